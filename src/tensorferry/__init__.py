@@ -1,0 +1,62 @@
+"""tensorferry carries tensors between Python sequences, NumPy, PyTorch, TensorFlow and JAX.
+
+>>> import tensorferry as ferry
+>>> ferry.to_numpy([1.5, 2.5])
+array([1.5, 2.5])
+
+One call, exact values, and a memory contract that is checked: see `to_numpy` for the keywords,
+`explain` for what a conversion would do and why, `errors` for what can be raised.
+"""
+
+from __future__ import annotations
+
+from .api import (
+    convert,
+    to_jax,
+    to_list,
+    to_numpy,
+    to_tensorflow,
+    to_torch,
+)
+from .errors import (
+    ConversionError,
+    CopyRequiredError,
+    DeviceError,
+    FrameworkNotInstalledError,
+    GradientError,
+    LossyCastError,
+    PlanViolation,
+    ShapeError,
+    UnsupportedTypeError,
+)
+from .info import TensorInfo
+from .inspection import FrameworkStatus, describe, explain, frameworks, shares_memory
+from .plan import Plan, Step
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ConversionError",
+    "CopyRequiredError",
+    "DeviceError",
+    "FrameworkNotInstalledError",
+    "FrameworkStatus",
+    "GradientError",
+    "LossyCastError",
+    "Plan",
+    "PlanViolation",
+    "ShapeError",
+    "Step",
+    "TensorInfo",
+    "UnsupportedTypeError",
+    "convert",
+    "describe",
+    "explain",
+    "frameworks",
+    "shares_memory",
+    "to_jax",
+    "to_list",
+    "to_numpy",
+    "to_tensorflow",
+    "to_torch",
+]

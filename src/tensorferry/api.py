@@ -1,0 +1,387 @@
+"""The conversions that users call: thin, and the same keywords everywhere."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+
+from . import registry
+from .request import aim, make_request
+from .run import carry
+
+if TYPE_CHECKING:
+    from .typing import (
+        Casting,
+        Grad,
+        JaxArray,
+        NumpyArray,
+        TensorflowTensor,
+        TensorflowVariable,
+        TorchTensor,
+    )
+
+__all__ = [
+    "convert",
+    "to_jax",
+    "to_list",
+    "to_numpy",
+    "to_tensorflow",
+    "to_torch",
+]
+
+Tensor = TypeVar("Tensor")
+
+_to_numpy = registry.lanes_to("numpy")
+_to_torch = registry.lanes_to("torch")
+_to_tensorflow = registry.lanes_to("tensorflow")
+_to_jax = registry.lanes_to("jax")
+_to_python = registry.lanes_to("python")
+
+
+def to_numpy(
+    x: object,
+    /,
+    *,
+    copy: bool | None = None,
+    dtype: object = None,
+    casting: Casting | None = None,
+    device: object = None,
+    grad: Grad = "detach",
+    out: NumpyArray | None = None,
+) -> NumpyArray:
+    """Any tensor as a NumPy array, sharing memory wherever that breaks no promise.
+
+    >>> import tensorferry as ferry
+    >>> ferry.to_numpy([[1, 2], [3, 4]])
+    array([[1, 2],
+           [3, 4]])
+    >>> ferry.to_numpy(range(3), dtype="bfloat16")
+    array([0, 1, 2], dtype=bfloat16)
+
+    A tensor that requires grad, and one of an immutable framework, comes as a read-only view;
+    ``copy=True`` gives a writable, independent array. A scalar comes as an array of shape ``()``.
+
+    Args:
+        x: A tensor of any framework that has a backend; a Python number; nested lists or tuples of
+            numbers or of tensors of equal shapes; ``range``, ``bytes``, ``bytearray``,
+            ``array.array``, ``memoryview``; an object with ``__dlpack__``, a buffer,
+            ``__array_interface__`` or ``__array__``.
+        copy: ``None`` shares where the sharing rule allows it, ``True`` never, ``False`` always or
+            raises.
+        dtype: A dtype of any framework, a name, or ``"default"`` for the target's own default of the
+            kind; ``None`` keeps the source's, bit for bit.
+        casting: ``None`` rounds floats to a named dtype and keeps every other value or raises;
+            ``"safe"``, ``"same_value"``, ``"same_kind"`` and ``"unsafe"`` as in NumPy.
+        device: ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or a framework's device; ``None`` stays on the
+            source's device where the target can live there, else the host.
+        grad: ``"detach"`` leaves the autograd graph, ``"error"`` refuses to.
+        out: An array of the source's shape to write into instead of allocating.
+
+    Returns:
+        A plain ``np.ndarray``, never of dtype object.
+
+    Raises:
+        UnsupportedTypeError: `x` is not a tensor, or has no memory (traced, meta, deleted …).
+        CopyRequiredError: ``copy=False``, and memory cannot be shared.
+        LossyCastError: A value would be lost, or the target has no such dtype.
+        GradientError: ``grad="error"``, and `x` requires grad.
+        DeviceError: There is no such device, or the target cannot live there.
+        ShapeError: Ragged input, or an `out` of another shape.
+        TypeError: A keyword's value is none of those above.
+    """
+    if copy is None and dtype is None and casting is None and device is None and out is None and grad == "detach":
+        lane = _to_numpy.get(type(x))
+        if lane is not None:
+            result = lane(x)
+            if result is not None:
+                return result  # type: ignore[no-any-return]
+    return _convert(x, "numpy", copy, dtype, casting, device, grad, out)  # type: ignore[no-any-return]
+
+
+def to_torch(
+    x: object,
+    /,
+    *,
+    copy: bool | None = None,
+    dtype: object = None,
+    casting: Casting | None = None,
+    device: object = None,
+    grad: Grad = "detach",
+    out: TorchTensor | None = None,
+    non_blocking: bool = False,
+) -> TorchTensor:
+    """Any tensor as a PyTorch tensor.
+
+    >>> import numpy as np, tensorferry as ferry
+    >>> array = np.zeros(2, dtype="float32")
+    >>> tensor = ferry.to_torch(array)
+    >>> tensor += 1
+    >>> array
+    array([1., 1.], dtype=float32)
+
+    PyTorch has no read-only tensors, so immutable sources are copied unless ``copy=False`` consents
+    to share. A conversion from PyTorch to PyTorch stays in the autograd graph.
+
+    Args:
+        x: As for `to_numpy`.
+        copy: As for `to_numpy`.
+        dtype: As for `to_numpy`; ``"default"`` follows ``torch.get_default_dtype()``.
+        casting: As for `to_numpy`.
+        device: As for `to_numpy`.
+        grad: As for `to_numpy`.
+        out: A tensor of the source's shape to write into; it must not require grad.
+        non_blocking: Go to a GPU through page-locked memory without waiting; correct without the
+            caller synchronising. (https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html)
+
+    Raises:
+        ConversionError: As for `to_numpy`.
+        FrameworkNotInstalledError: PyTorch is not installed.
+    """
+    if (
+        copy is None
+        and dtype is None
+        and casting is None
+        and device is None
+        and out is None
+        and not non_blocking
+        and grad == "detach"
+    ):
+        lane = _to_torch.get(type(x))
+        if lane is not None:
+            result = lane(x)
+            if result is not None:
+                return result  # type: ignore[no-any-return]
+    return _convert(x, "torch", copy, dtype, casting, device, grad, out, non_blocking=non_blocking)  # type: ignore[no-any-return]
+
+
+@overload
+def to_tensorflow(
+    x: object,
+    /,
+    *,
+    copy: bool | None = ...,
+    dtype: object = ...,
+    casting: Casting | None = ...,
+    device: object = ...,
+    grad: Grad = ...,
+    out: TensorflowVariable | None = ...,
+    variable: Literal[False] = ...,
+) -> TensorflowTensor: ...
+@overload
+def to_tensorflow(
+    x: object,
+    /,
+    *,
+    copy: bool | None = ...,
+    dtype: object = ...,
+    casting: Casting | None = ...,
+    device: object = ...,
+    grad: Grad = ...,
+    out: TensorflowVariable | None = ...,
+    variable: bool,
+) -> TensorflowVariable: ...
+def to_tensorflow(
+    x: object,
+    /,
+    *,
+    copy: bool | None = None,
+    dtype: object = None,
+    casting: Casting | None = None,
+    device: object = None,
+    grad: Grad = "detach",
+    out: TensorflowVariable | None = None,
+    variable: bool = False,
+) -> TensorflowTensor | TensorflowVariable:
+    """Any tensor as a TensorFlow tensor, or with ``variable=True`` as a ``tf.Variable``.
+
+    >>> import tensorferry as ferry
+    >>> ferry.to_tensorflow([1.5, 2.5]).dtype.name
+    'float32'
+
+    TensorFlow tensors are immutable, so a writable source is copied unless ``copy=False`` consents
+    to share, which needs compact memory at a 64-byte aligned address.
+
+    Args:
+        x: As for `to_numpy`.
+        copy: As for `to_numpy`.
+        dtype: As for `to_numpy`.
+        casting: As for `to_numpy`.
+        device: As for `to_numpy`.
+        grad: As for `to_numpy`.
+        out: A ``tf.Variable`` of the source's shape to assign to.
+        variable: Make a ``tf.Variable``, which always has memory of its own.
+
+    Raises:
+        ConversionError: As for `to_numpy`.
+        FrameworkNotInstalledError: TensorFlow is not installed.
+    """
+    if (
+        copy is None
+        and dtype is None
+        and casting is None
+        and device is None
+        and out is None
+        and not variable
+        and grad == "detach"
+    ):
+        lane = _to_tensorflow.get(type(x))
+        if lane is not None:
+            result = lane(x)
+            if result is not None:
+                return result
+    return _convert(x, "tensorflow", copy, dtype, casting, device, grad, out, variable=variable)
+
+
+def to_jax(
+    x: object,
+    /,
+    *,
+    copy: bool | None = None,
+    dtype: object = None,
+    casting: Casting | None = None,
+    device: object = None,
+    grad: Grad = "detach",
+    out: Any = None,
+) -> JaxArray:
+    """Any tensor as a JAX array.
+
+    >>> import tensorferry as ferry
+    >>> ferry.to_jax([1, 2]).dtype
+    dtype('int32')
+
+    JAX arrays are immutable, so a writable source is copied unless ``copy=False`` consents to share,
+    which needs compact memory at a 64-byte aligned address. Without ``jax_enable_x64`` JAX has no
+    64-bit dtypes: such a source raises, and ``dtype="default"`` narrows it.
+    (https://docs.jax.dev/en/latest/default_dtypes.html)
+
+    Args:
+        x: As for `to_numpy`; a tracer comes back as it is.
+        copy: As for `to_numpy`.
+        dtype: As for `to_numpy`.
+        casting: As for `to_numpy`.
+        device: As for `to_numpy`.
+        grad: As for `to_numpy`.
+        out: Refused: JAX arrays are immutable.
+
+    Raises:
+        ConversionError: As for `to_numpy`.
+        FrameworkNotInstalledError: JAX is not installed.
+    """
+    if copy is None and dtype is None and casting is None and device is None and out is None and grad == "detach":
+        lane = _to_jax.get(type(x))
+        if lane is not None:
+            result = lane(x)
+            if result is not None:
+                return result  # type: ignore[no-any-return]
+    return _convert(x, "jax", copy, dtype, casting, device, grad, out)  # type: ignore[no-any-return]
+
+
+def to_list(
+    x: object,
+    /,
+    *,
+    copy: bool | None = None,
+    dtype: object = None,
+    casting: Casting | None = None,
+    device: object = None,
+    grad: Grad = "detach",
+    out: Any = None,
+) -> Any:
+    """Any tensor as nested lists of Python scalars; one of shape ``()`` as a scalar.
+
+    >>> import numpy as np, tensorferry as ferry
+    >>> ferry.to_list(np.float32([[1, 2], [3, 4]]))
+    [[1.0, 2.0], [3.0, 4.0]]
+    >>> ferry.to_list(np.float32(0.5))
+    0.5
+
+    Args:
+        x: As for `to_numpy`.
+        copy: ``False`` always raises: Python scalars share no memory.
+        dtype: A dtype to cast to on the way.
+        casting: As for `to_numpy`.
+        device: Only the host.
+        grad: As for `to_numpy`.
+        out: Refused: a list is not memory.
+
+    Raises:
+        ConversionError: As for `to_numpy`.
+    """
+    if copy is None and dtype is None and casting is None and device is None and out is None and grad == "detach":
+        lane = _to_python.get(type(x))
+        if lane is not None:
+            result = lane(x)
+            if result is not None:
+                return result
+    return _convert(x, "python", copy, dtype, casting, device, grad, out)
+
+
+@overload
+def convert(x: object, to: Literal["numpy"], /, **keywords: Any) -> NumpyArray: ...
+@overload
+def convert(x: object, to: Literal["torch"], /, **keywords: Any) -> TorchTensor: ...
+@overload
+def convert(x: object, to: Literal["tensorflow"], /, **keywords: Any) -> TensorflowTensor: ...
+@overload
+def convert(x: object, to: Literal["jax"], /, **keywords: Any) -> JaxArray: ...
+@overload
+def convert(x: object, to: str, /, **keywords: Any) -> Any: ...
+@overload
+def convert(x: object, /, *, like: Tensor, **keywords: Any) -> Tensor: ...
+def convert(
+    x: object,
+    to: str | None = None,
+    /,
+    *,
+    like: object = None,
+    copy: bool | None = None,
+    dtype: object = None,
+    casting: Casting | None = None,
+    device: object = None,
+    grad: Grad = "detach",
+    out: object = None,
+    **options: bool,
+) -> Any:
+    """Any tensor as a tensor of a framework that is named, or like another tensor.
+
+    >>> import numpy as np, tensorferry as ferry
+    >>> ferry.convert([1, 2], "numpy")
+    array([1, 2])
+    >>> ferry.convert([1, 2], like=np.ones(3, dtype="float16"))
+    array([1., 2.], dtype=float16)
+
+    Args:
+        x: As for `to_numpy`.
+        to: ``"numpy"``, ``"torch"``, ``"tensorflow"``, ``"jax"``, ``"python"`` or the name of a
+            registered backend.
+        like: Instead of `to`: a tensor whose framework, dtype and device the result takes.
+        copy: As for `to_numpy`.
+        dtype: As for `to_numpy`; beside `like`, it wins over its dtype.
+        casting: As for `to_numpy`.
+        device: As for `to_numpy`; beside `like`, it wins over its device.
+        grad: As for `to_numpy`.
+        out: As for `to_numpy`.
+        **options: What the target's own function takes besides: ``variable`` (TensorFlow),
+            ``non_blocking`` (PyTorch).
+
+    Raises:
+        ConversionError: As for `to_numpy`.
+        TypeError: Neither or both of `to` and `like`, or an option that the target does not have.
+    """
+    name, dtype, device = aim(to, like, dtype, device)
+    return _convert(x, name, copy, dtype, casting, device, grad, out, **options)
+
+
+def _convert(
+    x: Any,
+    name: str,
+    copy: bool | None,
+    dtype: object,
+    casting: str | None,
+    device: object,
+    grad: str,
+    out: Any,
+    **options: bool,
+) -> Any:
+    target = registry.load(registry.backend_named(name))
+    request = make_request(target, copy, dtype, casting, device, grad, out, options)
+    return carry(x, request, out)

@@ -1,0 +1,213 @@
+"""What a backend declares and does: the protocol that one framework's one file implements.
+
+Memory on the host changes hands as an `ndarray`: a backend exports its tensor as one that lies over
+the same memory, and adopts one in turn. So n frameworks need n files and no pairs. A backend file
+must be importable without its framework: the framework is loaded by `load`, which is called for a
+live object of it or for an explicit target, never to look around.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from .errors import FrameworkNotInstalledError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import numpy as np
+
+    from .info import TensorInfo
+
+__all__ = ["EXCHANGE", "Backend", "Capabilities"]
+
+EXCHANGE = "numpy"
+"""The backend whose tensors are the common currency of host memory."""
+
+
+@dataclass(frozen=True, eq=False)
+class Capabilities:
+    """What a framework can hold, adopt and promise; plans are made from this alone.
+
+    Args:
+        dtypes: Canonical names of the dtypes that its tensors can have.
+        numbers: For each kind of Python number, the dtypes that its own constructor gives it,
+            narrowest first: the first that holds the values is taken.
+        writable: Whether its tensors can be written.
+        read_only: Whether it can present memory read-only.
+        gradients: Whether its tensors carry an autograd graph.
+        devices: Kinds of device on which it can live, were they present.
+        strides: The memory that it can adopt: ``"any"`` strides, ``"non-negative"`` whole elements,
+            or ``"compact"`` only.
+        alignment: Bytes of which an adopted address must be a multiple; 0 means the element's size,
+            1 any address.
+        unshared_dtypes: Dtypes that it stores in another form than an ndarray, so always copies.
+        read_kinds: Values of `TensorInfo.kind` that own no shareable memory and have to be read.
+        host_array: Whether its tensors *are* ndarrays in host memory.
+        memory: Whether its values have memory at all (a list of numbers has none to share).
+        out: Whether its tensors can be given as ``out=``.
+        options: Names of the target options that it understands.
+        finishers: Those of them that are a last step of their own, by the verb of that name.
+        value_kinds: Values of `TensorInfo.kind` whose value is another object (a variable's).
+        abstract: For each reason why an object has no memory: why, and what to do.
+        inside_only: Those of them that may still be converted inside their own framework.
+        absent_on: Dtypes that a kind of device lacks.
+        absent_reasons: For a dtype that it lacks for now: why, as the end of a sentence.
+    """
+
+    dtypes: frozenset[str]
+    numbers: Mapping[str, tuple[str, ...]]
+    writable: bool
+    read_only: bool = False
+    gradients: bool = False
+    devices: tuple[str, ...] = ("cpu",)
+    strides: Literal["any", "non-negative", "compact"] = "any"
+    alignment: int = 1
+    unshared_dtypes: frozenset[str] = frozenset()
+    read_kinds: frozenset[str] = frozenset()
+    host_array: bool = False
+    memory: bool = True
+    out: bool = False
+    options: frozenset[str] = frozenset()
+    finishers: frozenset[str] = frozenset()
+    value_kinds: frozenset[str] = frozenset()
+    abstract: Mapping[str, tuple[str, str | None]] = field(default_factory=dict)
+    inside_only: frozenset[str] = frozenset()
+    absent_on: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    absent_reasons: Mapping[str, str] = field(default_factory=dict)
+
+    def default_dtype(self, kind: str) -> str:
+        """The dtype that the framework's own constructor gives a Python number of this kind."""
+        return self.numbers[kind][0]
+
+
+class Backend(ABC):
+    """The base of every backend.
+
+    A subclass declares the class variables and `capabilities`, and implements `load`, `describe`
+    and the verbs that its capabilities call for. Each verb has a `snippet`: what a person would type.
+    """
+
+    name: ClassVar[str]
+    """What users write, and the key in the registry."""
+    module: ClassVar[str]
+    """The module to import."""
+    owns: ClassVar[tuple[str, ...]] = ()
+    """Top-level modules whose types belong to this backend."""
+    rank: ClassVar[int] = 50
+    """Its place among the others in tables."""
+    install: ClassVar[str] = ""
+    """The line that installs it."""
+    imports: ClassVar[Mapping[str, str]] = {}
+    """For each name that its snippets use, the line that brings it in."""
+
+    @property
+    @abstractmethod
+    def capabilities(self) -> Capabilities:
+        """What it can hold, adopt and promise as things are now."""
+
+    def __init__(self) -> None:
+        self.loaded = False
+
+    # -- the framework ----------------------------------------------------------------------------
+
+    def ensure_loaded(self) -> None:
+        """Load the framework once; its own words are the cause if that fails.
+
+        Raises:
+            FrameworkNotInstalledError: It is not installed, or its import fails.
+        """
+        if self.loaded:
+            return
+        try:
+            importlib.import_module(self.module)
+        except Exception as error:
+            absent = isinstance(error, ModuleNotFoundError) and error.name == self.module
+            what = "is not installed" if absent else f"fails when it is imported ({type(error).__name__}: {error})"
+            raise FrameworkNotInstalledError(f"{self.module} {what}.", self.install) from error
+        self.load()
+        self.loaded = True
+
+    @abstractmethod
+    def load(self) -> None:
+        """Take what is needed from the framework, which is importable now."""
+
+    def is_imported(self) -> bool:
+        """Whether somebody has imported the framework."""
+        return self.module in sys.modules
+
+    def installed_version(self) -> str | None:
+        """The version that its package says is installed, without importing it; ``None``: it is not."""
+        from importlib.metadata import packages_distributions, version
+        from importlib.util import find_spec
+
+        if find_spec(self.module) is None:
+            return None
+        packages = packages_distributions().get(self.module)
+        return version(packages[0]) if packages else "unknown"
+
+    def version(self) -> str:
+        """The framework's version; it is loaded."""
+        return str(getattr(sys.modules[self.module], "__version__", "unknown"))
+
+    def devices(self) -> tuple[str, ...]:
+        """Canonical names of the devices that are present; the framework is loaded."""
+        return ("cpu",)
+
+    def refusal(self, kind: type) -> tuple[str, str | None] | None:
+        """Why a type from a module that it owns is not one of its tensors, and what to do."""
+        return None
+
+    def accepts_foreign(self, x: object) -> bool:
+        """Whether it takes objects of other libraries, like this one."""
+        return False
+
+    @abstractmethod
+    def claims(self, kind: type) -> bool:
+        """Whether objects of this type, which comes from a module that it owns, are its tensors."""
+
+    def lanes(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
+        """Fast lanes: (type of source, name of target) to a function that gives what the plan gives.
+
+        A lane returns ``None`` for what it does not accept; it never decides differently.
+        """
+        return {}
+
+    # -- describe ---------------------------------------------------------------------------------
+
+    @abstractmethod
+    def describe(self, x: Any) -> TensorInfo:
+        """What `x` is: metadata only, no copy, no waiting for a device."""
+
+    def open(self, x: Any, target: Backend | None = None) -> tuple[Backend, TensorInfo, Any]:
+        """Whose tensor `x` is, what it is, and the object that the plan's steps start from.
+
+        A list of tensors, for one, opens as what its leaves are.
+        """
+        return self, self.describe(x), x
+
+    @abstractmethod
+    def pointer(self, x: Any) -> int | None:
+        """The address of the first element, or ``None`` where there is none to tell."""
+
+    # -- the verbs: each takes a value and returns the next ---------------------------------------
+
+    @abstractmethod
+    def export(self, x: Any) -> np.ndarray[Any, Any]:
+        """The ndarray that lies over `x`'s host memory."""
+
+    @abstractmethod
+    def adopt(self, array: np.ndarray[Any, Any]) -> Any:
+        """A tensor that lies over `array`'s memory and keeps it alive."""
+
+    def stack(self, tensors: Sequence[Any], shape: tuple[int, ...]) -> Any:
+        """One tensor of equal ones, in the graph of each; only asked of a backend with gradients."""
+        raise TypeError(f"{self.name} tensors carry no graph: they are stacked as arrays")
+
+    @abstractmethod
+    def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
+        """The code that a person would have typed for a verb on ``{x}``; `info` is what it is then."""

@@ -1,0 +1,168 @@
+"""The one place where a dtype changes in host memory, so that the same bits come out for every target.
+
+Frameworks' own casts differ: torch saturates at the edge of float8 where ml_dtypes gives NaN,
+TensorFlow flushes subnormals, float64 reaches float16 through float32, and a NaN's payload is
+anybody's guess (measured on torch 2.13, TensorFlow 2.21, JAX 0.10). Here NumPy and ml_dtypes do it,
+in one pass over blocks that fit in a cache, with the values compared where nothing may be lost.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .dtypes import find, of_numpy
+from .errors import LossyCastError
+from .memory import empty_like
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["cast", "check_values", "copy_into"]
+
+BLOCK = 1 << 16
+"""Elements that are cast and compared at a time."""
+
+
+def cast(array: np.ndarray[Any, Any], dtype: str, check: str = "") -> np.ndarray[Any, Any]:
+    """A packed, aligned array of another dtype.
+
+    >>> import numpy as np
+    >>> cast(np.array([1.0, 2.0]), "int8", "value")
+    array([1, 2], dtype=int8)
+
+    Args:
+        array: Any host array of a dtype in the table.
+        dtype: The canonical name of the dtype to cast to.
+        check: ``"value"`` compares each value, ``"finite"`` refuses a finite number that becomes
+            infinite, ``""`` takes what comes.
+
+    Raises:
+        LossyCastError: A value was not kept; the message names the first position.
+    """
+    row = find(dtype)
+    result = empty_like(array, row.numpy)
+    with np.errstate(all="ignore"):
+        if not check:
+            _fill(result, array, row.kind)
+            return result
+        for index in _blocks(array.shape):
+            _fill(result[index], array[index], row.kind)
+            _compare(array, result[index], index, dtype, check)
+    return result
+
+
+def check_values(array: np.ndarray[Any, Any], dtype: str, check: str) -> None:
+    """Compare each value with what a cast would make of it, without memory for the result.
+
+    Raises:
+        LossyCastError: A value would not be kept; the message names the first position.
+    """
+    row = find(dtype)
+    with np.errstate(all="ignore"):
+        for index in _blocks(array.shape):
+            part = array[index]
+            result = np.empty(part.shape, row.numpy)
+            _fill(result, part, row.kind)
+            _compare(array, result, index, dtype, check)
+
+
+def copy_into(out: np.ndarray[Any, Any], array: np.ndarray[Any, Any]) -> None:
+    """Put an array's values into other memory, cast to its dtype, whether or not they overlap."""
+    if np.may_share_memory(out, array):
+        array = array.copy()
+    with np.errstate(all="ignore"):
+        _fill(out, array, find(of_numpy(out.dtype) or "").kind)
+
+
+def _fill(target: np.ndarray[Any, Any], source: np.ndarray[Any, Any], kind: str) -> None:
+    if source.dtype.kind == "c" and kind not in ("complex", "bool"):
+        source = source.real
+    target[...] = source if _casts_directly(source, target) else source.astype(np.float32)
+
+
+def _casts_directly(source: np.ndarray[Any, Any], target: np.ndarray[Any, Any]) -> bool:
+    """Whether NumPy knows the cast; between two of ml_dtypes' types it may not."""
+    return np.can_cast(source.dtype, target.dtype, "unsafe")
+
+
+def _blocks(shape: tuple[int, ...]) -> Iterator[tuple[slice | int, ...]]:
+    """Indices of parts of at most `BLOCK` elements, in order, that cover the shape."""
+    if not shape:
+        yield (...,)  # type: ignore[misc]
+        return
+    inner = 1
+    for length in shape[1:]:
+        inner *= length
+    if inner <= BLOCK:
+        rows = max(1, BLOCK // max(inner, 1))
+        for start in range(0, shape[0], rows):
+            yield (slice(start, start + rows),)
+        return
+    for row in range(shape[0]):
+        for rest in _blocks(shape[1:]):
+            yield (row, *rest)
+
+
+def _compare(
+    array: np.ndarray[Any, Any],
+    result: np.ndarray[Any, Any],
+    index: tuple[slice | int, ...],
+    dtype: str,
+    check: str,
+) -> None:
+    source = array[index]
+    kept = _finite_kept(source, result) if check == "finite" else _value_kept(source, result)
+    if kept.all():
+        return
+    inner = np.argwhere(~kept)[0].tolist()
+    position: list[int] = []
+    for part in index:
+        if isinstance(part, slice):
+            position.append(part.start + inner.pop(0))
+        elif isinstance(part, int):
+            position.append(part)
+    position += inner
+    where = f"the value at {position}" if position else "the value"
+    name = of_numpy(array.dtype)
+    raise LossyCastError(
+        f"{name} to {dtype}: {where} does not fit.",
+        f'dtype="{name}" keeps every value; casting="unsafe" takes what comes',
+    )
+
+
+def _finite_kept(source: np.ndarray[Any, Any], result: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    kept: np.ndarray[Any, Any] = np.isfinite(result) | ~np.isfinite(source)
+    return kept
+
+
+def _value_kept(source: np.ndarray[Any, Any], result: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Where a cast and the way back give the value again, with its sign, or NaN both times."""
+    before, after = find(of_numpy(source.dtype) or ""), find(of_numpy(result.dtype) or "")
+    back = np.empty(source.shape, before.numpy)
+    if after.kind == "complex" and before.kind != "complex":
+        _fill(back, result.real, before.kind)
+    else:
+        _fill(back, result, before.kind)
+    kept: np.ndarray[Any, Any] = np.asarray(back == source)
+    if before.kind in ("float", "complex"):
+        if after.kind in ("float", "complex"):
+            both = np.isnan(source) & np.isnan(result)
+            kept = kept | both
+        elif after.kind in ("int", "uint"):
+            kept = kept & _inside(source.real, after.highest, signed=after.kind == "int")
+    elif before.kind in ("int", "uint"):
+        if after.kind in ("int", "uint"):
+            kept = kept & ((source < 0) == (result < 0))
+        elif after.kind in ("float", "complex"):
+            # Back from 2**63 an int64 may saturate to the very value that was rounded up.
+            kept = kept & _inside(result.real, before.highest, signed=before.kind == "int")
+    return kept
+
+
+def _inside(values: np.ndarray[Any, Any], bits: int, *, signed: bool) -> np.ndarray[Any, Any]:
+    wide = values.astype(np.float64)
+    low = -(2.0**bits) if signed else 0.0
+    inside: np.ndarray[Any, Any] = (wide >= low) & (wide < 2.0**bits)
+    return inside

@@ -1,0 +1,64 @@
+"""Device names across frameworks: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ``"mps"``, ``"tpu:0"``.
+
+A name without an index means any device of that kind: a tensor already on one stays there, and a
+tensor that has to move goes to the framework's current one.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from .errors import DeviceError
+
+__all__ = ["HOST", "device_name", "kind_of", "same_place"]
+
+HOST = "cpu"
+
+_KINDS = {"gpu": "cuda", "cuda": "cuda", "rocm": "cuda", "cpu": "cpu", "host": "cpu"}
+_NAME = re.compile(r"(?:.*device:)?([a-z_]+)(?::(\d+))?")
+
+
+def device_name(device: object) -> str:
+    """The canonical name of a device of any framework.
+
+    >>> device_name("gpu:1"), device_name("/job:localhost/replica:0/task:0/device:CPU:0")
+    ('cuda:1', 'cpu')
+
+    Args:
+        device: A name, or a framework's device object (one with ``platform`` and ``id``, or one
+            whose ``str`` is its name).
+
+    Raises:
+        DeviceError: It names no device.
+    """
+    if isinstance(device, str):
+        return _canonical(device)
+    platform = getattr(device, "platform", None)
+    if isinstance(platform, str):
+        return _canonical(f"{platform}:{getattr(device, 'id', 0)}")
+    return _canonical(str(device))
+
+
+@lru_cache(maxsize=256)
+def _canonical(text: str) -> str:
+    match = _NAME.fullmatch(text.strip().lower())
+    if match is None:
+        raise DeviceError(
+            f"{text!r} is not the name of a device.",
+            'device="cpu", device="cuda" or device="cuda:1"',
+        )
+    kind = _KINDS.get(match[1], match[1])
+    if kind == HOST or match[2] is None:
+        return kind
+    return f"{kind}:{int(match[2])}"
+
+
+def kind_of(device: str) -> str:
+    """The kind of a canonical device name: ``"cuda"`` of ``"cuda:1"``."""
+    return device.partition(":")[0]
+
+
+def same_place(actual: str, asked: str) -> bool:
+    """Whether a tensor on `actual` is already where `asked` says."""
+    return actual == asked or (":" not in asked and kind_of(actual) == asked)

@@ -1,0 +1,160 @@
+"""Host memory out of a DLPack capsule, for every dtype that has a code, bfloat16 and float8 too.
+
+NumPy's own `from_dlpack` refuses the narrow types, so the capsule is read here. The layout is
+DLPack's (https://dmlc.github.io/dlpack/latest/c_api.html).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from .dtypes import DTYPES
+from .errors import DeviceError, UnsupportedTypeError
+from .info import compact_strides
+from .memory import over_address
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["take"]
+
+_HOST_DEVICES = {1: "cpu", 3: "pinned memory"}
+_READ_ONLY = 1
+
+_DTYPES = {
+    (6, 8): "bool",
+    (4, 16): "bfloat16",
+    (5, 64): "complex64",
+    (5, 128): "complex128",
+    (7, 8): "float8_e3m4",
+    (8, 8): "float8_e4m3",
+    (9, 8): "float8_e4m3b11fnuz",
+    (10, 8): "float8_e4m3fn",
+    (11, 8): "float8_e4m3fnuz",
+    (12, 8): "float8_e5m2",
+    (13, 8): "float8_e5m2fnuz",
+    (14, 8): "float8_e8m0fnu",
+    **{(0, bits): f"int{bits}" for bits in (8, 16, 32, 64)},
+    **{(1, bits): f"uint{bits}" for bits in (8, 16, 32, 64)},
+    **{(2, bits): f"float{bits}" for bits in (16, 32, 64)},
+}
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+class _Managed(ctypes.Structure):
+    """An unversioned ``DLManagedTensor``, which cannot say that it is read-only."""
+
+
+_Managed._fields_ = (
+    ("tensor", _Tensor),
+    ("context", ctypes.c_void_p),
+    ("deleter", ctypes.CFUNCTYPE(None, ctypes.c_void_p)),
+)
+
+
+class _Versioned(ctypes.Structure):
+    """A ``DLManagedTensorVersioned``."""
+
+    _fields_ = (
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.CFUNCTYPE(None, ctypes.c_void_p)),
+        ("flags", ctypes.c_uint64),
+        ("tensor", _Tensor),
+    )
+
+
+_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer.restype, _pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+_is_valid = ctypes.pythonapi.PyCapsule_IsValid
+_is_valid.restype, _is_valid.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.c_char_p)
+_rename = ctypes.pythonapi.PyCapsule_SetName
+_rename.restype, _rename.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.c_char_p)
+
+
+class _Owner:
+    """Keeps a producer's memory alive, and calls its deleter once when the last array is gone."""
+
+    __slots__ = ("__weakref__",)
+
+
+def take(x: Any) -> np.ndarray[Any, Any]:
+    """The array over the host memory that an object exports through ``__dlpack__``.
+
+    Args:
+        x: An object with ``__dlpack__`` and ``__dlpack_device__``.
+
+    Raises:
+        DeviceError: Its memory is not the host's.
+        UnsupportedTypeError: Its dtype has no name here.
+    """
+    device, _ = x.__dlpack_device__()
+    if int(device) not in _HOST_DEVICES:
+        raise DeviceError(
+            f"A {type(x).__name__} lies on DLPack device {int(device)}, not in host memory.",
+            "move it to the host first, or convert it with its own framework",
+        )
+    capsule = _export(x)
+    if _is_valid(capsule, b"dltensor_versioned"):
+        managed: Any = ctypes.cast(_pointer(capsule, b"dltensor_versioned"), ctypes.POINTER(_Versioned)).contents
+        used, read_only = b"used_dltensor_versioned", bool(managed.flags & _READ_ONLY)
+    else:
+        managed = ctypes.cast(_pointer(capsule, b"dltensor"), ctypes.POINTER(_Managed)).contents
+        used, read_only = b"used_dltensor", False
+    tensor = managed.tensor
+    name = _DTYPES.get((tensor.code, tensor.bits))
+    if name is None or tensor.lanes != 1:
+        # The capsule keeps its name, so its own destructor frees what it holds.
+        raise UnsupportedTypeError(
+            f"A {type(x).__name__} exports DLPack dtype code {tensor.code} with {tensor.bits} bits and "
+            f"{tensor.lanes} lanes, which has no name here.",
+            None,
+        )
+    row = DTYPES[name]
+    shape = tuple(tensor.shape[: tensor.ndim])
+    strides = (
+        tuple(step * row.itemsize for step in tensor.strides[: tensor.ndim])
+        if tensor.strides
+        else compact_strides(shape, row.itemsize)
+    )
+    owner = _Owner()
+    _rename(capsule, used)
+    if managed.deleter:
+        weakref.finalize(owner, managed.deleter, ctypes.addressof(managed)).atexit = False
+    start = (tensor.data or 0) + tensor.byte_offset
+    return over_address(start, shape, strides, row.numpy, read_only=read_only, owner=owner)
+
+
+def _export(x: Any) -> Any:
+    """A capsule with a version if the producer knows versions."""
+    import inspect
+
+    try:
+        knows = "max_version" in inspect.signature(x.__dlpack__).parameters
+    except (TypeError, ValueError):
+        knows = True
+    if not knows:
+        return x.__dlpack__()
+    try:
+        return x.__dlpack__(max_version=(1, 0))
+    except TypeError as error:
+        if "max_version" not in str(error):
+            raise
+        return x.__dlpack__()

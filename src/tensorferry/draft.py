@@ -1,0 +1,113 @@
+"""`Draft`: a plan in the making, the steps so far and what the value is after them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from . import dtypes, rules
+from .devices import HOST
+from .errors import CopyRequiredError
+from .info import compact_strides
+from .plan import Plan, Step
+
+if TYPE_CHECKING:
+    from .backend import Backend
+    from .info import TensorInfo
+    from .request import Request
+
+__all__ = ["Draft"]
+
+
+class Draft:
+    """A plan in the making: the steps so far, and what the value is after them."""
+
+    def __init__(
+        self,
+        info: TensorInfo,
+        request: Request,
+        source: Backend,
+        target: Backend,
+        exchange: Backend,
+    ) -> None:
+        usual = source.capabilities.writable
+        writable = usual if info.writable is None else info.writable
+        mutable = writable if info.mutable is None else info.mutable
+        self.source_info = info._replace(writable=writable, mutable=mutable)
+        self.now = self.source_info
+        self.request = request
+        self.source = source
+        self.target = target
+        self.exchange = exchange
+        self.steps: list[Step] = []
+        self.dtype = info.dtype
+        self.fresh = False
+        self.reason = ""
+        self.warnings: list[str] = []
+
+    def path(self) -> str:
+        """Over what a copy of the value goes where it is."""
+        return "host" if self.now.device == HOST else "device"
+
+    def packed(self) -> tuple[int, ...]:
+        """The strides of a packed copy that keeps the order of the axes in memory."""
+        return rules.packed_strides(self.now, self.dtype)
+
+    def as_own(self) -> dict[str, Any]:
+        """What a value becomes when it is the target framework's."""
+        caps = self.target.capabilities
+        changes: dict[str, Any] = {
+            "framework": self.target.name,
+            "kind": "",
+            "weak_dtype": None,
+            "writable": caps.writable,
+            "mutable": caps.writable or bool(self.now.mutable and not self.fresh),
+        }
+        if caps.strides == "compact":
+            changes["strides"] = compact_strides(self.now.shape, dtypes.find(self.now.dtype).itemsize)
+        return changes
+
+    def refuse_copy(self, reasons: list[str]) -> None:
+        """Raise if ``copy=False`` was asked for; memory would have to be copied for these reasons."""
+        if self.request.copy is False:
+            raise CopyRequiredError(
+                f"{self.source.name} to {self.target.name} cannot share this memory: {'; '.join(reasons)}.",
+                "copy=None (the default) shares where it can and copies where it must",
+            )
+
+    def add(
+        self,
+        backend: Backend,
+        verb: str,
+        arguments: tuple[Any, ...],
+        why: str,
+        *,
+        copies: str = "none",
+        **changes: Any,
+    ) -> None:
+        """Append a step; what the value is afterwards are `changes` to what it was."""
+        template = backend.snippet(verb, arguments, self.now)
+        self.now = self.now._replace(**changes)
+        moved = self.now.nbytes if copies != "none" else 0
+        self.steps.append(Step(verb, backend.name, arguments, template, why, copies != "none", moved, copies))
+
+    def finish(self) -> Plan:
+        """The plan that the steps make."""
+        shares = not self.fresh and self.target.capabilities.memory and self.now.size > 0
+        if self.now.size == 0 and not self.fresh:
+            self.reason = "there are no elements"
+        if shares and self.source_info.memory_map and self.now.writable:
+            self.warnings.append("writes reach the file that is mapped")
+        known = {**self.source.imports, **self.target.imports, **self.exchange.imports}
+        imports = {
+            line: None for name, line in known.items() if any(f"{name}." in step.template for step in self.steps)
+        }
+        return Plan(
+            source=self.source_info,
+            result=self.now,
+            request=self.request,
+            steps=tuple(self.steps),
+            shares_memory=shares,
+            reason=self.reason,
+            warnings=tuple(self.warnings),
+            imports=tuple(imports),
+        )

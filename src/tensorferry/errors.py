@@ -1,0 +1,97 @@
+"""Everything that tensorferry raises on purpose.
+
+The tree, with the builtin that a caller of the frameworks would already catch::
+
+    ConversionError                 (Exception)
+    ├── CopyRequiredError           (ValueError, BufferError)   copy=False, and memory cannot be shared
+    ├── LossyCastError              (TypeError)                 a value would not survive the dtype
+    ├── GradientError               (RuntimeError)              grad="error", and there is a graph to leave
+    ├── DeviceError                 (RuntimeError)              no such device, or nothing can live there
+    ├── ShapeError                  (ValueError)                ragged input, or `out` of another shape
+    ├── UnsupportedTypeError        (TypeError)                 no tensor, or one that has no memory to carry
+    └── FrameworkNotInstalledError  (ImportError)               the framework that was named is not here
+
+    PlanViolation                   (AssertionError)            a plan's claim was not what was observed: our bug
+
+A message says what could not be done and why, then, after a blank line, ``Hint:`` and the code to
+type. It never contains a tensor's values: formatting them could wait for a device.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ConversionError",
+    "CopyRequiredError",
+    "DeviceError",
+    "FrameworkNotInstalledError",
+    "GradientError",
+    "LossyCastError",
+    "PlanViolation",
+    "ShapeError",
+    "UnsupportedTypeError",
+]
+
+
+class ConversionError(Exception):
+    """A conversion that cannot be done as asked; the root of the tree.
+
+    >>> import tensorferry as ferry
+    >>> try:
+    ...     ferry.to_numpy({1, 2})
+    ... except ferry.ConversionError as error:
+    ...     print(error)
+    A set is not a tensor: it has no order.
+    <BLANKLINE>
+    Hint: to_numpy(sorted(x)) or to_numpy(list(x))
+
+    Args:
+        message: What could not be done, and why.
+        hint: The code to type instead, or ``None``.
+    """
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        self.message = message
+        self.hint = hint
+        super().__init__(message, hint)
+
+    def __str__(self) -> str:
+        return self.message if self.hint is None else f"{self.message}\n\nHint: {self.hint}"
+
+
+class CopyRequiredError(ConversionError, ValueError, BufferError):
+    """``copy=False`` was asked for, and the two sides cannot share this memory.
+
+    The Array API standard names both builtins for this case, hence both bases:
+    https://data-apis.org/array-api/latest/API_specification/generated/array_api.from_dlpack.html
+    """
+
+
+class LossyCastError(ConversionError, TypeError):
+    """A dtype that cannot hold what the source holds; values would change in silence."""
+
+
+class GradientError(ConversionError, RuntimeError):
+    """``grad="error"`` was asked for, and the conversion would leave the autograd graph."""
+
+
+class DeviceError(ConversionError, RuntimeError):
+    """A device that is not there, or on which the target framework cannot live."""
+
+
+class ShapeError(ConversionError, ValueError):
+    """Rows of unequal lengths, leaves of unequal shapes, or an ``out`` of another shape."""
+
+
+class UnsupportedTypeError(ConversionError, TypeError):
+    """Not a tensor, or one that has no memory to carry (a tracer, a deleted array, a meta tensor)."""
+
+
+class FrameworkNotInstalledError(ConversionError, ImportError):
+    """The framework that was named is not installed, or fails when it is imported."""
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        ConversionError.__init__(self, message, hint)
+
+
+class PlanViolation(AssertionError):  # noqa: N818 - not an error of the caller's: a broken promise of ours
+    """What was observed after a conversion is not what its plan claimed."""

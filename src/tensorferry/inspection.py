@@ -1,0 +1,158 @@
+"""The functions that look and convert nothing: describe, explain, shares_memory, frameworks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from . import memory, registry
+from .errors import FrameworkNotInstalledError, UnsupportedTypeError
+from .info import TensorInfo
+from .request import aim, make_request
+from .run import plan_for, prepare
+
+if TYPE_CHECKING:
+    from .backend import Backend
+    from .plan import Plan
+    from .typing import Casting, Grad
+
+__all__ = ["FrameworkStatus", "describe", "explain", "frameworks", "shares_memory"]
+
+
+def describe(x: object, /) -> TensorInfo:
+    """What a tensor is: framework, shape, dtype, device, strides, who may write, gradient.
+
+    >>> import numpy as np, tensorferry as ferry
+    >>> info = ferry.describe(np.zeros((2, 3), dtype="int16").T)
+    >>> info.framework, info.shape, info.dtype, info.strides
+    ('numpy', (3, 2), 'int16', (2, 6))
+
+    Nothing is copied, and no device is waited for. Python numbers are the exception: to know the
+    shape and dtype of a list, every element is looked at.
+
+    Raises:
+        UnsupportedTypeError: `x` is not a tensor.
+    """
+    return registry.backend_of(x).open(x)[1]
+
+
+def explain(
+    x: object,
+    to: str | None = None,
+    /,
+    *,
+    like: object = None,
+    copy: bool | None = None,
+    dtype: object = None,
+    casting: Casting | None = None,
+    device: object = None,
+    grad: Grad = "detach",
+    out: object = None,
+    **options: bool,
+) -> Plan:
+    """The plan that the same call of `convert` would run; nothing is converted.
+
+    >>> import tensorferry as ferry
+    >>> gpu = ferry.TensorInfo("torch", shape=(3, 4), dtype="bfloat16", device="cuda:0", requires_grad=True)
+    >>> plan = ferry.explain(gpu, "numpy")
+    >>> plan.bytes_copied, plan.shares_memory, plan.keeps_dtype
+    (24, False, True)
+
+    Args:
+        x: A tensor, or a `TensorInfo` of one that need not exist, of a framework that need not be
+            installed.
+        to: As for `convert`.
+        like: As for `convert`; a tensor or a `TensorInfo`.
+        copy: As for `convert`.
+        dtype: As for `convert`.
+        casting: As for `convert`.
+        device: As for `convert`.
+        grad: As for `convert`.
+        out: As for `convert`; a tensor or a `TensorInfo`.
+        **options: As for `convert`.
+
+    Raises:
+        ConversionError: The same as the conversion would raise.
+    """
+    name, dtype, device = aim(to, like, dtype, device)
+    target = registry.backend_named(name)
+    if isinstance(x, TensorInfo):
+        request = make_request(target, copy, dtype, casting, device, grad, out, options)
+        return plan_for(x, request, registry.backend_named(x.framework), target)[0]
+    registry.load(target)
+    request = make_request(target, copy, dtype, casting, device, grad, out, options)
+    source, target, info, _, request = prepare(x, request)
+    return plan_for(info, request, source, target)[0]
+
+
+def shares_memory(a: object, b: object, /) -> bool:
+    """Whether two tensors, of any two frameworks, have a byte in common.
+
+    >>> import numpy as np, tensorferry as ferry
+    >>> array = np.arange(4)
+    >>> ferry.shares_memory(array[::2], array), ferry.shares_memory(array[::2], array[1::2])
+    (True, False)
+
+    Addresses are compared, values are not looked at. Python numbers share nothing.
+
+    Raises:
+        UnsupportedTypeError: One of them is not a tensor, or has no memory.
+    """
+    found = []
+    for x in (a, b):
+        source, info, handle = registry.backend_of(x).open(x)
+        if info.abstract is not None:
+            why, hint = source.capabilities.abstract[info.abstract]
+            raise UnsupportedTypeError(f"This {source.name} object has no memory: {why}.", hint)
+        if info.kind in source.capabilities.read_kinds:
+            return False
+        found.append((info, source.pointer(handle)))
+    (first, at), (second, also_at) = found
+    if at is None or also_at is None:
+        return False
+    return memory.overlap(first, at, second, also_at)
+
+
+class FrameworkStatus(NamedTuple):
+    """What is known of one framework on this machine.
+
+    Args:
+        installed: Whether it can be imported; ``None`` if that was not tried.
+        version: Its version.
+        devices: The devices that it sees; empty unless it is loaded.
+        error: Why it cannot be used.
+        install: The line that installs it.
+    """
+
+    installed: bool
+    version: str | None
+    devices: tuple[str, ...]
+    error: str | None
+    install: str
+
+
+def frameworks(*, load: bool = False) -> dict[str, FrameworkStatus]:
+    """What is installed here, in which version, with which devices.
+
+    >>> import tensorferry as ferry
+    >>> ferry.frameworks()["numpy"].installed
+    True
+
+    Args:
+        load: Import the frameworks, which can take seconds: only then can their devices be seen, and
+            it be said that one is broken. Frameworks that are imported already are always looked at.
+    """
+    return {name: _status(backend, load=load) for name, backend in registry.backends().items() if backend.install}
+
+
+def _status(backend: Backend, *, load: bool) -> FrameworkStatus:
+    if load or backend.is_imported():
+        try:
+            registry.load(backend)
+            return FrameworkStatus(True, backend.version(), backend.devices(), None, backend.install)
+        except FrameworkNotInstalledError as error:
+            return FrameworkStatus(False, None, (), error.message, backend.install)
+        except Exception as error:  # noqa: BLE001 - a broken framework is a finding, not a failure
+            return FrameworkStatus(False, None, (), f"{type(error).__name__}: {error}", backend.install)
+    version = backend.installed_version()
+    absent = None if version is not None else f"{backend.module} is not installed."
+    return FrameworkStatus(version is not None, version, (), absent, backend.install)

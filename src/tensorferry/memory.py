@@ -1,0 +1,167 @@
+"""Host memory: aligned allocation, addresses, who may write it, and whether two tensors overlap."""
+
+from __future__ import annotations
+
+import mmap
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .dtypes import find
+
+if TYPE_CHECKING:
+    from .info import TensorInfo
+
+__all__ = [
+    "ALIGNMENT",
+    "address",
+    "empty_like",
+    "is_mapped",
+    "over",
+    "over_address",
+    "overlap",
+    "root",
+    "spans",
+    "writable_somewhere",
+]
+
+ALIGNMENT = 64
+"""Bytes to which TensorFlow's and XLA's CPU allocators align, and which both ask of memory they adopt."""
+
+
+def address(array: np.ndarray[Any, Any]) -> int:
+    """The address of the first element."""
+    data: int = array.__array_interface__["data"][0]
+    return data
+
+
+def empty_like(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """Uninitialised packed memory, 64-byte aligned, whose axes lie in the order of `array`'s."""
+    shape = array.shape
+    nbytes = prod(shape) * dtype.itemsize
+    block = np.empty(nbytes + ALIGNMENT, np.uint8)
+    start = -address(block) % ALIGNMENT
+    flat: np.ndarray[Any, Any] = block[start : start + nbytes].view(dtype)
+    if array.flags.c_contiguous or array.ndim < 2:
+        packed: np.ndarray[Any, Any] = flat.reshape(shape)
+        return packed
+    order = sorted(range(array.ndim), key=lambda axis: (-abs(array.strides[axis]), axis))
+    inverse = np.argsort(order)
+    turned: np.ndarray[Any, Any] = flat.reshape([shape[axis] for axis in order]).transpose(inverse)
+    return turned
+
+
+class _Window:
+    """Memory at an address, kept alive by its owner."""
+
+    __slots__ = ("__array_interface__", "owner")
+
+    def __init__(self, interface: dict[str, Any], owner: object) -> None:
+        self.__array_interface__ = interface
+        self.owner = owner
+
+
+def over(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """A writable array over the memory of a read-only one: for a caller who consents to share."""
+    return over_address(address(array), array.shape, array.strides, array.dtype, read_only=False, owner=array)
+
+
+def over_address(
+    start: int,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    dtype: np.dtype[Any],
+    *,
+    read_only: bool,
+    owner: object,
+) -> np.ndarray[Any, Any]:
+    """An array over an address, which keeps its owner alive.
+
+    Args:
+        start: The address of the first element; 0 for an empty array.
+        shape: Lengths of the axes.
+        strides: Bytes from one element to the next.
+        dtype: What the bytes mean.
+        read_only: Whether the array may not be written.
+        owner: What has to live as long as the array.
+    """
+    if 0 in shape:
+        return np.empty(shape, dtype)
+    interface = {
+        "version": 3,
+        "shape": shape,
+        "strides": strides,
+        "typestr": f"|V{dtype.itemsize}",
+        "data": (start, read_only),
+    }
+    return np.asarray(_Window(interface, owner)).view(dtype)
+
+
+def root(array: np.ndarray[Any, Any]) -> object:
+    """The object at the end of an array's chain of bases: whoever owns the memory."""
+    owner: object = array
+    while True:
+        base = _base(owner)
+        if base is None:
+            return owner
+        owner = base
+
+
+def _base(owner: object) -> object:
+    """Whose memory an array, a memoryview or a window lies over; ``None`` if its own."""
+    if isinstance(owner, np.ndarray):
+        return owner.base
+    if isinstance(owner, memoryview):
+        return owner.obj
+    return owner.owner if isinstance(owner, _Window) else None
+
+
+def writable_somewhere(array: np.ndarray[Any, Any]) -> bool | object:
+    """Whether a read-only array's memory can be written through a base of it; its owner if unknown."""
+    owner: object = array
+    while True:
+        if isinstance(owner, np.ndarray) and owner.flags.writeable:
+            return True
+        if isinstance(owner, (memoryview, bytes, mmap.mmap)) and not memoryview(owner).readonly:
+            return True
+        base = _base(owner)
+        if base is None:
+            return False if isinstance(owner, (np.ndarray, memoryview, bytes, mmap.mmap)) else owner
+        owner = base
+
+
+def is_mapped(array: np.ndarray[Any, Any]) -> bool:
+    """Whether an array lies over a memory map."""
+    return isinstance(root(array), mmap.mmap)
+
+
+def overlap(first: TensorInfo, at: int, second: TensorInfo, also_at: int) -> bool:
+    """Whether two tensors have a byte in common; exact, by NumPy's solver, without touching either.
+
+    Args:
+        first: What the one tensor is.
+        at: The address of its first element.
+        second: What the other tensor is.
+        also_at: The address of its first element.
+    """
+    if not first.size or not second.size or first.device != second.device:
+        return False
+    low, high = spans(first)
+    other_low, other_high = spans(second)
+    if at + high <= also_at + other_low or also_at + other_high <= at + low:
+        return False
+    return bool(np.shares_memory(_ghost(first, at), _ghost(second, also_at)))
+
+
+def _ghost(info: TensorInfo, start: int) -> np.ndarray[Any, Any]:
+    """An array over an address that is never read: only its geometry is looked at."""
+    void = np.dtype(f"V{find(info.dtype).itemsize}")
+    return over_address(start, info.shape, info.strides, void, read_only=True, owner=None)
+
+
+def spans(info: TensorInfo) -> tuple[int, int]:
+    """The bytes before and after its first element's address that a tensor reaches."""
+    reach = [(length - 1) * stride for length, stride in zip(info.shape, info.strides, strict=True)]
+    low = sum(step for step in reach if step < 0)
+    return low, sum(reach) - low + find(info.dtype).itemsize

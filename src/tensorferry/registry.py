@@ -1,0 +1,163 @@
+"""From a type to its backend in one dict hit, and from a name to its backend.
+
+Backends of this package are one file each in `backends/`; outside packages register theirs through
+the entry-point group ``tensorferry.backends``. None of that is read before it is needed, and no
+framework is imported to look whether an object is one of its tensors.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import threading
+from typing import TYPE_CHECKING, Any
+
+from .errors import FrameworkNotInstalledError, UnsupportedTypeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .backend import Backend
+
+__all__ = [
+    "backend_named",
+    "backend_of",
+    "backends",
+    "lanes_to",
+    "load",
+    "open_lanes",
+    "register",
+]
+
+_lanes: dict[str, dict[type, Callable[[Any], Any]]] = {}
+_lanes_open = True
+
+_by_type: dict[type, Backend] = {}
+_opened: set[str] = set()
+_by_name: dict[str, Backend] = {}
+_by_module: dict[str, Backend] = {}
+_lock = threading.RLock()
+_complete = False
+
+
+def register(backend: Backend) -> None:
+    """Make a backend known under its name and for the modules that it owns.
+
+    Args:
+        backend: An instance; it has not loaded its framework yet.
+    """
+    with _lock:
+        _by_name[backend.name] = backend
+        for module in backend.owns:
+            _by_module[module] = backend
+        _by_type.clear()
+
+
+def backends() -> dict[str, Backend]:
+    """Every backend by name: this package's in a fixed order, then the outside ones."""
+    global _complete
+    with _lock:
+        if not _complete:
+            from importlib.metadata import entry_points
+
+            from . import backends as package
+
+            found = []
+            for module in pkgutil.iter_modules(package.__path__):
+                loaded = importlib.import_module(f"{package.__name__}.{module.name}")
+                found.append(loaded.BACKEND)
+            for backend in sorted(found, key=lambda each: (each.rank, each.name)):
+                if backend.name not in _by_name:
+                    register(backend)
+            for point in entry_points(group="tensorferry.backends"):
+                if point.name not in _by_name:
+                    outside = point.load()
+                    register(outside() if isinstance(outside, type) else outside)
+            _complete = True
+        return dict(_by_name)
+
+
+def backend_named(name: str) -> Backend:
+    """The backend of this name, not loaded yet.
+
+    Raises:
+        FrameworkNotInstalledError: There is no backend of this name.
+    """
+    found = _by_name.get(name) or backends().get(name)
+    if found is None:
+        known = ", ".join(backends())
+        raise FrameworkNotInstalledError(
+            f"There is no backend named {name!r}.",
+            f"one of {known}; or install the package that brings it",
+        )
+    return found
+
+
+def lanes_to(target: str) -> dict[type, Callable[[Any], Any]]:
+    """The fast lanes to a target, by type of source; the same dict for the life of the process."""
+    return _lanes.setdefault(target, {})
+
+
+def open_lanes(on: bool) -> bool:
+    """Open the fast lanes, or close them so that every conversion is planned; what was before."""
+    global _lanes_open
+    with _lock:
+        before, _lanes_open = _lanes_open, on
+        for lanes in _lanes.values():
+            lanes.clear()
+        if on:
+            for name in _opened:
+                _add_lanes(_by_name[name])
+        return before
+
+
+def _add_lanes(backend: Backend) -> None:
+    for (kind, target), lane in backend.lanes().items():
+        lanes_to(target)[kind] = lane
+
+
+def load(backend: Backend) -> Backend:
+    """The backend with its framework loaded and its fast lanes open."""
+    if not backend.loaded:
+        with _lock:
+            backend.ensure_loaded()
+            if backend.name not in _opened:
+                _opened.add(backend.name)
+                if _lanes_open:
+                    _add_lanes(backend)
+    return backend
+
+
+def backend_of(x: object) -> Backend:
+    """The backend whose tensor `x` is, loaded.
+
+    Raises:
+        UnsupportedTypeError: It is no tensor.
+    """
+    found = _by_type.get(type(x))
+    return found if found is not None else _find(x)
+
+
+def _find(x: object) -> Backend:
+    kind = type(x)
+    everyone = backends()
+    for base in kind.__mro__:
+        owner = _by_module.get(base.__module__.partition(".")[0])
+        if owner is None or not owner.is_imported():
+            continue
+        load(owner)
+        if owner.claims(kind):
+            _by_type[kind] = owner
+            return owner
+        refused = owner.refusal(kind)
+        if refused is not None:
+            raise UnsupportedTypeError(*refused)
+    for backend in everyone.values():
+        if backend.accepts_foreign(x):
+            return load(backend)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    raise UnsupportedTypeError(
+        f"A {name} is not a tensor.",
+        "pass a tensor, a sequence of numbers, or an object with __dlpack__, a buffer, "
+        "__array_interface__ or __array__",
+    )

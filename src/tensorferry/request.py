@@ -1,0 +1,97 @@
+"""`Request`: what was asked for, from a call's keywords to canonical names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from . import registry
+from .devices import device_name
+from .dtypes import CASTINGS, name_of
+from .errors import UnsupportedTypeError
+from .info import TensorInfo
+
+if TYPE_CHECKING:
+    from .backend import Backend
+
+__all__ = ["Request", "aim", "make_request"]
+
+
+class Request(NamedTuple):
+    """What was asked for, in canonical names."""
+
+    target: str
+    copy: bool | None = None
+    dtype: str | None = None
+    casting: str | None = None
+    device: str | None = None
+    grad: str = "detach"
+    out: TensorInfo | None = None
+    options: tuple[str, ...] = ()
+    present: tuple[str, ...] | None = None
+    """The target's devices on this machine, where that matters; ``None``: as declared."""
+
+
+def make_request(
+    target: Backend,
+    copy: bool | None,
+    dtype: object,
+    casting: str | None,
+    device: object,
+    grad: str,
+    out: object,
+    options: dict[str, bool],
+) -> Request:
+    """The request in canonical names."""
+    if copy is not None and not isinstance(copy, bool):
+        raise TypeError(f"copy must be True, False or None, not {copy!r}")
+    if casting is not None and casting not in CASTINGS:
+        raise TypeError(f"casting must be None or one of {', '.join(CASTINGS)}, not {casting!r}")
+    if grad not in ("detach", "error"):
+        raise TypeError(f'grad must be "detach" or "error", not {grad!r}')
+    known = target.capabilities.options | target.capabilities.finishers
+    for option in options:
+        if option not in known:
+            raise TypeError(
+                f"{target.name} has no option {option}=" + (f": it has {', '.join(sorted(known))}" if known else "")
+            )
+    return Request(
+        target=target.name,
+        copy=copy,
+        dtype=None if dtype is None else "default" if isinstance(dtype, str) and dtype == "default" else name_of(dtype),
+        casting=casting,
+        device=None if device is None else device_name(device),
+        grad=grad,
+        out=None if out is None else _describe_out(out, target),
+        options=tuple(sorted(option for option, on in options.items() if on)),
+    )
+
+
+def _describe_out(out: object, target: Backend) -> TensorInfo:
+    info = out if isinstance(out, TensorInfo) else _describe(out)
+    if info.framework != target.name:
+        raise UnsupportedTypeError(
+            f"out= is a {info.framework} tensor, the target is {target.name}.",
+            f"out= of {target.name}",
+        )
+    return info
+
+
+def aim(to: str | None, like: object, dtype: object, device: object) -> tuple[str, object, object]:
+    """The target's name, dtype and device from `to` or `like`, of which there must be one."""
+    if (to is None) == (like is None):
+        raise TypeError('give one of to and like: convert(x, "numpy") or convert(x, like=y)')
+    if to is not None:
+        if not isinstance(to, str):
+            raise TypeError(f"to must be the name of a framework, not {to!r}; a tensor goes into like=")
+        return to, dtype, device
+    info = like if isinstance(like, TensorInfo) else _describe(like)
+    weak = info.weak_dtype is not None
+    return (
+        info.framework,
+        dtype if dtype is not None or weak else info.dtype,
+        info.device if device is None else device,
+    )
+
+
+def _describe(x: object) -> TensorInfo:
+    return registry.backend_of(x).open(x)[1]

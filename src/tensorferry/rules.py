@@ -1,0 +1,305 @@
+"""The contract as small pure functions: which dtype, which device, share or copy, and the words for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from . import dtypes
+from .devices import HOST, kind_of
+from .errors import (
+    CopyRequiredError,
+    DeviceError,
+    GradientError,
+    LossyCastError,
+    ShapeError,
+    UnsupportedTypeError,
+)
+from .info import is_compact
+
+if TYPE_CHECKING:
+    from .backend import Backend, Capabilities
+    from .info import TensorInfo
+    from .request import Request
+
+__all__ = [
+    "ADOPT_REASONS",
+    "EXPORT_REASON",
+    "READ_REASONS",
+    "agrees",
+    "layout_obstacles",
+    "packed_strides",
+    "read_only_reason",
+    "refuse_abstract",
+    "refuse_out",
+    "sharing",
+    "target_device",
+    "target_dtype",
+]
+
+EXPORT_REASON = "an array over the same memory"
+ADOPT_REASONS = {True: "a tensor over the array's memory", False: "Python scalars, one by one"}
+READ_REASONS = {
+    "numbers": "Python numbers are objects: they are read into an array in one pass",
+    "scalar": "a scalar has no memory of its own to share",
+    "stack": "a list of tensors is several memories: they are stacked into one",
+}
+
+
+# -- what cannot be carried at all --------------------------------------------------------------
+
+
+def refuse_abstract(info: TensorInfo, source: Backend, target: Backend) -> None:
+    """Raise for an object without memory, unless it stays in its own framework.
+
+    Raises:
+        UnsupportedTypeError: It has no memory; the message says why, and what to do.
+    """
+    if info.abstract is None:
+        return
+    why, hint = source.capabilities.abstract.get(info.abstract, (f"it is {info.abstract}", None))
+    if source is target and info.abstract in source.capabilities.inside_only:
+        return
+    raise UnsupportedTypeError(f"This {source.name} object has no values to carry: {why}.", hint)
+
+
+def refuse_out(info: TensorInfo, request: Request, target: Backend) -> None:
+    """Raise for an ``out`` that cannot be written, or that has another shape.
+
+    Raises:
+        UnsupportedTypeError: It cannot be written.
+        GradientError: It requires grad: a write would bypass autograd.
+        ShapeError: Its shape is not the source's.
+        CopyRequiredError: ``copy=False`` was asked for as well.
+    """
+    out = request.out
+    if out is None:
+        return
+    writable = target.capabilities.writable if out.writable is None else out.writable
+    if not target.capabilities.out or not writable:
+        what = "are immutable" if not target.capabilities.writable else "is read-only here"
+        raise UnsupportedTypeError(
+            f"out= cannot be written: {target.name} tensors {what}.",
+            f"leave out= out: {_call(target)}(x)",
+        )
+    if out.requires_grad:
+        raise GradientError("out= requires grad: writing into it would bypass autograd.", "out=tensor.detach()")
+    if out.shape != info.shape:
+        raise ShapeError(
+            f"out= has shape {out.shape}, the source has {info.shape}.",
+            f"out.reshape({info.shape})",
+        )
+    if request.copy is False:
+        raise CopyRequiredError(
+            "out= is written into, which is a copy; copy=False asks for none.",
+            "leave copy= or out= out",
+        )
+
+
+def _call(target: Backend) -> str:
+    return f"to_{target.name}"
+
+
+# -- which dtype --------------------------------------------------------------------------------
+
+
+def target_dtype(info: TensorInfo, request: Request, target: Backend) -> str:
+    """The dtype of the result.
+
+    Raises:
+        LossyCastError: The target has no such dtype.
+    """
+    caps = target.capabilities
+    if request.out is not None:
+        if request.dtype not in (None, request.out.dtype):
+            raise LossyCastError(
+                f"out= is {request.out.dtype}, and dtype= asks for {request.dtype}.",
+                "leave dtype= out",
+            )
+        return request.out.dtype
+    kind = dtypes.find(info.dtype).kind
+    if request.dtype == "default":
+        return _default_dtype(info, kind, caps)
+    if request.dtype is not None:
+        if request.dtype not in caps.dtypes:
+            raise _no_such_dtype(request.dtype, target, asked=True)
+        return request.dtype
+    if info.weak_dtype is not None and caps.memory:
+        return _number_dtype(info.weak_dtype, kind, target)
+    if info.dtype not in caps.dtypes:
+        raise _no_such_dtype(info.dtype, target, asked=False)
+    return info.dtype
+
+
+def _default_dtype(info: TensorInfo, kind: str, caps: Capabilities) -> str:
+    if kind == "float":
+        return caps.default_dtype("float")
+    if info.weak_dtype is not None:
+        holders = [name for name in caps.numbers[_family(kind)] if dtypes.exact(info.weak_dtype, name)]
+        return (holders or list(caps.numbers[_family(kind)][-1:]))[0]
+    if info.dtype in caps.dtypes:
+        return info.dtype
+    kin = [dtypes.find(name) for name in caps.dtypes if dtypes.find(name).kind == kind]
+    return max(kin, key=lambda row: (row.itemsize, row.precision)).name
+
+
+def _family(kind: str) -> str:
+    return "int" if kind == "uint" else kind
+
+
+def _number_dtype(weak: str, kind: str, target: Backend) -> str:
+    candidates = target.capabilities.numbers[_family(kind)]
+    if kind in ("float", "complex"):
+        return candidates[0]
+    for name in candidates:
+        if dtypes.exact(weak, name):
+            return name
+    raise LossyCastError(
+        f"These Python integers need {weak}; {target.name} gives integers {' or '.join(candidates)} here.",
+        f'dtype="{weak}" if {target.name} has it, or dtype="float32", which keeps each value or raises',
+    )
+
+
+def _no_such_dtype(name: str, target: Backend, *, asked: bool) -> LossyCastError:
+    why = target.capabilities.absent_reasons.get(name, "")
+    message = f"{target.name} has no {name}{why}."
+    return LossyCastError(
+        message,
+        'dtype="default", or the name of a dtype that it has' if asked else 'dtype="default"',
+    )
+
+
+# -- which device -------------------------------------------------------------------------------
+
+
+def target_device(info: TensorInfo, request: Request, target: Backend, dtype: str) -> str:
+    """The device of the result.
+
+    Raises:
+        DeviceError: The target cannot live there, or there is no such device here.
+        LossyCastError: The device has no such dtype.
+    """
+    caps = target.capabilities
+    present = request.present
+    if request.out is not None:
+        device = request.out.device
+    elif request.device is not None:
+        device = request.device
+        if kind_of(device) not in caps.devices:
+            kinds = ", ".join(caps.devices)
+            raise DeviceError(f"{target.name} cannot live on {device}: it knows {kinds}.", 'device="cpu"')
+        if present is not None and not any(device in (name, kind_of(name)) for name in present):
+            raise DeviceError(
+                f"There is no {device} here: {target.name} sees {', '.join(present)}.",
+                'device="cpu"',
+            )
+    elif kind_of(info.device) in caps.devices and (present is None or info.device in present):
+        device = info.device
+    else:
+        device = HOST
+    if dtype in caps.absent_on.get(kind_of(device), frozenset()):
+        raise LossyCastError(f"{dtype} cannot live on {device}.", 'dtype="float32", or device="cpu"')
+    return device
+
+
+# -- share or copy ------------------------------------------------------------------------------
+
+
+def sharing(info: TensorInfo, target: Backend, request: Request) -> tuple[bool, str, list[str]]:
+    """Whether memory may be shared under the sharing rule, why, and what that puts at risk."""
+    caps = target.capabilities
+    if not caps.memory:
+        return False, f"{target.name} values have no memory to share", []
+    if request.copy is True:
+        return False, "copy=True asks for independent memory", []
+    if not caps.writable:
+        if not info.mutable:
+            return True, "neither side can write", []
+        if request.copy is False:
+            risk = f"a later write to the source shows in the {target.name} tensor, which is meant to be constant"
+            return True, "copy=False consents to share", [risk]
+        return False, f"a later write to the source would change a {target.name} constant", []
+    if info.requires_grad and caps.read_only:
+        return True, "read-only: a write would bypass autograd's version check", []
+    if info.writable:
+        return True, "both sides know that writes show", []
+    if caps.read_only:
+        return True, "read-only: the source does not permit writes", []
+    if request.copy is False:
+        risk = f"a write to the {target.name} tensor changes memory that the source does not permit to write"
+        return True, "copy=False consents to share", [risk]
+    return False, f"{target.name} has no read-only tensors: a write would change the source", []
+
+
+def read_only_reason(info: TensorInfo, source: Backend) -> str:
+    """Why a shared result is read-only."""
+    if info.requires_grad:
+        return "a write would bypass autograd's version check"
+    return f"the {source.name} source does not permit writes"
+
+
+def layout_obstacles(info: TensorInfo, target: Backend) -> list[str]:
+    """Why the target cannot lie over host memory of this layout; empty where it can."""
+    caps = target.capabilities
+    found: list[str] = []
+    if info.swapped:
+        found.append("its bytes are in the other order")
+    if not caps.memory:
+        return [f"{target.name} values have no memory to share"]
+    if info.size == 0:
+        return found
+    row = dtypes.find(info.dtype)
+    if info.dtype in caps.unshared_dtypes:
+        found.append(f"{target.name} stores {info.dtype} in another form")
+    if caps.strides != "any":
+        found += _stride_obstacles(info, row.itemsize)
+    if caps.strides == "compact" and not found and not is_compact(info.shape, info.strides, row.itemsize):
+        found.append(f"strides {info.strides} bytes of shape {info.shape} are not compact")
+    alignment = caps.alignment or row.numpy.alignment
+    if info.misalignment % alignment:
+        found.append(f"address % {alignment} == {info.misalignment % alignment}")
+    return found
+
+
+def _stride_obstacles(info: TensorInfo, itemsize: int) -> list[str]:
+    found = []
+    for axis, (length, stride) in enumerate(zip(info.shape, info.strides, strict=True)):
+        if length > 1 and stride < 0:
+            found.append(f"negative stride on axis {axis}")
+        elif length > 1 and stride % itemsize:
+            found.append(f"stride of {stride} bytes on axis {axis} is not a whole number of elements")
+    return found
+
+
+# -- casts on devices ---------------------------------------------------------------------------
+
+_ROUNDED_ALIKE = frozenset(
+    {
+        ("float64", "float32"),
+        ("float64", "bfloat16"),
+        ("float32", "float16"),
+        ("float32", "bfloat16"),
+        ("complex128", "complex64"),
+    }
+)
+
+
+def agrees(source: str, target: str) -> bool:
+    """Whether every framework casts each value alike, so that a device may do it.
+
+    Measured on torch 2.13 and NumPy 2.4 over random bits: what is left out of the list of rounded
+    casts (float64 to float16, every float8) differs in values, the rest at most in a NaN's payload.
+    """
+    if dtypes.exact(source, target) or (source, target) in _ROUNDED_ALIKE:
+        return True
+    return {dtypes.find(source).kind, dtypes.find(target).kind} <= {"int", "uint", "bool"}
+
+
+def packed_strides(info: TensorInfo, dtype: str) -> tuple[int, ...]:
+    """The strides of a packed copy that keeps the order of the axes in memory."""
+    order = sorted(range(len(info.shape)), key=lambda axis: (-abs(info.strides[axis]), axis))
+    strides = [0] * len(info.shape)
+    step = dtypes.find(dtype).itemsize
+    for axis in reversed(order):
+        strides[axis] = step
+        step *= max(info.shape[axis], 1)
+    return tuple(strides)

@@ -1,0 +1,130 @@
+"""The only place where tensors are touched: walk a plan's steps, and in verifying mode look at what came out."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from . import memory, registry
+from .backend import EXCHANGE
+from .devices import HOST, same_place
+from .errors import PlanViolation
+from .planner import make_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from .backend import Backend, Capabilities
+    from .info import TensorInfo
+    from .plan import Plan
+    from .request import Request
+
+__all__ = ["carry", "is_verifying", "plan_for", "prepare", "run", "verifying"]
+
+Program = tuple[tuple["Callable[..., Any]", tuple[Any, ...]], ...]
+
+_verifying = False
+
+
+@lru_cache(maxsize=4096)
+def _planned(
+    info: TensorInfo,
+    request: Request,
+    source: Backend,
+    target: Backend,
+    _source_capabilities: Capabilities,
+    _target_capabilities: Capabilities,
+) -> tuple[Plan, Program]:
+    plan = make_plan(info, request, source, target, registry.backend_named(EXCHANGE))
+    program = tuple((getattr(registry.backend_named(step.backend), step.verb), step.arguments) for step in plan.steps)
+    return plan, program
+
+
+def plan_for(info: TensorInfo, request: Request, source: Backend, target: Backend) -> tuple[Plan, Program]:
+    """The plan, and its steps as bound methods; made once for each (info, request, capabilities)."""
+    return _planned(info, request, source, target, source.capabilities, target.capabilities)
+
+
+def run(program: Program, value: Any, out: Any = None) -> Any:
+    """Walk the steps from `value`; nothing is decided here."""
+    if out is None:
+        for verb, arguments in program:
+            value = verb(value, *arguments)
+        return value
+    *before, (write, _) = program
+    for verb, arguments in before:
+        value = verb(value, *arguments)
+    write(value, out)
+    return out
+
+
+def prepare(x: Any, request: Request) -> tuple[Backend, Backend, TensorInfo, Any, Request]:
+    """Source and target, what `x` is, where the steps start, and the request as it is here.
+
+    The target's devices matter to a plan only where an accelerator is involved.
+    """
+    target = registry.load(registry.backend_named(request.target))
+    source, info, handle = registry.backend_of(x).open(x, target)
+    if info.device != HOST or (request.device is not None and request.device != HOST):
+        request = request._replace(present=target.devices())
+    return source, target, info, handle, request
+
+
+def carry(x: Any, request: Request, out: Any = None) -> Any:
+    """Describe `x`, plan, and run: the general path of every conversion."""
+    source, target, info, handle, request = prepare(x, request)
+    plan, program = plan_for(info, request, source, target)
+    result = run(program, handle, out)
+    if _verifying:
+        check(plan, source, target, handle, result)
+    return result
+
+
+# -- verifying mode -----------------------------------------------------------------------------
+
+
+def is_verifying() -> bool:
+    """Whether every conversion is checked against its plan."""
+    return _verifying
+
+
+@contextmanager
+def verifying(on: bool = True) -> Iterator[None]:
+    """Check every conversion against its plan's claims; fast lanes give way to the planned path.
+
+    Raises:
+        PlanViolation: Inside, when what came out is not what the plan claimed.
+    """
+    global _verifying
+    before, lanes = _verifying, registry.open_lanes(not on)
+    _verifying = on
+    try:
+        yield
+    finally:
+        _verifying = before
+        registry.open_lanes(lanes)
+
+
+def check(plan: Plan, source: Backend, target: Backend, handle: Any, result: Any) -> None:
+    """Compare a result with its plan: framework, shape, dtype, device, gradient, writability, memory.
+
+    Raises:
+        PlanViolation: They differ; the message names the claim.
+    """
+    if not target.capabilities.memory:
+        return
+    seen = target.describe(result)
+    for claim in ("framework", "shape", "dtype", "device", "requires_grad", "writable"):
+        planned, observed = getattr(plan.result, claim), getattr(seen, claim)
+        if planned != observed and not (claim == "device" and same_place(observed, planned)):
+            raise PlanViolation(f"the plan claims {claim} {planned!r}, observed {observed!r}\n\n{plan}")
+    if plan.request.out is not None or plan.source.abstract is not None or seen.device != HOST:
+        return
+    start, end = source.pointer(handle), target.pointer(result)
+    if plan.source.device != HOST or start is None or end is None:
+        return
+    unread = plan.source.kind not in source.capabilities.read_kinds
+    shares = unread and memory.overlap(plan.source, start, seen, end)
+    if shares != plan.shares_memory:
+        raise PlanViolation(f"the plan claims shares_memory {plan.shares_memory}, observed {shares}\n\n{plan}")

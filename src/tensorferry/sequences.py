@@ -1,0 +1,303 @@
+"""Nested sequences: numbers read into one array in one pass, tensors stacked into one memory.
+
+What a sequence is, its first element says: if that is a Python number, they are Python numbers,
+whose dtype the target chooses; if it is a NumPy scalar or a tensor, they are typed.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from . import casts, dtypes, registry
+from .errors import ConversionError, LossyCastError, ShapeError, UnsupportedTypeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .backend import Backend
+
+__all__ = ["Stacked", "holds_tensors", "is_typed", "narrowest", "read", "stack"]
+
+Array = np.ndarray[Any, Any]
+
+_EXACT_INTEGERS = 2**53
+_DEEPEST = 64
+
+
+class Stacked(NamedTuple):
+    """Tensors of equal shapes as one; `framework` is ``None`` if it is an array."""
+
+    framework: Backend | None
+    value: Any
+
+
+def _first(x: Any) -> Any:
+    """The first element that is not a sequence, or the empty sequence where there is none."""
+    for _ in range(_DEEPEST):
+        if not isinstance(x, (list, tuple)) or not x:
+            return x
+        x = x[0]
+    return x
+
+
+def is_typed(x: Any) -> bool:
+    """Whether the elements have a dtype of their own."""
+    first = _first(x)
+    return isinstance(first, np.generic)
+
+
+def holds_tensors(x: Any) -> bool:
+    """Whether a list or tuple is one of tensors, or of other things that are not numbers."""
+    first = _first(x)
+    if type(first) in (float, int, bool, complex) or isinstance(first, (np.generic, list, tuple, range)):
+        return False
+    try:
+        return registry.backend_of(first).name != "python" or isinstance(first, (bytes, bytearray, memoryview))
+    except ConversionError:
+        return False
+
+
+# -- numbers ------------------------------------------------------------------------------------
+
+
+def read(x: Any) -> Array:
+    """Numbers in one fresh array, exactly: integers as int64 or uint64, floats as float64.
+
+    >>> read([[1, 2], [3, 4]])
+    array([[1, 2],
+           [3, 4]])
+
+    Raises:
+        UnsupportedTypeError: An element is not a number; the message says where.
+        ShapeError: Rows of unequal lengths; the message says which.
+        LossyCastError: No dtype holds all of these numbers.
+    """
+    if isinstance(x, range):
+        return _read_range(x)
+    try:
+        array = np.array(x)
+    except (ValueError, OverflowError, TypeError, RuntimeError, RecursionError) as error:
+        raise _why_unreadable(x, error) from None
+    if array.dtype.kind not in "biufc" or dtypes.of_numpy(array.dtype) is None:
+        if dtypes.of_numpy(array.dtype) is None:
+            raise _why_unreadable(x, None)
+        return array
+    if array.dtype.kind in "fc" and array.size:
+        _refuse_rounded(x, array)
+    return array
+
+
+def _read_range(x: range) -> Array:
+    ends = (x[0], x[-1]) if x else (0,)
+    if min(ends) >= -(2**63) and max(ends) < 2**63 and abs(x.step) < 2**63:
+        return np.array(x, np.int64) if abs(x.stop) >= 2**63 else np.arange(x.start, x.stop, x.step, dtype=np.int64)
+    if min(ends) >= 0 and max(ends) < 2**64:
+        return np.array(list(x), np.uint64)
+    raise LossyCastError("A range beyond 64 bits fits no dtype.", "[float(number) for number in x]")
+
+
+def _refuse_rounded(x: Any, array: Array) -> None:
+    """Raise if an integer beside floats was rounded on its way into float64."""
+    parts = (array.real, array.imag) if array.dtype.kind == "c" else (array,)
+    if all(part.min() > -_EXACT_INTEGERS and part.max() < _EXACT_INTEGERS for part in parts):
+        return
+    for path, number in _leaves(x):
+        if isinstance(number, (int, np.integer)) and not isinstance(number, bool):
+            exact = int(number)
+            try:
+                kept = int(float(exact)) == exact
+            except OverflowError:
+                kept = False
+            if not kept:
+                raise LossyCastError(
+                    f"The integer at {path} stands among {'complex numbers' if len(parts) > 1 else 'floats'}, "
+                    "and float64 cannot hold it.",
+                    "keep integers and floats apart, or float(number), which rounds",
+                )
+
+
+def narrowest(array: Array, name: str) -> str:
+    """The narrowest ordinary dtype that holds these Python numbers."""
+    if name not in ("int64", "uint64") or not array.size:
+        return "int32" if name == "int64" else name
+    if name == "int64" and array.min() >= -(2**31) and array.max() < 2**31:
+        return "int32"
+    return name
+
+
+# -- tensors ------------------------------------------------------------------------------------
+
+
+def stack(x: Any, target: Backend | None) -> Stacked:
+    """Tensors of equal shapes in one memory: on the target if it keeps their graph, else an array.
+
+    Raises:
+        ShapeError: Unequal shapes; the message says where, and both.
+        UnsupportedTypeError: An element is not a tensor; the message says where.
+        LossyCastError: No dtype holds the values of all.
+    """
+    shape = _outer_shape(x)
+    leaves = list(_leaves(x))
+    opened = [_open(path, leaf) for path, leaf in leaves]
+    first_path, (_, first, _) = leaves[0][0], opened[0]
+    for (path, _), (_, info, _) in zip(leaves, opened, strict=True):
+        if info.shape != first.shape:
+            raise ShapeError(
+                f"Tensors of unequal shapes do not stack: {first.shape} at {first_path}, {info.shape} at {path}.",
+                "pad them to one shape first",
+            )
+    whole = (*shape, *first.shape)
+    if (
+        target is not None
+        and target.capabilities.gradients
+        and all(source is target for source, _, _ in opened)
+        and len({info.dtype for _, info, _ in opened}) == 1
+        and (any(info.requires_grad for _, info, _ in opened) or first.device != "cpu")
+    ):
+        return Stacked(target, target.stack([handle for _, _, handle in opened], whole))
+    return Stacked(None, _stack_arrays(leaves, opened, whole))
+
+
+def _open(path: str, leaf: Any) -> tuple[Backend, Any, Any]:
+    try:
+        source, info, handle = registry.backend_of(leaf).open(leaf)
+    except ConversionError as error:
+        raise type(error)(f"{error.message} - at {path}", error.hint) from error
+    return source, info, handle
+
+
+def _stack_arrays(
+    leaves: list[tuple[str, Any]], opened: list[tuple[Backend, Any, Any]], whole: tuple[int, ...]
+) -> Array:
+    from .request import Request
+    from .run import carry
+
+    name = dtypes.common(info.dtype for _, info, _ in opened)
+    exchange = registry.backend_named("numpy")
+    arrays = []
+    for (path, leaf), (source, info, handle) in zip(leaves, opened, strict=True):
+        if source is exchange and not info.swapped:
+            arrays.append(handle)
+            continue
+        try:
+            arrays.append(carry(leaf, Request(target=exchange.name)))
+        except ConversionError as error:
+            raise type(error)(f"{error.message} - at {path}", error.hint) from error
+    row = dtypes.find(name)
+    if all(array.dtype == row.numpy for array in arrays):
+        return np.array(arrays, row.numpy).reshape(whole)
+    result = np.empty((len(arrays), *arrays[0].shape), row.numpy)
+    for index, array in enumerate(arrays):
+        casts.copy_into(result[index : index + 1], array[np.newaxis])
+    return result.reshape(whole)
+
+
+# -- where something is wrong -------------------------------------------------------------------
+
+
+def _leaves(x: Any, path: str = "x", depth: int = 0) -> Iterator[tuple[str, Any]]:
+    if isinstance(x, (list, tuple, range)) and depth < _DEEPEST:
+        for index, element in enumerate(x):
+            yield from _leaves(element, f"{path}[{index}]", depth + 1)
+    else:
+        yield path, x
+
+
+def _outer_shape(x: Any, path: str = "x") -> tuple[int, ...]:
+    """The shape of the nesting around tensors.
+
+    Raises:
+        ShapeError: Rows of unequal lengths.
+    """
+    problem = _ragged(x, path)
+    if problem is not None:
+        raise problem
+    shape = []
+    while isinstance(x, (list, tuple)):
+        shape.append(len(x))
+        x = x[0]
+    return tuple(shape)
+
+
+def _why_unreadable(x: Any, cause: Exception | None) -> ConversionError:
+    """The error that says what is wrong with a sequence, and where."""
+    ragged = _ragged(x, "x")
+    if ragged is not None:
+        return ragged
+    for path, leaf in _leaves(x):
+        problem = _why_no_number(path, leaf)
+        if problem is not None:
+            return problem
+    if cause is not None:
+        return UnsupportedTypeError(f"This sequence cannot be read: {cause}", None)
+    return LossyCastError(
+        "No dtype holds all of these integers: int64 has no room for the largest, uint64 none for the negative.",
+        "[float(number) for number in x], which rounds",
+    )
+
+
+def _why_no_number(path: str, leaf: Any) -> ConversionError | None:
+    if isinstance(leaf, (bool, float, complex, np.bool_, np.number)):
+        return None
+    if isinstance(leaf, int):
+        if -(2**63) <= leaf < 2**64:
+            return None
+        return LossyCastError(f"The integer at {path} does not fit into 64 bits.", "float(number), which rounds")
+    if isinstance(leaf, (list, tuple)):
+        return ShapeError(f"{path} is nested deeper than {_DEEPEST} levels, or contains itself.", None)
+    name = type(leaf).__name__
+    if isinstance(leaf, (Decimal, Fraction)):
+        return UnsupportedTypeError(
+            f"The {name} at {path} is an exact number that no dtype holds.",
+            "float(number), which rounds",
+        )
+    if leaf is None:
+        return UnsupportedTypeError(f"None at {path} is not a number.", 'float("nan"), or leave it out')
+    return UnsupportedTypeError(f"The {name} at {path} is not a number.", None)
+
+
+def _ragged(x: Any, path: str, depth: int = 0) -> ShapeError | None:
+    """The error for the first place where lengths differ, or ``None`` if they do not."""
+    if not isinstance(x, (list, tuple, range)) or not len(x) or depth > _DEEPEST:
+        return None
+    lengths = [len(element) if isinstance(element, (list, tuple, range)) else None for element in x]
+    for index, length in enumerate(lengths):
+        if length != lengths[0]:
+            here, there = ("a number" if size is None else f"length {size}" for size in (lengths[0], length))
+            return ShapeError(
+                f"Rows of unequal lengths are no tensor: {here} at {path}[0], {there} at {path}[{index}].",
+                "pad the rows to one length first",
+            )
+    if lengths[0] is None:
+        return None
+    for index, element in enumerate(x):
+        found = _ragged(element, f"{path}[{index}]", depth + 1)
+        if found is not None:
+            return found
+    return _ragged_across(x, path)
+
+
+def _ragged_across(x: Any, path: str) -> ShapeError | None:
+    """Rows of one length each, whose own rows differ in length from one to the next."""
+    shapes = [_shape_of(element) for element in x]
+    for index, shape in enumerate(shapes):
+        if shape != shapes[0]:
+            return ShapeError(
+                f"Rows of unequal lengths are no tensor: shape {shapes[0]} at {path}[0], {shape} at {path}[{index}].",
+                "pad the rows to one length first",
+            )
+    return None
+
+
+def _shape_of(x: Any) -> tuple[int, ...]:
+    shape: list[int] = []
+    while isinstance(x, (list, tuple, range)) and len(shape) < _DEEPEST:
+        shape.append(len(x))
+        if not len(x):
+            break
+        x = x[0]
+    return tuple(shape)
