@@ -1,0 +1,139 @@
+"""Objects of other libraries that offer their memory: ``__dlpack__``, a buffer, ``__array_interface__``, ``__array__``.
+
+One order for every target: the first of these that an object has is taken, and if it fails the
+producer's own error is the cause that is shown.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from .. import dlpack, memory
+from ..backend import Backend, Capabilities
+from ..dtypes import of_numpy
+from ..errors import DeviceError, UnsupportedTypeError
+from ..info import TensorInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+Array = np.ndarray[Any, Any]
+
+
+_CAPABILITIES = Capabilities(dtypes=frozenset(), numbers={}, writable=True, host_array=True)
+
+
+class ArrayLikeBackend(Backend):
+    """Any object with one of the protocols; a source for every target, never a target."""
+
+    name = "array-like"
+    module = "builtins"
+    rank = 90
+    imports: ClassVar[Mapping[str, str]] = {"np": "import numpy as np"}
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return _CAPABILITIES
+
+    def load(self) -> None:
+        """No framework stands behind it."""
+
+    def claims(self, kind: type) -> bool:
+        return False
+
+    def accepts_foreign(self, x: object) -> bool:
+        return _protocol(x) is not None
+
+    def describe(self, x: Any) -> TensorInfo:
+        """What the array is that lies over the object's memory."""
+        return self.open(x)[1]
+
+    def open(self, x: Any, target: Backend | None = None) -> tuple[Backend, TensorInfo, Any]:
+        kind = type(x).__name__
+        name, take = _protocol(x) or ("no protocol", np.asarray)
+        try:
+            array = take(x)
+        except (UnsupportedTypeError, DeviceError):
+            raise
+        except Exception as error:
+            raise UnsupportedTypeError(
+                f"A {kind} offers {name}, which failed: {type(error).__name__}: {error}", None
+            ) from error
+        canonical = of_numpy(array.dtype)
+        if canonical is None:
+            raise UnsupportedTypeError(
+                f"A {kind} comes through {name} as dtype {array.dtype}, which cannot be carried.",
+                "convert it to an array of numbers first",
+            )
+        writable = array.flags.writeable
+        info = TensorInfo(
+            self.name,
+            array.shape,
+            canonical,
+            strides=array.strides,
+            misalignment=memory.address(array),
+            writable=writable,
+            mutable=writable or bool(memory.writable_somewhere(array)),
+            swapped=not array.dtype.isnative,
+            memory_map=memory.is_mapped(array),
+            kind=kind,
+        )
+        return self, info, array
+
+    def pointer(self, x: Any) -> int | None:
+        return memory.address(x)
+
+    def export(self, x: Any) -> Array:
+        array: Array = x
+        return array
+
+    def adopt(self, array: Array) -> Any:
+        return array
+
+    def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
+        return "np.asarray({x})"
+
+
+def _protocol(x: object) -> tuple[str, Callable[[Any], Array]] | None:
+    """The first protocol that an object offers, and how it is taken."""
+    if hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__"):
+        return "__dlpack__", dlpack.take
+    try:
+        memoryview(x)  # type: ignore[arg-type]
+    except TypeError:
+        pass
+    else:
+        return "the buffer protocol", _from_buffer
+    if hasattr(x, "__array_interface__"):
+        return "__array_interface__", _from_interface
+    if hasattr(x, "__array__"):
+        return "__array__", np.asarray
+    if hasattr(x, "__cuda_array_interface__"):
+        return "__cuda_array_interface__", _on_a_gpu
+    return None
+
+
+def _from_buffer(x: Any) -> Array:
+    return np.asarray(memoryview(x))
+
+
+def _from_interface(x: Any) -> Array:
+    interface = x.__array_interface__
+    data = interface.get("data")
+    empty = 0 in interface["shape"]
+    if empty and data is not None and not data[0]:
+        # An empty array may have no address, which NumPy refuses.
+        return np.empty(interface["shape"], interface["typestr"])
+    return np.asarray(x)
+
+
+def _on_a_gpu(x: Any) -> Array:
+    raise DeviceError(
+        f"A {type(x).__name__} lies on a GPU and offers only __cuda_array_interface__.",
+        'ferry.to_numpy(torch.as_tensor(x, device="cuda"))',
+    )
+
+
+BACKEND = ArrayLikeBackend()

@@ -1,0 +1,243 @@
+"""NumPy: host arrays, the common currency, and the only place where host memory is packed and cast."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from .. import casts, memory, registry
+from ..backend import Backend, Capabilities
+from ..dtypes import DTYPES, of_numpy
+from ..errors import UnsupportedTypeError
+from ..info import TensorInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+Array = np.ndarray[Any, Any]
+
+_CAPABILITIES = Capabilities(
+    dtypes=frozenset(DTYPES),
+    numbers={
+        "bool": ("bool",),
+        "int": ("int64", "uint64"),
+        "float": ("float64",),
+        "complex": ("complex128",),
+    },
+    writable=True,
+    read_only=True,
+    host_array=True,
+    out=True,
+    read_kinds=frozenset({"scalar"}),
+)
+
+_HOLDERS = {
+    "M": ('x.view("int64")', "a datetime is a count of units: its integers can be carried"),
+    "m": ('x.view("int64")', "a timedelta is a count of units: its integers can be carried"),
+    "U": ("x.tolist()", "text has no numbers"),
+    "S": ("x.view(np.uint8)", "bytes can be carried as uint8"),
+    "T": ("x.tolist()", "text has no numbers"),
+}
+
+
+class NumpyBackend(Backend):
+    """`np.ndarray` and NumPy's scalars."""
+
+    name = "numpy"
+    module = "numpy"
+    owns = ("numpy", "ml_dtypes")
+    rank = 1
+    install = "pip install numpy"
+    imports: ClassVar[Mapping[str, str]] = {
+        "np": "import numpy as np",
+        "ml_dtypes": "import ml_dtypes",
+    }
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return _CAPABILITIES
+
+    def load(self) -> None:
+        """NumPy is a dependency: there is nothing to wait for."""
+
+    def claims(self, kind: type) -> bool:
+        if issubclass(kind, np.ndarray):
+            return not issubclass(kind, (np.ma.MaskedArray, np.matrix, np.rec.recarray))
+        return issubclass(kind, np.generic)
+
+    def refusal(self, kind: type) -> tuple[str, str | None] | None:
+        if issubclass(kind, np.ma.MaskedArray):
+            return (
+                "A MaskedArray is values and a mask, and its mask would be lost.",
+                "x.filled(value)",
+            )
+        if issubclass(kind, np.matrix):
+            return "A matrix is not a plain array: its products and shapes differ.", "np.asarray(x)"
+        if issubclass(kind, np.rec.recarray):
+            return (
+                "A recarray is fields of several dtypes.",
+                "{name: x[name] for name in x.dtype.names}",
+            )
+        return None
+
+    def lanes(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
+        return {(np.ndarray, self.name): _plain}
+
+    def describe(self, x: Any) -> TensorInfo:
+        dtype = x.dtype
+        name = _NAMES.get(dtype)
+        if name is None:
+            name = of_numpy(dtype)
+            if name is None:
+                raise _no_such_dtype(dtype)
+        if type(x) is np.ndarray:
+            return _info(x, name, "", False)
+        if isinstance(x, np.generic):
+            return TensorInfo(self.name, (), name, writable=True, kind="scalar")
+        return _info(x, name, type(x).__name__, memory.is_mapped(x))
+
+    def open(self, x: Any, target: Backend | None = None) -> tuple[Backend, TensorInfo, Any]:
+        if x.dtype == object:
+            return _numbers_of(x, target)
+        return self, self.describe(x), x
+
+    def pointer(self, x: Any) -> int | None:
+        return memory.address(x) if isinstance(x, np.ndarray) else None
+
+    def export(self, x: Any) -> Array:
+        return np.asarray(x)
+
+    def adopt(self, array: Array) -> Any:
+        return array
+
+    def read(self, x: Any) -> Array:
+        """A scalar as an array of shape ``()`` of its own."""
+        return np.array(x)
+
+    def copy(self, x: Array) -> Array:
+        """Packed, aligned memory of one's own, in native byte order, the axes' order kept."""
+        result = memory.empty_like(x, x.dtype if x.dtype.isnative else x.dtype.newbyteorder("="))
+        result[...] = x
+        return result
+
+    def cast(self, x: Array, dtype: str, check: str = "") -> Array:
+        """The same as another dtype: see `tensorferry.casts`."""
+        return casts.cast(x, dtype, check)
+
+    def check(self, x: Array, dtype: str, check: str) -> Array:
+        """The same array, each of whose values another dtype can hold."""
+        casts.check_values(x, dtype, check)
+        return x
+
+    def read_only(self, x: Array) -> Array:
+        """The same memory, not to be written through this array."""
+        x.flags.writeable = False
+        return x
+
+    def write(self, x: Array, out: Array) -> None:
+        """Put `x`'s values into `out`'s memory, cast to its dtype."""
+        casts.copy_into(out, x)
+
+    def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
+        if verb == "cast":
+            return f"{{x}}.astype({_dtype_code(arguments[0])}{_CASTING_CODE[arguments[1]]})"
+        if verb == "copy" and info.swapped:
+            return '{x}.astype({x}.dtype.newbyteorder("="))'
+        return _SNIPPETS[verb]
+
+
+_SNIPPETS = {
+    "export": "np.asarray({x})",
+    "read": "np.array({x})",
+    "copy": '{x}.copy(order="K")',
+    "check": "{x}",
+    "read_only": "{y}.flags.writeable = False",
+    "write": 'np.copyto(out, {y}, casting="unsafe"); {y} = out',
+}
+_CASTING_CODE = {"": "", "finite": "", "value": ', casting="same_value"'}
+_NAMES: dict[Any, str] = {row.numpy: row.name for row in DTYPES.values()}
+
+
+def _dtype_code(name: str) -> str:
+    return f"ml_dtypes.{name}" if DTYPES[name].numpy.type.__module__ == "ml_dtypes" else f'"{name}"'
+
+
+def _plain(x: Array) -> Array | None:
+    """The fast lane of an array that is one already."""
+    return x if x.dtype in _NAMES and x.dtype.isnative else None
+
+
+def _info(x: Array, name: str, kind: str, mapped: bool) -> TensorInfo:
+    writable = x.flags.writeable
+    mutable = True
+    if not writable or x.base is not None:
+        mapped = mapped or memory.is_mapped(x)
+        mutable = writable or _is_mutable(x)
+    return tuple.__new__(
+        TensorInfo,
+        (
+            "numpy",
+            x.shape,
+            name,
+            "cpu",
+            x.strides,
+            memory.address(x) & 63,
+            writable,
+            mutable,
+            False,
+            False,
+            False,
+            not x.dtype.isnative,
+            None,
+            mapped,
+            False,
+            1,
+            kind,
+            None,
+        ),
+    )
+
+
+def _is_mutable(x: Array) -> bool:
+    """Whether somebody can write the memory of a read-only array; what is unknown counts as yes."""
+    found = memory.writable_somewhere(x)
+    if isinstance(found, bool):
+        return found
+    if type(found).__name__ == "PyCapsule":
+        return False  # the producer itself exported it as read-only
+    try:
+        return registry.backend_of(found).capabilities.writable
+    except UnsupportedTypeError:
+        return True
+
+
+def _no_such_dtype(dtype: np.dtype[Any]) -> UnsupportedTypeError:
+    if dtype.names is not None:
+        return UnsupportedTypeError(
+            f"dtype {dtype} is structured: several tensors in one memory.",
+            "{name: ferry.to_torch(x[name]) for name in x.dtype.names}",
+        )
+    if dtype.kind in _HOLDERS:
+        hint, why = _HOLDERS[dtype.kind]
+        return UnsupportedTypeError(f"dtype {dtype} cannot be carried: {why}.", hint)
+    if dtype.kind in "fc":
+        wide = "float64" if dtype.kind == "f" else "complex128"
+        return UnsupportedTypeError(
+            f"dtype {dtype} cannot be carried: no framework but NumPy has extended precision.",
+            f'x.astype("{wide}"), which rounds',
+        )
+    return UnsupportedTypeError(
+        f"dtype {dtype} cannot be carried: its bytes have no name.",
+        'x.view("uint8"), or the dtype that is meant',
+    )
+
+
+def _numbers_of(x: Any, target: Backend | None) -> tuple[Backend, TensorInfo, Any]:
+    """An object array opens as the nested list of its elements, which must all be numbers."""
+    if isinstance(x, np.generic) or x.shape == ():
+        return registry.backend_of(x.item()).open(x.item(), target)
+    return registry.backend_named("python").open(x.tolist(), target)
+
+
+BACKEND = NumpyBackend()

@@ -1,0 +1,205 @@
+"""Python: numbers, nested sequences of numbers or tensors, and typed buffers."""
+
+from __future__ import annotations
+
+import array as arrays
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from .. import memory, sequences
+from ..backend import Backend, Capabilities
+from ..dtypes import DTYPES, of_numpy
+from ..errors import UnsupportedTypeError
+from ..info import TensorInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+Array = np.ndarray[Any, Any]
+
+_BUFFERS = (bytes, bytearray, memoryview, arrays.array)
+_NUMBERS = (bool, int, float, complex)
+
+_CAPABILITIES = Capabilities(
+    dtypes=frozenset(DTYPES),
+    numbers={
+        "bool": ("bool",),
+        "int": ("int64", "uint64"),
+        "float": ("float64",),
+        "complex": ("complex128",),
+    },
+    writable=True,
+    host_array=True,
+    memory=False,
+    read_kinds=frozenset({"numbers", "stack"}),
+)
+
+_REFUSED: dict[type, tuple[str, str | None]] = {
+    str: (
+        "A str is text, not numbers.",
+        "to_numpy(x.encode()), or [float(word) for word in x.split()]",
+    ),
+    set: ("A set is not a tensor: it has no order.", "to_numpy(sorted(x)) or to_numpy(list(x))"),
+    frozenset: (
+        "A frozenset is not a tensor: it has no order.",
+        "to_numpy(sorted(x)) or to_numpy(list(x))",
+    ),
+    dict: (
+        "A dict is several values with names, not one tensor.",
+        "{key: to_numpy(value) for key, value in x.items()}",
+    ),
+    type(None): ("None is not a tensor.", None),
+}
+_LAZY = {
+    "generator",
+    "map",
+    "filter",
+    "zip",
+    "dict_keys",
+    "dict_values",
+    "dict_items",
+    "list_iterator",
+}
+
+
+class PythonBackend(Backend):
+    """Lists, tuples, `range`, numbers, `bytes`, `bytearray`, `array.array`, `memoryview`."""
+
+    name = "python"
+    module = "builtins"
+    owns = ("builtins", "array", "collections", "decimal", "fractions")
+    rank = 0
+    imports: ClassVar[Mapping[str, str]] = {"np": "import numpy as np"}
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return _CAPABILITIES
+
+    def load(self) -> None:
+        """Python is here."""
+
+    def claims(self, kind: type) -> bool:
+        return issubclass(kind, (list, tuple, range, *_BUFFERS, *_NUMBERS))
+
+    def refusal(self, kind: type) -> tuple[str, str | None] | None:
+        for base, words in _REFUSED.items():
+            if issubclass(kind, base):
+                return words
+        if kind.__name__ in _LAZY:
+            return (
+                f"A {kind.__name__} is not a sequence: it has no length or no order of its own.",
+                "to_numpy(list(x))",
+            )
+        if kind.__name__ in ("Decimal", "Fraction"):
+            return (
+                f"A {kind.__name__} is an exact number that no dtype holds.",
+                "to_numpy(float(x)), which rounds",
+            )
+        return None
+
+    def describe(self, x: Any) -> TensorInfo:
+        """What the array is that a sequence is read into, or that lies over a buffer."""
+        return self.open(x)[1]
+
+    def open(self, x: Any, target: Backend | None = None) -> tuple[Backend, TensorInfo, Any]:
+        if isinstance(x, _BUFFERS):
+            array = _over_buffer(x)
+            return self, self._info(array, "buffer"), array
+        if isinstance(x, (list, tuple)) and sequences.holds_tensors(x):
+            stacked = sequences.stack(x, target)
+            if stacked.framework is not None:
+                info = stacked.framework.describe(stacked.value)
+                return stacked.framework, info._replace(kind="stack"), stacked.value
+            return self, self._info(stacked.value, "stack"), stacked.value
+        array = sequences.read(x)
+        info = self._info(array, "numbers")
+        weak = None if sequences.is_typed(x) else sequences.narrowest(array, info.dtype)
+        return self, info._replace(weak_dtype=weak), array
+
+    def _info(self, array: Array, kind: str) -> TensorInfo:
+        name = of_numpy(array.dtype)
+        if name is None:
+            raise UnsupportedTypeError(
+                f"A buffer of format {array.dtype.str!r} has no numbers to carry.",
+                'memoryview(x).cast("B")',
+            )
+        writable = array.flags.writeable
+        return TensorInfo(
+            self.name,
+            array.shape,
+            name,
+            strides=array.strides,
+            misalignment=memory.address(array),
+            writable=writable,
+            mutable=writable or bool(memory.writable_somewhere(array)),
+            swapped=not array.dtype.isnative,
+            memory_map=kind == "buffer" and memory.is_mapped(array),
+            kind=kind,
+        )
+
+    def pointer(self, x: Any) -> int | None:
+        return memory.address(x) if isinstance(x, np.ndarray) else None
+
+    # -- verbs: a Python value was opened as an array ---------------------------------------------
+
+    def read(self, x: Array) -> Array:
+        """The array that the numbers were read into when they were looked at."""
+        return x
+
+    def export(self, x: Array) -> Array:
+        return x
+
+    def adopt(self, array: Array) -> Any:
+        return to_scalars(array)
+
+    def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
+        if verb == "adopt":
+            narrow = DTYPES[info.dtype].numpy.type.__module__ == "ml_dtypes"
+            return f"{{x}}.astype(np.{_exact_scalar(info.dtype)}).tolist()" if narrow else "{x}.tolist()"
+        if verb == "read" and info.kind == "stack":
+            return "np.stack({x})"
+        return {"read": "np.array({x})", "export": "np.asarray(memoryview({x}))"}[verb]
+
+    def lanes(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
+        return {(np.ndarray, self.name): _list_lane}
+
+
+def _exact_scalar(name: str) -> str:
+    return (
+        "int8"
+        if DTYPES[name].kind in ("int", "uint") and name != "uint4"
+        else "float64"
+        if DTYPES[name].kind == "float"
+        else "uint8"
+    )
+
+
+def to_scalars(array: Array) -> Any:
+    """Nested lists of Python scalars; narrow types by way of a wider one that holds each value."""
+    name = of_numpy(array.dtype)
+    if name is not None and array.dtype.type.__module__ == "ml_dtypes":
+        array = array.astype(_exact_scalar(name))
+    return array.tolist()
+
+
+def _list_lane(x: Array) -> Any:
+    return x.tolist() if x.dtype.kind in "biufc" and x.dtype.itemsize <= 16 and of_numpy(x.dtype) else None
+
+
+def _over_buffer(x: Any) -> Array:
+    if isinstance(x, arrays.array) and x.typecode in "uw":
+        raise UnsupportedTypeError("An array of characters has no numbers to carry.", "x.tounicode().encode()")
+    view = memoryview(x)
+    if view.format == "c":
+        view = view.cast("B")
+    try:
+        return np.asarray(view)
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise UnsupportedTypeError(
+            f"A buffer of format {view.format!r} has no numbers to carry.",
+            'memoryview(x).cast("B")',
+        ) from error
+
+
+BACKEND = PythonBackend()

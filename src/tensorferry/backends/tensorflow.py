@@ -1,0 +1,304 @@
+"""TensorFlow: immutable eager tensors, and variables whose value is such a tensor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from .. import memory
+from ..backend import Backend, Capabilities
+from ..devices import HOST, device_name, kind_of
+from ..dtypes import find
+from ..errors import UnsupportedTypeError
+from ..info import TensorInfo, compact_strides
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+Array = np.ndarray[Any, Any]
+
+_DTYPES = [
+    "bool",
+    "int4",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint4",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "bfloat16",
+    "float16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+    "float8_e4m3fn",
+    "float8_e5m2",
+    "float8_e4m3fnuz",
+    "float8_e4m3b11fnuz",
+    "float8_e5m2fnuz",
+]
+# What NumPy's own __dlpack__ can name; the narrow types go in through the constructor.
+_DLPACK = frozenset(find(name).numpy for name in _DTYPES if find(name).numpy.type.__module__ == "numpy")
+
+_CAPABILITIES = Capabilities(
+    dtypes=frozenset(_DTYPES),
+    numbers={
+        "bool": ("bool",),
+        "int": ("int32", "int64"),
+        "float": ("float32",),
+        "complex": ("complex128",),
+    },
+    writable=False,
+    devices=("cpu", "cuda", "tpu"),
+    strides="compact",
+    alignment=memory.ALIGNMENT,
+    out=True,
+    finishers=frozenset({"variable"}),
+    value_kinds=frozenset({"Variable"}),
+    abstract={
+        "traced": (
+            "it is symbolic, inside a traced function (tf.function): its values do not exist yet",
+            "convert before or after the traced function; inside it, stay in TensorFlow",
+        ),
+        "text": (
+            "its dtype is string, variant or resource: there are no numbers",
+            "x.numpy().tolist()",
+        ),
+    },
+    inside_only=frozenset({"traced"}),
+)
+
+_REFUSED = {
+    "RaggedTensor": (
+        "rows of unequal lengths",
+        "x.to_tensor(default_value=0), or x.values and x.row_splits",
+    ),
+    "SparseTensor": (
+        "indices and values, not one memory",
+        "tf.sparse.to_dense(x), or x.indices and x.values",
+    ),
+    "IndexedSlices": ("indices and values, not one memory", "tf.convert_to_tensor(x)"),
+    "TensorArray": ("a list of tensors that is written step by step", "x.stack()"),
+}
+
+
+class TensorflowBackend(Backend):
+    """`tf.Tensor` and `tf.Variable`."""
+
+    name = "tensorflow"
+    module = "tensorflow"
+    owns = ("tensorflow",)
+    rank = 3
+    install = "pip install tensorflow"
+    imports: ClassVar[Mapping[str, str]] = {"tf": "import tensorflow as tf"}
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return _CAPABILITIES
+
+    def load(self) -> None:
+        import tensorflow as tf
+
+        self.tf: Any = tf
+        self.dtypes = {name: tf.dtypes.as_dtype(find(name).numpy) for name in _DTYPES}
+        self.names = {dtype: name for name, dtype in self.dtypes.items()}
+        self.eager = tf.__internal__.EagerTensor
+        self.from_dlpack = tf.experimental.dlpack.from_dlpack
+        self.host = "/job:localhost/replica:0/task:0/device:CPU:0"
+
+    def version(self) -> str:
+        return str(self.tf.__version__)
+
+    def devices(self) -> tuple[str, ...]:
+        found = [f"cuda:{index}" for index, _ in enumerate(self.tf.config.list_logical_devices("GPU"))]
+        return ("cpu", *found)
+
+    def claims(self, kind: type) -> bool:
+        return issubclass(kind, (self.tf.Tensor, self.tf.Variable))
+
+    def refusal(self, kind: type) -> tuple[str, str | None] | None:
+        found = _REFUSED.get(kind.__name__)
+        return None if found is None else (f"A tf.{kind.__name__} is {found[0]}.", found[1])
+
+    # -- describe ---------------------------------------------------------------------------------
+
+    def describe(self, x: Any) -> TensorInfo:
+        kind = "" if isinstance(x, self.eager) else "Variable" if isinstance(x, self.tf.Variable) else "traced"
+        name = self.names.get(x.dtype.base_dtype if kind == "Variable" else x.dtype)
+        if kind == "traced" or (kind and not self.tf.executing_eagerly()):
+            known = [length or 0 for length in x.shape] if x.shape.rank is not None else []
+            return TensorInfo(self.name, known, name or "uint8", kind=kind, abstract="traced")
+        if name is None:
+            raise self._no_such_dtype(x.dtype)
+        shape: tuple[int, ...] = tuple(x.shape)
+        device = HOST if x.device.endswith("CPU:0") else device_name(x.device if kind else x.backing_device)
+        misalignment = 0
+        if device == HOST and not kind and shape:
+            misalignment = memory.address(np.asarray(x)) & 63
+        steps = compact_strides(shape, find(name).itemsize)
+        return tuple.__new__(
+            TensorInfo,
+            (
+                self.name,
+                shape,
+                name,
+                device,
+                steps,
+                misalignment,
+                False,
+                False,
+                False,
+                False,
+                False,
+                False,
+                None,
+                False,
+                False,
+                1,
+                kind,
+                None,
+            ),
+        )
+
+    def _no_such_dtype(self, dtype: Any) -> UnsupportedTypeError:
+        if dtype.name == "string":
+            return UnsupportedTypeError("A tensor of strings has no numbers to carry.", "x.numpy().tolist()")
+        if dtype.name.startswith(("qint", "quint")):
+            return UnsupportedTypeError(
+                f"A quantized tensor ({dtype.name}) is integers, a scale and a zero point.",
+                "tf.quantization.dequantize(x, low, high) or tf.bitcast(x, tf.int8)",
+            )
+        return UnsupportedTypeError(f"TensorFlow's {dtype.name} cannot be carried: it has no elements.", None)
+
+    def pointer(self, x: Any) -> int | None:
+        if isinstance(x, self.tf.Variable):
+            x = x.value()
+        return memory.address(np.asarray(x)) if device_name(x.backing_device) == HOST else None
+
+    # -- verbs ------------------------------------------------------------------------------------
+
+    def value(self, x: Any) -> Any:
+        """A variable's value: a constant that a later assignment does not change."""
+        return x.value()
+
+    def export(self, x: Any) -> Array:
+        array = np.asarray(x)
+        array.flags.writeable = False
+        return array
+
+    def adopt(self, array: Array) -> Any:
+        if array.flags.writeable and array.dtype in _DLPACK and array.size:
+            return self.from_dlpack(array.__dlpack__())
+        return self.eager(array, self.host, None)
+
+    def cast(self, x: Any, dtype: str, check: str = "") -> Any:
+        """Another dtype on the device, or inside a traced function."""
+        return self.tf.cast(x, self.dtypes[dtype])
+
+    def copy(self, x: Any) -> Any:
+        """Other memory on the same device."""
+        with self.tf.device(x.backing_device):
+            return self.tf.raw_ops.DeepCopy(x=x)
+
+    def move(self, x: Any, device: str, non_blocking: bool = False) -> Any:
+        """To another device."""
+        with self.tf.device(_device_code(device)):
+            return self.tf.identity(x)
+
+    def hand_over(self, x: Any) -> Any:
+        """A tensor over another framework's memory on the same device."""
+        return self.from_dlpack(x.__dlpack__())
+
+    def variable(self, x: Any) -> Any:
+        """A variable that starts from this value, in memory of its own."""
+        return self.tf.Variable(x)
+
+    def write(self, x: Array, out: Any) -> None:
+        """Assign an array's values, cast to its dtype, to a variable."""
+        from .. import casts
+
+        out.assign(self.adopt(casts.cast(x, self.names[out.dtype])))
+
+    def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
+        if verb == "cast":
+            return f"tf.cast({{x}}, tf.{arguments[0]})"
+        if verb == "move":
+            return f'tf.identity({{x}}) if tf.device("{_device_code(arguments[0])}") else {{x}}'
+        if verb == "adopt" and find(info.dtype).numpy not in _DLPACK:
+            return "tf.constant({x})"
+        return _SNIPPETS[verb]
+
+    # -- fast lanes -------------------------------------------------------------------------------
+
+    def lanes(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
+        return {
+            (self.eager, "numpy"): self._to_numpy_lane(),
+            (self.eager, self.name): self._identity_lane(),
+            (list, self.name): self._numbers_lane(),
+        }
+
+    def _to_numpy_lane(self) -> Callable[[Any], Any]:
+        names = self.names
+
+        def lane(x: Any) -> Any:
+            if x.dtype in names and x.backing_device.endswith("CPU:0"):
+                array = np.asarray(x)
+                array.flags.writeable = False
+                return array
+            return None
+
+        return lane
+
+    def _identity_lane(self) -> Callable[[Any], Any]:
+        names = self.names
+
+        def lane(x: Any) -> Any:
+            return x if x.dtype in names else None
+
+        return lane
+
+    def _numbers_lane(self) -> Callable[[Any], Any]:
+        """TensorFlow reads a list of Python numbers faster than NumPy; the planned path has the last word."""
+        constant, reduce_max, reduce_min = self.tf.constant, np.max, np.min
+
+        def lane(x: Any) -> Any:
+            first = x
+            while type(first) is list and first:
+                first = first[0]
+            if type(first) is not float or not self.tf.executing_eagerly():
+                return None
+            try:
+                result = constant(x)
+            except (ValueError, TypeError):
+                return None
+            seen = np.asarray(result)
+            # Beyond 2**24 an integer among the floats may have been rounded: let the plan look.
+            if seen.dtype == np.float32 and reduce_min(seen) > -16777216 and reduce_max(seen) < 16777216:
+                return result
+            return None
+
+        return lane
+
+
+_SNIPPETS = {
+    "value": "{x}.value()",
+    "export": "np.asarray({x})",
+    "adopt": "tf.experimental.dlpack.from_dlpack({x}.__dlpack__())",
+    "copy": "tf.raw_ops.DeepCopy(x={x})",
+    "hand_over": "tf.experimental.dlpack.from_dlpack({x}.__dlpack__())",
+    "variable": "tf.Variable({x})",
+    "write": "out.assign({y}); {y} = out",
+}
+
+
+def _device_code(device: str) -> str:
+    kind, _, index = device.partition(":")
+    return f"/device:{'GPU' if kind_of(device) == 'cuda' else kind.upper()}:{index or 0}"
+
+
+BACKEND = TensorflowBackend()

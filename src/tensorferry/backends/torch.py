@@ -1,0 +1,447 @@
+"""PyTorch: writable tensors with an autograd graph, on the host and on accelerators."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from .. import casts, memory
+from ..backend import Backend, Capabilities
+from ..devices import HOST, device_name
+from ..dtypes import find
+from ..errors import UnsupportedTypeError
+from ..info import TensorInfo
+from ..rules import agrees
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+Array = np.ndarray[Any, Any]
+
+_NATIVE = [
+    "bool",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+]
+# PyTorch's NumPy bridge knows none of these, so they cross as integers of the same width.
+_CARRIED = {
+    "bfloat16": "int16",
+    "float8_e4m3fn": "uint8",
+    "float8_e4m3fnuz": "uint8",
+    "float8_e5m2": "uint8",
+    "float8_e5m2fnuz": "uint8",
+    "float8_e8m0fnu": "uint8",
+}
+_TRACED = (
+    "it is traced (torch.compile, torch.export, torch.vmap or torch.func): its values do not exist yet",
+    "convert before or after the traced function; inside it, stay in torch",
+)
+_ABSTRACT = {
+    "traced": _TRACED,
+    "meta": (
+        "a meta tensor has a shape and a dtype, but no memory",
+        'torch.empty_like(x, device="cpu")',
+    ),
+    "fake": (
+        "it is a wrapper around a tensor of its own, whose memory is elsewhere",
+        "unwrap it first",
+    ),
+    "zero": ("it is an efficient zero tensor without memory", "torch.zeros_like(x)"),
+    "sparse": ("it is sparse: indices and values, not one memory", "x.to_dense()"),
+    "quantized": (
+        "it is quantized: integers, scales and zero points",
+        "x.dequantize() or x.int_repr()",
+    ),
+    "nested": ("it is nested: rows of unequal lengths", "x.to_padded_tensor(0.0) or x.unbind()"),
+    "opaque": ("its memory is laid out by another library", "x.to_dense()"),
+}
+
+
+def _capabilities(default: str) -> Capabilities:
+    return Capabilities(
+        dtypes=frozenset([*_NATIVE, *_CARRIED]),
+        numbers={
+            "bool": ("bool",),
+            "int": ("int64",),
+            "float": (default,),
+            "complex": ("complex128" if default == "float64" else "complex64",),
+        },
+        writable=True,
+        gradients=True,
+        devices=("cpu", "cuda", "mps", "xpu"),
+        strides="non-negative",
+        alignment=0,
+        out=True,
+        options=frozenset({"non_blocking"}),
+        read_kinds=frozenset({"stack"}),
+        abstract=_ABSTRACT,
+        inside_only=frozenset({"traced", "meta", "fake"}),
+        absent_on={"mps": frozenset({"float64", "complex128"})},
+    )
+
+
+_BY_DEFAULT = {name: _capabilities(name) for name in ("float16", "bfloat16", "float32", "float64")}
+
+
+class TorchBackend(Backend):
+    """`torch.Tensor`, its parameters and plain subclasses."""
+
+    name = "torch"
+    module = "torch"
+    owns = ("torch",)
+    rank = 2
+    install = "pip install torch"
+    imports: ClassVar[Mapping[str, str]] = {"torch": "import torch"}
+
+    def load(self) -> None:
+        import torch
+
+        self.torch: Any = torch
+        names = [*_NATIVE, *_CARRIED]
+        self.dtypes = {name: getattr(torch, name) for name in names if hasattr(torch, name)}
+        self.names = {dtype: name for name, dtype in self.dtypes.items()}
+        self.carriers = {
+            self.dtypes[name]: getattr(torch, via) for name, via in _CARRIED.items() if name in self.dtypes
+        }
+        self.adopted = {
+            find(name).numpy: (np.dtype(via), self.dtypes[name])
+            for name, via in _CARRIED.items()
+            if name in self.dtypes
+        }
+        self.strided = torch.strided
+        self.wrapped = self.torch._C._functorch.is_functorch_wrapped_tensor
+        self.autocast: Any = None
+
+    @property
+    def capabilities(self) -> Capabilities:
+        if not self.loaded:
+            return _BY_DEFAULT["float32"]
+        return _BY_DEFAULT[self.names[self.torch.get_default_dtype()]]
+
+    def devices(self) -> tuple[str, ...]:
+        torch = self.torch
+        found = ["cpu"]
+        found += [f"cuda:{index}" for index in range(torch.cuda.device_count())]
+        if torch.backends.mps.is_available():
+            found.append("mps:0")
+        if hasattr(torch, "xpu"):
+            found += [f"xpu:{index}" for index in range(torch.xpu.device_count())]
+        return tuple(found)
+
+    def claims(self, kind: type) -> bool:
+        return issubclass(kind, self.torch.Tensor)
+
+    def refusal(self, kind: type) -> tuple[str, str | None] | None:
+        if issubclass(kind, self.torch.nn.Module):
+            return (
+                "A torch.nn.Module is not a tensor.",
+                "{name: ferry.to_numpy(p) for name, p in x.named_parameters()}",
+            )
+        if issubclass(kind, (self.torch.Size, tuple)):
+            return None
+        if kind.__name__ == "PackedSequence":
+            return (
+                "A PackedSequence is rows of unequal lengths.",
+                "torch.nn.utils.rnn.pad_packed_sequence(x)",
+            )
+        return None
+
+    # -- describe ---------------------------------------------------------------------------------
+
+    def describe(self, x: Any) -> TensorInfo:
+        plain = type(x) is self.torch.Tensor
+        abstract = self._abstract(x, plain)
+        if abstract is not None:
+            return self._abstract_info(x, abstract)
+        name = self.names.get(x.dtype)
+        if name is None:
+            raise self._no_such_dtype(x)
+        itemsize = x.element_size()
+        device = HOST if x.is_cpu else device_name(x.device)
+        return tuple.__new__(
+            TensorInfo,
+            (
+                "torch",
+                tuple(x.shape),
+                name,
+                device,
+                tuple([step * itemsize for step in x.stride()]),
+                x.data_ptr() & 63,
+                True,
+                True,
+                x.requires_grad,
+                x.is_conj(),
+                x.is_neg(),
+                False,
+                None,
+                False,
+                False if device == HOST and not self._pins() else x.is_pinned(),
+                1,
+                "" if plain else type(x).__name__,
+                None,
+            ),
+        )
+
+    def _pins(self) -> bool:
+        """Whether there can be pinned memory: only once a GPU is in use."""
+        return bool(self.torch.cuda.is_initialized())
+
+    def _abstract(self, x: Any, plain: bool) -> str | None:
+        """Why a tensor has no memory that can be looked at, or ``None`` if it has."""
+        if self.torch.compiler.is_compiling() or self.wrapped(x):
+            return "traced"
+        if not plain and type(x) is not self.torch.nn.Parameter and self._is_wrapper(x):
+            return "fake"
+        if x.is_nested:
+            return "nested"
+        if x.is_quantized:
+            return "quantized"
+        if x.layout is not self.strided:
+            return "opaque" if x.is_mkldnn else "sparse"
+        if x.is_meta:
+            return "meta"
+        return "zero" if x._is_zerotensor() else None
+
+    def _is_wrapper(self, x: Any) -> bool:
+        from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+        if is_traceable_wrapper_subclass(x) or type(x).__torch_dispatch__ is not self.torch.Tensor.__torch_dispatch__:
+            return True
+        try:
+            return bool(x.numel() and not x.data_ptr() and x.is_cpu)
+        except RuntimeError:
+            return True
+
+    def _abstract_info(self, x: Any, abstract: str) -> TensorInfo:
+        name = self.names.get(x.dtype, "uint8")
+        shape = () if abstract == "nested" else [length if isinstance(length, int) else 1 for length in x.shape]
+        return TensorInfo(
+            self.name,
+            shape,
+            name,
+            requires_grad=x.requires_grad,
+            kind=type(x).__name__,
+            abstract=abstract,
+        )._replace(device=HOST if x.is_cpu else str(x.device))
+
+    def _no_such_dtype(self, x: Any) -> UnsupportedTypeError:
+        text = str(x.dtype)
+        if text == "torch.complex32":
+            return UnsupportedTypeError(
+                "torch.complex32 cannot be carried: no other framework has it.",
+                "x.to(torch.complex64)",
+            )
+        return UnsupportedTypeError(
+            f"{text} cannot be carried: its elements are packed or have no counterpart.",
+            "x.view(torch.uint8)",
+        )
+
+    def pointer(self, x: Any) -> int | None:
+        pointer: int = x.data_ptr()
+        return pointer
+
+    # -- verbs ------------------------------------------------------------------------------------
+
+    def detach(self, x: Any) -> Any:
+        """The same memory outside the autograd graph."""
+        return x.detach()
+
+    def resolve(self, x: Any) -> Any:
+        """Memory that holds what the conjugate and negative bits say."""
+        return x.resolve_conj().resolve_neg()
+
+    def export(self, x: Any) -> Array:
+        carrier = self.carriers.get(x.dtype)
+        if carrier is None:
+            array: Array = x.numpy()
+            return array
+        viewed: Array = x.view(carrier).numpy().view(find(self.names[x.dtype]).numpy)
+        return viewed
+
+    def adopt(self, array: Array) -> Any:
+        if not array.flags.writeable:
+            array = memory.over(array)
+        carried = self.adopted.get(array.dtype)
+        if carried is None:
+            return self._from_numpy(array)
+        via, dtype = carried
+        return self._from_numpy(array.view(via)).view(dtype)
+
+    def _from_numpy(self, array: Array) -> Any:
+        try:
+            return self.torch.from_numpy(array)
+        except ValueError:
+            return self.torch.from_numpy(_whole_strides(array))
+
+    def copy(self, x: Any) -> Any:
+        """Other memory; still in the graph if `x` is."""
+        return x.clone()
+
+    def cast(self, x: Any, dtype: str, check: str = "") -> Any:
+        """Another dtype, to the same bits as on the host; still in the graph if `x` is."""
+        if self.torch.compiler.is_compiling() or self.wrapped(x) or x.is_meta:
+            return x.to(self.dtypes[dtype])
+        if not x.is_cpu and not check and agrees(self.names[x.dtype], dtype):
+            return x.to(self.dtypes[dtype])
+        if x.requires_grad and self.torch.is_grad_enabled():
+            return self._graph_cast()(x, dtype, check)
+        return self._host_cast(x.detach(), dtype, check)
+
+    def _host_cast(self, x: Any, dtype: str, check: str) -> Any:
+        array = self.export(self.resolve(x.cpu()))
+        return self.adopt(casts.cast(array, dtype, check)).to(x.device)
+
+    def _graph_cast(self) -> Callable[[Any, str, str], Any]:
+        """The host's cast as a function that autograd can follow; its gradient is the cast back."""
+        if self.autocast is None:
+            backend = self
+
+            class Cast(self.torch.autograd.Function):  # type: ignore[misc, name-defined]
+                @staticmethod
+                def forward(context: Any, x: Any, dtype: str, check: str) -> Any:
+                    context.dtype = x.dtype
+                    return backend._host_cast(x.detach(), dtype, check)
+
+                @staticmethod
+                def backward(context: Any, gradient: Any) -> tuple[Any, None, None]:
+                    return gradient.to(context.dtype), None, None
+
+            self.autocast = Cast.apply
+        return self.autocast  # type: ignore[no-any-return]
+
+    def move(self, x: Any, device: str, non_blocking: bool = False) -> Any:
+        """To another device; a transfer to the host is complete when this returns."""
+        return x.to(device, non_blocking=non_blocking)
+
+    def pin(self, x: Any) -> Any:
+        """Page-locked memory from PyTorch's caching host allocator, which waits for its readers."""
+        return x.pin_memory()
+
+    def hand_over(self, x: Any) -> Any:
+        """A tensor over another framework's memory on the same device; the protocol orders the streams."""
+        return self.torch.from_dlpack(x)
+
+    def stack(self, tensors: Sequence[Any], shape: tuple[int, ...]) -> Any:
+        """One tensor of equal ones, in the graph of each."""
+        return self.torch.stack(list(tensors)).reshape(shape)
+
+    def read(self, x: Any) -> Any:
+        """A stack, which was made while the list was opened."""
+        return x
+
+    def write(self, x: Array, out: Any) -> None:
+        """Put an array's values into `out`'s memory, cast to its dtype, and count a new version."""
+        if not out.is_cpu:
+            out.copy_(self.adopt(casts.cast(x, self.names[out.dtype])))
+            return
+        casts.copy_into(self.export(out), x)
+        self.torch.autograd.graph.increment_version(out)
+
+    # -- what a person would type -----------------------------------------------------------------
+
+    def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
+        if verb == "cast":
+            return f"{{x}}.to(torch.{arguments[0]})"
+        if verb == "move":
+            device, non_blocking = arguments
+            if device == HOST:
+                return "{x}.cpu()"
+            return f'{{x}}.to("{device}", non_blocking=True)' if non_blocking else f'{{x}}.to("{device}")'
+        carrier = _CARRIED.get(info.dtype)
+        if verb == "export" and carrier:
+            return f"{{x}}.view(torch.{carrier}).numpy().view(ml_dtypes.{info.dtype})"
+        if verb == "adopt" and carrier:
+            return f"torch.from_numpy({{x}}.view(np.{carrier})).view(torch.{info.dtype})"
+        if verb == "write" and info.device == HOST:
+            return "out.copy_(torch.from_numpy({y})); {y} = out"
+        return _SNIPPETS[verb]
+
+    # -- fast lanes -------------------------------------------------------------------------------
+
+    def lanes(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
+        tensor = self.torch.Tensor
+        return {
+            (tensor, "numpy"): self._to_numpy_lane(),
+            (tensor, "python"): self._to_list_lane(),
+            (tensor, self.name): self._identity_lane(),
+            (np.ndarray, self.name): self._from_numpy_lane(),
+        }
+
+    def _to_numpy_lane(self) -> Callable[[Any], Any]:
+        to_array = self.torch.Tensor.numpy
+
+        def lane(x: Any) -> Any:
+            # numpy() itself refuses a graph, a device, a lazy bit, and a dtype that NumPy lacks.
+            try:
+                return to_array(x)
+            except (RuntimeError, TypeError):
+                return None
+
+        return lane
+
+    def _to_list_lane(self) -> Callable[[Any], Any]:
+        to_array = self.torch.Tensor.numpy
+
+        def lane(x: Any) -> Any:
+            try:
+                return to_array(x).tolist()
+            except (RuntimeError, TypeError):
+                return None
+
+        return lane
+
+    def _identity_lane(self) -> Callable[[Any], Any]:
+        strided, names = self.strided, self.names
+
+        def lane(x: Any) -> Any:
+            return x if x.layout is strided and x.dtype in names and not x.is_nested else None
+
+        return lane
+
+    def _from_numpy_lane(self) -> Callable[[Any], Any]:
+        from_numpy = self.torch.from_numpy
+
+        def lane(x: Any) -> Any:
+            # carray: C-contiguous, aligned to the element and writable; the rest is for the planner.
+            if x.flags.carray:
+                try:
+                    return from_numpy(x)
+                except (TypeError, ValueError):
+                    return None
+            return None
+
+        return lane
+
+
+_SNIPPETS = {
+    "detach": "{x}.detach()",
+    "resolve": "{x}.resolve_conj().resolve_neg()",
+    "export": "{x}.numpy()",
+    "adopt": "torch.from_numpy({x})",
+    "copy": "{x}.clone()",
+    "pin": "{x}.pin_memory()",
+    "hand_over": "torch.from_dlpack({x})",
+    "read": "torch.stack({x})",
+    "write": "out.copy_(torch.from_numpy({y})); {y} = out",
+}
+
+
+def _whole_strides(array: Array) -> Array:
+    """The same memory, with an ordinary stride where an axis of length 1 has one that is refused."""
+    steps = [step if length > 1 else array.itemsize for length, step in zip(array.shape, array.strides, strict=True)]
+    return np.lib.stride_tricks.as_strided(array, strides=steps)
+
+
+BACKEND = TorchBackend()
