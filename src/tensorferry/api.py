@@ -89,11 +89,9 @@ def to_numpy(
         TypeError: A keyword's value is none of those above.
     """
     if copy is None and dtype is None and casting is None and device is None and out is None and grad == "detach":
-        lane = _to_numpy.get(type(x))
-        if lane is not None:
-            result = lane(x)
-            if result is not None:
-                return result  # type: ignore[no-any-return]
+        result = _to_numpy[type(x)](x)
+        if result is not None:
+            return result  # type: ignore[no-any-return]
     return _convert(x, "numpy", copy, dtype, casting, device, grad, out)  # type: ignore[no-any-return]
 
 
@@ -145,11 +143,9 @@ def to_torch(
         and not non_blocking
         and grad == "detach"
     ):
-        lane = _to_torch.get(type(x))
-        if lane is not None:
-            result = lane(x)
-            if result is not None:
-                return result  # type: ignore[no-any-return]
+        result = _to_torch[type(x)](x)
+        if result is not None:
+            return result  # type: ignore[no-any-return]
     return _convert(x, "torch", copy, dtype, casting, device, grad, out, non_blocking=non_blocking)  # type: ignore[no-any-return]
 
 
@@ -223,11 +219,9 @@ def to_tensorflow(
         and not variable
         and grad == "detach"
     ):
-        lane = _to_tensorflow.get(type(x))
-        if lane is not None:
-            result = lane(x)
-            if result is not None:
-                return result
+        result = _to_tensorflow[type(x)](x)
+        if result is not None:
+            return result
     return _convert(x, "tensorflow", copy, dtype, casting, device, grad, out, variable=variable)
 
 
@@ -267,11 +261,9 @@ def to_jax(
         FrameworkNotInstalledError: JAX is not installed.
     """
     if copy is None and dtype is None and casting is None and device is None and out is None and grad == "detach":
-        lane = _to_jax.get(type(x))
-        if lane is not None:
-            result = lane(x)
-            if result is not None:
-                return result  # type: ignore[no-any-return]
+        result = _to_jax[type(x)](x)
+        if result is not None:
+            return result  # type: ignore[no-any-return]
     return _convert(x, "jax", copy, dtype, casting, device, grad, out)  # type: ignore[no-any-return]
 
 
@@ -307,11 +299,9 @@ def to_list(
         ConversionError: As for `to_numpy`.
     """
     if copy is None and dtype is None and casting is None and device is None and out is None and grad == "detach":
-        lane = _to_python.get(type(x))
-        if lane is not None:
-            result = lane(x)
-            if result is not None:
-                return result
+        result = _to_python[type(x)](x)
+        if result is not None:
+            return result
     return _convert(x, "python", copy, dtype, casting, device, grad, out)
 
 
@@ -382,6 +372,6 @@ def _convert(
     out: Any,
     **options: bool,
 ) -> Any:
-    target = registry.load(registry.backend_named(name))
+    target = registry.ready(name)
     request = make_request(target, copy, dtype, casting, device, grad, out, options)
     return carry(x, request, out)

@@ -98,6 +98,8 @@ class Backend(ABC):
     """The module to import."""
     owns: ClassVar[tuple[str, ...]] = ()
     """Top-level modules whose types belong to this backend."""
+    is_target: ClassVar[bool] = True
+    """Whether tensors can be converted to it, not only from it."""
     rank: ClassVar[int] = 50
     """Its place among the others in tables."""
     install: ClassVar[str] = ""

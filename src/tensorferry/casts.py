@@ -8,11 +8,12 @@ in one pass over blocks that fit in a cache, with the values compared where noth
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .dtypes import find, of_numpy
+from .dtypes import exact, find, of_numpy
 from .errors import LossyCastError
 from .memory import empty_like
 
@@ -43,13 +44,19 @@ def cast(array: np.ndarray[Any, Any], dtype: str, check: str = "") -> np.ndarray
     """
     row = find(dtype)
     result = empty_like(array, row.numpy)
+    if not check and exact(of_numpy(array.dtype) or "", dtype):
+        result[...] = array if _casts_directly(array.dtype, result.dtype) else array.astype(np.float32)
+        return result
     with np.errstate(all="ignore"):
         if not check:
             _fill(result, array, row.kind)
-            return result
-        for index in _blocks(array.shape):
-            _fill(result[index], array[index], row.kind)
-            _compare(array, result[index], index, dtype, check)
+        elif array.size <= BLOCK:
+            _fill(result, array, row.kind)
+            _compare(array, result, (...,), dtype, check)
+        else:
+            for index in _blocks(array.shape):
+                _fill(result[index], array[index], row.kind)
+                _compare(array, result[index], index, dtype, check)
     return result
 
 
@@ -79,18 +86,19 @@ def copy_into(out: np.ndarray[Any, Any], array: np.ndarray[Any, Any]) -> None:
 def _fill(target: np.ndarray[Any, Any], source: np.ndarray[Any, Any], kind: str) -> None:
     if source.dtype.kind == "c" and kind not in ("complex", "bool"):
         source = source.real
-    target[...] = source if _casts_directly(source, target) else source.astype(np.float32)
+    target[...] = source if _casts_directly(source.dtype, target.dtype) else source.astype(np.float32)
 
 
-def _casts_directly(source: np.ndarray[Any, Any], target: np.ndarray[Any, Any]) -> bool:
+@cache
+def _casts_directly(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
     """Whether NumPy knows the cast; between two of ml_dtypes' types it may not."""
-    return np.can_cast(source.dtype, target.dtype, "unsafe")
+    return np.can_cast(source, target, "unsafe")
 
 
-def _blocks(shape: tuple[int, ...]) -> Iterator[tuple[slice | int, ...]]:
+def _blocks(shape: tuple[int, ...]) -> Iterator[tuple[Any, ...]]:
     """Indices of parts of at most `BLOCK` elements, in order, that cover the shape."""
     if not shape:
-        yield (...,)  # type: ignore[misc]
+        yield (...,)
         return
     inner = 1
     for length in shape[1:]:
@@ -108,13 +116,13 @@ def _blocks(shape: tuple[int, ...]) -> Iterator[tuple[slice | int, ...]]:
 def _compare(
     array: np.ndarray[Any, Any],
     result: np.ndarray[Any, Any],
-    index: tuple[slice | int, ...],
+    index: tuple[Any, ...],
     dtype: str,
     check: str,
 ) -> None:
     source = array[index]
     kept = _finite_kept(source, result) if check == "finite" else _value_kept(source, result)
-    if kept.all():
+    if np.logical_and.reduce(kept, axis=None):
         return
     inner = np.argwhere(~kept)[0].tolist()
     position: list[int] = []
@@ -133,8 +141,8 @@ def _compare(
 
 
 def _finite_kept(source: np.ndarray[Any, Any], result: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    kept: np.ndarray[Any, Any] = np.isfinite(result) | ~np.isfinite(source)
-    return kept
+    kept: np.ndarray[Any, Any] = np.isfinite(result)
+    return kept if np.logical_and.reduce(kept, axis=None) else kept | ~np.isfinite(source)
 
 
 def _value_kept(source: np.ndarray[Any, Any], result: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from . import dtypes, rules
+from . import dtypes
 from .devices import HOST
 from .errors import CopyRequiredError
-from .info import compact_strides
+from .info import compact_strides, packed_strides
 from .plan import Plan, Step
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Draft:
 
     def packed(self) -> tuple[int, ...]:
         """The strides of a packed copy that keeps the order of the axes in memory."""
-        return rules.packed_strides(self.now, self.dtype)
+        return packed_strides(self.now.shape, self.now.strides, dtypes.find(self.dtype).itemsize)
 
     def as_own(self) -> dict[str, Any]:
         """What a value becomes when it is the target framework's."""

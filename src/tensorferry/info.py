@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-__all__ = ["TensorInfo", "compact_strides", "is_compact"]
+__all__ = ["TensorInfo", "compact_strides", "is_compact", "packed_strides"]
 
 
 class _Fields(NamedTuple):
@@ -58,6 +58,17 @@ def is_compact(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) 
             return False
         step *= length
     return True
+
+
+def packed_strides(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    """The strides, in bytes, of packed memory whose axes lie in the order that `strides` has them in."""
+    order = sorted(range(len(shape)), key=lambda axis: (-abs(strides[axis]), axis))
+    packed = [0] * len(shape)
+    step = itemsize
+    for axis in reversed(order):
+        packed[axis] = step
+        step *= max(shape[axis], 1)
+    return tuple(packed)
 
 
 class TensorInfo(_Fields):

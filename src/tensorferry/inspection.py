@@ -78,7 +78,7 @@ def explain(
     if isinstance(x, TensorInfo):
         request = make_request(target, copy, dtype, casting, device, grad, out, options)
         return plan_for(x, request, registry.backend_named(x.framework), target)[0]
-    registry.load(target)
+    registry.ready(name)
     request = make_request(target, copy, dtype, casting, device, grad, out, options)
     source, target, info, _, request = prepare(x, request)
     return plan_for(info, request, source, target)[0]

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
 import mmap
-from math import prod
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .dtypes import find
+from .info import packed_strides
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .info import TensorInfo
 
 __all__ = [
@@ -30,26 +34,43 @@ ALIGNMENT = 64
 """Bytes to which TensorFlow's and XLA's CPU allocators align, and which both ask of memory they adopt."""
 
 
-def address(array: np.ndarray[Any, Any]) -> int:
-    """The address of the first element."""
+def _slow_address(array: np.ndarray[Any, Any]) -> int:
     data: int = array.__array_interface__["data"][0]
     return data
 
 
+def _find_address() -> Callable[[np.ndarray[Any, Any]], int]:
+    """A function that reads an array's address, a seventh of the documented way's time if it can.
+
+    NumPy's C interface fixes that the address follows the object's header; that this interpreter's
+    header is as long as `object`'s is tried out here.
+    """
+    header = object.__basicsize__
+    read = ctypes.c_size_t.from_address
+
+    def fast(array: np.ndarray[Any, Any]) -> int:
+        return read(id(array) + header).value
+
+    probe = np.arange(24, dtype=np.int16)
+    probes = [probe, probe[5:], probe[::-3], probe.reshape(4, 6).T]
+    works = sys.implementation.name == "cpython" and all(fast(each) == _slow_address(each) for each in probes)
+    return fast if works else _slow_address
+
+
+address = _find_address()
+"""The address of an array's first element."""
+
+
 def empty_like(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     """Uninitialised packed memory, 64-byte aligned, whose axes lie in the order of `array`'s."""
-    shape = array.shape
-    nbytes = prod(shape) * dtype.itemsize
-    block = np.empty(nbytes + ALIGNMENT, np.uint8)
+    block = np.empty(array.size * dtype.itemsize + ALIGNMENT, np.uint8)
     start = -address(block) % ALIGNMENT
-    flat: np.ndarray[Any, Any] = block[start : start + nbytes].view(dtype)
-    if array.flags.c_contiguous or array.ndim < 2:
-        packed: np.ndarray[Any, Any] = flat.reshape(shape)
-        return packed
-    order = sorted(range(array.ndim), key=lambda axis: (-abs(array.strides[axis]), axis))
-    inverse = np.argsort(order)
-    turned: np.ndarray[Any, Any] = flat.reshape([shape[axis] for axis in order]).transpose(inverse)
-    return turned
+    if array.ndim < 2 or array.flags.c_contiguous:
+        strides = None
+    else:
+        strides = packed_strides(array.shape, array.strides, dtype.itemsize)
+    result: np.ndarray[Any, Any] = np.ndarray(array.shape, dtype, block, start, strides)
+    return result
 
 
 class _Window:
@@ -95,7 +116,8 @@ def over_address(
         "typestr": f"|V{dtype.itemsize}",
         "data": (start, read_only),
     }
-    return np.asarray(_Window(interface, owner)).view(dtype)
+    array: np.ndarray[Any, Any] = np.asarray(_Window(interface, owner)).view(dtype)
+    return array
 
 
 def root(array: np.ndarray[Any, Any]) -> object:

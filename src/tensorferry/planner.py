@@ -344,7 +344,7 @@ class _Route(Draft):
         self.add(
             self.exchange,
             "copy",
-            (),
+            (self.target.capabilities.alignment > 1,),
             why,
             copies="host",
             strides=self.packed(),

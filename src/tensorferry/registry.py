@@ -26,14 +26,28 @@ __all__ = [
     "lanes_to",
     "load",
     "open_lanes",
+    "ready",
     "register",
 ]
 
-_lanes: dict[str, dict[type, Callable[[Any], Any]]] = {}
+
+class _Lanes(dict[type, "Callable[[Any], Any]"]):
+    """Fast lanes to one target; a type that has none gets the one that accepts nothing."""
+
+    def __missing__(self, kind: type) -> Callable[[Any], Any]:
+        return _no_lane
+
+
+def _no_lane(_: Any) -> None:
+    return None
+
+
+_lanes: dict[str, _Lanes] = {}
 _lanes_open = True
 
 _by_type: dict[type, Backend] = {}
 _opened: set[str] = set()
+_ready: dict[str, Backend] = {}
 _by_name: dict[str, Backend] = {}
 _by_module: dict[str, Backend] = {}
 _lock = threading.RLock()
@@ -51,6 +65,7 @@ def register(backend: Backend) -> None:
         for module in backend.owns:
             _by_module[module] = backend
         _by_type.clear()
+        _ready.pop(backend.name, None)
 
 
 def backends() -> dict[str, Backend]:
@@ -85,7 +100,7 @@ def backend_named(name: str) -> Backend:
     """
     found = _by_name.get(name) or backends().get(name)
     if found is None:
-        known = ", ".join(backends())
+        known = ", ".join(each.name for each in backends().values() if each.is_target)
         raise FrameworkNotInstalledError(
             f"There is no backend named {name!r}.",
             f"one of {known}; or install the package that brings it",
@@ -95,7 +110,7 @@ def backend_named(name: str) -> Backend:
 
 def lanes_to(target: str) -> dict[type, Callable[[Any], Any]]:
     """The fast lanes to a target, by type of source; the same dict for the life of the process."""
-    return _lanes.setdefault(target, {})
+    return _lanes.setdefault(target, _Lanes())
 
 
 def open_lanes(on: bool) -> bool:
@@ -128,6 +143,21 @@ def load(backend: Backend) -> Backend:
     return backend
 
 
+def ready(name: str) -> Backend:
+    """The backend of this name, loaded.
+
+    Raises:
+        FrameworkNotInstalledError: There is none, or its framework cannot be imported.
+    """
+    found = _ready.get(name)
+    if found is None:
+        found = backend_named(name)
+        if not found.is_target:
+            raise UnsupportedTypeError(f"{name} is what comes in, never what comes out.", "to_numpy(x)")
+        _ready[name] = load(found)
+    return found
+
+
 def backend_of(x: object) -> Backend:
     """The backend whose tensor `x` is, loaded.
 
@@ -157,7 +187,7 @@ def _find(x: object) -> Backend:
             return load(backend)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     raise UnsupportedTypeError(
-        f"A {name} is not a tensor.",
+        f"An object of type {name} is not a tensor.",
         "pass a tensor, a sequence of numbers, or an object with __dlpack__, a buffer, "
         "__array_interface__ or __array__",
     )

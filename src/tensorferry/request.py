@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from . import registry
@@ -41,7 +42,32 @@ def make_request(
     out: object,
     options: dict[str, bool],
 ) -> Request:
-    """The request in canonical names."""
+    """The request in canonical names.
+
+    Raises:
+        TypeError: A keyword's value is not one of those that it takes.
+        UnsupportedTypeError: No such dtype, or an `out` of another framework.
+        DeviceError: No such name of a device.
+    """
+    switches = tuple(options.items())
+    try:
+        request = _canonical(target, copy, dtype, casting, device, grad, switches)
+    except TypeError:
+        # Without the cache: what cannot be hashed is refused in our words.
+        request = _canonical.__wrapped__(target, copy, dtype, casting, device, grad, switches)
+    return request if out is None else request._replace(out=_describe_out(out, target))
+
+
+@lru_cache(maxsize=1024, typed=True)
+def _canonical(
+    target: Backend,
+    copy: bool | None,
+    dtype: object,
+    casting: str | None,
+    device: object,
+    grad: str,
+    options: tuple[tuple[str, bool], ...],
+) -> Request:
     if copy is not None and not isinstance(copy, bool):
         raise TypeError(f"copy must be True, False or None, not {copy!r}")
     if casting is not None and casting not in CASTINGS:
@@ -49,7 +75,7 @@ def make_request(
     if grad not in ("detach", "error"):
         raise TypeError(f'grad must be "detach" or "error", not {grad!r}')
     known = target.capabilities.options | target.capabilities.finishers
-    for option in options:
+    for option, _ in options:
         if option not in known:
             raise TypeError(
                 f"{target.name} has no option {option}=" + (f": it has {', '.join(sorted(known))}" if known else "")
@@ -61,8 +87,7 @@ def make_request(
         casting=casting,
         device=None if device is None else device_name(device),
         grad=grad,
-        out=None if out is None else _describe_out(out, target),
-        options=tuple(sorted(option for option, on in options.items() if on)),
+        options=tuple(sorted(option for option, on in options if on)),
     )
 
 

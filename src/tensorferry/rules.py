@@ -27,7 +27,6 @@ __all__ = [
     "READ_REASONS",
     "agrees",
     "layout_obstacles",
-    "packed_strides",
     "read_only_reason",
     "refuse_abstract",
     "refuse_out",
@@ -292,14 +291,3 @@ def agrees(source: str, target: str) -> bool:
     if dtypes.exact(source, target) or (source, target) in _ROUNDED_ALIKE:
         return True
     return {dtypes.find(source).kind, dtypes.find(target).kind} <= {"int", "uint", "bool"}
-
-
-def packed_strides(info: TensorInfo, dtype: str) -> tuple[int, ...]:
-    """The strides of a packed copy that keeps the order of the axes in memory."""
-    order = sorted(range(len(info.shape)), key=lambda axis: (-abs(info.strides[axis]), axis))
-    strides = [0] * len(info.shape)
-    step = dtypes.find(dtype).itemsize
-    for axis in reversed(order):
-        strides[axis] = step
-        step *= max(info.shape[axis], 1)
-    return tuple(strides)

@@ -29,12 +29,7 @@ _verifying = False
 
 @lru_cache(maxsize=4096)
 def _planned(
-    info: TensorInfo,
-    request: Request,
-    source: Backend,
-    target: Backend,
-    _source_capabilities: Capabilities,
-    _target_capabilities: Capabilities,
+    info: TensorInfo, request: Request, source: Backend, target: Backend, _capabilities: Capabilities
 ) -> tuple[Plan, Program]:
     plan = make_plan(info, request, source, target, registry.backend_named(EXCHANGE))
     program = tuple((getattr(registry.backend_named(step.backend), step.verb), step.arguments) for step in plan.steps)
@@ -43,7 +38,7 @@ def _planned(
 
 def plan_for(info: TensorInfo, request: Request, source: Backend, target: Backend) -> tuple[Plan, Program]:
     """The plan, and its steps as bound methods; made once for each (info, request, capabilities)."""
-    return _planned(info, request, source, target, source.capabilities, target.capabilities)
+    return _planned(info, request, source, target, target.capabilities)
 
 
 def run(program: Program, value: Any, out: Any = None) -> Any:
@@ -64,7 +59,7 @@ def prepare(x: Any, request: Request) -> tuple[Backend, Backend, TensorInfo, Any
 
     The target's devices matter to a plan only where an accelerator is involved.
     """
-    target = registry.load(registry.backend_named(request.target))
+    target = registry.ready(request.target)
     source, info, handle = registry.backend_of(x).open(x, target)
     if info.device != HOST or (request.device is not None and request.device != HOST):
         request = request._replace(present=target.devices())
@@ -74,7 +69,7 @@ def prepare(x: Any, request: Request) -> tuple[Backend, Backend, TensorInfo, Any
 def carry(x: Any, request: Request, out: Any = None) -> Any:
     """Describe `x`, plan, and run: the general path of every conversion."""
     source, target, info, handle, request = prepare(x, request)
-    plan, program = plan_for(info, request, source, target)
+    plan, program = _planned(info, request, source, target, target.capabilities)
     result = run(program, handle, out)
     if _verifying:
         check(plan, source, target, handle, result)

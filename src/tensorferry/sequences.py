@@ -24,8 +24,11 @@ __all__ = ["Stacked", "holds_tensors", "is_typed", "narrowest", "read", "stack"]
 
 Array = np.ndarray[Any, Any]
 
+_PYTHON_NUMBERS = frozenset({float, int, bool, complex})
 _EXACT_INTEGERS = 2**53
 _DEEPEST = 64
+_FEW = 256
+"""Elements up to which their types are looked at sooner than their values."""
 
 
 class Stacked(NamedTuple):
@@ -33,6 +36,7 @@ class Stacked(NamedTuple):
 
     framework: Backend | None
     value: Any
+    requires_grad: bool
 
 
 def _first(x: Any) -> Any:
@@ -53,12 +57,12 @@ def is_typed(x: Any) -> bool:
 def holds_tensors(x: Any) -> bool:
     """Whether a list or tuple is one of tensors, or of other things that are not numbers."""
     first = _first(x)
-    if type(first) in (float, int, bool, complex) or isinstance(first, (np.generic, list, tuple, range)):
+    if type(first) in _PYTHON_NUMBERS or isinstance(first, (np.generic, list, tuple, range)):
         return False
     try:
         return registry.backend_of(first).name != "python" or isinstance(first, (bytes, bytearray, memoryview))
     except ConversionError:
-        return False
+        return isinstance(first, np.ndarray)
 
 
 # -- numbers ------------------------------------------------------------------------------------
@@ -82,12 +86,10 @@ def read(x: Any) -> Array:
         array = np.array(x)
     except (ValueError, OverflowError, TypeError, RuntimeError, RecursionError) as error:
         raise _why_unreadable(x, error) from None
-    if array.dtype.kind not in "biufc" or dtypes.of_numpy(array.dtype) is None:
-        if dtypes.of_numpy(array.dtype) is None:
-            raise _why_unreadable(x, None)
-        return array
-    if array.dtype.kind in "fc" and array.size:
-        _refuse_rounded(x, array)
+    if dtypes.of_numpy(array.dtype) is None:
+        raise _why_unreadable(x, None)
+    if array.dtype.kind in "fc" and array.size and _may_be_rounded(x, array):
+        return _read_exactly(x, array)
     return array
 
 
@@ -100,33 +102,64 @@ def _read_range(x: range) -> Array:
     raise LossyCastError("A range beyond 64 bits fits no dtype.", "[float(number) for number in x]")
 
 
-def _refuse_rounded(x: Any, array: Array) -> None:
-    """Raise if an integer beside floats was rounded on its way into float64."""
+def _may_be_rounded(x: Any, array: Array) -> bool:
+    """Whether an integer can have been rounded on its way into float64."""
+    if array.ndim == 1 and array.size < _FEW and set(map(type, x)) == {float}:
+        return False
     parts = (array.real, array.imag) if array.dtype.kind == "c" else (array,)
-    if all(part.min() > -_EXACT_INTEGERS and part.max() < _EXACT_INTEGERS for part in parts):
-        return
+    if all(
+        np.minimum.reduce(part, axis=None) > -_EXACT_INTEGERS and np.maximum.reduce(part, axis=None) < _EXACT_INTEGERS
+        for part in parts
+    ):
+        return False
+    kinds: set[type] = set()
+    _collect_types(x, array.ndim, kinds)
+    return any(issubclass(kind, (int, np.integer)) and kind is not bool for kind in kinds)
+
+
+def _collect_types(x: Any, depth: int, kinds: set[type]) -> None:
+    """The types of the elements, which are `depth` levels down, a row at a time."""
+    if depth > 1:
+        for row in x:
+            _collect_types(row, depth - 1, kinds)
+    else:
+        kinds.update(map(type, x) if depth else (type(x),))
+
+
+def _read_exactly(x: Any, array: Array) -> Array:
+    """The array, unless integers were rounded: alone they take a dtype that holds them all, or raise."""
+    if _has_only_integers(x):
+        try:
+            return np.array(x, np.uint64)
+        except (OverflowError, ValueError):
+            raise _why_unreadable(x, None) from None
     for path, number in _leaves(x):
-        if isinstance(number, (int, np.integer)) and not isinstance(number, bool):
-            exact = int(number)
-            try:
-                kept = int(float(exact)) == exact
-            except OverflowError:
-                kept = False
-            if not kept:
-                raise LossyCastError(
-                    f"The integer at {path} stands among {'complex numbers' if len(parts) > 1 else 'floats'}, "
-                    "and float64 cannot hold it.",
-                    "keep integers and floats apart, or float(number), which rounds",
-                )
+        if isinstance(number, (int, np.integer)) and not _is_float64(int(number)):
+            among = "complex numbers" if array.dtype.kind == "c" else "floats"
+            raise LossyCastError(
+                f"The integer at {path} stands among {among}, and float64 cannot hold it.",
+                "keep integers and floats apart, or float(number), which rounds",
+            )
+    return array
 
 
-def narrowest(array: Array, name: str) -> str:
+def _is_float64(number: int) -> bool:
+    try:
+        return int(float(number)) == number
+    except OverflowError:
+        return False
+
+
+def _has_only_integers(x: Any) -> bool:
+    return all(isinstance(number, (int, np.integer)) and not isinstance(number, bool) for _, number in _leaves(x))
+
+
+def narrowest(array: Array) -> str:
     """The narrowest ordinary dtype that holds these Python numbers."""
-    if name not in ("int64", "uint64") or not array.size:
+    name = dtypes.of_numpy(array.dtype) or ""
+    if name != "int64" or not array.size:
         return "int32" if name == "int64" else name
-    if name == "int64" and array.min() >= -(2**31) and array.max() < 2**31:
-        return "int32"
-    return name
+    return "int32" if array.min() >= -(2**31) and array.max() < 2**31 else name
 
 
 # -- tensors ------------------------------------------------------------------------------------
@@ -151,15 +184,16 @@ def stack(x: Any, target: Backend | None) -> Stacked:
                 "pad them to one shape first",
             )
     whole = (*shape, *first.shape)
+    requires_grad = any(info.requires_grad for _, info, _ in opened)
     if (
         target is not None
         and target.capabilities.gradients
         and all(source is target for source, _, _ in opened)
         and len({info.dtype for _, info, _ in opened}) == 1
-        and (any(info.requires_grad for _, info, _ in opened) or first.device != "cpu")
+        and (requires_grad or first.device != "cpu")
     ):
-        return Stacked(target, target.stack([handle for _, _, handle in opened], whole))
-    return Stacked(None, _stack_arrays(leaves, opened, whole))
+        return Stacked(target, target.stack([handle for _, _, handle in opened], whole), requires_grad)
+    return Stacked(None, _stack_arrays(leaves, opened, whole), requires_grad)
 
 
 def _open(path: str, leaf: Any) -> tuple[Backend, Any, Any]:

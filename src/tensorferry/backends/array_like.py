@@ -31,6 +31,7 @@ class ArrayLikeBackend(Backend):
     name = "array-like"
     module = "builtins"
     rank = 90
+    is_target = False
     imports: ClassVar[Mapping[str, str]] = {"np": "import numpy as np"}
 
     @property

@@ -56,6 +56,7 @@ def _capabilities(x64: bool) -> Capabilities:
     )
 
 
+_NAMES: dict[Any, str] = {row.numpy: row.name for row in DTYPES.values()}
 _NARROW, _X64 = _capabilities(False), _capabilities(True)
 
 
@@ -104,7 +105,7 @@ class JaxBackend(Backend):
     # -- describe ---------------------------------------------------------------------------------
 
     def describe(self, x: Any) -> TensorInfo:
-        name = of_numpy(x.dtype) if isinstance(x.dtype, np.dtype) else None
+        name = _NAMES.get(x.dtype)
         if isinstance(x, self.tracer):
             shape = [length if isinstance(length, int) else 0 for length in x.shape]
             return TensorInfo(self.name, shape, name or "uint8", abstract="traced")
@@ -114,17 +115,13 @@ class JaxBackend(Backend):
             raise UnsupportedTypeError(f"JAX's {x.dtype} cannot be carried: no other framework has it.", None)
         if x.is_deleted():
             return TensorInfo(self.name, x.shape, name, abstract="deleted")
-        shape = x.shape
-        sharding = x.sharding
-        shards = sharding.num_devices
+        shape, shards = x.shape, x.sharding.num_devices
         device, misalignment = HOST, 0
-        if shards == 1:
-            if x.platform() != HOST:
-                device = device_name(next(iter(sharding.device_set)))
-            elif shape:
-                misalignment = x.unsafe_buffer_pointer() & 63
-        elif x.platform() != HOST:
-            device = kind_of(device_name(next(iter(sharding.device_set))))
+        if x.platform() != HOST:
+            device = device_name(next(iter(x.sharding.device_set)))
+            device = device if shards == 1 else kind_of(device)
+        elif shards == 1:
+            misalignment = x.unsafe_buffer_pointer() & 63
         return tuple.__new__(
             TensorInfo,
             (
@@ -159,11 +156,8 @@ class JaxBackend(Backend):
 
     def export(self, x: Any) -> Array:
         array: Array = np.asarray(x)
-        if array.flags.owndata:
-            return array
-        # JAX hands out one cached array: a view of it can be reshaped without JAX noticing.
-        view: Array = array.view()
-        return view
+        # What JAX had to gather or unpack it keeps, and hands out again: that is not ours.
+        return array.copy() if array.flags.owndata else array
 
     def gather(self, x: Any) -> Array:
         """The whole of a sharded array, in host memory."""
@@ -239,15 +233,23 @@ class JaxBackend(Backend):
     # -- fast lanes -------------------------------------------------------------------------------
 
     def lanes(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
-        kind = type(self.jax.numpy.zeros(()))
+        with self.jax.ensure_compile_time_eval():
+            kind = type(self.jax.numpy.zeros(()))
         return {(kind, "numpy"): self._to_numpy_lane(), (kind, self.name): self._identity_lane()}
 
     def _to_numpy_lane(self) -> Callable[[Any], Any]:
+        asarray = np.asarray
+        all_host = all(device.platform == HOST for device in self.jax.local_devices())
+
         def lane(x: Any) -> Any:
-            if x.is_deleted() or x.platform() != HOST or x.sharding.num_devices > 1:
+            try:
+                if not (all_host or x.platform() == HOST):
+                    return None
+                array = asarray(x)
+            except RuntimeError:  # deleted
                 return None
-            array = np.asarray(x)
-            return None if array.flags.owndata else array.view()
+            # What has no base was gathered or unpacked: it is JAX's own copy, not its memory.
+            return None if array.base is None else array
 
         return lane
 

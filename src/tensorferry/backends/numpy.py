@@ -98,7 +98,7 @@ class NumpyBackend(Backend):
         return _info(x, name, type(x).__name__, memory.is_mapped(x))
 
     def open(self, x: Any, target: Backend | None = None) -> tuple[Backend, TensorInfo, Any]:
-        if x.dtype == object:
+        if x.dtype.hasobject:
             return _numbers_of(x, target)
         return self, self.describe(x), x
 
@@ -115,14 +115,16 @@ class NumpyBackend(Backend):
         """A scalar as an array of shape ``()`` of its own."""
         return np.array(x)
 
-    def copy(self, x: Array) -> Array:
-        """Packed, aligned memory of one's own, in native byte order, the axes' order kept."""
+    def copy(self, x: Array, aligned: bool = True) -> Array:
+        """Packed memory of one's own, in native byte order, the axes' order kept."""
+        if not aligned and x.dtype.isnative:
+            return x.copy(order="K")
         result = memory.empty_like(x, x.dtype if x.dtype.isnative else x.dtype.newbyteorder("="))
         result[...] = x
         return result
 
     def cast(self, x: Array, dtype: str, check: str = "") -> Array:
-        """The same as another dtype: see `tensorferry.casts`."""
+        """The same as another dtype, in packed and aligned memory: see `tensorferry.casts`."""
         return casts.cast(x, dtype, check)
 
     def check(self, x: Array, dtype: str, check: str) -> Array:
@@ -235,6 +237,8 @@ def _no_such_dtype(dtype: np.dtype[Any]) -> UnsupportedTypeError:
 
 def _numbers_of(x: Any, target: Backend | None) -> tuple[Backend, TensorInfo, Any]:
     """An object array opens as the nested list of its elements, which must all be numbers."""
+    if x.dtype.names is not None:
+        raise _no_such_dtype(x.dtype)
     if isinstance(x, np.generic) or x.shape == ():
         return registry.backend_of(x.item()).open(x.item(), target)
     return registry.backend_named("python").open(x.tolist(), target)

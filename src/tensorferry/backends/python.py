@@ -21,6 +21,8 @@ Array = np.ndarray[Any, Any]
 _BUFFERS = (bytes, bytearray, memoryview, arrays.array)
 _NUMBERS = (bool, int, float, complex)
 
+_NAMES: dict[Any, str] = {row.numpy: row.name for row in DTYPES.values()}
+
 _CAPABILITIES = Capabilities(
     dtypes=frozenset(DTYPES),
     numbers={
@@ -111,31 +113,45 @@ class PythonBackend(Backend):
             if stacked.framework is not None:
                 info = stacked.framework.describe(stacked.value)
                 return stacked.framework, info._replace(kind="stack"), stacked.value
-            return self, self._info(stacked.value, "stack"), stacked.value
+            info = self._info(stacked.value, "stack")
+            return self, info._replace(requires_grad=stacked.requires_grad), stacked.value
         array = sequences.read(x)
-        info = self._info(array, "numbers")
-        weak = None if sequences.is_typed(x) else sequences.narrowest(array, info.dtype)
-        return self, info._replace(weak_dtype=weak), array
+        weak = None if sequences.is_typed(x) else sequences.narrowest(array)
+        return self, self._info(array, "numbers", weak), array
 
-    def _info(self, array: Array, kind: str) -> TensorInfo:
-        name = of_numpy(array.dtype)
+    def _info(self, array: Array, kind: str, weak: str | None = None) -> TensorInfo:
+        name = _NAMES.get(array.dtype) or of_numpy(array.dtype)
         if name is None:
             raise UnsupportedTypeError(
                 f"A buffer of format {array.dtype.str!r} has no numbers to carry.",
                 'memoryview(x).cast("B")',
             )
         writable = array.flags.writeable
-        return TensorInfo(
-            self.name,
-            array.shape,
-            name,
-            strides=array.strides,
-            misalignment=memory.address(array),
-            writable=writable,
-            mutable=writable or bool(memory.writable_somewhere(array)),
-            swapped=not array.dtype.isnative,
-            memory_map=kind == "buffer" and memory.is_mapped(array),
-            kind=kind,
+        mapped = kind == "buffer" and memory.is_mapped(array)
+        mutable = writable or bool(memory.writable_somewhere(array))
+        swapped = not array.dtype.isnative
+        return tuple.__new__(
+            TensorInfo,
+            (
+                self.name,
+                array.shape,
+                name,
+                "cpu",
+                array.strides,
+                memory.address(array) & 63,
+                writable,
+                mutable,
+                False,
+                False,
+                False,
+                swapped,
+                weak,
+                mapped,
+                False,
+                1,
+                kind,
+                None,
+            ),
         )
 
     def pointer(self, x: Any) -> int | None:
@@ -145,6 +161,10 @@ class PythonBackend(Backend):
 
     def read(self, x: Array) -> Array:
         """The array that the numbers were read into when they were looked at."""
+        return x
+
+    def detach(self, x: Array) -> Array:
+        """The array, whose parts left their graphs when they were stacked."""
         return x
 
     def export(self, x: Array) -> Array:
@@ -159,6 +179,8 @@ class PythonBackend(Backend):
             return f"{{x}}.astype(np.{_exact_scalar(info.dtype)}).tolist()" if narrow else "{x}.tolist()"
         if verb == "read" and info.kind == "stack":
             return "np.stack({x})"
+        if verb == "detach":
+            return "[tensor.detach() for tensor in {x}]"
         return {"read": "np.array({x})", "export": "np.asarray(memoryview({x}))"}[verb]
 
     def lanes(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:

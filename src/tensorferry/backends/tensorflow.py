@@ -107,9 +107,12 @@ class TensorflowBackend(Backend):
         self.tf: Any = tf
         self.dtypes = {name: tf.dtypes.as_dtype(find(name).numpy) for name in _DTYPES}
         self.names = {dtype: name for name, dtype in self.dtypes.items()}
+        self.enums = {dtype.as_datatype_enum: name for name, dtype in self.dtypes.items()}
         self.eager = tf.__internal__.EagerTensor
         self.from_dlpack = tf.experimental.dlpack.from_dlpack
-        self.host = "/job:localhost/replica:0/task:0/device:CPU:0"
+        with tf.init_scope(), tf.device("CPU:0"):
+            # The first tensor makes TensorFlow's context, without which none can be adopted.
+            self.host = tf.constant(0).backing_device
 
     def version(self) -> str:
         return str(self.tf.__version__)
@@ -128,42 +131,33 @@ class TensorflowBackend(Backend):
     # -- describe ---------------------------------------------------------------------------------
 
     def describe(self, x: Any) -> TensorInfo:
-        kind = "" if isinstance(x, self.eager) else "Variable" if isinstance(x, self.tf.Variable) else "traced"
-        name = self.names.get(x.dtype.base_dtype if kind == "Variable" else x.dtype)
+        if isinstance(x, self.eager):
+            return self._describe_eager(x)
+        kind = "Variable" if isinstance(x, self.tf.Variable) else "traced"
+        name = self.names.get(x.dtype.base_dtype)
         if kind == "traced" or (kind and not self.tf.executing_eagerly()):
             known = [length or 0 for length in x.shape] if x.shape.rank is not None else []
             return TensorInfo(self.name, known, name or "uint8", kind=kind, abstract="traced")
         if name is None:
             raise self._no_such_dtype(x.dtype)
-        shape: tuple[int, ...] = tuple(x.shape)
-        device = HOST if x.device.endswith("CPU:0") else device_name(x.device if kind else x.backing_device)
-        misalignment = 0
-        if device == HOST and not kind and shape:
-            misalignment = memory.address(np.asarray(x)) & 63
+        device = device_name(x.device)
+        return self._info(tuple(x.shape), name, device, 0, kind)
+
+    def _describe_eager(self, x: Any) -> TensorInfo:
+        name = self.enums.get(x._datatype_enum())
+        if name is None:
+            raise self._no_such_dtype(x.dtype)
+        shape = x._shape_tuple()
+        # The name of the device that backs it: TensorFlow keeps int32 "GPU" tensors in host memory.
+        place = x.backing_device
+        device = HOST if place == self.host else device_name(place)
+        misalignment = memory.address(self._array(x)) & 63 if device == HOST and shape else 0
+        return self._info(shape, name, device, misalignment, "")
+
+    def _info(self, shape: tuple[int, ...], name: str, device: str, misalignment: int, kind: str) -> TensorInfo:
         steps = compact_strides(shape, find(name).itemsize)
-        return tuple.__new__(
-            TensorInfo,
-            (
-                self.name,
-                shape,
-                name,
-                device,
-                steps,
-                misalignment,
-                False,
-                False,
-                False,
-                False,
-                False,
-                False,
-                None,
-                False,
-                False,
-                1,
-                kind,
-                None,
-            ),
-        )
+        flags = (False, False, False, False, False, False, None, False, False, 1)
+        return tuple.__new__(TensorInfo, (self.name, shape, name, device, steps, misalignment, *flags, kind, None))
 
     def _no_such_dtype(self, dtype: Any) -> UnsupportedTypeError:
         if dtype.name == "string":
@@ -187,9 +181,14 @@ class TensorflowBackend(Backend):
         return x.value()
 
     def export(self, x: Any) -> Array:
-        array = np.asarray(x)
-        array.flags.writeable = False
+        array = self._array(x)
+        array.setflags(write=False)
         return array
+
+    def _array(self, x: Any) -> Array:
+        """The array that `numpy()` copies from: the tensor's own memory, but for shape ()."""
+        array: Array = x._numpy_internal()
+        return array if type(array) is np.ndarray else np.asarray(x)
 
     def adopt(self, array: Array) -> Any:
         if array.flags.writeable and array.dtype in _DLPACK and array.size:
@@ -243,22 +242,26 @@ class TensorflowBackend(Backend):
         }
 
     def _to_numpy_lane(self) -> Callable[[Any], Any]:
-        names = self.names
+        array_type, numbers = np.ndarray, {find(name).numpy.num for name in _DTYPES}
+        all_host, host = not self.tf.config.list_physical_devices("GPU"), self.host
 
         def lane(x: Any) -> Any:
-            if x.dtype in names and x.backing_device.endswith("CPU:0"):
-                array = np.asarray(x)
-                array.flags.writeable = False
+            if not (all_host or x.backing_device == host):
+                return None
+            # What numpy() copies from: the tensor's own memory, or a scalar for shape ().
+            array = x._numpy_internal()
+            if type(array) is array_type and array.dtype.num in numbers:
+                array.setflags(write=False)
                 return array
             return None
 
         return lane
 
     def _identity_lane(self) -> Callable[[Any], Any]:
-        names = self.names
+        enums = self.enums
 
         def lane(x: Any) -> Any:
-            return x if x.dtype in names else None
+            return x if x._datatype_enum() in enums else None
 
         return lane
 

@@ -9,7 +9,7 @@ import numpy as np
 from .. import casts, memory
 from ..backend import Backend, Capabilities
 from ..devices import HOST, device_name
-from ..dtypes import find
+from ..dtypes import find, of_numpy
 from ..errors import UnsupportedTypeError
 from ..info import TensorInfo
 from ..rules import agrees
@@ -54,9 +54,12 @@ _ABSTRACT = {
         "a meta tensor has a shape and a dtype, but no memory",
         'torch.empty_like(x, device="cpu")',
     ),
-    "fake": (
-        "it is a wrapper around a tensor of its own, whose memory is elsewhere",
-        "unwrap it first",
+    "FakeTensor": ("it is a FakeTensor, which has a shape and a dtype, but no memory", "use it outside FakeTensorMode"),
+    "MaskedTensor": ("it is a MaskedTensor, values and a mask, and its mask would be lost", "x.to_tensor(value)"),
+    "DTensor": ("it is a DTensor, a part of a tensor that lies on several devices", "x.full_tensor() or x.to_local()"),
+    "wrapper": (
+        "it is a wrapper subclass, whose memory is elsewhere",
+        "the method of its class that gives a plain tensor",
     ),
     "zero": ("it is an efficient zero tensor without memory", "torch.zeros_like(x)"),
     "sparse": ("it is sparse: indices and values, not one memory", "x.to_dense()"),
@@ -87,7 +90,7 @@ def _capabilities(default: str) -> Capabilities:
         options=frozenset({"non_blocking"}),
         read_kinds=frozenset({"stack"}),
         abstract=_ABSTRACT,
-        inside_only=frozenset({"traced", "meta", "fake"}),
+        inside_only=frozenset({"traced", "meta", "FakeTensor", "MaskedTensor", "DTensor", "wrapper"}),
         absent_on={"mps": frozenset({"float64", "complex128"})},
     )
 
@@ -203,7 +206,7 @@ class TorchBackend(Backend):
         if self.torch.compiler.is_compiling() or self.wrapped(x):
             return "traced"
         if not plain and type(x) is not self.torch.nn.Parameter and self._is_wrapper(x):
-            return "fake"
+            return type(x).__name__ if type(x).__name__ in _ABSTRACT else "wrapper"
         if x.is_nested:
             return "nested"
         if x.is_quantized:
@@ -284,6 +287,9 @@ class TorchBackend(Backend):
             return self.torch.from_numpy(array)
         except ValueError:
             return self.torch.from_numpy(_whole_strides(array))
+        except TypeError:
+            # One width has several C types, of which PyTorch knows one: long, not long long.
+            return self.torch.from_numpy(array.view(find(of_numpy(array.dtype) or "").numpy))
 
     def copy(self, x: Any) -> Any:
         """Other memory; still in the graph if `x` is."""
