@@ -372,6 +372,24 @@ def _convert(
     out: Any,
     **options: bool,
 ) -> Any:
+    return registry.untraced(_plan_and_run)(x, name, copy, dtype, casting, device, grad, out, options)
+
+
+# Read by torch.compile, should it come here before its backend is loaded.
+_convert._torchdynamo_disable = True  # type: ignore[attr-defined]  # noqa: SLF001
+
+
+def _plan_and_run(
+    x: Any,
+    name: str,
+    copy: bool | None,
+    dtype: object,
+    casting: str | None,
+    device: object,
+    grad: str,
+    out: Any,
+    options: dict[str, bool],
+) -> Any:
     target = registry.ready(name)
     request = make_request(target, copy, dtype, casting, device, grad, out, options)
     return carry(x, request, out)

@@ -48,10 +48,14 @@ class Capabilities:
         unshared_dtypes: Dtypes that it stores in another form than an ndarray, so always copies.
         read_kinds: Values of `TensorInfo.kind` that own no shareable memory and have to be read.
         host_array: Whether its tensors *are* ndarrays in host memory.
+        fetches: Whether one call of its own brings a tensor from devices, or from several shards, into
+            an ndarray: its verb ``fetch``.
+        waits: Whether memory that it is handed on a device must be finished: it names no stream.
         memory: Whether its values have memory at all (a list of numbers has none to share).
         out: Whether its tensors can be given as ``out=``.
         options: Names of the target options that it understands.
         finishers: Those of them that are a last step of their own, by the verb of that name.
+        ordinary_kind: The `TensorInfo.kind` of one that is written by hand and names none.
         value_kinds: Values of `TensorInfo.kind` whose value is another object (a variable's).
         abstract: For each reason why an object has no memory: why, and what to do.
         inside_only: Those of them that may still be converted inside their own framework.
@@ -70,10 +74,13 @@ class Capabilities:
     unshared_dtypes: frozenset[str] = frozenset()
     read_kinds: frozenset[str] = frozenset()
     host_array: bool = False
+    fetches: bool = False
+    waits: bool = False
     memory: bool = True
     out: bool = False
     options: frozenset[str] = frozenset()
     finishers: frozenset[str] = frozenset()
+    ordinary_kind: str = ""
     value_kinds: frozenset[str] = frozenset()
     abstract: Mapping[str, tuple[str, str | None]] = field(default_factory=dict)
     inside_only: frozenset[str] = frozenset()
@@ -100,6 +107,8 @@ class Backend(ABC):
     """Top-level modules whose types belong to this backend."""
     is_target: ClassVar[bool] = True
     """Whether tensors can be converted to it, not only from it."""
+    is_traced: ClassVar[bool] = False
+    """Whether a tracer of the framework's looks into the functions that its user calls."""
     rank: ClassVar[int] = 50
     """Its place among the others in tables."""
     install: ClassVar[str] = ""
@@ -178,6 +187,10 @@ class Backend(ABC):
         A lane returns ``None`` for what it does not accept; it never decides differently.
         """
         return {}
+
+    def shield(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The same function, left alone by the framework's tracer; only asked if `is_traced`."""
+        return function
 
     # -- describe ---------------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ BLOCK = 1 << 16
 """Elements that are cast and compared at a time."""
 
 
-def cast(array: np.ndarray[Any, Any], dtype: str, check: str = "") -> np.ndarray[Any, Any]:
+def cast(array: np.ndarray[Any, Any], dtype: str, check: str = "", *, compact: bool = False) -> np.ndarray[Any, Any]:
     """A packed, aligned array of another dtype.
 
     >>> import numpy as np
@@ -38,12 +38,13 @@ def cast(array: np.ndarray[Any, Any], dtype: str, check: str = "") -> np.ndarray
         dtype: The canonical name of the dtype to cast to.
         check: ``"value"`` compares each value, ``"finite"`` refuses a finite number that becomes
             infinite, ``""`` takes what comes.
+        compact: Whether the result is C-contiguous; else its axes keep their order in memory.
 
     Raises:
         LossyCastError: A value was not kept; the message names the first position.
     """
     row = find(dtype)
-    result = empty_like(array, row.numpy)
+    result = empty_like(array, row.numpy, compact=compact)
     if not check and exact(of_numpy(array.dtype) or "", dtype):
         result[...] = array if _casts_directly(array.dtype, result.dtype) else array.astype(np.float32)
         return result

@@ -147,7 +147,8 @@ def _export(x: Any) -> Any:
     import inspect
 
     try:
-        knows = "max_version" in inspect.signature(x.__dlpack__).parameters
+        parameters = inspect.signature(x.__dlpack__).parameters
+        knows = "max_version" in parameters or any(each.kind is each.VAR_KEYWORD for each in parameters.values())
     except (TypeError, ValueError):
         knows = True
     if not knows:

@@ -29,6 +29,10 @@ class Draft:
         target: Backend,
         exchange: Backend,
     ) -> None:
+        ordinary = source.capabilities.ordinary_kind
+        if ordinary and not info.kind:
+            weak = info.dtype if ordinary in source.capabilities.read_kinds else None
+            info = info._replace(kind=ordinary, weak_dtype=info.weak_dtype or weak)
         usual = source.capabilities.writable
         writable = usual if info.writable is None else info.writable
         mutable = writable if info.mutable is None else info.mutable
@@ -50,6 +54,8 @@ class Draft:
 
     def packed(self) -> tuple[int, ...]:
         """The strides of a packed copy that keeps the order of the axes in memory."""
+        if self.target.capabilities.strides == "compact":
+            return compact_strides(self.now.shape, dtypes.find(self.dtype).itemsize)
         return packed_strides(self.now.shape, self.now.strides, dtypes.find(self.dtype).itemsize)
 
     def as_own(self) -> dict[str, Any]:
@@ -96,7 +102,7 @@ class Draft:
         if self.now.size == 0 and not self.fresh:
             self.reason = "there are no elements"
         if shares and self.source_info.memory_map and self.now.writable:
-            self.warnings.append("writes reach the file that is mapped")
+            self.warnings.append("writes reach the file that is mapped, unless it is mapped copy-on-write")
         known = {**self.source.imports, **self.target.imports, **self.exchange.imports}
         imports = {
             line: None for name, line in known.items() if any(f"{name}." in step.template for step in self.steps)

@@ -61,11 +61,11 @@ address = _find_address()
 """The address of an array's first element."""
 
 
-def empty_like(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """Uninitialised packed memory, 64-byte aligned, whose axes lie in the order of `array`'s."""
+def empty_like(array: np.ndarray[Any, Any], dtype: np.dtype[Any], *, compact: bool = False) -> np.ndarray[Any, Any]:
+    """Uninitialised packed memory, 64-byte aligned; its axes lie in the order of `array`'s, or are compact."""
     block = np.empty(array.size * dtype.itemsize + ALIGNMENT, np.uint8)
     start = -address(block) % ALIGNMENT
-    if array.ndim < 2 or array.flags.c_contiguous:
+    if compact or array.ndim < 2 or array.flags.c_contiguous:
         strides = None
     else:
         strides = packed_strides(array.shape, array.strides, dtype.itemsize)

@@ -52,6 +52,7 @@ class _Route(Draft):
         rules.refuse_abstract(self.now, self.source, self.target)
         self.dtype = rules.target_dtype(self.now, self.request, self.target)
         self.device = rules.target_device(self.now, self.request, self.target, self.dtype)
+        rules.refuse_move(self.now, self.source, self.device)
         self.check = self.plan_check()
         rules.refuse_out(self.now, self.request, self.target)
         if self.source is self.target and self.target.capabilities.memory and self.stays_inside():
@@ -138,7 +139,7 @@ class _Route(Draft):
             return narrower or not self.agrees()
         return self.now.abstract is not None or same_place(self.now.device, self.device) or (narrower and self.agrees())
 
-    def cast_inside(self, by: Backend) -> None:
+    def cast_inside(self, by: Backend, why: str = "the dtype that was asked for") -> None:
         kept = self.now.requires_grad and self.in_graph()
         if self.now.abstract is not None and self.check:
             raise LossyCastError(
@@ -150,7 +151,7 @@ class _Route(Draft):
             by,
             "cast",
             (self.dtype, self.check),
-            "the cast stays in the graph" if kept else "the dtype that was asked for",
+            "the cast stays in the graph" if kept else why,
             copies=self.path(),
             dtype=self.dtype,
             requires_grad=kept,
@@ -197,12 +198,14 @@ class _Route(Draft):
             self.duplicate(self.reason)
         if self.fresh:
             self.refuse_copy([self.reason or "the dtype changes"])
+        if self.target.capabilities.waits:
+            self.add(self.source, "wait", (), f"{self.target.name} cannot say on which stream it reads")
         self.add(self.target, "hand_over", (), "the same device: no bytes move", **self.as_own())
         return True
 
     def duplicate(self, why: str) -> None:
         """Copy on the device."""
-        self.add(self.source, "copy", (), why, copies=self.path(), strides=self.packed())
+        self.add(self.source, "copy", (), why, copies=self.path(), strides=self.packed(), misalignment=0)
         self.fresh = True
         self.reason = why
 
@@ -214,12 +217,10 @@ class _Route(Draft):
         self.refuse_copy([f"the source is on {now.device}, the result on {self.device}"])
         narrower = dtypes.find(self.dtype).itemsize < dtypes.find(now.dtype).itemsize
         if narrower and self.agrees() and self.request.out is None:
-            self.cast_inside(self.source)
-        if now.shards > 1:
-            self.reason = f"gathered from {now.shards} shards"
-        self.move(self.source, HOST)
-        self.fresh = True
-        self.reason = self.reason or f"the source is on {now.device}, the result on {self.device}"
+            self.cast_inside(self.source, "narrower before the bus: fewer bytes cross")
+        if not self.source.capabilities.fetches:
+            self.move(self.source, HOST)
+            self.reason = self.reason or f"the source is on {now.device}, the result on {self.device}"
 
     def resolve(self) -> None:
         """Apply lazy bits."""
@@ -248,6 +249,9 @@ class _Route(Draft):
         obstacles = self.obstacles()
         if obstacles:
             self.refuse_copy(obstacles)
+        if self.device != HOST and self.target.capabilities.writable and not self.fresh:
+            # The transfer is the copy, and it has read the source when it returns.
+            self.fresh, self.reason = True, obstacles[0]
         if self.request.out is not None:
             self.write_out(self.request.out)
             return
@@ -268,26 +272,29 @@ class _Route(Draft):
         caps, now = self.source.capabilities, self.now
         if now.kind in caps.value_kinds:
             self.add(self.source, "value", (), f"a {now.kind}'s value", kind="")
-        if now.shards > 1 and not self.fresh:
-            self.refuse_copy([f"its {now.shards} shards have to be gathered"])
-            self.add(
-                self.source,
-                "gather",
-                (),
-                f"gathered from {now.shards} shards",
-                copies="host",
-                shards=1,
-            )
-            self.fresh, self.reason = True, f"gathered from {now.shards} shards"
+        if now.device != HOST or (now.shards > 1 and not self.fresh):
+            self.fetch()
         elif now.kind in caps.read_kinds:
             self.read()
-        elif now.dtype in caps.unshared_dtypes and now.size:
+        elif now.dtype in caps.unshared_dtypes:
             why = f"{self.source.name} stores {now.dtype} in another form"
-            self.refuse_copy([why])
+            if now.size:
+                self.refuse_copy([why])
             self.add(self.source, "export", (), why, copies="host")
             self.fresh, self.reason = True, why
         elif not caps.host_array or now.kind:
             self.add(self.source, "export", (), rules.EXPORT_REASON)
+
+    def fetch(self) -> None:
+        """Bring the values into host memory in one call of the source's own."""
+        now = self.now
+        where = f"from {now.device}" if now.shards == 1 else f"gathered from {now.shards} shards on {now.device}"
+        self.refuse_copy(
+            [f"it has to be brought {where}" if now.shards == 1 else f"its {now.shards} shards have to be gathered"]
+        )
+        copies = "host" if now.device == HOST else "bus"
+        self.add(self.source, "fetch", (), where, copies=copies, device=HOST, shards=1, writable=True, mutable=True)
+        self.fresh, self.reason = True, where
 
     def read(self) -> None:
         """Take the values of something that owns no memory to share."""
@@ -326,11 +333,12 @@ class _Route(Draft):
             "value": "the dtype that was asked for; each value is compared",
             "finite": f"Python numbers take {self.target.name}'s own dtype",
         }[self.check]
+        compact = self.target.capabilities.strides == "compact"
         changes: dict[str, Any] = {"strides": self.packed(), "misalignment": 0, "swapped": False}
         self.add(
             self.exchange,
             "cast",
-            (self.dtype, self.check),
+            (self.dtype, self.check, compact),
             why,
             copies="host",
             dtype=self.dtype,
@@ -344,7 +352,7 @@ class _Route(Draft):
         self.add(
             self.exchange,
             "copy",
-            (self.target.capabilities.alignment > 1,),
+            (self.target.capabilities.strides == "compact",),
             why,
             copies="host",
             strides=self.packed(),
@@ -412,7 +420,7 @@ class _Route(Draft):
             return
         self.move(self.target, self.device)
         if self.now.dtype != self.dtype:
-            self.cast_inside(self.target)
+            self.cast_inside(self.target, "wider after the bus: fewer bytes cross")
 
     def move(self, by: Backend, device: str) -> None:
         """One transfer."""

@@ -48,6 +48,9 @@ _lanes_open = True
 _by_type: dict[type, Backend] = {}
 _opened: set[str] = set()
 _ready: dict[str, Backend] = {}
+_unshielded: list[Backend] = []
+_shields: list[Callable[[Callable[..., Any]], Callable[..., Any]]] = []
+_shielded: dict[Callable[..., Any], Callable[..., Any]] = {}
 _by_name: dict[str, Backend] = {}
 _by_module: dict[str, Backend] = {}
 _lock = threading.RLock()
@@ -64,6 +67,8 @@ def register(backend: Backend) -> None:
         _by_name[backend.name] = backend
         for module in backend.owns:
             _by_module[module] = backend
+        if backend.is_traced:
+            _unshielded.append(backend)
         _by_type.clear()
         _ready.pop(backend.name, None)
 
@@ -141,6 +146,27 @@ def load(backend: Backend) -> Backend:
                 if _lanes_open:
                     _add_lanes(backend)
     return backend
+
+
+def untraced(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that no imported framework's tracer looks into: it would trace ours, not its caller's."""
+    if not _complete:
+        backends()
+    for backend in _unshielded:
+        if backend.is_imported():
+            _unshielded.remove(backend)
+            _shields.append(backend.shield)
+            _shielded.clear()
+            break
+    if not _shields:
+        return function
+    found = _shielded.get(function)
+    if found is None:
+        found = function
+        for shield in _shields:
+            found = shield(found)
+        _shielded[function] = found
+    return found
 
 
 def ready(name: str) -> Backend:

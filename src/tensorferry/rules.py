@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from . import dtypes
-from .devices import HOST, kind_of
+from .devices import HOST, kind_of, same_place
 from .errors import (
     CopyRequiredError,
     DeviceError,
@@ -29,6 +29,7 @@ __all__ = [
     "layout_obstacles",
     "read_only_reason",
     "refuse_abstract",
+    "refuse_move",
     "refuse_out",
     "sharing",
     "target_device",
@@ -59,6 +60,17 @@ def refuse_abstract(info: TensorInfo, source: Backend, target: Backend) -> None:
     if source is target and info.abstract in source.capabilities.inside_only:
         return
     raise UnsupportedTypeError(f"This {source.name} object has no values to carry: {why}.", hint)
+
+
+def refuse_move(info: TensorInfo, source: Backend, device: str) -> None:
+    """Raise for an object without memory that is asked to go to another device.
+
+    Raises:
+        UnsupportedTypeError: It has no memory, and is not traced either.
+    """
+    if info.abstract not in (None, "traced") and not same_place(info.device, device):
+        why, hint = source.capabilities.abstract[info.abstract or ""]
+        raise UnsupportedTypeError(f"This {source.name} object cannot go to {device}: {why}.", hint)
 
 
 def refuse_out(info: TensorInfo, request: Request, target: Backend) -> None:
@@ -191,12 +203,15 @@ def target_device(info: TensorInfo, request: Request, target: Backend, dtype: st
                 f"There is no {device} here: {target.name} sees {', '.join(present)}.",
                 'device="cpu"',
             )
-    elif kind_of(info.device) in caps.devices and (present is None or info.device in present):
+    elif info.abstract is not None or (
+        kind_of(info.device) in caps.devices and (present is None or info.device in present)
+    ):
         device = info.device
     else:
         device = HOST
     if dtype in caps.absent_on.get(kind_of(device), frozenset()):
-        raise LossyCastError(f"{dtype} cannot live on {device}.", 'dtype="float32", or device="cpu"')
+        narrower = "complex64" if dtypes.find(dtype).kind == "complex" else "float32"
+        raise LossyCastError(f"{dtype} cannot live on {device}.", f'dtype="{narrower}", or device="cpu"')
     return device
 
 
@@ -214,7 +229,7 @@ def sharing(info: TensorInfo, target: Backend, request: Request) -> tuple[bool, 
         if not info.mutable:
             return True, "neither side can write", []
         if request.copy is False:
-            risk = f"a later write to the source shows in the {target.name} tensor, which is meant to be constant"
+            risk = f"a later write to the source shows in the {target.name} tensor, a constant"
             return True, "copy=False consents to share", [risk]
         return False, f"a later write to the source would change a {target.name} constant", []
     if info.requires_grad and caps.read_only:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 
-_CAPABILITIES = Capabilities(dtypes=frozenset(), numbers={}, writable=True, host_array=True)
+_CAPABILITIES = Capabilities(dtypes=frozenset(), numbers={}, writable=True, host_array=True, ordinary_kind="object")
 
 
 class ArrayLikeBackend(Backend):

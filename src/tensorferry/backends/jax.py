@@ -40,6 +40,7 @@ def _capabilities(x64: bool) -> Capabilities:
         strides="compact",
         alignment=memory.ALIGNMENT,
         unshared_dtypes=_PACKED,
+        fetches=True,
         abstract={
             "traced": (
                 "it is a tracer, inside a traced function (jax.jit, jax.grad, jax.vmap): its values do not exist yet",
@@ -116,6 +117,8 @@ class JaxBackend(Backend):
         if x.is_deleted():
             return TensorInfo(self.name, x.shape, name, abstract="deleted")
         shape, shards = x.shape, x.sharding.num_devices
+        if shards > 1 and x.is_fully_replicated:
+            x, shards = x.addressable_shards[0].data, 1
         device, misalignment = HOST, 0
         if x.platform() != HOST:
             device = device_name(next(iter(x.sharding.device_set)))
@@ -147,8 +150,12 @@ class JaxBackend(Backend):
         )
 
     def pointer(self, x: Any) -> int | None:
-        if x.sharding.num_devices > 1 or of_numpy(x.dtype) in _PACKED:
+        if of_numpy(x.dtype) in _PACKED:
             return None
+        if x.sharding.num_devices > 1:
+            if not x.is_fully_replicated:
+                return None
+            x = x.addressable_shards[0].data
         pointer: int = x.unsafe_buffer_pointer()
         return pointer
 
@@ -159,8 +166,8 @@ class JaxBackend(Backend):
         # What JAX had to gather or unpack it keeps, and hands out again: that is not ours.
         return array.copy() if array.flags.owndata else array
 
-    def gather(self, x: Any) -> Array:
-        """The whole of a sharded array, in host memory."""
+    def fetch(self, x: Any) -> Array:
+        """The whole of an array on devices, in host memory of one's own."""
         return np.array(x)
 
     def adopt(self, array: Array) -> Any:
@@ -217,6 +224,10 @@ class JaxBackend(Backend):
         kind, _, index = name.partition(":")
         return self.jax.devices("gpu" if kind == "cuda" else kind)[int(index or 0)]
 
+    def wait(self, x: Any) -> Any:
+        """The same array, whose values are there now."""
+        return x.block_until_ready()
+
     def hand_over(self, x: Any) -> Any:
         """An array over another framework's memory on the same device; the protocol orders the streams."""
         return self.jax.dlpack.from_dlpack(x)
@@ -262,8 +273,9 @@ class JaxBackend(Backend):
 
 _SNIPPETS = {
     "export": "np.asarray({x})",
-    "gather": "np.array({x})",
+    "fetch": "np.array({x})",
     "adopt": "jax.device_put({x})",
+    "wait": "{x}.block_until_ready()",
     "copy": "jnp.array({x}, copy=True)",
     "hand_over": "jax.dlpack.from_dlpack({x})",
 }

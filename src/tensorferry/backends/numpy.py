@@ -113,19 +113,24 @@ class NumpyBackend(Backend):
 
     def read(self, x: Any) -> Array:
         """A scalar as an array of shape ``()`` of its own."""
-        return np.array(x)
+        scalar = np.array(x)
+        result = memory.empty_like(scalar, scalar.dtype)
+        result[...] = scalar
+        return result
 
-    def copy(self, x: Array, aligned: bool = True) -> Array:
-        """Packed memory of one's own, in native byte order, the axes' order kept."""
-        if not aligned and x.dtype.isnative:
-            return x.copy(order="K")
-        result = memory.empty_like(x, x.dtype if x.dtype.isnative else x.dtype.newbyteorder("="))
+    def copy(self, x: Array, compact: bool = False) -> Array:
+        """Packed memory of one's own in native byte order: compact and aligned, or with the axes' order kept."""
+        if not compact and x.dtype.isnative:
+            copied: Array = x.copy(order="K")
+            return copied
+        dtype = x.dtype if x.dtype.isnative else x.dtype.newbyteorder("=")
+        result = memory.empty_like(x, dtype, compact=compact)
         result[...] = x
         return result
 
-    def cast(self, x: Array, dtype: str, check: str = "") -> Array:
+    def cast(self, x: Array, dtype: str, check: str = "", compact: bool = False) -> Array:
         """The same as another dtype, in packed and aligned memory: see `tensorferry.casts`."""
-        return casts.cast(x, dtype, check)
+        return casts.cast(x, dtype, check, compact=compact)
 
     def check(self, x: Array, dtype: str, check: str) -> Array:
         """The same array, each of whose values another dtype can hold."""
@@ -146,6 +151,8 @@ class NumpyBackend(Backend):
             return f"{{x}}.astype({_dtype_code(arguments[0])}{_CASTING_CODE[arguments[1]]})"
         if verb == "copy" and info.swapped:
             return '{x}.astype({x}.dtype.newbyteorder("="))'
+        if verb == "copy" and arguments and arguments[0]:
+            return '{x}.copy(order="C")'
         return _SNIPPETS[verb]
 
 

@@ -35,6 +35,7 @@ _CAPABILITIES = Capabilities(
     host_array=True,
     memory=False,
     read_kinds=frozenset({"numbers", "stack"}),
+    ordinary_kind="numbers",
 )
 
 _REFUSED: dict[type, tuple[str, str | None]] = {
@@ -201,7 +202,8 @@ def to_scalars(array: Array) -> Any:
     """Nested lists of Python scalars; narrow types by way of a wider one that holds each value."""
     name = of_numpy(array.dtype)
     if name is not None and array.dtype.type.__module__ == "ml_dtypes":
-        array = array.astype(_exact_scalar(name))
+        with np.errstate(all="ignore"):
+            array = array.astype(_exact_scalar(name))
     return array.tolist()
 
 

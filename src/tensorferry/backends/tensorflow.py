@@ -20,11 +20,13 @@ Array = np.ndarray[Any, Any]
 
 _DTYPES = [
     "bool",
+    "int2",
     "int4",
     "int8",
     "int16",
     "int32",
     "int64",
+    "uint2",
     "uint4",
     "uint8",
     "uint16",
@@ -41,6 +43,7 @@ _DTYPES = [
     "float8_e4m3fnuz",
     "float8_e4m3b11fnuz",
     "float8_e5m2fnuz",
+    "float4_e2m1fn",
 ]
 # What NumPy's own __dlpack__ can name; the narrow types go in through the constructor.
 _DLPACK = frozenset(find(name).numpy for name in _DTYPES if find(name).numpy.type.__module__ == "numpy")
@@ -58,6 +61,8 @@ _CAPABILITIES = Capabilities(
     strides="compact",
     alignment=memory.ALIGNMENT,
     out=True,
+    fetches=True,
+    waits=True,
     finishers=frozenset({"variable"}),
     value_kinds=frozenset({"Variable"}),
     abstract={
@@ -85,6 +90,10 @@ _REFUSED = {
     "IndexedSlices": ("indices and values, not one memory", "tf.convert_to_tensor(x)"),
     "TensorArray": ("a list of tensors that is written step by step", "x.stack()"),
 }
+
+
+_DEFAULT_STREAM = 1
+"""CUDA's legacy default stream in DLPack's numbering."""
 
 
 class TensorflowBackend(Backend):
@@ -151,7 +160,7 @@ class TensorflowBackend(Backend):
         # The name of the device that backs it: TensorFlow keeps int32 "GPU" tensors in host memory.
         place = x.backing_device
         device = HOST if place == self.host else device_name(place)
-        misalignment = memory.address(self._array(x)) & 63 if device == HOST and shape else 0
+        misalignment = memory.address(self._array(x)) & 63 if device == HOST else 0
         return self._info(shape, name, device, misalignment, "")
 
     def _info(self, shape: tuple[int, ...], name: str, device: str, misalignment: int, kind: str) -> TensorInfo:
@@ -172,7 +181,7 @@ class TensorflowBackend(Backend):
     def pointer(self, x: Any) -> int | None:
         if isinstance(x, self.tf.Variable):
             x = x.value()
-        return memory.address(np.asarray(x)) if device_name(x.backing_device) == HOST else None
+        return memory.address(self._array(x)) if device_name(x.backing_device) == HOST else None
 
     # -- verbs ------------------------------------------------------------------------------------
 
@@ -188,11 +197,20 @@ class TensorflowBackend(Backend):
     def _array(self, x: Any) -> Array:
         """The array that `numpy()` copies from: the tensor's own memory, but for shape ()."""
         array: Array = x._numpy_internal()
-        return array if type(array) is np.ndarray else np.asarray(x)
+        if type(array) is not np.ndarray:
+            # Of shape () that is a scalar; one axis more makes it an array over the same memory.
+            array = self.tf.reshape(x, (1,))._numpy_internal().reshape(())
+        return array
+
+    def fetch(self, x: Any) -> Array:
+        """A tensor on a device, in host memory of one's own."""
+        return np.array(x.numpy())
 
     def adopt(self, array: Array) -> Any:
         if array.flags.writeable and array.dtype in _DLPACK and array.size:
             return self.from_dlpack(array.__dlpack__())
+        if not array.shape:
+            return self.tf.reshape(self.eager(array.reshape(1), self.host, None), ())
         return self.eager(array, self.host, None)
 
     def cast(self, x: Any, dtype: str, check: str = "") -> Any:
@@ -211,7 +229,8 @@ class TensorflowBackend(Backend):
 
     def hand_over(self, x: Any) -> Any:
         """A tensor over another framework's memory on the same device."""
-        return self.from_dlpack(x.__dlpack__())
+        # TensorFlow names no stream of its own: the producer has finished, see the step before.
+        return self.from_dlpack(x.__dlpack__(stream=_DEFAULT_STREAM))
 
     def variable(self, x: Any) -> Any:
         """A variable that starts from this value, in memory of its own."""
@@ -267,7 +286,7 @@ class TensorflowBackend(Backend):
 
     def _numbers_lane(self) -> Callable[[Any], Any]:
         """TensorFlow reads a list of Python numbers faster than NumPy; the planned path has the last word."""
-        constant, reduce_max, reduce_min = self.tf.constant, np.max, np.min
+        constant, host, reduce_max, reduce_min = self.tf.constant, self.host, np.max, np.min
 
         def lane(x: Any) -> Any:
             first = x
@@ -278,6 +297,8 @@ class TensorflowBackend(Backend):
             try:
                 result = constant(x)
             except (ValueError, TypeError):
+                return None
+            if result.backing_device != host:
                 return None
             seen = np.asarray(result)
             # Beyond 2**24 an integer among the floats may have been rounded: let the plan look.
@@ -291,6 +312,7 @@ class TensorflowBackend(Backend):
 _SNIPPETS = {
     "value": "{x}.value()",
     "export": "np.asarray({x})",
+    "fetch": "{x}.numpy()",
     "adopt": "tf.experimental.dlpack.from_dlpack({x}.__dlpack__())",
     "copy": "tf.raw_ops.DeepCopy(x={x})",
     "hand_over": "tf.experimental.dlpack.from_dlpack({x}.__dlpack__())",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -90,7 +91,7 @@ def _capabilities(default: str) -> Capabilities:
         options=frozenset({"non_blocking"}),
         read_kinds=frozenset({"stack"}),
         abstract=_ABSTRACT,
-        inside_only=frozenset({"traced", "meta", "FakeTensor", "MaskedTensor", "DTensor", "wrapper"}),
+        inside_only=frozenset(_ABSTRACT),
         absent_on={"mps": frozenset({"float64", "complex128"})},
     )
 
@@ -105,6 +106,7 @@ class TorchBackend(Backend):
     module = "torch"
     owns = ("torch",)
     rank = 2
+    is_traced = True
     install = "pip install torch"
     imports: ClassVar[Mapping[str, str]] = {"torch": "import torch"}
 
@@ -335,6 +337,11 @@ class TorchBackend(Backend):
         """Page-locked memory from PyTorch's caching host allocator, which waits for its readers."""
         return x.pin_memory()
 
+    def wait(self, x: Any) -> Any:
+        """The same tensor, whose values are there now."""
+        self.torch.get_device_module(x.device).current_stream(x.device).synchronize()
+        return x
+
     def hand_over(self, x: Any) -> Any:
         """A tensor over another framework's memory on the same device; the protocol orders the streams."""
         return self.torch.from_dlpack(x)
@@ -373,6 +380,29 @@ class TorchBackend(Backend):
         if verb == "write" and info.device == HOST:
             return "out.copy_(torch.from_numpy({y})); {y} = out"
         return _SNIPPETS[verb]
+
+    def shield(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The same function, run as it is where torch.compile would look into it."""
+        torch: Any = importlib.import_module("torch")
+        try:
+            frames = torch._C._dynamo.eval_frame
+            callback = frames.get_eval_frame_callback
+            skipped = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.DEFAULT)
+        except AttributeError:
+            return function
+        disabled: list[Callable[..., Any]] = []
+
+        def shielded(*args: Any, **keywords: Any) -> Any:
+            if not callback():
+                return function(*args, **keywords)
+            if not disabled:
+                # Only here, where the compiler is at work: this imports it, which takes a second.
+                disabled.append(torch.compiler.disable(function))
+            return disabled[0](*args, **keywords)
+
+        shielded._torchdynamo_disable = True  # type: ignore[attr-defined]
+        frames.set_code_exec_strategy(shielded.__code__, skipped)
+        return shielded
 
     # -- fast lanes -------------------------------------------------------------------------------
 
@@ -437,6 +467,7 @@ _SNIPPETS = {
     "export": "{x}.numpy()",
     "adopt": "torch.from_numpy({x})",
     "copy": "{x}.clone()",
+    "wait": "torch.cuda.current_stream().synchronize() or {x}",
     "pin": "{x}.pin_memory()",
     "hand_over": "torch.from_dlpack({x})",
     "read": "torch.stack({x})",

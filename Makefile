@@ -1,0 +1,74 @@
+# Everything a person needs from a fresh checkout. `make help` lists it.
+#   PYTHON=python3.12 make demo     another Python (3.10 or later)
+#   VENV=/elsewhere make test       another virtual environment
+
+PYTHON ?= python3
+VENV   ?= .venv
+# Tests run in this many processes.
+JOBS   ?= 2
+# Further arguments for pytest: make test PYTEST_ARGS='-k C03 -x'
+PYTEST_ARGS ?=
+
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check
+INPUTS := pyproject.toml constraints.txt
+
+# Start-up chatter of TensorFlow would drown what the tests say.
+export TF_CPP_MIN_LOG_LEVEL ?= 3
+
+.PHONY: help demo install test slow gpu bench lint types clean
+.DEFAULT_GOAL := help
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+demo: $(VENV)/.demo ## install into .venv, then take the tour
+	$(BIN)/tensorferry tour
+
+install: $(VENV)/.test $(VENV)/.lint ## everything for working on tensorferry
+
+test: $(VENV)/.test ## the tests (no slow ones, no benchmarks; gpu tests say why they are skipped)
+	$(BIN)/python -m pytest -n $(JOBS) -q -m "not slow" --benchmark-disable $(PYTEST_ARGS)
+
+slow: $(VENV)/.test ## the long tests
+	$(BIN)/python -m pytest -n $(JOBS) -q -m slow --benchmark-disable $(PYTEST_ARGS)
+
+gpu: $(VENV)/.test ## the tests that need a CUDA device
+	$(BIN)/python -m pytest -q -m gpu --benchmark-disable $(PYTEST_ARGS)
+
+bench: $(VENV)/.test ## one table: case, ours, theirs, ratio, target
+	$(BIN)/python -m benchmarks
+
+lint: $(VENV)/.lint ## ruff: rules and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.test $(VENV)/.lint ## mypy (strict) and pyright
+	$(BIN)/mypy
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+clean: ## remove what make made
+	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit("tensorferry needs Python 3.10 or later; try: make PYTHON=python3.11 …") if sys.version_info < (3, 10) else None'
+	$(PYTHON) -m venv $(VENV)
+
+# torch goes first and alone: once the pinned one is there, nothing else drags in another.
+$(VENV)/.torch: constraints.txt | $(VENV)/bin/python
+	@echo "Installing PyTorch, TensorFlow and JAX into $(VENV): a few minutes the first time."
+	$(PIP) install -q -c constraints.txt torch
+	@touch $@
+
+$(VENV)/.demo: $(VENV)/.torch $(INPUTS)
+	$(PIP) install -q -c constraints.txt tensorflow-cpu -e '.[torch,jax,tour]'
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.demo $(INPUTS)
+	$(PIP) install -q -c constraints.txt -e '.[test]'
+	@touch $@
+
+$(VENV)/.lint: $(INPUTS) | $(VENV)/bin/python
+	$(PIP) install -q -c constraints.txt mypy pyright ruff
+	@touch $@
