@@ -1,0 +1,150 @@
+"""The commands and their options; each does its work in a module of its own."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path  # noqa: TC003 - Typer reads the annotations at run time
+from typing import Annotated, Optional
+
+import typer
+
+import tensorferry
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="Carry tensors between Python sequences, NumPy, PyTorch, TensorFlow and JAX.",
+    epilog="Exit codes: 0, it held; 1, something did not hold or cannot be done; 2, wrong usage.",
+    no_args_is_help=True,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+)
+
+_ALIASES = {"list": "python", "tf": "tensorflow", "np": "numpy"}
+
+Json = Annotated[bool, typer.Option("--json", help="Print plain data as JSON on stdout.")]
+
+
+_tensor = partial(typer.Option, rich_help_panel="The tensor, which need not exist")
+_asked = partial(typer.Option, rich_help_panel="What is asked for")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tensorferry {tensorferry.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Carry tensors between Python sequences, NumPy, PyTorch, TensorFlow and JAX."""
+
+
+@app.command()
+def doctor(json: Json = False) -> None:
+    """What is installed, and which conversions share memory here: measured now, not looked up."""
+    from . import doctor as command
+
+    raise typer.Exit(command.run(as_json=json))
+
+
+@app.command()
+def tour(
+    cases: Annotated[
+        Optional[list[str]],  # noqa: UP045 - Typer reads this on Python 3.10 too
+        typer.Argument(help="Only these cases, such as C03 C26; all of them by default."),
+    ] = None,
+    brief: Annotated[bool, typer.Option("--brief", help="One line for each case.")] = False,
+    json: Json = False,
+) -> None:
+    """Twenty-seven everyday conversions, live: what people type today, and the one call instead."""
+    from . import tour as command
+
+    unknown = command.unknown_cases(cases or [])
+    if unknown:
+        raise typer.BadParameter(
+            f"no case {', '.join(unknown)}; they are C01 to C{len(command.CASES):02d}",
+            param_hint="CASES",
+        )
+    raise typer.Exit(command.run(cases or [], brief=brief, as_json=json))
+
+
+@app.command()
+def explain(
+    source: Annotated[str, _tensor("--from", metavar="FRAMEWORK", help="The framework it comes from.")],
+    target: Annotated[str, _asked("--to", metavar="FRAMEWORK", help="The framework it goes to.")],
+    shape: Annotated[str, _tensor(metavar="M,N", help="Its shape; '' for a scalar.")] = "3,4",
+    dtype: Annotated[
+        Optional[str],  # noqa: UP045
+        _tensor(metavar="NAME", help="Its dtype: float32, or for a list none, by default."),
+    ] = None,
+    device: Annotated[str, _tensor(metavar="NAME", help="Where it is.")] = "cpu",
+    strides: Annotated[
+        Optional[str],  # noqa: UP045
+        _tensor(metavar="M,N", help="Its strides in bytes; compact by default."),
+    ] = None,
+    misalignment: Annotated[int, _tensor(metavar="BYTES", help="Its address modulo 64.", min=0, max=63)] = 0,
+    requires_grad: Annotated[bool, _tensor("--requires-grad", help="It requires grad.")] = False,
+    read_only: Annotated[bool, _tensor("--read-only", help="Nobody can write it.")] = False,
+    conjugate: Annotated[bool, _tensor("--conjugate", help="Its conjugate bit is set.")] = False,
+    negative: Annotated[bool, _tensor("--negative", help="Its negative bit is set.")] = False,
+    swapped: Annotated[bool, _tensor("--swapped", help="Its bytes are in the other order.")] = False,
+    copy: Annotated[
+        Optional[bool],  # noqa: UP045
+        _asked("--copy/--no-copy", help="copy=True or copy=False; shares if allowed by default."),
+    ] = None,
+    to_dtype: Annotated[
+        Optional[str],  # noqa: UP045
+        _asked(metavar="NAME", help="The dtype to give it, or default for the target's own."),
+    ] = None,
+    casting: Annotated[
+        Optional[str],  # noqa: UP045
+        _asked(metavar="RULE", help="safe, same_value, same_kind or unsafe."),
+    ] = None,
+    to_device: Annotated[
+        Optional[str],  # noqa: UP045
+        _asked(metavar="NAME", help="Where it is to go; it stays by default."),
+    ] = None,
+    grad: Annotated[str, _asked(metavar="RULE", help="detach, or error to refuse leaving the graph.")] = "detach",
+    html: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(metavar="FILE", help="Also write it as a page with a picture of the memory."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """What a conversion would do, step by step and why, to a tensor that need not exist."""
+    from . import explain as command
+
+    source, target = (_ALIASES.get(name, name) for name in (source, target))
+    try:
+        info = command.hypothetical(
+            source,
+            shape=shape,
+            dtype=dtype,
+            device=device,
+            strides=strides,
+            misalignment=misalignment,
+            requires_grad=requires_grad,
+            writable=False if read_only else None,
+            mutable=False if read_only else None,
+            conjugate=conjugate,
+            negative=negative,
+            swapped=swapped,
+        )
+        command.check_words(target, dtype=to_dtype, casting=casting, device=to_device, grad=grad)
+    except command.UsageError as error:
+        raise typer.BadParameter(str(error), param_hint=error.option) from None
+    keywords = {
+        "copy": copy,
+        "dtype": to_dtype,
+        "casting": casting,
+        "device": to_device,
+        "grad": grad,
+    }
+    raise typer.Exit(command.run(info, target, keywords, html=html, as_json=json))

@@ -1,0 +1,270 @@
+"""The cases that carry tensors out of torch and TensorFlow: C01 to C12, C22 to C27."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import tensorferry as ferry
+
+from .case import NO_GPU, case
+
+if TYPE_CHECKING:
+    from ..stage import Stage
+
+
+@case(1, "a plain CPU tensor to ndarray", "torch")
+def _plain(s: Stage) -> None:
+    s.given("t = scores.detach()")
+    s.today("t.numpy()")
+    s.now("ferry.to_numpy(t)")
+    s.memory("t", shared=True)
+    s.check("same bits", "np.array_equal(y.view(np.uint32), today.view(np.uint32))")
+    s.check("dtype float32", "y.dtype == np.float32")
+
+
+@case(2, "a plain CPU tensor to a nested list", "torch")
+def _to_list(s: Stage) -> None:
+    s.given("t = scores.detach().argmax(1)[:8]")
+    s.today("t.tolist()")
+    s.now("ferry.to_list(t)")
+    s.check("Python ints, equal", "y == today and type(y[0]) is int")
+    s.now("ferry.to_list(t[0])")
+    s.check("0-d gives a scalar", "type(y) is int and y == today[0]")
+
+
+@case(3, "a tensor with a gradient to ndarray", "torch")
+def _gradient(s: Stage) -> None:
+    s.today("scores.detach().numpy()")
+    s.fails("scores.numpy()")
+    s.now("ferry.to_numpy(scores)")
+    s.memory("scores", shared=True)
+    s.check("same bits", "np.array_equal(y.view(np.uint32), today.view(np.uint32))")
+    s.check("the original keeps its graph", "scores.requires_grad and scores.grad_fn is not None")
+    s.refuses('ferry.to_numpy(scores, grad="error")', ferry.GradientError)
+
+
+@case(4, "a tensor with a gradient to a list", "torch")
+def _gradient_to_list(s: Stage) -> None:
+    s.today("scores.tolist()")
+    s.now("ferry.to_list(scores)")
+    s.check("equal", "y == today")
+    s.check("the original keeps its graph", "scores.grad_fn is not None")
+
+
+@case(5, "a CUDA tensor to ndarray", "torch")
+def _cuda(s: Stage) -> None:
+    _from_cuda(s, "t = scores.detach().cuda()", "t.cpu().numpy()")
+
+
+@case(6, "a CUDA tensor with a gradient to ndarray", "torch")
+def _cuda_gradient(s: Stage) -> None:
+    _from_cuda(s, "t = scores.cuda()", "t.detach().cpu().numpy()", ", requires_grad=True")
+    s.check(
+        "detached before it moves",
+        "plan.steps[0].verb == 'detach' and plan.steps[0].path == 'none'",
+    )
+
+
+def _from_cuda(s: Stage, given: str, today: str, flag: str = "") -> None:
+    if s.cuda:
+        s.given(given)
+        s.today(today)
+        s.fails("t.numpy()")
+        s.now("ferry.to_numpy(t)")
+        s.check("same bits", "np.array_equal(y.view(np.uint32), today.view(np.uint32))")
+        s.plan('ferry.explain(t, "numpy")')
+    else:
+        s.today_elsewhere(today)
+        s.note("(torch's device 'meta' shows its words without a GPU)")
+        s.fails('scores.detach().to("meta").numpy()')
+        s.given(f'info = ferry.TensorInfo("torch", scores.shape, device="cuda:0"{flag})')
+        s.plan('ferry.explain(info, "numpy")')
+        s.only_planned(NO_GPU)
+    s.check("crosses the bus once", "[step.path for step in plan.steps].count('bus') == 1")
+    s.check("every byte once", "plan.bytes_copied == scores.nbytes and not plan.shares_memory")
+
+
+@case(7, "a CUDA tensor, with or without a gradient, to a list", "torch")
+def _cuda_to_list(s: Stage) -> None:
+    if s.cuda:
+        s.given("t = scores.cuda()")
+        s.today("t.tolist()")
+        s.now("ferry.to_list(t)")
+        s.check("equal, with a gradient", "y == today")
+        s.check("equal, without", "ferry.to_list(t.detach()) == today")
+        return
+    s.today_elsewhere("t.tolist()")
+    for words, flag in (("without a gradient", ""), ("with one", ", requires_grad=True")):
+        s.given(f'info = ferry.TensorInfo("torch", scores.shape, device="cuda:0"{flag})')
+        s.plan('ferry.explain(info, "python")')
+        once = "[step.path for step in plan.steps].count('bus') == 1"
+        s.check(f"{words}: crosses the bus once", once)
+    s.only_planned(NO_GPU)
+
+
+@case(8, "a list to ndarray, torch, TensorFlow and JAX")
+def _from_list(s: Stage) -> None:
+    s.given("pixels = images[0].reshape(8, 8).tolist()")
+    s.today("np.array(pixels)")
+    s.now("ferry.to_numpy(pixels)")
+    s.check("NumPy", "y.dtype == today.dtype and np.array_equal(y, today)")
+    if s.has("torch"):
+        s.today("torch.tensor(pixels)")
+        s.now("ferry.to_torch(pixels)")
+        s.check("torch", "y.dtype == today.dtype and torch.equal(y, today)")
+    if s.has("tensorflow"):
+        s.today("tf.constant(pixels)")
+        s.now("ferry.to_tensorflow(pixels)")
+        s.check("TensorFlow", "y.dtype == today.dtype and np.array_equal(y, today)")
+        s.today("tf.Variable(pixels)")
+        s.now("ferry.to_tensorflow(tuple(pixels), variable=True)")
+        s.check("Variable", "isinstance(y, tf.Variable) and np.array_equal(y.numpy(), today.numpy())")
+    if s.has("jax"):
+        s.today("jnp.asarray(pixels)")
+        s.now("ferry.to_jax(pixels)")
+        s.check("JAX", "y.dtype == today.dtype and np.array_equal(y, today)")
+
+
+@case(9, "torch and TensorFlow tensors seen as ndarray", "torch", "tensorflow")
+def _as_ndarray(s: Stage) -> None:
+    s.given("a_torch, a_tf = scores.detach(), tf.constant(images)")
+    s.today("a_torch.numpy()")
+    s.now("ferry.to_numpy(a_torch)")
+    s.memory("a_torch", shared=True)
+    s.check("torch: equal", "np.array_equal(y, today)")
+    s.today("a_tf.numpy()")
+    s.now("ferry.to_numpy(a_tf)")
+    s.memory("a_tf", shared=s.tensorflow_on_host)
+    s.check("TensorFlow: equal", "np.array_equal(y, today)")
+
+
+@case(10, "torch and its ndarray share memory, both ways", "torch")
+def _both_ways(s: Stage) -> None:
+    s.given("t = scores.detach()")
+    s.plan('ferry.explain(t, "numpy")')
+    s.check("explain said so before", "plan.shares_memory")
+    s.now("ferry.to_numpy(t)")
+    s.memory("t", shared=True)
+    s.then("y[0] = 777")
+    s.check("a write to the ndarray shows", "bool((t[0] == 777).all())")
+    s.then("t[1] = -1")
+    s.check("a write to the tensor shows", "bool((y[1] == -1).all())")
+    s.check("shares_memory says so", "ferry.shares_memory(y, t)")
+
+
+@case(11, "a TensorFlow tensor is immutable, and stays so", "tensorflow")
+def _immutable(s: Stage) -> None:
+    s.given("c = tf.constant(images); before = c.numpy().copy()")
+    s.today("c.numpy().copy()")
+    s.now("ferry.to_numpy(c)")
+    s.memory("c", shared=s.tensorflow_on_host)
+    if s.tensorflow_on_host:
+        s.refuses("y[0] = 888", ValueError)
+    s.now("ferry.to_numpy(c, copy=True)")
+    s.memory("c", shared=False)
+    s.then("y[0] = 888")
+    s.check("the tensor never changes", "np.array_equal(c.numpy(), before)")
+
+
+@case(12, "an unlinked ndarray from torch", "torch")
+def _unlinked(s: Stage) -> None:
+    s.given("t = scores.detach()")
+    s.today("t.numpy().copy()")
+    s.now("ferry.to_numpy(t, copy=True)")
+    s.memory("t", shared=False)
+    s.check("equal", "np.array_equal(y, today)")
+
+
+@case(22, "the complete chain, for every source", "torch")
+def _chain(s: Stage) -> None:
+    s.today("scores.detach().cpu().numpy()")
+    s.fails("images.detach().cpu().numpy()")
+    s.given("sources = [scores, scores.detach(), scores.tolist(), today]")
+    if s.has("tensorflow"):
+        s.fails("tf.constant(today).detach().cpu().numpy()")
+        s.given("sources += [tf.constant(today), tf.Variable(today)]")
+    if s.has("jax"):
+        s.fails("jnp.asarray(today).detach().cpu().numpy()")
+        s.given("sources += [jnp.asarray(today)]")
+    s.now("[ferry.to_numpy(x) for x in sources]")
+    s.check("an ndarray each time", "all(type(a) is np.ndarray for a in y)")
+    s.check(f"equal, {len(s.names['sources'])} sources", "all(np.array_equal(a, today) for a in y)")
+
+
+@case(23, "round trip, bit for bit, in every dtype both know", "torch")
+def _round_trip(s: Stage) -> None:
+    s.given("import ml_dtypes; a = images.astype(ml_dtypes.bfloat16)")
+    s.fails("torch.from_numpy(a)")
+    s.now("ferry.to_torch(a)")
+    s.memory("a", shared=True)
+    s.given(
+        "from tensorferry.registry import backends\n"
+        "able = {name: backend.capabilities.dtypes for name, backend in backends().items()}\n"
+        "both = sorted(able['numpy'] & able['torch'])"
+    )
+    s.given(
+        "def there_and_back(name):\n"
+        "    a = ferry.to_numpy(images.reshape(-1)[:64] > 0.5, dtype=name, casting='unsafe')\n"
+        "    return ferry.to_numpy(ferry.to_torch(a)).tobytes() == a.tobytes()"
+    )
+    s.check(f"{len(s.names['both'])} dtypes bit for bit", "all(map(there_and_back, both))")
+
+
+@case(24, "strided and transposed tensors share too", "torch")
+def _strided(s: Stage) -> None:
+    s.given("t = scores.detach()")
+    s.now("ferry.to_numpy(t.T)")
+    s.memory("t.T", shared=True)
+    s.check("transposed: equal", "np.array_equal(y, t.T)")
+    s.now("ferry.to_numpy(t[::2, 1::3])")
+    s.memory("t[::2, 1::3]", shared=True)
+    s.check("strided: equal", "np.array_equal(y, t[::2, 1::3])")
+    s.plan('ferry.explain(t[::2, 1::3], "numpy")')
+    s.check("explain says which", "plan.shares_memory")
+
+
+@case(25, "CharTensor (int8) converts", "torch")
+def _int8(s: Stage) -> None:
+    s.given("t = (scores.detach() * 4).to(torch.int8)")
+    s.today("t.numpy()")
+    s.now("ferry.to_numpy(t)")
+    s.memory("t", shared=True)
+    s.check("int8, equal", "y.dtype == np.int8 and np.array_equal(y, today)")
+
+
+@case(26, "predictions to NumPy, each link of the chain left out in turn", "torch")
+def _links(s: Stage) -> None:
+    s.given("x = model(torch.from_numpy(images[:8]))")
+    s.today("x.detach().cpu().numpy()")
+    s.note("without .detach()")
+    s.fails("x.cpu().numpy()")
+    s.note("without .cpu()")
+    if s.cuda:
+        s.fails('x.to("cuda").detach().numpy()')
+    else:
+        s.note("(torch's device 'meta' shows its words without a GPU)")
+        s.fails('x.to("meta").detach().numpy()')
+    s.note("without .numpy()")
+    s.fails('x.detach().cpu().astype("float64")')
+    s.now("ferry.to_numpy(x)")
+    s.memory("x", shared=True)
+    s.check("none of the links needed", "np.array_equal(y, today)")
+    s.check("the digits are right", "(y.argmax(1) == labels[:8]).mean() >= 0.75")
+
+
+@case(27, "which conversions share and which copy: measured, not memorised")
+def _table(s: Stage) -> None:
+    from ..measure import as_planned, pairs
+
+    measured = pairs(s.frameworks)
+    width = max(len(pair.source) for pair in measured)
+    for name in dict.fromkeys(pair.source for pair in measured):
+        by_word: dict[str, list[str]] = {}
+        for pair in measured:
+            if pair.source == name:
+                by_word.setdefault(pair.word, []).append("list" if pair.target == "python" else pair.target)
+        words = " · ".join(f"{word}: {', '.join(by_word[word])}" for word in sorted(by_word))
+        s.note(f"{name:<{width}}  {words}")
+    held = all(map(as_planned, measured))
+    s.check(f"{len(measured)} pairs, each as its plan said", str(held))
+    s.note("tensorferry doctor prints the whole table, with reasons")

@@ -1,0 +1,227 @@
+"""``tensorferry doctor``: what is installed, and what conversions do here, measured now."""
+
+from __future__ import annotations
+
+import platform
+from typing import TYPE_CHECKING, Any
+
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+import tensorferry as ferry
+from tensorferry.registry import backends
+
+from . import measure
+from .console import EXIT_FAILED, out, print_json, quiet
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    Status = dict[str, ferry.FrameworkStatus]
+
+__all__ = ["framework_table", "is_broken", "run", "working"]
+
+
+def run(*, as_json: bool) -> int:
+    """Measure and print; the exit code."""
+    with quiet("asking the frameworks, measuring every pair …"):
+        status = ferry.frameworks(load=True)
+        here = working(status)
+        pairs = measure.pairs(here)
+        layouts = measure.layouts(here)
+        dtypes = measure.dtypes(here)
+    held = (
+        all(map(measure.as_planned, pairs))
+        and all(outcome.held for _, row in layouts for outcome in row.values())
+        and not any(row.wrong for row in dtypes)
+    )
+    if as_json:
+        print_json(
+            {
+                "tensorferry": ferry.__version__,
+                "python": platform.python_version(),
+                "platform": platform.platform(),
+                "frameworks": {name: _status(found) for name, found in status.items()},
+                "pairs": [pair.to_dict() for pair in pairs],
+                "layouts": [
+                    {
+                        "layout": name,
+                        "target": target,
+                        "reason": outcome.reason,
+                        "shares": outcome.seen is not None,
+                    }
+                    for name, row in layouts
+                    for target, outcome in row.items()
+                ],
+                "dtypes": {
+                    row.target: {
+                        "exact": list(row.exact),
+                        "refused": row.refused,
+                        "wrong": list(row.wrong),
+                    }
+                    for row in dtypes
+                },
+                "held": held,
+            }
+        )
+    else:
+        _print(out(), status, pairs, layouts, dtypes, held=held)
+    return 0 if held else EXIT_FAILED
+
+
+def working(status: Status) -> frozenset[str]:
+    """The backends that work here; those that need no framework always do."""
+    return frozenset(name for name in backends() if name not in status or status[name].installed)
+
+
+def is_broken(found: ferry.FrameworkStatus) -> bool:
+    """Whether a framework is there, but fails when it is imported."""
+    return found.error is not None and not found.error.endswith("is not installed.")
+
+
+def _status(found: ferry.FrameworkStatus) -> dict[str, Any]:
+    return {
+        "installed": found.installed,
+        "version": found.version,
+        "devices": list(found.devices),
+        "error": found.error,
+        "install": found.install,
+    }
+
+
+def framework_table(status: Status) -> Table:
+    """What is installed, where it runs, and what is wrong with it."""
+    table = _plain_table("framework", "version", "devices", "")
+    for name, found in status.items():
+        if found.installed:
+            state = Text("ok", "ok")
+        elif is_broken(found):
+            state = Text.assemble(("broken: ", "bad"), _one_line(found.error or ""), "\n", (found.install, "code"))
+        else:
+            state = Text.assemble(("not installed: ", "warn"), (found.install, "code"))
+        table.add_row(Text(name, "name"), found.version or "", ", ".join(found.devices), state)
+    return table
+
+
+def _print(
+    console: Console,
+    status: Status,
+    pairs: list[measure.Pair],
+    layouts: list[tuple[str, dict[str, measure.Outcome]]],
+    dtypes: list[measure.Dtypes],
+    *,
+    held: bool,
+) -> None:
+    system = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
+    console.print(Text.assemble((f"tensorferry {ferry.__version__}", "title"), f" · {system}"))
+    console.print()
+    console.print(framework_table(status))
+    _heading(console, "What a conversion does", "each was run just now, and its memory looked at")
+    _print_pairs(console, pairs)
+    _heading(console, "What copy=False needs of an ndarray", "yes: it shares")
+    console.print(_layout_table(layouts))
+    _heading(console, "Dtypes, there and back", "bit for bit or refused, never changed in silence")
+    console.print(_dtype_table(dtypes))
+    console.print()
+    for pair in pairs:
+        if not measure.as_planned(pair):
+            words = f"{pair.source} to {_label(pair.target)} did not do what its plan said."
+            console.print(Text(words, "bad"))
+    good = Text("Everything that was measured is as planned.", "ok")
+    console.print(good if held else Text("Something did not hold.", "bad"))
+
+
+def _print_pairs(console: Console, pairs: list[measure.Pair]) -> None:
+    """The table of pairs, and below it the reason behind each number."""
+    noted = [pair.default.reason for pair in pairs if pair.word != "shares"]
+    numbers = {reason: number for number, reason in enumerate(dict.fromkeys(noted), 1)}
+    targets = list(dict.fromkeys(pair.target for pair in pairs))
+    table = _plain_table("from \\ to", *(_label(target) for target in targets))
+    for source in dict.fromkeys(pair.source for pair in pairs):
+        cells = [_pair_cell(pair, numbers) for pair in pairs if pair.source == source]
+        table.add_row(Text(source, "name"), *cells)
+    console.print(table)
+    console.print()
+    notes = Table.grid(padding=(0, 2, 0, 0))
+    notes.add_column(justify="right")
+    notes.add_column(overflow="fold")
+    if any(pair.word == "copies" and pair.can_share for pair in pairs):
+        notes.add_row("*", "copy=False shares; `tensorferry explain` says what to be careful of")
+    if any(pair.word.endswith("(read-only)") for pair in pairs):
+        notes.add_row("ro", "read-only")
+    for reason, number in numbers.items():
+        notes.add_row(_raised(number), _one_line(reason))
+    console.print(Padding(notes, (0, 0, 0, 2)), style="quiet")
+
+
+def _pair_cell(pair: measure.Pair, numbers: dict[str, int]) -> Text:
+    if not measure.as_planned(pair):
+        return Text("NOT AS PLANNED", "bad")
+    note = _raised(numbers.get(pair.default.reason, 0)) if pair.word != "shares" else ""
+    match pair.word:
+        case "cannot":
+            cell = Text("cannot", "bad")
+        case "copies":
+            cell = Text("copies*" if pair.can_share else "copies", "copied")
+        case "shares":
+            cell = Text("shares", "shared")
+        case _:
+            cell = Text("shares, ro", "shared")
+    return cell.append(note, "quiet")
+
+
+def _raised(number: int) -> str:
+    return str(number).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
+
+
+def _layout_table(layouts: list[tuple[str, dict[str, measure.Outcome]]]) -> Table:
+    targets = list(dict.fromkeys(target for _, row in layouts for target in row))
+    table = _plain_table("", *targets, "why not")
+    for name, row in layouts:
+        refused = (_core(outcome.reason) for outcome in row.values() if outcome.seen is None)
+        cells = [_layout_cell(row[target]) for target in targets]
+        table.add_row(Text(name, "name"), *cells, Text("\n".join(dict.fromkeys(refused)), "quiet"))
+    return table
+
+
+def _layout_cell(outcome: measure.Outcome) -> Text:
+    if not outcome.held:
+        return Text("NOT AS PLANNED", "bad")
+    return Text("no", "copied") if outcome.seen is None else Text("yes", "shared")
+
+
+def _core(reason: str) -> str:
+    """What stands after the colon of `numpy to torch cannot share this memory: …`."""
+    return _one_line(reason).partition("cannot share this memory: ")[2].rstrip(".") or reason
+
+
+def _dtype_table(dtypes: list[measure.Dtypes]) -> Table:
+    table = _plain_table("to", "exact", "refused")
+    for row in dtypes:
+        refused = Text(", ".join(row.refused) or "none", "quiet")
+        if row.wrong:
+            refused.append(f"\nCHANGED: {', '.join(row.wrong)}", "bad")
+        total = len(row.exact) + len(row.refused) + len(row.wrong)
+        table.add_row(Text(_label(row.target), "name"), f"{len(row.exact)} of {total}", refused)
+    return table
+
+
+def _heading(console: Console, title: str, note: str) -> None:
+    console.print()
+    console.print(Text.assemble((title, "title"), "  ", (note, "quiet")))
+
+
+def _plain_table(*headings: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="quiet")
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    return table
+
+
+def _label(target: str) -> str:
+    return "list" if target == "python" else target
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

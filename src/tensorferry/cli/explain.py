@@ -1,0 +1,204 @@
+"""``tensorferry explain``: a plan for a tensor that need not exist."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.padding import Padding
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+
+import tensorferry as ferry
+from tensorferry.devices import device_name
+from tensorferry.dtypes import name_of
+from tensorferry.registry import backends
+
+from .console import EXIT_FAILED, err, out, print_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rich.console import Console, RenderableType
+
+    from tensorferry import Plan, TensorInfo
+
+__all__ = ["UsageError", "check_words", "hypothetical", "plan_view", "run", "show_error"]
+
+_CASTINGS = ("safe", "same_value", "same_kind", "unsafe")
+_GRADS = ("detach", "error")
+
+
+class UsageError(ValueError):
+    """An option whose value makes no sense; `option` names it."""
+
+    def __init__(self, message: str, option: str) -> None:
+        super().__init__(message)
+        self.option = option
+
+
+def hypothetical(
+    framework: str,
+    *,
+    shape: str,
+    dtype: str | None,
+    device: str,
+    strides: str | None,
+    **flags: Any,
+) -> TensorInfo:
+    """The tensor that the options describe.
+
+    Python's are nested lists of floats, or with a dtype a typed buffer such as `array.array`.
+
+    Raises:
+        UsageError: One of them makes no sense; its `option` says which.
+    """
+    lengths = _integers(shape, "--shape")
+    _known(framework, "--from")
+    if any(length < 0 for length in lengths):
+        raise UsageError(f"a length cannot be negative: {shape}", "--shape")
+    steps = None if strides is None else _integers(strides, "--strides")
+    if steps is not None and len(steps) != len(lengths):
+        raise UsageError(f"{len(steps)} strides for {len(lengths)} axes", "--strides")
+    if dtype is not None:
+        _named(dtype, "--dtype")
+    _named(device, "--device")
+    if framework == "python":
+        kind = ferry.describe([0.0] if dtype is None else bytearray(1))
+        flags.update(kind=kind.kind, weak_dtype=kind.weak_dtype)
+        dtype = dtype or kind.dtype
+    return ferry.TensorInfo(framework, lengths, dtype or "float32", device, steps, **flags)
+
+
+def check_words(target: str, *, dtype: str | None, casting: str | None, device: str | None, grad: str) -> None:
+    """Refuse words that no conversion knows.
+
+    Raises:
+        UsageError: One of them is unknown.
+    """
+    _known(target, "--to")
+    if casting is not None and casting not in _CASTINGS:
+        raise UsageError(f"{casting!r} is none of {', '.join(_CASTINGS)}", "--casting")
+    if dtype is not None and dtype != "default":
+        _named(dtype, "--to-dtype")
+    if device is not None:
+        _named(device, "--to-device")
+    if grad not in _GRADS:
+        raise UsageError(f"{grad!r} is none of {', '.join(_GRADS)}", "--grad")
+
+
+def run(info: TensorInfo, target: str, keywords: dict[str, Any], *, html: Path | None, as_json: bool) -> int:
+    """Print the plan, or why there is none; the exit code."""
+    try:
+        plan = ferry.explain(info, target, **keywords)
+    except ferry.ConversionError as error:
+        if as_json:
+            problem = {"type": type(error).__name__, "message": error.message, "hint": error.hint}
+            print_json({"source": info.to_dict(), "target": target, "error": problem})
+        else:
+            show_error(err(), error)
+        return EXIT_FAILED
+    if html is not None:
+        try:
+            html.write_text(_page(plan), encoding="utf-8")
+        except OSError as error:
+            err().print(Text(f"{html}: {error.strerror}", style="bad"))
+            return EXIT_FAILED
+        err().print(Text(f"wrote {html}", style="quiet"))
+    if as_json:
+        print_json(plan.to_dict())
+    else:
+        _print_plan(out(), plan)
+    return 0
+
+
+def show_error(console: Console, error: ferry.ConversionError) -> None:
+    """An error as a person reads it: what and why, then what to type."""
+    console.print(Text.assemble((type(error).__name__, "bad"), ": ", error.message))
+    if error.hint:
+        console.print()
+        console.print(Text.assemble(("Hint: ", "title"), (error.hint, "code")))
+
+
+def plan_view(plan: Plan) -> RenderableType:
+    """The steps of a plan as a table: what, why, and what it costs."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    table.add_column(justify="right", style="quiet")
+    table.add_column(style="code", overflow="fold")
+    table.add_column(overflow="fold")
+    table.add_column(justify="right", no_wrap=True)
+    for number, step in enumerate(plan.steps, 1):
+        cost = f"{step.bytes:,} B over {_PATHS[step.path]}" if step.copies else "no copy"
+        table.add_row(str(number), step.code, step.why, Text(cost, "copied" if step.copies else "quiet"))
+    if not plan.steps:
+        table.add_row("", "x", "it is what was asked for", Text("no copy", "quiet"))
+    return table
+
+
+_PATHS = {"none": "nothing", "host": "memory", "bus": "the bus", "device": "the device"}
+
+
+def _print_plan(console: Console, plan: Plan) -> None:
+    memory = ("shared with the source", "shared") if plan.shares_memory else ("a copy", "copied")
+    marks = [
+        ("read-only" if plan.result.writable is False else "", "warn"),
+        ("" if plan.keeps_dtype else f"dtype becomes {plan.result.dtype}", "warn"),
+        (_gradient(plan), "warn"),
+    ]
+    facts = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    facts.add_column(style="quiet", no_wrap=True)
+    facts.add_column(overflow="fold")
+    facts.add_row("from", Text(str(plan.source), "name"))
+    facts.add_row("to", Text(str(plan.result), "name"))
+    words = [memory, *(mark for mark in marks if mark[0])]
+    facts.add_row("memory", Text(", ").join(Text(word, style) for word, style in words))
+    facts.add_row("why", plan.reason)
+    facts.add_row("copied", f"{plan.bytes_copied:,} bytes")
+    console.print(facts)
+    console.print()
+    console.print(plan_view(plan))
+    for warning in plan.warnings:
+        console.print()
+        console.print(Text.assemble(("careful: ", "warn"), warning))
+    console.print()
+    console.print(Text("by hand", "quiet"))
+    colour = not console.no_color and console.is_terminal
+    code = Syntax(plan.code, "python", theme="ansi_dark", background_color="default", word_wrap=True)
+    console.print(Padding(code if colour else Text(plan.code), (0, 0, 0, 2)))
+
+
+def _gradient(plan: Plan) -> str:
+    if not plan.source.requires_grad:
+        return ""
+    return "stays in the autograd graph" if plan.keeps_gradient else "leaves the autograd graph"
+
+
+def _page(plan: Plan) -> str:
+    title = f"{plan.source.framework} to {plan.result.framework}"
+    return (
+        "<!doctype html>\n"
+        f'<html lang="en"><head><meta charset="utf-8"><title>{title}</title></head>\n'
+        f"<body>\n{plan._repr_html_()}\n</body></html>\n"
+    )
+
+
+def _integers(text: str, option: str) -> tuple[int, ...]:
+    parts = [part.strip() for part in text.strip("()[] ").split(",") if part.strip()]
+    try:
+        return tuple(int(part) for part in parts)
+    except ValueError:
+        raise UsageError(f"{text!r} is not a list of whole numbers such as 3,4", option) from None
+
+
+def _named(name: str, option: str) -> None:
+    """Refuse what is not the name of a dtype or a device."""
+    try:
+        name_of(name) if option.endswith("dtype") else device_name(name)
+    except ferry.ConversionError as error:
+        raise UsageError(error.message, option) from None
+
+
+def _known(framework: str, option: str) -> None:
+    names = [name for name, backend in backends().items() if option == "--from" or backend.capabilities.dtypes]
+    if framework not in names:
+        raise UsageError(f"{framework!r} is none of {', '.join(names)}", option)

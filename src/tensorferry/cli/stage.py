@@ -1,0 +1,196 @@
+"""Where a case of the tour plays: code is given as text, run, and recorded with what it did.
+
+What the tour shows is what ran, because the line that is printed is the line that was run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+import tensorferry as ferry
+
+from .observe import Observation, observe
+
+__all__ = ["HELD", "PLANNED", "SKIPPED", "Line", "Record", "Stage"]
+
+HELD, PLANNED, SKIPPED, FAILED = "held", "planned", "skipped", "failed"
+
+Kind = Literal["given", "today", "fails", "now", "refuses", "plan", "memory", "note", "then"]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One thing that was done: the code, and what came of it in words."""
+
+    kind: Kind
+    code: str
+    words: str = ""
+
+
+@dataclass
+class Record:
+    """What happened in one case."""
+
+    id: str
+    title: str
+    status: str = HELD
+    lines: list[Line] = field(default_factory=list)
+    checks: list[tuple[str, bool]] = field(default_factory=list)
+    reason: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The record as plain data."""
+        return {
+            "id": self.id,
+            "title": self.title,
+            "status": self.status,
+            "reason": self.reason,
+            "lines": [vars(line) for line in self.lines],
+            "checks": [{"what": what, "held": held} for what, held in self.checks],
+        }
+
+
+class Stage:
+    """Runs lines of code among `names` and records them."""
+
+    def __init__(self, record: Record, names: dict[str, Any], frameworks: frozenset[str]) -> None:
+        self.record = record
+        self.names = names
+        self.frameworks = frameworks
+
+    def has(self, framework: str) -> bool:
+        """Whether the framework works here."""
+        return framework in self.frameworks
+
+    @property
+    def cuda(self) -> bool:
+        """Whether torch has a CUDA device here."""
+        return self.has("torch") and bool(self.names["torch"].cuda.is_available())
+
+    @property
+    def tensorflow_on_host(self) -> bool:
+        """Whether TensorFlow puts its tensors into host memory here."""
+        return not self.names["tf"].config.list_physical_devices("GPU")
+
+    def given(self, code: str) -> None:
+        """Run statements that set the scene."""
+        exec(compile(code, "<tour>", "exec"), self.names)  # noqa: S102 - the lines are this package's own
+        self._line("given", code)
+
+    def then(self, code: str) -> None:
+        """Run statements after the call, which write to memory."""
+        exec(compile(code, "<tour>", "exec"), self.names)  # noqa: S102 - the lines are this package's own
+        self._line("then", code)
+
+    def today(self, code: str) -> Any:
+        """Run what people type today; its value is `today`."""
+        value = self.names["today"] = self._value(code)
+        self._line("today", code, _summary(value))
+        return value
+
+    def today_elsewhere(self, code: str) -> None:
+        """Record what people type today where there is what it needs; it is not run."""
+        self._line("today", code, "not run: no CUDA device")
+
+    def fails(self, code: str) -> None:
+        """Run what people type and what the framework refuses; its own words are recorded."""
+        self._refusal("fails", code, Exception)
+
+    def now(self, code: str) -> Any:
+        """Run the one call; its value is `y`."""
+        value = self.names["y"] = self._value(code)
+        self._line("now", code, _summary(value))
+        return value
+
+    def refuses(self, code: str, error: type[Exception]) -> None:
+        """Run a call that must be refused with this error; its words are recorded."""
+        self._refusal("refuses", code, error)
+
+    def check(self, what: str, expression: str) -> None:
+        """Evaluate what must hold."""
+        try:
+            held = bool(self._value(expression))
+        except Exception as error:  # noqa: BLE001 - whatever goes wrong, the check did not hold
+            what, held = f"{what} ({type(error).__name__}: {_first_line(error)})", False
+        self._check(what, held)
+
+    def memory(self, source: str, result: str = "y", *, shared: bool) -> Observation:
+        """Observe whether two names share memory; it must be as expected."""
+        seen = observe(self._value(source), self._value(result))
+        words = "shared" if seen.shared else "copied"
+        if seen.shared and seen.writable is False:
+            words = "shared, read-only"
+        self._line("memory", words, seen.how)
+        if not seen.agrees or seen.shared is not shared:
+            self._check(f"memory is {'shared' if shared else 'copied'}", False)
+        return seen
+
+    def plan(self, code: str) -> Any:
+        """Make a plan without running it; its value is `plan`."""
+        value = self.names["plan"] = self._value(code)
+        self._line("plan", code, _plan_words(value))
+        return value
+
+    def only_planned(self, why: str) -> None:
+        """Say that this case shows its plan because it cannot run here."""
+        if self.record.status == HELD:
+            self.record.status = PLANNED
+            self.record.reason = why
+
+    def note(self, words: str) -> None:
+        """Record a remark."""
+        self._line("note", "", words)
+
+    def _value(self, code: str) -> Any:
+        return eval(compile(code, "<tour>", "eval"), self.names)  # noqa: S307 - the lines are this package's own
+
+    def _refusal(self, kind: Kind, code: str, expected: type[Exception]) -> None:
+        try:
+            exec(compile(code, "<tour>", "exec"), self.names)  # noqa: S102 - the lines are this package's own
+        except expected as error:
+            self._line(kind, code, f"{type(error).__name__}: {_words(error)}")
+        else:
+            self._line(kind, code, "no error")
+            self._check(f"{code} is refused", False)
+
+    def _line(self, kind: Kind, code: str, words: str = "") -> None:
+        self.record.lines.append(Line(kind, code, words))
+
+    def _check(self, what: str, held: bool) -> None:
+        self.record.checks.append((what, held))
+        if not held:
+            self.record.status = FAILED
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).splitlines()), "")
+
+
+def _words(error: BaseException) -> str:
+    """An error's words; of tensorferry's own errors the hint too, of long ones the start."""
+    if isinstance(error, ferry.ConversionError) and error.hint:
+        return f"{error.message}\nHint: {error.hint}"
+    return " ".join(str(error).split("\n\n")[0].split())
+
+
+def _summary(value: Any) -> str:
+    """What a value is, in a few words."""
+    if isinstance(value, list) and value and isinstance(value[0], np.ndarray):
+        return f"{len(value)} of {_summary(value[0])}"
+    if isinstance(value, (int, float, list, tuple)):
+        text = repr(value)
+        return text if len(text) <= 44 else f"{text[:40]}…"
+    try:
+        info = ferry.describe(value)
+    except ferry.ConversionError:
+        return type(value).__name__
+    return f"{info.framework} {info.kind or ''}".rstrip() + f" {info.dtype}{list(info.shape)}"
+
+
+def _plan_words(plan: Any) -> str:
+    steps = " → ".join(step.code for step in plan.steps) or "x"
+    moved = "nothing is copied" if plan.shares_memory else f"{plan.bytes_copied:,} bytes copied"
+    return f"{steps}; {moved}"

@@ -1,0 +1,135 @@
+"""``tensorferry doctor``: measured, complete, and never stopped by a framework that is not well."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+WORLDS = ["python", "numpy", "torch", "tensorflow", "jax"]
+BROKEN = 'raise OSError("libtorch_cpu.so: cannot open shared object file")\n'
+
+
+@pytest.fixture(scope="module")
+def measured(cli, once):
+    code, stdout, stderr = once("doctor", lambda: told(cli("doctor", "--json")))
+    assert (code, stderr) == (0, "")
+    return json.loads(stdout)
+
+
+def told(done):
+    return [done.returncode, done.stdout, done.stderr]
+
+
+def _cell(measured, source, target):
+    return next(p for p in measured["pairs"] if (p["source"], p["target"]) == (source, target))
+
+
+def test_everything_that_is_installed_with_its_version(measured):
+    assert list(measured["frameworks"])[:4] == WORLDS[1:]
+    for name in WORLDS[1:]:
+        found = measured["frameworks"][name]
+        assert found["installed"]
+        assert found["version"]
+        assert "cpu" in found["devices"]
+
+
+def test_every_pair_held(measured):
+    assert measured["held"]
+    sources = {pair["source"].partition(",")[0] for pair in measured["pairs"]}
+    assert sources == {"list", "array.array", *WORLDS[1:]}
+    assert {pair["target"] for pair in measured["pairs"]} == set(WORLDS)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "word"),
+    [
+        ("numpy", "torch", "shares"),
+        ("torch", "numpy", "shares"),
+        ("array.array", "numpy", "shares"),
+        ("torch, gradient", "numpy", "shares (read-only)"),
+        ("tensorflow", "numpy", "shares (read-only)"),
+        ("jax", "numpy", "shares (read-only)"),
+        ("jax", "tensorflow", "shares"),
+        ("tensorflow", "jax", "shares"),
+        ("numpy", "tensorflow", "copies"),
+        ("numpy", "jax", "copies"),
+        ("torch", "jax", "copies"),
+        ("jax", "torch", "copies"),
+        ("list", "torch", "copies"),
+        ("torch", "python", "copies"),
+    ],
+)
+def test_the_sharing_rule_as_observed(measured, source, target, word):
+    assert _cell(measured, source, target)["default"]["word"] == word
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        ("numpy", "tensorflow"),
+        ("numpy", "jax"),
+        ("torch", "tensorflow"),
+        ("torch", "jax"),
+        ("jax", "torch"),
+    ],
+)
+def test_copy_false_shares_by_address_and_by_mutation(measured, source, target):
+    forced = _cell(measured, source, target)["copy=False"]
+    assert forced["by_address"] is True
+    assert forced["by_mutation"] is True
+
+
+def test_what_cannot_be_shared_says_why(measured):
+    refused = {(row["layout"], row["target"]): row["reason"] for row in measured["layouts"] if not row["shares"]}
+    assert "16" in refused["16 bytes past that", "jax"]
+    assert "negative" in refused["reversed", "torch"]
+    shared = {(row["layout"], row["target"]) for row in measured["layouts"] if row["shares"]}
+    assert {
+        ("transposed", "torch"),
+        ("bfloat16", "torch"),
+        ("bfloat16", "jax"),
+        ("bfloat16", "tensorflow"),
+    } <= shared
+
+
+def test_dtypes_arrive_bit_for_bit_or_are_refused(measured):
+    for target in WORLDS:
+        row = measured["dtypes"][target]
+        assert row["wrong"] == []
+        assert all(row["refused"].values())
+    assert {"bfloat16", "float8_e4m3fn", "float64", "int64"} <= set(measured["dtypes"]["torch"]["exact"])
+    assert "float64" in measured["dtypes"]["jax"]["refused"]
+
+
+@pytest.fixture(scope="module")
+def unwell(cli, shadow, once):
+    """What the doctor says where torch is broken, TensorFlow and JAX are absent."""
+    absent = 'raise ModuleNotFoundError("No module named {0!r}", name={0!r})\n'
+    folder = shadow(torch=BROKEN, tensorflow=absent.format("tensorflow"), jax=absent.format("jax"))
+    plain = once("unwell", lambda: told(cli("doctor", "--json", shadows=folder)))
+    return once("unwell-text", lambda: told(cli("doctor", shadows=folder))), json.loads(plain[1])
+
+
+def test_a_broken_framework_is_told_not_suffered(unwell):
+    (code, stdout, stderr), plain = unwell
+    assert (code, stderr) == (0, "")
+    assert "libtorch_cpu.so: cannot open shared object file" in " ".join(stdout.split())
+    assert "broken" in stdout
+    assert "libtorch_cpu.so" in plain["frameworks"]["torch"]["error"]
+    assert "pip install" in plain["frameworks"]["torch"]["install"]
+
+
+def test_an_absent_framework_comes_with_the_line_that_installs_it(unwell):
+    (_, stdout, _), plain = unwell
+    assert plain["frameworks"]["jax"]["installed"] is False
+    assert plain["frameworks"]["jax"]["install"] in stdout
+    assert {pair["target"] for pair in plain["pairs"]} == {"python", "numpy"}
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_it_fits_the_terminal(cli, columns, absent):
+    done = cli("doctor", env={"COLUMNS": str(columns)}, shadows=absent("tensorflow", "jax"))
+    assert done.returncode == 0
+    assert max(map(len, done.stdout.splitlines())) <= columns
+    assert "\x1b" not in done.stdout

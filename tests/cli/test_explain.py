@@ -1,0 +1,154 @@
+"""``tensorferry explain``: a plan for a tensor that need not exist, and wrong words are refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+CUDA = [
+    "--from",
+    "torch",
+    "--to",
+    "numpy",
+    "--dtype",
+    "bfloat16",
+    "--device",
+    "cuda:0",
+    "--requires-grad",
+]
+
+
+def test_a_cuda_tensor_on_any_machine(cli):
+    done = cli("explain", *CUDA, "--shape", "3,4", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    plan = json.loads(done.stdout)
+    assert plan["source"]["device"] == "cuda:0"
+    assert plan["source"]["requires_grad"] is True
+    assert plan["source"]["shape"] == [3, 4]
+    assert plan["result"]["framework"] == "numpy"
+    assert plan["result"]["dtype"] == "bfloat16"
+    assert plan["shares_memory"] is False
+    assert [step["path"] for step in plan["steps"]].count("bus") == 1
+
+
+def test_the_text_says_the_same_to_a_person(cli):
+    done = cli("explain", *CUDA)
+    assert (done.returncode, done.stderr) == (0, "")
+    for word in ("cuda:0", "bfloat16", "detach", "cpu", "24", "by hand"):
+        assert word in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+def test_no_color_wins_over_a_terminal(cli):
+    done = cli("explain", *CUDA, env={"NO_COLOR": "1", "FORCE_COLOR": "1"})
+    assert done.returncode == 0
+    assert "\x1b[3" not in done.stdout
+
+
+def test_colours_where_they_are_asked_for(cli):
+    done = cli("explain", *CUDA, env={"FORCE_COLOR": "1", "TERM": "xterm-256color"})
+    assert "\x1b[" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "claims"),
+    [
+        ([], {"shares_memory": True}),
+        (["--copy"], {"shares_memory": False}),
+        (["--read-only"], {"shares_memory": False}),
+        (["--read-only", "--no-copy"], {"shares_memory": True}),
+        (["--to-dtype", "float64"], {"shares_memory": False, "keeps_dtype": False}),
+        (["--shape", "4,3", "--strides", "4,16"], {"shares_memory": True}),
+        (["--shape", "4,3", "--strides", "-12,4"], {"shares_memory": False}),
+        (["--shape", ""], {"shares_memory": True}),
+        (["--swapped"], {"shares_memory": False}),
+        (["--to-device", "cuda:1"], {"shares_memory": False}),
+        (["--misalignment", "2"], {"shares_memory": False}),
+    ],
+)
+def test_options_reach_the_plan(cli, options, claims):
+    done = cli("explain", "--from", "numpy", "--to", "torch", *options, "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    plan = json.loads(done.stdout)
+    assert {name: plan[name] for name in claims} == claims
+
+
+def test_a_list_and_a_typed_buffer_are_two_things(cli):
+    numbers = json.loads(cli("explain", "--from", "list", "--to", "torch", "--json").stdout)
+    assert numbers["shares_memory"] is False
+    assert numbers["result"]["dtype"] == "float32"
+    buffer = cli("explain", "--from", "list", "--to", "torch", "--dtype", "int16", "--json")
+    assert json.loads(buffer.stdout)["shares_memory"] is True
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        (["--strides", "-16,4", "--no-copy"], "CopyRequiredError"),
+        (["--to-dtype", "int8", "--casting", "safe"], "LossyCastError"),
+    ],
+)
+def test_what_is_impossible_is_exit_code_1_with_the_reason(cli, options, error):
+    command = ["explain", "--from", "numpy", "--to", "torch", *options]
+    done = cli(*command)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert error in done.stderr
+    assert "Traceback" not in done.stderr
+    told = json.loads(cli(*command, "--json").stdout)
+    assert told["error"]["type"] == error
+    assert told["error"]["message"]
+
+
+def test_a_gradient_that_may_not_be_lost(cli):
+    done = cli("explain", *CUDA, "--grad", "error")
+    assert done.returncode == 1
+    assert "GradientError" in done.stderr
+    assert "Hint:" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--from", "caffe"),
+        ("--to", "caffe"),
+        ("--shape", "3,x"),
+        ("--shape", "3,-1"),
+        ("--dtype", "float33"),
+        ("--device", "the moon"),
+        ("--strides", "4"),
+        ("--strides", "a,b"),
+        ("--misalignment", "64"),
+        ("--casting", "brave"),
+        ("--grad", "keep"),
+        ("--to-dtype", "float33"),
+        ("--to-device", "the moon"),
+    ],
+)
+def test_words_that_mean_nothing_are_wrong_usage(cli, option, value):
+    done = cli("explain", "--from", "numpy", "--to", "torch", option, value)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert option in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_html(cli, tmp_path):
+    page = tmp_path / "plan.html"
+    done = cli("explain", *CUDA, "--html", str(page))
+    assert done.returncode == 0
+    assert str(page) in done.stderr.replace("\n", "")
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith("<!doctype html>")
+    assert "detach" in text
+
+
+def test_html_that_cannot_be_written(cli, tmp_path):
+    done = cli("explain", *CUDA, "--html", str(tmp_path / "absent" / "plan.html"))
+    assert done.returncode == 1
+    assert "No such file" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_no_framework_is_needed(cli, absent):
+    done = cli("explain", *CUDA, "--json", shadows=absent("torch", "tensorflow", "jax"))
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,46 @@
+"""What every test shares: quiet frameworks, conversions that are checked, and a reason for each skip."""
+
+from __future__ import annotations
+
+import os
+
+# Read when the frameworks are imported, so set before the first test module is.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+os.environ.setdefault("GLOG_minloglevel", "3")
+
+from functools import cache
+
+import pytest
+
+from tensorferry.run import verifying
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "lanes: runs with the fast lanes open instead of checking every plan")
+
+
+@pytest.fixture(autouse=True)
+def _verified(request):
+    """Every conversion of a test is checked against its plan, unless it is about the fast lanes."""
+    with verifying(request.node.get_closest_marker("lanes") is None):
+        yield
+
+
+@cache
+def _why_no_gpu():
+    """Why tests marked ``gpu`` cannot run here, or ``None``."""
+    try:
+        import torch
+    except ImportError as error:
+        return f"needs a CUDA device, and torch cannot be imported: {error}"
+    if not torch.cuda.is_available():
+        return f"needs a CUDA device; torch {torch.__version__} sees none"
+    return None
+
+
+def pytest_runtest_setup(item):
+    if item.get_closest_marker("gpu") is not None:
+        reason = _why_no_gpu()
+        if reason is not None:
+            pytest.skip(reason)
