@@ -131,6 +131,11 @@ def of_numpy(dtype: np.dtype[Any]) -> str | None:
     return name
 
 
+def is_native_and_known(dtype: np.dtype[Any]) -> bool:
+    """Whether a NumPy dtype is one of the table's, in the machine's byte order."""
+    return dtype in _BY_NUMPY and dtype.isnative
+
+
 def name_of(dtype: object) -> str:
     """The canonical name of a dtype of any framework, or of a name.
 

@@ -58,6 +58,8 @@ class _Route(Draft):
         if self.source is self.target and self.target.capabilities.memory and self.stays_inside():
             self.inside()
             return
+        if not self.target.capabilities.memory:
+            self.refuse_copy([f"{self.target.name} values have no memory to share"])
         self.leave_graph()
         if not self.hand_over():
             self.to_host()
@@ -65,12 +67,16 @@ class _Route(Draft):
             self.to_device()
         for option in self.request.options:
             if option in self.target.capabilities.finishers:
+                if not self.fresh:
+                    why = f"{option}=True has memory of its own"
+                    self.refuse_copy([why])
+                    self.add(self.target, "copy", (), why, copies=self.path(), misalignment=0)
+                    self.reason = why
                 self.add(
                     self.target,
                     option,
                     (),
                     f"{option}=True",
-                    copies=self.path(),
                     kind=option.capitalize(),
                 )
                 self.fresh = True

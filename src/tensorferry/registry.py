@@ -8,7 +8,6 @@ framework is imported to look whether an object is one of its tensors.
 from __future__ import annotations
 
 import importlib
-import pkgutil
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -78,6 +77,7 @@ def backends() -> dict[str, Backend]:
     global _complete
     with _lock:
         if not _complete:
+            import pkgutil
             from importlib.metadata import entry_points
 
             from . import backends as package

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from .dtypes import find
@@ -124,6 +123,8 @@ _CELL = 14
 
 def to_html(plan: Plan) -> str:
     """The plan for notebooks, with the blocks of bytes that source and result occupy."""
+    from html import escape
+
     rows = "".join(
         f"<tr><td>{number}</td><td><code>{escape(step.code.replace('{y}', 'y'))}</code></td>"
         f"<td class='why'>{escape(step.why)}</td><td>{size_text(step.bytes) if step.copies else ''}</td></tr>"
@@ -147,6 +148,8 @@ def _picture(plan: Plan) -> str:
     strips = [("source and result" if shared else "source", plan.source, colour if shared else _UNUSED)]
     if not shared and plan.result.framework != "python":
         strips.append(("result", plan.result, _APART))
+    from html import escape
+
     parts, top = [], 0
     for label, info, fill in strips:
         filled, per_cell = _occupied(info)

@@ -6,8 +6,10 @@ whose dtype the target chooses; if it is a NumPy scalar or a tensor, they are ty
 
 from __future__ import annotations
 
+from array import array as typed_array
 from decimal import Decimal
 from fractions import Fraction
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -83,14 +85,30 @@ def read(x: Any) -> Array:
     if isinstance(x, range):
         return _read_range(x)
     try:
-        array = np.array(x)
+        numbers = _read_integers(x) if type(_first(x)) is int else np.array(x)
     except (ValueError, OverflowError, TypeError, RuntimeError, RecursionError) as error:
         raise _why_unreadable(x, error) from None
-    if dtypes.of_numpy(array.dtype) is None:
+    if dtypes.of_numpy(numbers.dtype) is None:
         raise _why_unreadable(x, None)
-    if array.dtype.kind in "fc" and array.size and _may_be_rounded(x, array):
-        return _read_exactly(x, array)
-    return array
+    if numbers.dtype.kind in "fc" and numbers.size and _may_be_rounded(x, numbers):
+        return _read_exactly(x, numbers)
+    return numbers
+
+
+def _read_integers(x: Any) -> Array:
+    """What `np.array` gives, in two thirds of its time where all are integers of at most 64 bits."""
+    depth, row = 0, x
+    while isinstance(row, (list, tuple)) and row:
+        depth, row = depth + 1, row[0]
+    try:
+        if depth == 1:
+            return np.frombuffer(typed_array("q", x), np.int64)
+        if depth == 2 and set(map(type, x)) <= {list, tuple} and len(set(map(len, x))) == 1:
+            flat = typed_array("q", chain.from_iterable(x))
+            return np.frombuffer(flat, np.int64).reshape(len(x), -1)
+    except (TypeError, OverflowError):
+        pass
+    return np.array(x)
 
 
 def _read_range(x: range) -> Array:
@@ -173,6 +191,10 @@ def stack(x: Any, target: Backend | None) -> Stacked:
         UnsupportedTypeError: An element is not a tensor; the message says where.
         LossyCastError: No dtype holds the values of all.
     """
+    if set(map(type, x)) == {np.ndarray}:
+        kinds = {(each.dtype, each.shape) for each in x}
+        if len(kinds) == 1 and dtypes.is_native_and_known(x[0].dtype):
+            return Stacked(None, np.array(x, x[0].dtype), requires_grad=False)
     shape = _outer_shape(x)
     leaves = list(_leaves(x))
     opened = [_open(path, leaf) for path, leaf in leaves]

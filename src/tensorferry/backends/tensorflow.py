@@ -292,7 +292,7 @@ class TensorflowBackend(Backend):
             first = x
             while type(first) is list and first:
                 first = first[0]
-            if type(first) is not float or not self.tf.executing_eagerly():
+            if type(first) not in (float, int) or not self.tf.executing_eagerly():
                 return None
             try:
                 result = constant(x)
@@ -301,6 +301,8 @@ class TensorflowBackend(Backend):
             if result.backing_device != host:
                 return None
             seen = np.asarray(result)
+            if type(first) is int:
+                return result if seen.dtype.kind == "i" else None
             # Beyond 2**24 an integer among the floats may have been rounded: let the plan look.
             if seen.dtype == np.float32 and reduce_min(seen) > -16777216 and reduce_max(seen) < 16777216:
                 return result
