@@ -15,7 +15,7 @@ import numpy as np
 
 from .dtypes import exact, find, of_numpy
 from .errors import LossyCastError
-from .memory import empty_like
+from .memory import compact_like
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +44,7 @@ def cast(array: np.ndarray[Any, Any], dtype: str, check: str = "", *, compact: b
         LossyCastError: A value was not kept; the message names the first position.
     """
     row = find(dtype)
-    result = empty_like(array, row.numpy, compact=compact)
+    result = compact_like(array, row.numpy) if compact else np.empty_like(array, row.numpy, subok=False)
     if not check and exact(of_numpy(array.dtype) or "", dtype):
         result[...] = array if _casts_directly(array.dtype, result.dtype) else array.astype(np.float32)
         return result
@@ -124,9 +124,13 @@ def _compare(
     source = array[index]
     if check == "value" and _all_inside(source, dtype):
         return
-    kept = _finite_kept(source, result) if check == "finite" else _value_kept(source, result)
+    kept = np.isfinite(result) if check == "finite" else _value_kept(source, result)
     if np.logical_and.reduce(kept, axis=None):
         return
+    if check == "finite":
+        kept |= ~np.isfinite(source)
+        if np.logical_and.reduce(kept, axis=None):
+            return
     inner = np.argwhere(~kept)[0].tolist()
     position: list[int] = []
     for part in index:
@@ -151,11 +155,6 @@ def _all_inside(source: np.ndarray[Any, Any], dtype: str) -> bool:
     low = -(1 << after.precision) if after.kind == "int" else 0
     high = (1 << after.precision) - 1
     return low <= int(np.minimum.reduce(source, axis=None)) and int(np.maximum.reduce(source, axis=None)) <= high
-
-
-def _finite_kept(source: np.ndarray[Any, Any], result: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    kept: np.ndarray[Any, Any] = np.isfinite(result)
-    return kept if np.logical_and.reduce(kept, axis=None) else kept | ~np.isfinite(source)
 
 
 def _value_kept(source: np.ndarray[Any, Any], result: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

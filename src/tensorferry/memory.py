@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .dtypes import find
-from .info import packed_strides
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ALIGNMENT",
     "address",
-    "empty_like",
+    "compact_like",
     "is_mapped",
     "over",
     "over_address",
@@ -61,15 +60,10 @@ address = _find_address()
 """The address of an array's first element."""
 
 
-def empty_like(array: np.ndarray[Any, Any], dtype: np.dtype[Any], *, compact: bool = False) -> np.ndarray[Any, Any]:
-    """Uninitialised packed memory, 64-byte aligned; its axes lie in the order of `array`'s, or are compact."""
+def compact_like(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """Uninitialised memory of an array's shape, C-contiguous and 64-byte aligned."""
     block = np.empty(array.size * dtype.itemsize + ALIGNMENT, np.uint8)
-    start = -address(block) % ALIGNMENT
-    if compact or array.ndim < 2 or array.flags.c_contiguous:
-        strides = None
-    else:
-        strides = packed_strides(array.shape, array.strides, dtype.itemsize)
-    result: np.ndarray[Any, Any] = np.ndarray(array.shape, dtype, block, start, strides)
+    result: np.ndarray[Any, Any] = np.ndarray(array.shape, dtype, block, -address(block) % ALIGNMENT)
     return result
 
 

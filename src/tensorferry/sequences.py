@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from .backend import Backend
 
-__all__ = ["Stacked", "holds_tensors", "is_typed", "narrowest", "read", "stack"]
+__all__ = ["Stacked", "first", "is_number", "is_tensor", "narrowest", "read", "stack"]
 
 Array = np.ndarray[Any, Any]
 
@@ -41,7 +41,7 @@ class Stacked(NamedTuple):
     requires_grad: bool
 
 
-def _first(x: Any) -> Any:
+def first(x: Any) -> Any:
     """The first element that is not a sequence, or the empty sequence where there is none."""
     for _ in range(_DEEPEST):
         if not isinstance(x, (list, tuple)) or not x:
@@ -50,21 +50,19 @@ def _first(x: Any) -> Any:
     return x
 
 
-def is_typed(x: Any) -> bool:
-    """Whether the elements have a dtype of their own."""
-    first = _first(x)
-    return isinstance(first, np.generic)
+def is_number(element: Any) -> bool:
+    """Whether a first element says that they are Python numbers, not typed ones."""
+    return type(element) in _PYTHON_NUMBERS or not isinstance(element, np.generic)
 
 
-def holds_tensors(x: Any) -> bool:
-    """Whether a list or tuple is one of tensors, or of other things that are not numbers."""
-    first = _first(x)
-    if type(first) in _PYTHON_NUMBERS or isinstance(first, (np.generic, list, tuple, range)):
+def is_tensor(element: Any) -> bool:
+    """Whether a first element is a tensor, or something that has to be refused like one."""
+    if type(element) in _PYTHON_NUMBERS or isinstance(element, (np.generic, list, tuple, range)):
         return False
     try:
-        return registry.backend_of(first).name != "python" or isinstance(first, (bytes, bytearray, memoryview))
+        return registry.backend_of(element).name != "python" or isinstance(element, (bytes, bytearray, memoryview))
     except ConversionError:
-        return isinstance(first, np.ndarray)
+        return isinstance(element, np.ndarray)
 
 
 # -- numbers ------------------------------------------------------------------------------------
@@ -85,7 +83,7 @@ def read(x: Any) -> Array:
     if isinstance(x, range):
         return _read_range(x)
     try:
-        numbers = _read_integers(x) if type(_first(x)) is int else np.array(x)
+        numbers = _read_integers(x) if type(first(x)) is int else np.array(x)
     except (ValueError, OverflowError, TypeError, RuntimeError, RecursionError) as error:
         raise _why_unreadable(x, error) from None
     if dtypes.of_numpy(numbers.dtype) is None:
@@ -198,21 +196,21 @@ def stack(x: Any, target: Backend | None) -> Stacked:
     shape = _outer_shape(x)
     leaves = list(_leaves(x))
     opened = [_open(path, leaf) for path, leaf in leaves]
-    first_path, (_, first, _) = leaves[0][0], opened[0]
+    first_path, (_, head, _) = leaves[0][0], opened[0]
     for (path, _), (_, info, _) in zip(leaves, opened, strict=True):
-        if info.shape != first.shape:
+        if info.shape != head.shape:
             raise ShapeError(
-                f"Tensors of unequal shapes do not stack: {first.shape} at {first_path}, {info.shape} at {path}.",
+                f"Tensors of unequal shapes do not stack: {head.shape} at {first_path}, {info.shape} at {path}.",
                 "pad them to one shape first",
             )
-    whole = (*shape, *first.shape)
+    whole = (*shape, *head.shape)
     requires_grad = any(info.requires_grad for _, info, _ in opened)
     if (
         target is not None
         and target.capabilities.gradients
         and all(source is target for source, _, _ in opened)
         and len({info.dtype for _, info, _ in opened}) == 1
-        and (requires_grad or first.device != "cpu")
+        and (requires_grad or head.device != "cpu")
     ):
         return Stacked(target, target.stack([handle for _, _, handle in opened], whole), requires_grad)
     return Stacked(None, _stack_arrays(leaves, opened, whole), requires_grad)

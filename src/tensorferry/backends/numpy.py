@@ -114,17 +114,16 @@ class NumpyBackend(Backend):
     def read(self, x: Any) -> Array:
         """A scalar as an array of shape ``()`` of its own."""
         scalar = np.array(x)
-        result = memory.empty_like(scalar, scalar.dtype)
+        result = memory.compact_like(scalar, scalar.dtype)
         result[...] = scalar
         return result
 
     def copy(self, x: Array, compact: bool = False) -> Array:
         """Packed memory of one's own in native byte order: compact and aligned, or with the axes' order kept."""
-        if not compact and x.dtype.isnative:
-            copied: Array = x.copy(order="K")
-            return copied
         dtype = x.dtype if x.dtype.isnative else x.dtype.newbyteorder("=")
-        result = memory.empty_like(x, dtype, compact=compact)
+        if not compact:
+            return np.array(x, dtype, order="K")
+        result = memory.compact_like(x, dtype)
         result[...] = x
         return result
 

@@ -109,7 +109,8 @@ class PythonBackend(Backend):
         if isinstance(x, _BUFFERS):
             array = _over_buffer(x)
             return self, self._info(array, "buffer"), array
-        if isinstance(x, (list, tuple)) and sequences.holds_tensors(x):
+        first = sequences.first(x)
+        if isinstance(x, (list, tuple)) and sequences.is_tensor(first):
             stacked = sequences.stack(x, target)
             if stacked.framework is not None:
                 info = stacked.framework.describe(stacked.value)
@@ -117,7 +118,7 @@ class PythonBackend(Backend):
             info = self._info(stacked.value, "stack")
             return self, info._replace(requires_grad=stacked.requires_grad), stacked.value
         array = sequences.read(x)
-        weak = None if sequences.is_typed(x) else sequences.narrowest(array)
+        weak = sequences.narrowest(array) if sequences.is_number(first) else None
         return self, self._info(array, "numbers", weak), array
 
     def _info(self, array: Array, kind: str, weak: str | None = None) -> TensorInfo:
