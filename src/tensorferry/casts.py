@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from . import memory
 from .dtypes import exact, find, of_numpy
 from .errors import LossyCastError
-from .memory import compact_like
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +44,7 @@ def cast(array: np.ndarray[Any, Any], dtype: str, check: str = "", *, compact: b
         LossyCastError: A value was not kept; the message names the first position.
     """
     row = find(dtype)
-    result = compact_like(array, row.numpy) if compact else np.empty_like(array, row.numpy, subok=False)
+    result = memory.compact(array.shape, row.numpy) if compact else np.empty_like(array, row.numpy, subok=False)
     if not check and exact(of_numpy(array.dtype) or "", dtype):
         result[...] = array if _casts_directly(array.dtype, result.dtype) else array.astype(np.float32)
         return result

@@ -9,7 +9,6 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import ml_dtypes
 import numpy as np
 
 from .errors import LossyCastError, UnsupportedTypeError
@@ -51,6 +50,8 @@ class DType(NamedTuple):
 
 
 def _integer(name: str, bits: int | None = None) -> DType:
+    import ml_dtypes
+
     numpy = np.dtype(getattr(ml_dtypes, name, None) or name)
     signed = not name.startswith("u")
     bits = bits or numpy.itemsize * 8
@@ -60,6 +61,8 @@ def _integer(name: str, bits: int | None = None) -> DType:
 
 
 def _float(name: str) -> DType:
+    import ml_dtypes
+
     numpy = np.dtype(getattr(ml_dtypes, name, None) or name)
     limits: Any = ml_dtypes.finfo(numpy)  # type: ignore[no-untyped-call, unused-ignore]
     with np.errstate(all="ignore"):
@@ -80,7 +83,9 @@ def _complex(name: str, part: DType) -> DType:
     return part._replace(name=name, kind="complex", itemsize=2 * part.itemsize, numpy=np.dtype(name))
 
 
+@cache
 def _table() -> dict[str, DType]:
+    # Made when it is first asked for: ml_dtypes is a third of what importing tensorferry would cost.
     rows = [DType("bool", "bool", 1, np.dtype(bool), 1, 0, 1, frozenset())]
     rows += [_integer(name, int(name.lstrip("uint"))) for name in ("int2", "int4", "uint2", "uint4")]
     rows += [_integer(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)]
@@ -103,7 +108,15 @@ def _table() -> dict[str, DType]:
     return {row.name: row for row in rows}
 
 
-DTYPES: dict[str, DType] = _table()
+DTYPES: dict[str, DType]
+"""Every dtype that tensorferry carries, by its canonical name."""
+
+
+def __getattr__(name: str) -> Any:
+    if name == "DTYPES":
+        return _table()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 _ALIASES = {
     "bf16": "bfloat16",
@@ -120,20 +133,24 @@ _ALIASES = {
     "fp32": "float32",
     "fp64": "float64",
 }
-_BY_NUMPY: dict[Any, str] = {row.numpy: row.name for row in DTYPES.values()}
+
+
+@cache
+def _by_numpy() -> dict[Any, str]:
+    return {row.numpy: row.name for row in _table().values()}
 
 
 def of_numpy(dtype: np.dtype[Any]) -> str | None:
     """The canonical name of a NumPy dtype in either byte order, or ``None`` if it has none."""
-    name = _BY_NUMPY.get(dtype)
+    name = _by_numpy().get(dtype)
     if name is None and not dtype.isnative:
-        name = _BY_NUMPY.get(dtype.newbyteorder("="))
+        name = _by_numpy().get(dtype.newbyteorder("="))
     return name
 
 
 def is_native_and_known(dtype: np.dtype[Any]) -> bool:
     """Whether a NumPy dtype is one of the table's, in the machine's byte order."""
-    return dtype in _BY_NUMPY and dtype.isnative
+    return dtype in _by_numpy() and dtype.isnative
 
 
 def name_of(dtype: object) -> str:
@@ -167,17 +184,17 @@ def name_of(dtype: object) -> str:
             name = getattr(dtype, "name", None) or str(dtype).rpartition(".")[2]
     if name is not None:
         name = _ALIASES.get(name, name)
-        if name in DTYPES:
+        if name in _table():
             return name
     raise UnsupportedTypeError(
         f"{dtype!r} is not a dtype that tensorferry carries.",
-        'dtype="float32", or one of: ' + ", ".join(sorted(DTYPES)),
+        'dtype="float32", or one of: ' + ", ".join(sorted(_table())),
     )
 
 
 def find(name: str) -> DType:
     """The table's row of a canonical name."""
-    return DTYPES[name]
+    return _table()[name]
 
 
 @cache
@@ -189,7 +206,7 @@ def exact(source: str, target: str) -> bool:
     """
     if source == target:
         return True
-    a, b = DTYPES[source], DTYPES[target]
+    a, b = _table()[source], _table()[target]
     if KINDS.index(a.kind) > KINDS.index(b.kind) or (a.kind == "int" and "negative" not in _signs(b)):
         return False
     if a.kind in ("bool", "uint", "int"):
@@ -231,7 +248,7 @@ def casting_scale(source: str, target: str, casting: str | None) -> Scale:
     """
     if exact(source, target):
         return Scale(exact=True, checked=False)
-    a, b = DTYPES[source], DTYPES[target]
+    a, b = _table()[source], _table()[target]
     if casting == "unsafe":
         return Scale(exact=False, checked=False)
     rounds = a.kind in ("float", "complex") and KINDS.index(a.kind) <= KINDS.index(b.kind)
@@ -256,7 +273,7 @@ def common(names: Iterable[str]) -> str:
     found = set(names)
     if len(found) == 1:
         return next(iter(found))
-    holders = [row for row in DTYPES.values() if all(exact(name, row.name) for name in found)]
+    holders = [row for row in _table().values() if all(exact(name, row.name) for name in found)]
     if not holders:
         listed = ", ".join(sorted(found))
         raise LossyCastError(f"No dtype holds every value of {listed}.", "convert the parts to one dtype first")

@@ -7,7 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .devices import device_name
-from .dtypes import DTYPES, name_of
+from .dtypes import find, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -136,7 +136,7 @@ class TensorInfo(_Fields):
         if any(length < 0 for length in lengths):
             raise ValueError(f"shape {lengths} has a negative length")
         if strides is None:
-            steps = compact_strides(lengths, DTYPES[name].itemsize)
+            steps = compact_strides(lengths, find(name).itemsize)
         else:
             steps = tuple(operator.index(step) for step in strides)
             if len(steps) != len(lengths):
@@ -172,12 +172,12 @@ class TensorInfo(_Fields):
     @property
     def nbytes(self) -> int:
         """The bytes that its elements take when packed."""
-        return prod(self.shape) * DTYPES[self.dtype].itemsize
+        return prod(self.shape) * find(self.dtype).itemsize
 
     @property
     def is_compact(self) -> bool:
         """Whether its memory is C-contiguous."""
-        return is_compact(self.shape, self.strides, DTYPES[self.dtype].itemsize)
+        return is_compact(self.shape, self.strides, find(self.dtype).itemsize)
 
     def to_dict(self) -> dict[str, Any]:
         """The same, as plain data for JSON."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import sys
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ALIGNMENT",
     "address",
-    "compact_like",
+    "compact",
     "is_mapped",
     "over",
     "over_address",
@@ -60,10 +61,10 @@ address = _find_address()
 """The address of an array's first element."""
 
 
-def compact_like(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """Uninitialised memory of an array's shape, C-contiguous and 64-byte aligned."""
-    block = np.empty(array.size * dtype.itemsize + ALIGNMENT, np.uint8)
-    result: np.ndarray[Any, Any] = np.ndarray(array.shape, dtype, block, -address(block) % ALIGNMENT)
+def compact(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """Uninitialised memory, C-contiguous and 64-byte aligned."""
+    block = np.empty(prod(shape) * dtype.itemsize + ALIGNMENT, np.uint8)
+    result: np.ndarray[Any, Any] = np.ndarray(shape, dtype, block, -address(block) % ALIGNMENT)
     return result
 
 

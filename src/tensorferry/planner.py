@@ -86,7 +86,7 @@ class _Route(Draft):
         if self.dtype == self.now.dtype:
             return ""
         if self.now.weak_dtype is not None and self.request.dtype is None and self.request.out is None:
-            return "finite" if dtypes.find(self.dtype).kind in ("float", "complex") else ""
+            return "" if dtypes.exact(self.now.weak_dtype, self.dtype) else "finite"
         scale = dtypes.casting_scale(self.now.dtype, self.dtype, self.request.casting)
         return "value" if scale.checked else ""
 

@@ -10,7 +10,6 @@ from . import memory, registry
 from .backend import EXCHANGE
 from .devices import HOST, same_place
 from .errors import PlanViolation
-from .planner import make_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,6 +30,8 @@ _verifying = False
 def _planned(
     info: TensorInfo, request: Request, source: Backend, target: Backend, _capabilities: Capabilities
 ) -> tuple[Plan, Program]:
+    from .planner import make_plan  # a third of what importing tensorferry would cost besides
+
     plan = make_plan(info, request, source, target, registry.backend_named(EXCHANGE))
     program = tuple((getattr(registry.backend_named(step.backend), step.verb), step.arguments) for step in plan.steps)
     return plan, program

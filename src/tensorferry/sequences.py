@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from . import casts, dtypes, registry
+from . import casts, dtypes, memory, registry
 from .errors import ConversionError, LossyCastError, ShapeError, UnsupportedTypeError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from .backend import Backend
 
@@ -31,6 +31,16 @@ _EXACT_INTEGERS = 2**53
 _DEEPEST = 64
 _FEW = 256
 """Elements up to which their types are looked at sooner than their values."""
+
+
+class _Narrower(NamedTuple):
+    name: str
+    low: float
+    high: float
+
+
+_FLOAT32 = float(np.finfo(np.float32).max)
+_NARROWER = {"int64": _Narrower("int32", -(2**31), 2**31 - 1), "float64": _Narrower("float32", -_FLOAT32, _FLOAT32)}
 
 
 class Stacked(NamedTuple):
@@ -171,11 +181,13 @@ def _has_only_integers(x: Any) -> bool:
 
 
 def narrowest(array: Array) -> str:
-    """The narrowest ordinary dtype that holds these Python numbers."""
+    """The narrowest ordinary dtype that holds these Python numbers, as far as their range goes."""
     name = dtypes.of_numpy(array.dtype) or ""
-    if name != "int64" or not array.size:
-        return "int32" if name == "int64" else name
-    return "int32" if array.min() >= -(2**31) and array.max() < 2**31 else name
+    narrower = _NARROWER.get(name)
+    if narrower is None or not array.size:
+        return narrower.name if narrower else name
+    low, high = np.minimum.reduce(array, axis=None), np.maximum.reduce(array, axis=None)
+    return narrower.name if narrower.low <= low and high <= narrower.high else name
 
 
 # -- tensors ------------------------------------------------------------------------------------
@@ -192,7 +204,7 @@ def stack(x: Any, target: Backend | None) -> Stacked:
     if set(map(type, x)) == {np.ndarray}:
         kinds = {(each.dtype, each.shape) for each in x}
         if len(kinds) == 1 and dtypes.is_native_and_known(x[0].dtype):
-            return Stacked(None, np.array(x, x[0].dtype), requires_grad=False)
+            return Stacked(None, _stack_alike(x, x[0].dtype), requires_grad=False)
     shape = _outer_shape(x)
     leaves = list(_leaves(x))
     opened = [_open(path, leaf) for path, leaf in leaves]
@@ -243,11 +255,17 @@ def _stack_arrays(
             raise type(error)(f"{error.message} - at {path}", error.hint) from error
     row = dtypes.find(name)
     if all(array.dtype == row.numpy for array in arrays):
-        return np.array(arrays, row.numpy).reshape(whole)
-    result = np.empty((len(arrays), *arrays[0].shape), row.numpy)
+        return _stack_alike(arrays, row.numpy).reshape(whole)
+    result = memory.compact((len(arrays), *arrays[0].shape), row.numpy)
     for index, array in enumerate(arrays):
         casts.copy_into(result[index : index + 1], array[np.newaxis])
     return result.reshape(whole)
+
+
+def _stack_alike(arrays: Sequence[Array], dtype: np.dtype[Any]) -> Array:
+    """Arrays of one dtype and shape in one memory, aligned so that any target can adopt it."""
+    result = memory.compact((len(arrays), *arrays[0].shape), dtype)
+    return np.stack(arrays, out=result)
 
 
 # -- where something is wrong -------------------------------------------------------------------

@@ -133,7 +133,7 @@ def _from_interface(x: Any) -> Array:
 def _on_a_gpu(x: Any) -> Array:
     raise DeviceError(
         f"A {type(x).__name__} lies on a GPU and offers only __cuda_array_interface__.",
-        'ferry.to_numpy(torch.as_tensor(x, device="cuda"))',
+        "convert it to a tensor of a framework on the GPU first",
     )
 
 

@@ -198,7 +198,7 @@ class JaxBackend(Backend):
             def place(array: Array) -> Any:
                 return put(shaped(array.shape, array.dtype), sharding, [array], [host], committed)
 
-            probe = memory.compact_like(np.zeros(16, np.int8), np.dtype(np.int8))
+            probe = memory.compact((16,), np.dtype(np.int8))
             probe[...] = range(16)
             placed = place(probe)
             alike = placed.unsafe_buffer_pointer() == memory.address(probe) and bool(

@@ -114,7 +114,7 @@ class NumpyBackend(Backend):
     def read(self, x: Any) -> Array:
         """A scalar as an array of shape ``()`` of its own."""
         scalar = np.array(x)
-        result = memory.compact_like(scalar, scalar.dtype)
+        result = memory.compact((), scalar.dtype)
         result[...] = scalar
         return result
 
@@ -123,7 +123,7 @@ class NumpyBackend(Backend):
         dtype = x.dtype if x.dtype.isnative else x.dtype.newbyteorder("=")
         if not compact:
             return np.array(x, dtype, order="K")
-        result = memory.compact_like(x, dtype)
+        result = memory.compact(x.shape, dtype)
         result[...] = x
         return result
 
@@ -138,7 +138,7 @@ class NumpyBackend(Backend):
 
     def read_only(self, x: Array) -> Array:
         """The same memory, not to be written through this array."""
-        x.flags.writeable = False
+        x.setflags(write=False)
         return x
 
     def write(self, x: Array, out: Array) -> None:
@@ -224,7 +224,7 @@ def _no_such_dtype(dtype: np.dtype[Any]) -> UnsupportedTypeError:
     if dtype.names is not None:
         return UnsupportedTypeError(
             f"dtype {dtype} is structured: several tensors in one memory.",
-            "{name: ferry.to_torch(x[name]) for name in x.dtype.names}",
+            "{name: ferry.to_numpy(x[name]) for name in x.dtype.names}",
         )
     if dtype.kind in _HOLDERS:
         hint, why = _HOLDERS[dtype.kind]

@@ -219,6 +219,11 @@ class TensorflowBackend(Backend):
 
     def copy(self, x: Any) -> Any:
         """Other memory on the same device."""
+        if x.backing_device == self.host:
+            array = self._array(x)
+            own = memory.compact(array.shape, array.dtype)
+            own[...] = array
+            return self.adopt(own)
         with self.tf.device(x.backing_device):
             return self.tf.raw_ops.DeepCopy(x=x)
 
@@ -298,7 +303,7 @@ class TensorflowBackend(Backend):
                 result = constant(x)
             except (ValueError, TypeError):
                 return None
-            if result.backing_device != host:
+            if result.device != host:
                 return None
             seen = np.asarray(result)
             if type(first) is int:

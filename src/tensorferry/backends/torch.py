@@ -91,7 +91,7 @@ def _capabilities(default: str) -> Capabilities:
         options=frozenset({"non_blocking"}),
         read_kinds=frozenset({"stack"}),
         abstract=_ABSTRACT,
-        inside_only=frozenset(_ABSTRACT),
+        inside_only=frozenset(_ABSTRACT) - {"zero", "sparse", "quantized", "nested", "opaque"},
         absent_on={"mps": frozenset({"float64", "complex128"})},
     )
 
@@ -276,8 +276,6 @@ class TorchBackend(Backend):
         return viewed
 
     def adopt(self, array: Array) -> Any:
-        if not array.flags.writeable:
-            array = memory.over(array)
         carried = self.adopted.get(array.dtype)
         if carried is None:
             return self._from_numpy(array)
@@ -285,6 +283,9 @@ class TorchBackend(Backend):
         return self._from_numpy(array.view(via)).view(dtype)
 
     def _from_numpy(self, array: Array) -> Any:
+        if not array.flags.writeable:
+            # Only a caller who consented comes here; from_numpy would warn.
+            array = memory.over(array)
         try:
             return self.torch.from_numpy(array)
         except ValueError:
@@ -392,13 +393,13 @@ class TorchBackend(Backend):
             return function
         disabled: list[Callable[..., Any]] = []
 
-        def shielded(*args: Any, **keywords: Any) -> Any:
+        def shielded(*args: Any) -> Any:
             if not callback():
-                return function(*args, **keywords)
+                return function(*args)
             if not disabled:
                 # Only here, where the compiler is at work: this imports it, which takes a second.
                 disabled.append(torch.compiler.disable(function))
-            return disabled[0](*args, **keywords)
+            return disabled[0](*args)
 
         shielded._torchdynamo_disable = True  # type: ignore[attr-defined]
         frames.set_code_exec_strategy(shielded.__code__, skipped)
