@@ -18,7 +18,9 @@ def test_readme_examples_run():
     assert result.failed == 0
 
 
-@pytest.mark.parametrize("document", ["README.md", "CHANGELOG.md", *sorted(p.name for p in (ROOT / "docs").glob("*.md"))])
+@pytest.mark.parametrize(
+    "document", ["README.md", "CHANGELOG.md", *sorted(p.name for p in (ROOT / "docs").glob("*.md"))]
+)
 def test_links_lead_somewhere(document):
     """Every relative link in a document names a file that is there."""
     path = ROOT / document if (ROOT / document).exists() else ROOT / "docs" / document
