@@ -89,7 +89,10 @@ def to_numpy(
         TypeError: A keyword's value is none of those above.
     """
     if copy is None and dtype is None and casting is None and device is None and out is None and grad == "detach":
-        result = _to_numpy[type(x)](x)
+        try:
+            result = _to_numpy[type(x)](x)
+        except registry.REFUSALS:
+            result = None
         if result is not None:
             return result  # type: ignore[no-any-return]
     return _convert(x, "numpy", copy, dtype, casting, device, grad, out)  # type: ignore[no-any-return]
@@ -143,7 +146,10 @@ def to_torch(
         and not non_blocking
         and grad == "detach"
     ):
-        result = _to_torch[type(x)](x)
+        try:
+            result = _to_torch[type(x)](x)
+        except registry.REFUSALS:
+            result = None
         if result is not None:
             return result  # type: ignore[no-any-return]
     return _convert(x, "torch", copy, dtype, casting, device, grad, out, non_blocking=non_blocking)  # type: ignore[no-any-return]
@@ -219,7 +225,10 @@ def to_tensorflow(
         and not variable
         and grad == "detach"
     ):
-        result = _to_tensorflow[type(x)](x)
+        try:
+            result = _to_tensorflow[type(x)](x)
+        except registry.REFUSALS:
+            result = None
         if result is not None:
             return result
     return _convert(x, "tensorflow", copy, dtype, casting, device, grad, out, variable=variable)
@@ -261,7 +270,10 @@ def to_jax(
         FrameworkNotInstalledError: JAX is not installed.
     """
     if copy is None and dtype is None and casting is None and device is None and out is None and grad == "detach":
-        result = _to_jax[type(x)](x)
+        try:
+            result = _to_jax[type(x)](x)
+        except registry.REFUSALS:
+            result = None
         if result is not None:
             return result  # type: ignore[no-any-return]
     return _convert(x, "jax", copy, dtype, casting, device, grad, out)  # type: ignore[no-any-return]
@@ -299,7 +311,10 @@ def to_list(
         ConversionError: As for `to_numpy`.
     """
     if copy is None and dtype is None and casting is None and device is None and out is None and grad == "detach":
-        result = _to_python[type(x)](x)
+        try:
+            result = _to_python[type(x)](x)
+        except registry.REFUSALS:
+            result = None
         if result is not None:
             return result
     return _convert(x, "python", copy, dtype, casting, device, grad, out)

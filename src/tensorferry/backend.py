@@ -184,7 +184,8 @@ class Backend(ABC):
     def lanes(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
         """Fast lanes: (type of source, name of target) to a function that gives what the plan gives.
 
-        A lane returns ``None`` for what it does not accept; it never decides differently.
+        For what it does not accept a lane returns ``None`` or raises one of `registry.REFUSALS`; it
+        never decides differently.
         """
         return {}
 

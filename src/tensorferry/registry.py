@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .backend import Backend
 
 __all__ = [
+    "REFUSALS",
     "backend_named",
     "backend_of",
     "backends",
@@ -28,6 +29,10 @@ __all__ = [
     "ready",
     "register",
 ]
+
+
+REFUSALS = (RuntimeError, TypeError, ValueError)
+"""What a fast lane may raise for what it does not accept; the planned path then has its own words."""
 
 
 class _Lanes(dict[type, "Callable[[Any], Any]"]):

@@ -9,7 +9,6 @@ from __future__ import annotations
 from array import array as typed_array
 from decimal import Decimal
 from fractions import Fraction
-from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -112,7 +111,9 @@ def _read_integers(x: Any) -> Array:
         if depth == 1:
             return np.frombuffer(typed_array("q", x), np.int64)
         if depth == 2 and set(map(type, x)) <= {list, tuple} and len(set(map(len, x))) == 1:
-            flat = typed_array("q", chain.from_iterable(x))
+            flat = typed_array("q")
+            for row in x:
+                flat.extend(row) if type(row) is tuple else flat.fromlist(row)
             return np.frombuffer(flat, np.int64).reshape(len(x), -1)
     except (TypeError, OverflowError):
         pass
@@ -180,13 +181,16 @@ def _has_only_integers(x: Any) -> bool:
     return all(isinstance(number, (int, np.integer)) and not isinstance(number, bool) for _, number in _leaves(x))
 
 
-def narrowest(array: Array) -> str:
+def narrowest(x: Any, array: Array) -> str:
     """The narrowest ordinary dtype that holds these Python numbers, as far as their range goes."""
     name = dtypes.of_numpy(array.dtype) or ""
     narrower = _NARROWER.get(name)
     if narrower is None or not array.size:
         return narrower.name if narrower else name
-    low, high = np.minimum.reduce(array, axis=None), np.maximum.reduce(array, axis=None)
+    if array.ndim == 1 and array.size < _FEW and not isinstance(x, range):
+        low, high = min(x), max(x)
+    else:
+        low, high = np.minimum.reduce(array, axis=None), np.maximum.reduce(array, axis=None)
     return narrower.name if narrower.low <= low and high <= narrower.high else name
 
 

@@ -253,12 +253,9 @@ class JaxBackend(Backend):
         all_host = all(device.platform == HOST for device in self.jax.local_devices())
 
         def lane(x: Any) -> Any:
-            try:
-                if not (all_host or x.platform() == HOST):
-                    return None
-                array = asarray(x)
-            except RuntimeError:  # deleted
+            if not (all_host or x.platform() == HOST):
                 return None
+            array = asarray(x)
             # What has no base was gathered or unpacked: it is JAX's own copy, not its memory.
             return None if array.base is None else array
 

@@ -118,7 +118,7 @@ class PythonBackend(Backend):
             info = self._info(stacked.value, "stack")
             return self, info._replace(requires_grad=stacked.requires_grad), stacked.value
         array = sequences.read(x)
-        weak = sequences.narrowest(array) if sequences.is_number(first) else None
+        weak = sequences.narrowest(x, array) if sequences.is_number(first) else None
         return self, self._info(array, "numbers", weak), array
 
     def _info(self, array: Array, kind: str, weak: str | None = None) -> TensorInfo:

@@ -128,6 +128,7 @@ class TorchBackend(Backend):
         self.strided = torch.strided
         self.wrapped = self.torch._C._functorch.is_functorch_wrapped_tensor
         self.autocast: Any = None
+        self.tensor, self.compiling, self.cuda = torch.Tensor, torch.compiler.is_compiling, torch.cuda
 
     @property
     def capabilities(self) -> Capabilities:
@@ -166,7 +167,7 @@ class TorchBackend(Backend):
     # -- describe ---------------------------------------------------------------------------------
 
     def describe(self, x: Any) -> TensorInfo:
-        plain = type(x) is self.torch.Tensor
+        plain = type(x) is self.tensor
         abstract = self._abstract(x, plain)
         if abstract is not None:
             return self._abstract_info(x, abstract)
@@ -201,11 +202,11 @@ class TorchBackend(Backend):
 
     def _pins(self) -> bool:
         """Whether there can be pinned memory: only once a GPU is in use."""
-        return bool(self.torch.cuda.is_initialized())
+        return bool(self.cuda._initialized)
 
     def _abstract(self, x: Any, plain: bool) -> str | None:
         """Why a tensor has no memory that can be looked at, or ``None`` if it has."""
-        if self.torch.compiler.is_compiling() or self.wrapped(x):
+        if self.compiling() or self.wrapped(x):
             return "traced"
         if not plain and type(x) is not self.torch.nn.Parameter and self._is_wrapper(x):
             return type(x).__name__ if type(x).__name__ in _ABSTRACT else "wrapper"
@@ -285,7 +286,7 @@ class TorchBackend(Backend):
     def _from_numpy(self, array: Array) -> Any:
         if not array.flags.writeable:
             # Only a caller who consented comes here; from_numpy would warn.
-            array = memory.over(array)
+            return self._alias(array)
         try:
             return self.torch.from_numpy(array)
         except ValueError:
@@ -294,13 +295,20 @@ class TorchBackend(Backend):
             # One width has several C types, of which PyTorch knows one: long, not long long.
             return self.torch.from_numpy(array.view(find(of_numpy(array.dtype) or "").numpy))
 
+    def _alias(self, array: Array) -> Any:
+        """A tensor over read-only memory, which PyTorch has no name for."""
+        try:
+            return self.torch.utils.dlpack.from_dlpack(array.__dlpack__(max_version=(1, 0)))
+        except (BufferError, TypeError, ValueError):
+            return self._from_numpy(memory.over(array))
+
     def copy(self, x: Any) -> Any:
         """Other memory; still in the graph if `x` is."""
         return x.clone()
 
     def cast(self, x: Any, dtype: str, check: str = "") -> Any:
         """Another dtype, to the same bits as on the host; still in the graph if `x` is."""
-        if self.torch.compiler.is_compiling() or self.wrapped(x) or x.is_meta:
+        if self.compiling() or self.wrapped(x) or x.is_meta:
             return x.to(self.dtypes[dtype])
         if not x.is_cpu and not check and agrees(self.names[x.dtype], dtype):
             return x.to(self.dtypes[dtype])
@@ -410,34 +418,12 @@ class TorchBackend(Backend):
     def lanes(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
         tensor = self.torch.Tensor
         return {
-            (tensor, "numpy"): self._to_numpy_lane(),
-            (tensor, "python"): self._to_list_lane(),
+            # numpy() itself refuses a graph, a device, a lazy bit, and a dtype that NumPy lacks.
+            (tensor, "numpy"): tensor.numpy,
+            (tensor, "python"): lambda x: tensor.numpy(x).tolist(),
             (tensor, self.name): self._identity_lane(),
             (np.ndarray, self.name): self._from_numpy_lane(),
         }
-
-    def _to_numpy_lane(self) -> Callable[[Any], Any]:
-        to_array = self.torch.Tensor.numpy
-
-        def lane(x: Any) -> Any:
-            # numpy() itself refuses a graph, a device, a lazy bit, and a dtype that NumPy lacks.
-            try:
-                return to_array(x)
-            except (RuntimeError, TypeError):
-                return None
-
-        return lane
-
-    def _to_list_lane(self) -> Callable[[Any], Any]:
-        to_array = self.torch.Tensor.numpy
-
-        def lane(x: Any) -> Any:
-            try:
-                return to_array(x).tolist()
-            except (RuntimeError, TypeError):
-                return None
-
-        return lane
 
     def _identity_lane(self) -> Callable[[Any], Any]:
         strided, names = self.strided, self.names
@@ -452,12 +438,7 @@ class TorchBackend(Backend):
 
         def lane(x: Any) -> Any:
             # carray: C-contiguous, aligned to the element and writable; the rest is for the planner.
-            if x.flags.carray:
-                try:
-                    return from_numpy(x)
-                except (TypeError, ValueError):
-                    return None
-            return None
+            return from_numpy(x) if x.flags.carray else None
 
         return lane
 
