@@ -430,7 +430,10 @@ class _Route(Draft):
 
     def move(self, by: Backend, device: str) -> None:
         """One transfer."""
-        if "non_blocking" in self.request.options and device != HOST and not self.now.pinned:
+        overlaps = "non_blocking" in self.request.options and device != HOST
+        if overlaps and self.now.pinned and not self.fresh:
+            self.warnings.append("the transfer may still be reading the pinned source: do not write it yet")
+        if overlaps and not self.now.pinned:
             self.add(
                 by,
                 "pin",
@@ -442,7 +445,7 @@ class _Route(Draft):
         self.add(
             by,
             "move",
-            (device, "non_blocking" in self.request.options and device != HOST),
+            (device, overlaps),
             f"from {self.now.device} to {device}",
             copies="bus",
             device=device,

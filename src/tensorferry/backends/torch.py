@@ -343,8 +343,11 @@ class TorchBackend(Backend):
         return x.to(device, non_blocking=non_blocking)
 
     def pin(self, x: Any) -> Any:
-        """Page-locked memory from PyTorch's caching host allocator, which waits for its readers."""
-        return x.pin_memory()
+        """Page-locked memory of one's own from PyTorch's caching host allocator, which waits for its readers.
+
+        Not `pin_memory()`, which gives pinned memory back as it is: somebody could write it before it is read.
+        """
+        return self.torch.empty_like(x, pin_memory=True).copy_(x)
 
     def wait(self, x: Any) -> Any:
         """The same tensor, whose values are there now."""
