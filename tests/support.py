@@ -1,0 +1,176 @@
+"""What several test files need: memory at a chosen address, addresses read without tensorferry, fresh interpreters."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from functools import cache
+from math import prod
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "src"
+
+TARGETS = ("numpy", "torch", "tensorflow", "jax")
+"""The frameworks whose tensors have memory."""
+
+EVERYWHERE = (*TARGETS, "python")
+
+
+def memory_at(shape, dtype="float32", offset=0):
+    """Zeroed, writable, compact memory whose address is `offset` bytes past a multiple of 64."""
+    kind = np.dtype(dtype)
+    size = prod(shape) * kind.itemsize
+    block = np.zeros(size + 128, np.uint8)
+    start = -block.__array_interface__["data"][0] % 64 + offset
+    return block[start : start + size].view(kind).reshape(shape)
+
+
+def counted(shape, dtype="float32", offset=0):
+    """Writable, compact memory at a chosen address that holds 0, 1, 2 …"""
+    array = memory_at(shape, dtype, offset)
+    array[...] = np.arange(prod(shape)).reshape(shape)
+    return array
+
+
+def frozen(array):
+    """The same numbers in memory that nobody can write, 64-byte aligned."""
+    whole = memory_at(array.shape, array.dtype)
+    whole[...] = array
+    base = whole
+    while base is not None:
+        base.flags.writeable = False
+        base = base.base
+    return whole
+
+
+def address(x):
+    """The address of a tensor's first element, as its own framework tells it."""
+    module = type(x).__module__.partition(".")[0]
+    if module == "torch":
+        return x.data_ptr()
+    if module.startswith("jax"):
+        return x.unsafe_buffer_pointer()
+    return np.asarray(x).__array_interface__["data"][0]
+
+
+def bits(x):
+    """The bytes of a tensor in C order, as its own framework tells them."""
+    module = type(x).__module__.partition(".")[0]
+    if module == "torch":
+        import torch
+
+        return (
+            x.detach().cpu().resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+        )
+    return np.asarray(x).tobytes()
+
+
+def dtype_name(x):
+    """The name of a tensor's dtype, as its own framework tells it."""
+    return str(getattr(x.dtype, "name", x.dtype)).removeprefix("torch.")
+
+
+def python(code, *arguments, timeout=240, **environment):
+    """Run code in a fresh interpreter; what it printed, its return code and its last words."""
+    paths = [str(SOURCE), os.environ.get("PYTHONPATH", "")]
+    settings = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(path for path in paths if path),
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        **environment,
+    }
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(code), *map(str, arguments)],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env=settings,
+    )
+
+
+def survives(code, *arguments, **environment):
+    """Run code in a fresh interpreter, which must reach its end; what it printed."""
+    done = python(code, *arguments, **environment)
+    assert done.returncode == 0, f"ended with {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    return done.stdout
+
+
+_NURSERY = """
+import importlib, json, os, signal, sys, tempfile, traceback, warnings
+import numpy
+for name in ("torch", "tensorflow", "jax", "tensorferry"):
+    try:
+        importlib.import_module(name)
+    except ImportError:
+        pass
+pipe = os.fdopen(os.dup(1), "w")
+for line in sys.stdin:
+    job = json.loads(line)
+    with tempfile.TemporaryFile() as told:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            child = os.fork()
+        if child == 0:
+            signal.alarm(300)
+            os.dup2(told.fileno(), 1)
+            os.dup2(told.fileno(), 2)
+            os.environ.update(job["environment"])
+            sys.argv[1:] = job["arguments"]
+            status = 1
+            try:
+                exec(compile(job["code"], "<test>", "exec"), {"__name__": "__main__"})
+                status = 0
+            except BaseException:
+                traceback.print_exc()
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        told.seek(0)
+        words = told.read().decode(errors="replace")
+    print(json.dumps([status, words]), file=pipe, flush=True)
+"""
+
+
+@cache
+def _nursery():
+    """A process that has imported every framework and used none; it forks a child for each piece of code."""
+    process = subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", _NURSERY],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(SOURCE), "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+
+    def end():
+        process.stdin.close()
+        process.wait(10)
+        process.stdout.close()
+
+    atexit.register(end)
+    return process
+
+
+def lives(code, *arguments, **environment):
+    """Run code in a process of its own in which every framework is imported; it must reach its end. What it printed."""
+    nursery = _nursery()
+    job = {
+        "code": textwrap.dedent(code),
+        "arguments": [str(argument) for argument in arguments],
+        "environment": environment,
+    }
+    print(json.dumps(job), file=nursery.stdin, flush=True)
+    status, words = json.loads(nursery.stdout.readline())
+    assert status == 0, f"ended with {status}\n{words[-4000:]}"
+    return words
