@@ -1,0 +1,264 @@
+"""Plans made from what a person writes by hand: for GPUs that are not here, and frameworks that need not be."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import pickle
+from html.parser import HTMLParser
+
+import pytest
+
+import tensorferry as ferry
+from tensorferry import TensorInfo
+
+N = 1000
+
+
+def info(framework="torch", dtype="float32", device="cuda:0", **fields):
+    return TensorInfo(framework, fields.pop("shape", (N,)), dtype, device, **fields)
+
+
+def verbs(plan):
+    return [step.verb for step in plan.steps]
+
+
+def on(plan, path):
+    """The bytes that a plan sends over a path."""
+    return sum(step.bytes for step in plan.steps if step.path == path)
+
+
+# -- order by cost --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", ["numpy", "tensorflow", "jax", "python"])
+def test_detach_comes_first(target):
+    """Nothing that autograd would record happens before the graph is left."""
+    for fields in ({}, {"conjugate": True, "dtype": "complex64"}, {"strides": (8,)}):
+        plan = ferry.explain(info(requires_grad=True, **fields), target, device="cpu")
+        assert verbs(plan)[0] == "detach"
+        assert verbs(plan).count("detach") == 1
+
+
+@pytest.mark.parametrize(
+    ("wide", "narrow"), [("float64", "float32"), ("float32", "float16"), ("float32", "bfloat16"), ("int64", "int8")]
+)
+def test_narrow_before_the_bus(wide, narrow):
+    """A narrowing cast halves what crosses the bus, in both directions, where a device may do it."""
+    casting = "unsafe" if wide == "int64" else None
+    down = ferry.explain(info(dtype=wide), "numpy", dtype=narrow, casting=casting)
+    assert verbs(down).index("cast") < verbs(down).index("move")
+    assert on(down, "bus") == TensorInfo("numpy", (N,), narrow).nbytes
+    up = ferry.explain(info("numpy", wide, "cpu"), "torch", device="cuda", dtype=narrow, casting=casting)
+    assert verbs(up).index("cast") < verbs(up).index("move")
+    assert on(up, "bus") == TensorInfo("numpy", (N,), narrow).nbytes
+
+
+@pytest.mark.parametrize(
+    ("narrow", "wide"), [("float16", "float32"), ("bfloat16", "float64"), ("int8", "int64"), ("float32", "float64")]
+)
+def test_widen_after_the_bus(narrow, wide):
+    """A widening cast waits until the value is where it goes."""
+    down = ferry.explain(info(dtype=narrow), "numpy", dtype=wide)
+    assert verbs(down).index("move") < verbs(down).index("cast")
+    up = ferry.explain(info("numpy", narrow, "cpu"), "torch", device="cuda", dtype=wide)
+    assert verbs(up).index("move") < verbs(up).index("cast")
+    for plan in (down, up):
+        assert on(plan, "bus") == TensorInfo("numpy", (N,), narrow).nbytes
+        assert plan.result.dtype == wide
+
+
+@pytest.mark.parametrize(("source", "target"), [("float64", "float16"), ("float32", "float8_e4m3fn")])
+def test_a_cast_that_devices_do_differently_is_done_on_the_host(source, target):
+    """The same bits for every target: a device's own rounding is not used."""
+    plan = ferry.explain(info(dtype=source), "numpy", dtype=target)
+    [cast] = [step for step in plan.steps if step.verb == "cast"]
+    assert (cast.backend, cast.path) == ("numpy", "host")
+
+
+def test_values_are_compared_on_the_host():
+    """A checked cast is never left to a device."""
+    plan = ferry.explain(info(dtype="int64"), "numpy", dtype="int8")
+    [cast] = [step for step in plan.steps if step.verb == "cast"]
+    assert (cast.backend, cast.path, cast.arguments[:2]) == ("numpy", "host", ("int8", "value"))
+
+
+def test_a_gradient_stays_on_the_way_to_a_device():
+    """torch to torch keeps the graph over a device and a dtype."""
+    plan = ferry.explain(info(device="cpu", requires_grad=True), "torch", device="cuda", dtype="bfloat16")
+    assert plan.keeps_gradient
+    assert "detach" not in verbs(plan)
+    assert verbs(plan) == ["cast", "move"]
+    assert not ferry.explain(
+        info(device="cpu", requires_grad=True), "torch", dtype="int32", casting="unsafe"
+    ).keeps_gradient
+
+
+# -- places ---------------------------------------------------------------------------------------
+
+
+def test_cuda_to_cuda_is_handed_over_where_it_lies():
+    """Between frameworks that both live there, no byte crosses the bus."""
+    for source, target in itertools.permutations(("torch", "jax", "tensorflow"), 2):
+        plan = ferry.explain(info(source), target, copy=False)
+        assert on(plan, "bus") == on(plan, "host") == 0
+        assert plan.result.device == "cuda:0"
+        assert plan.shares_memory
+    plan = ferry.explain(info("torch"), "jax")
+    assert verbs(plan) == ["copy", "hand_over"]
+    assert on(plan, "device") == 4 * N
+
+
+def test_a_gpu_tensor_that_has_to_go_through_the_host():
+    """cuda to a CPU-only place is one transfer; copy=False names both devices."""
+    for target in ("numpy", "python"):
+        assert on(ferry.explain(info(), target), "bus") == 4 * N
+    with pytest.raises(ferry.CopyRequiredError, match=r"cuda:0.*cpu"):
+        ferry.explain(info(), "jax", device="cpu", copy=False)
+
+
+def test_mps_stays_with_torch_and_goes_through_the_host_to_others():
+    """No other framework lives on mps here: the result is on the host."""
+    plan = ferry.explain(info(device="mps:0"), "numpy")
+    assert plan.result.device == "cpu"
+    assert on(plan, "bus") == 4 * N
+    assert ferry.explain(info(device="mps:0"), "jax").result.device == "cpu"
+    assert ferry.explain(info(device="mps:0"), "torch").steps == ()
+
+
+@pytest.mark.parametrize("source", ["numpy", "torch", "jax", "tensorflow"])
+def test_float64_cannot_go_to_mps(source):
+    """It raises with the dtype to ask for, and goes when that is asked for."""
+    with pytest.raises(ferry.LossyCastError, match="float64 cannot live on mps") as caught:
+        ferry.explain(info(source, "float64", "cpu"), "torch", device="mps")
+    assert 'dtype="float32"' in caught.value.hint
+    plan = ferry.explain(info(source, "float64", "cpu"), "torch", device="mps", dtype="float32")
+    assert verbs(plan).index("cast") < verbs(plan).index("move")
+
+
+def test_pinned_memory_is_not_pinned_again():
+    """What is page-locked already goes straight over the bus."""
+    staged = ferry.explain(info("numpy", device="cpu"), "torch", device="cuda:1", non_blocking=True)
+    assert verbs(staged) == ["adopt", "pin", "move"]
+    assert staged.steps[-1].arguments == ("cuda:1", True)
+    direct = ferry.explain(info(device="cpu", pinned=True), "torch", device="cuda:1", non_blocking=True)
+    assert verbs(direct) == ["move"]
+    blocking = ferry.explain(info("numpy", device="cpu"), "torch", device="cuda:1")
+    assert verbs(blocking) == ["adopt", "move"]
+    assert blocking.steps[-1].arguments == ("cuda:1", False)
+
+
+def test_non_blocking_narrows_before_it_pins():
+    """Cast, pin, move: the fewest bytes are pinned."""
+    plan = ferry.explain(info("numpy", "float64", "cpu"), "torch", device="cuda", dtype="float32", non_blocking=True)
+    assert verbs(plan) == ["cast", "adopt", "pin", "move"]
+    assert all(step.bytes == 4 * N for step in plan.steps if step.copies)
+
+
+def test_sharded_jax_is_gathered():
+    """Said in the plan, refused without a copy, and counted once over each path."""
+    for device in ("cpu", "cuda", "tpu"):
+        sharded = info("jax", device=device, shards=4)
+        for target in ("numpy", "torch", "tensorflow"):
+            plan = ferry.explain(sharded, target, device="cpu")
+            assert "gathered from 4 shards" in plan.reason + " ".join(step.why for step in plan.steps)
+            assert plan.result.shards == 1
+            assert not plan.shares_memory
+            assert plan.bytes_copied == 4 * N, str(plan)
+            with pytest.raises(ferry.CopyRequiredError):
+                ferry.explain(sharded, target, device="cpu", copy=False)
+        assert ferry.explain(sharded, "jax").steps == ()
+
+
+def test_a_device_that_the_target_cannot_live_on():
+    """The error lists the kinds that it knows."""
+    for target, device in (("numpy", "cuda"), ("jax", "mps"), ("python", "cuda"), ("tensorflow", "xpu")):
+        with pytest.raises(ferry.DeviceError, match=f"{target} cannot live on {device}: it knows cpu"):
+            ferry.explain(info("numpy", device="cpu"), target, device=device)
+
+
+# -- what a plan claims ---------------------------------------------------------------------------
+
+
+def every_plan():
+    """A few hundred plans over frameworks, devices, layouts and keywords; those that raise are left out."""
+    sources = [
+        info(framework, dtype, device, **fields)
+        for framework in ("numpy", "torch", "tensorflow", "jax", "python")
+        for dtype in ("float32", "bfloat16", "int64")
+        for device in ("cpu", "cuda:0")
+        if device == "cpu" or framework not in ("numpy", "python")
+        for fields in ({}, {"shape": (4, 6), "strides": (96, 8)}, {"shape": (0, 3)}, {"misalignment": 16})
+    ]
+    for source, target in itertools.product(sources, ("numpy", "torch", "tensorflow", "jax", "python")):
+        for keywords in ({}, {"copy": True}, {"copy": False}, {"dtype": "float16", "casting": "unsafe"}):
+            try:
+                yield ferry.explain(source, target, **keywords)
+            except ferry.ConversionError as error:
+                assert "\n\nHint: " in str(error)  # noqa: PT017 - a refusal is no plan
+
+
+def test_every_plan_adds_up():
+    """bytes_copied is the sum of the steps, steps without a copy write nothing, and sharing plans copy nothing."""
+    count = 0
+    for plan in every_plan():
+        count += 1
+        assert plan.bytes_copied == sum(step.bytes for step in plan.steps)
+        for step in plan.steps:
+            assert step.copies == (step.path != "none")
+            assert step.copies or step.bytes == 0
+            assert step.path in ("none", "host", "bus", "device")
+            assert step.why
+            assert step.code
+        if plan.shares_memory:
+            assert plan.bytes_copied == 0
+            assert plan.keeps_dtype
+            assert plan.result.device == plan.source.device
+        assert plan.reason
+        assert plan.result.shape == plan.source.shape
+    assert count > 500
+
+
+def test_every_plan_is_plain_data():
+    """Picklable, as JSON, as text and as HTML, all with the same numbers."""
+    for plan in itertools.islice(every_plan(), 0, None, 7):
+        assert pickle.loads(pickle.dumps(plan)) == plan  # noqa: S301 - just pickled here
+        told = json.loads(json.dumps(plan.to_dict()))
+        assert told["bytes_copied"] == plan.bytes_copied
+        assert told["shares_memory"] == plan.shares_memory
+        assert [step["code"] for step in told["steps"]] == [step.code.replace("{y}", "y") for step in plan.steps]
+        text = str(plan)
+        assert plan.source.dtype in text
+        assert plan.reason in text
+        parser = HTMLParser()
+        parser.feed(plan._repr_html_())
+        parser.close()
+        assert ("<svg" in plan._repr_html_()) == (plan.source.size > 0)
+
+
+def test_every_plan_is_code_that_compiles():
+    """What a person would have typed is Python, and ends in y."""
+    for plan in every_plan():
+        assert "{" not in plan.code
+        compile(plan.code, "plan", "exec")
+        assert plan.code.splitlines()[-1].startswith(("y", "np.copyto", "out"))
+
+
+def test_explain_raises_what_the_conversion_would():
+    """A refused conversion is a refused plan, with the same class."""
+    refused = [
+        (info(abstract="meta"), "numpy", {}, ferry.UnsupportedTypeError),
+        (info("jax", "float64", "cpu"), "torch", {"copy": False, "dtype": "float32"}, ferry.CopyRequiredError),
+        (info("numpy", "float64", "cpu"), "jax", {}, ferry.LossyCastError),
+        (info(requires_grad=True), "numpy", {"grad": "error"}, ferry.GradientError),
+        (info(device="cpu"), "numpy", {"device": "cuda"}, ferry.DeviceError),
+        (info("numpy", device="cpu"), "numpy", {"out": TensorInfo("numpy", (3,))}, ferry.ShapeError),
+        (info("numpy", device="cpu"), "jax", {"out": TensorInfo("jax", (N,))}, ferry.UnsupportedTypeError),
+        (info("numpy", device="cpu"), "mxnet", {}, ferry.FrameworkNotInstalledError),
+    ]
+    for source, target, keywords, error in refused:
+        with pytest.raises(error):
+            ferry.explain(source, target, **keywords)
+    for keywords in ({"copy": "yes"}, {"casting": "round"}, {"grad": "keep"}, {"variable": True}):
+        with pytest.raises(TypeError):
+            ferry.explain(info(device="cpu"), "numpy", **keywords)
