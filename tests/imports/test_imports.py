@@ -1,0 +1,204 @@
+"""What an import loads, and how long it takes."""
+
+from __future__ import annotations
+
+import json
+import statistics
+
+import pytest
+from tests.support import python, survives
+
+FRAMEWORKS = ("torch", "tensorflow", "jax", "jaxlib", "sklearn", "pandas", "typer", "rich")
+ALLOWED = {"numpy", "ml_dtypes", "tensorferry", "typing_extensions", "optree"}
+
+
+def loaded_by(code):
+    """The top-level modules, outside the standard library, that code loads in a fresh interpreter."""
+    tail = (
+        "\nimport json, sys\n"
+        "names = {name.partition('.')[0] for name in sys.modules}\n"
+        "print(json.dumps(sorted(names - set(sys.stdlib_module_names) - set(before))))\n"
+    )
+    head = "import sys; before = {n.partition('.')[0] for n in sys.modules}\n"
+    return set(json.loads(survives(head + code + tail).splitlines()[-1]))
+
+
+def test_importing_loads_numpy_and_the_standard_library_only():
+    """`import tensorferry` loads what its requirements name, and no framework."""
+    found = loaded_by("import tensorferry")
+    assert "tensorferry" in found
+    assert found <= ALLOWED, found - ALLOWED
+
+
+def test_looking_around_loads_no_framework():
+    """describe, frameworks, plans from TensorInfo and refusals load nothing either."""
+    found = loaded_by(
+        """
+import numpy as np, tensorferry as ferry
+ferry.frameworks()
+ferry.describe(np.zeros(3)); ferry.describe([1, 2]); ferry.describe(b"ab")
+ferry.shares_memory(np.zeros(3), np.zeros(3))
+for source in ("torch", "jax", "tensorflow", "numpy"):
+    for target in ("torch", "jax", "tensorflow", "numpy", "python"):
+        ferry.explain(ferry.TensorInfo(source, (3,)), target)
+for thing in ({1}, "text", None, object()):
+    try:
+        ferry.to_numpy(thing)
+    except ferry.ConversionError:
+        pass
+"""
+    )
+    assert not found & set(FRAMEWORKS), found
+
+
+MAKE = {
+    "numpy": "import numpy as np; x = np.ones((2, 3), np.float32)",
+    "python": "x = [[1.0, 2.0], [3.0, 4.0]]",
+    "torch": "import torch; x = torch.ones(2, 3)",
+    "tensorflow": "import tensorflow as tf; x = tf.ones((2, 3))",
+    "jax": "import jax.numpy as jnp; x = jnp.ones((2, 3))",
+}
+
+
+@pytest.mark.parametrize(
+    "used", [(), ("torch",), ("jax",), ("tensorflow",), ("torch", "jax")], ids=lambda used: "+".join(used) or "none"
+)
+def test_a_conversion_loads_no_third_framework(used):
+    """Between NumPy, Python and the frameworks in use, every conversion loads none but those."""
+    worlds = {name: MAKE[name] for name in ("numpy", "python", *used)}
+    code = (
+        "import sys\nimport tensorferry as ferry\n"
+        f"for make in {list(worlds.values())!r}:\n    exec(make)\n"
+        "already = set(sys.modules)\n"  # TensorFlow, for one, loads others by itself
+        f"worlds = {worlds!r}\n"
+        "for source in worlds:\n"
+        "    exec(worlds[source])\n"
+        "    for target in worlds:\n"
+        "        y = ferry.convert(x, target)\n"
+        "        ferry.convert(x, target, dtype='float16'), ferry.convert(x, target, copy=True)\n"
+        "        ferry.explain(x, target), ferry.shares_memory(x, y), ferry.describe(y)\n"
+        "        found = ({'torch', 'tensorflow', 'jax'} - already) & set(sys.modules)\n"
+        "        assert not found, (source, target, found)\n"
+    )
+    survives(code)
+
+
+TIMED = """
+import sys, time
+import numpy
+start = time.thread_time()
+import tensorferry
+print(time.thread_time() - start)
+"""
+
+
+def test_importing_adds_at_most_15_ms_to_numpy():
+    """Time on the processor, which is not the neighbours': the median of nine interpreters, in one of three rounds."""
+    medians = []
+    for _ in range(3):
+        times = [float(survives(TIMED, PYTHONDONTWRITEBYTECODE="")) for _ in range(9)]
+        medians.append(statistics.median(times))
+        if medians[-1] <= 0.015:
+            return
+    pytest.fail(f"import tensorferry adds {min(medians) * 1e3:.1f} ms to import numpy; the limit is 15 ms")
+
+
+FIRST = {
+    "ndarray to tensorflow": "y = ferry.to_tensorflow(np.ones(4, np.float32))",
+    "bfloat16 to tensorflow": "y = ferry.to_tensorflow(np.ones(4, ml_dtypes.bfloat16))",
+    "read-only to tensorflow": "a = np.ones(4); a.flags.writeable = False; y = ferry.to_tensorflow(a)",
+    "empty to tensorflow": "y = ferry.to_tensorflow(np.ones((0, 2)))",
+    "variable": "y = ferry.to_tensorflow([1.0], variable=True)",
+    "list to tensorflow": "y = ferry.to_tensorflow([1.0])",
+    "ndarray to jax": "y = ferry.to_jax(np.ones(4, np.float32))",
+    "list to jax": "y = ferry.to_jax([1, 2])",
+    "bfloat16 to torch": "y = ferry.to_torch(np.ones(4, ml_dtypes.bfloat16))",
+}
+
+
+def test_the_first_call_of_a_process_works():
+    """Nothing has to be warmed up: each child's call is the first use of a framework that is only imported."""
+    code = (
+        "import os, sys, warnings\n"
+        "import jax, ml_dtypes, numpy as np, tensorflow, torch\n"
+        "import tensorferry as ferry\n"
+        "warnings.simplefilter('ignore')\n"  # a fork beside threads is what this test is about
+        f"calls = {list(FIRST.values())!r}\n"
+        "for call in calls:\n"
+        "    child = os.fork()\n"
+        "    if child == 0:\n"
+        "        try:\n"
+        "            names = {'ferry': ferry, 'np': np, 'ml_dtypes': ml_dtypes}\n"
+        "            exec(call, names)\n"
+        "            assert ferry.to_numpy(names['y'], copy=True).size in (0, 1, 2, 4)\n"
+        "        except BaseException as error:\n"
+        "            print(call, '->', repr(error), file=sys.stderr, flush=True)\n"
+        "            os._exit(1)\n"
+        "        os._exit(0)\n"
+        "    failed = os.waitpid(child, 0)[1]\n"
+        "    assert not failed, call\n"
+    )
+    survives(code)
+
+
+def test_the_first_call_inside_a_trace():
+    """The backend may be loaded while JAX or TensorFlow traces: what it learns then is not about tracers."""
+    survives(
+        """
+        import jax, numpy as np, tensorferry as ferry
+        @jax.jit
+        def traced(x):
+            assert ferry.to_jax(x) is x
+            for call in (ferry.to_numpy, ferry.to_torch, ferry.to_list):
+                try:
+                    call(x)
+                except ferry.UnsupportedTypeError as error:
+                    assert "traced" in str(error)
+                else:
+                    raise SystemExit("carried a tracer")
+            constant = ferry.to_jax(np.ones(3, np.float32))
+            return x + constant
+        assert traced(np.ones(3, np.float32)).tolist() == [2.0, 2.0, 2.0]
+        x = jax.numpy.ones(3)
+        view = ferry.to_numpy(x)
+        assert view.tolist() == [1.0] * 3 and not view.flags.writeable
+        assert ferry.to_jax(x) is x
+        """
+    )
+
+
+def test_the_first_call_inside_a_tf_function():
+    """The same for TensorFlow: an array that is converted inside is a tensor with its values."""
+    survives(
+        """
+        import numpy as np, tensorflow as tf, tensorferry as ferry
+        @tf.function
+        def traced(x):
+            assert ferry.to_tensorflow(x) is x
+            return x + ferry.to_tensorflow(np.ones(3, np.float32)) + ferry.to_tensorflow([1.0, 1.0, 1.0])
+        assert traced(tf.ones(3)).numpy().tolist() == [3.0] * 3
+        assert ferry.to_tensorflow([1.0]).numpy().tolist() == [1.0]
+        assert ferry.to_numpy(tf.ones(3)).tolist() == [1.0] * 3
+        """
+    )
+
+
+def test_a_broken_framework_is_said_and_breaks_nothing_else(tmp_path):
+    """A torch whose import fails: NumPy works, and the error has its words and the line that installs it."""
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text("raise OSError('libtorch is damaged')\n", encoding="utf-8")
+    done = python(
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "import tensorferry as ferry\n"
+        "assert ferry.to_numpy([1]).tolist() == [1]\n"
+        "status = ferry.frameworks(load=True)['torch']\n"
+        "assert not status.installed and 'libtorch is damaged' in status.error, status\n"
+        "try:\n"
+        "    ferry.to_torch([1])\n"
+        "except ferry.FrameworkNotInstalledError as error:\n"
+        "    assert 'libtorch is damaged' in str(error) and error.hint == 'pip install torch'\n"
+        "    assert isinstance(error.__cause__, OSError)\n"
+        "else:\n"
+        "    raise SystemExit('a broken torch converted')\n"
+    )
+    assert done.returncode == 0, done.stderr

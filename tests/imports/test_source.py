@@ -1,0 +1,213 @@
+"""Rules of the source: where frameworks may be named, how long a module may be, what is documented."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import re
+from pathlib import Path
+
+import pytest
+from tests.support import ROOT, SOURCE
+
+import tensorferry
+
+PACKAGE = SOURCE / "tensorferry"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+CORE = [path for path in MODULES if "cli" not in path.relative_to(PACKAGE).parts]
+FRAMEWORKS = {"torch": "torch.py", "tensorflow": "tensorflow.py", "jax": "jax.py", "jaxlib": "jax.py"}
+NAMING = {"api.py", "typing.py"}
+"""Where frameworks may be named in code, besides each one's own backend."""
+OWN = ("backends", "frameworks")
+"""Folders with one file for each framework."""
+
+
+def tree_of(path):
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+def named(path):
+    return str(path.relative_to(PACKAGE))
+
+
+def imports(tree):
+    """Each import as (node, top-level module), relative ones aside."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node, alias.name.partition(".")[0]
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield node, (node.module or "").partition(".")[0]
+
+
+def nodes_under(tree, kind):
+    for node in ast.walk(tree):
+        if isinstance(node, kind):
+            yield from ast.walk(node)
+
+
+def for_type_checkers(tree):
+    """The nodes under ``if TYPE_CHECKING:``."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            for statement in node.body:
+                yield from ast.walk(statement)
+
+
+def docstrings(tree):
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.value
+
+
+def framework_imports_out_of_place(path, tree):
+    inside = {id(node) for node in nodes_under(tree, (ast.FunctionDef, ast.AsyncFunctionDef))}
+    checked = {id(node) for node in for_type_checkers(tree)}
+    found = []
+    for node, module in imports(tree):
+        if module not in FRAMEWORKS or id(node) in checked:
+            continue
+        if path.parent.name not in OWN or path.name != FRAMEWORKS[module] or id(node) not in inside:
+            found.append(f"{path.name}:{node.lineno} imports {module}")
+    return found
+
+
+def framework_names_out_of_place(path, tree):
+    """Names, attributes and strings of code, docstrings aside, that speak of a framework."""
+    own = path.stem if path.parent.name in OWN and path.name in FRAMEWORKS.values() else ""
+    skipped = {id(node) for node in docstrings(tree)} | {id(node) for node in for_type_checkers(tree)}
+    words = re.compile(r"(?<![a-z])(torch|tensorflow|jax|jaxlib)(?![a-z])", re.IGNORECASE)
+    found = []
+    for node in ast.walk(tree):
+        if id(node) in skipped:
+            continue
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            text = node.value
+        elif isinstance(node, ast.Name):
+            text = node.id
+        elif isinstance(node, ast.Attribute):
+            text = node.attr
+        else:
+            continue
+        foreign = [
+            word for word in words.findall(text.replace("_", " ")) if not own or not word.lower().startswith(own)
+        ]
+        found += [f"{path.name}:{node.lineno} names {word} in {text!r}" for word in foreign]
+    return found
+
+
+@pytest.mark.parametrize("path", CORE, ids=named)
+def test_frameworks_are_imported_in_their_own_backend_inside_functions(path):
+    """`import tensorferry` can load none, because no module imports one when it is loaded."""
+    assert not framework_imports_out_of_place(path, tree_of(path))
+
+
+@pytest.mark.parametrize("path", [path for path in CORE if path.name not in NAMING], ids=named)
+def test_a_frameworks_name_is_in_its_own_backend_and_nowhere_else(path):
+    """A sixth framework is one new file: no other file speaks of any by name."""
+    if path.name == "__init__.py" and path.parent == PACKAGE:
+        return
+    assert not framework_names_out_of_place(path, tree_of(path))
+
+
+def test_the_rules_can_be_broken(tmp_path):
+    """Each rule finds what it forbids."""
+    bad = tmp_path / "planner.py"
+    bad.write_text(
+        '"""torch is fine in a docstring."""\nimport torch\n\ndef f():\n    import jax.numpy\n    return "torch"\n'
+    )
+    tree = tree_of(bad)
+    assert len(framework_imports_out_of_place(bad, tree)) == 2
+    assert [line.split(" ", 1)[1] for line in framework_names_out_of_place(bad, tree)] == ["names torch in 'torch'"]
+    backend = tmp_path / "backends" / "torch.py"
+    backend.parent.mkdir()
+    backend.write_text("import torch\n\ndef load():\n    import torch\n    import jax\n")
+    assert len(framework_imports_out_of_place(backend, tree_of(backend))) == 2
+
+
+@pytest.mark.parametrize("path", MODULES, ids=named)
+def test_a_module_fits_in_500_lines(path):
+    """Small enough to be read at one sitting."""
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 500
+
+
+@pytest.mark.parametrize("path", MODULES, ids=named)
+def test_a_module_says_what_it_is(path):
+    """Each has a docstring, and an `__all__` unless it is a backend or an entry point."""
+    tree = tree_of(path)
+    assert ast.get_docstring(tree)
+
+
+@pytest.mark.parametrize("path", CORE, ids=named)
+def test_the_core_imports_only_what_it_requires(path):
+    """NumPy, ml_dtypes, the standard library; what is for type checkers aside."""
+    import sys
+
+    tree = tree_of(path)
+    checked = {id(node) for node in for_type_checkers(tree)}
+    allowed = {"numpy", "ml_dtypes", "optree", "typing_extensions", *FRAMEWORKS, *sys.stdlib_module_names}
+    if path.name.startswith("testing") or "testing" in path.relative_to(PACKAGE).parts[0]:
+        allowed |= {"hypothesis", "pytest"}
+    assert {module for node, module in imports(tree) if id(node) not in checked} <= allowed
+
+
+def documentation():
+    return "\n".join(
+        page.read_text(encoding="utf-8")
+        for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+        if page.exists()
+    )
+
+
+@pytest.mark.parametrize("name", tensorferry.__all__)
+def test_every_public_name_is_documented(name):
+    """A docstring with a runnable example, or a place in the pages."""
+    thing = getattr(tensorferry, name)
+    text = thing.__doc__ or ""
+    assert text.strip(), f"{name} has no docstring"
+    examples = doctest.DocTestParser().get_examples(text)
+    assert examples or re.search(rf"(?<!\w){name}(?!\w)", documentation()), f"{name} has no example and is in no page"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "to_numpy",
+        "to_torch",
+        "to_tensorflow",
+        "to_jax",
+        "to_list",
+        "convert",
+        "describe",
+        "explain",
+        "shares_memory",
+        "frameworks",
+    ],
+)
+def test_every_function_has_an_example_and_says_what_it_raises(name):
+    """The public functions: purpose in one line, an example, and, where they can fail, what is raised."""
+    text = getattr(tensorferry, name).__doc__
+    assert doctest.DocTestParser().get_examples(text)
+    assert len(text.strip().splitlines()[0]) <= 120
+    assert "Raises:" in text or name == "frameworks"
+
+
+def test_errors_are_documented_as_a_tree():
+    """Every error of the tree is drawn in the module's docstring with the builtin it also is."""
+    from tensorferry import errors
+
+    for name in errors.__all__:
+        assert name in errors.__doc__
+        for base in getattr(errors, name).__mro__[1:]:
+            if base.__module__ == "builtins" and base in getattr(errors, name).__bases__:
+                assert base.__name__ in errors.__doc__
+
+
+@pytest.mark.parametrize("folder", ["src", "tests"])
+def test_no_path_of_a_machine(folder):
+    """The project speaks of no machine that it was written on."""
+    this = Path(__file__).resolve()
+    homes = re.compile(r"(?<![\w.])/(?:home|root|Users|work|tmp/dev)/\w")
+    for path in (ROOT / folder).rglob("*.py"):
+        if path.resolve() != this:
+            assert not homes.search(path.read_text(encoding="utf-8")), path

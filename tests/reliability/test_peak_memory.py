@@ -1,0 +1,127 @@
+"""Peak memory: never more than the source and the result, measured in processes of their own."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support import lives
+
+pytest.importorskip("torch")
+pytest.importorskip("tensorflow")
+pytest.importorskip("jax")
+
+MEASURE = """
+import gc
+import numpy as np, tensorferry as ferry
+
+MB = 1 << 20
+
+def status(name):
+    with open("/proc/self/status") as lines:
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name))
+
+def peak_of(call):
+    "Bytes above where it was that the process had at most while the call ran."
+    gc.collect()
+    with open("/proc/self/clear_refs", "w") as marks:
+        marks.write("5")  # the high-water mark starts again from here
+    before = status("VmRSS")
+    result = call()
+    return status("VmHWM") - before, result
+
+def expect(limit, call, what):
+    grown, result = peak_of(call)
+    assert grown < limit + 12 * MB, f"{what}: {grown / MB:.0f} MB for a result of {limit / MB:.0f} MB"
+    del result
+"""
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch", "tensorflow", "jax"])
+def test_a_large_copy_or_cast_needs_the_result_and_no_more(framework):
+    """64 MB of float32, copied, packed, swapped and cast for one target: no second temporary."""
+    lives(
+        MEASURE
+        + f"target = {framework!r}\n"
+        + """
+ferry.convert(np.ones((300, 300), np.float32)[:, ::-1], target, dtype="float16")  # everything is loaded
+ferry.convert(np.ones((300, 300), np.float32), target, copy=True)
+ferry.convert(np.ones(1 << 18, np.float32), target, dtype="int32")
+x = np.ones((4096, 4096), np.float32)
+expect(64 * MB, lambda: ferry.convert(x, target, copy=True), "copy")
+expect(64 * MB, lambda: ferry.convert(x[::-1], target, copy=True), "reversed")
+expect(64 * MB, lambda: ferry.convert(x.T, target, copy=True), "transposed")
+expect(32 * MB, lambda: ferry.convert(x, target, dtype="float16"), "narrowed")
+expect(32 * MB, lambda: ferry.convert(x.T, target, dtype="bfloat16"), "transposed and narrowed")
+expect(64 * MB, lambda: ferry.convert(x, target, dtype="int32"), "cast and compared")
+expect(16 * MB, lambda: ferry.convert(x, target, dtype="float8_e4m3fn"), "float8")
+swapped = x.astype(">f4")
+expect(64 * MB, lambda: ferry.convert(swapped, target), "swapped")
+del swapped
+half = np.ones((4096, 4096), np.float16)
+expect(64 * MB, lambda: ferry.convert(half, target, dtype="float32"), "widened")
+rows = [x[index] for index in range(len(x))]
+expect(64 * MB, lambda: ferry.convert(rows, target), "stacked")
+"""
+    )
+
+
+def test_large_sharing_conversions_need_nothing():
+    """Where memory is shared, none is taken."""
+    lives(
+        MEASURE
+        + """
+import torch
+block = np.ones(64 * MB // 4 + 32, np.float32)
+start = (-block.ctypes.data % 64) // 4
+x = block[start : start + 64 * MB // 4]
+for target in ("torch", "tensorflow", "jax", "numpy"):
+    warm = ferry.convert(x[:64], target, copy=False)
+    grown, result = peak_of(lambda: ferry.convert(x, target, copy=False))
+    assert grown < 4 * MB, (target, grown)
+    grown, back = peak_of(lambda: ferry.to_numpy(result))
+    assert grown < 4 * MB, (target, grown)
+    assert ferry.shares_memory(back, x)
+"""
+    )
+
+
+def test_a_long_list_needs_the_result_and_one_reading():
+    """A million Python floats: one pass into an array, and a narrower result beside it at most."""
+    lives(
+        MEASURE
+        + """
+import torch
+numbers = [float(index) for index in range(4_000_000)]
+ferry.to_torch(numbers[:1000])
+grown, result = peak_of(lambda: ferry.to_torch(numbers))
+assert grown < 32 * MB + 16 * MB + 12 * MB, grown / MB
+grown, result = peak_of(lambda: ferry.to_numpy(numbers))
+assert grown < 32 * MB + 12 * MB, grown / MB
+"""
+    )
+
+
+def test_python_objects_are_not_made_on_the_way():
+    """tracemalloc sees no more than the result: no list, no wider temporary, no second buffer."""
+    lives(
+        """
+        import tracemalloc
+        import numpy as np, torch, tensorferry as ferry
+        x = np.ones((2048, 1024), np.float32)
+        calls = {
+            "copy": (lambda: ferry.to_torch(x, copy=True), x.nbytes),
+            "transposed": (lambda: ferry.to_numpy(x.T, copy=True), x.nbytes),
+            "narrow": (lambda: ferry.to_torch(x, dtype="float16"), x.nbytes // 2),
+            "bfloat16": (lambda: ferry.to_numpy(x, dtype="bfloat16"), x.nbytes // 2),
+            "wide": (lambda: ferry.to_numpy(x, dtype="float64"), x.nbytes * 2),
+            "checked": (lambda: ferry.to_numpy(x, dtype="int16"), x.nbytes // 2),
+            "complex": (lambda: ferry.to_numpy(x, dtype="complex64"), x.nbytes * 2),
+        }
+        for name, (call, size) in calls.items():
+            call()
+            tracemalloc.start()
+            result = call()
+            peak = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+            assert peak < size + 2 * 2**20, f"{name}: {peak / size:.2f} times the result"
+        """
+    )

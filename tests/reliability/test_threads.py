@@ -1,0 +1,167 @@
+"""Many threads at once: the same results, nothing leaked, nothing held."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from tests.support import counted, lives
+
+import tensorferry as ferry
+from tensorferry.run import verifying
+
+jnp = pytest.importorskip("jax.numpy")
+tf = pytest.importorskip("tensorflow")
+torch = pytest.importorskip("torch")
+
+THREADS = 8
+
+
+def jobs():
+    """Conversions over every pair of worlds, copied and shared, with the values that must come out."""
+    array = counted((16, 16))
+    values = array.tolist()
+    sources = {
+        "numpy": array,
+        "torch": torch.from_numpy(counted((16, 16))),
+        "tensorflow": tf.constant(array),
+        "jax": jnp.array(array),
+        "python": values,
+    }
+    found = []
+    for source in sources.values():
+        for target in sources:
+            found += [(source, target, {}), (source, target, {"dtype": "float16"})]
+            if target != "python":
+                found.append((source, target, {"copy": True}))
+    return found, values
+
+
+@pytest.mark.parametrize("lanes", [True, False], ids=["lanes", "planned"])
+def test_eight_threads_give_the_same_results(lanes):
+    """Thousands of conversions of every pair from eight threads, each with the right values and dtype."""
+    work, values = jobs()
+    start = threading.Barrier(THREADS)
+    # The switch is one for all threads, so it is thrown outside of them.
+    with verifying(on=not lanes):
+
+        def worker(offset):
+            start.wait()
+            count = 0
+            for index in range(300 if lanes else 150):
+                source, target, keywords = work[(index * 7 + offset * 13) % len(work)]
+                result = ferry.convert(source, target, **keywords)
+                assert ferry.to_list(result) == values
+                count += 2
+            return count
+
+        with ThreadPoolExecutor(THREADS) as pool:
+            counts = list(pool.map(worker, range(THREADS)))
+    assert sum(counts) == THREADS * (600 if lanes else 300)
+
+
+def test_first_calls_from_eight_threads():
+    """The backends load once, whichever thread comes first, and the lanes open for all."""
+    lives(
+        """
+        import sys, threading
+        import numpy as np, tensorferry as ferry
+        sys.setswitchinterval(1e-6)
+        start, failed = threading.Barrier(8), []
+        def worker(number):
+            start.wait()
+            try:
+                for target in ("torch", "jax", "torch", "jax"):
+                    y = ferry.convert(np.full((3,), number, np.float32), target)
+                    assert ferry.to_list(y) == [float(number)] * 3
+                    assert ferry.to_numpy(y).tolist() == [float(number)] * 3
+            except BaseException as error:
+                failed.append(error)
+        threads = [threading.Thread(target=worker, args=(number,)) for number in range(8)]
+        [thread.start() for thread in threads]
+        [thread.join() for thread in threads]
+        assert not failed, failed
+        """
+    )
+
+
+def resident():
+    """Bytes of this process that are in memory."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * 4096
+
+
+def ten_thousand(sources, targets, keywords):
+    """10,000 conversions from eight threads."""
+
+    def worker(offset):
+        for index in range(10_000 // THREADS):
+            ferry.convert(sources[(index + offset) % len(sources)], targets[index % len(targets)], **keywords)
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        list(pool.map(worker, range(THREADS)))
+
+
+@pytest.mark.parametrize("keywords", [{}, {"copy": True}], ids=["default", "copy"])
+@pytest.mark.parametrize("lanes", [True, False], ids=["lanes", "planned"])
+def test_ten_thousand_conversions_leak_nothing(lanes, keywords):
+    """Reference counts return to where they were, and so does the memory of the process."""
+    size = 64 * 1024
+    array = counted((size // 4,))
+    sources = [array, torch.from_numpy(counted((size // 4,))), tf.constant(array), jnp.array(array)]
+    targets = ("numpy", "torch", "tensorflow", "jax")
+    with verifying(on=False):
+        for source in sources:
+            for target in targets:
+                if not lanes:
+                    keywords = {**keywords, "casting": "unsafe"}  # any keyword closes the lane
+                ferry.convert(source, target, **keywords)
+        ten_thousand(sources, targets, keywords)
+        gc.collect()
+        counts = [sys.getrefcount(source) for source in sources]
+        before = resident()
+        ten_thousand(sources, targets, keywords)
+        gc.collect()
+        after = resident()
+    assert [sys.getrefcount(source) for source in sources] == counts
+    # One leaked result in a hundred would be 6 MB.
+    assert after - before < 4 << 20, f"{(after - before) >> 10} KiB more"
+
+
+def test_lists_and_errors_leak_nothing():
+    """Refused conversions hold neither their source nor their frames."""
+    array = counted((1024,))
+    reversed_ = array[::-1]
+    ragged = [[1.0, 2.0], [3.0]]
+    leaves = [array, array]
+
+    def once():
+        for target in ("torch", "tensorflow", "jax"):
+            with pytest.raises(ferry.CopyRequiredError):
+                ferry.convert(reversed_, target, copy=False)
+            with pytest.raises(ferry.ShapeError):
+                ferry.convert(ragged, target)
+            ferry.convert(leaves, target)
+
+    once()
+    gc.collect()
+    counts = [sys.getrefcount(thing) for thing in (array, reversed_, ragged, leaves)]
+    for _ in range(50):
+        once()
+    gc.collect()
+    assert [sys.getrefcount(thing) for thing in (array, reversed_, ragged, leaves)] == counts
+
+
+def test_plans_are_not_kept_without_end():
+    """The plans that are remembered are bounded, however many shapes pass by."""
+    from tensorferry import run
+
+    for length in range(1, 6000):
+        ferry.explain(ferry.TensorInfo("numpy", (length,)), "torch")
+    cache = run._planned.cache_info()
+    assert cache.maxsize is not None
+    assert cache.currsize <= cache.maxsize
