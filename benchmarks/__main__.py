@@ -1,0 +1,57 @@
+"""Measure everything and print one table; ``--only WORD`` measures the sections with that word."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import warnings
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+from . import report
+from .registered import SECTIONS
+
+
+def main() -> None:
+    """Print the table, and write it into the documentation when it is whole."""
+    options = _options()
+    # torch.tensor warns that it is slow on a list of arrays: that is what is measured.
+    warnings.filterwarnings("ignore", message="Creating a tensor from a list of numpy.ndarrays")
+    chosen = [each for each in SECTIONS if options.only.lower() in each.title.lower()]
+    table = report.TextTable()
+    print(f"{report.machine()}\n{report.versions()}\n")
+    print(table.head())
+    done = []
+    for section in chosen:
+        print(table.title(section.title), flush=True)
+        rows = []
+        for row in section.rows():
+            rows.append(row)
+            print(table.row(row), flush=True)
+        done.append((section.title, rows))
+        gc.collect()
+    summary = _summary([row.cells()[-1] for _, rows in done for row in rows])
+    print(f"\n{summary}")
+    if len(chosen) == len(SECTIONS) and not options.no_page:
+        report.write_page(done, summary)
+        print(f"written to docs/{report.PAGE.name}")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--only", default="", metavar="WORD", help="sections whose title has this word")
+    parser.add_argument("--no-page", action="store_true", help="leave docs/benchmarks.md as it is")
+    return parser.parse_args()
+
+
+def _summary(verdicts: list[str]) -> str:
+    met, missed, free = (verdicts.count(word) for word in ("ok", "MISS", ""))
+    return (
+        f"{met} of {met + missed} measured targets are met, {missed} are missed; {free} rows have no target, "
+        f"{len(verdicts) - met - missed - free} were not measured."
+    )
+
+
+if __name__ == "__main__":
+    main()

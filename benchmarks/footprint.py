@@ -1,0 +1,115 @@
+"""Peak memory of one conversion, in a process of its own: never more than source and result."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+from .case import Measured, Target, Unmeasured
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["SECTIONS"]
+
+SLACK = Target(ratio=1.02)
+"""Allocators round up, and a thread's stack or a table is touched for the first time."""
+
+_IMPORTS = {
+    "np.": "import numpy as np",
+    "torch": "import torch",
+    "tensorflow": "import tensorflow as tf",
+    "j": "import jax.numpy as jnp",
+}
+
+# VmHWM is the high-water mark of resident memory since "5" was written to clear_refs (man 5 proc).
+_SCRIPT = """
+import gc
+import tensorferry as ferry
+{imports}
+
+def status(field):
+    with open("/proc/self/status") as lines:
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
+
+def source(count):
+    return {source}
+
+def convert(x):
+    return {convert}
+
+for _ in range(2):
+    warm = convert(source(1000))
+del warm
+gc.collect()
+before = status("VmRSS")
+x = source({count})
+between = status("VmRSS")
+with open("/proc/self/clear_refs", "w") as marks:
+    marks.write("5")
+y = convert(x)
+print(status("VmHWM") - before, between - before)
+"""
+
+
+class _Footprint(NamedTuple):
+    """A conversion, the source that it starts from, and the bytes of its result."""
+
+    convert: str
+    source: str
+    count: int
+    result: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.convert.replace('ferry.', '')}, x = {self.source.replace('count', f'{self.count:_}')}"
+
+
+_FLOATS = "[float(i) for i in range(count)]"
+
+_CASES = (
+    _Footprint("ferry.to_numpy(x)", "torch.ones(count)", 100_000_000, 0),
+    _Footprint("ferry.to_numpy(x, copy=True)", 'np.ones(count, "float32")', 100_000_000, 400_000_000),
+    _Footprint("ferry.to_torch(x, copy=True)", 'np.ones(count, "float32")', 100_000_000, 400_000_000),
+    _Footprint("ferry.to_tensorflow(x)", 'np.ones(count, "float32")', 100_000_000, 400_000_000),
+    _Footprint("ferry.to_jax(x)", 'np.ones(count, "float32")', 100_000_000, 400_000_000),
+    _Footprint("ferry.to_torch(x)", "jnp.ones(count)", 100_000_000, 400_000_000),
+    _Footprint("ferry.to_tensorflow(x)", 'np.ones((count // 1000, 1000), "float32").T', 100_000_000, 400_000_000),
+    _Footprint("ferry.to_jax(x)", 'np.ones((count // 1000, 1000), "float32").T', 100_000_000, 400_000_000),
+    _Footprint('ferry.to_jax(x, dtype="float32")', "np.ones(count)", 50_000_000, 200_000_000),
+    _Footprint('ferry.to_torch(x, dtype="int32")', 'np.ones(count, "int64")', 50_000_000, 200_000_000),
+    _Footprint('ferry.to_torch(x, dtype="bfloat16")', "torch.ones(count)", 100_000_000, 200_000_000),
+    _Footprint("ferry.to_torch(x)", "list(np.ones((count // 1000, 1000), 'float32'))", 100_000_000, 400_000_000),
+    _Footprint("ferry.to_numpy(x)", _FLOATS, 10_000_000, 80_000_000),
+    _Footprint("ferry.to_torch(x)", _FLOATS, 10_000_000, 40_000_000),
+    _Footprint("ferry.to_tensorflow(x)", _FLOATS, 10_000_000, 40_000_000),
+    _Footprint("ferry.to_jax(x)", _FLOATS, 10_000_000, 40_000_000),
+)
+
+
+class _Peak:
+    title = "Peak memory of a process, over source + result (theirs)"
+
+    def rows(self) -> Iterator[Measured | Unmeasured]:
+        for case in _CASES:
+            if sys.platform != "linux":
+                yield Unmeasured(case.name, SLACK, "reads /proc, which only Linux has")
+                continue
+            yield _measure(case)
+
+
+def _measure(case: _Footprint) -> Measured | Unmeasured:
+    code = case.convert + case.source
+    needed = {line for word, line in _IMPORTS.items() if word in code}
+    script = _SCRIPT.format(
+        imports="\n".join(sorted(needed)), source=case.source, convert=case.convert, count=case.count
+    )
+    ran = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True)  # noqa: S603
+    if ran.returncode:
+        return Unmeasured(case.name, SLACK, ran.stderr.strip().rpartition("\n")[2])
+    peak, source = map(int, ran.stdout.split())
+    return Measured(case.name, peak, source + case.result, SLACK, "B")
+
+
+SECTIONS = (_Peak(),)

@@ -1,0 +1,16 @@
+"""Every section, in the order of the table."""
+
+from __future__ import annotations
+
+from . import footprint, gpu, large, sequences, small, start
+
+__all__ = ["SECTIONS"]
+
+SECTIONS = (
+    *small.SECTIONS,
+    *large.SECTIONS,
+    *footprint.SECTIONS,
+    *sequences.SECTIONS,
+    *start.SECTIONS,
+    *gpu.SECTIONS,
+)

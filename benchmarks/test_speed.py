@@ -1,0 +1,54 @@
+"""Every pair of lines under pytest-benchmark: both give the same, and each is timed.
+
+``python -m pytest benchmarks --benchmark-group-by=group`` shows each pair side by side;
+``--benchmark-save`` and ``--benchmark-compare`` follow one line from version to version.
+"""
+
+from __future__ import annotations
+
+import warnings
+from functools import lru_cache
+
+import numpy as np
+import pytest
+
+from tensorferry import to_numpy
+
+from .case import Section
+from .registered import SECTIONS
+from .timing import lanes
+
+TIMED = [section for section in SECTIONS if isinstance(section, Section)]
+PAIRS = [pytest.param(section, case, id=f"{section.title}: {case.name}") for section in TIMED for case in section.cases]
+
+
+@lru_cache(maxsize=1)
+def _names(section):
+    return section.world()
+
+
+@pytest.mark.parametrize("side", ["ours", "theirs"])
+@pytest.mark.parametrize(("section", "case"), PAIRS)
+def test_speed(benchmark, section, case, side):
+    """Times one side of a pair, after both have given the same numbers."""
+    why = section.absent()
+    if why is not None:
+        pytest.skip(why)
+    names = _names(section)
+    with warnings.catch_warnings(), lanes(section.lanes):
+        warnings.filterwarnings("ignore", message="Creating a tensor from a list of numpy.ndarrays")
+        if side == "ours" and "4KB" not in case.theirs:
+            ours, theirs = (eval(code, names) for code in (case.ours, case.theirs))  # noqa: S307
+            assert np.array_equal(_array(ours), _array(theirs))
+            del ours, theirs
+        benchmark.group = f"{section.title}: {case.name}"
+        benchmark.extra_info["target"] = case.target.text("s")
+        line = eval(f"lambda: {getattr(case, side)}", names)  # noqa: S307
+        if section.pace.batch:
+            benchmark(line)
+        else:
+            benchmark.pedantic(line, rounds=min(section.pace.rounds, 5))
+
+
+def _array(x):
+    return to_numpy(x[0] if isinstance(x, tuple) else x)

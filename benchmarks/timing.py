@@ -1,0 +1,69 @@
+"""Two lines of code against each other: in turns, many times, without the garbage collector."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+from contextlib import contextmanager
+from time import perf_counter
+from timeit import Timer
+from typing import TYPE_CHECKING, Any
+
+from tensorferry import registry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .case import Pace
+
+__all__ = ["lanes", "race"]
+
+FEWEST = 5
+"""Rounds that there are, however long they take."""
+
+
+@contextmanager
+def lanes(on: bool) -> Iterator[None]:
+    """Open or close the fast lanes, and put them back as they were."""
+    before = registry.open_lanes(on)
+    try:
+        yield
+    finally:
+        registry.open_lanes(before)
+
+
+def race(ours: str, theirs: str, names: dict[str, Any], pace: Pace) -> tuple[float, float]:
+    """Seconds that each of two expressions takes.
+
+    Both are run as `timeit` runs them: compiled, in a loop, with the collector off (`Timer.timeit`
+    switches it off). A result is dropped before the next is made, so what is allocated is fresh, and
+    giving it back is part of the time, on both sides.
+
+    Args:
+        ours: The one expression.
+        theirs: The other.
+        names: The names that they use.
+        pace: How often.
+    """
+    for code in (ours, theirs):
+        Timer(code, globals=names).timeit(2)  # the first call of all loads a backend; no loop is compiled around it
+    sides = [Timer(code, globals=names) for code in (ours, theirs)]
+    counts = [_repeats(side, pace.batch) for side in sides]
+    times: tuple[list[float], list[float]] = ([], [])
+    gc.collect()
+    end = perf_counter() + pace.limit
+    for turn in range(pace.rounds):
+        if turn >= FEWEST and perf_counter() > end:
+            break
+        for side in ((0, 1), (1, 0))[turn % 2]:
+            times[side].append(sides[side].timeit(counts[side]) / counts[side])
+    summary = min if pace.best else statistics.median
+    return summary(times[0]), summary(times[1])
+
+
+def _repeats(side: Timer, batch: float) -> int:
+    """How often a line has to be run to last so long; finding out also warms it up."""
+    count = 1
+    while (taken := side.timeit(count)) < batch:
+        count = max(count * 2, int(count * batch / max(taken, 1e-9)))
+    return count
