@@ -97,7 +97,7 @@ def read(x: Any) -> Array:
         raise _why_unreadable(x, error) from None
     if dtypes.of_numpy(numbers.dtype) is None:
         raise _why_unreadable(x, None)
-    if numbers.dtype.kind in "fc" and numbers.size and _may_be_rounded(x, numbers):
+    if numbers.dtype.char in "dD" and numbers.size and _may_be_rounded(x, numbers):
         return _read_exactly(x, numbers)
     return numbers
 

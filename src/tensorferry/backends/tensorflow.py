@@ -252,8 +252,10 @@ class TensorflowBackend(Backend):
             return f"tf.cast({{x}}, tf.{arguments[0]})"
         if verb == "move":
             return f'tf.identity({{x}}) if tf.device("{_device_code(arguments[0])}") else {{x}}'
-        if verb == "adopt" and find(info.dtype).numpy not in _DLPACK:
+        if verb == "adopt" and (find(info.dtype).numpy not in _DLPACK or not info.writable):
             return "tf.constant({x})"
+        if verb == "export" and not info.shape:
+            return "np.asarray({x}.numpy())"
         return _SNIPPETS[verb]
 
     # -- fast lanes -------------------------------------------------------------------------------

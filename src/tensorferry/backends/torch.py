@@ -387,8 +387,12 @@ class TorchBackend(Backend):
         carrier = _CARRIED.get(info.dtype)
         if verb == "export" and carrier:
             return f"{{x}}.view(torch.{carrier}).numpy().view(ml_dtypes.{info.dtype})"
-        if verb == "adopt" and carrier:
-            return f"torch.from_numpy({{x}}.view(np.{carrier})).view(torch.{info.dtype})"
+        if verb == "adopt":
+            array = f"{{x}}.view(np.{carrier})" if carrier else "{x}"
+            read_only = f"torch.utils.dlpack.from_dlpack({array}.__dlpack__(max_version=(1, 0)))"
+            return (f"torch.from_numpy({array})" if info.writable else read_only) + (
+                f".view(torch.{info.dtype})" if carrier else ""
+            )
         if verb == "write" and info.device == HOST:
             return "out.copy_(torch.from_numpy({y})); {y} = out"
         return _SNIPPETS[verb]
@@ -450,7 +454,6 @@ _SNIPPETS = {
     "detach": "{x}.detach()",
     "resolve": "{x}.resolve_conj().resolve_neg()",
     "export": "{x}.numpy()",
-    "adopt": "torch.from_numpy({x})",
     "copy": "{x}.clone()",
     "wait": "torch.cuda.current_stream().synchronize() or {x}",
     "pin": "{x}.pin_memory()",
