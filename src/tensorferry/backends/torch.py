@@ -290,7 +290,8 @@ class TorchBackend(Backend):
         try:
             return self.torch.from_numpy(array)
         except ValueError:
-            return self.torch.from_numpy(_whole_strides(array))
+            steps = _whole_strides(array.shape, array.strides, array.itemsize)
+            return self.torch.from_numpy(np.lib.stride_tricks.as_strided(array, strides=steps))
         except TypeError:
             # One width has several C types, of which PyTorch knows one: long, not long long.
             return self.torch.from_numpy(array.view(find(of_numpy(array.dtype) or "").numpy))
@@ -388,11 +389,7 @@ class TorchBackend(Backend):
         if verb == "export" and carrier:
             return f"{{x}}.view(torch.{carrier}).numpy().view(ml_dtypes.{info.dtype})"
         if verb == "adopt":
-            array = f"{{x}}.view(np.{carrier})" if carrier else "{x}"
-            read_only = f"torch.utils.dlpack.from_dlpack({array}.__dlpack__(max_version=(1, 0)))"
-            return (f"torch.from_numpy({array})" if info.writable else read_only) + (
-                f".view(torch.{info.dtype})" if carrier else ""
-            )
+            return _adopt_code(info, carrier)
         if verb == "write" and info.device == HOST:
             return "out.copy_(torch.from_numpy({y})); {y} = out"
         return _SNIPPETS[verb]
@@ -463,10 +460,23 @@ _SNIPPETS = {
 }
 
 
-def _whole_strides(array: Array) -> Array:
-    """The same memory, with an ordinary stride where an axis of length 1 has one that is refused."""
-    steps = [step if length > 1 else array.itemsize for length, step in zip(array.shape, array.strides, strict=True)]
-    return np.lib.stride_tricks.as_strided(array, strides=steps)
+def _adopt_code(info: TensorInfo, carrier: str | None) -> str:
+    array = "{x}"
+    if any(step < 0 or step % find(info.dtype).itemsize for step in info.strides):
+        steps = _whole_strides(info.shape, info.strides, find(info.dtype).itemsize)
+        array = f"np.lib.stride_tricks.as_strided({array}, strides={steps})"
+    if carrier:
+        array = f"{array}.view(np.{carrier})"
+    # PyTorch warns of read-only memory; over DLPack it takes it as it is.
+    code = f"torch.from_numpy({array})"
+    if not info.writable:
+        code = f"torch.utils.dlpack.from_dlpack({array}.__dlpack__(max_version=(1, 0)))"
+    return f"{code}.view(torch.{info.dtype})" if carrier else code
+
+
+def _whole_strides(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    """The strides, with an ordinary one where an axis of length 1 has one that PyTorch refuses."""
+    return tuple(step if length > 1 else itemsize for length, step in zip(shape, strides, strict=True))
 
 
 BACKEND = TorchBackend()
