@@ -85,12 +85,19 @@ def refuse_out(info: TensorInfo, request: Request, target: Backend) -> None:
     out = request.out
     if out is None:
         return
-    writable = target.capabilities.writable if out.writable is None else out.writable
+    usual = target.capabilities.writable
+    assignable = out.kind in target.capabilities.value_kinds
+    writable = assignable or (usual if out.writable is None else out.writable)
     if not target.capabilities.out or not writable:
-        what = "are immutable" if not target.capabilities.writable else "is read-only here"
+        what = (
+            "this one is read-only" if target.capabilities.out else f"{target.name} results are not memory to write to"
+        )
+        what = what if target.capabilities.writable else f"{target.name} tensors are immutable"
+        raise UnsupportedTypeError(f"out= cannot be written: {what}.", "leave out= out")
+    if any(length > 1 and step == 0 for length, step in zip(out.shape, out.strides, strict=True)):
         raise UnsupportedTypeError(
-            f"out= cannot be written: {target.name} tensors {what}.",
-            f"leave out= out: {_call(target)}(x)",
+            "out= cannot be written: several of its elements lie in one place (it is broadcast).",
+            "leave out= out",
         )
     if out.requires_grad:
         raise GradientError("out= requires grad: writing into it would bypass autograd.", "out=tensor.detach()")
@@ -104,10 +111,6 @@ def refuse_out(info: TensorInfo, request: Request, target: Backend) -> None:
             "out= is written into, which is a copy; copy=False asks for none.",
             "leave copy= or out= out",
         )
-
-
-def _call(target: Backend) -> str:
-    return f"to_{target.name}"
 
 
 # -- which dtype --------------------------------------------------------------------------------

@@ -369,7 +369,7 @@ class TorchBackend(Backend):
 
     def write(self, x: Array, out: Any) -> None:
         """Put an array's values into `out`'s memory, cast to its dtype, and count a new version."""
-        if not out.is_cpu:
+        if not out.is_cpu or out.is_conj() or out.is_neg():
             out.copy_(self.adopt(casts.cast(x, self.names[out.dtype])))
             return
         casts.copy_into(self.export(out), x)
