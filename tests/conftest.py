@@ -9,9 +9,15 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 os.environ.setdefault("GLOG_minloglevel", "3")
 
+import contextlib
+import importlib
 from functools import cache
 
 import pytest
+
+# A PyTorch built for CUDA brings Triton, which ends the process if TensorFlow is there before it.
+with contextlib.suppress(ImportError):
+    importlib.import_module("torch._dynamo")
 
 from tensorferry.run import verifying
 

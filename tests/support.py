@@ -107,7 +107,8 @@ def survives(code, *arguments, **environment):
 _NURSERY = """
 import importlib, json, os, signal, sys, tempfile, traceback, warnings
 import numpy
-for name in ("torch", "tensorflow", "jax", "tensorferry"):
+# A PyTorch built for CUDA brings Triton, which ends the process if TensorFlow is there before it.
+for name in ("torch", "torch._dynamo", "tensorflow", "jax", "tensorferry"):
     try:
         importlib.import_module(name)
     except ImportError:
