@@ -59,7 +59,7 @@ def classifier(digits: Digits) -> Any:
         gradients = torch.autograd.grad(loss, [model.weight, model.bias])
         with torch.no_grad():
             model.weight -= RATE * gradients[0]
-            model.bias -= RATE * gradients[1]
+            model.bias -= RATE * gradients[1]  # type: ignore[misc]
     return model
 
 
