@@ -1,0 +1,215 @@
+"""Dtypes as bit patterns: what is stored, and the exact number that it means.
+
+Written from the formats' definitions alone, so that it can judge the rest: nothing here comes from
+NumPy, ml_dtypes, or tensorferry's own table of dtypes. The narrow floats are those of the OCP
+specification of 8-bit and microscaling formats and of StableHLO's types
+(https://openxla.org/stablehlo/spec#types).
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+from functools import cache
+from math import inf, ldexp, nan
+from typing import Any, NamedTuple
+
+__all__ = ["FORMATS", "Format", "decode", "flip_sign", "nested", "numbers", "patterns", "swap"]
+
+
+class Format(NamedTuple):
+    """How the elements of one dtype are stored.
+
+    Args:
+        name: Canonical name.
+        kind: ``"bool"``, ``"int"``, ``"uint"``, ``"float"`` or ``"complex"``.
+        itemsize: Bytes of an element; narrower ones stand in the low bits of a byte.
+        bits: How many bits count; of one part, for a complex.
+        exponent: Bits of a float's exponent.
+        mantissa: Bits of a float's mantissa.
+        bias: What is subtracted from the exponent.
+        specials: ``"ieee"`` has infinities and NaN, ``"fn"`` one NaN per sign and no infinity,
+            ``"fnuz"`` one NaN in the place of -0, ``"finite"`` none, ``"scale"`` powers of two.
+    """
+
+    name: str
+    kind: str
+    itemsize: int
+    bits: int
+    exponent: int = 0
+    mantissa: int = 0
+    bias: int = 0
+    specials: str = ""
+
+
+def _floats() -> list[Format]:
+    rows = [
+        ("float4_e2m1fn", 2, 1, 1, "finite"),
+        ("float6_e2m3fn", 2, 3, 1, "finite"),
+        ("float6_e3m2fn", 3, 2, 3, "finite"),
+        ("float8_e3m4", 3, 4, 3, "ieee"),
+        ("float8_e4m3", 4, 3, 7, "ieee"),
+        ("float8_e4m3fn", 4, 3, 7, "fn"),
+        ("float8_e4m3fnuz", 4, 3, 8, "fnuz"),
+        ("float8_e4m3b11fnuz", 4, 3, 11, "fnuz"),
+        ("float8_e5m2", 5, 2, 15, "ieee"),
+        ("float8_e5m2fnuz", 5, 2, 16, "fnuz"),
+        ("bfloat16", 8, 7, 127, "ieee"),
+        ("float16", 5, 10, 15, "ieee"),
+        ("float32", 8, 23, 127, "ieee"),
+        ("float64", 11, 52, 1023, "ieee"),
+    ]
+    return [
+        Format(name, "float", -(-(1 + e + m) // 8), 1 + e + m, e, m, bias, specials)
+        for name, e, m, bias, specials in rows
+    ]
+
+
+def _formats() -> dict[str, Format]:
+    rows = [Format("bool", "bool", 1, 1)]
+    for bits in (2, 4, 8, 16, 32, 64):
+        rows.append(Format(f"int{bits}", "int", max(bits // 8, 1), bits))
+        rows.append(Format(f"uint{bits}", "uint", max(bits // 8, 1), bits))
+    rows += _floats()
+    rows.append(Format("float8_e8m0fnu", "float", 1, 8, 8, 0, 127, "scale"))
+    for name, part in (("complex64", rows[-3]), ("complex128", rows[-2])):
+        rows.append(part._replace(name=name, kind="complex", itemsize=2 * part.itemsize))
+    return {row.name: row for row in rows}
+
+
+FORMATS: dict[str, Format] = _formats()
+"""Every dtype that some framework knows, by its canonical name."""
+
+
+# -- what a pattern means -----------------------------------------------------------------------
+
+
+def decode(dtype: str, content: bytes) -> list[Any]:
+    """The Python scalars that these bytes mean, in the machine's byte order.
+
+    >>> decode("float8_e4m3fn", bytes([0x38, 0xB8, 0x01])), decode("int4", bytes([0x0F]))
+    ([1.0, -1.0, 0.001953125], [-1])
+    """
+    row = FORMATS[dtype]
+    if row.kind == "complex":
+        code = "f" if row.bits == 32 else "d"
+        parts = struct.unpack(f"={len(content) * 2 // row.itemsize}{code}", content)
+        return [complex(*pair) for pair in zip(parts[::2], parts[1::2], strict=True)]
+    if row.kind == "float" and row.bits >= 32:
+        code = "f" if row.bits == 32 else "d"
+        return list(struct.unpack(f"={len(content) // row.itemsize}{code}", content))
+    return [numbers(dtype, pattern) for pattern in _split(content, row.itemsize)]
+
+
+def _split(content: bytes, itemsize: int) -> list[int]:
+    code = {1: "B", 2: "H", 4: "I", 8: "Q"}[itemsize]
+    return list(struct.unpack(f"={len(content) // itemsize}{code}", content))
+
+
+def numbers(dtype: str, pattern: int) -> Any:
+    """The Python scalar that one pattern of a dtype (no complex one) means."""
+    row = FORMATS[dtype]
+    pattern &= (1 << row.bits) - 1
+    if row.kind == "bool":
+        return bool(pattern)
+    if row.kind == "uint":
+        return pattern
+    if row.kind == "int":
+        return pattern - (1 << row.bits) * (pattern >> (row.bits - 1))
+    return _float(row, pattern)
+
+
+def _float(row: Format, pattern: int) -> float:
+    if row.specials == "scale":
+        return nan if pattern == 0xFF else ldexp(1.0, pattern - row.bias)
+    sign = -1.0 if pattern >> (row.bits - 1) else 1.0
+    exponent = pattern >> row.mantissa & ((1 << row.exponent) - 1)
+    mantissa = pattern & ((1 << row.mantissa) - 1)
+    full = (1 << row.exponent) - 1
+    if row.specials == "ieee" and exponent == full:
+        return nan if mantissa else sign * inf
+    if row.specials == "fn" and exponent == full and mantissa == (1 << row.mantissa) - 1:
+        return nan
+    if row.specials == "fnuz" and sign < 0 and not exponent and not mantissa:
+        return nan
+    if exponent == 0:
+        return sign * ldexp(mantissa, 1 - row.bias - row.mantissa)
+    return sign * ldexp((1 << row.mantissa) | mantissa, exponent - row.bias - row.mantissa)
+
+
+# -- patterns to carry --------------------------------------------------------------------------
+
+
+@cache
+def patterns(dtype: str, count: int) -> tuple[bytes, ...]:
+    """So many elements of a dtype: what is special about it first, then others, each a fixed choice.
+
+    Zeros of both signs, the smallest and the largest subnormal, the ends of the range, infinities,
+    quiet and signalling NaNs with a payload, of both signs; extremes of integers.
+    """
+    row = FORMATS[dtype]
+    chosen = _specials(row)
+    source = random.Random(dtype)  # noqa: S311 - nobody guards a secret with it
+    width = 1 if row.kind == "bool" else row.bits
+    while len(chosen) < 2 * count:
+        chosen.append(source.getrandbits(width))
+    size = row.itemsize // 2 if row.kind == "complex" else row.itemsize
+    code = {1: "B", 2: "H", 4: "I", 8: "Q"}[size]
+    if row.kind != "complex":
+        return tuple(struct.pack(f"={code}", pattern) for pattern in chosen[:count])
+    # The specials meet one another: a NaN beside a -0, an infinity beside a subnormal.
+    pairs = zip(chosen[:count], chosen[3 : count + 3], strict=True)
+    return tuple(struct.pack(f"=2{code}", *pair) for pair in pairs)
+
+
+def _specials(row: Format) -> list[int]:
+    if row.kind == "bool":
+        return [1, 0, 0, 1, 1, 0]
+    top = 1 << (row.bits - 1)
+    if row.kind in ("int", "uint"):
+        return [pattern % (2 * top) for pattern in (0, 1, 2 * top - 1, top, top - 1, top + 1, 2)]
+    if row.specials == "scale":
+        return [0, 1, 0x7F, 0xFE, 0xFF]
+    one, full = row.bias << row.mantissa, (1 << row.exponent) - 1 << row.mantissa
+    tail = (1 << row.mantissa) - 1
+    quiet = 1 << max(row.mantissa - 1, 0)
+    positive = [0, 1, tail, tail + 1, one, full - 1, full]
+    if row.mantissa > 2:
+        positive += [full | quiet, full | 1, full | quiet | 1, full | tail]
+    else:
+        positive += [full | tail]
+    return [sign | pattern for pattern in positive for sign in (0, top)]
+
+
+def flip_sign(dtype: str, content: bytes, *, imaginary_only: bool = False) -> bytes:
+    """The bytes of the negated floats or complex numbers, or of their conjugates."""
+    row = FORMATS[dtype]
+    size = row.itemsize // 2 if row.kind == "complex" else row.itemsize
+    code = {1: "B", 2: "H", 4: "I", 8: "Q"}[size]
+    found = list(struct.unpack(f"={len(content) // size}{code}", content))
+    start, step = (1, 2) if imaginary_only else (0, 1)
+    found[start::step] = [pattern ^ 1 << (row.bits - 1) for pattern in found[start::step]]
+    return struct.pack(f"={len(found)}{code}", *found)
+
+
+def swap(dtype: str, content: bytes) -> bytes:
+    """The same elements in the other byte order; a complex number's parts keep their places."""
+    row = FORMATS[dtype]
+    size = row.itemsize // 2 if row.kind == "complex" else row.itemsize
+    return b"".join(content[at : at + size][::-1] for at in range(0, len(content), size))
+
+
+def nested(dtype: str, shape: tuple[int, ...], content: bytes) -> Any:
+    """The nested list that these bytes mean; the scalar itself for shape ``()``."""
+    flat: list[Any] = decode(dtype, content)
+    if not shape:
+        return flat[0]
+    for length in reversed(shape[1:]):
+        if not length:
+            return _hollow(shape)
+        flat = [flat[at : at + length] for at in range(0, len(flat), length)]
+    return flat
+
+
+def _hollow(shape: tuple[int, ...]) -> Any:
+    return [] if not shape or not shape[0] else [_hollow(shape[1:]) for _ in range(shape[0])]

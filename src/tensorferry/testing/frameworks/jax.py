@@ -1,0 +1,76 @@
+"""JAX's arrays, with and without 64-bit dtypes."""
+
+# ruff: noqa: D102 - the witness is documented where it is declared
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from ..bits import FORMATS
+from ..memory import Place
+from ..witness import COMPACT, Sample, Witness
+from .numpy import dtype_of
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+    from contextlib import AbstractContextManager
+
+
+class JaxWitness(Witness):
+    """`jax.Array` on the host."""
+
+    name = "jax"
+    module = "jax"
+    layouts: ClassVar[tuple[str, ...]] = (*COMPACT, "result")
+    modes: ClassVar[tuple[str, ...]] = ("32 bits", "64 bits")
+
+    def load(self) -> None:
+        self.jax: Any = importlib.import_module("jax")
+
+    def mode(self, name: str) -> AbstractContextManager[Any]:
+        # Before JAX 0.7 only the experimental module has it.
+        switch = getattr(self.jax, "enable_x64", None) or importlib.import_module("jax.experimental").enable_x64
+        found: AbstractContextManager[Any] = switch(name == "64 bits")
+        return found
+
+    def knows(self, dtype: str) -> bool:
+        # Asked for a dtype that is switched off, JAX gives another.
+        return super().knows(dtype) and self.dtype(self.build(b"", dtype, (0,))) == dtype
+
+    def build(self, content: bytes, dtype: str, shape: tuple[int, ...]) -> Any:
+        return self.jax.device_put(np.frombuffer(bytearray(content), dtype_of(dtype)).reshape(shape))
+
+    def make(self, layout: str, dtype: str) -> Sample | None:
+        if layout != "result":
+            return super().make(layout, dtype)
+        sample = super().make("aligned", dtype)
+        if sample is None or FORMATS[dtype].bits < 8:
+            return sample
+        # What an operation gives lies in XLA's own memory; a transpose moves bits and no more.
+        sample.x = self.jax.numpy.transpose(self.jax.numpy.transpose(sample.x))
+        return sample
+
+    def place(self, x: Any) -> Place | None:
+        itemsize = x.dtype.itemsize
+        if FORMATS[self.dtype(x)].bits < 8 and self.dtype(x) != "bool":
+            return None  # packed: two or more elements in a byte
+        strides = [itemsize]
+        for length in reversed(x.shape[1:]):
+            strides.insert(0, strides[0] * max(length, 1))
+        return Place(x.unsafe_buffer_pointer(), x.shape, tuple(strides[: x.ndim]), itemsize)
+
+    def content(self, x: Any) -> bytes:
+        raw: bytes = np.asarray(x).tobytes()
+        return raw
+
+    def is_plain(self, x: Any) -> bool:
+        return isinstance(x, self.jax.Array) and not isinstance(x, self.jax.core.Tracer)
+
+    def state(self, x: Any) -> Hashable:
+        return type(x), x.dtype, x.shape, x.weak_type, x.is_deleted(), str(x.device), self.place(x)
+
+
+WITNESS = JaxWitness()

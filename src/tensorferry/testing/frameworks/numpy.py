@@ -1,0 +1,188 @@
+"""NumPy's arrays in every layout, over every kind of memory."""
+
+# ruff: noqa: D102 - the witness is documented where it is declared
+
+from __future__ import annotations
+
+import ctypes
+import tempfile
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import ml_dtypes
+import numpy as np
+
+from ..bits import FORMATS, swap
+from ..memory import LAYOUTS, Image, Place
+from ..memory import image as image_of
+from ..witness import Sample, Witness
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+Array = np.ndarray[Any, Any]
+
+
+class Subclass(np.ndarray[Any, Any]):
+    """An array of a type that says nothing new."""
+
+
+def dtype_of(name: str) -> np.dtype[Any]:
+    """The NumPy dtype of a canonical name."""
+    return np.dtype(getattr(ml_dtypes, name, None) or name)
+
+
+def at_64(size: int) -> Array:
+    """Writable bytes whose address is a multiple of 64."""
+    raw = np.empty(size + 64, np.uint8)
+    start = -raw.__array_interface__["data"][0] % 64
+    return raw[start : start + size]
+
+
+class NumpyWitness(Witness):
+    """`np.ndarray`, its subclasses, memory maps and scalars."""
+
+    name = "numpy"
+    module = "numpy"
+    writes = True
+    layouts: ClassVar[tuple[str, ...]] = (
+        *LAYOUTS,
+        "frozen",
+        "frozen offset",
+        "frozen strided",
+        "frozen zero-d",
+        "owned read-only",
+        "view read-only",
+        "big-endian",
+        "big-endian strided",
+        "subclass",
+        "map read-only",
+        "map shared",
+        "map private",
+        "scalar",
+    )
+
+    def build(self, content: bytes, dtype: str, shape: tuple[int, ...]) -> Array:
+        memory = at_64(len(content))
+        memory[...] = np.frombuffer(content, np.uint8)
+        found: Array = memory.view(dtype_of(dtype)).reshape(shape)
+        return found
+
+    def lay(self, image: Image, dtype: str) -> Array:
+        memory = at_64(len(image.block))
+        memory[...] = np.frombuffer(image.block, np.uint8)
+        found: Array = np.ndarray(image.shape, dtype_of(dtype), memory.data, image.offset, image.strides)
+        return found
+
+    def knows(self, dtype: str) -> bool:
+        return dtype in FORMATS
+
+    def make(self, layout: str, dtype: str) -> Sample | None:
+        if layout in LAYOUTS:
+            found = image_of(layout, dtype)
+            return Sample(WITNESS.lay(found, dtype), dtype, found.shape, found.content, True, True)
+        makers: dict[str, Callable[[str, str], Sample | None]] = {
+            "frozen": _frozen,
+            "owned": _owned,
+            "view": _view,
+            "big-endian": _big_endian,
+            "subclass": _subclass,
+            "map": _map,
+            "scalar": _scalar,
+        }
+        return makers[layout.partition(" ")[0]](layout, dtype)
+
+    def place(self, x: Array) -> Place:
+        return Place(x.__array_interface__["data"][0], x.shape, x.strides, x.itemsize)
+
+    def content(self, x: Any) -> bytes:
+        raw: bytes = x.tobytes()
+        return raw if x.dtype.isnative else swap(self.dtype(x), raw)
+
+    def is_plain(self, x: Any) -> bool:
+        return type(x) is np.ndarray and x.dtype.isnative
+
+    def writable(self, x: Array) -> bool:
+        return x.flags.writeable
+
+    def state(self, x: Any) -> Hashable:
+        if isinstance(x, np.generic):
+            return type(x), x.dtype
+        flags = (x.flags.writeable, x.flags.c_contiguous, x.flags.owndata)
+        return type(x), x.dtype, x.dtype.byteorder, self.place(x), flags
+
+    def poke(self, x: Array, content: bytes) -> None:
+        raw = content if x.dtype.isnative else swap(self.dtype(x), content)
+        x[...] = np.frombuffer(raw, x.dtype).reshape(x.shape)
+
+
+def _frozen(layout: str, dtype: str) -> Sample:
+    """Over the memory of a `bytes`, which nobody can write."""
+    found = image_of(layout.removeprefix("frozen").strip() or "aligned", dtype)
+    held = bytes(len(found.block) + 64)
+    start = ctypes.cast(ctypes.c_char_p(held), ctypes.c_void_p).value or 0
+    shift = -start % 64
+    # Nobody else has seen these bytes yet, so their content is still to be chosen.
+    ctypes.memmove(start + shift, found.block, len(found.block))
+    x: Array = np.ndarray(found.shape, dtype_of(dtype), held, shift + found.offset, found.strides)
+    return Sample(x, dtype, found.shape, found.content, writable=False, mutable=False)
+
+
+def _owned(layout: str, dtype: str) -> Sample:  # noqa: ARG001
+    found = image_of("aligned", dtype)
+    x = np.frombuffer(found.content, dtype_of(dtype)).reshape(found.shape).copy()
+    x = x if x.base is None else x.copy()
+    x.flags.writeable = False
+    return Sample(x, dtype, found.shape, found.content, writable=False, mutable=False)
+
+
+def _view(layout: str, dtype: str) -> Sample:  # noqa: ARG001
+    """Read-only itself, over memory that its base can write."""
+    found = image_of("aligned", dtype)
+    base = WITNESS.lay(found, dtype)
+    x = base.view()
+    x.flags.writeable = False
+    return Sample(
+        x,
+        dtype,
+        found.shape,
+        found.content,
+        writable=False,
+        mutable=True,
+        poke=lambda content: WITNESS.poke(base, content),
+    )
+
+
+def _big_endian(layout: str, dtype: str) -> Sample | None:
+    kind = dtype_of(dtype)
+    other = kind.newbyteorder("S") if kind.type.__module__ == "numpy" else kind
+    if other.isnative:
+        return None
+    found = image_of(layout.removeprefix("big-endian").strip() or "aligned", dtype)
+    x = WITNESS.lay(found, dtype).view(other)
+    return Sample(x, dtype, found.shape, swap(dtype, found.content), writable=True, mutable=True, swapped=True)
+
+
+def _subclass(layout: str, dtype: str) -> Sample:  # noqa: ARG001
+    found = image_of("aligned", dtype)
+    x = WITNESS.lay(found, dtype).view(Subclass)
+    return Sample(x, dtype, found.shape, found.content, writable=True, mutable=True, plain=False)
+
+
+def _map(layout: str, dtype: str) -> Sample:
+    found = image_of("aligned", dtype)
+    with tempfile.TemporaryFile() as file:
+        file.write(found.content)
+        file.flush()
+        mode = {"read-only": "r", "shared": "r+", "private": "c"}[layout.partition(" ")[2]]
+        x: Array = np.memmap(file, dtype_of(dtype), mode, 0, found.shape)  # type: ignore[call-overload]
+    written = mode != "r"
+    return Sample(x, dtype, found.shape, found.content, written, written, plain=False, file=written, fatal=not written)
+
+
+def _scalar(layout: str, dtype: str) -> Sample:  # noqa: ARG001
+    content = image_of("aligned", dtype).content[: FORMATS[dtype].itemsize]
+    x = np.frombuffer(content, dtype_of(dtype))[0]
+    return Sample(x, dtype, (), content, writable=False, mutable=False, owns=False, plain=False)
+
+
+WITNESS = NumpyWitness()

@@ -1,0 +1,82 @@
+"""TensorFlow's eager tensors and variables."""
+
+# ruff: noqa: D102 - the witness is documented where it is declared
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from ..memory import Place, image
+from ..witness import COMPACT, Sample, Witness
+from .numpy import dtype_of
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+
+class TensorflowWitness(Witness):
+    """`tf.Tensor` and `tf.Variable` on the host."""
+
+    name = "tensorflow"
+    module = "tensorflow"
+    layouts: ClassVar[tuple[str, ...]] = (*COMPACT, "row", "variable")
+
+    def load(self) -> None:
+        self.tf: Any = importlib.import_module("tensorflow")
+
+    def build(self, content: bytes, dtype: str, shape: tuple[int, ...]) -> Any:
+        return self.tf.constant(np.frombuffer(bytearray(content), dtype_of(dtype)).reshape(shape))
+
+    def make(self, layout: str, dtype: str) -> Sample | None:
+        if layout in COMPACT:
+            return super().make(layout, dtype)
+        found = image("aligned", dtype)
+        x = self.build(found.content, dtype, found.shape)
+        if layout == "row":
+            size = len(found.content) // 4
+            content = found.content[size : 2 * size]
+            try:
+                part = x[1]
+            except (self.tf.errors.NotFoundError, self.tf.errors.InvalidArgumentError):
+                return None  # no kernel slices this dtype
+            return Sample(part, dtype, found.shape[1:], content, False, False)
+        try:
+            variable = self.tf.Variable(x)
+        except self.tf.errors.InvalidArgumentError:
+            return None  # no kernel assigns this dtype
+        return Sample(
+            variable,
+            dtype,
+            found.shape,
+            found.content,
+            False,
+            False,
+            plain=False,
+            isolated=True,
+            poke=lambda content: variable.assign(self.build(content, dtype, found.shape)),
+        )
+
+    def place(self, x: Any) -> Place:
+        value = x.value() if isinstance(x, self.tf.Variable) else x
+        # Of shape (), TensorFlow gives a scalar instead of memory; a reshape lies over the same.
+        array = np.asarray(value if value.shape.rank else self.tf.reshape(value, [1]))
+        array = array.reshape(tuple(value.shape))
+        address = array.__array_interface__["data"][0]
+        return Place(address, array.shape, array.strides, array.itemsize)
+
+    def content(self, x: Any) -> bytes:
+        raw: bytes = x.numpy().tobytes()
+        return raw
+
+    def is_plain(self, x: Any) -> bool:
+        return isinstance(x, self.tf.__internal__.EagerTensor)
+
+    def state(self, x: Any) -> Hashable:
+        place = self.place(x) if 0 not in x.shape else None
+        return type(x), self.dtype(x), self.shape(x), x.device, place
+
+
+WITNESS = TensorflowWitness()

@@ -1,0 +1,124 @@
+"""Where the elements of a test tensor lie: layouts as arithmetic, before any framework sees them."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from itertools import product
+from typing import NamedTuple
+
+from .bits import FORMATS, patterns
+
+__all__ = ["LAYOUTS", "Image", "Place", "addresses", "image", "read"]
+
+
+class Place(NamedTuple):
+    """Where a tensor lies, as its own framework tells: bytes all."""
+
+    address: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    itemsize: int
+
+
+class Image(NamedTuple):
+    """A block of memory and the tensor in it.
+
+    Args:
+        block: The bytes of the whole block, whose start is to be 64-byte aligned.
+        offset: From the block's start to the first element.
+        shape: Lengths of the axes.
+        strides: Bytes from one element to the next.
+        content: The elements' bytes in C order: what every conversion must give.
+    """
+
+    block: bytes
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    content: bytes
+
+
+def _compact(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    strides = [itemsize]
+    for length in reversed(shape[1:]):
+        strides.insert(0, strides[0] * max(length, 1))
+    return tuple(strides[: len(shape)])
+
+
+def _geometry(layout: str, size: int) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+    shape = (4, 6)
+    rows, columns = _compact(shape, size)
+    return {
+        "aligned": (0, shape, (rows, columns)),
+        "offset": (16, shape, (rows, columns)),
+        "fortran": (0, shape, (size, 4 * size)),
+        "permuted": (0, (2, 3, 4), (4 * size, 8 * size, size)),
+        "strided": (16, shape, (2 * rows, 2 * columns)),
+        "negative": (3 * rows, shape, (-rows, columns)),
+        "reversed": (3 * rows + 5 * columns, shape, (-rows, -columns)),
+        "broadcast": (0, shape, (0, columns)),
+        "unaligned": (1, shape, (rows, columns)),
+        "field": (0, shape, (6 * (size + 1), size + 1)),
+        "single": (0, (1, 24, 1), (7, size, 3)),
+        "zero-d": (0, (), ()),
+        "zero-d offset": (16, (), ()),
+        "empty": (0, (0, 3), (3 * size, size)),
+    }[layout]
+
+
+LAYOUTS = (
+    "aligned",
+    "offset",
+    "fortran",
+    "permuted",
+    "strided",
+    "negative",
+    "reversed",
+    "broadcast",
+    "unaligned",
+    "field",
+    "single",
+    "zero-d",
+    "zero-d offset",
+    "empty",
+)
+"""The layouts of host memory, from the plainest to the oddest."""
+
+
+@cache
+def image(layout: str, dtype: str) -> Image:
+    """The block of memory of a layout, filled with a dtype's special patterns.
+
+    >>> found = image("negative", "int16")
+    >>> found.shape, found.strides, found.offset
+    ((4, 6), (-12, 2), 36)
+    """
+    itemsize = FORMATS[dtype].itemsize
+    offset, shape, strides = _geometry(layout, itemsize)
+    places = [
+        offset + sum(at * step for at, step in zip(index, strides, strict=True))
+        for index in product(*map(range, shape))
+    ]
+    found = sorted(set(places))
+    elements = dict(zip(found, patterns(dtype, max(len(found), 1)), strict=False))
+    block = bytearray(b"\x01" * (max(found, default=0) + itemsize))
+    for place, element in elements.items():
+        block[place : place + itemsize] = element
+    return Image(bytes(block), offset, shape, strides, b"".join(elements[at] for at in places))
+
+
+def addresses(place: Place) -> set[int]:
+    """Every byte that a tensor's elements occupy, by brute force."""
+    starts = {place.address}
+    for length, step in zip(place.shape, place.strides, strict=True):
+        starts = {start + at * step for start in starts for at in range(length)}
+    return {start + byte for start in starts for byte in range(place.itemsize)}
+
+
+def read(place: Place) -> bytes:
+    """The elements' bytes in C order, straight from memory."""
+    starts = [place.address]
+    for length, step in zip(place.shape, place.strides, strict=True):
+        starts = [start + at * step for start in starts for at in range(length)]
+    return b"".join(ctypes.string_at(start, place.itemsize) for start in starts)

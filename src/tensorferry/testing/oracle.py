@@ -1,0 +1,114 @@
+"""The memory contract in one page, written a second time: what must come out of a conversion.
+
+Nothing of tensorferry's planner or rules is used here; only the words of the contract, and what a
+target's backend declares that it can hold and adopt.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..errors import ConversionError, CopyRequiredError, LossyCastError, UnsupportedTypeError
+from .bits import FORMATS
+
+if TYPE_CHECKING:
+    from ..backend import Capabilities
+    from .memory import Place
+    from .witness import Sample
+
+__all__ = ["Verdict", "verdict"]
+
+
+class Verdict(NamedTuple):
+    """What must happen.
+
+    Args:
+        error: The class that must be raised, exactly, or ``None``.
+        shares: Whether the result must lie over the source's memory; ``None``: there are no elements.
+        writable: Whether the result must be writable; ``None``: nothing is promised.
+        hazard: Whether the plan must warn of what the caller consented to.
+        identical: Whether the very same object must come back.
+    """
+
+    error: type[ConversionError] | None = None
+    shares: bool | None = False
+    writable: bool | None = None
+    hazard: bool = False
+    identical: bool = False
+
+
+def verdict(
+    sample: Sample,
+    place: Place | None,
+    source: Capabilities,
+    target: Capabilities,
+    *,
+    same: bool,
+    copy: bool | None,
+) -> Verdict:
+    """The contract's word on one conversion without a change of dtype.
+
+    Args:
+        sample: What comes in.
+        place: Where it lies.
+        source: What its backend declares.
+        target: What the target's backend declares.
+        same: Whether source and target are one framework.
+        copy: The keyword.
+    """
+    if sample.dtype not in source.dtypes:
+        return Verdict(UnsupportedTypeError)
+    if sample.dtype not in target.dtypes:
+        return Verdict(LossyCastError)
+    if not target.memory:
+        return Verdict(CopyRequiredError) if copy is False else Verdict()
+    fresh = Verdict(shares=None if sample.empty else False, writable=target.writable)
+    if same and sample.owns and not sample.swapped:
+        if copy is True:
+            return fresh
+        shares = None if sample.empty else True
+        return Verdict(None, shares, sample.writable, hazard=sample.file, identical=sample.plain)
+    if sample.empty:
+        return fresh._replace(writable=target.writable if copy else None)
+    possible = _possible(sample, place, source, target)
+    if copy is False:
+        return _shared(sample, target) if possible else Verdict(CopyRequiredError)
+    if copy is None and possible and _permitted(sample, target):
+        return _shared(sample, target)
+    return fresh
+
+
+def _permitted(sample: Sample, target: Capabilities) -> bool:
+    """Whether memory is shared without being asked: neither side can break the other's promise."""
+    if not target.writable:
+        return not sample.mutable
+    return target.read_only or (sample.writable and not sample.requires_grad)
+
+
+def _shared(sample: Sample, target: Capabilities) -> Verdict:
+    written = sample.writable and not sample.requires_grad
+    if not target.writable:
+        return Verdict(None, True, False, hazard=sample.mutable)
+    if target.read_only:
+        return Verdict(None, True, written, hazard=sample.file)
+    return Verdict(None, True, True, hazard=sample.file or not written)
+
+
+def _possible(sample: Sample, place: Place | None, source: Capabilities, target: Capabilities) -> bool:
+    """Whether the target can lie over this memory at all."""
+    if not sample.owns or sample.lazy or sample.swapped or place is None:
+        return False
+    if sample.dtype in source.unshared_dtypes | target.unshared_dtypes:
+        return False
+    steps = [(length, step) for length, step in zip(place.shape, place.strides, strict=True) if length > 1]
+    if target.strides == "non-negative" and any(step < 0 or step % place.itemsize for _, step in steps):
+        return False
+    if target.strides == "compact":
+        expected = place.itemsize
+        for length, step in reversed(steps):
+            if step != expected:
+                return False
+            expected *= length
+    row = FORMATS[sample.dtype]
+    element = row.itemsize // 2 if row.kind == "complex" else row.itemsize
+    return place.address % (target.alignment or element) == 0

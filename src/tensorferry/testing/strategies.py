@@ -1,0 +1,109 @@
+"""Hypothesis strategies: dtypes, bytes, blocks of memory with any layout, and tensors in them.
+
+They need hypothesis (https://hypothesis.readthedocs.io), which tensorferry itself does not.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import strategies as st
+
+from .. import registry
+from .bits import FORMATS, patterns
+from .memory import Image
+from .witness import witness_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["contents", "dtypes", "images", "requests", "shapes", "tensors"]
+
+
+def dtypes(*frameworks: str) -> st.SearchStrategy[str]:
+    """Names of dtypes that each of these frameworks declares."""
+    declared = [registry.ready(name).capabilities.dtypes for name in frameworks]
+    return st.sampled_from([name for name in FORMATS if all(name in each for each in declared)])
+
+
+def shapes(axes: int = 3, longest: int = 4) -> st.SearchStrategy[tuple[int, ...]]:
+    """Shapes of up to so many axes, with lengths of 0 and 1 among them."""
+    return st.lists(st.integers(0, longest), max_size=axes).map(tuple)
+
+
+def contents(dtype: str, count: int) -> st.SearchStrategy[bytes]:
+    """The bytes of so many elements: what is special about the dtype as often as anything."""
+    row = FORMATS[dtype]
+    parts = 2 if row.kind == "complex" else 1
+    size = row.itemsize // parts
+    width = 1 if row.kind == "bool" else row.bits
+    anything = st.lists(st.integers(0, (1 << width) - 1), min_size=parts, max_size=parts).map(
+        lambda found: b"".join(part.to_bytes(size, "little") for part in found)
+    )
+    special = st.sampled_from(patterns(dtype, 24))
+    elements = st.lists(special | anything, min_size=count, max_size=count)
+    return elements.map(b"".join)
+
+
+@st.composite
+def images(
+    draw: Callable[[st.SearchStrategy[Any]], Any],
+    dtype: str,
+    *,
+    plain: bool = False,
+    block: bytes | None = None,
+) -> Image:
+    """A tensor in a block of memory: any order of axes, steps, directions and offset.
+
+    Args:
+        draw: Hypothesis gives it.
+        dtype: Canonical name.
+        plain: Only what has whole, non-negative strides and an aligned address.
+        block: The bytes to lie in, instead of new ones; they must hold at least 64 elements.
+    """
+    itemsize = FORMATS[dtype].itemsize
+    shape = draw(shapes(3, 3))
+    order = draw(st.permutations(range(len(shape))))
+    steps = [1, 1, 2, 0] if plain else [1, 1, 2, -1, -2, 0]
+    strides, unit, low, high = [0] * len(shape), itemsize, 0, 0
+    for axis in order:
+        step = draw(st.sampled_from(steps))
+        strides[axis] = unit * step
+        reach = (max(shape[axis], 1) - 1) * strides[axis]
+        low, high = low + min(reach, 0), high + max(reach, 0)
+        unit *= max(shape[axis] * abs(step), 1)
+    shift = draw(st.integers(0, 7)) * itemsize
+    if not plain and draw(st.booleans()):
+        shift += draw(st.integers(0, 3))
+    offset = shift - low
+    size = offset + high + itemsize
+    if block is not None and size > len(block):
+        strides, offset, size = [0] * len(shape), 0, itemsize
+    if block is None:
+        # Elements that overlap other than by whole ones would have no bytes of their own choice.
+        start = offset % itemsize
+        count = -(-(size - start) // itemsize)
+        block = bytes(start) + draw(contents(dtype, count))
+    places = product(*map(range, shape))
+    content = b"".join(
+        block[at : at + itemsize]
+        for index in places
+        for at in [offset + sum(a * b for a, b in zip(index, strides, strict=True))]
+    )
+    return Image(block, offset if prod(shape) else 0, tuple(shape), tuple(strides), content)
+
+
+@st.composite
+def tensors(draw: Callable[[st.SearchStrategy[Any]], Any], framework: str, dtype: str | None = None) -> Any:
+    """A tensor of a framework, of one dtype or of any, in any layout that it can have."""
+    witness = witness_for(framework)
+    name = dtype or draw(dtypes(framework))
+    strides = registry.ready(framework).capabilities.strides
+    return witness.lay(draw(images(name, plain=strides != "any")), name)
+
+
+def requests() -> st.SearchStrategy[dict[str, Any]]:
+    """The keywords of a conversion that cast nothing."""
+    return st.fixed_dictionaries({"copy": st.sampled_from([None, True, False])})

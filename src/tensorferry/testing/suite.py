@@ -1,0 +1,318 @@
+"""The conformance suite: every source, layout, dtype, target and ``copy=``, each judged on its own.
+
+Cells are generated from what the witnesses can make and what the backends declare, so a new layout
+or a new dtype is tested, in what must work and in what must raise, without a line of test code.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .. import api, inspection, registry
+from ..errors import ConversionError, UnsupportedTypeError
+from ..run import verifying
+from .bits import FORMATS
+from .memory import Place, addresses
+from .oracle import verdict
+from .witness import Sample, Witness, witness_for, witnesses
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ..plan import Plan
+
+__all__ = ["Cell", "Finding", "Group", "NonConformance", "check", "findings", "groups", "judge"]
+
+COPIES = (None, True, False)
+
+
+class Group(NamedTuple):
+    """The cells that make one test: all dtypes and each ``copy=`` of a source, layout and target."""
+
+    source: str
+    layout: str
+    target: str
+    mode: str = ""
+    lanes: bool = False
+
+    def __str__(self) -> str:
+        marks = [self.mode, "fast lanes" if self.lanes else ""]
+        return ", ".join([f"{self.source} {self.layout} to {self.target}", *filter(None, marks)])
+
+
+class Cell(NamedTuple):
+    """One conversion that is judged."""
+
+    group: Group
+    dtype: str
+    copy: bool | None
+
+    def __str__(self) -> str:
+        return f"{self.group}, {self.dtype}, copy={self.copy}"
+
+
+class Finding(NamedTuple):
+    """What is wrong with a cell."""
+
+    cell: Cell
+    about: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.cell}: {self.about}: {self.text}"
+
+
+class NonConformance(AssertionError):  # noqa: N818 - a verdict
+    """A backend that does not keep the contract; the message lists where."""
+
+    def __init__(self, found: Iterable[Finding]) -> None:
+        self.findings = tuple(found)
+        shown = "\n".join(f"  {finding}" for finding in self.findings[:12])
+        super().__init__(f"{len(self.findings)} findings\n{shown}")
+
+
+# -- what there is to judge ---------------------------------------------------------------------
+
+
+def groups(backend: str | None = None, *, lanes: bool = False) -> Iterator[Group]:
+    """The groups of cells, in a fixed order.
+
+    Args:
+        backend: Only those from or to this one.
+        lanes: Those that the fast lanes may take, instead of all.
+    """
+    everybody = witnesses()
+    for source in everybody.values():
+        for target in everybody.values():
+            if backend not in (None, source.name, target.name):
+                continue
+            for mode in _modes(source, target):
+                for layout in source.layouts:
+                    yield Group(source.name, layout, target.name, mode, lanes)
+
+
+def _modes(source: Witness, target: Witness) -> tuple[str, ...]:
+    """The ways in which one of the two can be set up."""
+    return source.modes if source.modes != ("",) else target.modes
+
+
+def _cells(group: Group) -> Iterator[Cell]:
+    copies = (None,) if group.lanes else COPIES
+    return (Cell(group, dtype, copy) for dtype in FORMATS for copy in copies)
+
+
+def check(group: Group) -> int:
+    """Judge every cell of a group; how many there were.
+
+    Raises:
+        NonConformance: Some do not keep the contract.
+        LookupError: A framework is not here, or has no witness.
+    """
+    count, found = 0, []
+    for _, wrong in findings(group):
+        count += 1
+        found += wrong
+    if found:
+        raise NonConformance(found)
+    return count
+
+
+def findings(group: Group) -> Iterator[tuple[Cell, list[Finding]]]:
+    """Each cell of a group that exists, and what is wrong with it."""
+    source, target = witness_for(group.source), witness_for(group.target)
+    with ExitStack() as stack:
+        stack.enter_context(verifying(not group.lanes))
+        for witness in (source, target):
+            if group.mode in witness.modes:
+                stack.enter_context(witness.mode(group.mode))
+        for cell in _cells(group):
+            if source.knows(cell.dtype):
+                wrong = judge(cell, source, target)
+                if wrong is not None:
+                    yield cell, wrong
+
+
+# -- one cell -----------------------------------------------------------------------------------
+
+
+def judge(cell: Cell, source: Witness, target: Witness) -> list[Finding] | None:
+    """What is wrong with one conversion; ``None`` if there is no such source."""
+    sample = source.make(cell.group.layout, cell.dtype)
+    if sample is None:
+        return None
+    case = _Case(cell, source, target, sample)
+    case.run()
+    return case.found
+
+
+class _Case:
+    """One conversion, from before it to after somebody has written to both sides."""
+
+    def __init__(self, cell: Cell, source: Witness, target: Witness, sample: Sample) -> None:
+        self.cell, self.source, self.target, self.sample = cell, source, target, sample
+        self.found: list[Finding] = []
+        self.same = source.name == target.name
+        self.place = source.place(sample.x) if sample.owns else None
+        declared = registry.load(registry.backend_named(source.name)).capabilities
+        wanted = registry.load(registry.backend_named(target.name)).capabilities
+        self.must = verdict(sample, self.place, declared, wanted, same=self.same, copy=cell.copy)
+        self.expected = target.expected(sample.dtype, sample.shape, sample.content)
+
+    def wrong(self, about: str, text: str) -> None:
+        self.found.append(Finding(self.cell, about, text))
+
+    def run(self) -> None:
+        x, source = self.sample.x, self.source
+        if source.content(x) != self.sample.content:
+            self.wrong("witness", "the source does not hold what it was made of")
+            return
+        before = source.state(x)
+        plan = self.attempt("explain", inspection.explain)
+        result = self.attempt("convert", self.convert)
+        if source.state(x) != before:
+            self.wrong("source", f"metadata changed from {before} to {source.state(x)}")
+        if source.content(x) != self.sample.content:
+            self.wrong("source", "its elements changed")
+        if self.must.error is None and result is not None:
+            self.judge_result(result)
+            if plan is not None:
+                self.judge_plan(plan, result)
+            self.judge_memory(result)
+
+    def convert(self, x: Any, to: str, **keywords: Any) -> Any:
+        """The call that is judged: the target's own function, which has the fast lanes, or the general one."""
+        own = getattr(api, {"python": "to_list"}.get(to, f"to_{to}"), None)
+        return own(x, **keywords) if own and self.cell.group.lanes else api.convert(x, to, **keywords)
+
+    def attempt(self, name: str, function: Any) -> Any:
+        """What a function gives, or ``None`` after an error: the one that must come, or a finding."""
+        try:
+            found = function(self.sample.x, self.target.name, copy=self.cell.copy)
+        except Exception as error:  # noqa: BLE001 - whatever is raised is judged
+            self.judge_error(name, error)
+            return None
+        if self.must.error is not None:
+            self.wrong("raises", f"{name} must raise {self.must.error.__name__}, and did not")
+        return found
+
+    def judge_error(self, name: str, error: Exception) -> None:
+        if not isinstance(error, ConversionError) or type(error) is not self.must.error:
+            must = self.must.error.__name__ if self.must.error else "nothing"
+            self.wrong("raises", f"{name} must raise {must}, raised {type(error).__name__}: {error}")
+        elif not error.message:
+            self.wrong("raises", f"{name}: the error has no message")
+        elif self.must.error is not UnsupportedTypeError and not error.hint:
+            self.wrong("raises", f"{name}: the error has no hint: {error}")
+
+    def judge_result(self, result: Any) -> None:
+        target, must = self.target, self.must
+        if must.identical:
+            if result is not self.sample.x:
+                self.wrong("type", "the same object must come back")
+            return
+        inside = self.same and self.sample.requires_grad
+        if not inside and not target.is_plain(result):
+            self.wrong("type", f"a {type(result).__qualname__} is not what must come out")
+            return
+        if registry.backend_named(target.name).capabilities.memory:
+            if target.shape(result) != self.sample.shape:
+                self.wrong("shape", f"{target.shape(result)} instead of {self.sample.shape}")
+            if target.dtype(result) != self.cell.dtype:
+                self.wrong("dtype", f"{target.dtype(result)} instead of {self.cell.dtype}")
+            if must.writable is not None and target.writable(result) != must.writable:
+                self.wrong("writable", f"must be {must.writable}")
+        if target.requires_grad(result) != inside:
+            self.wrong("gradient", f"requires_grad must be {inside}")
+        if target.content(result) != self.expected:
+            self.wrong("values", f"{target.content(result)!r} instead of {self.expected!r}")
+
+    # -- memory -----------------------------------------------------------------------------------
+
+    def judge_memory(self, result: Any) -> None:
+        if self.place is None or self.must.identical or not self.sample.content:
+            return
+        lies = self.target.place(result)
+        if lies is None:
+            return
+        if self.must.shares:
+            if (lies.address, _steps(lies)) != (self.place.address, _steps(self.place)):
+                self.wrong("address", f"must be shared: {self.place} and {lies}")
+        elif addresses(lies) & addresses(self.place):
+            self.wrong("address", f"must be apart: {self.place} and {lies}")
+        try:
+            said = inspection.shares_memory(self.sample.x, result)
+        except Exception as error:  # noqa: BLE001 - whatever is raised is judged
+            self.wrong("shares_memory", f"{type(error).__name__}: {error}")
+        else:
+            if said != bool(self.must.shares):
+                self.wrong("shares_memory", f"must say {self.must.shares}")
+        self.judge_mutation(result)
+
+    def judge_mutation(self, result: Any) -> None:
+        """Write on one side that permits it, and look at the other."""
+        sample, x = self.sample, self.sample.x
+        if any(finding.about == "source" for finding in self.found):
+            return  # what was harmed may not even take a write
+        other = bytes(byte ^ 1 for byte in sample.content)
+        if sample.poke is not None or sample.writable:
+            if sample.poke is not None:
+                sample.poke(other)
+            else:
+                self.source.poke(x, other)
+            if self.source.content(x) != other:
+                self.wrong("witness", "the source did not take what was written")
+            shows = bool(self.must.shares) and not sample.isolated
+            now, side = self.target.content(result), "source"
+            expected = self.target.expected(sample.dtype, sample.shape, other)
+            unchanged = self.expected
+        elif self.target.writable(result) and not sample.fatal:
+            self.target.poke(result, other)
+            shows = bool(self.must.shares)
+            now, expected, unchanged, side = self.source.content(x), other, sample.content, "result"
+        else:
+            return
+        if shows and now != expected:
+            self.wrong("mutation", f"a write to the {side} does not show on the other side")
+        if not shows and now != unchanged:
+            self.wrong("mutation", f"a write to the {side} shows on the other side")
+
+    # -- the plan ---------------------------------------------------------------------------------
+
+    def judge_plan(self, plan: Plan, result: Any) -> None:
+        target, claims = self.target, plan.result
+        if plan.shares_memory != bool(self.must.shares):
+            self.wrong("plan", f"claims shares_memory={plan.shares_memory}")
+        if bool(plan.warnings) != self.must.hazard:
+            self.wrong("plan", f"warnings {plan.warnings}, hazard {self.must.hazard}")
+        if (claims.framework, claims.shape) != (target.name, self.sample.shape):
+            self.wrong("plan", f"claims {claims.framework} of shape {claims.shape}")
+        if claims.dtype != self.cell.dtype or not plan.keeps_dtype:
+            self.wrong("plan", f"claims dtype {claims.dtype}, keeps_dtype={plan.keeps_dtype}")
+        if claims.requires_grad != target.requires_grad(result):
+            self.wrong("plan", f"claims requires_grad={claims.requires_grad}")
+        if plan.keeps_gradient != (self.same and self.sample.requires_grad):
+            self.wrong("plan", f"claims keeps_gradient={plan.keeps_gradient}")
+        declared = registry.backend_named(target.name).capabilities
+        if not declared.memory:
+            return
+        if claims.writable != target.writable(result):
+            self.wrong("plan", f"claims writable={claims.writable}")
+        if self.must.shares and plan.bytes_copied:
+            self.wrong("plan", f"claims to share and to copy {plan.bytes_copied} bytes")
+        if self.must.shares is False and plan.bytes_copied < len(self.sample.content):
+            self.wrong("plan", f"claims a copy of {plan.bytes_copied} bytes only")
+        lies = target.place(result)
+        if lies is not None and self.sample.content:
+            # `claims` has a tensor's strides, so it reads like a place.
+            planned = Place(lies.address, claims.shape, claims.strides, lies.itemsize)
+            if _steps(planned) != _steps(lies):
+                self.wrong("plan", f"claims strides {claims.strides}, they are {lies.strides}")
+            told = self.must.shares or declared.alignment > 1
+            if told and claims.misalignment != lies.address % 64:
+                self.wrong("plan", f"claims address % 64 == {claims.misalignment}")
+
+
+def _steps(place: Place) -> tuple[int, ...]:
+    """The strides that matter."""
+    return tuple(step for length, step in zip(place.shape, place.strides, strict=True) if length > 1)

@@ -1,0 +1,55 @@
+"""The conformance suite on this package's own backends: every source, layout, dtype, target and copy=."""
+
+from __future__ import annotations
+
+import pytest
+
+from tensorferry import registry, testing
+
+OWN = ("numpy", "torch", "tensorflow", "jax", "python")
+
+
+def own(lanes):
+    return [group for group in testing.groups(lanes=lanes) if {group.source, group.target} <= set(OWN)]
+
+
+@pytest.mark.parametrize("group", own(lanes=False), ids=str)
+def test_each_cell_keeps_the_contract(group):
+    """Values, dtype, type, memory, writability, the source unharmed, and a plan that said so before."""
+    assert testing.check(group)
+
+
+@pytest.mark.lanes
+@pytest.mark.parametrize("group", own(lanes=True), ids=str)
+def test_each_cell_keeps_the_contract_through_the_fast_lanes(group):
+    """What a fast lane gives is judged by the same contract as what the plan gives."""
+    assert testing.check(group)
+
+
+def test_every_backend_has_a_witness():
+    """A backend file without a witness would be a framework that is not tested."""
+    makers = {name for name, backend in registry.backends().items() if backend.is_target}
+    assert set(OWN) <= makers
+    assert set(OWN) <= set(testing.witnesses())
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_what_a_backend_declares_its_framework_has(name):
+    """A dtype that is declared can be made with the framework's own operations, and comes back named so."""
+    witness, declared = testing.witness_for(name), registry.ready(name).capabilities
+    if not declared.memory:
+        pytest.skip("Python's numbers have no dtype of their own")
+    lacking = [dtype for dtype in sorted(declared.dtypes) if not witness.knows(dtype)]
+    assert not lacking
+
+
+def test_there_are_thousands_of_cells():
+    """The suite is not empty by accident: it makes tens of thousands of conversions."""
+    for witness in testing.witnesses().values():
+        witness.missing()
+    cells = 0
+    for group in own(lanes=False):
+        source = testing.witness_for(group.source)
+        if group.mode in ("", "32 bits"):
+            cells += 3 * sum(source.make(group.layout, dtype) is not None for dtype in ("float32", "uint8"))
+    assert cells > 1500  # with two dtypes of thirty
