@@ -1,0 +1,199 @@
+"""What holds for every tensor of every framework, in any layout, with any bits."""
+
+from __future__ import annotations
+
+import json
+import pickle
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tensorferry as ferry
+from tensorferry import registry, run, testing
+from tensorferry.testing import strategies as these
+from tensorferry.testing.bits import FORMATS
+
+FRAMEWORKS = ("numpy", "torch", "tensorflow", "jax")
+PAIRS = [(source, target) for source in FRAMEWORKS for target in FRAMEWORKS]
+
+pytestmark = pytest.mark.parametrize(("source", "target"), PAIRS)
+
+
+def bytes_of(name, x):
+    place = testing.witness_for(name).place(x)
+    return set() if place is None else testing.addresses(place)
+
+
+def packed(name, dtype):
+    return dtype in registry.ready(name).capabilities.unshared_dtypes
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_a_round_trip_gives_the_same_bits(source, target, data):
+    """There and back again: dtype, shape and every bit, whatever the layout."""
+    dtype = data.draw(these.dtypes(source, target))
+    x = data.draw(these.tensors(source, dtype))
+    witness = testing.witness_for(source)
+    before = witness.content(x)
+    there = ferry.convert(x, target)
+    back = ferry.convert(there, source)
+    assert witness.dtype(back) == dtype
+    assert witness.shape(back) == witness.shape(x)
+    assert witness.content(back) == before == witness.content(x)
+    assert testing.witness_for(target).content(there) == before
+
+
+@settings(max_examples=40)
+@given(data=st.data())
+def test_copy_true_never_aliases(source, target, data):
+    """copy=True: no byte in common with the source, and both say so."""
+    dtype = data.draw(these.dtypes(source, target))
+    x = data.draw(these.tensors(source, dtype))
+    result = ferry.convert(x, target, copy=True)
+    assert not bytes_of(source, x) & bytes_of(target, result)
+    assert not ferry.shares_memory(x, result)
+    assert not ferry.explain(x, target, copy=True).shares_memory
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_copy_false_aliases_or_raises(source, target, data):
+    """copy=False: exactly the source's bytes of memory, or CopyRequiredError; never a copy."""
+    dtype = data.draw(these.dtypes(source, target))
+    x = data.draw(these.tensors(source, dtype))
+    try:
+        result = ferry.convert(x, target, copy=False)
+    except ferry.CopyRequiredError:
+        with pytest.raises(ferry.CopyRequiredError):
+            ferry.explain(x, target, copy=False)
+        # What is compact, aligned and has no reason not to be shared is shared.
+        place = testing.witness_for(source).place(x)
+        odd = place is None or packed(source, dtype) or packed(target, dtype)
+        plan = ferry.explain(ferry.describe(x)._replace(misalignment=0), target)
+        assert odd or place.address % 64 or not ferry.describe(x).is_compact, plan
+        return
+    if testing.witness_for(source).content(x) and not packed(source, dtype):
+        assert bytes_of(target, result) == bytes_of(source, x)
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_the_steps_of_the_plan_are_the_steps_that_run(source, target, data):
+    """Record each verb of each backend that is called: they are explain's steps, in that order."""
+    dtype = data.draw(these.dtypes(source, target))
+    x = data.draw(these.tensors(source, dtype))
+    keywords = data.draw(these.requests())
+    if data.draw(st.booleans()):
+        keywords.update(dtype=data.draw(these.dtypes(target)), casting="unsafe")
+    try:
+        plan = ferry.explain(x, target, **keywords)
+    except ferry.ConversionError as error:
+        with pytest.raises(type(error)):
+            ferry.convert(x, target, **keywords)
+        return
+    with recorded() as calls:
+        ferry.convert(x, target, **keywords)
+    assert calls == [(step.backend, step.verb, step.arguments) for step in plan.steps]
+
+
+class recorded:  # noqa: N801 - reads like a function
+    """The verbs that backends are asked to do while a conversion runs, not those that a verb asks for."""
+
+    def __enter__(self):
+        self.patch = pytest.MonkeyPatch()
+        self.calls, self.depth = [], 0
+        for name in (*FRAMEWORKS, "python"):
+            backend = registry.ready(name)
+            verbs = {verb for verb in dir(type(backend)) if verb in VERBS}
+            for verb in verbs:
+                self.patch.setattr(backend, verb, self.spy(name, verb, getattr(backend, verb)))
+        run._planned.cache_clear()
+        return self.calls
+
+    def spy(self, name, verb, true):
+        def called(x, *arguments):
+            if not self.depth:
+                self.calls.append((name, verb, arguments))
+            self.depth += 1
+            try:
+                return true(x, *arguments)
+            finally:
+                self.depth -= 1
+
+        return called
+
+    def __exit__(self, *_):
+        self.patch.undo()
+        run._planned.cache_clear()
+
+
+VERBS = {
+    *("export", "adopt", "copy", "cast", "detach", "resolve", "move", "pin", "hand_over", "read", "read_only"),
+    *("write", "check", "value", "variable", "gather", "stack"),
+}
+
+
+@settings(max_examples=40)
+@given(data=st.data())
+def test_a_plan_is_plain_data(source, target, data):
+    """A plan pickles to an equal one, and to_dict is JSON that says the same."""
+    dtype = data.draw(these.dtypes(source, target))
+    x = data.draw(these.tensors(source, dtype))
+    plan = ferry.explain(x, target)
+    again = pickle.loads(pickle.dumps(plan))  # noqa: S301 - our own bytes
+    assert again == plan
+    assert str(again) == str(plan)
+    told = json.loads(json.dumps(plan.to_dict()))
+    assert told["shares_memory"] == plan.shares_memory
+    assert told["bytes_copied"] == plan.bytes_copied == sum(step["bytes"] for step in told["steps"])
+    assert [step["verb"] for step in told["steps"]] == [step.verb for step in plan.steps]
+    assert (told["source"]["dtype"], told["result"]["framework"]) == (dtype, target)
+    assert "<svg" in plan._repr_html_() or not plan.source.size
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_the_plans_code_does_what_the_conversion_does(source, target, data):
+    """Paste plan.code where x is: y is of the same type, dtype and shape, and has the same bits."""
+    dtype = data.draw(these.dtypes(source, target))
+    x = data.draw(these.tensors(source, dtype))
+    keywords = data.draw(these.requests())
+    try:
+        plan = ferry.explain(x, target, **keywords)
+    except ferry.ConversionError:
+        return
+    names = {"x": x}
+    exec(plan.code, names)  # noqa: S102 - that is what the code is for
+    pasted, result = names["y"], ferry.convert(x, target, **keywords)
+    looks = testing.witness_for(target)
+    assert type(pasted) is type(result), plan.code
+    assert looks.dtype(pasted) == looks.dtype(result), plan.code
+    assert looks.shape(pasted) == looks.shape(result), plan.code
+    assert looks.content(pasted) == looks.content(result), plan.code
+    if keywords["copy"] is True:
+        assert not bytes_of(source, x) & bytes_of(target, pasted), plan.code
+    if not FORMATS[dtype].kind and plan.shares_memory:
+        assert bytes_of(source, x) & bytes_of(target, pasted), plan.code
+
+
+@settings(max_examples=40)
+@given(data=st.data())
+def test_what_is_described_is_what_is_there(source, target, data):
+    """describe agrees with the framework's own words, and with the plan's claims about the result."""
+    dtype = data.draw(these.dtypes(source, target))
+    x = data.draw(these.tensors(source, dtype))
+    witness = testing.witness_for(source)
+    info, place = ferry.describe(x), witness.place(x)
+    assert (info.framework, info.dtype, info.shape) == (source, dtype, witness.shape(x))
+    assert info.writable == witness.writable(x)
+    assert info.nbytes == len(witness.content(x))
+    if place is not None and info.size and not packed(source, dtype):
+        assert info.misalignment == place.address % 64
+        steps = [(length, step) for length, step in zip(info.shape, info.strides, strict=True) if length > 1]
+        assert steps == [(length, step) for length, step in zip(place.shape, place.strides, strict=True) if length > 1]
+    told = ferry.describe(ferry.convert(x, target))
+    plan = ferry.explain(x, target)
+    assert (plan.source, plan.result.shape) == (info, told.shape)
+    assert (plan.result.dtype, plan.result.writable) == (told.dtype, told.writable)
