@@ -81,18 +81,19 @@ def images(
     size = offset + high + itemsize
     if block is not None and size > len(block):
         strides, offset, size = [0] * len(shape), 0, itemsize
-    if block is None:
+    memory = block
+    if memory is None:
         # Elements that overlap other than by whole ones would have no bytes of their own choice.
         start = offset % itemsize
         count = -(-(size - start) // itemsize)
-        block = bytes(start) + draw(contents(dtype, count))
+        memory = bytes(start) + draw(contents(dtype, count))
     places = product(*map(range, shape))
     content = b"".join(
-        block[at : at + itemsize]
+        memory[at : at + itemsize]
         for index in places
         for at in [offset + sum(a * b for a, b in zip(index, strides, strict=True))]
     )
-    return Image(block, offset if prod(shape) else 0, tuple(shape), tuple(strides), content)
+    return Image(memory, offset if prod(shape) else 0, tuple(shape), tuple(strides), content)
 
 
 @st.composite

@@ -32,7 +32,8 @@ class JaxWitness(Witness):
 
     def mode(self, name: str) -> AbstractContextManager[Any]:
         # Before JAX 0.7 only the experimental module has it.
-        switch = getattr(self.jax, "enable_x64", None) or importlib.import_module("jax.experimental").enable_x64
+        home = self.jax if hasattr(self.jax, "enable_x64") else importlib.import_module("jax.experimental")
+        switch = home.enable_x64
         found: AbstractContextManager[Any] = switch(name == "64 bits")
         return found
 
