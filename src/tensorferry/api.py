@@ -30,6 +30,9 @@ __all__ = [
 
 Tensor = TypeVar("Tensor")
 
+_NON_BLOCKING = (("non_blocking", True),)
+_VARIABLE = (("variable", True),)
+
 _to_numpy = registry.lanes_to("numpy")
 _to_torch = registry.lanes_to("torch")
 _to_tensorflow = registry.lanes_to("tensorflow")
@@ -152,7 +155,7 @@ def to_torch(
             result = None
         if result is not None:
             return result  # type: ignore[no-any-return]
-    return _convert(x, "torch", copy, dtype, casting, device, grad, out, non_blocking=non_blocking)  # type: ignore[no-any-return]
+    return _convert(x, "torch", copy, dtype, casting, device, grad, out, _NON_BLOCKING if non_blocking else ())  # type: ignore[no-any-return]
 
 
 @overload
@@ -231,7 +234,7 @@ def to_tensorflow(
             result = None
         if result is not None:
             return result
-    return _convert(x, "tensorflow", copy, dtype, casting, device, grad, out, variable=variable)
+    return _convert(x, "tensorflow", copy, dtype, casting, device, grad, out, _VARIABLE if variable else ())
 
 
 def to_jax(
@@ -373,7 +376,7 @@ def convert(
         TypeError: Neither or both of `to` and `like`, or an option that the target does not have.
     """
     name, dtype, device = aim(to, like, dtype, device)
-    return _convert(x, name, copy, dtype, casting, device, grad, out, **options)
+    return _convert(x, name, copy, dtype, casting, device, grad, out, tuple(options.items()))
 
 
 def _convert(
@@ -385,13 +388,10 @@ def _convert(
     device: object,
     grad: str,
     out: Any,
-    **options: bool,
+    options: tuple[tuple[str, bool], ...] = (),
 ) -> Any:
-    return registry.untraced(_plan_and_run)(x, name, copy, dtype, casting, device, grad, out, options)
-
-
-# Read by torch.compile, should it come here before its backend is loaded.
-_convert._torchdynamo_disable = True  # type: ignore[attr-defined]  # noqa: SLF001
+    run = registry.shield(_plan_and_run) if registry.may_be_traced else _plan_and_run
+    return run(x, name, copy, dtype, casting, device, grad, out, options)
 
 
 def _plan_and_run(
@@ -403,8 +403,12 @@ def _plan_and_run(
     device: object,
     grad: str,
     out: Any,
-    options: dict[str, bool],
+    options: tuple[tuple[str, bool], ...],
 ) -> Any:
     target = registry.ready(name)
-    request = make_request(target, copy, dtype, casting, device, grad, out, options)
-    return carry(x, request, out)
+    return carry(x, target, make_request(target, copy, dtype, casting, device, grad, out, options), out)
+
+
+# Read by torch.compile, should it come here before its backend has been asked to shield them.
+for _function in (_convert, _plan_and_run, registry.shield):
+    _function.__dict__["_torchdynamo_disable"] = True

@@ -190,7 +190,10 @@ class Backend(ABC):
         return {}
 
     def shield(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The same function, left alone by the framework's tracer; only asked if `is_traced`."""
+        """Keep the framework's tracer out of a function and all that it calls; only asked if `is_traced`.
+
+        What it gives is to be called this once: the tracer may have set out already.
+        """
         return function
 
     # -- describe ---------------------------------------------------------------------------------

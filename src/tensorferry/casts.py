@@ -45,7 +45,8 @@ def cast(array: np.ndarray[Any, Any], dtype: str, check: str = "", *, compact: b
     """
     row = find(dtype)
     result = memory.compact(array.shape, row.numpy) if compact else np.empty_like(array, row.numpy, subok=False)
-    if not check and exact(of_numpy(array.dtype) or "", dtype):
+    if not check and array.dtype.kind in "biu" and exact(of_numpy(array.dtype) or "", dtype):
+        # Integers that fit raise no flag; a signalling NaN does even where it fits.
         result[...] = array if _casts_directly(array.dtype, result.dtype) else array.astype(np.float32)
         return result
     with np.errstate(all="ignore"):

@@ -76,11 +76,11 @@ def explain(
     name, dtype, device = aim(to, like, dtype, device)
     target = registry.backend_named(name)
     if isinstance(x, TensorInfo):
-        request = make_request(target, copy, dtype, casting, device, grad, out, options)
+        request = make_request(target, copy, dtype, casting, device, grad, out, tuple(options.items()))
         return plan_for(x, request, registry.backend_named(x.framework), target)[0]
     registry.ready(name)
-    request = make_request(target, copy, dtype, casting, device, grad, out, options)
-    source, target, info, _, request = prepare(x, request)
+    request = make_request(target, copy, dtype, casting, device, grad, out, tuple(options.items()))
+    source, info, _, request = prepare(x, target, request)
     return plan_for(info, request, source, target)[0]
 
 

@@ -25,9 +25,11 @@ __all__ = [
     "backends",
     "lanes_to",
     "load",
+    "may_be_traced",
     "open_lanes",
     "ready",
     "register",
+    "shield",
 ]
 
 
@@ -53,8 +55,8 @@ _by_type: dict[type, Backend] = {}
 _opened: set[str] = set()
 _ready: dict[str, Backend] = {}
 _unshielded: list[Backend] = []
-_shields: list[Callable[[Callable[..., Any]], Callable[..., Any]]] = []
-_shielded: dict[Callable[..., Any], Callable[..., Any]] = {}
+may_be_traced = True
+"""Whether a framework may yet be imported whose tracer has to be kept out; see `shield`."""
 _by_name: dict[str, Backend] = {}
 _by_module: dict[str, Backend] = {}
 _lock = threading.RLock()
@@ -67,12 +69,14 @@ def register(backend: Backend) -> None:
     Args:
         backend: An instance; it has not loaded its framework yet.
     """
+    global may_be_traced
     with _lock:
         _by_name[backend.name] = backend
         for module in backend.owns:
             _by_module[module] = backend
         if backend.is_traced:
             _unshielded.append(backend)
+            may_be_traced = True
         _by_type.clear()
         _ready.pop(backend.name, None)
 
@@ -153,25 +157,17 @@ def load(backend: Backend) -> Backend:
     return backend
 
 
-def untraced(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that no imported framework's tracer looks into: it would trace ours, not its caller's."""
-    if not _complete:
-        backends()
-    for backend in _unshielded:
+def shield(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Keep the tracers of imported frameworks out of a function, from now on; what to call instead this once."""
+    global may_be_traced
+    backends()
+    called = function
+    for backend in list(_unshielded):
         if backend.is_imported():
             _unshielded.remove(backend)
-            _shields.append(backend.shield)
-            _shielded.clear()
-            break
-    if not _shields:
-        return function
-    found = _shielded.get(function)
-    if found is None:
-        found = function
-        for shield in _shields:
-            found = shield(found)
-        _shielded[function] = found
-    return found
+            called = backend.shield(called)
+    may_be_traced = bool(_unshielded)
+    return called
 
 
 def ready(name: str) -> Backend:

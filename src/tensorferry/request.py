@@ -40,7 +40,7 @@ def make_request(
     device: object,
     grad: str,
     out: object,
-    options: dict[str, bool],
+    options: tuple[tuple[str, bool], ...],
 ) -> Request:
     """The request in canonical names.
 
@@ -49,12 +49,11 @@ def make_request(
         UnsupportedTypeError: No such dtype, or an `out` of another framework.
         DeviceError: No such name of a device.
     """
-    switches = tuple(options.items())
     try:
-        request = _canonical(target, copy, dtype, casting, device, grad, switches)
+        request = _canonical(target, copy, dtype, casting, device, grad, options)
     except TypeError:
         # Without the cache: what cannot be hashed is refused in our words.
-        request = _canonical.__wrapped__(target, copy, dtype, casting, device, grad, switches)
+        request = _canonical.__wrapped__(target, copy, dtype, casting, device, grad, options)
     return request if out is None else request._replace(out=_describe_out(out, target))
 
 

@@ -55,21 +55,20 @@ def run(program: Program, value: Any, out: Any = None) -> Any:
     return out
 
 
-def prepare(x: Any, request: Request) -> tuple[Backend, Backend, TensorInfo, Any, Request]:
-    """Source and target, what `x` is, where the steps start, and the request as it is here.
+def prepare(x: Any, target: Backend, request: Request) -> tuple[Backend, TensorInfo, Any, Request]:
+    """The source, what `x` is, where the steps start, and the request as it is here.
 
     The target's devices matter to a plan only where an accelerator is involved.
     """
-    target = registry.ready(request.target)
     source, info, handle = registry.backend_of(x).open(x, target)
     if info.device != HOST or (request.device is not None and request.device != HOST):
         request = request._replace(present=target.devices())
-    return source, target, info, handle, request
+    return source, info, handle, request
 
 
-def carry(x: Any, request: Request, out: Any = None) -> Any:
+def carry(x: Any, target: Backend, request: Request, out: Any = None) -> Any:
     """Describe `x`, plan, and run: the general path of every conversion."""
-    source, target, info, handle, request = prepare(x, request)
+    source, info, handle, request = prepare(x, target, request)
     plan, program = _planned(info, request, source, target, target.capabilities)
     result = run(program, handle, out)
     if _verifying:

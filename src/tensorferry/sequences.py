@@ -254,7 +254,7 @@ def _stack_arrays(
             arrays.append(handle)
             continue
         try:
-            arrays.append(carry(leaf, Request(target=exchange.name)))
+            arrays.append(carry(leaf, exchange, Request(target=exchange.name)))
         except ConversionError as error:
             raise type(error)(f"{error.message} - at {path}", error.hint) from error
     row = dtypes.find(name)

@@ -33,12 +33,10 @@ def test_every_backend_has_a_witness():
     assert set(OWN) <= set(testing.witnesses())
 
 
-@pytest.mark.parametrize("name", OWN)
+@pytest.mark.parametrize("name", [name for name in OWN if name != "python"])
 def test_what_a_backend_declares_its_framework_has(name):
-    """A dtype that is declared can be made with the framework's own operations, and comes back named so."""
+    """A dtype that is declared can be made with the framework's own operations; Python's numbers have none."""
     witness, declared = testing.witness_for(name), registry.ready(name).capabilities
-    if not declared.memory:
-        pytest.skip("Python's numbers have no dtype of their own")
     lacking = [dtype for dtype in sorted(declared.dtypes) if not witness.knows(dtype)]
     assert not lacking
 

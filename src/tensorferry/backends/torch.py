@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -395,27 +396,17 @@ class TorchBackend(Backend):
         return _SNIPPETS[verb]
 
     def shield(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The same function, run as it is where torch.compile would look into it."""
         torch: Any = importlib.import_module("torch")
         try:
+            # What torch.compiler.disable does, without a wrapper around each call, and without importing
+            # the compiler, which takes a second.
             frames = torch._C._dynamo.eval_frame
-            callback = frames.get_eval_frame_callback
-            skipped = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.DEFAULT)
+            skipped = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.SKIP)
+            frames.set_code_exec_strategy(function.__code__, skipped)
         except AttributeError:
             return function
-        disabled: list[Callable[..., Any]] = []
-
-        def shielded(*args: Any) -> Any:
-            if not callback():
-                return function(*args)
-            if not disabled:
-                # Only here, where the compiler is at work: this imports it, which takes a second.
-                disabled.append(torch.compiler.disable(function))
-            return disabled[0](*args)
-
-        shielded._torchdynamo_disable = True  # type: ignore[attr-defined]
-        frames.set_code_exec_strategy(shielded.__code__, skipped)
-        return shielded
+        # The compiler may be at work already, if it has been imported.
+        return torch.compiler.disable(function) if "torch._dynamo" in sys.modules else function
 
     # -- fast lanes -------------------------------------------------------------------------------
 

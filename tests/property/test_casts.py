@@ -1,0 +1,249 @@
+"""A cast gives the nearest value, the same bits for every target, and names the first value it cannot keep."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from fractions import Fraction
+from functools import cache
+from math import copysign, inf, isfinite, isinf, isnan, prod
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import tensorferry as ferry
+from tensorferry import casts, dtypes, registry, testing
+from tensorferry.testing import bits
+from tensorferry.testing import strategies as these
+from tensorferry.testing.bits import FORMATS
+
+FRAMEWORKS = ("numpy", "torch", "tensorflow", "jax")
+NARROW_FLOATS = [name for name, row in FORMATS.items() if row.kind == "float" and row.bits <= 16]
+SMALL = [name for name, row in FORMATS.items() if row.kind != "complex" and row.bits <= 16]
+
+
+# -- exact: against every value -----------------------------------------------------------------
+
+
+@cache
+def values(dtype):
+    """Every value of a dtype, as keys that tell -0.0 from 0.0 and know one NaN."""
+    return frozenset(key(bits.numbers(dtype, pattern)) for pattern in range(1 << FORMATS[dtype].bits))
+
+
+def key(value):
+    if isinstance(value, float):
+        return "nan" if isnan(value) else "-0" if value == 0 and copysign(1, value) < 0 else value
+    return value
+
+
+def holds(dtype, found):
+    """Whether a dtype has a value, wide ones by arithmetic."""
+    row = FORMATS[dtype]
+    if row.bits <= 16 and row.kind != "complex":
+        return found in values(dtype)
+    if row.kind in ("int", "uint"):
+        low, high = (-(1 << row.bits - 1), 1 << row.bits - 1) if row.kind == "int" else (0, 1 << row.bits)
+        return not isinstance(found, str) and isfinite(found) and found == int(found) and low <= found < high
+    # float32 and float64, alone or as a part: every value of at most 16 bits that fits the exponent.
+    if isinstance(found, str) or isinf(found):
+        return True
+    digits = 24 if row.bits == 32 else 53
+    lowest, highest = (-149, 127) if row.bits == 32 else (-1074, 1023)
+    exact = Fraction(found)
+    if not exact:
+        return True
+    scale = (exact.denominator & -exact.denominator).bit_length() - 1
+    odd = abs(exact.numerator)
+    trailing = (odd & -odd).bit_length() - 1
+    length, exponent = (odd >> trailing).bit_length(), trailing - scale
+    return length <= digits and lowest <= exponent and exponent + length - 1 <= highest
+
+
+@pytest.mark.parametrize("source", SMALL)
+def test_exact_agrees_with_every_value(source):
+    """exact(a, b): each value of a is one of b, its sign of zero, infinities and NaN included."""
+    order = ("bool", "uint", "int", "float", "complex")
+    for target in FORMATS:
+        upward = order.index(FORMATS[source].kind) <= order.index(FORMATS[target].kind)
+        expected = upward and all(holds(target, found) for found in values(source))
+        assert dtypes.exact(source, target) == expected, (source, target)
+
+
+@pytest.mark.parametrize("source", SMALL)
+def test_an_exact_cast_keeps_every_value(source):
+    """What exact() promises, the cast keeps: all patterns of the dtype, to each dtype that it is exact for."""
+    row = FORMATS[source]
+    content = b"".join(
+        pattern.to_bytes(row.itemsize, "little") for pattern in range(1 << (1 if row.kind == "bool" else row.bits))
+    )
+    array = testing.witness_for("numpy").build(content, source, (len(content) // row.itemsize,))
+    before = [key(value) for value in bits.decode(source, content)]
+    for target in FORMATS:
+        if dtypes.exact(source, target):
+            result = casts.cast(array, target, "")
+            after = bits.decode(target, result.tobytes())
+            after = [value.real if FORMATS[target].kind == "complex" else value for value in after]
+            assert [key(value) for value in after] == before, target
+
+
+# -- rounding -----------------------------------------------------------------------------------
+
+
+@cache
+def grid(dtype):
+    """The finite magnitudes of a narrow float in order, with the pattern of each."""
+    found = [(bits.numbers(dtype, pattern), pattern) for pattern in range(1 << FORMATS[dtype].bits)]
+    return sorted((value, pattern) for value, pattern in found if isfinite(value) and copysign(1, value) > 0)
+
+
+@pytest.mark.parametrize("target", [name for name in NARROW_FLOATS if name != "float8_e8m0fnu"])
+@settings(max_examples=300)
+@given(data=st.data())
+def test_a_rounded_float_is_the_nearest_one(target, data):
+    """float32 to a narrower float: the nearest value, the even pattern of two that are equally near."""
+    table = grid(target)
+    top = table[-1][0]
+    index = data.draw(st.integers(0, len(table) - 2))
+    low, high = table[index][0], table[index + 1][0]
+    between = data.draw(st.sampled_from([0.0, 0.5, 0.25, 0.75]) | st.floats(0, 1))
+    number = float(np.float32(low + (high - low) * between))
+    assume(number <= top)
+    at = bisect_left(table, (number, -1))
+    near = table[max(at - 1, 0) : at + 2]
+    best = min(abs(Fraction(value) - Fraction(number)) for value, _ in near)
+    nearest = [(value, pattern) for value, pattern in near if abs(Fraction(value) - Fraction(number)) == best]
+    expected = next((value for value, pattern in nearest if pattern % 2 == 0), nearest[0][0])
+    for sign in (1.0, -1.0):
+        result = casts.cast(np.array([sign * number], np.float32), target, "")
+        assert bits.decode(target, result.tobytes())[0] == sign * expected
+
+
+@pytest.mark.parametrize("target", FRAMEWORKS)
+@settings(max_examples=120)
+@given(data=st.data())
+def test_every_target_gets_the_same_bits(target, data):
+    """A cast on the way gives the bits that NumPy gets, whichever framework asks and whichever is asked."""
+    source = data.draw(st.sampled_from(FRAMEWORKS))
+    dtype = data.draw(these.dtypes(source))
+    wanted = data.draw(these.dtypes(target))
+    content = data.draw(these.contents(dtype, 6))
+    x = testing.witness_for(source).build(content, dtype, (2, 3))
+    keywords = {"dtype": wanted, "casting": data.draw(st.sampled_from([None, "unsafe", "same_value"]))}
+    plain = testing.witness_for("numpy").build(content, dtype, (2, 3))
+    try:
+        expected = ferry.to_numpy(plain, **keywords)
+    except ferry.LossyCastError as error:
+        refusal = error.message
+    else:
+        refusal = None
+    if refusal is not None:
+        with pytest.raises(ferry.LossyCastError) as raised:
+            ferry.convert(x, target, **keywords)
+        assert raised.value.message == refusal
+        return
+    result = ferry.convert(x, target, **keywords)
+    looks = testing.witness_for(target)
+    assert looks.dtype(result) == wanted
+    assert looks.content(result) == expected.tobytes()
+
+
+# -- what is not kept ---------------------------------------------------------------------------
+
+
+@settings(max_examples=300)
+@given(data=st.data())
+def test_the_first_value_that_is_not_kept_is_named(data):
+    """In blocks of any size and any shape: the first position in C order, however many there are."""
+    shape = data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=3).map(tuple))
+    bad = sorted(data.draw(st.sets(st.integers(0, prod(shape) - 1), min_size=1, max_size=4)))
+    wide, narrow, wrong = data.draw(
+        st.sampled_from(
+            [
+                ("int64", "int8", 200),
+                ("int16", "uint8", -1),
+                ("float64", "int32", 0.5),
+                ("float32", "int8", np.nan),
+                ("uint64", "int64", 2**63),
+                ("int64", "float32", 2**24 + 1),
+                ("int64", "float64", 2**63 - 1),
+                ("complex64", "float32", 1j),
+                ("float64", "uint8", -1.0),
+                ("float32", "uint64", 2.0**64),
+                ("float64", "bool", 2.0),
+            ]
+        )
+    )
+    array = np.ones(shape, wide)
+    array.reshape(-1)[bad] = wrong
+    if data.draw(st.booleans()):
+        array = np.asfortranarray(array)
+    position = [int(part) for part in np.unravel_index(bad[0], shape)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(casts, "BLOCK", data.draw(st.integers(1, 20)))
+        with pytest.raises(ferry.LossyCastError) as raised:
+            ferry.to_numpy(array, dtype=narrow)
+        assert f"the value at {position} " in raised.value.message
+        array[...] = 1
+        assert (ferry.to_numpy(array, dtype=narrow) == 1).all()
+
+
+@pytest.mark.parametrize("index", [0, casts.BLOCK - 1, casts.BLOCK, casts.BLOCK + 1, 2 * casts.BLOCK + 2])
+@pytest.mark.parametrize("target", ["numpy", "torch", "tensorflow"])
+def test_a_value_at_the_edge_of_a_block_is_seen(target, index):
+    """The first and the last element of a real block, and of the array, are compared like any other."""
+    array = np.ones(2 * casts.BLOCK + 3, np.int64)
+    array[index] = 2**40
+    with pytest.raises(ferry.LossyCastError, match=rf"\[{index}\]"):
+        ferry.convert(array, target, dtype="int32")
+
+
+@settings(max_examples=200)
+@given(data=st.data())
+def test_blocks_do_not_show(data):
+    """Cast in blocks of any size, an array is what it is cast at once."""
+    dtype, wanted = data.draw(these.dtypes("numpy")), data.draw(these.dtypes("numpy"))
+    array = testing.witness_for("numpy").lay(data.draw(these.images(dtype)), dtype)
+    once = casts.cast(array, wanted, "")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(casts, "BLOCK", data.draw(st.integers(1, 8)))
+        try:
+            parts = casts.cast(array, wanted, "value")
+        except ferry.LossyCastError:
+            return
+    assert parts.tobytes() == once.tobytes()
+    assert parts.shape == array.shape
+
+
+@settings(max_examples=400)
+@given(data=st.data())
+def test_a_value_is_kept_or_refused(data):
+    """casting="same_value" gives equal numbers, or raises where one is not a value of the dtype."""
+    dtype = data.draw(st.sampled_from([name for name in FORMATS if FORMATS[name].kind != "complex"]))
+    wanted = data.draw(st.sampled_from([name for name in FORMATS if FORMATS[name].kind != "complex"]))
+    content = data.draw(these.contents(dtype, 1))
+    (number,) = bits.decode(dtype, content)
+    array = testing.witness_for("numpy").build(content, dtype, (1,))
+    try:
+        result = ferry.to_numpy(array, dtype=wanted, casting="same_value")
+    except ferry.LossyCastError:
+        assert FORMATS[wanted].bits > 16 or not is_value(wanted, number)
+        return
+    (after,) = bits.decode(wanted, result.tobytes())
+    assert (isnan(number) and isnan(after)) or after == number
+
+
+def is_value(dtype, number):
+    return any(found == number for found in values(dtype) if not isinstance(found, str)) or (
+        key(number) == "nan" and "nan" in values(dtype)
+    )
+
+
+def test_a_float_that_python_gave_never_becomes_infinite():
+    """Finite Python floats beyond float32 raise for targets whose own float is float32."""
+    for target in ("torch", "tensorflow", "jax"):
+        with pytest.raises(ferry.LossyCastError, match=r"\[1\]"):
+            ferry.convert([inf, 1e39], target)
+        assert ferry.to_list(ferry.convert([inf, -inf], target)) == [inf, -inf]
+    assert registry.ready("numpy").capabilities.default_dtype("float") == "float64"

@@ -1,0 +1,152 @@
+"""A fast lane gives what the planned path gives, in all that can be observed, or leaves it to it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import tensorferry as ferry
+from tensorferry import registry, testing
+from tensorferry.run import verifying
+from tensorferry.testing import strategies as these
+
+pytestmark = pytest.mark.lanes
+
+FRAMEWORKS = ("numpy", "torch", "tensorflow", "jax")
+CALLS = {
+    "numpy": ferry.to_numpy,
+    "torch": ferry.to_torch,
+    "tensorflow": ferry.to_tensorflow,
+    "jax": ferry.to_jax,
+    "python": ferry.to_list,
+}
+
+
+def outcome(target, x):
+    """All that can be seen of a conversion: the error's class, or the result's type, bits and memory."""
+    try:
+        result = CALLS[target](x)
+    except ferry.ConversionError as error:
+        return type(error), str(error)
+    if target == "python":
+        return type(result), repr(result)
+    looks = testing.witness_for(target)
+    place = looks.place(result)
+    shared = not isinstance(x, (list, tuple)) and ferry.shares_memory(x, result)
+    # Without an element no stride means anything.
+    strides = (
+        place
+        and looks.content(result)
+        and tuple(step for n, step in zip(place.shape, place.strides, strict=True) if n > 1)
+    )
+    return (
+        type(result),
+        looks.dtype(result),
+        looks.shape(result),
+        looks.content(result),
+        shared,
+        place.address if shared else None,
+        strides,
+        looks.writable(result),
+        looks.requires_grad(result),
+        result is x,
+    )
+
+
+def both(target, x):
+    fast = outcome(target, x)
+    with verifying():
+        assert outcome(target, x) == fast
+    return fast
+
+
+@pytest.mark.parametrize("target", CALLS)
+@pytest.mark.parametrize("source", FRAMEWORKS)
+@settings(max_examples=80)
+@given(data=st.data())
+def test_a_tensor_comes_the_same_by_lane_and_by_plan(source, target, data):
+    """Type, dtype, bits, sharing, address, strides, writability and identity agree; so do errors."""
+    both(target, data.draw(these.tensors(source)))
+
+
+@pytest.mark.parametrize("target", CALLS)
+@pytest.mark.parametrize("source", FRAMEWORKS)
+def test_the_odd_tensors_come_the_same(source, target):
+    """Lazy bits, graphs, subclasses, maps, the other byte order: every layout that a witness can make."""
+    witness = testing.witness_for(source)
+    for layout in witness.layouts:
+        for dtype in ("float32", "complex64", "bfloat16", "int64", "bool"):
+            if witness.knows(dtype):
+                sample = witness.make(layout, dtype)
+                if sample is not None:
+                    both(target, sample.x)
+
+
+numbers = st.one_of(
+    st.floats(allow_nan=True, allow_infinity=True),
+    st.floats(width=32),
+    st.integers(-(2**66), 2**66),
+    st.integers(-5, 5),
+    st.booleans(),
+    st.complex_numbers(),
+    st.sampled_from([0.0, -0.0, math.nan, 2.0**24, 2**24 + 1, 3.5e38, 2**31, 2**63, 2.0**-149]),
+)
+
+
+@pytest.mark.parametrize("target", CALLS)
+@settings(max_examples=250)
+@given(
+    x=st.one_of(
+        st.lists(st.floats(width=32), max_size=4),
+        st.lists(st.floats(), max_size=4),
+        st.lists(numbers, max_size=5),
+        st.lists(st.lists(numbers, min_size=2, max_size=2), max_size=3),
+        st.lists(st.lists(st.floats(-10, 10), max_size=2), max_size=3),
+        st.recursive(numbers, lambda each: st.lists(each, max_size=3), max_leaves=6).filter(
+            lambda x: isinstance(x, list)
+        ),
+    )
+)
+@example(x=[1.0, True])
+@example(x=[1.0, None])
+@example(x=[1.5, 2**24 + 1])
+@example(x=[2.0**24, 0.5])
+@example(x=[[1.0], [2.0, 3.0]])
+@example(x=[1.0, "2"])
+@example(x=[math.nan, 2**60 + 1])
+def test_a_list_comes_the_same_by_lane_and_by_plan(target, x):
+    """A lane that reads lists itself agrees with the plan about every mixture of numbers, and every error."""
+    both(target, x)
+
+
+@pytest.mark.parametrize("target", ["numpy", "torch", "tensorflow"])
+def test_there_are_lanes_and_they_are_taken(target):
+    """The comparison is not one of the planned path with itself: the lane is there, and accepts the common case."""
+    x = testing.witness_for(target).build(bytes(64), "float32", (16,))
+    lane = registry.lanes_to(target)[type(x)]
+    assert lane(x) is x
+    assert registry.lanes_to("numpy")[type(x)](x) is not None
+    with verifying():
+        assert type(x) not in dict(registry.lanes_to(target))
+
+
+def test_objects_that_are_not_tensors_are_refused_alike():
+    """Object arrays, strings, masked arrays and sets: the same error either way."""
+    odd = [np.array([1, 2.5], object), np.array(["a"]), np.ma.MaskedArray([1.0]), {1.0}, "text", None]
+    for target in CALLS:
+        for x in odd:
+            fast = seen(target, x)
+            with verifying():
+                assert seen(target, x) == fast
+
+
+def seen(target, x):
+    try:
+        result = CALLS[target](x)
+    except ferry.ConversionError as error:
+        return type(error)
+    return type(result), repr(result)
