@@ -107,6 +107,8 @@ class Backend(ABC):
     """Top-level modules whose types belong to this backend."""
     is_target: ClassVar[bool] = True
     """Whether tensors can be converted to it, not only from it."""
+    reads_alike: ClassVar[bool] = False
+    """Whether it gives Python numbers the dtypes that NumPy gives them."""
     is_traced: ClassVar[bool] = False
     """Whether a tracer of the framework's looks into the functions that its user calls."""
     rank: ClassVar[int] = 50

@@ -77,12 +77,16 @@ def is_tensor(element: Any) -> bool:
 # -- numbers ------------------------------------------------------------------------------------
 
 
-def read(x: Any) -> Array:
+def read(x: Any, head: Any) -> Array:
     """Numbers in one fresh array, exactly: integers as int64 or uint64, floats as float64.
 
-    >>> read([[1, 2], [3, 4]])
+    >>> read([[1, 2], [3, 4]], 1)
     array([[1, 2],
            [3, 4]])
+
+    Args:
+        x: Nested sequences of numbers, or a number.
+        head: Its first element, as `first` gives it.
 
     Raises:
         UnsupportedTypeError: An element is not a number; the message says where.
@@ -92,7 +96,7 @@ def read(x: Any) -> Array:
     if isinstance(x, range):
         return _read_range(x)
     try:
-        numbers = _read_integers(x) if type(first(x)) is int else np.array(x)
+        numbers = _read_integers(x) if type(head) is int else np.array(x)
     except (ValueError, OverflowError, TypeError, RuntimeError, RecursionError) as error:
         raise _why_unreadable(x, error) from None
     if dtypes.of_numpy(numbers.dtype) is None:

@@ -48,6 +48,7 @@ class NumpyBackend(Backend):
     module = "numpy"
     owns = ("numpy", "ml_dtypes")
     rank = 1
+    reads_alike = True
     install = "pip install numpy"
     imports: ClassVar[Mapping[str, str]] = {
         "np": "import numpy as np",

@@ -73,6 +73,7 @@ class PythonBackend(Backend):
     module = "builtins"
     owns = ("builtins", "array", "collections", "decimal", "fractions")
     rank = 0
+    reads_alike = True
     imports: ClassVar[Mapping[str, str]] = {"np": "import numpy as np"}
 
     @property
@@ -117,8 +118,11 @@ class PythonBackend(Backend):
                 return stacked.framework, info._replace(kind="stack"), stacked.value
             info = self._info(stacked.value, "stack")
             return self, info._replace(requires_grad=stacked.requires_grad), stacked.value
-        array = sequences.read(x)
-        weak = sequences.narrowest(x, array) if sequences.is_number(first) else None
+        array = sequences.read(x, first)
+        weak = None
+        if sequences.is_number(first):
+            # A target that takes what NumPy gives has no use for less.
+            weak = of_numpy(array.dtype) if target is not None and target.reads_alike else sequences.narrowest(x, array)
         return self, self._info(array, "numbers", weak), array
 
     def _info(self, array: Array, kind: str, weak: str | None = None) -> TensorInfo:

@@ -169,9 +169,16 @@ class TorchBackend(Backend):
 
     def describe(self, x: Any) -> TensorInfo:
         plain = type(x) is self.tensor
-        abstract = self._abstract(x, plain)
-        if abstract is not None:
-            return self._abstract_info(x, abstract)
+        try:
+            pointer = x.data_ptr() if plain else 0
+        except RuntimeError:
+            pointer = 0
+        # An address says that it is no tracer's, no meta and no zero tensor; without one, ask.
+        if not pointer or self.compiling() or x.layout is not self.strided or x.is_nested or x.is_quantized:
+            abstract = self._abstract(x, plain)
+            if abstract is not None:
+                return self._abstract_info(x, abstract)
+            pointer = x.data_ptr()
         name = self.names.get(x.dtype)
         if name is None:
             raise self._no_such_dtype(x)
@@ -185,7 +192,7 @@ class TorchBackend(Backend):
                 name,
                 device,
                 tuple([step * itemsize for step in x.stride()]),
-                x.data_ptr() & 63,
+                pointer & 63,
                 True,
                 True,
                 x.requires_grad,
