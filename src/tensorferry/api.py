@@ -379,19 +379,9 @@ def convert(
     return _convert(x, name, copy, dtype, casting, device, grad, out, tuple(options.items()))
 
 
-def _convert(
-    x: Any,
-    name: str,
-    copy: bool | None,
-    dtype: object,
-    casting: str | None,
-    device: object,
-    grad: str,
-    out: Any,
-    options: tuple[tuple[str, bool], ...] = (),
-) -> Any:
+def _convert(x: Any, *asked: Any) -> Any:
     run = registry.shield(_plan_and_run) if registry.may_be_traced else _plan_and_run
-    return run(x, name, copy, dtype, casting, device, grad, out, options)
+    return run(x, *asked)
 
 
 def _plan_and_run(
@@ -403,7 +393,7 @@ def _plan_and_run(
     device: object,
     grad: str,
     out: Any,
-    options: tuple[tuple[str, bool], ...],
+    options: tuple[tuple[str, bool], ...] = (),
 ) -> Any:
     target = registry.ready(name)
     return carry(x, target, make_request(target, copy, dtype, casting, device, grad, out, options), out)

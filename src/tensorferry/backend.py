@@ -23,10 +23,19 @@ if TYPE_CHECKING:
 
     from .info import TensorInfo
 
-__all__ = ["EXCHANGE", "Backend", "Capabilities"]
+__all__ = ["EXCHANGE", "EXCHANGE_NUMBERS", "Backend", "Capabilities"]
 
 EXCHANGE = "numpy"
 """The backend whose tensors are the common currency of host memory."""
+
+
+EXCHANGE_NUMBERS: Mapping[str, tuple[str, ...]] = {
+    "bool": ("bool",),
+    "int": ("int64", "uint64"),
+    "float": ("float64",),
+    "complex": ("complex128",),
+}
+"""The dtypes of Python numbers as they are read into an array of that currency."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,8 +116,6 @@ class Backend(ABC):
     """Top-level modules whose types belong to this backend."""
     is_target: ClassVar[bool] = True
     """Whether tensors can be converted to it, not only from it."""
-    reads_alike: ClassVar[bool] = False
-    """Whether it gives Python numbers the dtypes that NumPy gives them."""
     is_traced: ClassVar[bool] = False
     """Whether a tracer of the framework's looks into the functions that its user calls."""
     rank: ClassVar[int] = 50

@@ -20,6 +20,7 @@ __all__ = [
     "DTYPES",
     "DType",
     "Scale",
+    "by_numpy",
     "casting_scale",
     "common",
     "exact",
@@ -136,21 +137,22 @@ _ALIASES = {
 
 
 @cache
-def _by_numpy() -> dict[Any, str]:
+def by_numpy() -> dict[Any, str]:
+    """The canonical name of each NumPy dtype in the machine's byte order."""
     return {row.numpy: row.name for row in _table().values()}
 
 
 def of_numpy(dtype: np.dtype[Any]) -> str | None:
     """The canonical name of a NumPy dtype in either byte order, or ``None`` if it has none."""
-    name = _by_numpy().get(dtype)
+    name = by_numpy().get(dtype)
     if name is None and not dtype.isnative:
-        name = _by_numpy().get(dtype.newbyteorder("="))
+        name = by_numpy().get(dtype.newbyteorder("="))
     return name
 
 
 def is_native_and_known(dtype: np.dtype[Any]) -> bool:
     """Whether a NumPy dtype is one of the table's, in the machine's byte order."""
-    return dtype in _by_numpy() and dtype.isnative
+    return dtype in by_numpy() and dtype.isnative
 
 
 def name_of(dtype: object) -> str:

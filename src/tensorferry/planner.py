@@ -389,8 +389,7 @@ class _Route(Draft):
                 **self.as_own(),
             )
         elif self.source_info.requires_grad and not self.fresh:
-            why = rules.read_only_reason(self.source_info, self.source)
-            self.add(target, "read_only", (), why, **{**self.as_own(), **kept})
+            self.add(target, "read_only", (), rules.READ_ONLY_REASON, **{**self.as_own(), **kept})
         elif self.fresh and not self.now.writable:
             self.copy_array("a result of one's own is writable")
             self.now = self.now._replace(**self.as_own())

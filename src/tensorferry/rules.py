@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 __all__ = [
     "ADOPT_REASONS",
     "EXPORT_REASON",
+    "READ_ONLY_REASON",
     "READ_REASONS",
     "agrees",
     "layout_obstacles",
-    "read_only_reason",
     "refuse_abstract",
     "refuse_move",
     "refuse_out",
@@ -38,6 +38,7 @@ __all__ = [
 
 EXPORT_REASON = "an array over the same memory"
 ADOPT_REASONS = {True: "a tensor over the array's memory", False: "Python scalars, one by one"}
+READ_ONLY_REASON = "a write would bypass autograd's version check"
 READ_REASONS = {
     "numbers": "Python numbers are objects: they are read into an array in one pass",
     "scalar": "a scalar has no memory of its own to share",
@@ -236,7 +237,7 @@ def sharing(info: TensorInfo, target: Backend, request: Request) -> tuple[bool, 
             return True, "copy=False consents to share", [risk]
         return False, f"a later write to the source would change a {target.name} constant", []
     if info.requires_grad and caps.read_only:
-        return True, "read-only: a write would bypass autograd's version check", []
+        return True, f"read-only: {READ_ONLY_REASON}", []
     if info.writable:
         return True, "both sides know that writes show", []
     if caps.read_only:
@@ -245,13 +246,6 @@ def sharing(info: TensorInfo, target: Backend, request: Request) -> tuple[bool, 
         risk = f"a write to the {target.name} tensor changes memory that the source does not permit to write"
         return True, "copy=False consents to share", [risk]
     return False, f"{target.name} has no read-only tensors: a write would change the source", []
-
-
-def read_only_reason(info: TensorInfo, source: Backend) -> str:
-    """Why a shared result is read-only."""
-    if info.requires_grad:
-        return "a write would bypass autograd's version check"
-    return f"the {source.name} source does not permit writes"
 
 
 def layout_obstacles(info: TensorInfo, target: Backend) -> list[str]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .plan import Plan
     from .request import Request
 
-__all__ = ["carry", "is_verifying", "plan_for", "prepare", "run", "verifying"]
+__all__ = ["carry", "plan_for", "prepare", "run", "verifying"]
 
 Program = tuple[tuple["Callable[..., Any]", tuple[Any, ...]], ...]
 
@@ -77,11 +77,6 @@ def carry(x: Any, target: Backend, request: Request, out: Any = None) -> Any:
 
 
 # -- verifying mode -----------------------------------------------------------------------------
-
-
-def is_verifying() -> bool:
-    """Whether every conversion is checked against its plan."""
-    return _verifying
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import numpy as np
 from .. import memory
 from ..backend import Backend, Capabilities
 from ..devices import HOST, device_name, kind_of
-from ..dtypes import DTYPES, find, of_numpy
+from ..dtypes import DTYPES, by_numpy, find, of_numpy
 from ..errors import UnsupportedTypeError
 from ..info import TensorInfo, compact_strides
 
@@ -57,7 +57,7 @@ def _capabilities(x64: bool) -> Capabilities:
     )
 
 
-_NAMES: dict[Any, str] = {row.numpy: row.name for row in DTYPES.values()}
+_NAMES = by_numpy()
 _NARROW, _X64 = _capabilities(False), _capabilities(True)
 
 

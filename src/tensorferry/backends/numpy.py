@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from .. import casts, memory, registry
-from ..backend import Backend, Capabilities
-from ..dtypes import DTYPES, of_numpy
+from ..backend import EXCHANGE_NUMBERS, Backend, Capabilities
+from ..dtypes import DTYPES, by_numpy, of_numpy
 from ..errors import UnsupportedTypeError
 from ..info import TensorInfo
 
@@ -19,12 +19,7 @@ Array = np.ndarray[Any, Any]
 
 _CAPABILITIES = Capabilities(
     dtypes=frozenset(DTYPES),
-    numbers={
-        "bool": ("bool",),
-        "int": ("int64", "uint64"),
-        "float": ("float64",),
-        "complex": ("complex128",),
-    },
+    numbers=EXCHANGE_NUMBERS,
     writable=True,
     read_only=True,
     host_array=True,
@@ -48,7 +43,6 @@ class NumpyBackend(Backend):
     module = "numpy"
     owns = ("numpy", "ml_dtypes")
     rank = 1
-    reads_alike = True
     install = "pip install numpy"
     imports: ClassVar[Mapping[str, str]] = {
         "np": "import numpy as np",
@@ -165,7 +159,7 @@ _SNIPPETS = {
     "write": 'np.copyto(out, {y}, casting="unsafe"); {y} = out',
 }
 _CASTING_CODE = {"": "", "finite": "", "value": ', casting="same_value"'}
-_NAMES: dict[Any, str] = {row.numpy: row.name for row in DTYPES.values()}
+_NAMES = by_numpy()
 
 
 def _dtype_code(name: str) -> str:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from .. import memory, sequences
-from ..backend import Backend, Capabilities
-from ..dtypes import DTYPES, of_numpy
+from ..backend import EXCHANGE_NUMBERS, Backend, Capabilities
+from ..dtypes import DTYPES, by_numpy, of_numpy
 from ..errors import UnsupportedTypeError
 from ..info import TensorInfo
 
@@ -21,16 +21,11 @@ Array = np.ndarray[Any, Any]
 _BUFFERS = (bytes, bytearray, memoryview, arrays.array)
 _NUMBERS = (bool, int, float, complex)
 
-_NAMES: dict[Any, str] = {row.numpy: row.name for row in DTYPES.values()}
+_NAMES = by_numpy()
 
 _CAPABILITIES = Capabilities(
     dtypes=frozenset(DTYPES),
-    numbers={
-        "bool": ("bool",),
-        "int": ("int64", "uint64"),
-        "float": ("float64",),
-        "complex": ("complex128",),
-    },
+    numbers=EXCHANGE_NUMBERS,
     writable=True,
     host_array=True,
     memory=False,
@@ -73,7 +68,6 @@ class PythonBackend(Backend):
     module = "builtins"
     owns = ("builtins", "array", "collections", "decimal", "fractions")
     rank = 0
-    reads_alike = True
     imports: ClassVar[Mapping[str, str]] = {"np": "import numpy as np"}
 
     @property
@@ -121,8 +115,9 @@ class PythonBackend(Backend):
         array = sequences.read(x, first)
         weak = None
         if sequences.is_number(first):
-            # A target that takes what NumPy gives has no use for less.
-            weak = of_numpy(array.dtype) if target is not None and target.reads_alike else sequences.narrowest(x, array)
+            # A target that takes what is read has no use for less.
+            as_read = target is not None and target.capabilities.numbers is EXCHANGE_NUMBERS
+            weak = _NAMES[array.dtype] if as_read else sequences.narrowest(x, array)
         return self, self._info(array, "numbers", weak), array
 
     def _info(self, array: Array, kind: str, weak: str | None = None) -> TensorInfo:

@@ -173,7 +173,7 @@ class Witness(ABC):
 
     def poke(self, x: Any, content: bytes) -> None:
         """Write other elements (their bytes in C order) in place."""
-        raise NotImplementedError
+        raise TypeError(f"{self.name} tensors are immutable")
 
 
 _outside: dict[str, Witness] = {}
