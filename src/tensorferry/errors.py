@@ -9,7 +9,13 @@ The tree, with the builtin that a caller of the frameworks would already catch::
     ├── DeviceError                 (RuntimeError)              no such device, or nothing can live there
     ├── ShapeError                  (ValueError)                ragged input, or `out` of another shape
     ├── UnsupportedTypeError        (TypeError)                 no tensor, or one that has no memory to carry
-    └── FrameworkNotInstalledError  (ImportError)               the framework that was named is not here
+    ├── FrameworkNotInstalledError  (ImportError)               the framework that was named is not here
+    ├── FileFormatError             (ValueError)                a file that breaks its format's rules, or has none
+    ├── UnsafeFileError             (pickle.UnpicklingError)    a file that asks for code to be run, or is a bomb
+    ├── FormatLimitError            (TypeError)                 something that the format cannot hold
+    ├── OutputExistsError           (FileExistsError)           the output is there, and nobody said to replace it
+    ├── VerificationError           (RuntimeError)              what was written is not what was read
+    └── ResumableError              (RuntimeError)              stopped in the middle; finished parts are kept
 
     PlanViolation                   (AssertionError)            a plan's claim was not what was observed: our bug
 
@@ -19,16 +25,24 @@ type. It never contains a tensor's values: formatting them could wait for a devi
 
 from __future__ import annotations
 
+import pickle
+
 __all__ = [
     "ConversionError",
     "CopyRequiredError",
     "DeviceError",
+    "FileFormatError",
+    "FormatLimitError",
     "FrameworkNotInstalledError",
     "GradientError",
     "LossyCastError",
+    "OutputExistsError",
     "PlanViolation",
+    "ResumableError",
     "ShapeError",
+    "UnsafeFileError",
     "UnsupportedTypeError",
+    "VerificationError",
 ]
 
 
@@ -91,6 +105,36 @@ class FrameworkNotInstalledError(ConversionError, ImportError):
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         ConversionError.__init__(self, message, hint)
+
+
+class FileFormatError(ConversionError, ValueError):
+    """A file that breaks the rules of its format (truncated, overlapping, corrupt), or that no format knows."""
+
+
+class UnsafeFileError(ConversionError, pickle.UnpicklingError):
+    """A file that asks for code to be run, or that would take memory or time out of all proportion.
+
+    ``torch.load(weights_only=True)`` raises the same builtin: https://docs.pytorch.org/docs/stable/notes/serialization.html
+    """
+
+
+class FormatLimitError(ConversionError, TypeError):
+    """A dtype, a structure or a value that the format asked for cannot hold; nothing was written."""
+
+
+class OutputExistsError(ConversionError, FileExistsError):
+    """The output exists, and replacing it was not asked for; nothing was written."""
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        ConversionError.__init__(self, message, hint)
+
+
+class VerificationError(ConversionError, RuntimeError):
+    """What was written does not read back as what was to be written; nothing was published."""
+
+
+class ResumableError(ConversionError, RuntimeError):
+    """A conversion that stopped in the middle; the parts that are finished are kept for ``resume=True``."""
 
 
 class PlanViolation(AssertionError):  # noqa: N818 - not an error of the caller's: a broken promise of ours
