@@ -20,10 +20,13 @@ from .errors import LossyCastError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["cast", "check_values", "copy_into"]
+__all__ = ["cast", "check_values", "copy_into", "fill"]
 
 BLOCK = 1 << 16
 """Elements that are cast and compared at a time."""
+
+_COMPARES = np.lib.NumpyVersion(np.__version__) >= "2.4.0"
+"""Whether `astype` knows ``casting="same_value"``. (https://numpy.org/doc/2.4/release/2.4.0-notes.html)"""
 
 
 def cast(array: np.ndarray[Any, Any], dtype: str, check: str = "", *, compact: bool = False) -> np.ndarray[Any, Any]:
@@ -44,6 +47,10 @@ def cast(array: np.ndarray[Any, Any], dtype: str, check: str = "", *, compact: b
         LossyCastError: A value was not kept; the message names the first position.
     """
     row = find(dtype)
+    if check == "value" and not compact:
+        kept = _same_integers(array, row.numpy)
+        if kept is not None:
+            return kept
     result = memory.compact(array.shape, row.numpy) if compact else np.empty_like(array, row.numpy, subok=False)
     if not check and array.dtype.kind in "biu" and exact(of_numpy(array.dtype) or "", dtype):
         # Integers that fit raise no flag; a signalling NaN does even where it fits.
@@ -52,9 +59,6 @@ def cast(array: np.ndarray[Any, Any], dtype: str, check: str = "", *, compact: b
     with np.errstate(all="ignore"):
         if not check:
             _fill(result, array, row.kind)
-        elif array.size <= BLOCK:
-            _fill(result, array, row.kind)
-            _compare(array, result, (...,), dtype, check)
         else:
             for index in _blocks(array.shape):
                 _fill(result[index], array[index], row.kind)
@@ -77,12 +81,36 @@ def check_values(array: np.ndarray[Any, Any], dtype: str, check: str) -> None:
             _compare(array, result, index, dtype, check)
 
 
+def fill(result: np.ndarray[Any, Any], array: np.ndarray[Any, Any], check: str) -> None:
+    """Cast a small array into memory that nobody has seen yet.
+
+    Raises:
+        LossyCastError: As for `cast`.
+    """
+    row = find(of_numpy(result.dtype) or "")
+    with np.errstate(all="ignore"):
+        _fill(result, array, row.kind)
+        if check:
+            _compare(array, result, (...,), row.name, check)
+
+
 def copy_into(out: np.ndarray[Any, Any], array: np.ndarray[Any, Any]) -> None:
     """Put an array's values into other memory, cast to its dtype, whether or not they overlap."""
     if np.may_share_memory(out, array):
         array = array.copy()
     with np.errstate(all="ignore"):
         _fill(out, array, find(of_numpy(out.dtype) or "").kind)
+
+
+def _same_integers(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any] | None:
+    """Integers cast and compared by NumPy in one go; ``None`` if it cannot, or if one does not fit."""
+    if not (_COMPARES and array.dtype.kind in "iu" and dtype.kind in "iu"):
+        return None
+    try:
+        kept: np.ndarray[Any, Any] = array.astype(dtype, casting="same_value", subok=False)
+    except ValueError:
+        return None
+    return kept
 
 
 def _fill(target: np.ndarray[Any, Any], source: np.ndarray[Any, Any], kind: str) -> None:

@@ -240,6 +240,33 @@ def is_value(dtype, number):
     )
 
 
+@pytest.mark.parametrize("narrow", ["int8", "uint16", "int32", "uint64"])
+def test_integers_are_compared_alike_by_numpy_and_in_blocks(narrow, monkeypatch):
+    """NumPy's own comparison, where it has one, refuses what ours refuses: either side of every power of two."""
+    edges = [sign * 2**power + more for power in range(64) for sign in (1, -1) for more in (-1, 0, 1)]
+    for wide in ("int16", "int32", "int64", "uint32", "uint64"):
+        row = np.iinfo(wide)
+        for number in (edge for edge in edges if row.min <= edge <= row.max):
+            array, outcomes = np.array([0, number], wide), set()
+            for compares in {casts._COMPARES, False}:
+                monkeypatch.setattr(casts, "_COMPARES", compares)
+                try:
+                    outcomes.add(casts.cast(array, narrow, "value").tobytes())
+                except ferry.LossyCastError as error:
+                    outcomes.add(error.message)
+            assert len(outcomes) == 1
+
+
+@pytest.mark.parametrize("name", NARROW_FLOATS)
+def test_lists_of_every_narrow_value_raise_no_flag(name):
+    """Python scalars of every bit pattern, signalling NaNs too, even where NumPy raises at the least flag."""
+    row = FORMATS[name]
+    patterns = np.arange(1 << row.bits, dtype=f"uint{8 * dtypes.find(name).itemsize}")
+    with np.errstate(all="raise"):
+        found = ferry.to_list(patterns.view(dtypes.find(name).numpy))
+    assert [key(number) for number in found] == [key(bits.numbers(name, int(pattern))) for pattern in patterns]
+
+
 def test_a_float_that_python_gave_never_becomes_infinite():
     """Finite Python floats beyond float32 raise for targets whose own float is float32."""
     for target in ("torch", "tensorflow", "jax"):
