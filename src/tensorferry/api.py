@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from . import registry
-from .request import aim, make_request
+from .request import aim, make_request, ordinary_request
 from .run import carry
 
 if TYPE_CHECKING:
@@ -96,9 +96,8 @@ def to_numpy(
             result = _to_numpy[type(x)](x)
         except registry.REFUSALS:
             result = None
-        if result is not None:
-            return result  # type: ignore[no-any-return]
-    return _convert(x, "numpy", copy, dtype, casting, device, grad, out)  # type: ignore[no-any-return]
+        return _convert(x, "numpy") if result is None else result  # type: ignore[no-any-return]
+    return _convert(x, "numpy", copy, dtype, casting, device, grad, out, ())  # type: ignore[no-any-return]
 
 
 def to_torch(
@@ -153,8 +152,7 @@ def to_torch(
             result = _to_torch[type(x)](x)
         except registry.REFUSALS:
             result = None
-        if result is not None:
-            return result  # type: ignore[no-any-return]
+        return _convert(x, "torch") if result is None else result  # type: ignore[no-any-return]
     return _convert(x, "torch", copy, dtype, casting, device, grad, out, _NON_BLOCKING if non_blocking else ())  # type: ignore[no-any-return]
 
 
@@ -232,8 +230,7 @@ def to_tensorflow(
             result = _to_tensorflow[type(x)](x)
         except registry.REFUSALS:
             result = None
-        if result is not None:
-            return result
+        return _convert(x, "tensorflow") if result is None else result
     return _convert(x, "tensorflow", copy, dtype, casting, device, grad, out, _VARIABLE if variable else ())
 
 
@@ -277,9 +274,8 @@ def to_jax(
             result = _to_jax[type(x)](x)
         except registry.REFUSALS:
             result = None
-        if result is not None:
-            return result  # type: ignore[no-any-return]
-    return _convert(x, "jax", copy, dtype, casting, device, grad, out)  # type: ignore[no-any-return]
+        return _convert(x, "jax") if result is None else result  # type: ignore[no-any-return]
+    return _convert(x, "jax", copy, dtype, casting, device, grad, out, ())  # type: ignore[no-any-return]
 
 
 def to_list(
@@ -318,9 +314,8 @@ def to_list(
             result = _to_python[type(x)](x)
         except registry.REFUSALS:
             result = None
-        if result is not None:
-            return result
-    return _convert(x, "python", copy, dtype, casting, device, grad, out)
+        return _convert(x, "python") if result is None else result
+    return _convert(x, "python", copy, dtype, casting, device, grad, out, ())
 
 
 @overload
@@ -379,24 +374,17 @@ def convert(
     return _convert(x, name, copy, dtype, casting, device, grad, out, tuple(options.items()))
 
 
-def _convert(x: Any, *asked: Any) -> Any:
+def _convert(x: Any, name: str, *asked: Any) -> Any:
+    """Convert as was `asked`: what `make_request` takes after the target, or nothing for an ordinary call."""
     run = registry.shield(_plan_and_run) if registry.may_be_traced else _plan_and_run
-    return run(x, *asked)
+    return run(x, name, asked)
 
 
-def _plan_and_run(
-    x: Any,
-    name: str,
-    copy: bool | None,
-    dtype: object,
-    casting: str | None,
-    device: object,
-    grad: str,
-    out: Any,
-    options: tuple[tuple[str, bool], ...] = (),
-) -> Any:
+def _plan_and_run(x: Any, name: str, asked: tuple[Any, ...]) -> Any:
     target = registry.ready(name)
-    return carry(x, target, make_request(target, copy, dtype, casting, device, grad, out, options), out)
+    if not asked:
+        return carry(x, target, ordinary_request(target))
+    return carry(x, target, make_request(target, *asked), asked[-2])
 
 
 # Read by torch.compile, should it come here before its backend has been asked to shield them.

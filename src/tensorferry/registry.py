@@ -41,7 +41,8 @@ class _Lanes(dict[type, "Callable[[Any], Any]"]):
     """Fast lanes to one target; a type that has none gets the one that accepts nothing."""
 
     def __missing__(self, kind: type) -> Callable[[Any], Any]:
-        return _no_lane
+        # Kept, so that the next miss is a hit; not over a lane that opens meanwhile.
+        return self.setdefault(kind, _no_lane)
 
 
 def _no_lane(_: Any) -> None:

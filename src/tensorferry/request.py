@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from . import registry
@@ -14,7 +14,7 @@ from .info import TensorInfo
 if TYPE_CHECKING:
     from .backend import Backend
 
-__all__ = ["Request", "aim", "make_request"]
+__all__ = ["Request", "aim", "make_request", "ordinary_request"]
 
 
 class Request(NamedTuple):
@@ -55,6 +55,12 @@ def make_request(
         # Without the cache: what cannot be hashed is refused in our words.
         request = _canonical.__wrapped__(target, copy, dtype, casting, device, grad, options)
     return request if out is None else request._replace(out=_describe_out(out, target))
+
+
+@cache
+def ordinary_request(target: Backend) -> Request:
+    """The request of a call that names the target and nothing else."""
+    return Request(target.name)
 
 
 @lru_cache(maxsize=1024, typed=True)
