@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from .info import TensorInfo
+    from .request import Request
 
 __all__ = ["EXCHANGE", "EXCHANGE_NUMBERS", "Backend", "Capabilities"]
 
@@ -68,6 +69,7 @@ class Capabilities:
         value_kinds: Values of `TensorInfo.kind` whose value is another object (a variable's).
         abstract: For each reason why an object has no memory: why, and what to do.
         inside_only: Those of them that may still be converted inside their own framework.
+        tape: What may be recording its operations for gradients, if no tensor shows that it is.
         absent_on: Dtypes that a kind of device lacks.
         absent_reasons: For a dtype that it lacks for now: why, as the end of a sentence.
     """
@@ -93,6 +95,7 @@ class Capabilities:
     value_kinds: frozenset[str] = frozenset()
     abstract: Mapping[str, tuple[str, str | None]] = field(default_factory=dict)
     inside_only: frozenset[str] = frozenset()
+    tape: str = ""
     absent_on: Mapping[str, frozenset[str]] = field(default_factory=dict)
     absent_reasons: Mapping[str, str] = field(default_factory=dict)
 
@@ -211,10 +214,13 @@ class Backend(ABC):
     def describe(self, x: Any) -> TensorInfo:
         """What `x` is: metadata only, no copy, no waiting for a device."""
 
-    def open(self, x: Any, target: Backend | None = None) -> tuple[Backend, TensorInfo, Any]:
+    def open(
+        self, x: Any, target: Backend | None = None, request: Request | None = None
+    ) -> tuple[Backend, TensorInfo, Any]:
         """Whose tensor `x` is, what it is, and the object that the plan's steps start from.
 
-        A list of tensors, for one, opens as what its leaves are.
+        A list of tensors, for one, opens as what its leaves are. Where and as what it is to arrive
+        is told so that what has to be read can be read as that.
         """
         return self, self.describe(x), x
 

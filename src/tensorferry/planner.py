@@ -53,7 +53,7 @@ class _Route(Draft):
         self.dtype = rules.target_dtype(self.now, self.request, self.target)
         self.device = rules.target_device(self.now, self.request, self.target, self.dtype)
         rules.refuse_move(self.now, self.source, self.device)
-        self.check = self.plan_check()
+        self.check = rules.check_of(self.now, self.request, self.dtype)
         rules.refuse_out(self.now, self.request, self.target)
         if self.source is self.target and self.target.capabilities.memory and self.stays_inside():
             self.inside()
@@ -65,6 +65,7 @@ class _Route(Draft):
             self.to_host()
             self.across()
             self.to_device()
+            self.warn_of_tape()
         for option in self.request.options:
             if option in self.target.capabilities.finishers:
                 if not self.fresh:
@@ -81,14 +82,11 @@ class _Route(Draft):
                 )
                 self.fresh = True
 
-    def plan_check(self) -> str:
-        """What a cast has to look at: ``"value"``, ``"finite"`` or nothing."""
-        if self.dtype == self.now.dtype:
-            return ""
-        if self.now.weak_dtype is not None and self.request.dtype is None and self.request.out is None:
-            return "" if dtypes.exact(self.now.weak_dtype, self.dtype) else "finite"
-        scale = dtypes.casting_scale(self.now.dtype, self.dtype, self.request.casting)
-        return "value" if scale.checked else ""
+    def warn_of_tape(self) -> None:
+        """Say that a result in the source's own framework is cut off from whatever was recording there."""
+        tape = self.source.capabilities.tape
+        if tape and self.source is self.target and self.fresh and dtypes.find(self.dtype).kind in ("float", "complex"):
+            self.warnings.append(f"a {tape} does not record what is done here: no gradient flows through the result")
 
     # -- inside one framework ---------------------------------------------------------------------
 
@@ -307,8 +305,20 @@ class _Route(Draft):
         kind = self.now.kind
         why = rules.READ_REASONS.get(kind, f"a {kind} has no memory of its own to share")
         self.refuse_copy([why])
-        self.add(self.source, "read", (), why, copies=self.path(), writable=True, mutable=True, kind="")
+        arguments: tuple[Any, ...] = ()
+        changes: dict[str, Any] = {}
+        if kind == "numbers" and self.reads_as_asked():
+            arguments = (self.dtype, self.check, self.target.capabilities.strides == "compact")
+            changes = {"dtype": self.dtype, "strides": self.packed(), "misalignment": 0, "weak_dtype": None}
+        self.add(
+            self.source, "read", arguments, why, copies=self.path(), writable=True, mutable=True, kind="", **changes
+        )
         self.fresh, self.reason = True, why
+
+    def reads_as_asked(self) -> bool:
+        """Whether Python numbers are read as what the target is to have, and not first as what they are."""
+        as_it_is = rules.reads_as_it_is(self.now, self.target, self.dtype)
+        return not as_it_is and self.request.out is None and not self.widens_later()
 
     def obstacles(self) -> list[str]:
         """Why the target cannot lie over the source's memory; empty where it can."""

@@ -27,7 +27,9 @@ __all__ = [
     "READ_ONLY_REASON",
     "READ_REASONS",
     "agrees",
+    "check_of",
     "layout_obstacles",
+    "reads_as_it_is",
     "refuse_abstract",
     "refuse_move",
     "refuse_out",
@@ -172,6 +174,24 @@ def _number_dtype(weak: str, kind: str, target: Backend) -> str:
         f"These Python integers need {weak}; {target.name} gives integers {' or '.join(candidates)} here.",
         f'dtype="{weak}" if {target.name} has it, or dtype="float32", which keeps each value or raises',
     )
+
+
+def check_of(info: TensorInfo, request: Request, dtype: str) -> str:
+    """What a cast to the result's dtype has to look at: ``"value"``, ``"finite"`` or nothing.
+
+    Raises:
+        LossyCastError: The request's casting does not permit this cast.
+    """
+    if dtype == info.dtype:
+        return ""
+    if info.weak_dtype is not None and request.dtype is None and request.out is None:
+        return "" if dtypes.exact(info.weak_dtype, dtype) else "finite"
+    return "value" if dtypes.casting_scale(info.dtype, dtype, request.casting).checked else ""
+
+
+def reads_as_it_is(info: TensorInfo, target: Backend, dtype: str) -> bool:
+    """Whether the array that Python numbers are read into by default is one that the target takes."""
+    return dtype == info.dtype and target.capabilities.alignment <= dtypes.find(dtype).itemsize
 
 
 def _no_such_dtype(name: str, target: Backend, *, asked: bool) -> LossyCastError:

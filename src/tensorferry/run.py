@@ -60,7 +60,7 @@ def prepare(x: Any, target: Backend, request: Request) -> tuple[Backend, TensorI
 
     The target's devices matter to a plan only where an accelerator is involved.
     """
-    source, info, handle = registry.backend_of(x).open(x, target)
+    source, info, handle = registry.backend_of(x).open(x, target, request)
     if info.device != HOST or (request.device is not None and request.device != HOST):
         request = request._replace(present=target.devices())
     return source, info, handle, request

@@ -6,6 +6,7 @@ whose dtype the target chooses; if it is a NumPy scalar or a tensor, they are ty
 
 from __future__ import annotations
 
+import math
 from array import array as typed_array
 from decimal import Decimal
 from fractions import Fraction
@@ -17,11 +18,13 @@ from . import casts, dtypes, memory, registry
 from .errors import ConversionError, LossyCastError, ShapeError, UnsupportedTypeError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from .backend import Backend
 
-__all__ = ["Stacked", "first", "is_number", "is_tensor", "narrowest", "read", "stack"]
+    Decision = Callable[[tuple[int, ...], str, str | None], tuple[str, str] | None]
+
+__all__ = ["MANY", "Stacked", "first", "is_number", "is_tensor", "narrowest", "read", "read_as", "stack"]
 
 Array = np.ndarray[Any, Any]
 
@@ -29,7 +32,11 @@ _PYTHON_NUMBERS = frozenset({float, int, bool, complex})
 _EXACT_INTEGERS = 2**53
 _DEEPEST = 64
 _FEW = 256
-"""Elements up to which their types are looked at sooner than their values."""
+"""Elements that Python looks at sooner than NumPy."""
+MANY = 1 << 16
+"""Elements from which the memory of a second array counts."""
+_PART = 1 << 13
+"""Elements that are read at a time: they are in a cache still when they are looked at and narrowed."""
 
 
 class _Narrower(NamedTuple):
@@ -50,13 +57,17 @@ class Stacked(NamedTuple):
     requires_grad: bool
 
 
-def first(x: Any) -> Any:
-    """The first element that is not a sequence, or the empty sequence where there is none."""
+def first(x: Any) -> tuple[Any, int]:
+    """The first element that is not a sequence, or the empty sequence, and how many there are if all rows are alike."""
+    if type(x) is list and x and type(x[0]) in _PYTHON_NUMBERS:
+        return x[0], len(x)
+    size = 1
     for _ in range(_DEEPEST):
         if not isinstance(x, (list, tuple)) or not x:
-            return x
+            break
+        size *= len(x)
         x = x[0]
-    return x
+    return x, size * len(x) if isinstance(x, range) else size
 
 
 def is_number(element: Any) -> bool:
@@ -101,9 +112,67 @@ def read(x: Any, head: Any) -> Array:
         raise _why_unreadable(x, error) from None
     if dtypes.of_numpy(numbers.dtype) is None:
         raise _why_unreadable(x, None)
-    if numbers.dtype.char in "dD" and numbers.size and _may_be_rounded(x, numbers):
+    if numbers.dtype.char in "dD" and not _are_ordinary(x, numbers) and _may_be_rounded(x, numbers):
         return _read_exactly(x, numbers)
     return numbers
+
+
+def read_as(x: Any, head: Any, decide: Decision, weak: str | None = None) -> tuple[Array, str, str | None] | None:
+    """Many numbers, read part by part into one array of the dtype that is wanted, without one of what they are.
+
+    ``None`` if what they are is what is wanted, or if a part cannot be read or kept: `read` and a cast of
+    the whole then know why.
+
+    Args:
+        x: As for `read`.
+        head: As for `read`.
+        decide: The dtype and the check of the cast to it, for a shape, the dtype that holds the numbers
+            exactly and the narrowest ordinary one; ``None``: as they are.
+        weak: The narrowest ordinary dtype, if it is known that the first part's is too narrow.
+
+    Returns:
+        The array, the dtype that holds the numbers exactly, and the narrowest (``None`` if typed).
+    """
+    shape = _shape_of(x)
+    result, name, check = None, "", ""
+    try:
+        for index, part in _parts(x, shape):
+            numbers = read(part, head)
+            if result is None:
+                name = dtypes.of_numpy(numbers.dtype) or ""
+                weak = weak or (narrowest(part, numbers) if is_number(head) else None)
+                wanted = decide(shape, name, weak)
+                if wanted is None:
+                    return None
+                check = wanted[1]
+                result = memory.compact(shape, dtypes.find(wanted[0]).numpy)
+            elif weak not in (None, name) and narrowest(part, numbers) != weak:
+                weak = name
+                dtype, check = decide(shape, name, weak) or ("", "")
+                if dtype != dtypes.of_numpy(result.dtype):
+                    del result
+                    return read_as(x, head, decide, weak)
+            if numbers.shape != result[index].shape or dtypes.of_numpy(numbers.dtype) != name:
+                return None
+            casts.fill(result[index], numbers, check)
+    except ConversionError:
+        return None
+    return None if result is None else (result, name, weak)
+
+
+def _parts(x: Any, shape: tuple[int, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Where each part lies, and the part: some rows if a row is short, else parts of rows."""
+    inner = math.prod(shape[1:])
+    if inner <= _PART:
+        rows = max(1, _PART // max(inner, 1))
+        for start in range(0, shape[0], rows):
+            yield (slice(start, start + rows),), x[start : start + rows]
+        return
+    for row, each in enumerate(x):
+        if _length(each) != shape[1]:
+            raise ShapeError("Rows of unequal lengths are no tensor.", None)
+        for index, part in _parts(each, shape[1:]):
+            yield (row, *index), part
 
 
 def _read_integers(x: Any) -> Array:
@@ -133,12 +202,19 @@ def _read_range(x: range) -> Array:
     raise LossyCastError("A range beyond 64 bits fits no dtype.", "[float(number) for number in x]")
 
 
+def _are_ordinary(x: Any, numbers: Array) -> bool:
+    """Whether one look says that every float lies within `_EXACT_INTEGERS`, so within float32's range as well.
+
+    The norm is no smaller than the largest magnitude, up to rounding, for which there is room.
+    """
+    few = numbers.ndim == 1 and numbers.size < _FEW and numbers.dtype.char == "d"
+    return few and math.hypot(*x) < _EXACT_INTEGERS / 2
+
+
 def _may_be_rounded(x: Any, array: Array) -> bool:
     """Whether an integer can have been rounded on its way into float64."""
-    if array.ndim == 1 and array.size < _FEW and set(map(type, x)) == {float}:
-        return False
     parts = (array.real, array.imag) if array.dtype.kind == "c" else (array,)
-    if all(
+    if not array.size or all(
         np.minimum.reduce(part, axis=None) > -_EXACT_INTEGERS and np.maximum.reduce(part, axis=None) < _EXACT_INTEGERS
         for part in parts
     ):
@@ -189,8 +265,10 @@ def narrowest(x: Any, array: Array) -> str:
     """The narrowest ordinary dtype that holds these Python numbers, as far as their range goes."""
     name = dtypes.of_numpy(array.dtype) or ""
     narrower = _NARROWER.get(name)
-    if narrower is None or not array.size:
-        return narrower.name if narrower else name
+    if narrower is None:
+        return name
+    if not array.size or _are_ordinary(x, array):
+        return narrower.name
     if array.ndim == 1 and array.size < _FEW and not isinstance(x, range):
         low, high = min(x), max(x)
     else:
@@ -272,8 +350,14 @@ def _stack_arrays(
 
 def _stack_alike(arrays: Sequence[Array], dtype: np.dtype[Any]) -> Array:
     """Arrays of one dtype and shape in one memory, aligned so that any target can adopt it."""
-    result = memory.compact((len(arrays), *arrays[0].shape), dtype)
-    return np.stack(arrays, out=result)
+    length, shape = len(arrays), arrays[0].shape
+    result = memory.compact((length, *shape), dtype)
+    if shape:
+        # Not `np.stack`, which makes a view of each: where arrays are small, as much memory again.
+        np.concatenate(arrays, out=result.reshape(length * shape[0], *shape[1:]))
+    else:
+        np.stack(arrays, out=result)
+    return result
 
 
 # -- where something is wrong -------------------------------------------------------------------
@@ -344,7 +428,7 @@ def _ragged(x: Any, path: str, depth: int = 0) -> ShapeError | None:
     """The error for the first place where lengths differ, or ``None`` if they do not."""
     if not isinstance(x, (list, tuple, range)) or not len(x) or depth > _DEEPEST:
         return None
-    lengths = [len(element) if isinstance(element, (list, tuple, range)) else None for element in x]
+    lengths = [_length(element) for element in x]
     for index, length in enumerate(lengths):
         if length != lengths[0]:
             here, there = ("a number" if size is None else f"length {size}" for size in (lengths[0], length))
@@ -371,6 +455,10 @@ def _ragged_across(x: Any, path: str) -> ShapeError | None:
                 "pad the rows to one length first",
             )
     return None
+
+
+def _length(x: Any) -> int | None:
+    return len(x) if isinstance(x, (list, tuple, range)) else None
 
 
 def _shape_of(x: Any) -> tuple[int, ...]:

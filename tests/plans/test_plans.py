@@ -10,7 +10,8 @@ from html.parser import HTMLParser
 import pytest
 
 import tensorferry as ferry
-from tensorferry import TensorInfo
+from tensorferry import TensorInfo, registry
+from tensorferry.request import make_request, ordinary_request
 
 N = 1000
 
@@ -126,6 +127,45 @@ def test_mps_stays_with_torch_and_goes_through_the_host_to_others():
     assert ferry.explain(info(device="mps:0"), "torch").steps == ()
 
 
+@pytest.mark.parametrize(
+    ("target", "dtype", "steps", "size", "code"),
+    [
+        ("numpy", None, ["read"], 8, "np.array(x)"),
+        ("python", None, ["read", "adopt"], 8, "np.array(x)"),
+        ("torch", None, ["read", "adopt"], 4, 'np.array(x, dtype="float32")'),
+        ("jax", None, ["read", "adopt"], 4, 'np.array(x, dtype="float32")'),
+        ("torch", "float64", ["read", "adopt"], 8, "np.array(x)"),
+        ("tensorflow", "float64", ["read", "adopt"], 8, "np.array(x)"),
+        ("torch", "bfloat16", ["read", "adopt"], 2, "np.array(x).astype(ml_dtypes.bfloat16)"),
+        ("numpy", "int8", ["read"], 1, 'np.array(x).astype("int8", casting="same_value")'),
+    ],
+)
+def test_python_numbers_are_read_as_what_the_target_takes(target, dtype, steps, size, code):
+    """One array, of the dtype that is wanted and where the target can adopt it: no wider one, no second copy."""
+    numbers = TensorInfo("python", (N,), "float64", weak_dtype="float32")
+    plan = ferry.explain(numbers, target, dtype=dtype)
+    assert [step.verb for step in plan.steps] == steps
+    assert plan.steps[0].code == code
+    assert plan.steps[0].bytes == size * N
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "keywords", "warns"),
+    [
+        ("tensorflow", "tensorflow", {"dtype": "float64"}, True),
+        ("tensorflow", "tensorflow", {"copy": True}, True),
+        ("tensorflow", "tensorflow", {}, False),
+        ("tensorflow", "tensorflow", {"dtype": "int32", "casting": "unsafe"}, False),
+        ("tensorflow", "torch", {"dtype": "float64"}, False),
+        ("numpy", "tensorflow", {"dtype": "float64"}, False),
+    ],
+)
+def test_leaving_a_tape_and_coming_back_is_warned_of(source, target, keywords, warns):
+    """TensorFlow's tape is in no tensor: what goes over the host and back to TensorFlow is cut off from it."""
+    plan = ferry.explain(TensorInfo(source, (4,)), target, **keywords)
+    assert any("GradientTape" in warning for warning in plan.warnings) == warns
+
+
 @pytest.mark.parametrize("source", ["numpy", "torch", "jax", "tensorflow"])
 def test_float64_cannot_go_to_mps(source):
     """It raises with the dtype to ask for, and goes when that is asked for."""
@@ -217,6 +257,14 @@ def test_every_plan_adds_up():
         assert plan.reason
         assert plan.result.shape == plan.source.shape
     assert count > 500
+
+
+@pytest.mark.parametrize("name", ["numpy", "torch", "tensorflow", "jax", "python"])
+def test_an_ordinary_call_asks_for_what_its_keywords_say(name):
+    """The request that is kept for a call without keywords is the one that its defaults would make."""
+    target = registry.backend_named(name)
+    spelled_out = make_request(target, None, None, None, None, "detach", None, ())
+    assert ordinary_request(target) == spelled_out
 
 
 def test_every_plan_is_plain_data():

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import tensorferry as ferry
-from tensorferry import registry, testing
+from tensorferry import registry, sequences, testing
 from tensorferry.run import verifying
 from tensorferry.testing import strategies as these
 
@@ -121,6 +121,73 @@ numbers = st.one_of(
 def test_a_list_comes_the_same_by_lane_and_by_plan(target, x):
     """A lane that reads lists itself agrees with the plan about every mixture of numbers, and every error."""
     both(target, x)
+
+
+def by_keywords(target, x, keywords):
+    """What comes of a planned conversion: type, dtype, shape and bits, or the error with its words."""
+    try:
+        result = ferry.convert(x, target, **keywords)
+    except ferry.ConversionError as error:
+        return type(error), str(error)
+    if target == "python":
+        return repr(result)
+    looks = testing.witness_for(target)
+    return type(result), looks.dtype(result), looks.shape(result), looks.content(result)
+
+
+@pytest.mark.parametrize("target", CALLS)
+@settings(max_examples=250)
+@given(
+    x=st.one_of(
+        st.lists(st.floats(-10, 10), min_size=3, max_size=8),
+        st.lists(st.integers(-5, 5) | st.integers(-(2**40), 2**40), min_size=3, max_size=8),
+        st.lists(numbers, min_size=3, max_size=8),
+        st.lists(st.lists(st.floats(-10, 10) | numbers, min_size=3, max_size=3), min_size=1, max_size=3),
+        st.lists(st.lists(st.lists(numbers, min_size=1, max_size=2), min_size=1, max_size=2), min_size=2, max_size=2),
+        st.builds(range, st.integers(-9, 9), st.integers(2**31 - 3, 2**31 + 3), st.just(2**29)),
+        st.lists(st.builds(range, st.just(0), st.integers(3, 4)), min_size=2, max_size=3),
+    ),
+    keywords=st.sampled_from(
+        [
+            {},
+            {"copy": True},
+            *({"dtype": name} for name in ("default", "float16", "bfloat16", "int8", "int32")),
+            {"dtype": "int8", "casting": "unsafe"},
+            {"dtype": "float32", "casting": "same_value"},
+        ]
+    ),
+)
+@example(x=[1.0, 2.0, 3.0, 2**53 + 1], keywords={})
+@example(x=[1.0, 2.0, 3.0, 1e39], keywords={})
+@example(x=[1.0, 2.0, 3.0, math.nan, 4.0], keywords={})
+@example(x=[1.0, 2.0, 3.0, 1j], keywords={})
+@example(x=[1, 2, 3, 2**31, 5], keywords={})
+@example(x=[1, 2, 3, 2.5], keywords={})
+@example(x=[1.0, 2.0, 3.0, None], keywords={})
+@example(x=[1.0, 2.0, 3.0, [4.0]], keywords={})
+@example(x=[[1.0, 2.0, 3.0], [4.0, 5.0]], keywords={})
+@example(x=[[1.0, 2.0, 3.0], 4.0], keywords={})
+@example(x=[np.float16(1), np.float16(2), np.float16(3), 4.0], keywords={})
+@example(x=[1.5, True, np.float64(3), False], keywords={})
+def test_numbers_come_the_same_in_parts_and_in_one(target, x, keywords):
+    """Many numbers are read in parts: same dtype, bits and errors, wherever in the list something is odd."""
+    with verifying():
+        whole = by_keywords(target, x, keywords)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sequences, "MANY", 1)
+            patch.setattr(sequences, "_PART", 2)
+            assert by_keywords(target, x, keywords) == whole
+
+
+@pytest.mark.parametrize("target", ["torch", "tensorflow", "jax"])
+def test_parts_are_what_is_read(target, monkeypatch):
+    """The comparison above is not one of the whole with itself: many numbers are read a few at a time."""
+    read, sizes = sequences.read, []
+    monkeypatch.setattr(sequences, "read", lambda x, head: sizes.append(len(x)) or read(x, head))
+    with verifying():
+        ferry.convert([0.5] * (sequences.MANY + 1), target)
+    assert len(sizes) > 2
+    assert max(sizes) < sequences.MANY
 
 
 @pytest.mark.parametrize("target", ["numpy", "torch", "tensorflow"])

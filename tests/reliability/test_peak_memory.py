@@ -84,18 +84,45 @@ for target in ("torch", "tensorflow", "jax", "numpy"):
     )
 
 
-def test_a_long_list_needs_the_result_and_one_reading():
-    """A million Python floats: one pass into an array, and a narrower result beside it at most."""
+def test_a_long_list_needs_the_result_and_no_more():
+    """Millions of Python numbers, flat and nested: read in parts as what the target takes, never first as 64 bits."""
+    lives(
+        MEASURE
+        + """
+import torch, tensorflow, jax
+count = 4 << 20
+floats = [float(index) for index in range(count)]
+some_missing = [*floats[:-1], float("nan")]
+rows = [floats[start : start + 1024] for start in range(0, count, 1024)]
+wide = [floats[: count // 2], floats[count // 2 :]]
+ints = [int(number) for number in floats]
+late = [*ints[:-1], 1 << 40]
+for target in ("numpy", "torch", "tensorflow", "jax", "python"):
+    ferry.convert(floats[: 1 << 17], target)
+    ferry.convert(ints[: 1 << 17], target)
+expect(32 * MB, lambda: ferry.convert(floats, "numpy"), "as they are read")
+expect(32 * MB, lambda: ferry.convert(late, "tensorflow"), "the last one is wide")
+for target in ("torch", "tensorflow", "jax"):
+    for name in ("floats", "some_missing", "rows", "wide"):
+        expect(16 * MB, lambda: ferry.convert(globals()[name], target), f"{name} to {target}")
+    expect(16 * MB, lambda: ferry.convert(ints, target, dtype="int32"), f"ints to {target}")
+    expect(8 * MB, lambda: ferry.convert(floats, target, dtype="bfloat16"), f"bfloat16 to {target}")
+expect(16 * MB, lambda: ferry.convert(ints, "jax"), "ints as int32")
+expect(8 * MB, lambda: ferry.convert(floats, "numpy", dtype="float16"), "float16")
+"""
+    )
+
+
+def test_stacking_small_arrays_makes_no_view_of_each():
+    """100,000 arrays of four numbers: the pile of views that np.stack makes would be ten times the result."""
     lives(
         MEASURE
         + """
 import torch
-numbers = [float(index) for index in range(4_000_000)]
-ferry.to_torch(numbers[:1000])
-grown, result = peak_of(lambda: ferry.to_torch(numbers))
-assert grown < 32 * MB + 16 * MB + 12 * MB, grown / MB
-grown, result = peak_of(lambda: ferry.to_numpy(numbers))
-assert grown < 32 * MB + 12 * MB, grown / MB
+arrays = list(np.ones((200_000, 4), np.float32))
+ferry.to_torch(arrays[:1000])
+grown, result = peak_of(lambda: ferry.to_torch(arrays))
+assert grown < 3.2 * MB + 12 * MB, grown / MB
 """
     )
 

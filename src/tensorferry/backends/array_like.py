@@ -19,6 +19,8 @@ from ..info import TensorInfo
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from ..request import Request
+
 Array = np.ndarray[Any, Any]
 
 
@@ -51,7 +53,9 @@ class ArrayLikeBackend(Backend):
         """What the array is that lies over the object's memory."""
         return self.open(x)[1]
 
-    def open(self, x: Any, target: Backend | None = None) -> tuple[Backend, TensorInfo, Any]:
+    def open(
+        self, x: Any, target: Backend | None = None, request: Request | None = None
+    ) -> tuple[Backend, TensorInfo, Any]:
         kind = type(x).__name__
         name, take = _protocol(x) or ("no protocol", np.asarray)
         try:

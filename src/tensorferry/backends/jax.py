@@ -13,7 +13,7 @@ from ..backend import Backend, Capabilities
 from ..devices import HOST, device_name, kind_of
 from ..dtypes import DTYPES, by_numpy, find, of_numpy
 from ..errors import UnsupportedTypeError
-from ..info import TensorInfo, compact_strides
+from ..info import TensorInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -59,6 +59,13 @@ def _capabilities(x64: bool) -> Capabilities:
 
 _NAMES = by_numpy()
 _NARROW, _X64 = _capabilities(False), _capabilities(True)
+
+
+@lru_cache(maxsize=4096)
+def _described(shape: tuple[int, ...], name: str, device: str, misalignment: int, shards: int) -> TensorInfo:
+    return TensorInfo(
+        "jax", shape, name, device, misalignment=misalignment, writable=False, mutable=False, shards=shards
+    )
 
 
 class JaxBackend(Backend):
@@ -125,29 +132,7 @@ class JaxBackend(Backend):
             device = device if shards == 1 else kind_of(device)
         elif shards == 1:
             misalignment = x.unsafe_buffer_pointer() & 63
-        return tuple.__new__(
-            TensorInfo,
-            (
-                self.name,
-                shape,
-                name,
-                device,
-                compact_strides(shape, find(name).itemsize),
-                misalignment,
-                False,
-                False,
-                False,
-                False,
-                False,
-                False,
-                None,
-                False,
-                False,
-                shards,
-                "",
-                None,
-            ),
-        )
+        return _described(shape, name, device, misalignment, shards)
 
     def pointer(self, x: Any) -> int | None:
         if of_numpy(x.dtype) in _PACKED:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -14,6 +15,8 @@ from ..info import TensorInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from ..request import Request
 
 Array = np.ndarray[Any, Any]
 
@@ -92,9 +95,11 @@ class NumpyBackend(Backend):
             return TensorInfo(self.name, (), name, writable=True, kind="scalar")
         return _info(x, name, type(x).__name__, memory.is_mapped(x))
 
-    def open(self, x: Any, target: Backend | None = None) -> tuple[Backend, TensorInfo, Any]:
+    def open(
+        self, x: Any, target: Backend | None = None, request: Request | None = None
+    ) -> tuple[Backend, TensorInfo, Any]:
         if x.dtype.hasobject:
-            return _numbers_of(x, target)
+            return _numbers_of(x, target, request)
         return self, self.describe(x), x
 
     def pointer(self, x: Any) -> int | None:
@@ -115,10 +120,11 @@ class NumpyBackend(Backend):
 
     def copy(self, x: Array, compact: bool = False) -> Array:
         """Packed memory of one's own in native byte order: compact and aligned, or with the axes' order kept."""
-        dtype = x.dtype if x.dtype.isnative else x.dtype.newbyteorder("=")
+        native = x.dtype.isnative
         if not compact:
-            return np.array(x, dtype, order="K")
-        result = memory.compact(x.shape, dtype)
+            packed: Array = x.copy(order="K") if native else x.astype(x.dtype.newbyteorder("="), order="K")
+            return packed
+        result = memory.compact(x.shape, x.dtype if native else x.dtype.newbyteorder("="))
         result[...] = x
         return result
 
@@ -177,28 +183,25 @@ def _info(x: Array, name: str, kind: str, mapped: bool) -> TensorInfo:
     if not writable or x.base is not None:
         mapped = mapped or memory.is_mapped(x)
         mutable = writable or _is_mutable(x)
-    return tuple.__new__(
-        TensorInfo,
-        (
-            "numpy",
-            x.shape,
-            name,
-            "cpu",
-            x.strides,
-            memory.address(x) & 63,
-            writable,
-            mutable,
-            False,
-            False,
-            False,
-            not x.dtype.isnative,
-            None,
-            mapped,
-            False,
-            1,
-            kind,
-            None,
-        ),
+    at, swapped = memory.address(x) & 63, not x.dtype.isnative
+    return _described(x.shape, name, x.strides, at, writable, mutable, swapped, mapped, kind)
+
+
+@lru_cache(maxsize=4096)
+def _described(
+    shape: tuple[int, ...],
+    name: str,
+    strides: tuple[int, ...],
+    misalignment: int,
+    writable: bool,
+    mutable: bool,
+    swapped: bool,
+    mapped: bool,
+    kind: str,
+) -> TensorInfo:
+    bits = (False, False, False, swapped)
+    return TensorInfo(
+        "numpy", shape, name, "cpu", strides, misalignment, writable, mutable, *bits, memory_map=mapped, kind=kind
     )
 
 
@@ -236,13 +239,13 @@ def _no_such_dtype(dtype: np.dtype[Any]) -> UnsupportedTypeError:
     )
 
 
-def _numbers_of(x: Any, target: Backend | None) -> tuple[Backend, TensorInfo, Any]:
+def _numbers_of(x: Any, target: Backend | None, request: Request | None) -> tuple[Backend, TensorInfo, Any]:
     """An object array opens as the nested list of its elements, which must all be numbers."""
     if x.dtype.names is not None:
         raise _no_such_dtype(x.dtype)
     if isinstance(x, np.generic) or x.shape == ():
-        return registry.backend_of(x.item()).open(x.item(), target)
-    return registry.backend_named("python").open(x.tolist(), target)
+        return registry.backend_of(x.item()).open(x.item(), target, request)
+    return registry.backend_named("python").open(x.tolist(), target, request)
 
 
 BACKEND = NumpyBackend()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import array as arrays
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from .. import memory, sequences
-from ..backend import EXCHANGE_NUMBERS, Backend, Capabilities
+from .. import casts, memory, registry, rules, sequences
+from ..backend import EXCHANGE, EXCHANGE_NUMBERS, Backend, Capabilities
+from ..devices import HOST
 from ..dtypes import DTYPES, by_numpy, of_numpy
 from ..errors import UnsupportedTypeError
 from ..info import TensorInfo
@@ -16,12 +18,16 @@ from ..info import TensorInfo
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from ..request import Request
+
 Array = np.ndarray[Any, Any]
 
 _BUFFERS = (bytes, bytearray, memoryview, arrays.array)
 _NUMBERS = (bool, int, float, complex)
 
 _NAMES = by_numpy()
+# np.array rounds to these as it reads, to the same bits.
+_NARROWED = {("float64", "float32"), ("complex128", "complex64")}
 
 _CAPABILITIES = Capabilities(
     dtypes=frozenset(DTYPES),
@@ -100,11 +106,13 @@ class PythonBackend(Backend):
         """What the array is that a sequence is read into, or that lies over a buffer."""
         return self.open(x)[1]
 
-    def open(self, x: Any, target: Backend | None = None) -> tuple[Backend, TensorInfo, Any]:
-        if isinstance(x, _BUFFERS):
+    def open(
+        self, x: Any, target: Backend | None = None, request: Request | None = None
+    ) -> tuple[Backend, TensorInfo, Any]:
+        if type(x) is not list and isinstance(x, _BUFFERS):
             array = _over_buffer(x)
             return self, self._info(array, "buffer"), array
-        first = sequences.first(x)
+        first, size = sequences.first(x)
         if isinstance(x, (list, tuple)) and sequences.is_tensor(first):
             stacked = sequences.stack(x, target)
             if stacked.framework is not None:
@@ -112,15 +120,26 @@ class PythonBackend(Backend):
                 return stacked.framework, info._replace(kind="stack"), stacked.value
             info = self._info(stacked.value, "stack")
             return self, info._replace(requires_grad=stacked.requires_grad), stacked.value
-        array = sequences.read(x, first)
-        weak = None
-        if sequences.is_number(first):
-            # A target that takes what is read has no use for less.
-            as_read = target is not None and target.capabilities.numbers is EXCHANGE_NUMBERS
-            weak = _NAMES[array.dtype] if as_read else sequences.narrowest(x, array)
-        return self, self._info(array, "numbers", weak), array
+        found = None
+        if size > sequences.MANY and target is not None and request is not None:
+            found = self._read_as(x, first, target, request)
+        array, name, weak = found or _read(x, first, target)
+        return self, _numbers_info(array.shape, name, weak), array
 
-    def _info(self, array: Array, kind: str, weak: str | None = None) -> TensorInfo:
+    def _read_as(self, x: Any, first: Any, target: Backend, request: Request) -> tuple[Array, str, str | None] | None:
+        """Numbers as an array of what is asked for, if the plan will read them so; see `sequences.read_as`."""
+        if request.out is not None or request.device not in (None, HOST):
+            return None
+
+        def decide(shape: tuple[int, ...], name: str, weak: str | None) -> tuple[str, str] | None:
+            info = _numbers_info(shape, name, weak)
+            dtype = rules.target_dtype(info, request, target)
+            as_it_is = rules.reads_as_it_is(info, target, dtype)
+            return None if as_it_is else (dtype, rules.check_of(info, request, dtype))
+
+        return sequences.read_as(x, first, decide)
+
+    def _info(self, array: Array, kind: str) -> TensorInfo:
         name = _NAMES.get(array.dtype) or of_numpy(array.dtype)
         if name is None:
             raise UnsupportedTypeError(
@@ -128,31 +147,17 @@ class PythonBackend(Backend):
                 'memoryview(x).cast("B")',
             )
         writable = array.flags.writeable
-        mapped = kind == "buffer" and memory.is_mapped(array)
-        mutable = writable or bool(memory.writable_somewhere(array))
-        swapped = not array.dtype.isnative
-        return tuple.__new__(
-            TensorInfo,
-            (
-                self.name,
-                array.shape,
-                name,
-                "cpu",
-                array.strides,
-                memory.address(array) & 63,
-                writable,
-                mutable,
-                False,
-                False,
-                False,
-                swapped,
-                weak,
-                mapped,
-                False,
-                1,
-                kind,
-                None,
-            ),
+        return TensorInfo(
+            self.name,
+            array.shape,
+            name,
+            strides=array.strides,
+            misalignment=memory.address(array),
+            writable=writable,
+            mutable=writable or bool(memory.writable_somewhere(array)),
+            swapped=not array.dtype.isnative,
+            memory_map=kind == "buffer" and memory.is_mapped(array),
+            kind=kind,
         )
 
     def pointer(self, x: Any) -> int | None:
@@ -160,9 +165,11 @@ class PythonBackend(Backend):
 
     # -- verbs: a Python value was opened as an array ---------------------------------------------
 
-    def read(self, x: Array) -> Array:
-        """The array that the numbers were read into when they were looked at."""
-        return x
+    def read(self, x: Array, dtype: str | None = None, check: str = "", compact: bool = False) -> Array:
+        """The array that the numbers were read into when they were looked at, as the dtype that is asked for."""
+        if dtype is None or (x.dtype == DTYPES[dtype].numpy and not (compact and memory.address(x) % memory.ALIGNMENT)):
+            return x
+        return casts.cast(x, dtype, check, compact=compact)
 
     def detach(self, x: Array) -> Array:
         """The array, whose parts left their graphs when they were stacked."""
@@ -182,29 +189,47 @@ class PythonBackend(Backend):
             return "np.stack({x})"
         if verb == "detach":
             return "[tensor.detach() for tensor in {x}]"
+        if verb == "read" and arguments and arguments[0] != info.dtype:
+            if (info.dtype, arguments[0]) in _NARROWED:
+                return f'np.array({{x}}, dtype="{arguments[0]}")'
+            return registry.backend_named(EXCHANGE).snippet("cast", arguments, info).format(x="np.array({x})")
         return {"read": "np.array({x})", "export": "np.asarray(memoryview({x}))"}[verb]
 
     def lanes(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
         return {(np.ndarray, self.name): _list_lane}
 
 
+def _read(x: Any, first: Any, target: Backend | None) -> tuple[Array, str, str | None]:
+    """Numbers as an array, its dtype, and the narrowest ordinary one if they have none of their own."""
+    array = sequences.read(x, first)
+    name = _NAMES[array.dtype]
+    if not sequences.is_number(first):
+        return array, name, None
+    # A target that takes what is read has no use for less.
+    as_read = target is not None and target.capabilities.numbers is EXCHANGE_NUMBERS
+    return array, name, name if as_read else sequences.narrowest(x, array)
+
+
+@lru_cache(maxsize=1024)
+def _numbers_info(shape: tuple[int, ...], name: str, weak: str | None) -> TensorInfo:
+    return TensorInfo("python", shape, name, writable=True, mutable=True, weak_dtype=weak, kind="numbers")
+
+
 def _exact_scalar(name: str) -> str:
-    return (
-        "int8"
-        if DTYPES[name].kind in ("int", "uint") and name != "uint4"
-        else "float64"
-        if DTYPES[name].kind == "float"
-        else "uint8"
-    )
+    """A dtype of the machine's that holds each value of a narrow one."""
+    return {"int": "int8", "uint": "uint8", "float": "float32"}[DTYPES[name].kind]
 
 
 def to_scalars(array: Array) -> Any:
     """Nested lists of Python scalars; narrow types by way of a wider one that holds each value."""
-    name = of_numpy(array.dtype)
-    if name is not None and array.dtype.type.__module__ == "ml_dtypes":
-        with np.errstate(all="ignore"):
-            array = array.astype(_exact_scalar(name))
-    return array.tolist()
+    # No floating-point flag can be raised: ml_dtypes widens by moving bits.
+    wider = _WIDER.get(array.dtype)
+    return (array if wider is None else array.astype(wider)).tolist()
+
+
+_WIDER = {
+    row.numpy: np.dtype(_exact_scalar(row.name)) for row in DTYPES.values() if row.numpy.type.__module__ == "ml_dtypes"
+}
 
 
 def _list_lane(x: Array) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -11,7 +12,7 @@ from ..backend import Backend, Capabilities
 from ..devices import HOST, device_name, kind_of
 from ..dtypes import find
 from ..errors import UnsupportedTypeError
-from ..info import TensorInfo, compact_strides
+from ..info import TensorInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -76,6 +77,7 @@ _CAPABILITIES = Capabilities(
         ),
     },
     inside_only=frozenset({"traced"}),
+    tape="tf.GradientTape",
 )
 
 _REFUSED = {
@@ -94,6 +96,13 @@ _REFUSED = {
 
 _DEFAULT_STREAM = 1
 """CUDA's legacy default stream in DLPack's numbering."""
+
+
+@lru_cache(maxsize=4096)
+def _described(shape: tuple[int, ...], name: str, device: str, misalignment: int, kind: str) -> TensorInfo:
+    return TensorInfo(
+        "tensorflow", shape, name, device, misalignment=misalignment, writable=False, mutable=False, kind=kind
+    )
 
 
 class TensorflowBackend(Backend):
@@ -150,7 +159,7 @@ class TensorflowBackend(Backend):
         if name is None:
             raise self._no_such_dtype(x.dtype)
         device = device_name(x.device)
-        return self._info(tuple(x.shape), name, device, 0, kind)
+        return _described(tuple(x.shape), name, device, 0, kind)
 
     def _describe_eager(self, x: Any) -> TensorInfo:
         name = self.enums.get(x._datatype_enum())
@@ -161,12 +170,7 @@ class TensorflowBackend(Backend):
         place = x.backing_device
         device = HOST if place == self.host else device_name(place)
         misalignment = memory.address(self._array(x)) & 63 if device == HOST else 0
-        return self._info(shape, name, device, misalignment, "")
-
-    def _info(self, shape: tuple[int, ...], name: str, device: str, misalignment: int, kind: str) -> TensorInfo:
-        steps = compact_strides(shape, find(name).itemsize)
-        flags = (False, False, False, False, False, False, None, False, False, 1)
-        return tuple.__new__(TensorInfo, (self.name, shape, name, device, steps, misalignment, *flags, kind, None))
+        return _described(shape, name, device, misalignment, "")
 
     def _no_such_dtype(self, dtype: Any) -> UnsupportedTypeError:
         if dtype.name == "string":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -118,18 +119,23 @@ class TorchBackend(Backend):
         names = [*_NATIVE, *_CARRIED]
         self.dtypes = {name: getattr(torch, name) for name in names if hasattr(torch, name)}
         self.names = {dtype: name for name, dtype in self.dtypes.items()}
-        self.carriers = {
-            self.dtypes[name]: getattr(torch, via) for name, via in _CARRIED.items() if name in self.dtypes
+        self.exported = {
+            self.dtypes[name]: (getattr(torch, via), find(name).numpy)
+            for name, via in _CARRIED.items()
+            if name in self.dtypes
         }
         self.adopted = {
             find(name).numpy: (np.dtype(via), self.dtypes[name])
             for name, via in _CARRIED.items()
             if name in self.dtypes
         }
+        # Tensors in a loop are alike: the same description, made once, is also found sooner among the plans.
+        self.dense = lru_cache(maxsize=4096)(self._dense_info)
         self.strided = torch.strided
         self.wrapped = self.torch._C._functorch.is_functorch_wrapped_tensor
         self.autocast: Any = None
         self.tensor, self.compiling, self.cuda = torch.Tensor, torch.compiler.is_compiling, torch.cuda
+        self.from_numpy, self.from_dlpack = torch.from_numpy, self.torch.utils.dlpack.from_dlpack
 
     @property
     def capabilities(self) -> Capabilities:
@@ -173,44 +179,44 @@ class TorchBackend(Backend):
             pointer = x.data_ptr() if plain else 0
         except RuntimeError:
             pointer = 0
-        # An address says that it is no tracer's, no meta and no zero tensor; without one, ask.
-        if not pointer or self.compiling() or x.layout is not self.strided or x.is_nested or x.is_quantized:
+        # An address says that it is strided and no tracer's, no meta and no zero tensor; without one, ask.
+        if not pointer or self.compiling() or x.is_nested:
             abstract = self._abstract(x, plain)
             if abstract is not None:
                 return self._abstract_info(x, abstract)
             pointer = x.data_ptr()
-        name = self.names.get(x.dtype)
-        if name is None:
-            raise self._no_such_dtype(x)
-        itemsize = x.element_size()
-        device = HOST if x.is_cpu else device_name(x.device)
-        return tuple.__new__(
-            TensorInfo,
-            (
-                "torch",
-                tuple(x.shape),
-                name,
-                device,
-                tuple([step * itemsize for step in x.stride()]),
-                pointer & 63,
-                True,
-                True,
-                x.requires_grad,
-                x.is_conj(),
-                x.is_neg(),
-                False,
-                None,
-                False,
-                False if device == HOST and not self._pins() else x.is_pinned(),
-                1,
-                "" if plain else type(x).__name__,
-                None,
-            ),
+        on_host = x.is_cpu
+        found: TensorInfo | None = self.dense(
+            x.shape,
+            x.dtype,
+            HOST if on_host else device_name(x.device),
+            x.stride(),
+            pointer & 63,
+            x.requires_grad,
+            x.is_conj(),
+            x.is_neg(),
+            # On the host there can be pinned memory only once a GPU is in use.
+            x.is_pinned() if self.cuda._initialized or not on_host else False,
+            "" if plain else type(x).__name__,
         )
+        if found is None:
+            if x.is_quantized:
+                return self._abstract_info(x, "quantized")
+            raise self._no_such_dtype(x)
+        return found
 
-    def _pins(self) -> bool:
-        """Whether there can be pinned memory: only once a GPU is in use."""
-        return bool(self.cuda._initialized)
+    def _dense_info(
+        self, shape: Sequence[int], dtype: Any, device: str, strides: Sequence[int], misalignment: int, *marks: Any
+    ) -> TensorInfo | None:
+        name = self.names.get(dtype)
+        if name is None:
+            return None
+        steps = [step * find(name).itemsize for step in strides]
+        requires_grad, conjugate, negative, pinned, kind = marks
+        bits = (requires_grad, conjugate, negative, False)
+        return TensorInfo(
+            self.name, shape, name, device, steps, misalignment, True, True, *bits, pinned=pinned, kind=kind
+        )
 
     def _abstract(self, x: Any, plain: bool) -> str | None:
         """Why a tensor has no memory that can be looked at, or ``None`` if it has."""
@@ -277,11 +283,12 @@ class TorchBackend(Backend):
         return x.resolve_conj().resolve_neg()
 
     def export(self, x: Any) -> Array:
-        carrier = self.carriers.get(x.dtype)
-        if carrier is None:
+        carried = self.exported.get(x.dtype)
+        if carried is None:
             array: Array = x.numpy()
             return array
-        viewed: Array = x.view(carrier).numpy().view(find(self.names[x.dtype]).numpy)
+        carrier, dtype = carried
+        viewed: Array = x.view(carrier).numpy().view(dtype)
         return viewed
 
     def adopt(self, array: Array) -> Any:
@@ -296,7 +303,7 @@ class TorchBackend(Backend):
             # Only a caller who consented comes here; from_numpy would warn.
             return self._alias(array)
         try:
-            return self.torch.from_numpy(array)
+            return self.from_numpy(array)
         except ValueError:
             steps = _whole_strides(array.shape, array.strides, array.itemsize)
             return self.torch.from_numpy(np.lib.stride_tricks.as_strided(array, strides=steps))
@@ -307,7 +314,7 @@ class TorchBackend(Backend):
     def _alias(self, array: Array) -> Any:
         """A tensor over read-only memory, which PyTorch has no name for."""
         try:
-            return self.torch.utils.dlpack.from_dlpack(array.__dlpack__(max_version=(1, 0)))
+            return self.from_dlpack(array.__dlpack__(max_version=(1, 0)))
         except (BufferError, TypeError, ValueError):
             return self._from_numpy(memory.over(array))
 

@@ -26,7 +26,7 @@ class Verdict(NamedTuple):
         error: The class that must be raised, exactly, or ``None``.
         shares: Whether the result must lie over the source's memory; ``None``: there are no elements.
         writable: Whether the result must be writable; ``None``: nothing is promised.
-        hazard: Whether the plan must warn of what the caller consented to.
+        hazard: Whether the plan must warn of what the caller consented to, or cannot see.
         identical: Whether the very same object must come back.
     """
 
@@ -65,7 +65,8 @@ def verdict(
     fresh = Verdict(shares=None if sample.empty else False, writable=target.writable)
     if same and sample.owns and not sample.swapped:
         if copy is True:
-            return fresh
+            # A gradient is at stake only where there can be one.
+            return fresh._replace(hazard=bool(source.tape) and FORMATS[sample.dtype].kind in ("float", "complex"))
         shares = None if sample.empty else True
         return Verdict(None, shares, sample.writable, hazard=sample.file, identical=sample.plain)
     if sample.empty:
