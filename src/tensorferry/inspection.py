@@ -8,7 +8,7 @@ from . import memory, registry
 from .errors import FrameworkNotInstalledError, UnsupportedTypeError
 from .info import TensorInfo
 from .request import aim, make_request
-from .run import plan_for, prepare
+from .run import here, plan_for
 
 if TYPE_CHECKING:
     from .backend import Backend
@@ -80,8 +80,8 @@ def explain(
         return plan_for(x, request, registry.backend_named(x.framework), target)[0]
     registry.ready(name)
     request = make_request(target, copy, dtype, casting, device, grad, out, tuple(options.items()))
-    source, info, _, request = prepare(x, target, request)
-    return plan_for(info, request, source, target)[0]
+    source, info, _ = registry.backend_of(x).open(x, target, request)
+    return plan_for(info, here(request, info, target), source, target)[0]
 
 
 def shares_memory(a: object, b: object, /) -> bool:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .plan import Plan
     from .request import Request
 
-__all__ = ["carry", "plan_for", "prepare", "run", "verifying"]
+__all__ = ["carry", "here", "plan_for", "run", "verifying"]
 
 Program = tuple[tuple["Callable[..., Any]", tuple[Any, ...]], ...]
 
@@ -55,21 +55,18 @@ def run(program: Program, value: Any, out: Any = None) -> Any:
     return out
 
 
-def prepare(x: Any, target: Backend, request: Request) -> tuple[Backend, TensorInfo, Any, Request]:
-    """The source, what `x` is, where the steps start, and the request as it is here.
-
-    The target's devices matter to a plan only where an accelerator is involved.
-    """
-    source, info, handle = registry.backend_of(x).open(x, target, request)
-    if info.device != HOST or (request.device is not None and request.device != HOST):
-        request = request._replace(present=target.devices())
-    return source, info, handle, request
+def here(request: Request, info: TensorInfo, target: Backend) -> Request:
+    """The request as it is on this machine: the target's devices matter only where an accelerator is involved."""
+    if info.device == HOST and request.device in (None, HOST):
+        return request
+    return request._replace(present=target.devices())
 
 
 def carry(x: Any, target: Backend, request: Request, out: Any = None) -> Any:
     """Describe `x`, plan, and run: the general path of every conversion."""
-    source, info, handle, request = prepare(x, target, request)
-    plan, program = _planned(info, request, source, target, target.capabilities)
+    source, info, handle = registry.backend_of(x).open(x, target, request)
+    asked = here(request, info, target)
+    plan, program = _planned(info, asked, source, target, target.capabilities)
     result = run(program, handle, out)
     if _verifying:
         check(plan, source, target, handle, result)
