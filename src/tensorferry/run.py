@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
     from .backend import Backend, Capabilities
     from .info import TensorInfo
-    from .plan import Plan
+    from .plan import Plan, Step
     from .request import Request
 
 __all__ = ["carry", "here", "plan_for", "run", "verifying"]
 
-Program = tuple[tuple["Callable[..., Any]", tuple[Any, ...]], ...]
+Program = tuple["Callable[..., Any]", ...]
 
 _verifying = False
 
@@ -33,8 +33,13 @@ def _planned(
     from .planner import make_plan  # a third of what importing tensorferry would cost besides
 
     plan = make_plan(info, request, source, target, registry.backend_named(EXCHANGE))
-    program = tuple((getattr(registry.backend_named(step.backend), step.verb), step.arguments) for step in plan.steps)
-    return plan, program
+    return plan, tuple(map(_bound, plan.steps))
+
+
+def _bound(step: Step) -> Callable[..., Any]:
+    """A step as a function of the value alone, or of the value and `out`."""
+    verb: Callable[..., Any] = getattr(registry.backend_named(step.backend), step.verb)
+    return (lambda value: verb(value, *step.arguments)) if step.arguments else verb
 
 
 def plan_for(info: TensorInfo, request: Request, source: Backend, target: Backend) -> tuple[Plan, Program]:
@@ -45,12 +50,12 @@ def plan_for(info: TensorInfo, request: Request, source: Backend, target: Backen
 def run(program: Program, value: Any, out: Any = None) -> Any:
     """Walk the steps from `value`; nothing is decided here."""
     if out is None:
-        for verb, arguments in program:
-            value = verb(value, *arguments)
+        for do in program:
+            value = do(value)
         return value
-    *before, (write, _) = program
-    for verb, arguments in before:
-        value = verb(value, *arguments)
+    *before, write = program
+    for do in before:
+        value = do(value)
     write(value, out)
     return out
 

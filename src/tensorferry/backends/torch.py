@@ -185,15 +185,15 @@ class TorchBackend(Backend):
             if abstract is not None:
                 return self._abstract_info(x, abstract)
             pointer = x.data_ptr()
-        on_host = x.is_cpu
+        on_host, dtype = x.is_cpu, x.dtype
         found: TensorInfo | None = self.dense(
             x.shape,
-            x.dtype,
+            dtype,
             HOST if on_host else device_name(x.device),
             x.stride(),
             pointer & 63,
             x.requires_grad,
-            x.is_conj(),
+            dtype.is_complex and x.is_conj(),
             x.is_neg(),
             # On the host there can be pinned memory only once a GPU is in use.
             x.is_pinned() if self.cuda._initialized or not on_host else False,
