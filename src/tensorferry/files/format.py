@@ -1,0 +1,238 @@
+"""`Format`: what a module in `tensorferry.formats` declares and does, and how a file finds its own."""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import os
+import pkgutil
+from abc import ABC, abstractmethod
+from functools import cache
+from typing import TYPE_CHECKING, ClassVar
+
+from ..errors import FileFormatError, FormatLimitError, FrameworkNotInstalledError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from .contents import Contents, Finding
+    from .pump import Pump
+
+__all__ = ["Format", "format_for", "format_named", "format_of", "formats"]
+
+_HEAD = 64
+"""The first bytes of a file that are shown to each format."""
+
+
+class Format(ABC):
+    """The base of every format: one module in `tensorferry.formats`, whose ``FORMAT`` is an instance.
+
+    A format's own library is imported inside its methods, never with its module.
+    """
+
+    name: ClassVar[str]
+    """What ``to=`` and ``--to`` take."""
+    title: ClassVar[str] = ""
+    """What people call it."""
+    suffixes: ClassVar[tuple[str, ...]] = ()
+    """The names of its files end with one of these; the first is the usual one."""
+    dtypes: ClassVar[frozenset[str]] = frozenset()
+    """Canonical names of the dtypes that it can hold."""
+    module: ClassVar[str] = ""
+    """The library that it needs."""
+    extra: ClassVar[str] = ""
+    """The extra that installs that library."""
+    is_folder: ClassVar[bool] = False
+    """Whether what it writes is a folder."""
+    holds_tree: ClassVar[bool] = False
+    """Whether it has a place for values that are not tensors, and for how they nest."""
+    holds_metadata: ClassVar[bool] = False
+    """Whether it has a place for strings by name."""
+    holds_one: ClassVar[bool] = False
+    """Whether a file of it holds a single tensor, which has no name."""
+    first_class: ClassVar[bool] = False
+    """Whether it is one of those that `tensorferry roundtrip` goes through."""
+    writes: ClassVar[bool] = True
+    """Whether it can be written, not only read."""
+    shard_stem: ClassVar[str] = "model"
+    """In a folder of shards: the name before ``-00001-of-00002``; a format with an ``index_suffix`` has those."""
+    index_suffix: ClassVar[str] = ""
+    """What is put after a shard's name for the name of the index, up to ``.json``; ``""``: it has no shards."""
+    rank: ClassVar[int] = 50
+    """Its place among the others, in tables and where several recognise a file."""
+
+    @abstractmethod
+    def recognises(self, path: Path, head: bytes) -> bool:
+        """Whether a file is of this format, by its first bytes; its name only as a last resort.
+
+        They are empty for a folder, and for what is not there but may be the prefix of several files' names.
+        """
+
+    @abstractmethod
+    def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
+        """What a file holds: its header, never its data.
+
+        Args:
+            path: A file (or a folder, for formats that are folders).
+            allow: Names of classes, such as ``"package.Config"``, whose instances a pickle may contain: they are
+                read as plain containers of their attributes, never made.
+
+        Raises:
+            FileFormatError: It breaks the rules of the format.
+            UnsafeFileError: It asks for code to be run, or is out of all proportion.
+        """
+
+    def asks_for(self, path: Path) -> tuple[str, ...]:
+        """The globals that a file asks for, even one that `read` refuses for them; nothing is built, nothing executed.
+
+        Raises:
+            FileFormatError: It breaks the rules of the format.
+            UnsafeFileError: It is out of all proportion.
+        """
+        del path
+        return ()
+
+    def refuse(self, contents: Contents) -> None:
+        """Refuse what the format cannot hold, before anything is written.
+
+        Raises:
+            FormatLimitError: The message names the tensors.
+        """
+        lacking = [name for name, stored in contents.tensors.items() if stored.dtype not in self.dtypes]
+        if lacking:
+            kinds = ", ".join(sorted({contents.tensors[name].dtype for name in lacking}))
+            raise FormatLimitError(
+                f"{self.title or self.name} cannot hold {kinds}: {named(lacking)}.",
+                "dtype= with one that it can hold, or exclude=[…]",
+            )
+        if self.holds_one and len(contents.tensors) != 1:
+            raise FormatLimitError(
+                f"{self.title or self.name} holds one tensor, not {len(contents.tensors)}: {named(contents.tensors)}.",
+                "include=[…] with the name of one",
+            )
+        if contents.tree is not None and not self.holds_tree:
+            raise FormatLimitError(
+                f"{self.title or self.name} has no place for what is not a tensor, nor for how they nest.",
+                "tensors_only=True, which leaves the rest out",
+            )
+        if contents.metadata and not self.holds_metadata:
+            raise FormatLimitError(
+                f"{self.title or self.name} has no place for metadata: {named(contents.metadata)}.",
+                "tensors_only=True, which leaves the rest out",
+            )
+
+    def write(self, contents: Contents, path: Path, pump: Pump) -> None:
+        """Write a new file (or folder) at a path where there is none, and leave it on the disk (fsync is the caller's).
+
+        The tensors' bytes go through `pump`, which counts them and checks what can be checked. `refuse` has passed.
+        """
+        raise FormatLimitError(f"{self.title or self.name} can be read, not written.", "another to=")
+
+    def check(self, path: Path) -> Iterator[Finding]:
+        """What is wrong with a file, all of it, not just the first; ``read`` may still raise for it."""
+        from .check import check_by_reading
+
+        return check_by_reading(self, path)
+
+    def ensure_loaded(self) -> None:
+        """Import the library that it needs.
+
+        Raises:
+            FrameworkNotInstalledError: It is not installed, or its import fails.
+        """
+        if not self.module:
+            return
+        try:
+            importlib.import_module(self.module)
+        except Exception as error:
+            raise FrameworkNotInstalledError(
+                f"{self.title or self.name} needs {self.module}, which cannot be imported "
+                f"({type(error).__name__}: {error}).",
+                f"pip install 'tensorferry[{self.extra}]'",
+            ) from error
+
+
+def named(names: object, most: int = 5) -> str:
+    """Some names for a message: the first few, and how many more there are."""
+    listed = [str(name) for name in names]  # type: ignore[attr-defined]
+    more = f" and {len(listed) - most} more" if len(listed) > most else ""
+    return ", ".join(listed[:most]) + more
+
+
+@cache
+def formats() -> dict[str, Format]:
+    """Every format by name: this package's, and those of the entry-point group ``tensorferry.formats``."""
+    from importlib.metadata import entry_points
+
+    found = [*_own(), *(point.load() for point in entry_points(group="tensorferry.formats"))]
+    return {each.name: each for each in sorted(found, key=_place)}
+
+
+@cache
+def _own() -> list[Format]:
+    """This package's formats."""
+    from .. import formats as package
+
+    modules = [module.name for module in pkgutil.iter_modules(package.__path__)]
+    return sorted((importlib.import_module(f"{package.__name__}.{name}").FORMAT for name in modules), key=_place)
+
+
+def _place(format: Format) -> tuple[int, str]:  # noqa: A002 - the term
+    return format.rank, format.name
+
+
+def format_named(name: str) -> Format:
+    """The format of this name.
+
+    Raises:
+        FileFormatError: There is none.
+    """
+    found = formats().get(name)
+    if found is None:
+        raise FileFormatError(f"There is no format named {name!r}.", "one of " + ", ".join(formats()))
+    return found
+
+
+def format_of(path: Path) -> Format:
+    """The format of a file that exists, by its first bytes.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        FileFormatError: No format knows it.
+    """
+    head = b""
+    # What is not there may still be the common prefix of the names of several files.
+    if path.exists() and not path.is_dir():
+        with path.open("rb") as file:
+            head = file.read(_HEAD)
+    # Others are only looked for if need be: what finds them is larger than all that is here.
+    found = _recognised(path, head, _own()) or _recognised(path, head, formats().values())
+    if found is not None:
+        return found
+    if not path.exists():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+    raise FileFormatError(f"{path} is of no format that tensorferry knows.", "one of " + ", ".join(formats()))
+
+
+def _recognised(path: Path, head: bytes, among: Iterable[Format]) -> Format | None:
+    return next((each for each in among if each.recognises(path, head)), None)
+
+
+def format_for(path: Path) -> Format:
+    """The format to write to a path, by its suffix.
+
+    Raises:
+        FileFormatError: No format has it.
+    """
+    name = path.name.lower()
+    fitting = [
+        (len(suffix), each)
+        for each in formats().values()
+        for suffix in each.suffixes
+        if each.writes and name.endswith(suffix)
+    ]
+    if not fitting:
+        raise FileFormatError(f"The name {path.name} does not say which format to write.", 'to="safetensors"')
+    longest = max(length for length, _ in fitting)
+    return next(each for length, each in fitting if length == longest)

@@ -1,0 +1,155 @@
+"""`Pump`: the bytes of tensors on their way into a file, counted and checked, a block at a time."""
+
+from __future__ import annotations
+
+import errno
+import os
+import zlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import FileFormatError
+from .stored import BLOCK_BYTES, Extent, Record, read_fully
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from .stored import Stored
+
+__all__ = ["Pump"]
+
+Array = np.ndarray[Any, Any]
+
+_NO_RANGES = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM)
+"""What copy_file_range says between file systems, or where there is no such call."""
+
+
+class Pump:
+    """Moves the bytes of tensors, and looks at the checksums that their sources have.
+
+    Args:
+        progress: Is told the number of bytes each time some have been moved.
+    """
+
+    def __init__(self, progress: Callable[[int], None] | None = None) -> None:
+        self._progress = progress or _silent
+        self._checked: set[Record] = set()
+
+    def copy(self, stored: Stored, descriptor: int, *, crc: int | None = None) -> int | None:
+        """Append a tensor's packed little-endian bytes to an open file.
+
+        Args:
+            stored: The tensor.
+            descriptor: A file that is open for writing, at the place where the bytes go.
+            crc: The CRC-32 of what stands before the bytes in their record, if the caller wants to go on with it.
+
+        Returns:
+            The CRC-32 so far, or ``None`` if it was not asked for.
+
+        Raises:
+            FileFormatError: The source's own checksum does not fit, or the source is cut off.
+        """
+        if isinstance(stored, Extent) and not stored.swapped:
+            if crc is None and (stored.record is None or stored.record in self._checked):
+                self._copy_range(stored, descriptor)
+                return None
+            return self._copy_checked(stored, descriptor, crc)
+        for block in self.blocks(stored):
+            bits: Any = block.view(np.uint8)
+            raw = memoryview(bits if block.size else b"")
+            if crc is not None:
+                crc = zlib.crc32(raw, crc)
+            _write_fully(descriptor, raw)
+        return crc
+
+    def blocks(self, stored: Stored) -> Iterator[Array]:
+        """A tensor's values in order, as `Stored.blocks` gives them, for libraries that write by themselves."""
+        self.check(stored)
+        for block in stored.blocks():
+            yield block
+            self._progress(block.nbytes)
+
+    def array(self, stored: Stored) -> Array:
+        """All of a tensor in memory, for libraries that take nothing else."""
+        self.check(stored)
+        array = stored.array()
+        self._progress(array.nbytes)
+        return array
+
+    def check(self, stored: Stored) -> None:
+        """Compare the checksum of the region that a tensor lies in, once for each region.
+
+        Raises:
+            FileFormatError: It does not fit.
+        """
+        record = getattr(stored, "record", None)
+        if record is None or record in self._checked:
+            return
+        found = 0
+        whole = Extent("uint8", (record.nbytes,), record.path, record.offset)
+        for block in whole.blocks():
+            raw: Any = block
+            found = zlib.crc32(raw, found)
+        self._compare(record, found)
+
+    def _copy_range(self, stored: Extent, descriptor: int) -> None:
+        done, total = 0, stored.nbytes
+        with open(stored.path, "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor
+            while done < total:
+                wanted = min(total - done, 16 * BLOCK_BYTES)
+                try:
+                    count = os.copy_file_range(file.fileno(), descriptor, wanted, stored.offset + done)
+                except OSError as error:
+                    if error.errno not in _NO_RANGES:
+                        raise
+                    count = 0
+                # Some file systems say nothing was copied instead of that they cannot.
+                if not count:
+                    break
+                done += count
+                self._progress(count)
+        if done < total:
+            self._copy_checked(stored, descriptor, None, done)
+
+    def _copy_checked(self, stored: Extent, descriptor: int, crc: int | None, done: int = 0) -> int | None:
+        record = stored.record
+        if record is not None and (record.offset, record.nbytes) != (stored.offset, stored.nbytes):
+            self.check(stored)
+            record = None
+        view = memoryview(bytearray(min(BLOCK_BYTES, max(stored.nbytes, 1))))
+        own = 0
+        with open(stored.path, "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor
+            total = stored.nbytes
+            while done < total:
+                part = view[: min(view.nbytes, total - done)]
+                read_fully(file.fileno(), part, stored.offset + done, stored.path)
+                if record is not None and record not in self._checked:
+                    own = zlib.crc32(part, own)
+                if crc is not None:
+                    crc = zlib.crc32(part, crc)
+                _write_fully(descriptor, part)
+                done += part.nbytes
+                self._progress(part.nbytes)
+        if record is not None and record not in self._checked:
+            self._compare(record, own)
+        return crc
+
+    def _compare(self, record: Record, found: int) -> None:
+        if found != record.crc:
+            raise FileFormatError(
+                f"{record.path} is corrupt: the {record.nbytes} bytes at {record.offset} have CRC-32 {found:08x}, "
+                f"the archive says {record.crc:08x}.",
+                "get the file anew",
+            )
+        self._checked.add(record)
+
+
+def _write_fully(descriptor: int, view: memoryview) -> None:
+    done = 0
+    while done < view.nbytes:
+        done += os.write(descriptor, view[done:])
+
+
+def _silent(_: int) -> None:
+    return None

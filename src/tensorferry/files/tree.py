@@ -1,0 +1,125 @@
+"""Trees of values and ties as strings that stand beside the tensors of formats which have no place for them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ..errors import FileFormatError, FormatLimitError
+from .format import named
+from .nesting import leaves, names, relabel, rename, without
+from .tree_json import decode, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .contents import Contents
+    from .stored import Stored
+
+__all__ = ["TIES", "TREE", "leaves", "names", "pack", "relabel", "rename", "unpack", "without"]
+
+TREE = "tensorferry.tree"
+"""The string that a tree is kept in."""
+TIES = "tensorferry.ties"
+"""The string that keeps the further names of tensors: by name, the first name and the place among all names."""
+
+
+def pack(contents: Contents) -> dict[str, str]:
+    """The strings to put beside tensors: metadata, the tree, and the further names of tensors that are stored once.
+
+    Each further name also stands there by itself, with the first name as its string: so does
+    ``safetensors.torch.save_model`` (https://huggingface.co/docs/safetensors/torch_shared_tensors).
+
+    Raises:
+        FormatLimitError: A value in the tree is neither plain nor a container of plain values; the message names it.
+            Or the metadata has one of these strings of its own.
+    """
+    packed = dict(contents.metadata)
+    taken = [key for key in (TREE, TIES) if key in packed]
+    if taken:
+        raise FormatLimitError(f"The metadata has a string {taken[0]!r}, whose name tensorferry needs.")
+    ties = contents.ties
+    if contents.tree is not None:
+        packed[TREE] = encode(contents.tree)
+    # A string that looks like such a name is told from one by what is recorded, be that nothing.
+    if ties or _aliases(packed, contents.tensors):
+        places = {name: [ties[name], place] for place, name in enumerate(contents.tensors) if name in ties}
+        packed[TIES] = json.dumps(places, separators=(",", ":"))
+        for name, first in ties.items():
+            packed.setdefault(name, first)
+    return packed
+
+
+def unpack(contents: Contents) -> Contents:
+    """What `pack` had: the strings turned back into the tree, and into further names of tensors.
+
+    Raises:
+        FileFormatError: The strings are not what `pack` makes, or do not fit the tensors.
+    """
+    metadata = dict(contents.metadata)
+    ties, tree = metadata.pop(TIES, None), metadata.pop(TREE, None)
+    stored = contents.tensors
+    if ties is not None:
+        tensors = _tied(contents, ties)
+        aliases = {name: first for name, first in _aliases(metadata, stored).items() if name in tensors}
+    else:
+        aliases = _aliases(metadata, stored)
+        tensors = {**stored, **{name: stored[first] for name, first in aliases.items()}}
+    if ties is None and tree is None and not aliases:
+        return contents
+    metadata = {name: value for name, value in metadata.items() if name not in aliases}
+    unpacked = replace(contents, tensors=tensors, metadata=metadata)
+    if tree is not None:
+        unpacked.tree = decode(tree, contents.paths)
+        _compare(unpacked)
+    return unpacked
+
+
+def _aliases(metadata: Mapping[str, str], stored: Mapping[str, Stored]) -> dict[str, str]:
+    """The strings that say, as ``save_model`` has it, that a name is another of a tensor's."""
+    return {
+        name: first for name, first in metadata.items() if first in stored and name not in stored and name != "format"
+    }
+
+
+def _tied(contents: Contents, text: str) -> dict[str, Stored]:
+    where = f"The string {TIES!r} of {named(contents.paths)}"
+    stored = contents.tensors
+    try:
+        entries = [(place, name, first) for name, (first, place) in json.loads(text).items()]
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise FileFormatError(f"{where} cannot be read: {error}.") from error
+    for place, name, first in entries:
+        if type(place) is not int or type(first) is not str or first not in stored:
+            raise FileFormatError(f"{where} makes {name!r} another name of {str(first)[:200]!r}, which is not there.")
+        if name in stored:
+            raise FileFormatError(f"{where} makes {name!r} another name of {first!r}, but it is stored itself.")
+    entries.sort()
+    tensors: dict[str, Stored] = {}
+    position = 0
+    for stored_name, tensor in stored.items():
+        while position < len(entries) and entries[position][0] <= len(tensors):
+            tensors[entries[position][1]] = stored[entries[position][2]]
+            position += 1
+        tensors[stored_name] = tensor
+    tensors.update((name, stored[first]) for _, name, first in entries[position:])
+    return tensors
+
+
+def _compare(contents: Contents) -> None:
+    mentioned: set[str] = set()
+    wrong: dict[str, list[str]] = {"mentions what is not there": [], "mentions twice": []}
+    for _, ref in leaves(contents.tree):
+        if ref.name not in contents.tensors:
+            wrong["mentions what is not there"].append(ref.name)
+        elif ref.name in mentioned:
+            wrong["mentions twice"].append(ref.name)
+        mentioned.add(ref.name)
+    wrong["does not mention"] = [name for name in contents.tensors if name not in mentioned]
+    for what, found in wrong.items():
+        if found:
+            raise FileFormatError(
+                f"The string {TREE!r} of {named(contents.paths)} {what}: {named(found)}.",
+                "another program may have changed the tensors and kept the string: save them without it",
+            )
