@@ -1,0 +1,113 @@
+"""JSON read piece by piece: text that nobody vouches for, of which only strings by name are wanted.
+
+`json.loads` makes of 100 MB of ``[[],[],…`` two gigabytes; this makes an error.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+__all__ = ["BLANK", "Cut", "blank", "expect", "string", "strings", "value"]
+
+BLANK = rb"[ \t\n\r]*"
+"""What may stand between any two parts of JSON."""
+
+_BLANK = re.compile(BLANK)
+_QUOTE = re.compile(rb'(?<!\\)(?:\\\\){0,1000}"')
+"""The end of a string: a quote after an even number of backslashes."""
+_PLAIN = rb'"([^"\\\x00-\x1f]*)"'
+_PAIR = re.compile(BLANK.join([b"", _PLAIN, b":", _PLAIN, b"([,}])"]))
+"""A string by name, neither with a backslash, and what comes next."""
+_LONGEST = 1 << 16
+
+
+class Cut(Exception):  # noqa: N818 - no error yet: what is missing may stand in the part that comes next
+    """What stands here is cut off, or is not what is due."""
+
+
+def blank(text: bytes, position: int) -> int:
+    """The position of what stands behind blanks."""
+    return _BLANK.match(text, position).end()  # type: ignore[union-attr]
+
+
+def expect(text: bytes, position: int, character: bytes) -> int:
+    """The position behind blanks and a character.
+
+    Raises:
+        Cut: It is not there.
+    """
+    position = blank(text, position)
+    if text[position : position + 1] != character:
+        raise Cut(f"{character.decode()!r} is due")
+    return position + 1
+
+
+def string(text: bytes, position: int) -> tuple[str, int]:
+    """The string that stands at a position, and the position behind it.
+
+    Raises:
+        Cut: There is none, or it is not valid Unicode.
+    """
+    position = expect(text, position, b'"')
+    end = _QUOTE.search(text, position)
+    if end is None:
+        raise Cut("a string does not end")
+    try:
+        found = json.loads(text[position - 1 : end.end()].decode())
+        found.encode()
+    except ValueError as error:
+        raise Cut(f"a string is none ({error})") from error
+    return found, end.end()
+
+
+def strings(text: bytes, position: int) -> tuple[list[tuple[str, str]], int]:
+    """The object of strings by name, or null, that stands at a position, and the position behind it.
+
+    Raises:
+        Cut: It is something else.
+    """
+    position = blank(text, position)
+    if text[position : position + 4] == b"null":
+        return [], position + 4
+    position = expect(text, position, b"{")
+    found: list[tuple[str, str]] = []
+    empty = blank(text, position)
+    if text[empty : empty + 1] == b"}":
+        return found, empty + 1
+    while True:
+        pair = _PAIR.match(text, position)
+        if pair is not None:
+            try:
+                found.append((pair[1].decode(), pair[2].decode()))
+            except UnicodeDecodeError as error:
+                raise Cut(f"a string is none ({error})") from error
+            position = pair.end()
+            if pair[3] == b"}":
+                return found, position
+            continue
+        name, position = string(text, position)
+        held, position = string(text, expect(text, position, b":"))
+        found.append((name, held))
+        position = blank(text, position) + 1
+        if text[position - 1 : position] == b"}":
+            return found, position
+        expect(text, position - 1, b",")
+
+
+def value(text: bytes, position: int) -> tuple[Any, int]:
+    """The value that stands at a position, and the position behind it: a string, or anything of up to 64 KiB.
+
+    Raises:
+        Cut: It is cut off, malformed or larger.
+    """
+    position = blank(text, position)
+    if text[position : position + 1] == b'"':
+        return string(text, position)
+    part = text[position : position + _LONGEST].decode("utf-8", "surrogateescape")
+    try:
+        found, length = json.JSONDecoder().raw_decode(part)
+    except (ValueError, RecursionError) as error:
+        raise Cut("a value cannot be read") from error
+    return found, position + len(part[:length].encode("utf-8", "surrogateescape"))

@@ -1,0 +1,86 @@
+"""Boxes of a large array, in the order of its values, for libraries that read and write by box."""
+
+from __future__ import annotations
+
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+__all__ = ["SLAB_BYTES", "filled", "is_bomb", "slabs"]
+
+SLAB_BYTES = 1 << 24
+"""Bytes that a box has at most, where its shape allows."""
+
+_MOST_RATIO = 2000
+"""Deflate gets to 1032, https://zlib.net/zlib_tech.html; nothing honest to twice as much."""
+
+
+def is_bomb(declared: int, held: int) -> bool:
+    """Whether values of so many bytes are out of all proportion to the bytes of the file that declares them."""
+    return declared > 4 * SLAB_BYTES and declared > _MOST_RATIO * held
+
+
+def slabs(
+    shape: Sequence[int], itemsize: int, chunks: Sequence[int] | None = None, nbytes: int = SLAB_BYTES
+) -> Iterator[tuple[slice, ...]]:
+    """Boxes that cover an array, each of them a run of consecutive values in row-major order.
+
+    Args:
+        shape: Lengths of the axes.
+        itemsize: Bytes of an element.
+        chunks: Lengths of the chunks that it is stored in: a box ends where a chunk does, if one fits in.
+        nbytes: The most bytes of a box; as many as a chunk has, if it has more, since it is read as a whole.
+    """
+    if not prod(shape):
+        return
+    if not shape:
+        yield ()
+        return
+    nbytes = max(nbytes, prod(chunks) * itemsize) if chunks else nbytes
+    axis = 0
+    while axis < len(shape) - 1 and prod(shape[axis + 1 :]) * itemsize > nbytes:
+        axis += 1
+    length = max(nbytes // (prod(shape[axis + 1 :]) * itemsize), 1)
+    if chunks and chunks[axis] <= length:
+        length -= length % chunks[axis]
+    inner = tuple(slice(0, each) for each in shape[axis + 1 :])
+    for outer in product(*(range(each) for each in shape[:axis])):
+        lead = tuple(slice(index, index + 1) for index in outer)
+        for start in range(0, shape[axis], length):
+            yield (*lead, slice(start, min(start + length, shape[axis])), *inner)
+
+
+def filled(
+    blocks: Iterable[np.ndarray[Any, Any]], sizes: Iterable[int], dtype: np.dtype[Any]
+) -> Iterator[np.ndarray[Any, Any]]:
+    """A tensor's blocks, cut anew into pieces of the sizes asked for. A piece is valid until the next is asked for.
+
+    Args:
+        blocks: One-dimensional arrays.
+        sizes: Elements of each piece; together no more than the blocks have.
+        dtype: Of the blocks.
+    """
+    source = iter(blocks)
+    rest = np.empty(0, dtype)
+    buffer = np.empty(0, dtype)
+    for size in sizes:
+        if rest.size >= size:
+            yield rest[:size]
+            rest = rest[size:]
+            continue
+        if buffer.size < size:
+            buffer = np.empty(size, dtype)
+        done = 0
+        while done < size:
+            if not rest.size:
+                rest = next(source)
+            count = min(rest.size, size - done)
+            buffer[done : done + count] = rest[:count]
+            rest = rest[count:]
+            done += count
+        yield buffer[:size]
