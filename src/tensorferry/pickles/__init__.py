@@ -1,0 +1,1 @@
+"""Pickles, read by a machine that runs and imports nothing, and written."""

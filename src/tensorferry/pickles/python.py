@@ -1,0 +1,88 @@
+"""The words of Python itself in pickles of data: containers, numbers, bytes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .standins import Words
+from .words import Global, Ordered, is_plain_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["FACTORIES", "PYTHON_CALLS", "PythonWords"]
+
+FACTORIES = frozenset(f"builtins.{name}" for name in ("dict", "list", "set", "tuple", "int", "float", "str", "bool"))
+"""What a ``defaultdict`` may make."""
+
+
+class PythonWords(Words):
+    """What Python's own names mean."""
+
+    def ordered(self, pairs: Any = ()) -> Ordered:
+        """``OrderedDict(pairs)``."""
+        made = Ordered()
+        self._put(made, pairs)
+        return made
+
+    def defaulting(self, factory: Any = None, pairs: Any = ()) -> Ordered:
+        """``defaultdict(factory, pairs)``."""
+        if factory is not None and (type(factory) is not Global or factory.name not in FACTORIES):
+            raise self.wrong("has a defaultdict of what is no builtin type")
+        made = Ordered("" if factory is None else factory.name.removeprefix("builtins."))
+        self._put(made, pairs)
+        return made
+
+    def _put(self, made: Ordered, pairs: Any) -> None:
+        if type(pairs) not in (list, tuple):
+            raise self.wrong("has a dict of what are no pairs")
+        for pair in pairs:
+            if type(pair) not in (list, tuple) or len(pair) != 2 or not is_plain_key(pair[0]):
+                raise self.wrong("has a dict of what are no pairs")
+            made[pair[0]] = pair[1]
+
+    def set_of(self, values: Any = ()) -> set[Any]:
+        """``set(values)``."""
+        return set(self._elements(values))
+
+    def frozenset_of(self, values: Any = ()) -> frozenset[Any]:
+        """``frozenset(values)``."""
+        return frozenset(self._elements(values))
+
+    def _elements(self, values: Any) -> Any:
+        if type(values) not in (list, tuple, set) or not all(is_plain_key(each) for each in values):
+            raise self.wrong("has a set of what are no plain values")
+        return values
+
+    def complex_of(self, real: Any, imaginary: Any = 0.0) -> complex:
+        """``complex(real, imaginary)``."""
+        if type(real) not in (int, float) or type(imaginary) not in (int, float):
+            raise self.wrong("has a complex number of no numbers")
+        return complex(real, imaginary)
+
+    def encoded(self, text: Any, encoding: Any = "latin1") -> bytes:
+        """``_codecs.encode(text, encoding)``: how protocol 2 has bytes."""
+        if type(text) is not str or type(encoding) is not str or encoding.replace("-", "") not in ("latin1", "ascii"):
+            raise self.wrong("has bytes in an unknown encoding")
+        return text.encode("latin-1")
+
+    def bytes_of(self) -> bytes:
+        """``bytes()``: how protocol 2 has no bytes."""
+        return b""
+
+    def bytearray_of(self, raw: Any = b"", encoding: Any = "latin1") -> bytearray:
+        """``bytearray(text, encoding)``, or of bytes."""
+        return bytearray(raw if type(raw) in (bytes, bytearray) else self.encoded(raw, encoding))
+
+
+PYTHON_CALLS: dict[str, Callable[..., Any]] = {
+    "collections.OrderedDict": PythonWords.ordered,
+    "collections.defaultdict": PythonWords.defaulting,
+    "builtins.set": PythonWords.set_of,
+    "builtins.frozenset": PythonWords.frozenset_of,
+    "builtins.complex": PythonWords.complex_of,
+    "builtins.bytes": PythonWords.bytes_of,
+    "builtins.bytearray": PythonWords.bytearray_of,
+    "_codecs.encode": PythonWords.encoded,
+}
+"""Functions of Python that pickles of data name, and what is done instead."""

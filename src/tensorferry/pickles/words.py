@@ -1,0 +1,65 @@
+"""What the machine of pickles and its vocabularies speak of: globals, dicts with attributes, keys."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+__all__ = ["Global", "Ordered", "Vocabulary", "is_plain_key"]
+
+
+class Global(NamedTuple):
+    """A class or function that a pickle names, by its name only."""
+
+    name: str
+
+
+class Ordered(dict[Any, Any]):
+    """An ``OrderedDict`` of a pickle, or a ``defaultdict``.
+
+    Args:
+        factory: What a ``defaultdict`` makes, by name; ``None`` for an ``OrderedDict``.
+    """
+
+    __slots__ = ("attributes", "factory")
+
+    def __init__(self, factory: str | None = None) -> None:
+        super().__init__()
+        self.attributes: Any = None
+        self.factory = factory
+
+
+class Vocabulary(Protocol):
+    """What a pickle's names mean. Its methods raise `UnsafeFileError` for what they refuse."""
+
+    rebuilds: frozenset[Any]
+    """Stand-ins of the functions that make a tensor of storage, offset, shape, strides, grad and hooks."""
+
+    def find(self, name: str) -> Any:
+        """The stand-in for a global, mostly a `Global`."""
+
+    def call(self, function: Any, arguments: Any) -> Any:
+        """The stand-in for a call's result (REDUCE, NEWOBJ)."""
+
+    def build(self, instance: Any, state: Any) -> Any:
+        """The stand-in after it was given its state (BUILD)."""
+
+    def load(self, key: Any) -> Any:
+        """The stand-in for a persistent id."""
+
+    def again(self, made: Any, key: str) -> Any:
+        """A tensor like one that was made, in another storage; ``None`` if that storage is known already."""
+
+    def fill(self, instance: Any, values: list[Any]) -> None:
+        """Give items to a stand-in that is neither list, dict nor set (APPENDS, SETITEMS, ADDITEMS)."""
+
+    def refuse(self, demand: str) -> None:
+        """Note an opcode that no data needs, by what it asks for."""
+
+
+def is_plain_key(key: Any, depth: int = 4) -> bool:
+    """Whether a dict may have a key, or a set an element: plain, or a small tuple of such."""
+    if key is None or type(key) in (str, int, float, bool, bytes, complex):
+        return True
+    if type(key) is not tuple or not depth or len(key) > 16:
+        return False
+    return all(is_plain_key(each, depth - 1) for each in key)
