@@ -1,0 +1,374 @@
+"""Folders of shards: several files that make one model, and the index that says which tensor is where.
+
+The convention is that of Hugging Face: files named ``<stem>-00001-of-00002<suffix>`` and ``<stem><suffix>.index.json``,
+for any format that has shards; https://huggingface.co/docs/transformers/main/en/big_models has it. A tree and ties
+stand in the index's ``metadata``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from ..encodings.json_scan import Cut, blank, expect, string, strings, value
+from ..errors import ConversionError, FileFormatError, UnsafeFileError
+from .contents import Contents, Finding, Ref
+from .format import format_of, formats, named
+from .tree import TIES, TREE, pack, unpack
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from .format import Format
+    from .stored import Stored
+
+__all__ = ["check_folder", "index_name", "index_of", "index_text", "open_path", "shard_names", "split"]
+
+_LARGEST_INDEX = 1 << 26
+_DERIVED = ("total_size", "total_parameters")
+"""What an index counts; it is counted anew."""
+_CLASHING = "tensorferry.metadata"
+"""The string that keeps the metadata whose names an index needs for something else."""
+
+
+def open_path(path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
+    """What a file holds, or all the shards of a folder together.
+
+    Args:
+        path: A file, a folder of shards, or the index of one.
+        allow: As for `Format.read`.
+
+    Raises:
+        OSError: It cannot be read.
+        FileFormatError: It breaks its format's rules, or is of none that is known; index and shards contradict each
+            other, which the message names.
+        UnsafeFileError: As for `Format.read`; or the index leads out of the folder.
+        FrameworkNotInstalledError: The library that its format needs is not installed.
+    """
+    index = index_of(path)
+    if index is not None:
+        return _together(index, _format_of_index(index), allow)
+    if path.is_dir():
+        path = _lone(path)
+    found = format_of(path)
+    found.ensure_loaded()
+    return found.read(path, allow=allow)
+
+
+def index_of(path: Path) -> Path | None:
+    """The index that a path is, or that is in the folder that it is.
+
+    Raises:
+        FileFormatError: There are several, and none has the usual name.
+    """
+    if not path.is_dir():
+        return path if _format_of_index(path, None) is not None and path.is_file() else None
+    names = {each.name for each in path.iterdir()}
+    for each in formats().values():
+        if not each.index_suffix:
+            continue
+        if index_name(each) in names:
+            return path / index_name(each)
+        found = sorted(name for name in names if _format_of_index(path / name, None) is each)
+        if len(found) > 1:
+            raise FileFormatError(f"{path} has several indexes: {named(found)}.", f"{path / found[0]}")
+        if found:
+            return path / found[0]
+    return None
+
+
+def index_name(format: Format) -> str:  # noqa: A002 - the term
+    """The usual name of the index of a format's shards."""
+    return f"{format.shard_stem}{format.suffixes[0]}{format.index_suffix}"
+
+
+def shard_names(format: Format, count: int) -> list[str]:  # noqa: A002 - the term
+    """The names of so many shards."""
+    return [f"{format.shard_stem}-{n:05}-of-{count:05}{format.suffixes[0]}" for n in range(1, count + 1)]
+
+
+def split(contents: Contents, nbytes: int) -> list[Contents]:
+    """The contents of shards, each of at most so many bytes of tensors, in order.
+
+    Names of one tensor stay together, in the shard of the first; a tensor that is larger has a shard of its own. Each
+    shard has the metadata, as readers expect; the tree is left to the index.
+
+    Args:
+        contents: All of it.
+        nbytes: The most bytes of a shard.
+
+    Raises:
+        FormatLimitError: The tree cannot be put into an index.
+    """
+    pack(contents)
+    ties = contents.ties
+    groups: list[dict[str, Stored]] = [{}]
+    place: dict[str, int] = {}
+    filled = 0
+    for name, stored in contents.tensors.items():
+        if name in ties:
+            place[name] = place[ties[name]]
+        else:
+            if groups[-1] and filled + stored.nbytes > nbytes:
+                groups.append({})
+                filled = 0
+            filled += stored.nbytes
+            place[name] = len(groups) - 1
+        groups[place[name]][name] = stored
+    return [replace(contents, tensors=group, tree=None, metadata=dict(contents.metadata)) for group in groups]
+
+
+def index_text(contents: Contents, pieces: Mapping[str, Contents]) -> str:
+    """The text of an index.
+
+    Args:
+        contents: All that the shards hold, with the tree.
+        pieces: What each shard holds, by its file's name.
+
+    Raises:
+        FormatLimitError: The tree cannot be put into it.
+    """
+    ties = contents.ties
+    packed = pack(contents)
+    metadata: dict[str, Any] = {
+        "total_size": sum(stored.nbytes for name, stored in contents.tensors.items() if name not in ties)
+    }
+    clashing = {key: text for key, text in contents.metadata.items() if key in _DERIVED}
+    metadata |= {key: text for key, text in contents.metadata.items() if key not in clashing}
+    metadata |= {key: packed[key] for key in (TREE, TIES) if key in packed}
+    if clashing:
+        metadata[_CLASHING] = json.dumps(clashing)
+    where = {name: file for file, piece in pieces.items() for name in piece.tensors}
+    weight_map = {name: where[name] for name in contents.tensors if name not in ties}
+    return json.dumps({"metadata": metadata, "weight_map": weight_map}, indent=2) + "\n"
+
+
+def check_folder(index: Path) -> Iterator[Finding]:
+    """What is wrong with the shards of an index, each by its own format's rules, and between them and the index.
+
+    Args:
+        index: The index.
+
+    Raises:
+        OSError: A file cannot be read.
+        UnsafeFileError: As for `open_path`.
+    """
+    found = _format_of_index(index)
+    try:
+        plan = _Index.read(index)
+    except FileFormatError as error:
+        yield Finding(str(index), None, None, error.message)
+        return
+    shards: dict[str, Contents] = {}
+    for name in plan.files():
+        shard = _place(index, name)
+        if shard is None:
+            lacking = [tensor for tensor, file in plan.weight_map.items() if file == name]
+            yield Finding(str(index), None, None, f"the shard {name} is missing, with {named(lacking)}")
+            continue
+        findings = list(found.check(shard))
+        yield from findings
+        try:
+            shards[name] = found.read(shard)
+        except ConversionError as error:
+            if not findings:
+                yield Finding(str(shard), None, None, error.message)
+    for tensor, message in plan.differences(shards):
+        yield Finding(str(index), None, tensor, message)
+    if set(shards) == set(plan.files()):
+        try:
+            _merged(index, found, plan, shards)
+        except FileFormatError as error:
+            if not any(plan.differences(shards)):
+                yield Finding(str(index), None, None, error.message)
+
+
+@dataclass
+class _Index:
+    metadata: dict[str, str] = field(default_factory=dict)
+    weight_map: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: Path) -> _Index:
+        """An index, whose names of shards lead nowhere else."""
+        if path.stat().st_size > _LARGEST_INDEX:
+            raise FileFormatError(f"{path} has more than {_LARGEST_INDEX} bytes, which no index needs.")
+        found = cls()
+        try:
+            found._parse(path.read_bytes())
+        except Cut as cut:
+            raise FileFormatError(f"{path} is not the index of a folder of shards: {cut}.") from cut
+        for name in found.files():
+            # No path in any system's sense.
+            if name in ("", ".", "..") or any(character in name for character in "/\\\0"):
+                raise UnsafeFileError(f"{path} names the shard {name[:200]!r}, which leads out of its folder.")
+        return found
+
+    def _parse(self, text: bytes) -> None:
+        position = expect(text, 0, b"{")
+        closing, seen = b",", False
+        while closing == b",":
+            key, position = string(text, position)
+            position = expect(text, position, b":")
+            if key == "weight_map":
+                seen = True
+                pairs, position = strings(text, position)
+                self._fill(self.weight_map, pairs)
+            elif key == "metadata":
+                pairs, position = _values(text, position)
+                self._fill(self.metadata, [pair for pair in pairs if pair[0] not in _DERIVED])
+            else:
+                other, position = value(text, position)
+                self._fill(self.metadata, [(key, _as_text(other))])
+            position = blank(text, position) + 1
+            closing = text[position - 1 : position]
+        if closing != b"}" or blank(text, position) != len(text):
+            raise Cut(f"'}}' and the end are due at byte {position}")
+        if not seen:
+            raise Cut("it has no weight_map")
+        clashing, _ = strings(self.metadata.pop(_CLASHING, "{}").encode(), 0)
+        self._fill(self.metadata, clashing)
+
+    @staticmethod
+    def _fill(into: dict[str, str], pairs: list[tuple[str, str]]) -> None:
+        for key, text in pairs:
+            if key in into:
+                raise Cut(f"{key[:200]!r} stands there twice")
+            into[key] = text
+
+    def files(self) -> list[str]:
+        """The shards, in the order in which they are mentioned."""
+        return list(dict.fromkeys(self.weight_map.values()))
+
+    def differences(self, shards: Mapping[str, Contents]) -> Iterator[tuple[str, str]]:
+        """The tensors on which the index and the shards that are there disagree, and how."""
+        for tensor, file in self.weight_map.items():
+            if file in shards and tensor not in shards[file].tensors and tensor not in shards[file].others:
+                yield tensor, f"it should be in {file}, and is not"
+        for file, shard in shards.items():
+            ties = shard.ties
+            for tensor in (*shard.tensors, *shard.others):
+                listed = self.weight_map.get(tensor)
+                if listed is None and tensor not in ties:
+                    yield tensor, f"it is in {file}, and not in the index"
+                elif listed not in (None, file):
+                    yield tensor, f"it is in {file}, and the index says {listed}"
+
+
+def _values(text: bytes, position: int) -> tuple[list[tuple[str, str]], int]:
+    """An object of any values by name, as strings."""
+    position = expect(text, position, b"{")
+    found: list[tuple[str, str]] = []
+    empty = blank(text, position)
+    if text[empty : empty + 1] == b"}":
+        return found, empty + 1
+    while True:
+        key, position = string(text, position)
+        held, position = value(text, expect(text, position, b":"))
+        found.append((key, _as_text(held)))
+        position = blank(text, position) + 1
+        if text[position - 1 : position] == b"}":
+            return found, position
+        expect(text, position - 1, b",")
+
+
+def _as_text(held: Any) -> str:
+    return held if isinstance(held, str) else json.dumps(held)
+
+
+def _format_of_index(path: Path, default: Any = FileFormatError) -> Any:
+    name = path.name.lower()
+    for each in formats().values() if name.endswith(".json") else ():
+        if each.index_suffix and any(name.endswith(suffix + each.index_suffix) for suffix in each.suffixes):
+            return each
+    if default is FileFormatError:
+        raise FileFormatError(f"The name {path.name} does not say of which format's shards it is the index.")
+    return default
+
+
+def _lone(folder: Path) -> Path:
+    """The folder itself, for formats that are folders; else the one file in it that has the usual name."""
+    if any(each.recognises(folder, b"") for each in formats().values()):
+        return folder
+    for each in formats().values():
+        usual = folder / f"{each.shard_stem}{each.suffixes[0] if each.suffixes else ''}"
+        if each.index_suffix and usual.is_file():
+            return usual
+    known = [f"*{each.suffixes[0]}{each.index_suffix}" for each in formats().values() if each.index_suffix]
+    raise FileFormatError(
+        f"{folder} is a folder without an index of shards ({', '.join(known)}), and of no format that is a folder.",
+        "the path of a file in it",
+    )
+
+
+def _place(index: Path, name: str) -> Path | None:
+    """Where a shard is, or `None`; beside the index, or beside what both link to, as in the cache of a hub."""
+    shard = index.parent / name
+    if not shard.is_file():
+        return None
+    real = shard.resolve().parent
+    if real not in (index.parent.resolve(), index.resolve().parent):
+        raise UnsafeFileError(f"{shard} is a link that leads out of its folder, to {shard.resolve()}.")
+    return shard
+
+
+def _together(index: Path, found: Format, allow: frozenset[str]) -> Contents:
+    plan = _Index.read(index)
+    places = {name: _place(index, name) for name in plan.files()}
+    missing = [name for name, place in places.items() if place is None]
+    if missing:
+        raise FileFormatError(f"{index} names shards that are missing: {named(missing)}.", "get them too")
+    found.ensure_loaded()
+    shards = {name: found.read(place, allow=allow) for name, place in places.items() if place is not None}
+    different = list(plan.differences(shards))
+    if different:
+        first = "; ".join(f"{tensor}: {message}" for tensor, message in different[:3])
+        more = f"; {len(different) - 3} more" if len(different) > 3 else ""
+        raise FileFormatError(f"{index} and its shards contradict each other: {first}{more}.")
+    return _merged(index, found, plan, shards)
+
+
+def _merged(index: Path, found: Format, plan: _Index, shards: Mapping[str, Contents]) -> Contents:
+    paths = tuple(str(index.parent / name) for name in shards)
+    whole = Contents(found.name, (*paths, str(index)), metadata=dict(plan.metadata))
+    tied: dict[str, Stored] = {}
+    for name, shard in shards.items():
+        tied |= {tensor: stored for tensor, stored in shard.tensors.items() if tensor not in plan.weight_map}
+        whole.others |= shard.others
+        for key, text in shard.metadata.items():
+            if whole.metadata.setdefault(key, text) != text:
+                whole.metadata[f"{key} ({name})"] = text
+        whole.asks_for = tuple(dict.fromkeys((*whole.asks_for, *shard.asks_for)))
+        whole.refuses = tuple(dict.fromkeys((*whole.refuses, *shard.refuses)))
+    for tensor, file in plan.weight_map.items():
+        if tensor in shards[file].tensors:
+            whole.tensors[tensor] = shards[file].tensors[tensor]
+    if TIES not in whole.metadata:
+        whole.tensors |= tied
+    unpacked = unpack(whole)
+    lost = [tensor for tensor in tied if tensor not in unpacked.tensors]
+    if lost:
+        raise FileFormatError(f"{index} does not mention {named(lost)}, which its shards have.")
+    if unpacked.tree is None and any(shard.tree is not None for shard in shards.values()):
+        unpacked.tree = _merged_tree(index, shards)
+    return unpacked
+
+
+def _merged_tree(index: Path, shards: Mapping[str, Contents]) -> dict[Any, Any]:
+    merged: Any = OrderedDict()
+    for name, shard in shards.items():
+        tree = shard.tree if shard.tree is not None else {tensor: Ref(tensor) for tensor in shard.tensors}
+        twice = [key for key in tree if key in merged] if isinstance(tree, dict) else []
+        if not isinstance(tree, dict) or twice:
+            raise FileFormatError(
+                f"{index}: {name} does not hold a part of one mapping"
+                + (f": {named(twice)} stand in another shard too." if twice else "."),
+                f"{index.parent / name} alone",
+            )
+        merged.update(tree)
+        if hasattr(tree, "__dict__"):
+            vars(merged).update({**vars(tree), **vars(merged)})
+    return merged  # type: ignore[no-any-return]

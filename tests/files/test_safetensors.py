@@ -1,0 +1,351 @@
+"""safetensors: what the official library writes is read, and what is written here it reads, bit for bit."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections import OrderedDict
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.files.support import PEAK, arrays, awkward, contents, same_bits, sample
+from tests.support import survives
+
+from tensorferry.errors import FileFormatError, FormatLimitError
+from tensorferry.files.contents import Contents, Ref
+from tensorferry.files.pump import Pump
+from tensorferry.files.stored import InMemory
+from tensorferry.formats.safetensors import FORMAT
+
+safetensors = pytest.importorskip("safetensors", reason="compares with the official library, which is not installed")
+
+OFFICIAL = {
+    "bool": "BOOL",
+    "uint8": "U8",
+    "int8": "I8",
+    "float8_e5m2": "F8_E5M2",
+    "float8_e4m3fn": "F8_E4M3",
+    "float8_e8m0fnu": "F8_E8M0",
+    "float8_e4m3fnuz": "F8_E4M3FNUZ",
+    "float8_e5m2fnuz": "F8_E5M2FNUZ",
+    "int16": "I16",
+    "uint16": "U16",
+    "float16": "F16",
+    "bfloat16": "BF16",
+    "int32": "I32",
+    "uint32": "U32",
+    "float32": "F32",
+    "float64": "F64",
+    "int64": "I64",
+    "uint64": "U64",
+    "complex64": "C64",
+}
+
+
+def written(path, held):
+    """Written with ours, and read again with ours."""
+    FORMAT.refuse(held)
+    FORMAT.write(held, path, Pump())
+    return FORMAT.read(path)
+
+
+def raw(header, data=b""):
+    """A file with any header."""
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def header_of(path):
+    """A file's header as it stands there, and the byte at which the data begin."""
+    head = path.read_bytes()
+    length = struct.unpack_from("<Q", head)[0]
+    return json.loads(head[8 : 8 + length]), 8 + length
+
+
+def test_every_dtype_survives_ours_to_ours(tmp_path):
+    """Each dtype that is declared, with every awkward bit, empty, 0-d and in two axes, comes back the same."""
+    held = sample(FORMAT.dtypes)
+    del held["float4_e2m1fn.scalar"]
+    assert same_bits(arrays(written(tmp_path / "a.safetensors", contents(held))), held)
+
+
+def test_the_official_reader_sees_the_same_bits(tmp_path):
+    """What is written here has, for the official reader, the same names, dtypes, shapes and bytes."""
+    held = sample(OFFICIAL)
+    written(tmp_path / "a.safetensors", contents(held, metadata={"who": "é\n\"'"}))
+    found = dict(safetensors.deserialize((tmp_path / "a.safetensors").read_bytes()))
+    assert set(found) == set(held)
+    for name, array in held.items():
+        assert found[name]["dtype"] == OFFICIAL[name.split(".")[0]]
+        assert tuple(found[name]["shape"]) == array.shape
+        assert bytes(found[name]["data"]) == array.tobytes()
+    with safetensors.safe_open(tmp_path / "a.safetensors", "np") as file:
+        assert file.metadata() == {"who": "é\n\"'"}
+
+
+def test_what_the_official_library_writes_is_read(tmp_path):
+    """Each dtype, written by the official library, has the same bits here, and its metadata the same strings."""
+    torch = pytest.importorskip("torch")
+    from safetensors.torch import save_file
+
+    held = sample(OFFICIAL)
+    tensors = {}
+    for name, array in held.items():
+        dtype = getattr(torch, name.split(".")[0])
+        packed = torch.frombuffer(bytearray(array.tobytes() or b"\0"), dtype=torch.uint8)
+        tensors[name] = packed.view(dtype).reshape(array.shape) if array.size else torch.empty(array.shape, dtype=dtype)
+    save_file(tensors, tmp_path / "a.safetensors", {"format": "pt", "é": '"\\'})
+    found = FORMAT.read(tmp_path / "a.safetensors")
+    assert found.metadata == {"format": "pt", "é": '"\\'}
+    assert list(FORMAT.check(tmp_path / "a.safetensors")) == []
+    assert same_bits(dict(sorted(arrays(found).items())), dict(sorted(held.items())))
+
+
+def test_torch_reads_what_is_written_and_the_other_way_round(tmp_path):
+    """bfloat16, float8 and packed float4 pass between torch's own reader and writer and ours."""
+    torch = pytest.importorskip("torch")
+    from safetensors.torch import load_file, save_file
+
+    codes = torch.arange(256, dtype=torch.uint8)
+    tensors = {
+        "bf16": torch.arange(65536, dtype=torch.int32).to(torch.uint16).view(torch.bfloat16),
+        "e4m3": codes.clone().view(torch.float8_e4m3fn),
+        "e5m2": codes.clone().view(torch.float8_e5m2),
+        "e8m0": codes.clone().view(torch.float8_e8m0fnu),
+        "f4": codes.reshape(16, 16).view(torch.float4_e2m1fn_x2),
+    }
+    save_file(tensors, tmp_path / "theirs.safetensors")
+    found = FORMAT.read(tmp_path / "theirs.safetensors")
+    nibbles = found.tensors["f4"]
+    assert (nibbles.dtype, nibbles.shape) == ("float4_e2m1fn", (16, 32))
+    expected = np.stack([codes.numpy() & 15, codes.numpy() >> 4], axis=-1).reshape(16, 32)
+    assert nibbles.array().view(np.uint8).tobytes() == expected.tobytes()
+    assert np.array_equal(found.tensors["bf16"].array().view(np.uint16), np.arange(65536, dtype=np.uint16))
+    written(tmp_path / "ours.safetensors", found)
+    again = load_file(tmp_path / "ours.safetensors")
+    for name, tensor in tensors.items():
+        assert again[name].dtype == tensor.dtype
+        assert torch.equal(again[name].view(torch.uint8), tensor.view(torch.uint8))
+
+
+def test_names_keep_their_order_and_bytes_are_aligned(tmp_path):
+    """Names come back in their order, though the bytes lie in another: each tensor at the best place there is."""
+    lengths = {"a": 3, "b": 64, "c": 16, "d": 5, "e": 128, "f": 32, "g": 0}
+    held = {name: np.arange(length, dtype=np.uint8) for name, length in lengths.items()}
+    found = written(tmp_path / "a.safetensors", contents(held))
+    assert list(found.tensors) == list(held)
+    header, data = header_of(tmp_path / "a.safetensors")
+    assert list(header) == list(held)
+    assert data % 64 == 0
+    assert {found.tensors[name].offset % 64 for name in "be"} == {0}
+    assert found.tensors["f"].offset % 32 == 0
+    assert found.tensors["c"].offset % 16 == 0
+    assert dict(safetensors.deserialize((tmp_path / "a.safetensors").read_bytes())).keys() == held.keys()
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["int8", "float16", "float32", "complex64"]), st.integers(0, 9)),
+        min_size=1,
+        max_size=12,
+    )
+)
+@settings(max_examples=30, deadline=None)
+def test_each_tensor_is_aligned_to_its_elements(tmp_path_factory, kinds):
+    """Whatever the sizes, a tensor begins at a multiple of its element's, and the official reader takes the file."""
+    path = tmp_path_factory.mktemp("aligned") / "a.safetensors"
+    held = {f"{n}": np.arange(length).astype(dtype) for n, (dtype, length) in enumerate(kinds)}
+    found = written(path, contents(held))
+    assert same_bits(arrays(found), held)
+    assert all(found.tensors[name].offset % array.itemsize == 0 for name, array in held.items())
+    assert len(safetensors.deserialize(path.read_bytes())) == len(held)
+
+
+@given(st.dictionaries(st.text(max_size=8), st.text(max_size=8), max_size=5), st.lists(st.text(), unique=True))
+@settings(max_examples=50, deadline=None)
+def test_any_name_and_string_survives(tmp_path_factory, metadata, names):
+    """Names and strings of any characters come back as they were."""
+    metadata = {key: text for key, text in metadata.items() if not key.startswith("tensorferry")}
+    names = [name for name in names if name != "__metadata__" and name not in metadata.values()]
+    held = {name: np.full(3, number, np.int16) for number, name in enumerate(names)}
+    path = tmp_path_factory.mktemp("names") / "a.safetensors"
+    found = written(path, contents(held, metadata=metadata))
+    assert same_bits(arrays(found), held)
+    assert found.metadata == metadata
+    assert {name for name, _ in safetensors.deserialize(path.read_bytes())} == set(names)
+
+
+def test_ties_are_stored_once_and_come_back(tmp_path):
+    """A tensor with three names is stored under the first, and has all three again, in their places."""
+    shared = np.arange(1000, dtype=np.float32)
+    held = {"a": shared, "b": np.ones(2), "c": shared, "d": shared, "e": np.zeros(3)}
+    found = written(tmp_path / "a.safetensors", contents(held))
+    assert same_bits(arrays(found), held)
+    assert found.ties == {"c": "a", "d": "a"}
+    assert found.metadata == {}
+    assert (tmp_path / "a.safetensors").stat().st_size < 2 * shared.nbytes
+    assert [name for name, _ in sorted(safetensors.deserialize((tmp_path / "a.safetensors").read_bytes()))] == [
+        "a",
+        "b",
+        "e",
+    ]
+
+
+def test_ties_of_torch_save_model_are_understood(tmp_path):
+    """The names that `safetensors.torch.save_model` leaves in the metadata are names of the tensor."""
+    torch = pytest.importorskip("torch")
+    from safetensors.torch import save_model
+
+    class Tied(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = torch.nn.Linear(3, 3)
+            self.second = torch.nn.Linear(3, 3)
+            self.second.weight = self.first.weight
+
+    save_model(Tied(), tmp_path / "a.safetensors")
+    found = FORMAT.read(tmp_path / "a.safetensors")
+    assert found.ties == {"second.weight": "first.weight"}
+    assert found.metadata == {}
+    again = written(tmp_path / "b.safetensors", found)
+    assert again.ties == found.ties
+    with safetensors.safe_open(tmp_path / "b.safetensors", "np") as file:
+        assert file.metadata()["second.weight"] == "first.weight"
+
+
+def test_a_tree_and_metadata_survive(tmp_path):
+    """What is not a tensor, and how all of it nests, comes back, besides metadata."""
+    tree = OrderedDict(model=OrderedDict(w=Ref("model.w", "parameter", requires_grad=True)), epoch=3, lr=0.1)
+    held = contents({"model.w": np.ones((2, 2), ml_dtypes.bfloat16)}, metadata={"format": "pt"}, tree=tree)
+    found = written(tmp_path / "a.safetensors", held)
+    assert found.tree == tree
+    assert type(found.tree) is OrderedDict
+    assert found.metadata == {"format": "pt"}
+
+
+def test_what_it_cannot_hold_is_refused_by_name(tmp_path):
+    """Dtypes that safetensors lacks, an odd number of packed values, a taken name and broken Unicode are refused."""
+    with pytest.raises(FormatLimitError, match="complex128: z"):
+        FORMAT.refuse(contents({"z": np.zeros(2, np.complex128)}))
+    with pytest.raises(FormatLimitError, match="odd: packed"):
+        FORMAT.refuse(contents({"packed": awkward("float4_e2m1fn")[:3]}))
+    with pytest.raises(FormatLimitError, match="__metadata__"):
+        FORMAT.refuse(contents({"__metadata__": np.zeros(2)}))
+    with pytest.raises(FormatLimitError, match="Unicode"):
+        FORMAT.refuse(contents({"\ud800": np.zeros(2)}))
+    with pytest.raises(FormatLimitError, match="Unicode"):
+        FORMAT.refuse(contents({"a": np.zeros(2)}, metadata={"k": "\udfff"}))
+    with pytest.raises(FormatLimitError, match=r"epoch is a builtins\.object"):
+        FORMAT.refuse(contents({"a": np.zeros(2)}, tree={"a": Ref("a"), "epoch": object()}))
+
+
+def test_a_header_beyond_the_limit_is_refused(tmp_path):
+    """A header that readers would not take is refused before anything is written."""
+    with pytest.raises(FormatLimitError, match="readers take 100000000"):
+        FORMAT.refuse(contents({"a": np.zeros(2)}, metadata={"k": "v" * 100_000_000}))
+
+
+def test_six_bit_floats_are_listed_not_carried(tmp_path):
+    """What the official reader takes and has no packing laid down is among the others, with the reason."""
+    path = tmp_path / "a.safetensors"
+    path.write_bytes(
+        raw(
+            {
+                "six": {"dtype": "F6_E2M3", "shape": [4], "data_offsets": [0, 3]},
+                "one": {"dtype": "U8", "shape": [1], "data_offsets": [3, 4]},
+            },
+            bytes(4),
+        )
+    )
+    found = FORMAT.read(path)
+    assert list(found.tensors) == ["one"]
+    assert "F6_E2M3 [4]" in found.others["six"]
+    assert found.tensors["one"].offset == path.stat().st_size - 1
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b'{ "a" :\n{"shape":[ 2 , 3 ],\t"data_offsets":[0,6],"dtype":"U8"}\r\n}  ',
+        b'{"a":{"dtype":"U8","shape":[2,3],"data_offsets":[0,6]},"__metadata__":{}}',
+        b'{"__metadata__":null,"\\u0061":{"dtype":"U8","shape":[2,3],"data_offsets":[0,6]}}',
+        b'{"__metadata__" : { "\\"," : "{" } , "a":{"dtype":"U8","shape":[2,3],"data_offsets":[0,6]}}   \n',
+    ],
+)
+def test_unusual_but_valid_headers_are_read(tmp_path, header):
+    """Blanks, fields in any order, escapes and empty metadata are read as the official reader reads them."""
+    path = tmp_path / "a.safetensors"
+    path.write_bytes(raw(header, bytes(range(6))))
+    ((name, official),) = safetensors.deserialize(path.read_bytes())
+    found = FORMAT.read(path)
+    assert list(found.tensors) == [name] == ["a"]
+    assert found.tensors["a"].array().tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert official["shape"] == [2, 3]
+
+
+def test_a_file_without_tensors(tmp_path):
+    """A file may hold nothing, or metadata alone."""
+    assert written(tmp_path / "a.safetensors", Contents("memory", ())).tensors == {}
+    found = written(tmp_path / "b.safetensors", contents({}, metadata={"a": "b"}))
+    assert (found.tensors, found.metadata) == ({}, {"a": "b"})
+
+
+def test_long_metadata_is_read_across_windows(tmp_path):
+    """Strings that are longer than what is read at a time, and full of escapes, come back."""
+    metadata = {"long": '\\"' * 400_000, "é" * 50_000: "x"}
+    names = {f"layer.{n}": np.array([n], np.int32) for n in range(5000)}
+    found = written(tmp_path / "a.safetensors", contents(names, metadata=metadata))
+    assert found.metadata == metadata
+    assert same_bits(arrays(found), names)
+
+
+def test_a_large_tensor_in_another_layout_is_written_row_by_row(tmp_path):
+    """An array that is not packed is stored packed."""
+    array = np.arange(3_000_000, dtype=np.float64).reshape(1500, 2000).T
+    held = Contents("memory", (), {"t": InMemory(array, "float64", 0)})
+    assert same_bits(written(tmp_path / "a.safetensors", held).tensors["t"].array(), np.ascontiguousarray(array))
+
+
+def test_a_file_of_100_000_tensors_is_read_in_little_memory(tmp_path):
+    """The header of 100,000 tensors is read within 32 MiB of memory."""
+    count = 100_000
+    entries = ",".join(
+        f'"model.layers.{n // 9}.self_attn.{n % 9}_proj.weight":{{"dtype":"BF16","shape":[2,2],'
+        f'"data_offsets":[{8 * n},{8 * n + 8}]}}'
+        for n in range(count)
+    )
+    path = tmp_path / "big.safetensors"
+    with path.open("wb") as file:
+        file.write(raw(b"{" + entries.encode() + b"}"))
+        file.truncate(file.tell() + 8 * count)
+    told = survives(
+        PEAK
+        + """
+import sys
+import numpy
+from tensorferry.dtypes import find
+from tensorferry.formats.safetensors import FORMAT
+find("bfloat16").itemsize
+before = reset()
+contents = FORMAT.read(Path(sys.argv[1]))
+print(len(contents.tensors), peak() - before)
+""",
+        path,
+    )
+    tensors, kibibytes = map(int, told.split())
+    assert tensors == count
+    assert kibibytes < 32 << 10
+
+
+def test_recognised_by_its_first_bytes(tmp_path):
+    """A file is recognised under any name; one whose bytes are wrong by its suffix, for the sake of the error."""
+    written(tmp_path / "model.weights", contents({"a": np.zeros(2)}))
+    assert FORMAT.recognises(tmp_path / "model.weights", (tmp_path / "model.weights").read_bytes()[:64])
+    assert FORMAT.recognises(tmp_path / "cut.safetensors", b"\1\2\3")
+    assert not FORMAT.recognises(tmp_path / "model.pt", b"PK\3\4" + bytes(60))
+    (tmp_path / "cut.safetensors").write_bytes(b"\1\2\3")
+    with pytest.raises(FileFormatError, match="shorter than the 8 bytes"):
+        FORMAT.read(tmp_path / "cut.safetensors")
