@@ -1,0 +1,462 @@
+"""Orbax checkpoints: read as Orbax writes them, written as it restores them, without it and without JAX."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tensorferry.dtypes import DTYPES, of_numpy
+from tensorferry.errors import FileFormatError, FormatLimitError, FrameworkNotInstalledError, UnsafeFileError
+from tensorferry.files.contents import Contents, Ref
+from tensorferry.files.format import format_for, format_of
+from tensorferry.files.pump import Pump
+from tensorferry.files.shards import open_path
+from tensorferry.files.stored import Extent, InMemory
+from tensorferry.formats.orbax import FORMAT
+
+tensorstore = pytest.importorskip("tensorstore", reason="tensorstore is not installed")
+_spec = importlib.util.spec_from_file_location("files_support", Path(__file__).with_name("support.py"))
+support = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(support)
+
+
+def _is_known(dtype):
+    try:
+        tensorstore.dtype(dtype)
+    except ValueError:
+        return False
+    return True
+
+
+KNOWN = {name for name in DTYPES if _is_known(name)}
+
+
+@pytest.fixture(scope="module")
+def ocp():
+    return pytest.importorskip("orbax.checkpoint", reason="orbax-checkpoint is not installed")
+
+
+def written(path, contents):
+    FORMAT.refuse(contents)
+    FORMAT.write(contents, path, Pump())
+    return path
+
+
+def filled_sample():
+    """What Orbax can save: it refuses arrays without elements."""
+    return {name: array for name, array in support.sample(KNOWN).items() if array.size}
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"use_ocdbt": False}, {"use_zarr3": True}, {"use_ocdbt": False, "use_zarr3": True}]
+)
+def test_reads_every_dtype_that_orbax_writes(ocp, tmp_path, options):
+    """What PyTreeCheckpointer saved is read with its names, shapes and bits, in each of its layouts."""
+    wanted = filled_sample()
+    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler(**options)) as saver:
+        saver.save(tmp_path / "a", wanted)
+    found = FORMAT.read(tmp_path / "a")
+    assert found.tree is None
+    assert set(found.tensors) == set(wanted)
+    assert all(support.same_bits(array, wanted[name]) for name, array in support.arrays(found).items())
+
+
+def test_orbax_reads_every_dtype_that_is_written(ocp, tmp_path):
+    """PyTreeCheckpointer restores the names, the shapes and the bits that were written, and the metadata."""
+    wanted = support.sample(KNOWN)
+    path = written(tmp_path / "a.orbax", support.contents(wanted, metadata={"note": "ünï"}))
+    with ocp.PyTreeCheckpointer() as saver:
+        found = saver.restore(path)
+        assert saver.metadata(path).item_metadata.custom_metadata == {"note": "ünï"}
+    assert set(found) == set(wanted)
+    for name, array in wanted.items():
+        assert support.same_bits(np.asarray(found[name]), array)
+    with ocp.StandardCheckpointer() as saver:
+        assert set(saver.restore(path)) == set(wanted)
+
+
+def test_every_dtype_of_tensorstore_is_declared():
+    """What tensorstore can hold, and tensorferry carry, is what the format declares; old ones lack two of them."""
+    assert FORMAT.dtypes >= KNOWN
+    assert FORMAT.dtypes - KNOWN <= {"float4_e2m1fn", "float8_e8m0fnu"}
+    for name in KNOWN:
+        assert of_numpy(tensorstore.dtype(name).numpy_dtype) == name
+
+
+def test_a_dtype_that_the_installed_library_lacks_is_refused(monkeypatch):
+    """An older tensorstore has fewer dtypes: they are refused before anything is written."""
+    monkeypatch.setattr("tensorferry.formats.orbax._is_known", lambda dtype: dtype != "int4")
+    with pytest.raises(FormatLimitError, match="no int4: narrow"):
+        FORMAT.refuse(support.contents({"narrow": support.awkward("int4"), "wide": np.ones(2)}))
+
+
+def test_keeps_every_bit_the_order_and_the_metadata(tmp_path):
+    """Names, order, shapes, bits and strings come back, whatever the names are."""
+    wanted = dict(sorted(support.sample(KNOWN).items(), key=lambda item: item[0][::-1]))
+    wanted |= {name: np.array([n]) for n, name in enumerate(["a/b", "a", "a/0", "../x", "ü n%20ï", "a.b", "//", "'q'"])}
+    strings = {"b": "plain", "a": '{"orbax.json":1}', "c": '{"orbax.json":"x"}', "d": '{"orbax.json":', "": "\n"}
+    found = FORMAT.read(written(tmp_path / "sp ace%20#ü", support.contents(wanted, metadata=strings)))
+    assert support.same_bits(support.arrays(found), wanted)
+    assert found.metadata == strings
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["sp ace%20#ü"]
+
+
+def test_trees_of_orbax_come_back(ocp, tmp_path):
+    """Nesting, numbers, strings, None and empty containers are the tree; its names are the keys joined."""
+    import jax.numpy as jnp
+
+    tree = {
+        "b": {"c": [np.ones(3, ml_dtypes.bfloat16), jnp.arange(4, dtype=jnp.int8)], "step": 7, "name": "ünï"},
+        "a": np.zeros((2, 3), np.float32),
+        "rest": {
+            "none": None,
+            "dict": {},
+            "list": [],
+            "lr": 0.1,
+            "on": True,
+            "many": [np.full(1, n) for n in range(12)],
+        },
+    }
+    with ocp.PyTreeCheckpointer() as saver:
+        saver.save(tmp_path / "a", tree)
+    found = FORMAT.read(tmp_path / "a")
+    many = [f"rest.many.{n}" for n in range(12)]
+    assert set(found.tensors) == {"a", "b.c.0", "b.c.1", *many}
+    assert found.tree == {
+        "a": Ref("a"),
+        "b": {"c": [Ref("b.c.0"), Ref("b.c.1")], "step": 7, "name": "ünï"},
+        "rest": {"none": None, "dict": {}, "list": [], "lr": 0.1, "on": True, "many": [Ref(name) for name in many]},
+    }
+    assert [found.tensors[name].array().item() for name in many] == list(range(12))
+    assert support.same_bits(found.tensors["b.c.0"].array(), np.ones(3, ml_dtypes.bfloat16))
+
+
+def test_a_tree_that_orbax_can_hold_is_written_as_it_is(ocp, tmp_path):
+    """Dicts, lists, numbers and strings are restored by Orbax nested as they were, and read again the same."""
+    array = np.arange(6, dtype=np.float32).reshape(2, 3)
+    tree = {
+        "m": {"w": Ref("m.w"), "v": [Ref("m.v.0"), 1]},
+        "step": 2**62,
+        "lr": 0.1,
+        "on": True,
+        "s": "ü",
+        "n": None,
+        "e": {},
+    }
+    path = written(tmp_path / "a", support.contents({"m.w": array, "m.v.0": array + 1}, tree=tree))
+    with ocp.PyTreeCheckpointer() as saver:
+        found = saver.restore(path)
+    assert support.same_bits(np.asarray(found["m"]["w"]), array)
+    assert support.same_bits(np.asarray(found["m"]["v"][0]), array + 1)
+    assert (found["m"]["v"][1], found["step"], found["lr"], found["on"], found["s"]) == (1, 2**62, 0.1, True, "ü")
+    assert (found["n"], found["e"]) == (None, {})
+    again = FORMAT.read(path)
+    assert again.tree == tree
+    assert list(again.tensors) == ["m.w", "m.v.0"]
+    assert again.metadata == {}
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        {"x": Ref("x")},
+        {"x": Ref("x", "parameter"), "n": 1},
+        {"x": Ref("x", requires_grad=True), "n": 1},
+        {"x": Ref("x"), 3: "number"},
+        {"x": Ref("x"), "t": (1, 2)},
+        {"x": Ref("x"), "b": b"bytes"},
+        {"x": Ref("x"), "i": 2**63},
+        {"x": Ref("x"), "a.b": 1, "a": {"b": 2}},
+        {"x": Ref("x"), "": 1},
+        {"nested": {"x": Ref("x")}},
+        [1, Ref("x")],
+        Ref("x"),
+    ],
+)
+def test_any_other_tree_comes_back_too(ocp, tmp_path, tree):
+    """What Orbax's trees cannot hold is kept beside the tensors, which Orbax restores by name."""
+    array = np.arange(6, dtype=np.float32)
+    path = written(tmp_path / "a", support.contents({"x": array}, tree=tree))
+    found = FORMAT.read(path)
+    assert found.tree == tree
+    assert type(found.tree) is type(tree)
+    assert support.same_bits(found.tensors["x"].array(), array)
+    with ocp.PyTreeCheckpointer() as saver:
+        assert support.same_bits(np.asarray(saver.restore(path)["x"]), array)
+
+
+def test_ties_come_back(tmp_path):
+    """A tensor with two names is stored once."""
+    array = np.random.default_rng(7).standard_normal(1 << 16)
+    path = written(tmp_path / "a", support.contents({"a": array, "b": np.ones(2), "c": array}))
+    assert sum(each.stat().st_size for each in path.rglob("*") if each.is_file()) < 1.5 * array.nbytes
+    found = FORMAT.read(path)
+    assert list(found.tensors) == ["a", "b", "c"]
+    assert found.ties == {"c": "a"}
+
+
+def test_custom_metadata_of_every_kind_survives_a_journey(ocp, tmp_path):
+    """Strings of the custom metadata are metadata; other JSON is kept with a mark, and written back as it was."""
+    custom = {"s": "text", "n": 3, "none": None, "deep": {"a": [1, 2.5, None]}, "looks": '{"orbax.json":3}'}
+    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as saver:
+        saver.save(tmp_path / "a", args=ocp.args.PyTreeSave({"x": np.ones(2)}, custom_metadata=custom))
+    found = FORMAT.read(tmp_path / "a")
+    assert found.metadata["s"] == "text"
+    assert found.metadata["n"] == '{"orbax.json":3}'
+    path = written(tmp_path / "b", found)
+    assert json.loads((path / "_METADATA").read_text())["custom_metadata"] == custom
+    assert FORMAT.read(path).metadata == found.metadata
+
+
+def test_a_step_of_a_manager_is_read(ocp, tmp_path):
+    """The folder of a step is read as the tree in it; other items are listed; the folder of all steps is refused."""
+    with ocp.CheckpointManager(tmp_path / "run") as manager:
+        args = {"state": ocp.args.PyTreeSave({"w": np.ones(3)}), "notes": ocp.args.JsonSave({"a": 1})}
+        manager.save(1, args=ocp.args.Composite(**args))
+        manager.wait_until_finished()
+    found = open_path(tmp_path / "run" / "1")
+    assert support.same_bits(found.tensors["w"].array(), np.ones(3))
+    assert found.others == {"notes": "an item that is no tree of arrays"}
+    assert format_of(tmp_path / "run" / "1") is FORMAT
+    shutil.copytree(tmp_path / "run" / "1" / "state", tmp_path / "run" / "1" / "more")
+    with pytest.raises(FileFormatError, match="more, state"):
+        FORMAT.read(tmp_path / "run" / "1")
+
+
+def test_is_recognised_by_its_files(tmp_path):
+    """A folder is known by what is in it, and chosen for writing by its suffix."""
+    path = written(tmp_path / "a", support.contents({"x": np.ones(2)}))
+    assert format_of(path) is FORMAT
+    assert format_for(tmp_path / "x.orbax") is FORMAT
+    (tmp_path / "empty").mkdir()
+    assert not FORMAT.recognises(tmp_path / "empty", b"")
+
+
+@pytest.mark.parametrize("chunk", [None, 1 << 20])
+def test_arrays_of_many_chunks_are_read(ocp, tmp_path, chunk):
+    """An array that Orbax cut into chunks on several axes comes back in order."""
+    wanted = np.random.default_rng(7).integers(0, 255, (300, 200, 100), np.uint8)
+    save = {"x": ocp.SaveArgs(chunk_byte_size=chunk)}
+    with ocp.PyTreeCheckpointer() as saver:
+        saver.save(tmp_path / "a", {"x": wanted}, save_args=save)
+    found = FORMAT.read(tmp_path / "a").tensors["x"]
+    assert support.same_bits(np.concatenate([block.copy() for block in found.blocks()]).reshape(wanted.shape), wanted)
+    assert support.same_bits(found.array(), wanted)
+
+
+def test_arrays_of_many_boxes_are_written(ocp, tmp_path):
+    """An array larger than a box is written in chunks, each of them a run of its rows, which Orbax restores."""
+    wanted = np.random.default_rng(7).integers(0, 255, (5, 10_000_003), np.uint8)
+    path = written(tmp_path / "a", support.contents({"small": np.ones(2), "x": wanted, "after": np.zeros(3)}))
+    assert support.same_bits(FORMAT.read(path).tensors["x"].array(), wanted)
+    with ocp.PyTreeCheckpointer() as saver:
+        found = saver.restore(path)
+    assert support.same_bits(np.asarray(found["x"]), wanted)
+    assert np.asarray(found["after"]).tolist() == [0, 0, 0]
+
+
+def test_a_checkpoint_of_nothing_is_read(tmp_path):
+    """No tensors, and none that have elements, are a checkpoint too."""
+    assert FORMAT.read(written(tmp_path / "a", support.contents({}))).tensors == {}
+    found = FORMAT.read(written(tmp_path / "b", support.contents({"e": np.zeros((0, 3))})))
+    assert support.same_bits(support.arrays(found), {"e": np.zeros((0, 3))})
+
+
+@pytest.mark.parametrize(
+    ("arrays", "named"),
+    [({"wide": support.awkward("uint4")}, "wide"), ({"": np.zeros(2)}, "needs names"), ({"a\0": np.zeros(2)}, "a.x00")],
+)
+def test_refuses_what_the_format_cannot_hold(arrays, named):
+    """A dtype that tensorstore has not, or a name that is no key, is refused."""
+    with pytest.raises(FormatLimitError, match=named):
+        FORMAT.refuse(support.contents(arrays))
+
+
+def test_a_missing_library_is_named(tmp_path, monkeypatch):
+    """Without tensorstore, reading and writing say what to install."""
+    path = written(tmp_path / "a", support.contents({"x": np.ones(2)}))
+    monkeypatch.setitem(sys.modules, "tensorstore", None)
+    with pytest.raises(FrameworkNotInstalledError, match=r"pip install 'tensorferry\[orbax\]'"):
+        FORMAT.read(path)
+    with pytest.raises(FrameworkNotInstalledError, match=r"pip install 'tensorferry\[orbax\]'"):
+        FORMAT.write(support.contents({"x": np.ones(2)}), tmp_path / "b", Pump())
+    assert not (tmp_path / "b").exists()
+
+
+CHILD = """
+import sys; from pathlib import Path; import numpy as np
+sys.modules["jax"] = sys.modules["orbax"] = None
+from tensorferry.files.contents import Contents; from tensorferry.files.stored import Extent
+from tensorferry.files.pump import Pump; from tensorferry.formats.orbax import FORMAT as F
+def status(name): return next(int(l.split()[1]) for l in open("/proc/self/status") if l.startswith(name)) // 1024
+folder = Path(sys.argv[1]); size = 256 << 20
+F.write(Contents("m", (), {"a": Extent("uint8", (1 << 20,), str(folder / "values"), 0)}), folder / "warm", Pump())
+sum(int(b[0]) for b in F.read(folder / "warm").tensors["a"].blocks())
+before = status("VmRSS")
+F.write(Contents("m", (), {"a": Extent("uint8", (size,), str(folder / "values"), 0)}), folder / "a", Pump())
+print(sum(b.size for b in F.read(folder / "a").tensors["a"].blocks()) == size, status("VmHWM") - before)
+"""
+
+
+def test_needs_neither_jax_nor_the_tensors_size_in_memory(tmp_path):
+    """256 MiB are written and read, without JAX and Orbax, in a few boxes' memory."""
+    block = np.random.default_rng(7).integers(0, 256, 1 << 22, np.uint8).tobytes()
+    with (tmp_path / "values").open("wb") as file:
+        for _ in range(64):
+            file.write(block)
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, str(tmp_path)], capture_output=True, text=True, check=True, env={**os.environ}
+    )
+    complete, extra = done.stdout.split()
+    assert complete == "True"
+    assert int(extra) <= 64
+
+
+def _changed(path, change):
+    note = json.loads((path / "_METADATA").read_text())
+    change(note)
+    (path / "_METADATA").write_text(json.dumps(note))
+
+
+def _entry(note):
+    return next(iter(note["tree_metadata"].values()))
+
+
+def _key(*keys):
+    return lambda note: _entry(note).update(key_metadata=[{"key": key, "key_type": form} for key, form in keys])
+
+
+def _and(value, *keys):
+    parts = {"key_metadata": [{"key": key, "key_type": form} for key, form in keys]}
+    return lambda note: note["tree_metadata"].update(more={**parts, "value_metadata": {"value_type": value}})
+
+
+HOSTILE = {
+    "no tree": lambda note: note.pop("tree_metadata"),
+    "a tree that is a list": lambda note: note.update(tree_metadata=[1]),
+    "an entry that is a number": lambda note: note["tree_metadata"].update(more=3),
+    "an entry without keys": lambda note: _entry(note).pop("key_metadata"),
+    "keys without types": lambda note: _entry(note).update(key_metadata=[{"key": "x"}]),
+    "an array that is not there": _key(("y", 2)),
+    "a list without its first item": _key(("x", 2), ("1", 1)),
+    "a list with a name": _and("None", ("y", 2), ("one", 1)),
+    "a list that is a dict": lambda note: (
+        _and("None", ("y", 2), ("0", 1))(note),
+        note["tree_metadata"].update(last=note["tree_metadata"].pop("more")),
+        _and("None", ("y", 2), ("z", 2))(note),
+    ),
+    "a value with keys below": _and("None", ("x", 2), ("y", 2)),
+    "two values at one place": _and("None", ("x", 2)),
+    "keys a thousand deep": _key(*[("x", 2)] * 1000),
+    "a string that is not there": _and("string", ("s", 2)),
+}
+
+
+@pytest.mark.parametrize("change", HOSTILE.values(), ids=HOSTILE)
+def test_hostile_trees_are_refused(tmp_path, change):
+    """A tree that contradicts itself or the arrays is refused by a named error."""
+    path = written(tmp_path / "a", support.contents({"x": np.ones(2)}))
+    _changed(path, change)
+    with pytest.raises((FileFormatError, UnsafeFileError)):
+        FORMAT.read(path)
+
+
+@pytest.mark.parametrize("name", ["../secret", "/etc", "..", ".", "", "a/b"])
+def test_arrays_cannot_be_asked_for_outside_the_folder(ocp, tmp_path, name):
+    """In the layout of one folder for each array, a name that is a path is refused."""
+    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler(use_ocdbt=False)) as saver:
+        saver.save(tmp_path / "a", {"x": np.ones(2)})
+    shutil.copytree(tmp_path / "a" / "x", tmp_path / "secret")
+    _changed(tmp_path / "a", _key((name, 2)))
+    with pytest.raises(UnsafeFileError, match="no name in its folder"):
+        FORMAT.read(tmp_path / "a")
+
+
+@pytest.mark.parametrize("text", [b"", b"[1]", b"{", b"\xff", b'{"tree_metadata": ' + b"[" * 100_000])
+def test_metadata_that_is_no_json_is_refused(tmp_path, text):
+    """A broken _METADATA is refused by name."""
+    path = written(tmp_path / "a", support.contents({"x": np.ones(2)}))
+    (path / "_METADATA").write_bytes(text)
+    with pytest.raises(FileFormatError, match="_METADATA"):
+        FORMAT.read(path)
+
+
+def test_values_of_an_unknown_kind_are_listed(tmp_path):
+    """A value that Orbax's own handlers do not write stands among what cannot be carried."""
+    path = written(tmp_path / "a", support.contents({"x": np.ones(2)}))
+    _changed(path, _and("my.Handler", ("y", 2)))
+    assert FORMAT.read(path).others == {"y": "a value of type my.Handler"}
+
+
+def test_damaged_databases_raise_nothing_but_named_errors(tmp_path):
+    """A file of the database that is cut off or changed gives a named error, or an array of the same shape."""
+    wanted = np.arange(4096, dtype=np.float32)
+    path = written(tmp_path / "whole", support.contents({"x": wanted}))
+    draw = random.Random(7)  # noqa: S311 - a drawn test, no secret
+    refused = 0
+    for round_ in range(120):
+        shutil.copytree(path, tmp_path / "a")
+        files = sorted(each for each in (tmp_path / "a").rglob("*") if each.is_file() and "METADATA" not in each.name)
+        victim = draw.choice(files)
+        data = bytearray(victim.read_bytes())
+        if round_ % 2:
+            data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
+        else:
+            data = data[: draw.randrange(len(data))]
+        victim.write_bytes(data)
+        try:
+            found = FORMAT.read(tmp_path / "a").tensors["x"].array()
+        except (FileFormatError, UnsafeFileError):
+            refused += 1
+        else:
+            assert found.shape == wanted.shape
+        shutil.rmtree(tmp_path / "a")
+    assert refused > 40
+
+
+def test_an_unfinished_checkpoint_is_refused(tmp_path):
+    """Without its manifest a database is not there; with a damaged one it is not opened."""
+    path = written(tmp_path / "a", support.contents({"x": np.ones(2)}))
+    manifest = path / "manifest.ocdbt"
+    data = manifest.read_bytes()
+    for at in range(len(data)):
+        for damaged in (data[:at], bytes([*data[:at], data[at] ^ 4, *data[at + 1 :]])):
+            manifest.write_bytes(damaged)
+            with pytest.raises(FileFormatError, match=r"manifest\.ocdbt"):
+                FORMAT.read(path)
+    (path / "manifest.ocdbt").unlink()
+    with pytest.raises(FileFormatError, match="not finished"):
+        FORMAT.read(path)
+
+
+def test_shapes_out_of_all_proportion_are_refused(tmp_path):
+    """A chunk of more bytes than are read is refused before anything of its size is made."""
+    path = written(tmp_path / "a", support.contents({"x": np.ones(2)}))
+    place = {"driver": "ocdbt", "base": {"driver": "file", "path": f"{path}/"}}
+    database = tensorstore.KvStore.open(place).result()
+    note = json.loads(database.read("x/.zarray").result().value)
+    database.write("x/.zarray", json.dumps({**note, "shape": [2**50], "chunks": [2**50]}).encode()).result()
+    with pytest.raises(UnsafeFileError, match="chunks of"):
+        FORMAT.read(path)
+    database.write("x/.zarray", json.dumps({**note, "shape": [2**62] * 3, "chunks": [1] * 3}).encode()).result()
+    with pytest.raises(FileFormatError, match="'x'"):
+        FORMAT.read(path)
+
+
+def test_no_warning_is_raised(tmp_path):
+    """Reading and writing are silent."""
+    tensors = {"x": InMemory(np.ones(2), "float64", 0), "y": Extent("uint8", (4,), __file__, 0)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(FORMAT.read(written(tmp_path / "a", Contents("m", (), tensors))).tensors) == 2
