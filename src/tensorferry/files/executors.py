@@ -1,0 +1,237 @@
+"""`run_all`: jobs on threads, processes, Dask, Ray, or anything else that has ``submit``.
+
+A job is a small message of paths and options; the tensors never travel. Shards are the unit, so there is
+nothing here to schedule: each executor's own queue does that.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ..errors import FormatLimitError, FrameworkNotInstalledError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["ENGINES", "Executor", "Stopped", "executor_of", "run_all"]
+
+Progress = Callable[[int], None]
+
+
+class Pending(Protocol):
+    """What `Executor.submit` gives."""
+
+    def result(self) -> Any:
+        """What the call gave; raises what it raised."""
+        ...
+
+
+class Executor(Protocol):
+    """What ``executor=`` takes: `concurrent.futures.Executor`, ``dask.distributed.Client``, and the like."""
+
+    def submit(self, call: Callable[..., Any], /, *arguments: Any) -> Pending:
+        """Have a call done, sometime and somewhere."""
+        ...
+
+
+class Stopped(BaseException):
+    """Ends a job in a thread whose result nobody waits for any more."""
+
+
+def run_all(
+    call: Callable[..., Any],
+    jobs: Sequence[Any],
+    done: Callable[[Any], None],
+    *,
+    executor: Executor | None = None,
+    engine: str = "threads",
+    workers: int = 1,
+    progress: Progress | None = None,
+    abort: Callable[[], object] | None = None,
+) -> None:
+    """Do a call for each of some jobs.
+
+    Args:
+        call: Takes a job and, if it runs in this process, a function to report bytes to; importable by name.
+        jobs: Its arguments; they can be pickled.
+        done: Is told each result, in the jobs' order.
+        executor: Who does them; ``None``: as `engine` says.
+        engine: A name in `ENGINES`.
+        workers: How many jobs at a time.
+        progress: Is told bytes as they move, if the jobs run in this process; never from two threads at once.
+        abort: Is called after the first error, to keep jobs that have not begun from it; then all are waited for.
+
+    Raises:
+        FormatLimitError: There is no such engine.
+        FrameworkNotInstalledError: The engine's package is not installed.
+        Exception: What a job raised, the first in the jobs' order; those that had not begun are not done.
+    """
+    if engine not in ENGINES:
+        raise FormatLimitError(f"engine={engine!r} is not known.", "one of " + ", ".join(ENGINES))
+    if executor is not None:
+        _gather([executor.submit(call, job) for job in jobs], done, abort)
+    elif engine == "threads":
+        _in_threads(call, jobs, done, workers, progress)
+    else:
+        with executor_of(engine, min(workers, len(jobs)) or 1) as made:
+            _gather([made.submit(call, job) for job in jobs], done, abort)
+
+
+@contextmanager
+def executor_of(engine: str, workers: int) -> Iterator[Executor]:
+    """An executor of an engine, for as long as the block lasts.
+
+    Raises:
+        FrameworkNotInstalledError: The engine's package is not installed.
+    """
+    with ENGINES[engine](workers) as executor:
+        yield executor
+
+
+def _gather(futures: list[Any], done: Callable[[Any], None], abort: Callable[[], object] | None) -> None:
+    """Wait for each; after the first that fails none is begun, and those that run are waited for."""
+    try:
+        for future in futures:
+            done(future.result())
+    except BaseException:
+        if abort is not None:
+            abort()
+        # Others' futures may say that they are cancelled while their jobs still write.
+        running = [each for each in futures if not (isinstance(each, Future) and each.cancel())]
+        for future in running:
+            with suppress(Exception, Stopped):
+                future.result()
+        raise
+
+
+def _in_threads(
+    call: Callable[..., Any],
+    jobs: Sequence[Any],
+    done: Callable[[Any], None],
+    workers: int,
+    progress: Progress | None,
+) -> None:
+    if workers <= 1 or len(jobs) <= 1:
+        for job in jobs:
+            done(call(job, progress))
+        return
+    stop, turn = threading.Event(), threading.Lock()
+
+    def report(nbytes: int) -> None:
+        if stop.is_set():
+            raise Stopped
+        if progress is not None:
+            with turn:
+                progress(nbytes)
+
+    with _threads(workers) as pool:
+        _gather([pool.submit(call, job, report) for job in jobs], done, stop.set)
+
+
+@contextmanager
+def _threads(workers: int) -> Iterator[Any]:
+    with ThreadPoolExecutor(workers, thread_name_prefix="tensorferry") as pool:
+        yield pool
+
+
+@contextmanager
+def _processes(workers: int) -> Iterator[Executor]:
+    import multiprocessing
+
+    # Not forked: this process may have threads, and frameworks that do not survive it.
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin_worker)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _begin_worker() -> None:
+    """Let Ctrl-C end the parent alone, and do not outlive it."""
+    import multiprocessing
+    from multiprocessing.connection import wait
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def watch(sentinel: int) -> None:
+        wait([sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, args=(parent.sentinel,), daemon=True).start()
+
+
+@contextmanager
+def _dask(workers: int) -> Iterator[Executor]:
+    distributed: Any = _needed("distributed", "dask")
+    with (
+        distributed.LocalCluster(
+            n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=":0"
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
+@contextmanager
+def _ray(workers: int) -> Iterator[Executor]:
+    ray: Any = _needed("ray", "ray")
+    mine = not ray.is_initialized()
+    if mine:
+        ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False)
+    try:
+        yield _RayExecutor(ray)
+    finally:
+        if mine:
+            ray.shutdown()
+
+
+class _RayExecutor:
+    """Ray's tasks, with the two methods that everybody else has."""
+
+    def __init__(self, ray: Any) -> None:
+        self.ray = ray
+
+    def submit(self, call: Callable[..., Any], /, *arguments: Any) -> Pending:
+        return _RayFuture(self.ray, self.ray.remote(max_retries=0)(_called).remote(call, *arguments))
+
+
+def _called(call: Callable[..., Any], *arguments: Any) -> Any:
+    return call(*arguments)
+
+
+class _RayFuture:
+    def __init__(self, ray: Any, reference: Any) -> None:
+        self.ray = ray
+        self.reference = reference
+
+    def result(self) -> Any:
+        try:
+            return self.ray.get(self.reference)
+        except self.ray.exceptions.RayTaskError as error:
+            # Ray wraps what a task raised; callers catch the error itself.
+            raise error.cause from None
+
+
+def _needed(module: str, extra: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except Exception as error:
+        raise FrameworkNotInstalledError(
+            f'engine="{extra}" needs {module}, which cannot be imported ({type(error).__name__}: {error}).',
+            f"pip install 'tensorferry[{extra}]'",
+        ) from error
+
+
+ENGINES: dict[str, Any] = {"threads": _threads, "processes": _processes, "dask": _dask, "ray": _ray}
+"""For each engine: makes an executor that does so many jobs at a time."""

@@ -1,0 +1,282 @@
+"""`Job`: one output file as a message of paths, names and options, and `run_job`, which any process can do."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections import OrderedDict
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..errors import FileFormatError, FormatLimitError, UnsafeFileError
+from .contents import Contents, Ref
+from .format import format_named, named
+from .publish import publishing, sync
+from .pump import Pump
+from .select import select
+from .shards import open_path, split
+from .tree import pack
+from .verify import verify
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator
+
+    from .format import Format
+    from .stored import Stored
+
+__all__ = ["Done", "Job", "Print", "Recipe", "keep", "open_all", "pieces", "prints", "run_job", "sizes", "write_piece"]
+
+
+class Print(NamedTuple):
+    """What a file must still look like when it has been read."""
+
+    path: str
+    nbytes: int
+    changed: int
+    inode: int
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What is made of what; the same for every job of a conversion.
+
+    Args:
+        sources: Files and folders.
+        prints: What all their files look like.
+        allow: As for `Format.read`.
+        selection: Keywords of `select`.
+        format: The name of the output's format.
+        shards: How it is split: ``None`` not at all, ``0`` as the source is, else into so many bytes.
+    """
+
+    sources: tuple[str, ...]
+    prints: tuple[Print, ...]
+    allow: frozenset[str]
+    selection: tuple[tuple[str, Any], ...]
+    format: str
+    shards: int | None
+
+
+@dataclass(frozen=True)
+class Job:
+    """One file to write.
+
+    Args:
+        recipe: What is made of what.
+        number: Which of the pieces, from 0.
+        target: Where.
+        verify: Read it back before it appears.
+        alone: Whether nobody else can be writing there, so that the file may appear while it grows.
+        stop: A file that, if it is there, keeps the job from beginning; its name makes the job unlike those of another
+            run, for executors that remember results.
+    """
+
+    recipe: Recipe
+    number: int
+    target: str
+    verify: bool
+    stop: str
+    alone: bool = False
+
+
+class Done(NamedTuple):
+    """A file that is written."""
+
+    number: int
+    bytes_read: int
+    bytes_written: int
+
+
+def run_job(job: Job, progress: Callable[[int], None] | None = None) -> Done:
+    """Open the sources, and write one piece of what is made of them.
+
+    Raises:
+        FileFormatError: A source has changed since the job was planned, or breaks its format's rules.
+        VerificationError: The file does not read back the same.
+        OSError: It cannot be written.
+    """
+    recipe = job.recipe
+    if Path(job.stop).exists():
+        raise InterruptedError(errno.EINTR, "not begun, because another job had failed", job.target)
+    _demand_unchanged(recipe)
+    piece = _pieces(recipe)[job.number]
+    format_ = format_named(recipe.format)
+    pump = Pump(progress)
+    if job.alone:
+        write_piece(piece, format_, Path(job.target), pump, check=job.verify, allow=recipe.allow)
+        _demand_unchanged(recipe)
+    else:
+        with publishing(Path(job.target), is_folder=format_.is_folder) as path:
+            write_piece(piece, format_, path, pump, check=job.verify, allow=recipe.allow)
+            _demand_unchanged(recipe)
+    read, written = sizes(piece)
+    return Done(job.number, read, written)
+
+
+def write_piece(
+    piece: Contents,
+    format_: Format,
+    path: Path,
+    pump: Pump,
+    *,
+    check: bool,
+    allow: frozenset[str] = frozenset(),
+) -> None:
+    """Write contents to a path, and read them back if that is asked for.
+
+    Raises:
+        FormatLimitError: The format cannot hold them; nothing is written.
+        VerificationError: They do not read back the same.
+    """
+    format_.ensure_loaded()
+    format_.refuse(piece)
+    format_.write(piece, path, pump)
+    if check:
+        sync(path)
+        verify(piece, path, format_, allow=allow)
+
+
+def open_all(sources: tuple[str, ...], allow: frozenset[str], *, tensors_only: bool = False) -> Contents:
+    """What some files hold together.
+
+    Args:
+        sources: Files and folders.
+        allow: As for `Format.read`.
+        tensors_only: Leave out what is not a tensor, so that it need not go together.
+
+    Raises:
+        UnsafeFileError: One asks for what is not allowed.
+        FileFormatError: Two have tensors of one name, or do not go together otherwise.
+    """
+    opened = [open_path(Path(source), allow=allow) for source in sources]
+    for contents in opened:
+        if contents.refuses:
+            raise UnsafeFileError(
+                f"{named(contents.paths)} asks for {named(contents.refuses)}, which is not carried out.",
+                'allow=["NAME"] for a class that is only a container of values' if contents.asks_for else None,
+            )
+    if len(opened) == 1:
+        return opened[0]
+    whole = Contents(opened[0].format, tuple(path for each in opened for path in each.paths))
+    for each in opened:
+        _demand_new("tensors", whole.tensors, each.tensors)
+        _demand_new("values", whole.others, each.others)
+        whole.tensors.update(each.tensors)
+        whole.others.update(each.others)
+        if tensors_only:
+            continue
+        for key, value in each.metadata.items():
+            if whole.metadata.setdefault(key, value) != value:
+                raise FileFormatError(
+                    f"The sources do not go together: they differ in the metadata {key!r}.",
+                    "tensors_only=True, which leaves it out",
+                )
+    if not tensors_only and any(each.tree is not None for each in opened):
+        whole.tree = _merged(opened)
+    return whole
+
+
+def _demand_new(what: str, there: Collection[str], more: Iterable[str]) -> None:
+    twice = [name for name in more if name in there]
+    if twice:
+        raise FileFormatError(f"The sources do not go together: two {what} are named {named(twice)}.")
+
+
+def _merged(opened: list[Contents]) -> Any:
+    """One mapping with the entries of each source's; as in a state dict that was saved in parts."""
+    merged: dict[Any, Any] = {}
+    for contents in opened:
+        tree = contents.tree
+        if tree is None:
+            tree = {name: Ref(name) for name in contents.tensors}
+        if not isinstance(tree, dict):
+            raise FormatLimitError(
+                f"{named(contents.paths)} holds a {type(tree).__name__}, which cannot be put together with others.",
+                "tensors_only=True, which leaves out how tensors nest",
+            )
+        if isinstance(tree, OrderedDict) and not isinstance(merged, OrderedDict):
+            merged = OrderedDict(merged)
+        _demand_new("entries", merged, tree)
+        merged.update(tree)
+        if vars(tree) if hasattr(tree, "__dict__") else None:
+            vars(merged).update({**vars(tree), **vars(merged)})
+    return merged
+
+
+def prints(paths: tuple[str, ...]) -> tuple[Print, ...]:
+    """What files look like now; folders are what is in them."""
+    found = []
+    for path in sorted(set(paths)):
+        if not Path(path).is_dir():
+            status = Path(path).stat()
+            found.append(Print(os.path.realpath(path), status.st_size, status.st_mtime_ns, status.st_ino))
+    return tuple(found)
+
+
+def pieces(contents: Contents, shards: int | None) -> list[Contents]:
+    """The contents of each output file; tied tensors stay together.
+
+    Args:
+        contents: All of it.
+        shards: As for `Recipe`.
+    """
+    if shards is None:
+        return [contents]
+    return split(contents, shards) if shards else _as_in_source(contents)
+
+
+def _as_in_source(contents: Contents) -> list[Contents]:
+    """As many pieces as the source has files with tensors; as `split` makes them."""
+    pack(contents)
+    ties = contents.ties
+    groups: dict[Any, dict[str, Stored]] = {}
+    places: dict[str, dict[str, Stored]] = {}
+    for name, stored in contents.tensors.items():
+        inner = getattr(stored, "inner", stored)
+        group = places[ties[name]] if name in ties else groups.setdefault(getattr(inner, "path", None), {})
+        places[name] = group
+        group[name] = stored
+    return [
+        replace(contents, tensors=tensors, tree=None, metadata=dict(contents.metadata)) for tensors in groups.values()
+    ]
+
+
+def sizes(piece: Contents) -> tuple[int, int]:
+    """The bytes of tensors to read and to write; ties once."""
+    ties = piece.ties
+    stored = [each for name, each in piece.tensors.items() if name not in ties]
+    return sum(getattr(each, "inner", each).nbytes for each in stored), sum(each.nbytes for each in stored)
+
+
+_kept: tuple[Recipe, list[Contents]] | None = None
+
+
+@contextmanager
+def keep(recipe: Recipe, made: list[Contents]) -> Iterator[None]:
+    """Let the jobs of a recipe that run in this process meanwhile have what is known of the sources already."""
+    global _kept
+    _kept = (recipe, made)
+    try:
+        yield
+    finally:
+        _kept = None
+
+
+def _pieces(recipe: Recipe) -> list[Contents]:
+    """Kept from one job of a conversion to the next: the header of a large model is long to read."""
+    global _kept
+    kept = _kept
+    if kept is None or kept[0] != recipe:
+        selection = dict(recipe.selection)
+        opened = open_all(recipe.sources, recipe.allow, tensors_only=selection["tensors_only"])
+        kept = _kept = (recipe, pieces(select(opened, **selection), recipe.shards))
+    return kept[1]
+
+
+def _demand_unchanged(recipe: Recipe) -> None:
+    if prints(tuple(each.path for each in recipe.prints)) != recipe.prints:
+        now = {each.path: each for each in prints(tuple(each.path for each in recipe.prints))}
+        changed = [each.path for each in recipe.prints if now[each.path] != each]
+        raise FileFormatError(f"{named(changed)} has changed since the conversion began.", "begin anew")

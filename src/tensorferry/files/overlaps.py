@@ -1,0 +1,92 @@
+"""`overlaps`: tensors of one file that have bytes in common without being the same."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ..dtypes import find
+from .stored import Extent, Stored, View
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Iterator
+
+    from .contents import Contents
+
+__all__ = ["overlaps"]
+
+_CHECKS = 64
+"""Neighbours that a tensor is compared with; in a larger crowd it counts as overlapping."""
+
+
+class _Span(NamedTuple):
+    path: str
+    start: int
+    end: int
+    name: str
+    stored: Any
+
+
+def overlaps(contents: Contents) -> list[tuple[str, str]]:
+    """Pairs of names of tensors that have bytes in common, at least one pair for each that does; ties are none.
+
+    Written to a file that stores each by itself, they no longer share their memory.
+    """
+    first: dict[Hashable, tuple[str, Stored]] = {}
+    for name, stored in contents.tensors.items():
+        inner = getattr(stored, "inner", stored)
+        first.setdefault(inner.key, (name, inner))
+    spans = _spans(first.values())
+    found: list[tuple[str, str]] = []
+    for _, group in groupby(sorted(spans, key=lambda span: span[:4]), key=lambda span: span.path):
+        before: list[_Span] = []
+        for span in group:
+            before = [each for each in before if each.end > span.start]
+            for each in before[:_CHECKS]:
+                if _share(each.stored, span.stored):
+                    found.append((span.name, each.name))
+                    break
+            else:
+                if len(before) > _CHECKS:
+                    found.append((span.name, before[_CHECKS].name))
+            before.append(span)
+    return found
+
+
+def _spans(tensors: Iterable[tuple[str, Stored]]) -> Iterator[_Span]:
+    for name, stored in tensors:
+        if isinstance(stored, (Extent, View)) and stored.size:
+            reach = find(stored.dtype).itemsize
+            if isinstance(stored, View):
+                reach += sum((length - 1) * step for length, step in zip(stored.shape, stored.strides, strict=True))
+            else:
+                reach = stored.nbytes
+            yield _Span(stored.path, stored.offset, stored.offset + reach, name, stored)
+
+
+def _share(first: Extent | View, second: Extent | View) -> bool:
+    start = min(first.offset, second.offset)
+    share: Any = np.shares_memory
+    try:
+        return bool(share(_ghost(first, start), _ghost(second, start), max_work=1 << 16))
+    except np.exceptions.TooHardError:
+        return True
+
+
+class _At:
+    """An array over an address that is never read: only its geometry is looked at."""
+
+    def __init__(self, stored: Extent | View, start: int) -> None:
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": stored.shape,
+            "strides": stored.strides if isinstance(stored, View) else None,
+            "typestr": f"|V{find(stored.dtype).itemsize}",
+            "data": (stored.offset - start + 64, True),
+        }
+
+
+def _ghost(stored: Extent | View, start: int) -> np.ndarray[Any, Any]:
+    return np.asarray(_At(stored, start))

@@ -1,0 +1,202 @@
+"""`Recast`: a stored tensor in another dtype, cast a block at a time on its way."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ..casts import cast
+from ..dtypes import exact, find, of_numpy
+from ..errors import LossyCastError
+from .stored import BLOCK_BYTES, Record, Stored
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator
+
+__all__ = ["OVERFLOWS", "Recast"]
+
+Array = np.ndarray[Any, Any]
+
+OVERFLOWS = ("raise", "saturate", "nan")
+
+_ELEMENTS = BLOCK_BYTES // 4
+_AHEAD = 8 * BLOCK_BYTES
+"""From this size on a block is read and cast while the one before is written."""
+
+
+class Recast(Stored):
+    """A stored tensor whose values are cast when they are read, by `tensorferry.casts`, so with its bits.
+
+    Between two floating dtypes numbers are rounded to the nearest, ties to even. `overflow` says what becomes of
+    a finite number that the dtype has no room for:
+
+    - ``"raise"``: an error. Likewise for an infinity or a NaN in a dtype that has none.
+    - ``"saturate"``: the dtype's largest finite number, with the sign. An infinity stays one where the dtype has
+      infinities, else it becomes the largest number too; a NaN stays a NaN, and is an error where there is none.
+    - ``"nan"``: what IEEE 754 and the dtype's own rules make of it: an infinity, or NaN where there is none.
+
+    Where one of the two is not a floating dtype, each value must survive, whatever `overflow` says.
+
+    Args:
+        inner: The tensor.
+        dtype: Canonical name of the dtype to cast to.
+        overflow: ``"raise"``, ``"saturate"`` or ``"nan"``.
+        name: What to call the tensor in an error.
+    """
+
+    __slots__ = ("inner", "name", "overflow")
+
+    def __init__(self, inner: Stored, dtype: str, overflow: str = "raise", name: str = "") -> None:
+        self.inner = inner
+        self.dtype = dtype
+        self.shape = inner.shape
+        self.overflow = overflow
+        self.name = name
+
+    @property
+    def key(self) -> Hashable:
+        """That of the tensor, in another dtype."""
+        return (self.inner.key, self.dtype, self.overflow)
+
+    @property
+    def record(self) -> Record | None:
+        """The checksummed region that the tensor lies in."""
+        return getattr(self.inner, "record", None)
+
+    def blocks(self) -> Iterator[Array]:
+        """Its values in order.
+
+        Raises:
+            LossyCastError: A value was not kept that has to be; the message names the tensor and the position.
+        """
+        if self.inner.nbytes < _AHEAD:
+            yield from self._cast_all()
+            return
+        cast_blocks = self._cast_all()
+        with ThreadPoolExecutor(1) as ahead:
+            coming = ahead.submit(next, cast_blocks, None)
+            while (block := coming.result()) is not None:
+                coming = ahead.submit(next, cast_blocks, None)
+                yield block
+
+    def _cast_all(self) -> Iterator[Array]:
+        done = 0
+        for whole in self.inner.blocks():
+            # From narrow to wide a block grows: it is cut first.
+            for start in range(0, whole.size, _ELEMENTS):
+                block = whole[start : start + _ELEMENTS]
+                yield self._cast(block, done)
+                done += block.size
+
+    def _cast(self, block: Array, start: int) -> Array:
+        source, target = find(self.inner.dtype), find(self.dtype)
+        if exact(source.name, target.name):
+            return cast(block, target.name)
+        if (source.kind, target.kind) not in _ROUNDING:
+            try:
+                return cast(block, target.name, "value")
+            except LossyCastError:
+                raise self._lossy(start + _first_lost(block, target.name)) from None
+        result = cast(block, target.name)
+        if self.overflow != "nan" and not _all_fit(result):
+            lost = self._settle(block, result)
+            if lost is not None:
+                raise self._lossy(start + lost)
+        return result
+
+    def _settle(self, block: Array, result: Array) -> int | None:
+        """Look at the numbers one by one: clamp those that may be clamped, and say which is the first that is lost."""
+        per = 1
+        if block.dtype.kind == "c":
+            block, result, per = _parts(block), _parts(result), 2
+        elif result.dtype.kind == "c":
+            result = result.real
+        ends = _ends(result.dtype)
+        with np.errstate(all="ignore"):
+            infinite, missing = np.isinf(block), np.isnan(block)
+            too_large = np.abs(block.astype(np.float64)) > ends.largest
+            if ends.has_nan:
+                # What is a little larger than the largest is rounded to it, and is kept.
+                too_large &= ~np.isfinite(result)
+            too_large &= ~infinite if ends.has_infinity else ~missing
+            lost = missing if not ends.has_nan else ~missing & ~np.isfinite(result)
+            if ends.has_infinity:
+                lost &= ~infinite
+            lost |= too_large
+            if self.overflow == "saturate":
+                clamped = too_large & (block > 0) if ends.lowest > 0 else too_large
+                result[clamped] = np.where(block[clamped] < 0, ends.lowest, ends.largest).astype(result.dtype)
+                lost &= ~clamped
+        return int(np.argmax(lost)) // per if np.any(lost) else None
+
+    def _lossy(self, position: int) -> LossyCastError:
+        where = [int(index) for index in np.unravel_index(position, self.shape)] if self.shape else []
+        return LossyCastError(
+            f"{self.name or 'The tensor'}: {self.inner.dtype} to {self.dtype}: "
+            f"the value{f' at {where}' if where else ''} does not fit.",
+            'overflow="saturate" or overflow="nan", for numbers that are too large; or leave it as it is: GLOB=dtype',
+        )
+
+
+_ROUNDING = (("float", "float"), ("float", "complex"), ("complex", "complex"))
+"""Kinds between which a cast rounds, as everybody expects; between others it must keep each value."""
+
+
+class _Ends(NamedTuple):
+    lowest: float
+    largest: float
+    has_infinity: bool
+    has_nan: bool
+
+
+@cache
+def _ends(dtype: np.dtype[Any]) -> _Ends:
+    import ml_dtypes
+
+    limits: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call, unused-ignore]
+    specials = find(of_numpy(dtype) or "").specials
+    return _Ends(float(limits.min), float(limits.max), "inf" in specials, "nan" in specials)
+
+
+@cache
+def _first_special(dtype: np.dtype[Any]) -> int | None:
+    """The pattern of bits from which on a number is infinite or NaN, if that is how the dtype has them."""
+    if not _ends(dtype).has_infinity:
+        return None
+    return int(np.array(np.inf).astype(dtype).view(f"u{dtype.itemsize}"))
+
+
+def _parts(array: Array) -> Array:
+    """The real and imaginary parts of complex numbers, by turns."""
+    return array.view(f"f{array.dtype.itemsize // 2}")
+
+
+def _all_fit(result: Array) -> bool:
+    """Whether all numbers are finite, in a dtype where that says that they fit: two reductions, in cache."""
+    if result.dtype.kind == "c":
+        result = _parts(result)
+    if not _ends(result.dtype).has_nan:
+        return False
+    special = _first_special(result.dtype)
+    if special is None or not result.size:
+        return bool(np.isfinite(result).all())
+    width = result.dtype.itemsize
+    sign = 1 << (8 * width - 1)
+    positive = int(np.max(result.view(f"i{width}")))
+    return positive < special and int(np.max(result.view(f"u{width}"))) < special + sign
+
+
+def _first_lost(block: Array, dtype: str) -> int:
+    """The first value that a cast does not keep, of a block in which there is one."""
+    low, high = 0, block.size
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            cast(block[low:middle], dtype, "value")
+            low = middle
+        except LossyCastError:
+            high = middle
+    return low

@@ -1,0 +1,164 @@
+"""`select`: some of a file's tensors, under other names, in other dtypes."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from ..dtypes import find, name_of
+from ..errors import FormatLimitError
+from .format import named
+from .recast import OVERFLOWS, Recast
+from .tree import rename as rename_in
+from .tree import without
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from .contents import Contents
+    from .stored import Stored
+
+__all__ = ["select"]
+
+
+def select(
+    contents: Contents,
+    *,
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    rename: Sequence[str] = (),
+    dtype: str | Sequence[str] | None = None,
+    overflow: str = "raise",
+    tensors_only: bool = False,
+) -> Contents:
+    """Other contents over the same files; nothing is read.
+
+    Globs are those of `fnmatch`, upper and lower case apart, and stand for whole names as they are in the source;
+    ``*`` also crosses dots. Values that are not tensors stay where they are, unless `tensors_only`.
+
+    Args:
+        contents: What there is.
+        include: Globs of the tensors to take; none: all.
+        exclude: Globs of the tensors to leave out.
+        rename: Substitutions ``"s/REGEX/REPLACEMENT/"``, applied to each name one after the other. As in sed, any
+            character may be the separator, and only a ``g`` after the last one replaces more than the first match.
+        dtype: A dtype for all floating tensors, or ``"GLOB=dtype"`` for all that fit, of whatever kind; or several,
+            the last of which counts.
+        overflow: As for `Recast`.
+        tensors_only: Leave out metadata, values that are no tensors, what cannot be carried, and how they nest.
+
+    Raises:
+        FormatLimitError: A pattern is none, or fits nothing; two tensors would have one name; what is left cannot
+            stand in the file's tree.
+        UnsupportedTypeError: There is no such dtype.
+    """
+    if overflow not in OVERFLOWS:
+        raise FormatLimitError(f"overflow={overflow!r} is not known.", "one of " + ", ".join(OVERFLOWS))
+    kept = _kept((*contents.tensors, *contents.others), include, exclude)
+    others = {name: why for name, why in contents.others.items() if name in kept and not tensors_only}
+    excluded = [name for name in contents.tensors if name not in kept]
+    names = [name for name in contents.tensors if name in kept]
+    mapping = _renamed(names, rename)
+    casts = _casts(names, contents, dtype)
+    tensors: dict[str, Stored] = {}
+    for name in names:
+        stored = contents.tensors[name]
+        wanted = casts.get(name, stored.dtype)
+        if wanted != stored.dtype:
+            stored = Recast(stored, wanted, overflow, name)
+        tensors[mapping.get(name, name)] = stored
+    tree = contents.tree
+    if tensors_only:
+        tree = None
+    elif tree is not None:
+        tree = rename_in(without(tree, set(excluded)), mapping)
+    metadata = {} if tensors_only else contents.metadata
+    return replace(contents, tensors=tensors, tree=tree, metadata=metadata, others=others)
+
+
+def _kept(names: Sequence[str], include: Sequence[str], exclude: Sequence[str]) -> set[str]:
+    kept = set(names)
+    if include:
+        kept = {name for glob in include for name in _fitting(glob, names, "include")}
+    for glob in exclude:
+        kept.difference_update(_fitting(glob, names, "exclude"))
+    return kept
+
+
+def _fitting(glob: str, names: Iterable[str], option: str) -> list[str]:
+    fits = re.compile(fnmatch.translate(glob)).match
+    found = [name for name in names if fits(name)]
+    if not found:
+        raise FormatLimitError(
+            f"{option}: no name fits {glob!r}; there are {named(names) or 'none'}.", "quotes around it, or another one"
+        )
+    return found
+
+
+def _renamed(names: Sequence[str], substitutions: Sequence[str]) -> dict[str, str]:
+    """The new name of each tensor that gets one."""
+    now = list(names)
+    for text in substitutions:
+        substitute = _substitution(text)
+        after = [substitute(name) for name in now]
+        if after == now:
+            raise FormatLimitError(f"rename: {text!r} changes no name; there are {named(now) or 'none'}.")
+        now = after
+    if len(set(now)) < len(now):
+        seen: dict[str, str] = {}
+        for old, new in zip(names, now, strict=True):
+            if new in seen:
+                raise FormatLimitError(f"rename: {seen[new]} and {old} would both be named {new}.")
+            seen[new] = old
+    if "" in now:
+        raise FormatLimitError(f"rename: {names[now.index('')]} would have no name.")
+    return {old: new for old, new in zip(names, now, strict=True) if old != new}
+
+
+@lru_cache(maxsize=64)
+def _substitution(text: str) -> Callable[[str], str]:
+    wrong = FormatLimitError(
+        f"rename: {text!r} is not a substitution.", r"s/REGEX/REPLACEMENT/, for example 's/^module\.//'"
+    )
+    if len(text) < 4 or text[0] != "s" or text[1].isalnum() or text[1] in "\\ \n":
+        raise wrong
+    pieces = _split(text[2:], text[1])
+    if len(pieces) != 3 or pieces[2] not in ("", "g"):
+        raise wrong
+    try:
+        pattern = re.compile(pieces[0])
+        pattern.sub(pieces[1], "")
+    except (re.error, IndexError) as error:
+        raise FormatLimitError(f"rename: {text!r} is not a substitution: {error}.") from error
+    count = 0 if pieces[2] else 1
+    return lambda name: pattern.sub(pieces[1], name, count=count)
+
+
+def _split(text: str, mark: str) -> list[str]:
+    """The pieces between separators; one that is escaped belongs to its piece, and what escapes it does not."""
+    pieces, start, place = [], 0, 0
+    while place < len(text):
+        if text[place] == "\\":
+            place += 2
+            continue
+        if text[place] == mark:
+            pieces.append(text[start:place])
+            start = place + 1
+        place += 1
+    return [piece.replace("\\" + mark, mark) for piece in (*pieces, text[start:])]
+
+
+def _casts(names: Sequence[str], contents: Contents, dtype: str | Sequence[str] | None) -> dict[str, str]:
+    """The dtype of each tensor that gets one."""
+    casts: dict[str, str] = {}
+    for entry in [dtype] if isinstance(dtype, str) else dtype or ():
+        glob, equals, wanted = entry.rpartition("=")
+        wanted = name_of(wanted)
+        if equals:
+            casts.update(dict.fromkeys(_fitting(glob, names, "dtype"), wanted))
+        else:
+            casts.update((name, wanted) for name in names if find(contents.tensors[name].dtype).kind == "float")
+    return casts

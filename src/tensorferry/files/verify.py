@@ -1,0 +1,112 @@
+"""`verify`: what was written is read again and compared, tensor by tensor, with what was to be written."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..encodings.packed import bare
+from ..errors import ConversionError, VerificationError
+from .format import named
+from .pump import Pump
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+    from pathlib import Path
+
+    from .contents import Contents
+    from .format import Format
+    from .stored import Stored
+
+__all__ = ["digest", "verify"]
+
+
+def verify(expected: Contents, path: Path, format: Format, *, allow: frozenset[str] = frozenset()) -> None:  # noqa: A002 - the term
+    """Compare names, dtypes, shapes and the hash of each tensor's values, then what stands beside the tensors.
+
+    The sources are read a second time and their checksums compared; the output is read from the disk, not from what
+    the system remembers of it, if it was flushed and the system obliges.
+
+    Args:
+        expected: What was to be written.
+        path: What was written.
+        format: Its format.
+        allow: As for `Format.read`.
+
+    Raises:
+        VerificationError: They differ; the message names the tensors.
+        FileFormatError: A source's checksum does not fit.
+    """
+    _forget(path)
+    try:
+        found = format.read(path, allow=allow)
+    except ConversionError as error:
+        raise VerificationError(f"{path.name} does not read back: {error.message}") from error
+    tensors = found.tensors
+    if format.holds_one and len(tensors) == 1:
+        tensors = dict(zip(expected.tensors, tensors.values(), strict=True))
+    if list(tensors) != list(expected.tensors):
+        absent = [name for name in expected.tensors if name not in tensors]
+        added = [name for name in tensors if name not in expected.tensors]
+        raise VerificationError(
+            f"{path.name} does not read back the same: "
+            + (f"without {named(absent)}." if absent else f"with {named(added)}." if added else "in another order.")
+        )
+    wrong = _different(expected, tensors)
+    if wrong:
+        raise VerificationError(f"{path.name} does not read back the same: {named(wrong)}.")
+    _beside(expected, found, path)
+
+
+def digest(stored: Stored, pump: Pump) -> bytes:
+    """The SHA-256 of a tensor's packed little-endian values; a source's own checksum is compared on the way."""
+    sha = hashlib.sha256()
+    for block in pump.blocks(stored):
+        raw: Any = bare(block, stored.dtype).view(np.uint8)
+        sha.update(raw)
+    return sha.digest()
+
+
+def _different(expected: Contents, tensors: dict[str, Stored]) -> list[str]:
+    pump, wrong = Pump(), []
+    known: dict[Hashable, bytes] = {}
+    read: dict[Hashable, bytes] = {}
+    for name, before in expected.tensors.items():
+        after = tensors[name]
+        if (before.dtype, before.shape) != (after.dtype, after.shape):
+            wrong.append(f"{name} (dtype or shape)")
+            continue
+        key = before.key
+        if key not in known:
+            known[key] = digest(before, pump)
+        # A format may have stored a tie once, or for each name.
+        try:
+            if after.key not in read:
+                read[after.key] = digest(after, pump)
+            if read[after.key] != known[key]:
+                wrong.append(name)
+        except ConversionError as error:
+            wrong.append(f"{name} ({error.message})")
+    return wrong
+
+
+def _beside(expected: Contents, found: Contents, path: Path) -> None:
+    lost = [key for key, value in expected.metadata.items() if found.metadata.get(key) != value]
+    if lost:
+        raise VerificationError(f"{path.name} does not read back the same: its metadata {named(lost)}.")
+    if expected.tree is not None and repr(found.tree) != repr(expected.tree):
+        raise VerificationError(f"{path.name} does not read back the same: its values that are not tensors.")
+
+
+def _forget(path: Path) -> None:
+    """Ask the system to drop its copies of a file's pages that are on the disk already."""
+    files: list[Any] = [each for each in path.rglob("*") if each.is_file()] if path.is_dir() else [path]
+    for each in files:
+        descriptor = os.open(each, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,349 @@
+"""`Work`: the jobs of a conversion from the first to the published output, also after an interruption."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from .. import __version__
+from ..errors import ConversionError, OutputExistsError, ResumableError
+from .jobs import Job, keep, pieces, run_job, sizes
+from .publish import Workspace, demand, identity, remove
+from .shards import index_name, index_text, shard_names
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from .contents import Contents
+    from .format import Format
+    from .jobs import Done, Recipe
+
+__all__ = ["Layout", "Outcome", "Work", "write_index"]
+
+_STATE = "job.json"
+_STATE_VERSION = 1
+_TRIES = 100
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How contents are laid out in files.
+
+    Args:
+        contents: All of it.
+        pieces: The contents of each file.
+        format: The format.
+        target: The file or folder.
+        names: Of the files in a folder of shards; empty for one file, and for formats that are folders.
+    """
+
+    contents: Contents
+    pieces: list[Contents]
+    format: Format
+    target: Path
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, contents: Contents, format_: Format, target: Path, shards: int | None) -> Layout:
+        """The layout for so many bytes in each file, as `Recipe` says it.
+
+        Raises:
+            FormatLimitError: The format cannot hold the contents.
+        """
+        parts = pieces(contents, shards)
+        for piece in parts:
+            format_.refuse(piece)
+        names = () if shards is None else tuple(shard_names(format_, len(parts)))
+        return cls(contents, parts, format_, target, names)
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether the output is a folder."""
+        return bool(self.names) or self.format.is_folder
+
+    def file(self, number: int, output: Path) -> Path:
+        """Where a piece is written, for an output that is made in some place."""
+        return output / self.names[number] if self.names else output
+
+    def files(self) -> list[str]:
+        """The paths of the finished output."""
+        if not self.names:
+            return [str(self.target)]
+        return [str(self.target / name) for name in (*self.names, index_name(self.format))]
+
+    def replaceable(self) -> list[str] | None:
+        """The names in a folder at the target's place that may go with it; ``None``: all of them."""
+        if not self.target.is_dir():
+            return None
+        if self.names:
+            stem, ending = re.escape(self.names[0]).split("00001\\-of\\-", 1)
+            one = re.compile(rf"{stem}\d{{5,}}-of-\d{{5,}}{ending[5:]}")
+            index = index_name(self.format)
+            return [each.name for each in self.target.iterdir() if one.fullmatch(each.name) or each.name == index]
+        if self.format.is_folder and self.format.recognises(self.target, b""):
+            return None
+        return []
+
+
+@dataclass
+class Outcome:
+    """What was done."""
+
+    bytes_read: int = 0
+    bytes_written: int = 0
+    written: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+
+
+class Work:
+    """Has the jobs of a conversion done, and publishes what they wrote.
+
+    Args:
+        recipe: What is made of what.
+        layout: How the output is laid out.
+        run: `run_all` with its keywords.
+        in_threads: Whether the jobs run in this process.
+        verify: Read each file back before it counts.
+        overwrite: Replace what is there.
+        resume: Go on where an interrupted run stopped.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        layout: Layout,
+        run: Callable[..., None],
+        *,
+        in_threads: bool,
+        verify: bool,
+        overwrite: bool,
+        resume: bool,
+    ) -> None:
+        self.recipe = recipe
+        self.layout = layout
+        self.run = run
+        self.in_threads = in_threads
+        self.verify = verify
+        self.overwrite = overwrite
+        self.resume = resume
+
+    def whole(self, progress: Callable[[int], None] | None = None) -> Outcome:
+        """All of it.
+
+        Raises:
+            ResumableError: Stopped from outside, with some shards finished.
+            ConversionError: What a job raised; nothing is left behind.
+            OSError: The same, if nothing was finished.
+        """
+        with Workspace(self.layout.target) as space:
+            published = space.recover()
+            if self.resume and published and self._is_ours(space, anywhere=True):
+                space.discard()
+                return Outcome(skipped=self.layout.files())
+            try:
+                self._demand()
+                if self.resume and self._is_ours(space):
+                    space.clear(keep=(_STATE, space.output.name))
+                else:
+                    space.clear()
+                    self._begin(space)
+                outcome = self._do(space, range(len(self.layout.pieces)), progress)
+                self._publish(space, outcome)
+            except BaseException as error:
+                self._stop(space, error)
+                raise
+            space.discard()
+            return outcome
+
+    def part(self, part: tuple[int, int], progress: Callable[[int], None] | None = None) -> Outcome:
+        """One of several parts; the last to end publishes the output.
+
+        Raises:
+            OutputExistsError: The target exists, or is being made by a conversion with other options.
+            ResumableError: Stopped from outside, with some shards finished.
+        """
+        number, count = part
+        numbers = range(number - 1, len(self.layout.pieces), count)
+        if not numbers:
+            return Outcome()
+        if not self.layout.names:
+            return self.whole(progress)
+        space = Workspace(self.layout.target)
+        self._join(space)
+        try:
+            outcome = self._do(space, numbers, progress)
+        except BaseException as error:
+            if self._keeps(space, error) and isinstance(error, Exception):
+                raise self._resumable(space, error) from error
+            raise
+        finally:
+            space.unlock()
+        # Whoever is last finds all shards there; if two are, the second finds that the first has published.
+        space.lock(wait=True)
+        try:
+            if not (space.folder / _STATE).exists():
+                space.discard()  # Locking has made it anew.
+            elif self._is_ours(space) and len(self._finished(space)) == len(self.layout.pieces):
+                self._publish(space, outcome)
+                space.discard()
+        finally:
+            space.unlock()
+        return outcome
+
+    def _join(self, space: Workspace) -> None:
+        """Lock the folder together with the other parts; the first of them makes it."""
+        problem: OutputExistsError | None = None
+        for _ in range(_TRIES):
+            try:
+                space.lock(shared=True)
+                if self._is_ours(space):
+                    break
+                space.unlock()
+                space.lock()
+            except OutputExistsError as error:
+                # Another part makes the folder, or publishes it: a moment. A whole conversion takes longer.
+                problem = error
+                time.sleep(0.05)
+                continue
+            try:
+                space.recover()
+                if not self._is_ours(space):
+                    self._demand()
+                    space.clear()
+                    self._begin(space)
+            except BaseException:
+                space.discard()
+                raise
+            finally:
+                space.unlock()
+        else:
+            raise problem or OutputExistsError(f"{self.layout.target} is being made by several conversions at once.")
+        try:
+            self._demand()
+        except BaseException:
+            space.unlock()
+            raise
+
+    def _demand(self) -> None:
+        layout = self.layout
+        demand(layout.target, overwrite=self.overwrite, is_folder=layout.is_folder, own=layout.replaceable())
+
+    def _begin(self, space: Workspace) -> None:
+        if self.layout.names:
+            space.output.mkdir()
+        state = {"conversion": self._conversion(), "folder": identity(space.output)}
+        (space.folder / _STATE).write_text(json.dumps(state), "utf-8")
+
+    def _do(self, space: Workspace, numbers: Iterable[int], progress: Callable[[int], None] | None) -> Outcome:
+        layout, outcome = self.layout, Outcome()
+        finished = self._finished(space)
+        left = []
+        for number in numbers:
+            if number not in finished:
+                left.append(number)
+                continue
+            outcome.skipped.append(str(layout.file(number, layout.target)))
+            if progress is not None:
+                progress(sizes(layout.pieces[number])[1])
+        needed = sum(sizes(layout.pieces[number])[1] for number in left)
+        demand(layout.target, overwrite=True, nbytes=needed, is_folder=layout.is_folder)
+
+        def done(result: Done) -> None:
+            outcome.bytes_read += result.bytes_read
+            outcome.bytes_written += result.bytes_written
+            outcome.written.append(str(layout.file(result.number, layout.target)))
+            if progress is not None and not self.in_threads:
+                progress(result.bytes_written)
+
+        alone = self.in_threads and not layout.names
+        stop = space.folder / f"stop-{uuid4().hex}"
+        jobs = [
+            Job(self.recipe, number, str(layout.file(number, space.output)), self.verify, str(stop), alone=alone)
+            for number in left
+        ]
+        try:
+            with keep(self.recipe, layout.pieces):
+                self.run(run_job, jobs, done, abort=stop.touch)
+        finally:
+            stop.unlink(missing_ok=True)
+        return outcome
+
+    def _publish(self, space: Workspace, outcome: Outcome) -> None:
+        if self.layout.names:
+            own = set(self.layout.names)
+            for each in list(space.output.iterdir()):
+                if each.name not in own:
+                    remove(each)
+            index = write_index(self.layout, space.output)
+            outcome.written.append(str(self.layout.target / index))
+        space.publish(overwrite=self.overwrite)
+
+    def _stop(self, space: Workspace, error: BaseException) -> None:
+        if not self._keeps(space, error):
+            space.discard()
+        elif isinstance(error, Exception):
+            raise self._resumable(space, error) from error
+
+    def _keeps(self, space: Workspace, error: BaseException) -> bool:
+        """Whether another run could go on from here: what is wrong with the input stays wrong."""
+        return not isinstance(error, ConversionError) and bool(self._finished(space))
+
+    def _resumable(self, space: Workspace, error: Exception) -> ResumableError:
+        done, count = len(self._finished(space)), len(self.layout.pieces)
+        return ResumableError(
+            f"Stopped with {done} of {count} shards finished ({type(error).__name__}: {error}); "
+            f"they are kept in {space.folder}.",
+            "resume=True goes on from there",
+        )
+
+    def _finished(self, space: Workspace) -> set[int]:
+        """The shards that are there: each appeared under its name when it was whole, and verified."""
+        names = self.layout.names
+        if not names or not space.output.is_dir():
+            return set()
+        there = {each.name for each in space.output.iterdir()}
+        return {number for number, name in enumerate(names) if name in there}
+
+    def _is_ours(self, space: Workspace, *, anywhere: bool = False) -> bool:
+        """Whether the shards there are of the same conversion of the same sources.
+
+        When a new folder has taken an old one's place, the old one is for a moment where the new one was: so it
+        counts which folder it is, unless it may be `anywhere`.
+        """
+        try:
+            found: Any = json.loads((space.folder / _STATE).read_text("utf-8"))
+            same = found["conversion"] == self._conversion()
+            folder = found["folder"]
+        except (OSError, ValueError, TypeError, KeyError):
+            return False
+        if anywhere:
+            return bool(same)
+        # One file is begun anew: it is not known how far it got.
+        return bool(same and self.layout.names and folder == identity(space.output))
+
+    def _conversion(self) -> Any:
+        recipe = self.recipe
+        state = {
+            "version": _STATE_VERSION,
+            "tensorferry": __version__,
+            "sources": [(each.path, each.nbytes, each.changed) for each in recipe.prints],
+            "format": recipe.format,
+            "selection": dict(recipe.selection),
+            "allow": sorted(recipe.allow),
+            "verify": self.verify,
+            "shards": self.layout.names,
+        }
+        return json.loads(json.dumps(state))
+
+
+def write_index(layout: Layout, folder: Path) -> str:
+    """Write the index of a folder of shards; gives its name."""
+    name = index_name(layout.format)
+    text = index_text(layout.contents, dict(zip(layout.names, layout.pieces, strict=True)))
+    (folder / name).write_text(text, "utf-8")
+    return name

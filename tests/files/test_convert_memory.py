@@ -1,0 +1,140 @@
+"""Converting takes the same memory whatever the size: at most 64 MiB more than before, resident and on the heap."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+MIB = 1 << 20
+
+CHILD = textwrap.dedent("""
+    import json, sys, tracemalloc
+    from pathlib import Path
+    from tensorferry.files.convert import convert_files
+
+    def resident(field):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith(field + ":"):
+                return int(line.split()[1]) << 10
+
+    small, steps = sys.argv[1], json.loads(sys.argv[2])
+    # Everything is imported before it counts.
+    for _, target, keywords in steps:
+        end = "".join(Path(target).suffixes)
+        convert_files(small, f"{small}.warm{end}", overwrite=True, **keywords)
+    told = []
+    for source, target, keywords in steps:
+        tracemalloc.start()
+        before = resident("VmRSS")
+        Path("/proc/self/clear_refs").write_text("5")
+        report = convert_files(source, target, **keywords)
+        peak = resident("VmHWM") - before
+        heap = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        told.append([peak, heap, report.bytes_written])
+    print(json.dumps(told))
+""")
+
+
+def sparse(path, gibibytes, tensors=4):
+    """A safetensors file of zeros that takes no room on the disk."""
+    each = (gibibytes << 30) // tensors
+    entries, offset = {}, 0
+    for number in range(tensors):
+        shape = [each // 4 // 4096, 4096]
+        entries[f"layers.{number}.weight"] = {"dtype": "F32", "shape": shape, "data_offsets": [offset, offset + each]}
+        offset += each
+    header = json.dumps(entries).encode()
+    header += b" " * (-len(header) % 8)
+    path.write_bytes(len(header).to_bytes(8, "little") + header)
+    os.truncate(path, 8 + len(header) + offset)
+    return path
+
+
+def measure(folder, steps):
+    """For each conversion: the extra peak of resident memory, of the heap, and the bytes that were written."""
+    small = sparse(folder / "small.safetensors", 1)
+    small.unlink()
+    header = json.dumps({"w": {"dtype": "F32", "shape": [4, 4], "data_offsets": [0, 64]}}).encode()
+    header += b" " * (-len(header) % 8)
+    small.write_bytes(len(header).to_bytes(8, "little") + header + bytes(64))
+    script = folder / "child.py"
+    script.write_text(CHILD)
+    done = subprocess.run(
+        [sys.executable, str(script), str(small), json.dumps(steps)],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def demand_room(folder, nbytes):
+    free = shutil.disk_usage(folder).free
+    if free < nbytes + (2 << 30):
+        pytest.skip(f"needs {nbytes >> 30} GiB of disk and 2 GiB to spare; {free >> 30} GiB are free")
+
+
+def check(told, wanted):
+    for (peak, heap, written), nbytes in zip(told, wanted, strict=True):
+        assert written == nbytes
+        assert peak <= 64 * MIB, f"{peak / MIB:.0f} MiB resident"
+        assert heap <= 64 * MIB, f"{heap / MIB:.0f} MiB on the heap"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """One whose gigabytes do not stay after the test."""
+    yield tmp_path
+    shutil.rmtree(tmp_path)
+
+
+def test_one_gibibyte(folder):
+    """Copies, checksums, a cast, one tensor larger than all allowances together."""
+    demand_room(folder, 3 << 30)
+    source = sparse(folder / "in.safetensors", 1, tensors=2)
+    told = measure(
+        folder,
+        [
+            [str(source), str(folder / "a.pt"), {}],
+            [str(folder / "a.pt"), str(folder / "b.safetensors"), {"dtype": "bfloat16"}],
+            [str(source), str(folder / "c.npz"), {"dtype": "float8_e4m3fn", "overflow": "saturate"}],
+        ],
+    )
+    check(told, [1 << 30, 1 << 29, 1 << 28])
+
+
+def test_strided_tensors(folder):
+    """Transposed and strided over a storage of 256 MiB: by rows, never whole."""
+    torch = pytest.importorskip("torch")
+    base = torch.zeros(64 * MIB, dtype=torch.float32)
+    state = {"transposed": base.reshape(8192, 8192).T, "every_other": base[::2]}
+    torch.save(state, folder / "in.pt")
+    del base, state
+    told = measure(folder, [[str(folder / "in.pt"), str(folder / "out.safetensors"), {"verify": True}]])
+    check(told, [384 * MIB])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gibibytes", [4, 16])
+def test_more_gibibytes(folder, gibibytes):
+    """The same allowance, also verified, in shards and with threads."""
+    demand_room(folder, gibibytes << 30)
+    source = sparse(folder / "in.safetensors", gibibytes)
+    steps = [[str(source), str(folder / "a.pt"), {"verify": gibibytes == 4}]]
+    check(measure(folder, steps), [gibibytes << 30])
+    (folder / "a.pt").unlink()
+    steps = [
+        [str(source), str(folder / "shards"), {"to": "safetensors", "shard": "1GiB", "jobs": 2, "dtype": "float16"}]
+    ]
+    check(measure(folder, steps), [gibibytes << 29])

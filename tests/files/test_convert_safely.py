@@ -1,0 +1,239 @@
+"""Conversions that must not be: over a source, onto what is there, on a full disk, of what changes or is corrupt."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+
+import pytest
+from tests.files.converting import (
+    SUFFIXES,
+    arrays_of,
+    checkpoint,
+    model,
+    names,
+    same,
+    write,
+)
+
+from tensorferry.errors import (
+    FileFormatError,
+    OutputExistsError,
+    ResumableError,
+    VerificationError,
+)
+from tensorferry.files.convert import convert_files
+from tensorferry.files.format import format_named
+
+
+def test_an_existing_target_is_refused_before_anything_is_read(tmp_path, monkeypatch):
+    """Not even the source's header is looked at; with overwrite it is replaced."""
+    start = write(tmp_path / "in.safetensors", model(1, 4))
+    (tmp_path / "out.npz").write_bytes(b"old")
+    with monkeypatch.context() as patch:
+        patch.setattr("tensorferry.files.convert.open_all", lambda *_, **__: pytest.fail("the source was read"))
+        with pytest.raises(OutputExistsError, match="--overwrite"):
+            convert_files(start, tmp_path / "out.npz")
+    assert (tmp_path / "out.npz").read_bytes() == b"old"
+    convert_files(start, tmp_path / "out.npz", overwrite=True)
+    same(arrays_of(tmp_path / "out.npz"), model(1, 4))
+
+
+def test_a_source_is_never_the_target(tmp_path):
+    """Neither a file nor a shard, nor a folder around it."""
+    start = write(tmp_path / "in.safetensors", model())
+    convert_files(start, tmp_path / "shards", to="safetensors", shard="40KB")
+    before = {each.name: each.read_bytes() for each in (tmp_path / "shards").iterdir()}
+    for source, target in (
+        (start, start),
+        (tmp_path / "shards", tmp_path / "shards"),
+        (tmp_path / "shards", tmp_path / "shards" / "all.safetensors"),
+        (
+            tmp_path / "shards" / "model.safetensors.index.json",
+            tmp_path / "shards" / "model-00001-of-00004.safetensors",
+        ),
+        (start, tmp_path),
+    ):
+        with pytest.raises(OutputExistsError):
+            convert_files(source, target, to="safetensors", dtype="float16", overwrite=True)
+    assert {each.name: each.read_bytes() for each in (tmp_path / "shards").iterdir()} == before
+
+
+def test_a_folder_of_shards_is_replaced_whole(tmp_path):
+    """Shards of the old output do not stay among the new; a folder with other files in it is refused."""
+    start = write(tmp_path / "in.safetensors", model())
+    convert_files(start, tmp_path / "out", to="safetensors", shard="20KB")
+    assert len(names(tmp_path / "out")) == 9
+    convert_files(start, tmp_path / "out", to="safetensors", shard="80KB", overwrite=True)
+    assert len(names(tmp_path / "out")) == 3
+    same(arrays_of(tmp_path / "out"), model())
+    (tmp_path / "out" / "config.json").write_text("{}")
+    with pytest.raises(OutputExistsError, match=r"config\.json"):
+        convert_files(start, tmp_path / "out", to="safetensors", shard="20KB", overwrite=True)
+    assert len(names(tmp_path / "out")) == 4
+    (tmp_path / "empty").mkdir()
+    convert_files(start, tmp_path / "empty", to="safetensors", shard="80KB")
+    assert len(names(tmp_path / "empty")) == 3
+
+
+def test_too_little_room_is_refused_before(tmp_path, monkeypatch):
+    """By what is free, before the writer is called."""
+    start = write(tmp_path / "in.safetensors", model())
+    usage = type("usage", (), {"free": 1000})
+    monkeypatch.setattr("shutil.disk_usage", lambda _: usage)
+    with pytest.raises(OSError, match="are free") as raised:
+        convert_files(start, tmp_path / "out.npz")
+    assert raised.value.errno == errno.ENOSPC
+    assert names(tmp_path) == ["in.safetensors"]
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 1 MiB, if this user may make one."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)], capture_output=True, check=False
+    )
+    if made.returncode:
+        pytest.skip(f"needs a small file system, and cannot mount one: {made.stderr.decode().strip()}")
+    yield place
+    subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+@pytest.mark.parametrize("target", ["out.npz", "out.pt", "out.safetensors"])
+def test_a_disk_that_fills_up_in_the_middle(tmp_path, small_disk, monkeypatch, target):
+    """The system's error, the old output untouched, no part of the new one left."""
+    start = write(tmp_path / "in.safetensors", model(8, 256))
+    old = small_disk / target
+    old.write_bytes(b"old")
+    monkeypatch.setattr("shutil.disk_usage", lambda _: type("usage", (), {"free": 1 << 40}))
+    with pytest.raises(OSError, match="No space left") as raised:
+        convert_files(start, old, overwrite=True)
+    assert raised.value.errno == errno.ENOSPC
+    assert old.read_bytes() == b"old"
+    assert names(small_disk) == [target]
+
+
+def test_a_full_disk_keeps_finished_shards(tmp_path, small_disk, monkeypatch):
+    """What fits is kept for resume, which goes on when there is room again."""
+    wanted = model(8, 192)  # 147,456 bytes each
+    start = write(tmp_path / "in.safetensors", wanted)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: type("usage", (), {"free": 1 << 40}))
+    with pytest.raises(ResumableError, match="No space left"):
+        convert_files(start, small_disk / "out", to="safetensors", shard="150KB")
+    assert not (small_disk / "out").exists()
+    subprocess.run(["mount", "-o", "remount,size=4m", str(small_disk)], check=True)
+    report = convert_files(start, small_disk / "out", to="safetensors", shard="150KB", resume=True)
+    assert len(report.skipped) >= 4
+    assert len(report.skipped) + len(report.written) == 9
+    same(arrays_of(small_disk / "out"), wanted)
+    assert names(small_disk) == ["out"]
+
+
+def test_an_error_of_the_system_in_the_middle(tmp_path, monkeypatch):
+    """Where no small disk can be made: the error stands for it, at each of the first writes."""
+    start = write(tmp_path / "in.safetensors", model())
+    real = os.write
+    for allowed in range(4):
+        left = [allowed]
+
+        def limited(descriptor, data, left=left):
+            left[0] -= 1
+            if left[0] < 0:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return real(descriptor, data)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "write", limited)
+            with pytest.raises(OSError, match="No space left"):
+                convert_files(start, tmp_path / "out.safetensors", dtype="float16")
+        assert names(tmp_path) == ["in.safetensors"]
+
+
+@pytest.mark.parametrize("target", ["out.safetensors", "out.npz", "out.pt", "shards"])
+def test_an_output_that_is_not_what_was_read_is_not_published(tmp_path, monkeypatch, target):
+    """A bit that flips on the way to the disk: an error that names the tensor, and the old output stays."""
+    start = write(tmp_path / "in.safetensors", model(2))
+    keywords = {"to": "safetensors", "shard": "1MB"} if target == "shards" else {}
+    to = next((name for name, suffix in SUFFIXES.items() if target.endswith(suffix)), "safetensors")
+    writer = type(format_named(to))
+    real = writer.write
+
+    def flipping(self, piece, path, pump):
+        real(self, piece, path, pump)
+        data = bytearray(path.read_bytes())
+        place = data.index(piece.tensors["layers.1.weight"].array().tobytes())
+        data[place + 100] ^= 4
+        path.write_bytes(data)
+
+    monkeypatch.setattr(writer, "write", flipping)
+    with pytest.raises(VerificationError, match=r"layers\.1\.weight"):
+        convert_files(start, tmp_path / target, verify=True, **keywords)
+    assert names(tmp_path) == ["in.safetensors"]
+
+
+def test_what_is_lost_beside_the_tensors_is_noticed(tmp_path, monkeypatch):
+    """Metadata, a value of the tree, a name, the order."""
+    torch = pytest.importorskip("torch")
+    torch.save(checkpoint(torch), tmp_path / "in.pt")
+    reader = type(format_named("safetensors"))
+    real = reader.read
+
+    def change(how):
+        def read(self, path, **keywords):
+            found = real(self, path, **keywords)
+            how(found)
+            return found
+
+        return read
+
+    def rename(found):
+        found.tensors = {("x" if n == "model.bias" else n): t for n, t in found.tensors.items()}
+
+    for how, message in (
+        (lambda found: found.tree.update(epoch=8), "not tensors"),
+        (rename, r"without model\.bias"),
+        (lambda found: found.tensors.update({"model.weight": found.tensors.pop("model.weight")}), "order"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(reader, "read", change(how))
+            with pytest.raises(VerificationError, match=message):
+                convert_files(tmp_path / "in.pt", tmp_path / "out.safetensors", verify=True)
+    assert names(tmp_path) == ["in.pt"]
+
+
+@pytest.mark.parametrize("source", ["pytorch", "npz"])
+@pytest.mark.parametrize("keywords", [{}, {"dtype": "float16"}, {"verify": True}])
+@pytest.mark.parametrize("target", ["out.safetensors", "out.npz"])
+def test_a_bit_flipped_in_a_source_with_checksums_is_caught(tmp_path, source, keywords, target):
+    """By the zip's CRC, on the way, also without verify and under a cast; nothing is published."""
+    start = write(tmp_path / f"in{SUFFIXES[source]}", model(3))
+    data = bytearray(start.read_bytes())
+    place = data.index(model(3)["layers.1.weight"].tobytes())
+    data[place + 7] ^= 1
+    start.write_bytes(data)
+    with pytest.raises(FileFormatError, match="CRC"):
+        convert_files(start, tmp_path / target, **keywords)
+    assert names(tmp_path) == [start.name]
+
+
+@pytest.mark.parametrize("sharded", [True, False])
+def test_a_source_that_changes_while_it_is_read_is_noticed(tmp_path, monkeypatch, sharded):
+    """Even if the bytes that were read are the same; nothing is published."""
+    start = write(tmp_path / "in.safetensors", model())
+    writer = type(format_named("safetensors"))
+    real = writer.write
+
+    def meddling(self, piece, path, pump):
+        real(self, piece, path, pump)
+        os.utime(start, ns=(1, 1))
+
+    monkeypatch.setattr(writer, "write", meddling)
+    target, keywords = (
+        (tmp_path / "out", {"to": "safetensors", "shard": "40KB"}) if sharded else (tmp_path / "o.safetensors", {})
+    )
+    with pytest.raises(FileFormatError, match="changed since"):
+        convert_files(start, target, **keywords)
+    assert names(tmp_path) == ["in.safetensors"]

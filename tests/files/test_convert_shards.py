@@ -1,0 +1,135 @@
+"""Converting into, out of and between folders of shards."""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+
+import pytest
+from tests.files.converting import (
+    arrays_of,
+    checkpoint,
+    model,
+    names,
+    same,
+    write,
+)
+
+from tensorferry.errors import (
+    ConversionError,
+    FileFormatError,
+    FormatLimitError,
+)
+from tensorferry.files.convert import convert_files
+
+
+@pytest.mark.parametrize("target", ["safetensors", "pytorch"])
+def test_shards_by_size_and_back_into_one(tmp_path, target):
+    """No shard is larger than asked for, the index names each tensor, and one file comes back the same."""
+    wanted = model()
+    start = write(tmp_path / "in.safetensors", wanted)
+    report = convert_files(start, tmp_path / "out", to=target, shard="40KB", verify=True)
+    shards = [name for name in names(tmp_path / "out") if not name.endswith(".json")]
+    assert len(shards) == 4
+    index = json.loads(next((tmp_path / "out").glob("*.index.json")).read_text())
+    assert list(index["weight_map"]) == list(wanted)
+    assert sorted(set(index["weight_map"].values())) == shards
+    assert len(report.written) == 5
+    same(arrays_of(tmp_path / "out"), wanted)
+    convert_files(tmp_path / "out", tmp_path / "back.safetensors", verify=True)
+    assert (tmp_path / "back.safetensors").read_bytes() == start.read_bytes()
+
+
+def test_as_many_shards_as_the_source_has(tmp_path):
+    """Without a size, a folder of shards becomes a folder of as many, the same tensors in each."""
+    wanted = model()
+    convert_files(write(tmp_path / "in.safetensors", wanted), tmp_path / "a", to="safetensors", shard="40KB")
+    convert_files(tmp_path / "a", tmp_path / "b", to="pytorch", verify=True)
+    assert len(list((tmp_path / "b").glob("*.bin"))) + len(list((tmp_path / "b").glob("*.pt"))) == 4
+    same(arrays_of(tmp_path / "b"), wanted)
+    first = json.loads(next((tmp_path / "a").glob("*.index.json")).read_text())["weight_map"]
+    second = json.loads(next((tmp_path / "b").glob("*.index.json")).read_text())["weight_map"]
+    groups = [{tuple(n for n in found if found[n] == file) for file in found.values()} for found in (first, second)]
+    assert groups[0] == groups[1]
+
+
+def test_a_tree_survives_shards(tmp_path):
+    """Values beside the tensors stand in the index, and come back."""
+    torch = pytest.importorskip("torch")
+    state = checkpoint(torch)
+    torch.save(state, tmp_path / "in.pt")
+    convert_files(tmp_path / "in.pt", tmp_path / "out", to="safetensors", shard="60", verify=True)
+    assert len(list((tmp_path / "out").glob("*.safetensors"))) > 1
+    convert_files(tmp_path / "out", tmp_path / "back.pt", verify=True)
+    found = torch.load(tmp_path / "back.pt", weights_only=True)
+    assert list(found) == list(state)
+    assert found["optimizer"]["param_groups"] == state["optimizer"]["param_groups"]
+    assert torch.equal(found["optimizer"]["state"][0]["exp_avg"], state["optimizer"]["state"][0]["exp_avg"])
+
+
+def test_several_sources_make_one_model(tmp_path):
+    """Into one file, or as many shards; two tensors of one name are refused."""
+    wanted = model(4)
+    parts = []
+    for number in range(2):
+        part = {name: wanted[name] for name in list(wanted)[2 * number : 2 * number + 2]}
+        parts.append(write(tmp_path / f"part{number}.safetensors", part))
+    convert_files(parts, tmp_path / "one.npz", verify=True)
+    same(arrays_of(tmp_path / "one.npz"), wanted)
+    convert_files(parts, tmp_path / "many", to="safetensors", verify=True)
+    assert len(list((tmp_path / "many").glob("*.safetensors"))) == 2
+    same(arrays_of(tmp_path / "many"), wanted)
+    with pytest.raises(FileFormatError, match=r"layers\.0\.weight"):
+        convert_files([parts[0], parts[0], parts[1]], tmp_path / "twice.npz")
+
+
+def test_state_dicts_in_several_files_make_one(tmp_path):
+    """What torch saved in parts, without an index: one state dict again."""
+    torch = pytest.importorskip("torch")
+    for number in range(2):
+        torch.save(OrderedDict({f"layer{number}": torch.full((2,), number)}), tmp_path / f"part{number}.bin")
+    convert_files([tmp_path / "part0.bin", tmp_path / "part1.bin"], tmp_path / "out.pt", verify=True)
+    found = torch.load(tmp_path / "out.pt", weights_only=True)
+    assert list(found) == ["layer0", "layer1"]
+    assert found["layer1"].tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("shard", "nbytes"), [("5GB", 5 * 10**9), ("2GiB", 2 << 30), ("500mb", 500 * 10**6), (1234, 1234), ("1.5KiB", 1536)]
+)
+def test_sizes(shard, nbytes):
+    """Powers of ten, of two, and plain numbers."""
+    from tensorferry.files.convert import _bytes
+
+    assert _bytes(shard) == nbytes
+
+
+@pytest.mark.parametrize("shard", ["5 apples", "", "-1", 0, "GB", "1e9"])
+def test_what_is_no_size_is_refused(tmp_path, shard):
+    """Before anything is written."""
+    start = write(tmp_path / "in.safetensors", model(1, 4))
+    with pytest.raises(FormatLimitError):
+        convert_files(start, tmp_path / "out", to="safetensors", shard=shard)
+    assert names(tmp_path) == ["in.safetensors"]
+
+
+def test_options_that_contradict_each_other_are_refused(tmp_path):
+    """A file's name with shards, a format without shards, no format, no such engine, no such part."""
+    start = write(tmp_path / "in.safetensors", model(1, 4))
+    for target, keywords in (
+        ("out.safetensors", {"shard": 100}),
+        ("out", {"shard": 100, "to": "npz"}),
+        ("out", {}),
+        ("out.xyz", {}),
+        ("out.npz", {"to": "nonsense"}),
+        ("out.npz", {"engine": "hamsters"}),
+        ("out.npz", {"part": (0, 2)}),
+        ("out.npz", {"part": (3, 2)}),
+    ):
+        with pytest.raises(ConversionError):
+            convert_files(start, tmp_path / target, **keywords)
+    with pytest.raises(ConversionError):
+        convert_files([], tmp_path / "out.npz")
+    with pytest.raises(FileNotFoundError):
+        convert_files(tmp_path / "missing.pt", tmp_path / "out.npz")
+    assert names(tmp_path) == ["in.safetensors"]

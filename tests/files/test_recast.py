@@ -1,0 +1,224 @@
+"""Casting on the way: the bits of `tensorferry.casts`, and a word for each number that does not fit."""
+
+from __future__ import annotations
+
+import zlib
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tensorferry.casts import cast
+from tensorferry.dtypes import DTYPES, exact, find
+from tensorferry.errors import FileFormatError, LossyCastError
+from tensorferry.files import recast
+from tensorferry.files.pump import Pump
+from tensorferry.files.recast import Recast
+from tensorferry.files.stored import Extent, InMemory, Record, View
+
+FLOATS = [row.name for row in DTYPES.values() if row.kind == "float"]
+
+
+def stored(values, dtype="float32"):
+    array = np.asarray(values, find(dtype).numpy)
+    return InMemory(array, dtype, id(array))
+
+
+def every(dtype):
+    """All patterns of bits of a floating dtype of up to two bytes; for wider ones those around its ends."""
+    row = find(dtype)
+    if row.itemsize <= 2:
+        bits = {"float4_e2m1fn": 4, "float6_e2m3fn": 6, "float6_e3m2fn": 6}.get(dtype, 8 * row.itemsize)
+        return np.arange(1 << bits).astype(f"u{row.itemsize}").view(row.numpy)
+    with np.errstate(all="ignore"):
+        around = []
+        for other in FLOATS:
+            limits = ml_dtypes.finfo(find(other).numpy)
+            for value in (limits.max, limits.smallest_normal, limits.smallest_subnormal, limits.eps):
+                exact_value = np.array(float(value)).astype(row.numpy)
+                scales = (0.25, 0.5, 0.99, 1.0, 1.03, 1.06, 1.1, 1.25, 1.5, 2.0, 4.0)
+                around.extend(exact_value * np.array(scale, row.numpy) for scale in scales)
+        values = np.array([*around, 0, 1, np.inf, np.nan], row.numpy)
+        return np.concatenate([values, -values])
+
+
+def with_doubt(call):
+    """The result of a call, or the error that says that a number does not fit."""
+    try:
+        return call()
+    except LossyCastError as error:
+        return error
+
+
+@pytest.mark.parametrize("target", FLOATS)
+@pytest.mark.parametrize("source", FLOATS)
+def test_each_number_between_floating_dtypes(source, target):
+    """For every pair and every number: what `casts` makes of it, unless it does not fit; then as each mode says."""
+    values = every(source)
+    plain = cast(values, target)
+    took = np.concatenate([block.copy() for block in Recast(stored(values, source), target, "nan").blocks()])
+    assert took.tobytes() == plain.tobytes()
+
+    specials = find(target).specials
+    limits = ml_dtypes.finfo(find(target).numpy)
+    with np.errstate(all="ignore"):
+        wide, after = values.astype(np.float64), plain.astype(np.float64)
+    largest = float(limits.max)
+    nan, inf = np.isnan(wide), np.isinf(wide)
+    finite = ~nan & ~inf
+    if "nan" in specials:
+        lost = finite & ~np.isfinite(after) | inf & ~np.isinf(after)
+    else:
+        lost = nan | (np.abs(wide) > largest)
+    if exact(source, target):
+        assert not lost.any()
+
+    rng = np.random.default_rng(1)
+    chosen = np.unique(np.concatenate([np.flatnonzero(lost)[:40], rng.integers(0, len(values), 40)]))
+    for index in chosen:
+        one = Recast(stored(values[index : index + 1], source), target, "raise", "w")
+        result = with_doubt(lambda one=one: one.array())
+        if lost[index]:
+            assert isinstance(result, LossyCastError)
+            assert "w" in str(result)
+            assert "[0]" in str(result)
+        else:
+            assert result.tobytes() == plain[index : index + 1].tobytes()
+
+        one = Recast(stored(values[index : index + 1], source), target, "saturate", "w")
+        result = with_doubt(lambda one=one: one.array())
+        positive_only = "negative" not in specials
+        if not lost[index]:
+            assert result.tobytes() == plain[index : index + 1].tobytes()
+        elif nan[index] or (positive_only and not wide[index] > largest):
+            assert isinstance(result, LossyCastError)
+        else:
+            wanted = np.array([np.copysign(largest, wide[index])]).astype(find(target).numpy)
+            assert result.tobytes() == wanted.tobytes()
+
+
+def test_bfloat16_rounds_to_nearest_even():
+    """The reference is arithmetic on the bits: add half, less one if the kept part is even, and cut."""
+    bits = np.random.default_rng(3).integers(0, 0x7F7F8000, 1 << 18, np.uint32) | (
+        np.random.default_rng(4).integers(0, 2, 1 << 18, np.uint32) << np.uint32(31)
+    )
+    wanted = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+    found = Recast(stored(bits.view(np.float32)), "bfloat16").array()
+    assert found.view(np.uint16).tobytes() == wanted.tobytes()
+
+
+@pytest.mark.parametrize("ahead", [True, False])
+@pytest.mark.parametrize("target", ["bfloat16", "float16", "float64", "float8_e4m3fn"])
+def test_large_tensors_go_block_by_block(monkeypatch, ahead, target):
+    """The same bits as in one go, in blocks that are small, read ahead or not; errors name the place in the whole."""
+    monkeypatch.setattr(recast, "_AHEAD", 0 if ahead else 1 << 40)
+    values = np.random.default_rng(5).standard_normal((1000, 1037), np.float32)
+    found = []
+    for block in Recast(stored(values), target).blocks():
+        assert block.ndim == 1
+        assert block.nbytes <= 2 << 20
+        found.append(block.copy())
+    assert np.concatenate(found).tobytes() == cast(values, target).tobytes()
+    if target != "float64":
+        values[777, 5] = -3e38 if target != "bfloat16" else -3.4e38
+        with pytest.raises(LossyCastError, match=r"layer\.w: float32 to .*: the value at \[777, 5\]"):
+            list(Recast(stored(values), target, "raise", "layer.w").blocks())
+
+
+def test_a_reader_who_stops_early_leaves_no_thread(monkeypatch):
+    """Closing the generator ends what reads ahead."""
+    import threading
+
+    monkeypatch.setattr(recast, "_AHEAD", 0)
+    before = threading.active_count()
+    blocks = Recast(stored(np.zeros(4 << 20, np.float32)), "bfloat16").blocks()
+    next(blocks)
+    assert threading.active_count() == before + 1
+    blocks.close()
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("overflow", ["raise", "saturate", "nan"])
+def test_between_other_kinds_each_value_must_survive(overflow):
+    """Integers, bools and complex numbers: exact or an error that names the position, in every mode."""
+    good = [
+        ([1, -2, 255], "int64", "int16"),
+        ([0, 1, 2**24], "int32", "float32"),
+        ([1.0, -3.0], "float32", "int8"),
+        ([True, False], "bool", "uint8"),
+        ([0, 1], "int64", "bool"),
+        ([1 + 0j, -2], "complex64", "float16"),
+    ]
+    for values, source, target in good:
+        found = Recast(stored(values, source), target, overflow).array()
+        assert found.tobytes() == np.real(values).astype(find(target).numpy).tobytes()
+    bad = [
+        ([1, 2, 70000], "int64", "int16", 2),
+        ([0, 2**24 + 1], "int32", "float32", 1),
+        ([1.0, 0.5], "float32", "int8", 1),
+        ([-1, 1], "int8", "uint8", 0),
+        ([0, 2], "int64", "bool", 1),
+        ([1, 1j, 2j], "complex64", "float16", 1),
+        ([1.0, 2.0, np.nan], "float32", "int32", 2),
+    ]
+    for values, source, target, position in bad:
+        with pytest.raises(LossyCastError, match=rf"\[{position}\]"):
+            Recast(stored(values, source), target, overflow).array()
+
+
+def test_complex_numbers_are_two_floats():
+    """Too large in either part: an error at the number, or that part clamped."""
+    values = np.array([1 + 1j, 1e300 - 2j, 3 - 1e300j, complex(np.inf, np.nan)])
+    with pytest.raises(LossyCastError, match=r"\[1\]"):
+        Recast(stored(values, "complex128"), "complex64").array()
+    found = Recast(stored(values, "complex128"), "complex64", "saturate").array()
+    largest = np.finfo(np.float32).max
+    assert found[:3].tolist() == [1 + 1j, complex(largest, -2), complex(3, -largest)]
+    assert np.isinf(found[3].real)
+    assert np.isnan(found[3].imag)
+    real = Recast(stored([1.0, -1e300], "float64"), "complex64", "saturate").array()
+    assert real.tolist() == [1, -largest]
+
+
+def test_scalars_and_empty_tensors():
+    """0-d keeps its shape and names no position; empty tensors cast to empty ones."""
+    assert Recast(stored(1.5), "float16").array().shape == ()
+    with pytest.raises(LossyCastError, match="the value does not fit"):
+        Recast(stored(1e30), "float16").array()
+    empty = Recast(stored(np.zeros((3, 0))), "float16").array()
+    assert (empty.shape, empty.dtype) == ((3, 0), np.float16)
+
+
+def test_the_source_is_never_written(tmp_path):
+    """Clamping happens in the copy."""
+    values = np.array([1e30, 1.0], np.float32)
+    before = values.tobytes()
+    Recast(stored(values), "float16", "saturate").array()
+    assert values.tobytes() == before
+
+
+def test_the_sources_checksum_is_compared(tmp_path):
+    """A cast tensor still lies in its record; a strided one likewise."""
+    path = tmp_path / "data"
+    values = np.arange(6, dtype=np.float32)
+    path.write_bytes(values.tobytes())
+    for crc, fits in ((zlib.crc32(values.tobytes()), True), (1, False)):
+        record = Record(str(path), 0, 24, crc)
+        for inner in (
+            Extent("float32", (6,), str(path), 0, record),
+            View("float32", (3, 2), str(path), 0, (4, 12), record),
+        ):
+            call = Pump().array if fits else Pump().blocks
+            if fits:
+                assert call(Recast(inner, "float16")).tobytes() == inner.array().astype(np.float16).tobytes()
+            else:
+                with pytest.raises(FileFormatError, match="corrupt"):
+                    list(call(Recast(inner, "float16")))
+
+
+def test_ties_stay_ties():
+    """Two casts of one tensor to one dtype have one key; to another dtype they have not."""
+    inner = stored([1.0])
+    assert Recast(inner, "float16", name="a").key == Recast(inner, "float16", name="b").key
+    assert Recast(inner, "float16").key != Recast(inner, "bfloat16").key
+    assert Recast(inner, "float16").key != inner.key

@@ -1,0 +1,179 @@
+"""Selecting: globs, substitutions and dtypes that do what they say, and none that does nothing in silence."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+import numpy as np
+import pytest
+
+from tensorferry.errors import FormatLimitError, UnsupportedTypeError
+from tensorferry.files.contents import Contents, Ref
+from tensorferry.files.recast import Recast
+from tensorferry.files.select import select
+from tensorferry.files.stored import InMemory
+
+
+def contents(**keywords):
+    arrays = {
+        "layers.0.weight": np.ones((2, 3), np.float32),
+        "layers.0.bias": np.ones(2, np.float64),
+        "layers.1.weight": np.ones((2, 3), np.float16),
+        "position_ids": np.arange(3),
+        "mask": np.array([True]),
+    }
+    tensors = {name: InMemory(array, array.dtype.name, id(array)) for name, array in arrays.items()}
+    return Contents("memory", (), tensors, **keywords)
+
+
+def dtypes(contents):
+    return {name: stored.dtype for name, stored in contents.tensors.items()}
+
+
+def test_nothing_asked_for_changes_nothing():
+    """The same tensors, objects and order."""
+    before = contents(metadata={"a": "b"})
+    after = select(before)
+    assert list(after.tensors.items()) == list(before.tensors.items())
+    assert after.metadata == before.metadata
+
+
+def test_include_and_exclude():
+    """Whole names, case apart, dots crossed, in the source's order; exclude has the last word."""
+    assert list(select(contents(), include=["position_ids", "layers.*"]).tensors) == [
+        "layers.0.weight",
+        "layers.0.bias",
+        "layers.1.weight",
+        "position_ids",
+    ]
+    assert list(select(contents(), exclude=["layers.?.weight", "mask"]).tensors) == ["layers.0.bias", "position_ids"]
+    assert list(select(contents(), include=["layers.*"], exclude=["*.bias"]).tensors) == [
+        "layers.0.weight",
+        "layers.1.weight",
+    ]
+
+
+@pytest.mark.parametrize(
+    "keywords",
+    [
+        {"include": ["layers"]},
+        {"include": ["layers.*", "Mask"]},
+        {"exclude": ["weight"]},
+        {"rename": ["s/^module\\.//"]},
+        {"rename": ["s/mask/m/", "s/mask/n/"]},
+        {"dtype": ["lm_head=float16"]},
+        {"dtype": ["layers.*=float16", "nothing=float16"]},
+    ],
+)
+def test_a_pattern_that_fits_nothing_is_an_error(keywords):
+    """A typing error must not pass in silence; the message quotes the pattern."""
+    pattern = next(iter(keywords.values()))[-1].split("=")[0]
+    with pytest.raises(FormatLimitError) as raised:
+        select(contents(), **keywords)
+    assert repr(pattern) in str(raised.value) or pattern in str(raised.value)
+
+
+def test_rename_as_sed_does():
+    """In order; the first match, or with g each; any separator; groups; what is escaped."""
+    for rename, wanted in [
+        (["s/layers\\.(\\d)/block_\\1/"], "block_0.weight"),
+        (["s/e/E/"], "layErs.0.weight"),
+        (["s/e/E/g"], "layErs.0.wEight"),
+        (["s,layers,a/b,"], "a/b.0.weight"),
+        (["s/layers/a\\/b/"], "a/b.0.weight"),
+        (["s/layers/x/", "s/x\\./y_/"], "y_0.weight"),
+        (["s/\\./\\\\./"], "layers\\.0.weight"),
+    ]:
+        assert next(iter(select(contents(), rename=rename).tensors)) == wanted
+
+
+@pytest.mark.parametrize(
+    "text", ["", "s", "s/a/b", "a/b/", "s/a/b/c/", "s/(/b/", "s/a/\\9/", "s/a/b/x", "saabaa", "s\\a\\b\\"]
+)
+def test_what_is_no_substitution_is_refused(text):
+    """The message shows what one looks like, or what is wrong with the pattern."""
+    with pytest.raises(FormatLimitError, match="is not a substitution"):
+        select(contents(), rename=[text])
+
+
+def test_two_tensors_of_one_name_are_refused():
+    """The message has the two old names and the new one."""
+    with pytest.raises(FormatLimitError, match=r"layers\.0\.weight and layers\.1\.weight would both be named w"):
+        select(contents(), rename=["s/layers.*weight/w/"])
+    with pytest.raises(FormatLimitError, match="mask would have no name"):
+        select(contents(), rename=["s/mask//"])
+
+
+def test_a_dtype_for_all_is_for_floats():
+    """Integers and bools stay; what has the dtype already is not touched."""
+    before = contents()
+    after = select(before, dtype="fp16")
+    assert dtypes(after) == {
+        "layers.0.weight": "float16",
+        "layers.0.bias": "float16",
+        "layers.1.weight": "float16",
+        "position_ids": "int64",
+        "mask": "bool",
+    }
+    assert after.tensors["layers.1.weight"] is before.tensors["layers.1.weight"]
+    assert isinstance(after.tensors["layers.0.weight"], Recast)
+
+
+def test_dtypes_by_glob_in_order():
+    """The last that fits counts; a glob reaches integers too; globs are of the source's names."""
+    after = select(
+        contents(),
+        dtype=["bfloat16", "*.bias=float32", "position_ids=int32", "layers.1.*=float16"],
+        rename=["s/layers/blocks/"],
+        overflow="saturate",
+    )
+    assert dtypes(after) == {
+        "blocks.0.weight": "bfloat16",
+        "blocks.0.bias": "float32",
+        "blocks.1.weight": "float16",
+        "position_ids": "int32",
+        "mask": "bool",
+    }
+    assert after.tensors["blocks.0.weight"].overflow == "saturate"
+    assert after.tensors["blocks.0.weight"].name == "layers.0.weight"
+
+
+def test_unknown_dtypes_and_modes_are_refused():
+    """With the names that there are."""
+    with pytest.raises(UnsupportedTypeError, match="float17"):
+        select(contents(), dtype="float17")
+    with pytest.raises(FormatLimitError, match="raise, saturate, nan"):
+        select(contents(), overflow="wrap")
+
+
+def nested():
+    tensors = contents().tensors
+    tree = OrderedDict(model={"w": Ref("model.w"), "b": Ref("model.b")}, epoch=3, sizes=[1, 2])
+    names = {"model.w": tensors["layers.0.weight"], "model.b": tensors["layers.0.bias"]}
+    return Contents("memory", (), names, {"a": "b"}, tree, {"text": "an array of strings"})
+
+
+def test_a_tree_follows():
+    """What is left out leaves it, what is renamed has another key, everything else stays."""
+    after = select(nested(), exclude=["*.b"], rename=["s/w$/weight/"])
+    assert after.tree == OrderedDict(model={"weight": Ref("model.weight")}, epoch=3, sizes=[1, 2])
+    assert list(after.tensors) == ["model.weight"]
+    assert after.others == {"text": "an array of strings"}
+
+
+def test_others_can_be_left_out():
+    """By name, by not being included, or with all that is not a tensor."""
+    assert not select(nested(), exclude=["text"]).others
+    assert not select(nested(), include=["model.*"]).others
+    after = select(nested(), tensors_only=True)
+    assert (after.others, after.tree, after.metadata) == ({}, None, {})
+    assert list(after.tensors) == ["model.w", "model.b"]
+
+
+def test_the_contents_given_stay_as_they_are():
+    """Nothing is changed in place."""
+    before = nested()
+    select(before, exclude=["*.b"], rename=["s/w$/weight/"], dtype="float16", tensors_only=True)
+    after = nested()
+    assert (before.tree, before.others, before.metadata) == (after.tree, after.others, after.metadata)
+    assert dtypes(before) == dtypes(after)
