@@ -1,8 +1,16 @@
-"""The command line: ``tensorferry doctor``, ``tensorferry explain``, ``tensorferry tour``.
+"""The command line: ``tensorferry doctor``, and so on; ``inspect``, ``check``, ``convert`` and ``diff`` are for files.
 
-Data goes to stdout, messages to stderr. Exit codes: 0, it held; 1, something did not hold or the
-conversion is impossible; 2, the command was not understood. Nothing here is imported by
-``import tensorferry``: Typer and Rich come with the extra ``tensorferry[cli]``.
+Data goes to stdout, messages to stderr. Exit codes:
+
+- 0: fine, or equal
+- 1: something differs, a check failed, a case did not hold, a conversion in memory is impossible
+- 2: the command was not understood, or a file cannot be read or written as asked
+- 3: a file is refused for safety: it asks for code to be run
+- 4: what was written did not read back the same; nothing was published
+- 5: interrupted; ``--resume`` goes on
+- 130: Ctrl-C
+
+Nothing here is imported by ``import tensorferry``: Typer and Rich come with the extra ``tensorferry[cli]``.
 """
 
 from __future__ import annotations
@@ -27,8 +35,11 @@ def main() -> None:
     Raises:
         SystemExit: Always, with the exit code.
     """
+    from .quick import inspect_arguments
+
+    quick = inspect_arguments(sys.argv[1:])
     try:
-        for needed in ("typer", "rich"):
+        for needed in ("typer", "rich") if quick is None else ("rich",):
             importlib.import_module(needed)
     except ModuleNotFoundError as error:
         name = (error.name or "").partition(".")[0]
@@ -37,9 +48,18 @@ def main() -> None:
         sys.stderr.write(_MISSING.format(name=name))
         raise SystemExit(1) from None
     _mend_streams()
-    from .app import app
+    from .console import EXIT_INTERRUPTED
 
-    app(prog_name="tensorferry")
+    try:
+        if quick is not None:
+            from . import inspect
+
+            raise SystemExit(inspect.run(**quick))
+        from .app import app
+
+        app(prog_name="tensorferry")
+    except KeyboardInterrupt:
+        raise SystemExit(EXIT_INTERRUPTED) from None
 
 
 def _mend_streams() -> None:

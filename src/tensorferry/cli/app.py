@@ -10,11 +10,17 @@ import typer
 
 import tensorferry
 
+from .files_app import add_commands
+
 __all__ = ["app"]
 
 app = typer.Typer(
     help="Carry tensors between Python sequences, NumPy, PyTorch, TensorFlow and JAX.",
-    epilog="Exit codes: 0, it held; 1, something did not hold or cannot be done; 2, wrong usage.",
+    epilog=(
+        "Exit codes: 0, fine or equal; 1, something differs, failed a check or did not hold; 2, wrong usage, or a file "
+        "that cannot be read or written so; 3, refused for safety; 4, what was written did not verify, and was not "
+        "published; 5, interrupted, and --resume goes on; 130, Ctrl-C."
+    ),
     no_args_is_help=True,
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -44,6 +50,9 @@ def root(
     ] = False,
 ) -> None:
     """Carry tensors between Python sequences, NumPy, PyTorch, TensorFlow and JAX."""
+
+
+add_commands(app)
 
 
 @app.command()

@@ -12,32 +12,45 @@ import tempfile
 import warnings
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
-from rich.console import Console
-from rich.theme import Theme
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["EXIT_FAILED", "EXIT_USAGE", "err", "out", "print_json", "quiet"]
+    from rich.console import Console
+
+__all__ = [
+    "EXIT_FAILED",
+    "EXIT_INTERRUPTED",
+    "EXIT_REFUSED",
+    "EXIT_RESUMABLE",
+    "EXIT_UNVERIFIED",
+    "EXIT_USAGE",
+    "err",
+    "out",
+    "print_json",
+    "printable",
+    "quiet",
+]
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
+EXIT_REFUSED = 3
+EXIT_UNVERIFIED = 4
+EXIT_RESUMABLE = 5
+EXIT_INTERRUPTED = 130
 
-_THEME = Theme(
-    {
-        "title": "bold",
-        "name": "bold",
-        "code": "cyan",
-        "ok": "green",
-        "bad": "bold red",
-        "warn": "yellow",
-        "shared": "bold green",
-        "copied": "yellow",
-        "same": "dim",
-        "quiet": "dim",
-        "words": "red",
-    }
-)
+_STYLES = {
+    "title": "bold",
+    "name": "bold",
+    "code": "cyan",
+    "ok": "green",
+    "bad": "bold red",
+    "warn": "yellow",
+    "shared": "bold green",
+    "copied": "yellow",
+    "same": "dim",
+    "quiet": "dim",
+    "words": "red",
+}
 
 
 class _Trimmed(io.TextIOBase):
@@ -56,20 +69,47 @@ _PADDING = re.compile(r" +(?=\n|$)")
 
 def out() -> Console:
     """The console for data. Made anew on every call, so that it follows a redirected stdout."""
-    console = Console(theme=_THEME, highlight=False)
-    if console.is_terminal:
-        return console
-    return Console(theme=_THEME, highlight=False, file=cast("TextIO", _Trimmed()))
+    console = _console()
+    return console if console.is_terminal else _console(file=cast("TextIO", _Trimmed()))
 
 
 def err() -> Console:
     """The console for messages."""
-    return Console(theme=_THEME, highlight=False, stderr=True)
+    return _console(stderr=True)
+
+
+def _console(**options: Any) -> Console:
+    # Rich is imported where it is used: plain lines do without.
+    from rich.console import Console
+    from rich.theme import Theme
+
+    return Console(theme=Theme(_STYLES), highlight=False, **options)
 
 
 def print_json(data: Any) -> None:
     """Write plain data to stdout as JSON, without colours or folding whatever stdout is."""
-    sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+    text = json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False)
+    sys.stdout.write(_UNPRINTABLE.sub(_as_json, text) + "\n")
+
+
+# What a terminal could obey: control characters, marks that turn the direction of text; and halves of characters,
+# which cannot be written. Line feeds are JSON's own.
+_UNPRINTABLE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
+
+
+def _as_json(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"
+
+
+def printable(text: str) -> str:
+    r"""Text from a file for a terminal: what a terminal could obey, or not show, written as Python writes it.
+
+    >>> print(printable("layer.\x1b[2J\n"))
+    layer.\x1b[2J\n
+    """
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 @contextlib.contextmanager
@@ -99,7 +139,7 @@ def quiet(message: str = "") -> Iterator[None]:
         os.dup2(sink.fileno(), 2)
         waiting = message and stderr.isatty()
         try:
-            with Console(file=stderr).status(message) if waiting else contextlib.nullcontext():
+            with _console(file=stderr).status(message) if waiting else contextlib.nullcontext():
                 yield
         finally:
             sys.stderr.flush()

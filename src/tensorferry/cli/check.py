@@ -1,0 +1,83 @@
+"""``tensorferry check``: what is wrong with files, and with the values in them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+
+from tensorferry.errors import ConversionError
+from tensorferry.files.check import check_path
+from tensorferry.files.shards import open_path
+
+from .console import EXIT_FAILED, out, printable
+from .outcome import code_of, counted, progress, result, show_error, told, waiting, writing
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from tensorferry.files.contents import Finding
+
+__all__ = ["run"]
+
+
+def run(paths: Sequence[Path], *, values: bool, allow: Sequence[str], as_json: bool) -> int:
+    """Print what is wrong with each file; the exit code is the worst."""
+    code = 0
+    reports: list[dict[str, Any]] = []
+    for path in paths:
+        findings: list[Finding] = []
+        error: Exception | None = None
+        names = frozenset(allow)
+        try:
+            with progress("checking", partial(_total, path, names)) if values else waiting("checking") as moved:
+                findings.extend(check_path(path, values=values, allow=names, progress=moved))
+        except (ConversionError, OSError) as caught:
+            error = caught
+        errors = sum(each.error for each in findings)
+        code = max(code, code_of(error) if error is not None else EXIT_FAILED if errors else 0)
+        if as_json:
+            reports.append(
+                {
+                    "path": str(path),
+                    "ok": error is None and not errors,
+                    "findings": [each._asdict() for each in findings],
+                    "error": None if error is None else told(error),
+                }
+            )
+            continue
+        with writing():
+            _print(path, findings, errors, error)
+        if error is not None:
+            show_error(error)
+    if as_json:
+        with writing():
+            result("check", {"ok": code == 0, "files": reports})
+    return code
+
+
+def _total(path: Path, allow: frozenset[str]) -> int:
+    try:
+        return sum(stored.nbytes for stored in open_path(path, allow=allow).tensors.values())
+    except (ConversionError, OSError):
+        return 0
+
+
+def _print(path: Path, findings: Sequence[Finding], errors: int, error: Exception | None) -> None:
+    console = out()
+    for each in findings:
+        place = printable(each.path) + ("" if each.offset is None else f":{each.offset}")
+        word = ("error", "bad") if each.error else ("note", "warn")
+        about = "" if each.tensor is None else f"{printable(each.tensor)}: "
+        console.print(Text.assemble(f"{place}: ", word, f": {about}{printable(each.message)}"), soft_wrap=True)
+    if error is not None:
+        return
+    notes = len(findings) - errors
+    words = [counted(errors, "error")] if errors else []
+    words += [counted(notes, "note")] if notes else []
+    verdict = ("failed", "bad") if errors else ("ok", "ok")
+    console.print(
+        Text.assemble(f"{printable(str(path))}: ", verdict, "".join(f", {each}" for each in words)), soft_wrap=True
+    )

@@ -1,0 +1,70 @@
+"""``tensorferry convert``: files of one format into another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+
+from tensorferry.errors import ConversionError
+from tensorferry.files.convert import convert_files
+from tensorferry.render import size_text
+
+from .console import EXIT_INTERRUPTED, err, out, printable
+from .outcome import code_of, counted, progress, result, show_error, writing
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from tensorferry.files.convert import Report
+
+__all__ = ["run"]
+
+
+def run(sources: Sequence[Path], target: Path, options: dict[str, Any], *, as_json: bool) -> int:
+    """Convert and print what was written; the exit code."""
+    try:
+        with progress("converting", lambda: _total(sources, target, options)) as moved:
+            report = convert_files(list(sources), target, **options, progress=moved)
+    except (ConversionError, OSError) as error:
+        if as_json:
+            with writing():
+                result("convert", {"report": None}, error)
+        else:
+            show_error(error)
+        return code_of(error)
+    except KeyboardInterrupt:
+        words = "interrupted; the target is as it was"
+        err().print(Text(words if options["shard"] is None else f"{words}, and --resume goes on", "warn"))
+        return EXIT_INTERRUPTED
+    with writing():
+        if as_json:
+            result("convert", {"report": report.to_dict()})
+        else:
+            _print(report)
+    return 0
+
+
+def _total(sources: Sequence[Path], target: Path, options: dict[str, Any]) -> int:
+    return convert_files(list(sources), target, **{**options, "dry_run": True}).bytes_written
+
+
+def _print(report: Report) -> None:
+    for warning in report.warnings:
+        err().print(Text.assemble(("careful: ", "warn"), printable(warning)), soft_wrap=True)
+    words = [counted(report.tensors, "tensor"), size_text(report.bytes_written), report.format]
+    if len(report.written) > 1 or report.skipped:
+        words.append(counted(len(report.written), "file"))
+    if report.skipped:
+        words.append(f"{len(report.skipped):,} finished before")
+    if report.verified:
+        words.append("verified")
+    if report.dry_run:
+        words.append("nothing written (--dry-run)")
+    else:
+        # Below that it would be the time that the start takes.
+        measured = report.seconds > 0 and report.bytes_read >= 1 << 24
+        rate = f", {size_text(int(report.bytes_read / report.seconds))}/s" if measured else ""
+        words.append(f"{report.seconds:.1f} s{rate}")
+    out().print(Text.assemble((printable(report.target), "name"), ": ", ", ".join(words)), soft_wrap=True)

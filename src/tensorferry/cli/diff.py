@@ -1,0 +1,119 @@
+"""``tensorferry diff``: what differs between two files of any formats."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from tensorferry.errors import ConversionError
+from tensorferry.files.diff import Change, Difference, TensorDifference, diff
+from tensorferry.files.shards import open_path
+
+from .console import EXIT_FAILED, out, printable
+from .listing import rows
+from .outcome import code_of, counted, progress, result, show_error, writing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+__all__ = ["run"]
+
+
+def run(
+    a: Path,
+    b: Path,
+    *,
+    tolerance: float | None,
+    any_dtype: bool,
+    tensors_only: bool,
+    allow: Sequence[str],
+    as_json: bool,
+) -> int:
+    """Print what differs; the exit code."""
+    paths = {"a": str(a), "b": str(b), "tolerance": tolerance}
+    try:
+        one, other = (open_path(path, allow=frozenset(allow)) for path in (a, b))
+        total = sum(stored.nbytes for each in (one, other) for stored in each.tensors.values())
+        with progress("comparing", lambda: total) as moved:
+            found = diff(
+                one, other, tolerance=tolerance, any_dtype=any_dtype, tensors_only=tensors_only, progress=moved
+            )
+    except (ConversionError, OSError) as error:
+        if as_json:
+            with writing():
+                result("diff", paths, error)
+        else:
+            show_error(error)
+        return code_of(error)
+    with writing():
+        if as_json:
+            result("diff", {**paths, **found.to_dict()})
+        else:
+            _print(found)
+    return 0 if found.equal else EXIT_FAILED
+
+
+def _print(found: Difference) -> None:
+    rows(_lines(found), styles=("warn", "name", "", ""))
+    verdict = ("equal", "ok") if found.equal else ("different", "bad")
+    differing = len(found.differing)
+    words = [
+        f"{counted(found.tensors, 'tensor')} in common, {f'differing: {differing:,}' if differing else 'all equal'}"
+    ]
+    for names, what in (
+        (found.only_a, "only in A"),
+        (found.only_b, "only in B"),
+        (found.values, "values"),
+        (found.metadata, "metadata"),
+        (found.uncompared, "not compared"),
+    ):
+        if names:
+            words.append(f"{what}: {len(names):,}")
+    out().print(Text.assemble(verdict, ": ", "; ".join(words)), soft_wrap=True)
+
+
+def _lines(found: Difference) -> Iterator[tuple[str, str, str, str]]:
+    for word, names in (("only in A", found.only_a), ("only in B", found.only_b)):
+        for name in names:
+            yield word, printable(name), "", ""
+    for each in found.differing:
+        yield _word(each), printable(each.name), _types(each), _distance(each)
+    for word, changes in (("value", found.values), ("metadata", found.metadata)):
+        for change in changes:
+            yield word, printable(change.place), _sides(change), ""
+    for name, why in found.uncompared.items():
+        yield "not compared", printable(name), printable(why), ""
+
+
+def _word(each: TensorDifference) -> str:
+    if each.shapes[0] != each.shapes[1]:
+        return "shape"
+    if each.accepted:
+        return "accepted"
+    return "dtype" if each.dtypes[0] != each.dtypes[1] else "values"
+
+
+def _types(each: TensorDifference) -> str:
+    one, other = (f"{dtype} {list(shape)}" for dtype, shape in zip(each.dtypes, each.shapes, strict=True))
+    return one if one == other else f"{one} -> {other}"
+
+
+def _distance(each: TensorDifference) -> str:
+    if each.shapes[0] != each.shapes[1]:
+        return ""
+    size = 1
+    for length in each.shapes[0]:
+        size *= length
+    words = [f"{each.elements:,} of {size:,} differ"]
+    if each.largest is not None and each.elements:
+        words.append(f"largest |a-b| {each.largest:.6g} at {list(each.position or ())}")
+    if each.nans:
+        words.append(f"{each.nans:,} NaN on one side only")
+    return ", ".join(words)
+
+
+def _sides(change: Change, longest: int = 60) -> str:
+    texts = ["(absent)" if text is None else printable(text) for text in (change.a, change.b)]
+    return " -> ".join(text if len(text) <= longest else f"{text[:longest]}…" for text in texts)

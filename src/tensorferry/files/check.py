@@ -1,0 +1,206 @@
+"""`check_path`: what is wrong with a file, all of it, and with the values that it holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..dtypes import find
+from ..errors import ConversionError, FrameworkNotInstalledError, UnsafeFileError
+from .contents import Finding
+from .format import format_of, formats
+from .pump import Pump
+from .shards import check_folder, index_of, open_path
+from .stored import Extent, View
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from .contents import Contents
+    from .format import Format
+    from .stored import Stored
+
+__all__ = ["check_by_reading", "check_path", "check_values"]
+
+Array = np.ndarray[Any, Any]
+
+
+def check_path(
+    path: Path,
+    *,
+    values: bool = False,
+    allow: frozenset[str] = frozenset(),
+    progress: Callable[[int], None] | None = None,
+) -> Iterator[Finding]:
+    """Everything that is wrong with a file, or with a folder of shards and their index.
+
+    Args:
+        path: The file, the folder, or its index.
+        values: Also read all values, as `check_values` does.
+        allow: As for `Format.read`.
+        progress: Is told the number of bytes each time the values of some have been looked at.
+
+    Raises:
+        OSError: It cannot be read.
+        FileFormatError: No format knows it.
+        UnsafeFileError: It asks for code to be run, or is out of all proportion; after everything else was told.
+        FrameworkNotInstalledError: The library that its format needs is not installed.
+    """
+    refusal = _refusal(path)
+    failed = False
+    for finding in _structure(path):
+        # A class that is allowed is no finding; another one is told by the exception.
+        if refusal is None or finding.message != refusal.message:
+            failed = failed or finding.error
+            yield finding
+    try:
+        contents = open_path(path, allow=allow)
+    except (UnsafeFileError, FrameworkNotInstalledError):
+        raise
+    except ConversionError as error:
+        if not failed:
+            yield Finding(str(path), None, None, error.message)
+        return
+    if values:
+        yield from check_values(contents, progress)
+
+
+def _refusal(path: Path) -> UnsafeFileError | None:
+    try:
+        open_path(path)
+    except UnsafeFileError as error:
+        return error
+    except ConversionError:
+        return None
+    return None
+
+
+def _structure(path: Path) -> Iterator[Finding]:
+    index = index_of(path)
+    if index is not None:
+        return check_folder(index)
+    if path.is_dir() and not any(each.recognises(path, b"") for each in formats().values()):
+        # A folder with a file of the usual name.
+        path = Path(open_path(path).paths[0])
+    found = format_of(path)
+    found.ensure_loaded()
+    return found.check(path)
+
+
+def check_by_reading(format: Format, path: Path) -> Iterator[Finding]:  # noqa: A002 - the term
+    """Read all of a file, and tell where that fails; what a format does that has no rules of its own to look at.
+
+    Args:
+        format: Its format.
+        path: The file.
+
+    Raises:
+        OSError: It cannot be read.
+        UnsafeFileError: It asks for code to be run, or is out of all proportion.
+        FrameworkNotInstalledError: The library that its format needs is not installed.
+    """
+    try:
+        contents = format.read(path)
+    except (UnsafeFileError, FrameworkNotInstalledError):
+        raise
+    except ConversionError as error:
+        yield Finding(str(path), None, None, error.message)
+        return
+    pump = Pump()
+    for name, stored in contents.tensors.items():
+        try:
+            for _ in pump.blocks(stored):
+                pass
+        except ConversionError as error:
+            yield Finding(_file(stored, path), _offset(stored, 0), name, error.message)
+        except Exception as error:  # noqa: BLE001 - a library raises what it likes over a damaged file
+            yield Finding(
+                _file(stored, path), _offset(stored, 0), name, f"cannot be read: {type(error).__name__}: {error}"
+            )
+
+
+def check_values(contents: Contents, progress: Callable[[int], None] | None = None) -> Iterator[Finding]:
+    """NaN and infinite values, and tensors that are all zero, each tensor read once in blocks.
+
+    NaN and infinities are errors. What is only worth a look: a tensor of nothing but 0, and one of nothing
+    but 0 and -infinity, as attention masks are.
+
+    Args:
+        contents: What the file holds.
+        progress: Is told the number of bytes each time some have been looked at.
+
+    Raises:
+        OSError: The file cannot be read.
+        FileFormatError: It is cut off.
+    """
+    seen = set()
+    for name, stored in contents.tensors.items():
+        if stored.key not in seen:
+            seen.add(stored.key)
+            file = _file(stored, *contents.paths[:1])
+            for place, message, error in _values(stored, progress or _silent):
+                yield Finding(file, _offset(stored, place), name, message, error)
+
+
+def _values(stored: Stored, progress: Callable[[int], None]) -> Iterator[tuple[int, str, bool]]:
+    row = find(stored.dtype)
+    special = row.kind in ("float", "complex") and bool(row.specials & {"nan", "inf"})
+    counts = {"NaN": 0, "infinite": 0}
+    first: dict[str, int] = {}
+    masked, others, start = 0, 0, 0
+    for block in stored.blocks():
+        progress(block.nbytes)
+        for word, found in _special(block) if special else ():
+            count = int(np.count_nonzero(found))
+            if count and word in counts:
+                counts[word] += count
+                first.setdefault(word, start + int(np.argmax(found)))
+            elif row.kind == "float":
+                masked += count
+        others += int(np.count_nonzero(block)) if "zero" in row.specials or row.kind != "float" else block.size
+        start += block.size
+    mask = 0 < masked == others
+    if mask:
+        yield first["infinite"], f"{masked:,} of {stored.size:,} are -infinity and the others 0, as in a mask", False
+        return
+    for word, count in counts.items():
+        if count:
+            are = "is" if count == 1 else "are"
+            where = _index(first[word], stored.shape)
+            yield first[word], f"{count:,} of {stored.size:,} {are} {word}, the first at {where}", True
+    if stored.size and not others:
+        yield 0, f"all {stored.size:,} are 0", False
+
+
+def _special(block: Array) -> list[tuple[str, Array]]:
+    """Which elements are NaN, infinite, and -infinity; nothing, if all are finite."""
+    # A signalling NaN raises a flag wherever it is looked at.
+    with np.errstate(all="ignore"):
+        if np.isfinite(block).all():
+            return []
+        infinite = np.isinf(block)
+        return [("NaN", np.isnan(block)), ("infinite", infinite), ("mask", infinite & (block < 0))]
+
+
+def _index(place: int, shape: tuple[int, ...]) -> list[int]:
+    return [int(index) for index in np.unravel_index(place, shape)] if shape else []
+
+
+def _file(stored: Stored, *otherwise: object) -> str:
+    return stored.path if isinstance(stored, (Extent, View)) else str(*otherwise)
+
+
+def _offset(stored: Stored, place: int) -> int | None:
+    """The byte of an element, given its place in row-major order; ``None`` if it is encoded."""
+    if isinstance(stored, Extent):
+        return stored.offset + place * find(stored.dtype).itemsize
+    if isinstance(stored, View):
+        index = _index(place, stored.shape)
+        return stored.offset + sum(i * step for i, step in zip(index, stored.strides, strict=True))
+    return None
+
+
+def _silent(_: int) -> None:
+    return None

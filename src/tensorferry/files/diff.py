@@ -1,0 +1,344 @@
+"""`diff`: what differs between two files of any formats, tensors compared a block at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from math import isfinite
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ..dtypes import find
+from ..encodings.packed import bare
+from ..errors import FileFormatError
+from .summary import values_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterator
+
+    from .contents import Contents
+    from .stored import Stored
+
+__all__ = ["Change", "Difference", "TensorDifference", "diff"]
+
+Array = np.ndarray[Any, Any]
+
+_ELEMENTS = 1 << 16
+"""Elements whose distance is computed at a time."""
+
+_WHOLE = ("bool", "int", "uint")
+
+
+class Change(NamedTuple):
+    """Something beside the tensors that differs.
+
+    Args:
+        place: Where it stands.
+        a: What the first file has there, as Python writes it; ``None`` for nothing.
+        b: What the second has.
+    """
+
+    place: str
+    a: str | None
+    b: str | None
+
+
+@dataclass(frozen=True)
+class TensorDifference:
+    """How a tensor of one name differs.
+
+    Args:
+        name: Its name.
+        dtypes: In the two files.
+        shapes: In the two files; if they differ, the values are not compared.
+        elements: How many have other bits; for two dtypes, other values.
+        largest: The largest ``|a - b|``, whole between integers, else computed in float64 (the magnitude for
+            complex numbers); ``None`` where there is none to compute.
+        position: The index of that element.
+        nans: How many are NaN in one file only.
+        accepted: Whether the tolerance covers it.
+    """
+
+    name: str
+    dtypes: tuple[str, str]
+    shapes: tuple[tuple[int, ...], tuple[int, ...]]
+    elements: int = 0
+    largest: float | None = None
+    position: tuple[int, ...] | None = None
+    nans: int = 0
+    accepted: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; a distance that is infinite is ``"inf"``."""
+        return {
+            "name": self.name,
+            "dtypes": list(self.dtypes),
+            "shapes": [list(shape) for shape in self.shapes],
+            "elements": self.elements,
+            "largest": self.largest if self.largest is None or isfinite(self.largest) else str(self.largest),
+            "position": None if self.position is None else list(self.position),
+            "nans": self.nans,
+            "accepted": self.accepted,
+        }
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What differs between two files.
+
+    Args:
+        tensors: How many names they have in common.
+        only_a: Names of tensors that only the first has.
+        only_b: Names of tensors that only the second has.
+        differing: Tensors of one name that differ, also those that the tolerance covers.
+        values: What differs of the values beside the tensors.
+        metadata: What differs of the metadata.
+        uncompared: What cannot be compared, because it is no tensor that can be carried: why not.
+    """
+
+    tensors: int
+    only_a: tuple[str, ...]
+    only_b: tuple[str, ...]
+    differing: tuple[TensorDifference, ...]
+    values: tuple[Change, ...]
+    metadata: tuple[Change, ...]
+    uncompared: dict[str, str]
+
+    @property
+    def equal(self) -> bool:
+        """Whether nothing differs but what the tolerance covers."""
+        return not (self.only_a or self.only_b or self.values or self.metadata or self.uncompared) and all(
+            each.accepted for each in self.differing
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "equal": self.equal,
+            "tensors": self.tensors,
+            "only_a": list(self.only_a),
+            "only_b": list(self.only_b),
+            "differing": [each.to_dict() for each in self.differing],
+            "values": [each._asdict() for each in self.values],
+            "metadata": [each._asdict() for each in self.metadata],
+            "uncompared": self.uncompared,
+        }
+
+
+def diff(
+    a: Contents,
+    b: Contents,
+    *,
+    tolerance: float | None = None,
+    any_dtype: bool = False,
+    tensors_only: bool = False,
+    progress: Callable[[int], None] | None = None,
+) -> Difference:
+    """Compare what two files hold: names, dtypes, shapes, bits, and what stands beside the tensors.
+
+    How many names share a tensor, and the order of the names, are not compared: formats differ in that.
+
+    Args:
+        a: One file's contents.
+        b: The other's.
+        tolerance: Accept tensors of one dtype whose values differ by at most this; ``None``: their bits have to
+            be equal.
+        any_dtype: Accept two dtypes, if the values are equal, or within `tolerance`.
+        tensors_only: Leave values, metadata and what is no tensor out of it.
+        progress: Is told the number of bytes each time some have been compared.
+
+    Raises:
+        OSError: A file cannot be read.
+        FileFormatError: A file is cut off.
+    """
+    accepts = partial(_accepted, tolerance=tolerance, any_dtype=any_dtype)
+    seen: dict[tuple[Hashable, Hashable], TensorDifference | None] = {}
+    differing = []
+    common = [name for name in a.tensors if name in b.tensors]
+    for name in common:
+        one, other = a.tensors[name], b.tensors[name]
+        keys = (one.key, other.key)
+        if keys not in seen:
+            seen[keys] = _compared(one, other, progress or _silent)
+        found = seen[keys]
+        if found is not None:
+            differing.append(replace(found, name=name, accepted=accepts(found)))
+    return Difference(
+        tensors=len(common),
+        only_a=tuple(name for name in a.tensors if name not in b.tensors),
+        only_b=tuple(name for name in b.tensors if name not in a.tensors),
+        differing=tuple(differing),
+        values=() if tensors_only else _changes(_written(values_of(a)), _written(values_of(b))),
+        metadata=() if tensors_only else _changes(_written(a.metadata), _written(b.metadata)),
+        uncompared={} if tensors_only else {**a.others, **b.others},
+    )
+
+
+def _compared(one: Stored, other: Stored, progress: Callable[[int], None]) -> TensorDifference | None:
+    """What differs between two tensors, or ``None``."""
+    dtypes, shapes = (one.dtype, other.dtype), (one.shape, other.shape)
+    same_dtype = one.dtype == other.dtype
+    if one.shape != other.shape:
+        return TensorDifference("", dtypes, shapes)
+    tally = _Tally(*dtypes)
+    for start, x, y in _pairs(one, other):
+        progress(x.nbytes + y.nbytes)
+        if same_dtype and np.array_equal(_words(x), _words(y)):
+            continue
+        for first in range(0, x.size, _ELEMENTS):
+            tally.add(start + first, x[first : first + _ELEMENTS], y[first : first + _ELEMENTS])
+    if same_dtype and not tally.elements:
+        return None
+    position = None
+    if tally.elements and tally.place is not None:
+        position = tuple(int(index) for index in np.unravel_index(tally.place, one.shape))
+    return TensorDifference("", dtypes, shapes, tally.elements, tally.largest, position, tally.nans)
+
+
+def _accepted(found: TensorDifference, *, tolerance: float | None, any_dtype: bool) -> bool:
+    same_dtype = found.dtypes[0] == found.dtypes[1]
+    if found.shapes[0] != found.shapes[1] or found.nans or not (same_dtype or any_dtype):
+        return False
+    if tolerance is None:
+        return not same_dtype and not found.elements
+    return found.largest is None or found.largest <= tolerance
+
+
+def _pairs(one: Stored, other: Stored) -> Iterator[tuple[int, Array, Array]]:
+    """Parts of two tensors of one shape, element beside element, and the place of the first."""
+    start, total = 0, one.size
+    first, second = one.blocks(), other.blocks()
+    x = y = np.empty(0)
+    while start < total:
+        x = x if x.size else _next(first, one)
+        y = y if y.size else _next(second, other)
+        count = min(x.size, y.size)
+        yield start, x[:count], y[:count]
+        start, x, y = start + count, x[count:], y[count:]
+
+
+def _next(blocks: Iterator[Array], stored: Stored) -> Array:
+    for block in blocks:
+        if block.size:
+            return bare(block, stored.dtype)
+    raise FileFormatError(f"A tensor of {stored.size} elements ends before.")
+
+
+def _words(block: Array) -> Array:
+    """The bytes of a block, in the widest integers that they fill: the fewest to compare."""
+    block = np.ascontiguousarray(block)
+    return block.view(np.uint64 if not block.nbytes % 8 else np.uint8)
+
+
+class _Tally:
+    """Counts the elements that differ, and keeps the largest distance."""
+
+    def __init__(self, dtype_a: str, dtype_b: str) -> None:
+        self.elements = 0
+        self.nans = 0
+        self.largest: float | None = None
+        self.place: int | None = None
+        self._same_dtype = dtype_a == dtype_b
+        self._distance = _distance_between(dtype_a, dtype_b)
+
+    def add(self, start: int, x: Array, y: Array) -> None:
+        """Compare some elements, the first of which is at `start`."""
+        places = None
+        if self._same_dtype:
+            places = np.flatnonzero(_bits_differ(x, y))
+            if not places.size:
+                return
+            self.elements += places.size
+            x, y = x[places], y[places]
+        with np.errstate(all="ignore"):
+            distances, lone = self._distance(x, y)
+        nans = int(np.count_nonzero(lone))
+        self.nans += nans
+        if not self._same_dtype:
+            self.elements += int(np.count_nonzero(distances)) + nans
+        if nans == x.size:
+            return
+        index = int(np.argmax(distances))
+        largest = distances[index].item() if isinstance(distances[index], np.generic) else distances[index]
+        # An element that is NaN on one side has the distance 0: it must not stand for the largest alone.
+        if nans and lone[index]:
+            index = int(np.flatnonzero(~lone)[0])
+        if self.largest is None or largest > self.largest:
+            self.largest = largest
+            self.place = start + (index if places is None else int(places[index]))
+
+
+def _bits_differ(x: Array, y: Array) -> Array:
+    size = x.dtype.itemsize
+    if size <= 8:
+        word = np.dtype(f"uint{8 * size}")
+        return np.asarray(x.view(word) != y.view(word))
+    differ = (x.view(np.uint64) != y.view(np.uint64)).reshape(x.size, -1)
+    return np.asarray(differ.any(axis=1))
+
+
+Distances = tuple[Array, Array]
+
+
+def _distance_between(dtype_a: str, dtype_b: str) -> Callable[[Array, Array], Distances]:
+    """What gives the distances of elements, and which of them are NaN on one side only (their distance is 0)."""
+    kinds = (find(dtype_a).kind, find(dtype_b).kind)
+    if all(kind in _WHOLE for kind in kinds):
+        wide = "uint64" in (dtype_a, dtype_b)
+        if wide and "int" in kinds:
+            return _of_mixed_integers
+        return partial(_of_integers, np.dtype("uint64" if wide else "int64"))
+    if "complex" in kinds:
+        return _of_complex
+    return _of_reals
+
+
+def _of_integers(wide: np.dtype[Any], x: Array, y: Array) -> Distances:
+    a, b = x.astype(wide), y.astype(wide)
+    # The difference of two int64 may need all bits of an uint64; there it does not wrap.
+    return np.maximum(a, b).view(np.uint64) - np.minimum(a, b).view(np.uint64), np.zeros(x.shape, bool)
+
+
+def _of_mixed_integers(x: Array, y: Array) -> Distances:
+    return np.abs(x.astype(object) - y.astype(object)), np.zeros(x.shape, bool)
+
+
+def _of_reals(x: Array, y: Array) -> Distances:
+    a, b = _high_and_low(x), _high_and_low(y)
+    nan_a, nan_b = np.isnan(a[0]), np.isnan(b[0])
+    # High parts first: where the numbers are close that is exact, and equal infinities give NaN.
+    distances = np.abs((a[0] - b[0]) + (a[1] - b[1]))
+    distances[(nan_a | nan_b) | (np.isinf(a[0]) & (a[0] == b[0]))] = 0
+    return distances, nan_a != nan_b
+
+
+def _of_complex(x: Array, y: Array) -> Distances:
+    real, lone_real = _of_reals(x.real, y.real)
+    imaginary, lone_imaginary = _of_reals(x.imag, y.imag)
+    distances, lone = np.hypot(real, imaginary), lone_real | lone_imaginary
+    distances[lone] = 0
+    return distances, lone
+
+
+def _high_and_low(x: Array) -> tuple[Array, Array | float]:
+    """Numbers as sums of two float64; the second are 0 unless they are integers of 64 bits."""
+    if x.dtype.kind in "iu" and x.dtype.itemsize == 8:
+        # With the sign of the number, so that a small one is all low.
+        low = np.fmod(x, x.dtype.type(1 << 32))
+        return (x - low).astype(np.float64), low.astype(np.float64)
+    return x.astype(np.float64), 0.0
+
+
+def _changes(a: dict[str, str], b: dict[str, str]) -> tuple[Change, ...]:
+    places = [*a, *(place for place in b if place not in a)]
+    return tuple(Change(place, a.get(place), b.get(place)) for place in places if a.get(place) != b.get(place))
+
+
+def _written(values: dict[str, Any]) -> dict[str, str]:
+    # As Python writes them, 1, 1.0 and True differ, and NaN is itself.
+    return {place: repr(value) for place, value in values.items()}
+
+
+def _silent(_: int) -> None:
+    return None

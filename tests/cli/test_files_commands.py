@@ -1,0 +1,718 @@
+"""``tensorferry inspect, check, convert, diff``: what they say, to whom, and with which exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections import OrderedDict
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+import safetensors.numpy
+import safetensors.torch
+import torch
+
+import tensorferry
+from tensorferry.cli import convert as convert_command
+from tensorferry.cli import inspect as inspect_command
+from tensorferry.cli.app import app
+from tensorferry.cli.quick import inspect_arguments
+from tensorferry.errors import FormatLimitError, LossyCastError, ResumableError, VerificationError
+from tensorferry.files.pump import Pump
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = str(Path(tensorferry.__file__).parents[1])
+SCHEMA = jsonschema.Draft202012Validator(json.loads((ROOT / "docs" / "files-schema.json").read_text(encoding="utf-8")))
+HOSTILE = "w\x1b[2J\x9b31m\u202e\r\n\x07"
+
+
+class Done:
+    """What a command did: its exit code, and its two streams."""
+
+    def __init__(self, code, out, err):
+        self.code, self.out, self.err = code, out, err
+
+    @property
+    def data(self):
+        """The JSON, which is one object, fits the schema, and has nothing beside it."""
+        assert self.err == ""
+        data = json.loads(self.out, parse_constant=pytest.fail)
+        SCHEMA.validate(data)
+        return data
+
+
+@pytest.fixture
+def run(capsys):
+    """Runs a command in this process."""
+
+    def do(*arguments):
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            app([str(argument) for argument in arguments], prog_name="tensorferry")
+        out, err = capsys.readouterr()
+        assert "Traceback" not in err
+        return Done(ended.value.code, out, err)
+
+    return do
+
+
+class Evil:
+    """Runs a command when it is unpickled by others."""
+
+    def __init__(self, marker):
+        self.marker = marker
+
+    def __reduce__(self):
+        return os.system, (f"touch {self.marker}",)
+
+
+@pytest.fixture(scope="module")
+def state():
+    """A state dict: two layers, and a head that is tied."""
+    generator = torch.Generator().manual_seed(0)
+    made = OrderedDict(embed=torch.randn(5, 4, generator=generator).bfloat16())
+    for layer in range(3):
+        made[f"layers.{layer}.weight"] = torch.randn(4, 4, generator=generator)
+    made["head"] = made["embed"]
+    return made
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory, state):
+    """A folder of files, good and bad."""
+    folder = tmp_path_factory.mktemp("files")
+    torch.save(state, folder / "model.pt")
+    torch.save({"model": state, "epoch": 3, "lr": [0.1, float("nan")]}, folder / "nested.pt")
+    untied = {name: value.clone() for name, value in state.items()}
+    safetensors.torch.save_file(untied, folder / "model.safetensors")
+    other = {**untied, "layers.1.weight": untied["layers.1.weight"].clone()}
+    other["layers.1.weight"][2, 3] += 0.5
+    safetensors.torch.save_file(other, folder / "other.safetensors", {"note": "yes"})
+    other["layers.1.weight"][0, 1] = float("nan")
+    safetensors.torch.save_file(other, folder / "nan.safetensors")
+    safetensors.torch.save_file({HOSTILE: torch.ones(2)}, folder / "hostile.safetensors", {HOSTILE: HOSTILE})
+    torch.save({"a": torch.zeros(2), "evil": Evil(folder / "marker")}, folder / "evil.pt")
+    data = (folder / "model.safetensors").read_bytes()
+    (folder / "cut.safetensors").write_bytes(data[:-4])
+    (folder / "empty.safetensors").touch()
+    (folder / "text.txt").write_text("words\n" * 20)
+    (folder / "text.pt").write_text("words\n" * 20)
+    (folder / "folder").mkdir()
+    return folder
+
+
+def test_the_schema_is_one():
+    """docs/files-schema.json is a JSON Schema of the draft that it names, and refuses what is none of the commands'."""
+    jsonschema.Draft202012Validator.check_schema(SCHEMA.schema)
+    assert not SCHEMA.is_valid({"schema": "tensorferry.files/1", "command": "inspect"})
+    assert not SCHEMA.is_valid({"schema": "tensorferry.files/2", "command": "inspect", "files": [], "error": None})
+
+
+def test_inspect_says_what_a_state_dict_holds(run, files):
+    """Format, numbers, ties, and one line for each kind of tensor."""
+    done = run("inspect", files / "model.pt")
+
+    assert (done.code, done.err) == (0, "")
+    lines = [line.split() for line in done.out.splitlines()]
+    assert ["format", "pytorch"] in lines
+    assert ["tensors", "5"] in lines
+    assert ["parameters", "68", "(float32", "48,", "bfloat16", "20)"] in lines
+    assert ["safe", "yes"] in lines
+    assert ["tied", "head", "is", "embed"] in lines
+    assert ["layers.#.weight", "3x", "float32", "[4,", "4]", "#", "0..2"] in lines
+    assert ["embed", "bfloat16", "[5,", "4]"] in lines
+    assert "\x1b" not in done.out
+
+
+def test_inspect_as_data(run, files):
+    """The same as JSON, the values beside the tensors as they are."""
+    (told,) = run("inspect", files / "nested.pt", "--json").data["files"]
+
+    assert told["format"] == "pytorch"
+    assert told["bytes"] == (files / "nested.pt").stat().st_size
+    assert told["parameters"] == {"bfloat16": 20, "float32": 48}
+    assert told["tied"] == {"model.head": "model.embed"}
+    assert told["values"] == {"epoch": 3, "lr.0": 0.1, "lr.1": "nan"}
+    assert told["safe"] is True
+    assert "torch._utils._rebuild_tensor_v2" in told["asks_for"]
+    assert [(each["name"], each["numbers"], each["count"]) for each in told["folded"]][1] == (
+        "model.layers.#.weight",
+        ["0..2"],
+        3,
+    )
+
+
+def test_all_unfolds(run, files, state):
+    """With --all each tensor is a line and an entry, with the place of its bytes."""
+    path = files / "model.safetensors"
+    done = run("inspect", path, "--all")
+    (told,) = run("inspect", path, "--all", "--json").data["files"]
+
+    for name, tensor in state.items():
+        (line,) = [line for line in done.out.splitlines() if line.split()[:1] == [name]]
+        (entry,) = [each for each in told["all"] if each["name"] == name]
+        assert str(list(tensor.shape)) in line
+        assert f"at {entry['offset']:,}" in line
+        data = path.read_bytes()[entry["offset"] : entry["offset"] + entry["bytes"]]
+        assert data == tensor.contiguous().view(torch.uint8).numpy().tobytes()
+    assert "#" not in done.out
+
+
+def test_long_facts_are_shortened_and_counted(run, tmp_path):
+    """Much metadata is cut, and says so; --all has it whole."""
+    path = tmp_path / "a.safetensors"
+    metadata = {f"key{n}": "v" * 1000 for n in range(20)}
+    safetensors.torch.save_file({"x": torch.ones(1)}, path, metadata)
+
+    short, whole = run("inspect", path).out, run("inspect", path, "--all").out
+
+    assert len(short) < 3000
+    assert "and 15 more (--all)" in short
+    assert all(f"{key}: {value}" in whole for key, value in metadata.items())
+
+
+@pytest.mark.parametrize("command", ["inspect", "check"])
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_a_pickle_that_asks_for_more_is_refused_and_not_run(run, files, command, options):
+    """Exit code 3, with what it asks for; the other files are still told, and nothing is run."""
+    done = run(command, files / "evil.pt", files / "model.pt", *options)
+
+    assert done.code == 3
+    assert "posix.system" in done.out + done.err
+    if options:
+        refused, fine = done.data["files"]
+        assert refused["error"]["type"] == "UnsafeFileError"
+        assert "posix.system" in refused.get("asks_for", ["posix.system"])
+        assert fine["error"] is None
+    else:
+        assert "model.pt" in done.out
+        assert "Hint:" in done.err
+    assert not (files / "marker").exists()
+
+
+def test_an_allowed_class_is_a_container(run, tmp_path):
+    """With --allow the class is read as a container: inspected, checked, compared and converted."""
+    path, target = tmp_path / "a.pt", tmp_path / "b.pt"
+    torch.save({"x": torch.ones(2), "config": _Config()}, path)
+
+    for command in (["inspect", path], ["check", path, "--values"], ["diff", path, path], ["convert", path, target]):
+        assert run(*command).code == 3
+        done = run(*command, "--allow", f"{_Config.__module__}._Config")
+        assert (done.code, done.err) == (0, "")
+
+
+class _Config:
+    def __init__(self):
+        self.width = 3
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "words"),
+    [
+        ("nothing", 2, "No such file"),
+        ("folder", 2, "folder"),
+        ("text.txt", 2, "no format"),
+        ("text.pt", 2, "no format"),
+        ("empty.safetensors", 2, "empty.safetensors"),
+        ("cut.safetensors", 2, "cut.safetensors"),
+    ],
+)
+@pytest.mark.parametrize("command", ["inspect", "diff", "convert"])
+def test_what_cannot_be_read(run, files, tmp_path, command, name, code, words):
+    """Exit code 2, the reason on stderr, nothing on stdout; with --json in the JSON; nothing is written."""
+    target = tmp_path / "out.npz"
+    more = {"inspect": [], "diff": [files / "model.pt"], "convert": [target]}[command]
+
+    done = run(command, files / name, *more)
+
+    assert (done.code, done.out) == (code, "")
+    assert words in done.err
+    data = run(command, files / name, *more, "--json")
+    assert data.code == code
+    error = data.data["error"] or data.data["files"][0]["error"]
+    assert words in error["message"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_check_tells_good_from_bad(run, files):
+    """Exit code 0 for a good file, 1 for a bad one with the tensor and the byte, the worst for several."""
+    assert run("check", files / "model.pt", files / "model.safetensors").code == 0
+    done = run("check", files / "model.safetensors", files / "cut.safetensors", "--json")
+
+    assert done.code == 1
+    good, bad = done.data["files"]
+    assert (good["ok"], good["findings"]) == (True, [])
+    assert not bad["ok"]
+    assert all(each["tensor"] and each["offset"] for each in bad["findings"])
+    text = run("check", files / "cut.safetensors")
+    assert text.code == 1
+    for each in bad["findings"]:
+        assert f"cut.safetensors:{each['offset']}: error: {each['tensor']}: {each['message']}" in text.out
+    assert "failed" in text.out
+
+
+def test_check_values(run, files):
+    """NaN is looked for with --values only, and then exit code 1; what is all zero is a note, and exit code 0."""
+    assert run("check", files / "nan.safetensors").code == 0
+    done = run("check", files / "nan.safetensors", "--values")
+    assert done.code == 1
+    assert "layers.1.weight: 1 of 16 is NaN, the first at [0, 1]" in done.out
+    assert run("check", files / "model.safetensors", "--values").code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "code"), [("nothing", 2), ("folder", 2), ("text.txt", 2), ("empty.safetensors", 1), ("evil.pt", 3)]
+)
+def test_check_of_what_is_no_model(run, files, name, code):
+    """What cannot be checked is exit code 2, what is of a format and broken 1, what is unsafe 3."""
+    assert run("check", files / name).code == code
+    assert run("check", files / name, "--json").code == code
+
+
+def test_diff_of_two_formats(run, files):
+    """The same tensors in two formats are equal, and said to be."""
+    done = run("diff", files / "model.pt", files / "model.safetensors")
+
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("equal: 5 tensors in common")
+
+
+def test_diff_tells_what_differs(run, files):
+    """Exit code 1, with the largest |a-b| and its place; a tolerance covers it, but not the metadata."""
+    a, b = files / "model.safetensors", files / "other.safetensors"
+    done = run("diff", a, b)
+
+    assert done.code == 1
+    assert "1 of 16 differ, largest |a-b| 0.5 at [2, 3]" in done.out
+    assert "note" in done.out
+    assert run("diff", a, b, "--tol", "0.5").code == 1
+    assert run("diff", a, b, "--tol", "0.5", "--tensors-only").code == 0
+    assert run("diff", a, b, "--tol", "0.4", "--tensors-only").code == 1
+    data = run("diff", a, b, "--tol", "0.5", "--json").data
+    assert data["tolerance"] == 0.5
+    (found,) = data["differing"]
+    assert (found["name"], found["largest"], found["position"]) == ("layers.1.weight", 0.5, [2, 3])
+    assert found["accepted"]
+    assert data["metadata"] == [{"place": "note", "a": None, "b": "'yes'"}]
+
+
+def test_diff_of_infinities_is_json(run, tmp_path):
+    """A distance that JSON has no number for is a string."""
+    for name, value in (("a", np.inf), ("b", 0.0)):
+        np.save(tmp_path / f"{name}.npy", np.array([value]))
+
+    (found,) = run("diff", tmp_path / "a.npy", tmp_path / "b.npy", "--json").data["differing"]
+
+    assert found["largest"] == "inf"
+
+
+def test_convert_and_back(run, files, tmp_path):
+    """There and back gives the same, and the report says what was written."""
+    there, back = tmp_path / "a.safetensors", tmp_path / "b.pt"
+    done = run("convert", files / "nested.pt", there, "--verify", "--json")
+
+    report = done.data["report"]
+    assert done.code == 0
+    assert (report["written"], report["verified"], report["tensors"]) == ([str(there)], True, 5)
+    text = run("convert", there, back)
+    assert (text.code, text.err) == (0, "")
+    assert str(back) in text.out
+    assert run("diff", files / "nested.pt", back).code == 0
+    assert torch.load(back, weights_only=True)["epoch"] == 3
+
+
+def test_dry_run_writes_nothing(run, files, tmp_path):
+    """--dry-run says what would be written, refuses what has to be refused, and leaves no file."""
+    done = run("convert", files / "model.pt", tmp_path / "a.safetensors", "--dry-run")
+    assert done.code == 0
+    assert "nothing written" in done.out
+    assert run("convert", files / "nested.pt", tmp_path / "a.npy", "--dry-run").code == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_exists_is_kept_unless_told(run, files, tmp_path):
+    """An output that exists is exit code 2 and stays as it was; --overwrite replaces it."""
+    target = tmp_path / "a.safetensors"
+    target.write_bytes(b"precious")
+
+    assert run("convert", files / "model.pt", target).code == 2
+    assert target.read_bytes() == b"precious"
+    assert run("convert", files / "model.pt", target, "--overwrite").code == 0
+    assert run("diff", files / "model.pt", target).code == 0
+
+
+def test_an_output_that_does_not_verify_is_not_published(run, files, tmp_path, monkeypatch):
+    """A writer that spoils a byte is exit code 4 with --verify, and there is no output."""
+    honest = Pump.copy
+
+    def spoiled(self, stored, descriptor, *, crc=None):
+        result = honest(self, stored, descriptor, crc=crc)
+        os.pwrite(descriptor, b"\x55", os.lseek(descriptor, 0, os.SEEK_CUR) - 1)
+        return result
+
+    monkeypatch.setattr(Pump, "copy", spoiled)
+    done = run("convert", files / "model.safetensors", tmp_path / "a.safetensors", "--verify")
+
+    assert (done.code, done.out) == (4, "")
+    assert "VerificationError" in done.err
+    assert not (tmp_path / "a.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (VerificationError("v"), 4),
+        (ResumableError("r", "--resume"), 5),
+        (FormatLimitError("f", "--exclude"), 2),
+        (LossyCastError("l"), 2),
+        (PermissionError(13, "Permission denied", "/x/a"), 2),
+        (OSError(28, "No space left on device", "/x/a"), 2),
+        (KeyboardInterrupt(), 130),
+    ],
+)
+def test_each_error_of_a_conversion_has_its_exit_code(run, files, tmp_path, monkeypatch, error, code):
+    """The table in docs/files.md holds, with the message on stderr and in the JSON."""
+
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr(convert_command, "convert_files", fail)
+    command = ["convert", files / "model.pt", tmp_path / "a.npz"]
+    done = run(*command)
+
+    assert (done.code, done.out) == (code, "")
+    assert type(error).__name__ in done.err or code == 130
+    if code != 130:
+        assert run(*command, "--json").data["error"]["type"] == type(error).__name__
+
+
+@pytest.mark.parametrize("command", ["inspect", "check", "diff"])
+def test_ctrl_c(run, files, monkeypatch, command):
+    """Ctrl-C is exit code 130 in each command, without a traceback."""
+
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    for place in ("inspect.open_path", "diff.open_path", "check.check_path"):
+        monkeypatch.setattr(f"tensorferry.cli.{place}", interrupt)
+    done = run(command, *[files / "model.pt"] * (2 if command == "diff" else 1))
+
+    assert (done.code, done.out) == (130, "")
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ([], {}),
+        (["--to", "npz"], {"to": "npz"}),
+        (["--dtype", "bf16", "--dtype", "*.w=f32"], {"dtype": ["bf16", "*.w=f32"]}),
+        (["--overflow", "saturate"], {"overflow": "saturate"}),
+        (["--include", "a*", "--include", "b"], {"include": ["a*", "b"]}),
+        (["--exclude", "a*"], {"exclude": ["a*"]}),
+        (["--rename", "s/a/b/"], {"rename": ["s/a/b/"]}),
+        (["--shard", "5GB"], {"shard": "5GB"}),
+        (["--verify", "--dry-run", "--resume", "--overwrite", "--tensors-only"],
+         dict.fromkeys(["verify", "dry_run", "resume", "overwrite", "tensors_only"], True)),
+        (["--allow", "a.B"], {"allow": ["a.B"]}),
+        (["--jobs", "4", "--engine", "processes"], {"jobs": 4, "engine": "processes"}),
+        (["--part", "2/16"], {"part": (2, 16)}),
+    ],
+)  # fmt: skip
+def test_options_reach_the_conversion(run, monkeypatch, options, expected):
+    """Each option is handed on as it was typed, the others with their defaults; several inputs and one output."""
+    plain = {
+        "to": None, "dtype": None, "overflow": "raise", "include": (), "exclude": (), "rename": (), "shard": None,
+        "tensors_only": False, "allow": (), "verify": False, "dry_run": False, "resume": False, "overwrite": False,
+        "jobs": 1, "engine": "threads", "part": None, "progress": None,
+    }  # fmt: skip
+    told = {}
+
+    def note(sources, target, **keywords):
+        told.update(sources=sources, target=target, keywords=keywords)
+        raise FormatLimitError("enough")
+
+    monkeypatch.setattr(convert_command, "convert_files", note)
+    run("convert", "a", "b", "out", *options)
+
+    assert (told["sources"], told["target"]) == ([Path("a"), Path("b")], Path("out"))
+    assert told["keywords"] == {**plain, **expected}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["inspect"],
+        ["inspect", "--no-such", "a"],
+        ["check"],
+        ["diff", "a"],
+        ["diff", "a", "b", "c"],
+        ["diff", "a", "b", "--tol", "-1"],
+        ["diff", "a", "b", "--tol", "nan"],
+        ["diff", "a", "b", "--tol", "x"],
+        ["convert", "a"],
+        ["convert", "a", "b", "--overflow", "wrap"],
+        ["convert", "a", "b", "--engine", "slurm"],
+        ["convert", "a", "b", "--jobs", "0"],
+        *(["convert", "a", "b", "--part", part] for part in ("0/2", "3/2", "1", "x/y", "1/", "-1/2", "1/2/3")),
+    ],
+)
+def test_wrong_usage(run, arguments):
+    """Exit code 2, with how it is meant on stderr."""
+    done = run(*arguments)
+
+    assert (done.code, done.out) == (2, "")
+    assert "Usage" in done.err
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--to", "floppy"], "floppy"),
+        (["--dtype", "float33"], "float33"),
+        (["--shard", "many"], "many"),
+        (["--rename", "nonsense"], "nonsense"),
+        (["--include", "nothing*"], "nothing*"),
+    ],
+)
+def test_words_that_mean_nothing(run, files, tmp_path, options, words):
+    """What only the conversion can tell to be wrong is exit code 2 too, before anything is written."""
+    done = run("convert", files / "model.pt", tmp_path / "a", "--to", "safetensors", *options)
+
+    assert (done.code, done.out) == (2, "")
+    assert words in done.err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_no_file_gives_orders_to_a_terminal(run, files, tmp_path, options):
+    """Names and metadata with control characters are written out, on stdout, on stderr and in JSON, and not lost."""
+    path, target = files / "hostile.safetensors", tmp_path / f"{HOSTILE}.npz"
+    commands = [
+        ["inspect", path],
+        ["inspect", path, "--all"],
+        ["check", path, "--values"],
+        ["diff", path, files / "model.pt"],
+        ["convert", path, target],
+        ["convert", path, target],
+        ["convert", path, tmp_path / "a.npz", "--exclude", HOSTILE + "?"],
+        ["inspect", tmp_path / HOSTILE],
+        ["check", target, tmp_path / HOSTILE],
+        ["diff", target, path],
+    ]
+    for command in commands:
+        done = run(*command, *options)
+        text = done.out + done.err
+        assert not set(text) & set(HOSTILE) - set("w[2J31m\n"), command
+        assert all(line == line.rstrip("\r") for line in text.split("\n"))
+        if options and command[0] == "inspect" and command[1] == path:
+            assert done.data["files"][0]["metadata"] == {HOSTILE: HOSTILE}
+
+
+def test_names_of_files_that_are_no_text(run, files, tmp_path):
+    """A path of any bytes is read, converted and told."""
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff\xfe.safetensors"))
+    path.write_bytes((files / "model.safetensors").read_bytes())
+
+    assert "\\udcff" in run("inspect", path).out
+    assert run("inspect", path, "--json").data["files"][0]["path"] == str(path)
+    assert run("convert", path, tmp_path / "b.pt").code == 0
+    assert run("diff", path, tmp_path / "b.pt").code == 0
+    assert run("check", path).code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "quick"),
+    [
+        (["inspect", "a"], True),
+        (["inspect", "--all", "a", "--json", "b"], True),
+        (["inspect", "a", "--allow", "x.Y", "--allow", "z.W", ""], True),
+        (["inspect"], False),
+        (["inspect", "--all"], False),
+        (["inspect", "-h"], False),
+        (["inspect", "a", "--help"], False),
+        (["inspect", "a", "--allow"], False),
+        (["inspect", "a", "--allow", "--all"], False),
+        (["inspect", "--allow=x", "a"], False),
+        (["inspect", "--", "--all"], False),
+        (["inspect", "a", "--no-such"], False),
+        (["inspect", "a", "-"], False),
+        (["check", "a"], False),
+        (["--version", "inspect", "a"], False),
+        ([], False),
+    ],
+)
+def test_a_plain_inspect_is_read_as_typer_reads_it(run, monkeypatch, words, quick):
+    """What is read without Typer, whose start takes longer, comes out as with it; the rest is left to it."""
+    told = {}
+
+    def note(paths, **keywords):
+        told.update(paths=paths, **keywords)
+        return 0
+
+    monkeypatch.setattr(inspect_command, "run", note)
+    found = inspect_arguments(words)
+
+    assert (found is not None) is quick
+    if quick:
+        assert run(*words).code == 0
+        assert {**told, "allow": list(told["allow"])} == found
+
+
+# --- as processes of their own ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def start():
+    """Starts the command in a process of its own, from Bash if it is one string."""
+
+    def do(*arguments, shell=None, **keywords):
+        environment = {key: value for key, value in os.environ.items() if key not in {"COLUMNS", "FORCE_COLOR"}}
+        environment |= {"PYTHONPATH": SOURCE, "TERM": "xterm-256color", "NO_COLOR": ""}
+        environment |= keywords.pop("env", {})
+        command = [sys.executable, "-m", "tensorferry.cli", *map(str, arguments)]
+        if shell is not None:
+            command = ["bash", "-o", "pipefail", "-c", shell.format(f"{sys.executable} -m tensorferry.cli")]
+        return subprocess.run(command, env=environment, timeout=120, check=False, **keywords)
+
+    return do
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("{} inspect --all big.safetensors | head -1", 0),
+        ("{} inspect --all --json big.safetensors | head -1", 0),
+        ("{} diff big.safetensors other.safetensors | head -1", 1),
+        ("{} inspect big.safetensors > /dev/full", 2),
+        ("{} inspect big.safetensors --json > /dev/full", 2),
+        ("{} diff big.safetensors big.safetensors >&-", 0),
+    ],
+)
+def test_streams_that_end_early(start, tmp_path, command, code):
+    """A reader that leaves early is no error; a disk that is full is, in one line."""
+    names = {f"n{number}.x{number * 7}": np.zeros(1, np.int8) for number in range(3000)}
+    safetensors.numpy.save_file(names, tmp_path / "big.safetensors")
+    safetensors.numpy.save_file({f"{name}y": array for name, array in names.items()}, tmp_path / "other.safetensors")
+
+    done = start(shell=command, cwd=tmp_path, capture_output=True)
+
+    assert done.returncode == code, done.stderr
+    assert b"Traceback" not in done.stderr
+    assert b"Exception" not in done.stderr
+    assert (b"No space left" in done.stderr) is ("full" in command)
+
+
+def _on_a_terminal(start, columns, *arguments, env=None):
+    """What a command writes to a terminal of that width, stdout and stderr together."""
+    import fcntl
+    import struct
+    import termios
+
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    done = start(*arguments, stdin=theirs, stdout=theirs, stderr=theirs, env=env or {})
+    os.close(theirs)
+    text = b""
+    while True:
+        try:
+            part = os.read(ours, 1 << 16)
+        except OSError:
+            break
+        if not part:
+            break
+        text += part
+    os.close(ours)
+    return done.returncode, text.decode()
+
+
+@pytest.mark.parametrize("columns", [1, 20, 100])
+def test_a_terminal_of_any_width(start, files, columns):
+    """Whatever the width, nothing is cut: names are whole, and can be copied."""
+    code, text = _on_a_terminal(start, columns, "inspect", files / "model.pt")
+
+    assert code == 0
+    assert "layers.#.weight" in text
+    assert "\x1b[1m" in text
+
+
+def test_progress_is_for_terminals(start, files, tmp_path):
+    """A bar with rate and time is drawn on a terminal, and gone in the end; NO_COLOR keeps colours away."""
+    code, text = _on_a_terminal(start, 100, "convert", files / "model.pt", tmp_path / "a.npz", env={"NO_COLOR": "1"})
+
+    assert code == 0
+    assert "converting" in text
+    assert "\x1b[3" not in text
+    done = start("convert", files / "model.pt", tmp_path / "b.npz", capture_output=True)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_no_framework_is_imported(start, files, tmp_path):
+    """The four commands on first-class formats import neither torch nor TensorFlow, nor JAX, nor safetensors."""
+    code = (
+        "import sys\n"
+        "from tensorferry.cli.app import app\n"
+        "for line in sys.stdin.read().splitlines():\n"
+        "    try:\n"
+        "        app(line.split('\\t'), prog_name='tensorferry')\n"
+        "    except SystemExit as ended:\n"
+        "        assert ended.code == 0, line\n"
+        "loaded = {name.partition('.')[0] for name in sys.modules}\n"
+        "print(sorted(loaded & {'torch', 'tensorflow', 'jax', 'safetensors', 'h5py', 'ssl'}))\n"
+    )
+    model, other = files / "nested.pt", tmp_path / "a.safetensors"
+    lines = [["inspect", model], ["convert", model, other], ["check", other, "--values"], ["diff", model, other]]
+    text = "\n".join("\t".join(map(str, line)) for line in lines)
+    environment = {**os.environ, "PYTHONPATH": SOURCE}
+
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=text, env=environment, capture_output=True, encoding="utf-8", check=True
+    )
+
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+_MEASURE = """\
+import sys
+from tensorferry.cli import main
+sys.argv[0] = "tensorferry"
+try:
+    main()
+finally:
+    # Not ru_maxrss, which remembers the process that this one was forked from.
+    status = open("/proc/self/status").read()
+    print(status.partition("VmHWM:")[2].split()[0], file=sys.stderr)
+"""
+
+
+def test_inspect_of_a_hundred_thousand_tensors_is_small(tmp_path):
+    """Python, NumPy and Typer included, it takes at most 60 MiB; how fast it is, the benchmarks tell."""
+    path = tmp_path / "big.safetensors"
+    entries = {}
+    for number in range(100_000):
+        name = f"model.layers.{number // 1000}.mlp.experts.{number % 1000 // 4}.{'abcd'[number % 4]}_proj.weight"
+        entries[name] = {"dtype": "BF16", "shape": [2, 4], "data_offsets": [16 * number, 16 * number + 16]}
+    header = json.dumps(entries, separators=(",", ":")).encode()
+    with path.open("wb") as file:
+        file.write(len(header).to_bytes(8, "little") + header)
+        file.truncate(8 + len(header) + 16 * 100_000)
+    environment = {**os.environ, "PYTHONPATH": SOURCE}
+
+    def measured():
+        return subprocess.run(
+            [sys.executable, "-c", _MEASURE, "inspect", str(path)],
+            env=environment,
+            capture_output=True,
+            encoding="utf-8",
+            check=True,
+        )
+
+    measured()  # compiles what is not compiled yet
+    done = measured()
+
+    assert "25,000x" in done.stdout
+    assert int(done.stderr) <= 60 * 1024

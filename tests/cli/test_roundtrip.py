@@ -1,0 +1,70 @@
+"""`tensorferry roundtrip`: every first-class format, every framework, and bits that are really compared."""
+
+from __future__ import annotations
+
+import json
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tensorferry
+from tensorferry.cli import roundtrip
+from tensorferry.files.format import formats
+
+
+@pytest.fixture
+def weights(tmp_path):
+    """A small file with bfloat16, int64 (which JAX has not) and a NaN."""
+    path = tmp_path / "weights.safetensors"
+    state = {
+        "a": np.array([1, float("nan"), -0.0, 2] * 8, ml_dtypes.bfloat16),
+        "b": np.arange(8).reshape(2, 4),
+        "c": np.ones(64, "float32"),
+    }
+    tensorferry.save(state, path)
+    return path
+
+
+def test_every_first_class_format_and_framework_is_gone_through(weights, capsys):
+    """Each format from the file, each pair of formats, a lone array, and each framework from each format."""
+    assert roundtrip.run(weights, as_json=True) == 0
+    data = json.loads(capsys.readouterr().out)
+    whole = {name for name, each in formats().items() if each.first_class and not each.holds_one}
+    assert whole == {"safetensors", "pytorch", "npz"}
+    pairs = [(row["from"], row["to"]) for row in data["journeys"]]
+    assert {(one, other) for one in whole for other in whole if one != other} <= set(pairs)
+    assert ("safetensors", "npy") in pairs
+    assert data["equal"]
+    loaded = {(row["from"], row["to"]): row for row in data["loaded"]}
+    assert set(loaded) == {(one, to) for one in whole for to in ("numpy", "torch", "jax", "tensorflow")}
+    for (_, to), row in loaded.items():
+        assert row["tensors"] == (2 if to == "jax" else 3)
+        assert list(row["refused"]) == (["b"] if to == "jax" else [])
+        assert row["shared"] == (0 if to == "torch" else row["tensors"])
+
+
+def test_a_bit_that_is_lost_is_seen(weights, capsys, monkeypatch):
+    """A conversion that loses a sign ends with exit code 1, in the table and in the data."""
+    real = tensorferry.convert_files
+
+    def lossy(source, target, **keywords):
+        report = real(source, target, **keywords)
+        contents = tensorferry.load(target).read()
+        if isinstance(contents, dict) and "a" in contents:
+            contents["a"] = np.abs(contents["a"])
+            tensorferry.save(contents, target, overwrite=True)
+        return report
+
+    monkeypatch.setattr(tensorferry, "convert_files", lossy)
+    assert roundtrip.run(weights, as_json=False) == 1
+    assert "different" in capsys.readouterr().out
+
+
+def test_what_is_no_file_of_weights_is_an_error(tmp_path, capsys):
+    """A text file: what is wrong on stderr, exit code 2."""
+    (tmp_path / "notes.txt").write_text("weights")
+    assert roundtrip.run(tmp_path / "notes.txt", as_json=False) == 2
+    captured = capsys.readouterr()
+    assert not captured.out
+    assert "FileFormatError" in captured.err
