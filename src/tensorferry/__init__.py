@@ -5,7 +5,8 @@
 array([1.5, 2.5])
 
 One call, exact values, and a memory contract that is checked: see `to_numpy` for the keywords,
-`explain` for what a conversion would do and why, `errors` for what can be raised.
+`explain` for what a conversion would do and why, `load`, `save` and `convert_files` for files, `errors`
+for what can be raised.
 """
 
 from __future__ import annotations
@@ -22,13 +23,20 @@ from .errors import (
     ConversionError,
     CopyRequiredError,
     DeviceError,
+    FileFormatError,
+    FormatLimitError,
     FrameworkNotInstalledError,
     GradientError,
     LossyCastError,
+    OutputExistsError,
     PlanViolation,
+    ResumableError,
     ShapeError,
+    UnsafeFileError,
     UnsupportedTypeError,
+    VerificationError,
 )
+from .files.api import convert_files, load, open, save  # noqa: A004 - `ferry.open`, as in `os.open`
 from .info import TensorInfo
 from .inspection import FrameworkStatus, describe, explain, frameworks, shares_memory
 from .plan import Plan, Step
@@ -39,20 +47,30 @@ __all__ = [
     "ConversionError",
     "CopyRequiredError",
     "DeviceError",
+    "FileFormatError",
+    "FormatLimitError",
     "FrameworkNotInstalledError",
     "FrameworkStatus",
     "GradientError",
     "LossyCastError",
+    "OutputExistsError",
     "Plan",
     "PlanViolation",
+    "ResumableError",
     "ShapeError",
     "Step",
     "TensorInfo",
+    "UnsafeFileError",
     "UnsupportedTypeError",
+    "VerificationError",
     "convert",
+    "convert_files",
     "describe",
     "explain",
     "frameworks",
+    "load",
+    "open",
+    "save",
     "shares_memory",
     "to_jax",
     "to_list",

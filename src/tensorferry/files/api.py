@@ -1,0 +1,243 @@
+"""The functions on files that users call: thin, and light to import."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from os import PathLike
+
+    from .contents import Contents
+    from .convert import Report
+
+    Path = str | PathLike[str]
+
+__all__ = ["convert_files", "load", "open", "save"]
+
+
+def open(path: Path, /, *, allow: Iterable[str] = ()) -> Contents:  # noqa: A001 - `ferry.open`, as in `os.open`
+    """What a file holds, from its header: names, dtypes, shapes, ties, metadata. No data is read, and no code run.
+
+    >>> import numpy as np, tempfile, tensorferry as ferry
+    >>> folder = tempfile.mkdtemp()
+    >>> _ = ferry.save({"weight": np.zeros((2, 3), "float16")}, f"{folder}/model.safetensors")
+    >>> contents = ferry.open(f"{folder}/model.safetensors")
+    >>> contents.format, contents.tensors["weight"].dtype, contents.tensors["weight"].shape
+    ('safetensors', 'float16', (2, 3))
+
+    Args:
+        path: A file of any format in docs/files.md, a folder of shards, or its ``index.json``.
+        allow: Names of classes, such as ``"package.Config"``, that a pickle may contain as plain containers of
+            their attributes; they are never imported.
+
+    Raises:
+        OSError: It cannot be read.
+        FileFormatError: It breaks its format's rules, or is of none that is known.
+        UnsafeFileError: It asks for code to be run, or would take memory out of all proportion.
+        FrameworkNotInstalledError: The library that its format needs is not installed.
+    """
+    from pathlib import Path
+
+    from .shards import open_path
+
+    return open_path(Path(path), allow=frozenset(allow))
+
+
+def load(
+    path: Path,
+    /,
+    to: str = "numpy",
+    *,
+    names: Iterable[str] | None = None,
+    device: object = None,
+    copy: bool | None = None,
+    dtype: object = None,
+    allow: Iterable[str] = (),
+) -> Any:
+    """What a file holds as a read-only mapping, whose tensors are made when they are used.
+
+    >>> import numpy as np, tempfile, tensorferry as ferry
+    >>> folder = tempfile.mkdtemp()
+    >>> _ = ferry.save({"weight": np.ones(2, "float16"), "step": 7}, f"{folder}/model.safetensors")
+    >>> state = ferry.load(f"{folder}/model.safetensors")
+    >>> state["weight"], state["step"]
+    (array([1., 1.], dtype=float16), 7)
+
+    The file is mapped into memory, not read. Tensors lie over that map wherever the sharing rule allows: read-only
+    views in NumPy; TensorFlow and JAX where the file's alignment allows (as in what `save` writes); PyTorch copies,
+    since it has no read-only tensors, unless ``copy=False`` consents to share. As with every memory map, who cuts
+    the file short meanwhile ends the process. Checksums are not looked at here: ``tensorferry check`` does.
+
+    Args:
+        path: As for `open`.
+        to: ``"numpy"``, ``"torch"``, ``"tensorflow"``, ``"jax"``, or ``"python"`` for lists.
+        names: Globs of the tensors to have; ``None``: all, and the other values.
+        device: As for `to_numpy`, for each tensor.
+        copy: As for `to_numpy`, for each tensor.
+        dtype: As for `to_numpy`, for each tensor; ``"default"`` lets JAX without 64-bit types have them narrowed.
+        allow: As for `open`.
+
+    Returns:
+        A `LazyTree`, nested as the file is; the tensor itself if the file holds one without a name. ``read()``
+        gives all of it at once in plain containers.
+
+    Raises:
+        OSError: It cannot be read.
+        FileFormatError: As for `open`.
+        UnsafeFileError: As for `open`.
+        FormatLimitError: A glob of `names` fits no tensor.
+        FrameworkNotInstalledError: The framework, or the library that the format needs, is not installed.
+        ConversionError: When a tensor is used: as for `to_numpy`; the message ends in its name.
+    """
+    from ..registry import ready
+    from .lazy import lazily
+    from .select import select
+
+    contents = open(path, allow=allow)
+    ready(to)
+    if names is not None:
+        contents = select(contents, include=tuple(names), tensors_only=contents.tree is None)
+    return lazily(contents, to, device=device, copy=copy, dtype=dtype)
+
+
+def save(
+    tree: Any,
+    path: Path,
+    /,
+    *,
+    to: str | None = None,
+    metadata: Mapping[str, str] | None = None,
+    shard: int | str | None = None,
+    verify: bool = False,
+    overwrite: bool = False,
+) -> Report:
+    """Write tensors of any framework, mixed too, with what stands around them, to a file of any format.
+
+    >>> import numpy as np, tempfile, tensorferry as ferry
+    >>> folder = tempfile.mkdtemp()
+    >>> report = ferry.save({"a": np.arange(3), "b": {"c": np.zeros(2)}}, f"{folder}/all.npz")
+    >>> report.tensors, list(ferry.open(f"{folder}/all.npz").tensors)
+    (2, ['a', 'b.c'])
+
+    The file appears whole or not at all: it is written beside its place, flushed to the disk and renamed. Tensors
+    go there one after the other, without the host memory for all of them. Bits are kept, in every dtype; a tensor
+    that appears twice is stored once. Gradients and graphs are not saved.
+
+    Args:
+        tree: A tensor, or dicts, lists and tuples of tensors, of plain values (numbers, strings, ``None``) and of each
+            other.
+        path: The file, or with `shard` the folder.
+        to: The format's name; ``None`` goes by the path's suffix.
+        metadata: Strings to put beside the tensors, where the format has a place for them.
+        shard: Write a folder of files of at most so many bytes (``"5GB"``) and their index.
+        verify: Read it back and compare, before it appears.
+        overwrite: Replace what is there.
+
+    Returns:
+        What was written.
+
+    Raises:
+        OSError: It cannot be written.
+        OutputExistsError: It is there already.
+        FormatLimitError: The format cannot hold a dtype, a structure or a value; nothing is written.
+        UnsupportedTypeError: Something in the tree is neither a tensor nor a plain value; the message says where.
+        VerificationError: It did not read back the same; nothing is published.
+    """
+    from .save import write
+
+    return write(tree, path, to=to, metadata=metadata, shard=shard, verify=verify, overwrite=overwrite)
+
+
+def convert_files(
+    sources: Path | Sequence[Path],
+    target: Path,
+    /,
+    *,
+    to: str | None = None,
+    dtype: str | Sequence[str] | None = None,
+    overflow: Literal["raise", "saturate", "nan"] = "raise",
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    rename: Sequence[str] = (),
+    shard: int | str | None = None,
+    tensors_only: bool = False,
+    allow: Sequence[str] = (),
+    verify: bool = False,
+    dry_run: bool = False,
+    resume: bool = False,
+    overwrite: bool = False,
+    executor: Any = None,
+    jobs: int = 1,
+    engine: Literal["threads", "processes", "dask", "ray"] = "threads",
+    part: tuple[int, int] | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Report:
+    r"""Convert a file of one format into another, without running its code and without its size in memory.
+
+    >>> import numpy as np, tempfile, tensorferry as ferry
+    >>> folder = tempfile.mkdtemp()
+    >>> np.savez(f"{folder}/in.npz", weight=np.ones((2, 2), "float32"))
+    >>> report = ferry.convert_files(f"{folder}/in.npz", f"{folder}/out.safetensors", dtype="bfloat16")
+    >>> ferry.load(f"{folder}/out.safetensors")["weight"].dtype
+    dtype(bfloat16)
+
+    Args:
+        sources: A file, a folder of shards, its ``index.json``, or several files that make one model.
+        target: The file to write; a folder for several, or with `shard`.
+        to: The format's name; ``None`` goes by the target's suffix.
+        dtype: A dtype for all floating tensors, or ``"GLOB=dtype"`` for those whose names fit; several apply in order.
+        overflow: What becomes of a finite number that the dtype has no room for: an error, its largest number, or NaN.
+        include: Globs of the tensors to take; none: all.
+        exclude: Globs of the tensors to leave out.
+        rename: Substitutions like ``"s/^module\\.//"``, applied to each name in order.
+        shard: Write a folder of files of at most so many bytes (``"5GB"``) and their index.
+        tensors_only: Leave out what is not a tensor, and how they nest.
+        allow: As for `open`.
+        verify: Read the output back and compare hashes, before it appears.
+        dry_run: Plan it and refuse what has to be refused; write nothing.
+        resume: Go on where an interrupted conversion into a folder stopped.
+        overwrite: Replace what is there.
+        executor: Anything with ``submit``: of `concurrent.futures`, a ``dask.distributed.Client``.
+        jobs: How many files are written at once, without an `executor`.
+        engine: By what.
+        part: ``(i, n)``: do the i-th of n parts, from 1, for machines that share a file system.
+        progress: Is told the number of bytes each time some have been moved.
+
+    Returns:
+        What was written, or would be.
+
+    Raises:
+        OSError: A file cannot be read or written.
+        OutputExistsError: The target exists already.
+        FileFormatError: A source breaks its format's rules; a checksum does not fit.
+        UnsafeFileError: A source asks for code to be run.
+        FormatLimitError: The format cannot hold a tensor or a value, or a pattern fits nothing; nothing is written.
+        LossyCastError: ``overflow="raise"``, and a number does not fit.
+        VerificationError: The output did not read back the same; nothing is published.
+        ResumableError: Stopped in the middle; ``resume=True`` goes on.
+    """
+    from .convert import convert_files
+
+    return convert_files(
+        sources,
+        target,
+        to=to,
+        dtype=dtype,
+        overflow=overflow,
+        include=include,
+        exclude=exclude,
+        rename=rename,
+        shard=shard,
+        tensors_only=tensors_only,
+        allow=allow,
+        verify=verify,
+        dry_run=dry_run,
+        resume=resume,
+        overwrite=overwrite,
+        executor=executor,
+        jobs=jobs,
+        engine=engine,
+        part=part,
+        progress=progress,
+    )

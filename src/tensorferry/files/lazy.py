@@ -1,0 +1,133 @@
+"""`LazyTree`: what a file holds as a mapping, whose tensors are made when they are used."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..api import convert
+from ..errors import ConversionError, CopyRequiredError
+from ..inspection import explain
+from .contents import Ref
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from .contents import Contents
+    from .stored import Stored
+
+__all__ = ["LazyTree"]
+
+
+class LazyTree(Mapping[Any, Any]):
+    """What a file holds, as a read-only mapping; `load` makes it.
+
+    A tensor is made when it is used. While somebody holds it, the same object comes again, under each of
+    the names of tied weights; when nobody does, it is made anew. Mappings inside are of this kind too;
+    lists and tuples are plain, made when they are used.
+
+    Args:
+        node: The mapping's own node of the file's tree.
+        make: Gives the tensor of a name.
+    """
+
+    __slots__ = ("_make", "_node")
+
+    def __init__(self, node: Mapping[Any, Any], make: Callable[[str], Any]) -> None:
+        self._node = node
+        self._make = make
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._lazily(self._node[key])
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._node)
+
+    def __len__(self) -> int:
+        return len(self._node)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(repr(key) for key in list(self._node)[:3])
+        more = ", …" if len(self._node) > 3 else ""
+        return f"<LazyTree of {len(self._node)}: {shown}{more}>"
+
+    def read(self) -> Any:
+        """All of it at once, as the plain dicts, lists and values that were saved.
+
+        Returns:
+            What was saved, of its own container types.
+        """
+        return self._read(self._node)
+
+    def _lazily(self, node: Any) -> Any:
+        if isinstance(node, Ref):
+            return self._make(node.name)
+        if isinstance(node, Mapping):
+            return LazyTree(node, self._make)
+        return _rebuilt(node, self._lazily) if isinstance(node, (list, tuple)) else node
+
+    def _read(self, node: Any) -> Any:
+        if isinstance(node, Ref):
+            return self._make(node.name)
+        if isinstance(node, Mapping):
+            result = type(node)()  # type: ignore[call-arg, unused-ignore]
+            vars(result).update(vars(node)) if hasattr(node, "__dict__") else None
+            for key, child in node.items():
+                result[key] = self._read(child)  # type: ignore[index, unused-ignore]
+            return result
+        return _rebuilt(node, self._read) if isinstance(node, (list, tuple)) else node
+
+
+def _rebuilt(node: Any, child: Callable[[Any], Any]) -> Any:
+    if isinstance(node, list):
+        return [child(each) for each in node]
+    # Marked values (a dtype, a device) are named tuples of plain values: they stay as they are.
+    return node if hasattr(node, "_fields") else tuple(child(each) for each in node)
+
+
+def lazily(contents: Contents, to: str, *, device: object, copy: bool | None, dtype: object) -> Any:
+    """A file's tree with tensors of a framework, made when they are used.
+
+    Args:
+        contents: What the file holds.
+        to: The framework's name.
+        device: As for `convert`, for each tensor.
+        copy: As for `convert`, for each tensor.
+        dtype: As for `convert`, for each tensor.
+    """
+    made: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
+
+    def make(name: str) -> Any:
+        stored = contents.tensors[name]
+        tensor = made.get(stored.key)
+        if tensor is None:
+            tensor = _convert(name, stored, to, device, copy, dtype)
+            made[stored.key] = tensor
+        return tensor
+
+    tree = contents.tree
+    if tree is None:
+        tree = {name: Ref(name) for name in contents.tensors}
+    lazy = LazyTree(tree if isinstance(tree, Mapping) else {}, make)
+    return lazy if isinstance(tree, Mapping) else lazy._lazily(tree)  # noqa: SLF001 - its own module
+
+
+def _convert(name: str, stored: Stored, to: str, device: object, copy: bool | None, dtype: object) -> Any:
+    try:
+        mapped = stored.array()
+        plan = explain(mapped, to, device=device, copy=copy, dtype=dtype)
+        if plan.shares_memory or copy is False or not plan.keeps_dtype or plan.result.device != plan.source.device:
+            return convert(mapped, to, device=device, copy=copy, dtype=dtype)
+        # What has to be copied is read, which is quicker than to copy from a map, into memory to be shared.
+        own = stored.load()
+        return convert(own, to, copy=False if _may_share(own, to) else None)
+    except ConversionError as error:
+        raise type(error)(f"{error.message} - at {name!r}", error.hint) from error
+
+
+def _may_share(own: Any, to: str) -> bool:
+    try:
+        return explain(own, to, copy=False).shares_memory
+    except CopyRequiredError:
+        return False

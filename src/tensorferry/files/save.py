@@ -1,0 +1,117 @@
+"""A tree of tensors in memory as the contents of a file that is to be written."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import registry
+from ..api import to_numpy
+from ..errors import ConversionError, UnsupportedTypeError
+from .contents import Contents, Ref
+from .stored import Stored, parts
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator
+    from os import PathLike
+
+    from .convert import Report
+
+__all__ = ["contents_of", "write"]
+
+_PLAIN = (str, bytes, int, float, complex, bool, type(None))
+_DEEPEST = 64
+
+
+class Held(Stored):
+    """A tensor of any framework; it comes to the host when its values are read, and goes again."""
+
+    __slots__ = ("_key", "tensor")
+
+    def __init__(self, tensor: Any) -> None:
+        backend, info, handle = registry.backend_of(tensor).open(tensor)
+        self.tensor = tensor
+        self.dtype = info.dtype
+        self.shape = info.shape
+        pointer = backend.pointer(handle) if info.device == "cpu" and info.abstract is None else None
+        self._key: Hashable = id(tensor) if not pointer else (pointer, info.shape, info.strides, info.dtype)
+
+    @property
+    def key(self) -> Hashable:
+        """The memory that it is a view of, or itself."""
+        return self._key
+
+    def blocks(self) -> Iterator[np.ndarray[Any, Any]]:
+        """As the base says."""
+        for part in parts(to_numpy(self.tensor)):
+            yield np.ascontiguousarray(part).reshape(-1)
+
+    def array(self) -> np.ndarray[Any, Any]:
+        """As the base says."""
+        return to_numpy(self.tensor)
+
+
+def contents_of(tree: Any, metadata: Mapping[str, str] | None = None) -> Contents:
+    """What a file of this tree holds.
+
+    Raises:
+        UnsupportedTypeError: Something in the tree is neither a tensor nor a plain value; the message says where.
+    """
+    from .tree import names, relabel
+
+    outline = _outline(tree, "$", 0)
+    found: list[Held] = []
+    relabel(outline, found.append, Held)
+    named = names(outline, Held)
+    tensors: dict[str, Stored] = dict(zip(named, found, strict=True))
+    left = iter(named)
+    return Contents(
+        format="",
+        paths=(),
+        tensors=tensors,
+        metadata=dict(metadata or {}),
+        tree=None if _is_flat(outline, named) else relabel(outline, lambda _: Ref(next(left)), Held),
+    )
+
+
+def _outline(node: Any, path: str, depth: int) -> Any:
+    """The tree in plain containers, with what is written for each tensor in its place."""
+    if depth > _DEEPEST:
+        raise UnsupportedTypeError(f"This tree is nested deeper than {_DEEPEST} levels, or contains itself.")
+    if isinstance(node, (*_PLAIN, np.generic)):
+        return node
+    if isinstance(node, Mapping):
+        result: dict[Any, Any] = OrderedDict() if isinstance(node, OrderedDict) else {}
+        if isinstance(node, OrderedDict):
+            vars(result).update(vars(node))  # what a state dict says of its versions
+        for key, child in node.items():
+            result[key] = _outline(child, f"{path}[{key!r}]", depth + 1)
+        return result
+    if isinstance(node, (list, tuple)):
+        children = [_outline(child, f"{path}[{index}]", depth + 1) for index, child in enumerate(node)]
+        return children if isinstance(node, list) else tuple(children)
+    try:
+        return Held(node)
+    except ConversionError as error:
+        raise type(error)(f"{error.message} - at {path}", error.hint) from error
+
+
+def _is_flat(outline: Any, named: list[str]) -> bool:
+    """Whether it is a plain mapping from the names to the tensors, which is what a file is without a tree."""
+    return (
+        isinstance(outline, dict)
+        and list(outline) == named
+        and all(isinstance(child, Held) for child in outline.values())
+        and not getattr(outline, "__dict__", None)
+    )
+
+
+def write(tree: Any, path: str | PathLike[str], **options: Any) -> Report:
+    """Write a tree; the arguments are those of `tensorferry.save`."""
+    from .convert import write_contents
+
+    return write_contents(contents_of(tree, options.pop("metadata")), Path(path), **options)

@@ -1,0 +1,266 @@
+"""`load`, `save` and `open`: a mapping over a file, from and into every framework."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections import OrderedDict, UserDict
+
+import ml_dtypes
+import numpy as np
+import pytest
+from tests.support import TARGETS, address, survives
+
+import tensorferry as ferry
+
+SUFFIXES = (".safetensors", ".pt", ".npz")
+DTYPES = ("bool", "int8", "uint8", "int64", "float16", "float32", "float64", "bfloat16", "float8_e4m3fn", "float8_e5m2")
+
+
+def bits(x):
+    """A tensor's dtype, shape and bytes, of any framework."""
+    array = ferry.to_numpy(x)
+    return str(array.dtype), array.shape, np.ascontiguousarray(array).tobytes()
+
+
+def awkward(dtype, length=64):
+    """Every byte pattern there is room for: NaNs with payloads, -0.0 and subnormals among them."""
+    raw = np.random.default_rng(3).integers(0, 256, length * 16, np.uint8)
+    if dtype == "bool":
+        return (raw[:length] & 1).astype(bool)
+    return raw.view(np.dtype(getattr(ml_dtypes, dtype, dtype)))[:length].copy()
+
+
+def state(framework):
+    """Tensors of a framework, one for each dtype that it has."""
+    keywords = {"copy": True} if framework in ("numpy", "torch") else {}
+    if framework == "jax":
+        keywords = {"dtype": None}
+    made = {}
+    for dtype in DTYPES:
+        try:
+            made[dtype] = ferry.convert(awkward(dtype), framework, **keywords)
+        except ferry.LossyCastError:  # JAX without x64 has no 64-bit types
+            assert framework == "jax"
+            assert dtype in ("int64", "float64")
+    return made
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("source", TARGETS)
+def test_saved_from_any_framework_and_loaded_into_any_the_bits_are_equal(source, suffix, tmp_path):
+    """save from one framework, load into each: dtype, shape and every bit are kept."""
+    tensors = state(source)
+    ferry.save(tensors, tmp_path / f"state{suffix}")
+    for target in TARGETS:
+        loaded = ferry.load(tmp_path / f"state{suffix}", target)
+        assert list(loaded) == list(tensors)
+        for name, tensor in tensors.items():
+            if target == "jax" and name in ("int64", "float64"):
+                with pytest.raises(ferry.LossyCastError, match=f"at '{name}'"):
+                    loaded[name]
+                continue
+            assert ferry.describe(loaded[name]).framework == target
+            assert bits(loaded[name]) == bits(tensor), name
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_numpy_views_lie_over_the_map_and_cannot_be_written(suffix, tmp_path):
+    """In NumPy a loaded tensor is a read-only view; two loads lie over one map."""
+    ferry.save({"a": np.arange(1000.0)}, tmp_path / f"a{suffix}")
+    first = ferry.load(tmp_path / f"a{suffix}")["a"]
+    second = ferry.load(tmp_path / f"a{suffix}")["a"]
+    assert not first.flags.writeable
+    assert not first.flags.owndata
+    assert ferry.shares_memory(first, second)
+    with pytest.raises(ValueError, match="WRITEABLE"):
+        first.flags.writeable = True
+
+
+@pytest.mark.parametrize("target", ["jax", "tensorflow"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float8_e4m3fn", "int32"])
+@pytest.mark.parametrize("suffix", [".safetensors", ".pt", ".npz"])
+def test_jax_and_tensorflow_share_the_map(suffix, dtype, target, tmp_path):
+    """What `save` wrote is aligned, so immutable frameworks lie over the map, whatever the dtype."""
+    ferry.save({"x": awkward("int8", 3), "a": awkward(dtype, 1024)}, tmp_path / f"a{suffix}")
+    view = ferry.load(tmp_path / f"a{suffix}")["a"]
+    tensor = ferry.load(tmp_path / f"a{suffix}", target, copy=False)["a"]
+    assert address(tensor) == address(view)
+    assert address(ferry.load(tmp_path / f"a{suffix}", target)["a"]) == address(view)
+
+
+def test_torch_copies_unless_the_caller_consents(tmp_path):
+    """PyTorch has no read-only tensors: a copy by default, the map itself for copy=False."""
+    ferry.save({"a": np.arange(64.0)}, tmp_path / "a.safetensors")
+    view = ferry.load(tmp_path / "a.safetensors")["a"]
+    tensor = ferry.load(tmp_path / "a.safetensors", "torch")["a"]
+    assert not ferry.shares_memory(tensor, view)
+    tensor += 1
+    assert view[0] == 0
+    shared = ferry.load(tmp_path / "a.safetensors", "torch", copy=False)["a"]
+    assert shared.data_ptr() == address(view)
+
+
+def test_a_tensor_is_the_same_object_while_somebody_holds_it(tmp_path):
+    """While it is held, a tensor is made once, under each of its names; afterwards anew."""
+    weight = np.arange(64.0)
+    ferry.save({"a": weight, "tied": weight, "b": weight.copy()}, tmp_path / "a.safetensors")
+    loaded = ferry.load(tmp_path / "a.safetensors", "torch")
+    held = loaded["a"]
+    assert loaded["a"] is held
+    assert loaded["tied"] is held
+    assert loaded["b"] is not held
+    held += 1
+    assert loaded["a"][0] == 1
+    del held
+    gc.collect()
+    assert loaded["a"][0] == 0
+
+
+def test_a_nested_checkpoint_comes_back_as_it_was(tmp_path):
+    """Dicts with any keys, lists, tuples and plain values, with tensors of several frameworks among them."""
+    import jax.numpy as jnp
+    import torch
+
+    tree = {
+        "model": OrderedDict(weight=torch.ones(2, 3), bias=jnp.zeros(3)),
+        "optimizer": {"state": {0: {"step": 5, "exp_avg": np.ones(4, "float16")}}, "betas": (0.9, 0.999)},
+        "history": [1.5, float("inf"), -0.0, None, True, "text", [np.arange(2)]],
+    }
+    for suffix in SUFFIXES:
+        path = tmp_path / f"all{suffix}"
+        ferry.save(tree, path)
+        lazy = ferry.load(path)
+        assert lazy["optimizer"]["betas"] == (0.9, 0.999)
+        assert lazy["optimizer"]["state"][0]["step"] == 5
+        assert np.signbit(lazy["history"][2])
+        read = lazy.read()
+        assert type(read["model"]) is OrderedDict
+        assert type(read) is dict
+        assert list(read) == list(tree)
+        assert bits(read["model"]["weight"]) == bits(tree["model"]["weight"])
+        assert bits(read["optimizer"]["state"][0]["exp_avg"]) == bits(np.ones(4, "float16"))
+        assert read["history"][:6] == tree["history"][:6]
+        assert bits(read["history"][6][0]) == bits(np.arange(2))
+
+
+def test_a_module_loads_its_state_from_the_lazy_mapping(tmp_path):
+    """What `load` gives is a mapping that load_state_dict takes, with the versions that a state dict carries."""
+    import torch
+
+    def model():
+        return torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.BatchNorm1d(3))
+
+    one, other = model(), model()
+    for suffix in SUFFIXES:
+        ferry.save(one.state_dict(), tmp_path / f"m{suffix}")
+        loaded = ferry.load(tmp_path / f"m{suffix}", "torch")
+        other.load_state_dict(loaded.read())
+        for (name, a), (_, b) in zip(one.state_dict().items(), other.state_dict().items(), strict=True):
+            assert torch.equal(a, b), name
+        assert loaded.read()._metadata == one.state_dict()._metadata
+        other.load_state_dict(loaded)
+
+
+def test_a_lone_tensor_is_loaded_as_itself(tmp_path):
+    """A file of one tensor without a name gives the tensor."""
+    for suffix in (*SUFFIXES, ".npy"):
+        ferry.save(np.arange(3), tmp_path / f"one{suffix}")
+        assert bits(ferry.load(tmp_path / f"one{suffix}")) == bits(np.arange(3)), suffix
+
+
+def test_names_choose_tensors(tmp_path):
+    """Only what fits a glob is there; a glob that fits nothing is an error, not an empty mapping."""
+    ferry.save({"a.x": np.ones(1), "a.y": np.ones(2), "b": np.ones(3)}, tmp_path / "n.safetensors")
+    assert list(ferry.load(tmp_path / "n.safetensors", names=["a.*"])) == ["a.x", "a.y"]
+    with pytest.raises(ferry.ConversionError, match="c"):
+        ferry.load(tmp_path / "n.safetensors", names=["c"])
+
+
+def test_what_is_no_tensor_is_refused_with_its_place(tmp_path):
+    """A set, a string among arrays' places, a cycle: refused, and no file appears."""
+    with pytest.raises(ferry.UnsupportedTypeError, match=r"\$\['a'\]\[1\]"):
+        ferry.save({"a": [np.ones(1), {1, 2}]}, tmp_path / "bad.safetensors")
+    cycle = []
+    cycle.append(cycle)
+    with pytest.raises(ferry.UnsupportedTypeError, match="contains itself"):
+        ferry.save({"a": cycle}, tmp_path / "bad.safetensors")
+    assert not list(tmp_path.iterdir())
+
+
+def test_mappings_of_other_classes_are_saved(tmp_path):
+    """Any mapping is entered: one that load gave too, from file to file."""
+    ferry.save(UserDict(a=np.ones(2), n=1), tmp_path / "one.safetensors")
+    again = ferry.load(tmp_path / "one.safetensors")
+    ferry.save(again, tmp_path / "two.npz")
+    assert bits(ferry.load(tmp_path / "two.npz")["a"]) == bits(np.ones(2))
+    assert ferry.load(tmp_path / "two.npz")["n"] == 1
+
+
+def test_tied_weights_are_stored_once(tmp_path):
+    """One memory under two names takes its bytes once; a view of another shape is another tensor."""
+    import torch
+
+    weight = torch.randn(4096)
+    for suffix in SUFFIXES:
+        path = tmp_path / f"tied{suffix}"
+        ferry.save({"a": weight, "b": weight.detach(), "view": weight.view(64, 64)}, path)
+        contents = ferry.open(path)
+        assert contents.ties == {"b": "a"}
+        assert path.stat().st_size < 3 * weight.nbytes
+        assert contents.tensors["view"].shape == (64, 64)
+
+
+def test_saving_leaves_the_input_as_it_is_and_may_replace_its_own_source(tmp_path):
+    """A tree loaded from a file can be saved over that file; the bits are what they were."""
+    path = tmp_path / "a.safetensors"
+    ferry.save({"a": np.arange(5000.0)}, path)
+    with pytest.raises(ferry.OutputExistsError):
+        ferry.save({"a": np.zeros(1)}, path)
+    loaded = ferry.load(path)
+    held = loaded["a"]
+    ferry.save(loaded, path, overwrite=True)
+    assert bits(held) == bits(np.arange(5000.0))
+    assert bits(ferry.load(path)["a"]) == bits(np.arange(5000.0))
+
+
+def test_open_tells_names_dtypes_and_shapes_without_a_framework(tmp_path):
+    """open and load to NumPy import no framework."""
+    ferry.save({"a": awkward("bfloat16", 6).reshape(2, 3)}, tmp_path / "a.safetensors", metadata={"license": "mit"})
+    ferry.save({"a": awkward("bfloat16", 6)}, tmp_path / "a.pt")
+    code = f"""
+import sys, tensorferry as ferry
+for suffix in (".safetensors", ".pt"):
+    contents = ferry.open({str(tmp_path / "a")!r} + suffix)
+    assert contents.tensors["a"].dtype == "bfloat16"
+    ferry.load({str(tmp_path / "a")!r} + suffix)["a"]
+assert not {{"torch", "tensorflow", "jax", "safetensors"}} & set(sys.modules)
+"""
+    survives(code)
+    assert ferry.open(tmp_path / "a.safetensors").metadata == {"license": "mit"}
+
+
+def test_threads_may_read_one_mapping(tmp_path):
+    """Eight threads that use one lazy mapping get the same bits."""
+    expected = {f"t{index}": awkward("float32", 1000 + index) for index in range(50)}
+    ferry.save(expected, tmp_path / "t.safetensors")
+    loaded = ferry.load(tmp_path / "t.safetensors", "torch")
+    wrong = []
+
+    def work():
+        wrong.extend(name for name, array in expected.items() if bits(loaded[name]) != bits(array))
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_a_source_on_a_file_that_is_gone_still_reads(tmp_path):
+    """A map outlives the name of its file."""
+    ferry.save({"a": np.arange(3000)}, tmp_path / "a.safetensors")
+    held = ferry.load(tmp_path / "a.safetensors")["a"]
+    (tmp_path / "a.safetensors").unlink()
+    assert bits(held) == bits(np.arange(3000))
