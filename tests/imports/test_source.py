@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import doctest
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,14 @@ CORE = [path for path in MODULES if "cli" not in path.relative_to(PACKAGE).parts
 FRAMEWORKS = {"torch": "torch.py", "tensorflow": "tensorflow.py", "jax": "jax.py", "jaxlib": "jax.py"}
 NAMING = {"api.py", "typing.py"}
 """Where frameworks may be named in code, besides each one's own backend."""
+FILES = {
+    "formats/pytorch.py": "torch",
+    "formats/tensorflow_checkpoint.py": "tensorflow",
+    "formats/orbax.py": "jax",
+    "pickles/torch.py": "torch",
+    "pickles/torch_writer.py": "torch",
+}
+"""What the files of a framework's own formats may name."""
 OWN = ("backends", "frameworks")
 """Folders with one file for each framework."""
 
@@ -75,6 +84,7 @@ def framework_imports_out_of_place(path, tree):
 def framework_names_out_of_place(path, tree):
     """Names, attributes and strings of code, docstrings aside, that speak of a framework."""
     own = path.stem if path.parent.name in OWN and path.name in FRAMEWORKS.values() else ""
+    own = own or FILES.get("/".join(path.parts[-2:]), "")
     skipped = {id(node) for node in docstrings(tree)} | {id(node) for node in for_type_checkers(tree)}
     words = re.compile(r"(?<![a-z])(torch|tensorflow|jax|jaxlib)(?![a-z])", re.IGNORECASE)
     found = []
@@ -148,7 +158,12 @@ def test_the_core_imports_only_what_it_requires(path):
     allowed = {"numpy", "ml_dtypes", "optree", "typing_extensions", *FRAMEWORKS, *sys.stdlib_module_names}
     if path.name.startswith("testing") or "testing" in path.relative_to(PACKAGE).parts[0]:
         allowed |= {"hypothesis", "pytest"}
-    assert {module for node, module in imports(tree) if id(node) not in checked} <= allowed
+    found = {module: node for node, module in imports(tree) if id(node) not in checked}
+    if path.parent.name == "formats" and path.stem != "__init__":
+        library = import_module(f"tensorferry.formats.{path.stem}").FORMAT.module
+        inside = {id(node) for node in nodes_under(tree, (ast.FunctionDef, ast.AsyncFunctionDef))}
+        assert library not in found or id(found.pop(library)) in inside
+    assert set(found) <= allowed
 
 
 def documentation():

@@ -1,0 +1,295 @@
+"""Files of 1 GiB: each line in processes of its own, from a cold and a warm page cache, with peak memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from .case import Measured, Target, Unmeasured
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["SECTIONS"]
+
+TENSORS = 64
+LENGTH = 1 << 22
+"""float32 elements of each tensor: 16 MiB, 1 GiB together."""
+MANY = 100_000
+"""Tensors in the file that is only looked at."""
+MEMORY = Target(total=64 * 2**20)
+ROUNDS = 3
+_ROOM = 6 << 30
+
+_SCRIPT = """
+import json, os, threading, time
+{imports}
+
+def status(field):
+    with open("/proc/self/status") as lines:
+        return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(field)), 0)
+
+class Heap(threading.Thread):
+    peak, going = 0, True
+    def run(self):
+        while self.going:
+            self.peak = max(self.peak, status("RssAnon"))
+            time.sleep(0.002)
+
+rss, anonymous = status("VmRSS"), status("RssAnon")
+with open("/proc/self/clear_refs", "w") as marks:
+    marks.write("5")
+heap = Heap(daemon=True)
+heap.start()
+begin = time.perf_counter()
+{code}
+seconds = time.perf_counter() - begin
+heap.going = False
+heap.join()
+print(json.dumps([seconds, status("VmHWM") - rss, heap.peak - anonymous]))
+"""
+
+_TORCH = "import torch; from safetensors.torch import save_file"
+_NUMPY = "import numpy as np; from safetensors.numpy import load_file"
+# Modules that are imported at first use are imported here, as theirs are.
+_FERRY = "import tensorferry as ferry, tensorferry.files.convert, tensorferry.files.lazy; ferry.files.format.formats()"
+# One byte of every page of every tensor.
+_TOUCH = "for each in state.values(): np.asarray(each).view(np.uint8)[::4096].sum()"
+_ALL = "state = {name: lazy[name] for name in lazy}"
+
+
+@dataclass(frozen=True)
+class _Line:
+    """What is typed, and what has to be imported for it; the import is not measured."""
+
+    code: str
+    imports: str
+
+    def run(self, folder: Path) -> _Result:
+        script = _SCRIPT.format(code=self.code, imports=self.imports)
+        ran = subprocess.run(  # noqa: S603
+            [sys.executable, "-c", script], cwd=folder, check=False, capture_output=True, text=True
+        )
+        if ran.returncode:
+            raise RuntimeError(ran.stderr.strip().rpartition("\n")[2])
+        return _Result(*json.loads(ran.stdout.splitlines()[-1]))
+
+
+class _Result(NamedTuple):
+    seconds: float
+    resident: int
+    heap: int
+
+
+class _Pair(NamedTuple):
+    """Two lines that end in the same, the file that both start from, and what is asked of ours."""
+
+    name: str
+    ours: _Line
+    theirs: _Line
+    source: str
+    target: Target
+    memory: bool = False
+
+
+def _loading(framework: str, imports: str, theirs: str) -> tuple[_Pair, ...]:
+    ours = f'lazy = ferry.load("model.safetensors", to="{framework}")'
+    warm_up = f'{imports}; ferry.convert([1.0], "{framework}")'
+    return (
+        _Pair(
+            f"load to {framework}, before the first touch",
+            _Line(ours, f"{_FERRY}; {warm_up}"),
+            _Line(theirs, imports),
+            "model.safetensors",
+            Target(ratio=0.05),
+        ),
+        _Pair(
+            f"load to {framework}, every page touched",
+            _Line(f"{ours}\n{_ALL}\n{_TOUCH}", f"{_FERRY}; import numpy as np; {warm_up}"),
+            _Line(f"{theirs}\n{_TOUCH}", f"import numpy as np; {imports}"),
+            "model.safetensors",
+            Target(ratio=0.6),
+        ),
+    )
+
+
+_PAIRS = (
+    _Pair(
+        ".pt -> .safetensors / torch.load + save_file",
+        _Line('ferry.convert_files("model.pt", "out", to="safetensors")', _FERRY),
+        _Line('save_file(torch.load("model.pt"), "out")', _TORCH),
+        "model.pt",
+        Target(ratio=0.5),
+        memory=True,
+    ),
+    _Pair(
+        ".safetensors -> .npz / load_file + np.savez",
+        _Line('ferry.convert_files("model.safetensors", "out", to="npz")', _FERRY),
+        _Line('np.savez(open("out", "wb"), **load_file("model.safetensors"))', _NUMPY),
+        "model.safetensors",
+        Target(ratio=0.7),
+        memory=True,
+    ),
+    _Pair(
+        ".safetensors float32 -> bfloat16 / shutil.copyfile",
+        _Line('ferry.convert_files("model.safetensors", "out", to="safetensors", dtype="bfloat16")', _FERRY),
+        _Line('shutil.copyfile("model.safetensors", "out")', "import shutil"),
+        "model.safetensors",
+        Target(ratio=1 / 0.8),
+        memory=True,
+    ),
+    *_loading("jax", "import jax; from safetensors.flax import load_file", 'state = load_file("model.safetensors")'),
+    *_loading(
+        "tensorflow",
+        "import tensorflow as tf; from safetensors.tensorflow import load_file",
+        'state = load_file("model.safetensors")',
+    ),
+)
+
+
+class _Conversions:
+    title = "Files of 1 GiB, in fresh processes; ours flushes what it writes to the disk"
+
+    def rows(self) -> Iterator[Measured | Unmeasured]:
+        why = _why_not()
+        if why is not None:
+            yield from (Unmeasured(pair.name, pair.target, why) for pair in _PAIRS)
+            return
+        with _workplace() as folder:
+            _Line(_MAKE, "import torch; from safetensors.torch import save_file").run(folder)
+            for pair in _PAIRS:
+                yield from _measure(pair, folder)
+
+
+_MAKE = f"""
+state = {{f"layer.{{i}}.weight": torch.randn({LENGTH}) for i in range({TENSORS})}}
+torch.save(state, "model.pt")
+save_file(state, "model.safetensors")
+"""
+
+
+def _measure(pair: _Pair, folder: Path) -> Iterator[Measured | Unmeasured]:
+    colds: dict[str, _Result] = {}
+    warms: dict[str, list[_Result]] = {"ours": [], "theirs": []}
+    try:
+        for side in ("theirs", "ours"):
+            _forget(folder / pair.source)
+            colds[side] = _once(pair, side, folder)
+        for round_ in range(ROUNDS):
+            for side in ("ours", "theirs") if round_ % 2 else ("theirs", "ours"):
+                warms[side].append(_once(pair, side, folder))
+    except RuntimeError as error:
+        yield Unmeasured(pair.name, pair.target, str(error))
+        return
+    ours, theirs = (statistics.median(each.seconds for each in warms[side]) for side in ("ours", "theirs"))
+    yield Measured(f"{pair.name}, warm", ours, theirs, pair.target)
+    yield Measured(f"{pair.name}, cold", colds["ours"].seconds, colds["theirs"].seconds, Target())
+    for word, index in (("extra resident", 1), ("extra heap", 2)):
+        most = {side: max(each[index] for each in warms[side]) for side in warms}
+        target = MEMORY if pair.memory else Target()
+        yield Measured(f"{pair.name}, {word}", max(most["ours"], 1000), max(most["theirs"], 1000), target, "B")
+
+
+def _once(pair: _Pair, side: str, folder: Path) -> _Result:
+    (folder / "out").unlink(missing_ok=True)
+    return (pair.ours if side == "ours" else pair.theirs).run(folder)
+
+
+def _forget(path: Path) -> None:
+    """Take a file out of the page cache."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())  # only clean pages can go
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+class _Look(NamedTuple):
+    """A file of many tensors: how it is made, what people type to see what is in it, and what is asked of ours."""
+
+    name: str
+    make: str
+    theirs: str
+    seconds: Target
+    memory: Target
+
+
+_LOOKS = (
+    _Look(
+        "many.safetensors",
+        "from safetensors.numpy import save_file; import numpy as np; "
+        f"save_file({{f'layers.{{i}}.weight': np.zeros(4, 'f4') for i in range({MANY})}}, 'many.safetensors')",
+        "from safetensors import safe_open; f = safe_open('many.safetensors', 'np'); "
+        "[f.get_slice(name).get_shape() for name in f.keys()]",
+        Target(total=1.0),
+        Target(total=60 * 2**20),
+    ),
+    _Look(
+        "many.pt",
+        f"import torch; torch.save({{f'layers.{{i}}.weight': torch.zeros(4) for i in range({MANY})}}, 'many.pt')",
+        "import torch; torch.load('many.pt', map_location='meta')",
+        Target(),
+        Target(),
+    ),
+)
+_TIMED = """
+import json, resource, subprocess, sys, time
+begin = time.perf_counter()
+subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)
+seconds = time.perf_counter() - begin
+print(json.dumps([seconds, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024]))
+"""
+
+
+class _Inspection:
+    title = f"Looking into a file of {MANY:,} tensors, process start included"
+
+    def rows(self) -> Iterator[Measured | Unmeasured]:
+        why = _why_not()
+        if why is not None:
+            yield from (Unmeasured(f"tensorferry inspect {look.name}", look.seconds, why) for look in _LOOKS)
+            return
+        with _workplace() as folder:
+            for look in _LOOKS:
+                subprocess.run([sys.executable, "-c", look.make], cwd=folder, check=True)  # noqa: S603
+                ours = _best(["-m", "tensorferry.cli", "inspect", look.name], folder)
+                theirs = _best(["-c", look.theirs], folder)
+                name = f"tensorferry inspect {look.name} / {look.theirs.rpartition('; ')[2]}"
+                yield Measured(name, ours[0], theirs[0], look.seconds)
+                yield Measured(f"{name}, resident", ours[1], theirs[1], look.memory, "B")
+
+
+def _best(arguments: list[str], folder: Path) -> tuple[float, float]:
+    """The shortest time and the smallest memory of some processes."""
+    command = [sys.executable, "-c", _TIMED, sys.executable, *arguments]
+    compiled = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}  # as everything that pip installs is
+    runs = []
+    for _ in range(ROUNDS + 1):
+        ran = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, env=compiled)  # noqa: S603
+        runs.append(json.loads(ran.stdout))
+    return min(run[0] for run in runs), min(run[1] for run in runs)
+
+
+def _why_not() -> str | None:
+    if sys.platform != "linux":
+        return "reads /proc, which only Linux has"
+    if shutil.disk_usage(tempfile.gettempdir()).free < _ROOM:
+        return f"needs {_ROOM >> 30} GiB of disk"
+    return None if find_spec("safetensors") else "safetensors is not installed"
+
+
+@contextmanager
+def _workplace() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
+SECTIONS = (_Conversions(), _Inspection())
