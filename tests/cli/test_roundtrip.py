@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 
+import jsonschema
 import ml_dtypes
 import numpy as np
 import pytest
+from tests.support import ROOT
 
 import tensorferry
 from tensorferry.cli import roundtrip
@@ -30,6 +32,7 @@ def test_every_first_class_format_and_framework_is_gone_through(weights, capsys)
     """Each format from the file, each pair of formats, a lone array, and each framework from each format."""
     assert roundtrip.run(weights, as_json=True) == 0
     data = json.loads(capsys.readouterr().out)
+    jsonschema.Draft202012Validator(json.loads((ROOT / "docs" / "files-schema.json").read_text())).validate(data)
     whole = {name for name, each in formats().items() if each.first_class and not each.holds_one}
     assert whole == {"safetensors", "pytorch", "npz"}
     pairs = [(row["from"], row["to"]) for row in data["journeys"]]

@@ -66,7 +66,7 @@ def test_finished_shards_are_kept_and_resumed(tmp_path, monkeypatch, error):
         if isinstance(error, Exception):
             assert raised.value.__cause__ is error
             assert "3 of 8" in str(raised.value)
-            assert "--resume" in str(raised.value)
+            assert "resume=True" in str(raised.value)
     assert not (tmp_path / "out").exists()
     counting = Failing(monkeypatch, None, -1)
     report = convert_files(start, tmp_path / "out", resume=True, **KEYWORDS)

@@ -33,7 +33,7 @@ def test_an_existing_target_is_refused_before_anything_is_read(tmp_path, monkeyp
     (tmp_path / "out.npz").write_bytes(b"old")
     with monkeypatch.context() as patch:
         patch.setattr("tensorferry.files.convert.open_all", lambda *_, **__: pytest.fail("the source was read"))
-        with pytest.raises(OutputExistsError, match="--overwrite"):
+        with pytest.raises(OutputExistsError, match="overwrite=True"):
             convert_files(start, tmp_path / "out.npz")
     assert (tmp_path / "out.npz").read_bytes() == b"old"
     convert_files(start, tmp_path / "out.npz", overwrite=True)

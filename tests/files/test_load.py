@@ -264,3 +264,12 @@ def test_a_source_on_a_file_that_is_gone_still_reads(tmp_path):
     held = ferry.load(tmp_path / "a.safetensors")["a"]
     (tmp_path / "a.safetensors").unlink()
     assert bits(held) == bits(np.arange(3000))
+
+
+def test_contents_are_short_to_look_at(tmp_path):
+    """In a session, a file of many tensors is one line, and so is a tensor."""
+    ferry.save({f"t{index}": np.zeros((2, 3), "float16") for index in range(2000)}, tmp_path / "many.safetensors")
+    contents = ferry.open(tmp_path / "many.safetensors")
+    assert repr(contents) == "<Contents of safetensors: 2,000 tensors>"
+    assert "float16[2, 3]" in repr(contents.tensors["t0"])
+    assert len(repr(ferry.load(tmp_path / "many.safetensors"))) < 80

@@ -61,7 +61,7 @@ class Finding(NamedTuple):
     error: bool = True
 
 
-@dataclass
+@dataclass(repr=False)
 class Contents:
     """What a file, or a folder of shards, holds.
 
@@ -87,6 +87,9 @@ class Contents:
     others: dict[str, str] = field(default_factory=dict)
     asks_for: tuple[str, ...] = ()
     refuses: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<Contents of {self.format or 'no file'}: {len(self.tensors):,} tensors>"
 
     @property
     def ties(self) -> dict[str, str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import zlib
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +25,9 @@ Array = np.ndarray[Any, Any]
 
 _NO_RANGES = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM)
 """What copy_file_range says between file systems, or where there is no such call."""
+
+_ASIDE = 4 * BLOCK_BYTES
+"""Bytes from which a checksum is computed beside the copying, in a thread."""
 
 
 class Pump:
@@ -51,10 +56,11 @@ class Pump:
             FileFormatError: The source's own checksum does not fit, or the source is cut off.
         """
         if isinstance(stored, Extent) and not stored.swapped:
-            if crc is None and (stored.record is None or stored.record in self._checked):
+            with self._checking(stored):
+                if crc is not None:
+                    return self._copy_blocks(stored, descriptor, crc)
                 self._copy_range(stored, descriptor)
                 return None
-            return self._copy_checked(stored, descriptor, crc)
         for block in self.blocks(stored):
             bits: Any = block.view(np.uint8)
             raw = memoryview(bits if block.size else b"")
@@ -93,6 +99,18 @@ class Pump:
             found = zlib.crc32(raw, found)
         self._compare(record, found)
 
+    @contextmanager
+    def _checking(self, stored: Stored) -> Iterator[None]:
+        """Check a tensor's region meanwhile, beside the copying if that takes a while."""
+        if stored.nbytes < _ASIDE or getattr(stored, "record", None) is None:
+            self.check(stored)
+            yield
+            return
+        with ThreadPoolExecutor(1) as aside:
+            checked = aside.submit(self.check, stored)
+            yield
+            checked.result()
+
     def _copy_range(self, stored: Extent, descriptor: int) -> None:
         done, total = 0, stored.nbytes
         with open(stored.path, "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor
@@ -110,29 +128,20 @@ class Pump:
                 done += count
                 self._progress(count)
         if done < total:
-            self._copy_checked(stored, descriptor, None, done)
+            self._copy_blocks(stored, descriptor, None, done)
 
-    def _copy_checked(self, stored: Extent, descriptor: int, crc: int | None, done: int = 0) -> int | None:
-        record = stored.record
-        if record is not None and (record.offset, record.nbytes) != (stored.offset, stored.nbytes):
-            self.check(stored)
-            record = None
+    def _copy_blocks(self, stored: Extent, descriptor: int, crc: int | None, done: int = 0) -> int | None:
         view = memoryview(bytearray(min(BLOCK_BYTES, max(stored.nbytes, 1))))
-        own = 0
         with open(stored.path, "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor
             total = stored.nbytes
             while done < total:
                 part = view[: min(view.nbytes, total - done)]
                 read_fully(file.fileno(), part, stored.offset + done, stored.path)
-                if record is not None and record not in self._checked:
-                    own = zlib.crc32(part, own)
                 if crc is not None:
                     crc = zlib.crc32(part, crc)
                 _write_fully(descriptor, part)
                 done += part.nbytes
                 self._progress(part.nbytes)
-        if record is not None and record not in self._checked:
-            self._compare(record, own)
         return crc
 
     def _compare(self, record: Record, found: int) -> None:

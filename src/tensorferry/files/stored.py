@@ -46,6 +46,9 @@ class Stored(ABC):
     dtype: str
     shape: tuple[int, ...]
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.dtype}{list(self.shape)}>"
+
     @property
     def size(self) -> int:
         """The number of elements."""
