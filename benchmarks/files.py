@@ -28,7 +28,7 @@ LENGTH = 1 << 22
 MANY = 100_000
 """Tensors in the file that is only looked at."""
 MEMORY = Target(total=64 * 2**20)
-ROUNDS = 3
+ROUNDS = 5
 _ROOM = 6 << 30
 
 _SCRIPT = """
@@ -167,6 +167,7 @@ class _Conversions:
             return
         with _workplace() as folder:
             _Line(_MAKE, "import torch; from safetensors.torch import save_file").run(folder)
+            os.sync()  # the disk's work on these is nobody's below
             for pair in _PAIRS:
                 yield from _measure(pair, folder)
 

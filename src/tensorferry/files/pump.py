@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import zlib
@@ -28,6 +29,9 @@ _NO_RANGES = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.E
 
 _ASIDE = 4 * BLOCK_BYTES
 """Bytes from which a checksum is computed beside the copying, in a thread."""
+
+_BEGIN = 2
+"""SYNC_FILE_RANGE_WRITE (https://man7.org/linux/man-pages/man2/sync_file_range.2.html)."""
 
 
 class Pump:
@@ -126,6 +130,7 @@ class Pump:
                 if not count:
                     break
                 done += count
+                _begin_to_write(descriptor, count)
                 self._progress(count)
         if done < total:
             self._copy_blocks(stored, descriptor, None, done)
@@ -152,6 +157,26 @@ class Pump:
                 "get the file anew",
             )
         self._checked.add(record)
+
+
+def _find_sync() -> Callable[[int, int, int, int], int] | None:
+    """Linux's sync_file_range, which begins to write and waits for nothing; ``None`` elsewhere."""
+    try:
+        found: Any = ctypes.CDLL(None).sync_file_range
+    except (AttributeError, OSError):
+        return None
+    found.argtypes = (ctypes.c_int, ctypes.c_longlong, ctypes.c_longlong, ctypes.c_uint)
+    return found  # type: ignore[no-any-return]
+
+
+_sync_range = _find_sync()
+
+
+def _begin_to_write(descriptor: int, count: int) -> None:
+    """Let the disk begin with what was just put into a file, so that fsync has less to wait for at the end."""
+    if _sync_range is not None:
+        end = os.lseek(descriptor, 0, os.SEEK_CUR)
+        _sync_range(descriptor, end - count, count, _BEGIN)
 
 
 def _write_fully(descriptor: int, view: memoryview) -> None:
