@@ -133,6 +133,9 @@ _ALIASES = {
     "fp16": "float16",
     "fp32": "float32",
     "fp64": "float64",
+    "f16": "float16",
+    "f32": "float32",
+    "f64": "float64",
 }
 
 

@@ -104,10 +104,11 @@ def test_two_tensors_of_one_name_are_refused():
         select(contents(), rename=["s/mask//"])
 
 
-def test_a_dtype_for_all_is_for_floats():
-    """Integers and bools stay; what has the dtype already is not touched."""
+@pytest.mark.parametrize("word", ["float16", "fp16", "f16", "half"])
+def test_a_dtype_for_all_is_for_floats(word):
+    """Integers and bools stay; what has the dtype already is not touched; people spell it as they are used to."""
     before = contents()
-    after = select(before, dtype="fp16")
+    after = select(before, dtype=word)
     assert dtypes(after) == {
         "layers.0.weight": "float16",
         "layers.0.bias": "float16",
