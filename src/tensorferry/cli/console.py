@@ -8,7 +8,6 @@ import json
 import os
 import re
 import sys
-import tempfile
 import warnings
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
@@ -123,6 +122,8 @@ def quiet(message: str = "") -> Iterator[None]:
     Args:
         message: What to say on a terminal meanwhile.
     """
+    import tempfile  # larger than all that looking into a file needs
+
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     sys.stderr.flush()
     try:

@@ -6,7 +6,6 @@ import contextlib
 import math
 import os
 import re
-import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -163,6 +162,8 @@ _KEYWORD = re.compile(
 
 
 def _option(keyword: str, value: str) -> str:
+    import shlex
+
     option = "--" + keyword.replace("_", "-")
     bare = value.strip('[]"')
     return option if bare in ("", "True") else f"{option} {bare if bare == '…' else shlex.quote(bare)}"

@@ -178,6 +178,15 @@ def _own() -> list[Format]:
     return sorted((importlib.import_module(f"{package.__name__}.{name}").FORMAT for name in modules), key=_place)
 
 
+def _namesake(path: Path) -> list[Format]:
+    """The format whose module is named as the file's suffix: most often it saves importing the others."""
+    from .. import formats as package
+
+    wanted = path.suffix[1:].lower()
+    here = any(module.name == wanted for module in pkgutil.iter_modules(package.__path__))
+    return [importlib.import_module(f"{package.__name__}.{wanted}").FORMAT] if here else []
+
+
 def _place(format: Format) -> tuple[int, str]:  # noqa: A002 - the term
     return format.rank, format.name
 
@@ -207,7 +216,11 @@ def format_of(path: Path) -> Format:
         with path.open("rb") as file:
             head = file.read(_HEAD)
     # Others are only looked for if need be: what finds them is larger than all that is here.
-    found = _recognised(path, head, _own()) or _recognised(path, head, formats().values())
+    found = (
+        _recognised(path, head, _namesake(path))
+        or _recognised(path, head, _own())
+        or _recognised(path, head, formats().values())
+    )
     if found is not None:
         return found
     if not path.exists():

@@ -6,7 +6,6 @@ import ctypes
 import errno
 import os
 import zlib
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -110,6 +109,8 @@ class Pump:
             self.check(stored)
             yield
             return
+        from concurrent.futures import ThreadPoolExecutor  # which brings logging: not to look into a file
+
         with ThreadPoolExecutor(1) as aside:
             checked = aside.submit(self.check, stored)
             yield

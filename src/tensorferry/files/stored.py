@@ -5,7 +5,6 @@ from __future__ import annotations
 import mmap
 import os
 from abc import ABC, abstractmethod
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -298,6 +297,8 @@ def _pages(shape: tuple[int, ...], dtype: str) -> Array:
 
 def _read_in_parts(descriptor: int, view: memoryview, offset: int, path: str) -> None:
     """As `read_fully`, by several threads: what takes time is to copy from the page cache."""
+    from concurrent.futures import ThreadPoolExecutor  # which brings logging: not to look into a file
+
     count = min(_READERS, os.cpu_count() or 1)
     step = -(-view.nbytes // count)
     with ThreadPoolExecutor(count) as readers:
