@@ -146,6 +146,7 @@ class Pump:
                 if crc is not None:
                     crc = zlib.crc32(part, crc)
                 _write_fully(descriptor, part)
+                _begin_to_write(descriptor, part.nbytes)
                 done += part.nbytes
                 self._progress(part.nbytes)
         return crc
