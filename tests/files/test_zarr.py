@@ -8,7 +8,6 @@ import tracemalloc
 
 import numpy as np
 import pytest
-import zarr
 from tests.files.support import arrays, awkward, contents, same_bits, sample
 
 from tensorferry.dtypes import DTYPES
@@ -18,6 +17,8 @@ from tensorferry.files.format import format_of
 from tensorferry.files.pump import Pump
 from tensorferry.files.stored import Decoded, Extent
 from tensorferry.formats.zarr import FORMAT
+
+zarr = pytest.importorskip("zarr", reason="zarr 3 is not installed; it needs Python 3.11")
 
 NATIVE = ["bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))]
 NATIVE += ["float16", "float32", "float64", "complex64", "complex128"]
