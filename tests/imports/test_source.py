@@ -16,7 +16,8 @@ import tensorferry
 PACKAGE = SOURCE / "tensorferry"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 CORE = [path for path in MODULES if "cli" not in path.relative_to(PACKAGE).parts]
-FRAMEWORKS = {"torch": "torch.py", "tensorflow": "tensorflow.py", "jax": "jax.py", "jaxlib": "jax.py"}
+FRAMEWORKS = {"torch": "torch", "tensorflow": "tensorflow", "jax": "jax", "jaxlib": "jax", "cupy": "cupy"}
+"""Top-level modules, and the name of the file or folder that is each framework's own."""
 NAMING = {"api.py", "typing.py"}
 """Where frameworks may be named in code, besides each one's own backend."""
 FILES = {
@@ -28,7 +29,7 @@ FILES = {
 }
 """What the files of a framework's own formats may name."""
 OWN = ("backends", "frameworks")
-"""Folders with one file for each framework."""
+"""Folders with one file, or one folder, for each framework."""
 
 
 def tree_of(path):
@@ -47,6 +48,14 @@ def imports(tree):
                 yield node, alias.name.partition(".")[0]
         elif isinstance(node, ast.ImportFrom) and not node.level:
             yield node, (node.module or "").partition(".")[0]
+
+
+def framework_of(path):
+    """The framework whose own a file is, or an empty string."""
+    for place in (path, path.parent):
+        if place.parent.name in OWN and place.stem in FRAMEWORKS.values():
+            return place.stem
+    return ""
 
 
 def nodes_under(tree, kind):
@@ -76,17 +85,16 @@ def framework_imports_out_of_place(path, tree):
     for node, module in imports(tree):
         if module not in FRAMEWORKS or id(node) in checked:
             continue
-        if path.parent.name not in OWN or path.name != FRAMEWORKS[module] or id(node) not in inside:
+        if framework_of(path) != FRAMEWORKS[module] or id(node) not in inside:
             found.append(f"{path.name}:{node.lineno} imports {module}")
     return found
 
 
 def framework_names_out_of_place(path, tree):
     """Names, attributes and strings of code, docstrings aside, that speak of a framework."""
-    own = path.stem if path.parent.name in OWN and path.name in FRAMEWORKS.values() else ""
-    own = own or FILES.get("/".join(path.parts[-2:]), "")
+    own = framework_of(path) or FILES.get("/".join(path.parts[-2:]), "")
     skipped = {id(node) for node in docstrings(tree)} | {id(node) for node in for_type_checkers(tree)}
-    words = re.compile(r"(?<![a-z])(torch|tensorflow|jax|jaxlib)(?![a-z])", re.IGNORECASE)
+    words = re.compile(r"(?<![a-z])(torch|tensorflow|jax|jaxlib|cupy)(?![a-z])", re.IGNORECASE)
     found = []
     for node in ast.walk(tree):
         if id(node) in skipped:

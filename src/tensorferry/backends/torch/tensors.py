@@ -1,4 +1,4 @@
-"""PyTorch: writable tensors with an autograd graph, on the host and on accelerators."""
+"""The backend: what a PyTorch tensor is, and each verb on it."""
 
 from __future__ import annotations
 
@@ -9,96 +9,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from .. import casts, memory
-from ..backend import Backend, Capabilities
-from ..devices import HOST, device_name
-from ..dtypes import find, of_numpy
-from ..errors import UnsupportedTypeError
-from ..info import TensorInfo
-from ..rules import agrees
+from ... import casts, memory
+from ...backend import Backend, Capabilities
+from ...devices import HOST, device_name
+from ...dtypes import find, of_numpy
+from ...errors import UnsupportedTypeError
+from ...info import TensorInfo
+from ...rules import agrees
+from .declared import ABSTRACT, BY_DEFAULT, CARRIED, NATIVE
+from .snippets import snippet, whole_strides
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 Array = np.ndarray[Any, Any]
-
-_NATIVE = [
-    "bool",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-    "float16",
-    "float32",
-    "float64",
-    "complex64",
-    "complex128",
-]
-# PyTorch's NumPy bridge knows none of these, so they cross as integers of the same width.
-_CARRIED = {
-    "bfloat16": "int16",
-    "float8_e4m3fn": "uint8",
-    "float8_e4m3fnuz": "uint8",
-    "float8_e5m2": "uint8",
-    "float8_e5m2fnuz": "uint8",
-    "float8_e8m0fnu": "uint8",
-}
-_TRACED = (
-    "it is traced (torch.compile, torch.export, torch.vmap or torch.func): its values do not exist yet",
-    "convert before or after the traced function; inside it, stay in torch",
-)
-_ABSTRACT = {
-    "traced": _TRACED,
-    "meta": (
-        "a meta tensor has a shape and a dtype, but no memory",
-        'torch.empty_like(x, device="cpu")',
-    ),
-    "FakeTensor": ("it is a FakeTensor, which has a shape and a dtype, but no memory", "use it outside FakeTensorMode"),
-    "MaskedTensor": ("it is a MaskedTensor, values and a mask, and its mask would be lost", "x.to_tensor(value)"),
-    "DTensor": ("it is a DTensor, a part of a tensor that lies on several devices", "x.full_tensor() or x.to_local()"),
-    "wrapper": (
-        "it is a wrapper subclass, whose memory is elsewhere",
-        "the method of its class that gives a plain tensor",
-    ),
-    "zero": ("it is an efficient zero tensor without memory", "torch.zeros_like(x)"),
-    "sparse": ("it is sparse: indices and values, not one memory", "x.to_dense()"),
-    "quantized": (
-        "it is quantized: integers, scales and zero points",
-        "x.dequantize() or x.int_repr()",
-    ),
-    "nested": ("it is nested: rows of unequal lengths", "x.to_padded_tensor(0.0) or x.unbind()"),
-    "opaque": ("its memory is laid out by another library", "x.to_dense()"),
-}
-
-
-def _capabilities(default: str) -> Capabilities:
-    return Capabilities(
-        dtypes=frozenset([*_NATIVE, *_CARRIED]),
-        numbers={
-            "bool": ("bool",),
-            "int": ("int64",),
-            "float": (default,),
-            "complex": ("complex128" if default == "float64" else "complex64",),
-        },
-        writable=True,
-        gradients=True,
-        devices=("cpu", "cuda", "mps", "xpu"),
-        strides="non-negative",
-        alignment=0,
-        out=True,
-        options=frozenset({"non_blocking"}),
-        read_kinds=frozenset({"stack"}),
-        abstract=_ABSTRACT,
-        inside_only=frozenset(_ABSTRACT) - {"zero", "sparse", "quantized", "nested", "opaque"},
-        absent_on={"mps": frozenset({"float64", "complex128"})},
-    )
-
-
-_BY_DEFAULT = {name: _capabilities(name) for name in ("float16", "bfloat16", "float32", "float64")}
 
 
 class TorchBackend(Backend):
@@ -116,18 +40,16 @@ class TorchBackend(Backend):
         import torch
 
         self.torch: Any = torch
-        names = [*_NATIVE, *_CARRIED]
+        names = [*NATIVE, *CARRIED]
         self.dtypes = {name: getattr(torch, name) for name in names if hasattr(torch, name)}
         self.names = {dtype: name for name, dtype in self.dtypes.items()}
         self.exported = {
             self.dtypes[name]: (getattr(torch, via), find(name).numpy)
-            for name, via in _CARRIED.items()
+            for name, via in CARRIED.items()
             if name in self.dtypes
         }
         self.adopted = {
-            find(name).numpy: (np.dtype(via), self.dtypes[name])
-            for name, via in _CARRIED.items()
-            if name in self.dtypes
+            find(name).numpy: (np.dtype(via), self.dtypes[name]) for name, via in CARRIED.items() if name in self.dtypes
         }
         # Tensors in a loop are alike: the same description, made once, is also found sooner among the plans.
         self.dense = lru_cache(maxsize=4096)(self._dense_info)
@@ -140,8 +62,8 @@ class TorchBackend(Backend):
     @property
     def capabilities(self) -> Capabilities:
         if not self.loaded:
-            return _BY_DEFAULT["float32"]
-        return _BY_DEFAULT[self.names[self.torch.get_default_dtype()]]
+            return BY_DEFAULT["float32"]
+        return BY_DEFAULT[self.names[self.torch.get_default_dtype()]]
 
     def devices(self) -> tuple[str, ...]:
         torch = self.torch
@@ -223,7 +145,7 @@ class TorchBackend(Backend):
         if self.compiling() or self.wrapped(x):
             return "traced"
         if not plain and type(x) is not self.torch.nn.Parameter and self._is_wrapper(x):
-            return type(x).__name__ if type(x).__name__ in _ABSTRACT else "wrapper"
+            return type(x).__name__ if type(x).__name__ in ABSTRACT else "wrapper"
         if x.is_nested:
             return "nested"
         if x.is_quantized:
@@ -305,7 +227,7 @@ class TorchBackend(Backend):
         try:
             return self.from_numpy(array)
         except ValueError:
-            steps = _whole_strides(array.shape, array.strides, array.itemsize)
+            steps = whole_strides(array.shape, array.strides, array.itemsize)
             return self.torch.from_numpy(np.lib.stride_tricks.as_strided(array, strides=steps))
         except TypeError:
             # One width has several C types, of which PyTorch knows one: long, not long long.
@@ -390,24 +312,8 @@ class TorchBackend(Backend):
         casts.copy_into(self.export(out), x)
         self.torch.autograd.graph.increment_version(out)
 
-    # -- what a person would type -----------------------------------------------------------------
-
     def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
-        if verb == "cast":
-            return f"{{x}}.to(torch.{arguments[0]})"
-        if verb == "move":
-            device, non_blocking = arguments
-            if device == HOST:
-                return "{x}.cpu()"
-            return f'{{x}}.to("{device}", non_blocking=True)' if non_blocking else f'{{x}}.to("{device}")'
-        carrier = _CARRIED.get(info.dtype)
-        if verb == "export" and carrier:
-            return f"{{x}}.view(torch.{carrier}).numpy().view(ml_dtypes.{info.dtype})"
-        if verb == "adopt":
-            return _adopt_code(info, carrier)
-        if verb == "write" and info.device == HOST:
-            return "out.copy_(torch.from_numpy({y})); {y} = out"
-        return _SNIPPETS[verb]
+        return snippet(verb, arguments, info)
 
     def shield(self, function: Callable[..., Any]) -> Callable[..., Any]:
         torch: Any = importlib.import_module("torch")
@@ -450,38 +356,3 @@ class TorchBackend(Backend):
             return from_numpy(x) if x.flags.carray else None
 
         return lane
-
-
-_SNIPPETS = {
-    "detach": "{x}.detach()",
-    "resolve": "{x}.resolve_conj().resolve_neg()",
-    "export": "{x}.numpy()",
-    "copy": "{x}.clone()",
-    "wait": "torch.cuda.current_stream().synchronize() or {x}",
-    "pin": "{x}.pin_memory()",
-    "hand_over": "torch.from_dlpack({x})",
-    "read": "torch.stack({x})",
-    "write": "out.copy_(torch.from_numpy({y})); {y} = out",
-}
-
-
-def _adopt_code(info: TensorInfo, carrier: str | None) -> str:
-    array = "{x}"
-    if any(step < 0 or step % find(info.dtype).itemsize for step in info.strides):
-        steps = _whole_strides(info.shape, info.strides, find(info.dtype).itemsize)
-        array = f"np.lib.stride_tricks.as_strided({array}, strides={steps})"
-    if carrier:
-        array = f"{array}.view(np.{carrier})"
-    # PyTorch warns of read-only memory; over DLPack it takes it as it is.
-    code = f"torch.from_numpy({array})"
-    if not info.writable:
-        code = f"torch.utils.dlpack.from_dlpack({array}.__dlpack__(max_version=(1, 0)))"
-    return f"{code}.view(torch.{info.dtype})" if carrier else code
-
-
-def _whole_strides(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """The strides, with an ordinary one where an axis of length 1 has one that PyTorch refuses."""
-    return tuple(step if length > 1 else itemsize for length, step in zip(shape, strides, strict=True))
-
-
-BACKEND = TorchBackend()

@@ -1,0 +1,85 @@
+"""What PyTorch can hold, adopt and promise."""
+
+from __future__ import annotations
+
+from ...backend import Capabilities
+
+__all__ = ["ABSTRACT", "BY_DEFAULT", "CARRIED", "NATIVE"]
+
+NATIVE = [
+    "bool",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+]
+# PyTorch's NumPy bridge knows none of these, so they cross as integers of the same width.
+CARRIED = {
+    "bfloat16": "int16",
+    "float8_e4m3fn": "uint8",
+    "float8_e4m3fnuz": "uint8",
+    "float8_e5m2": "uint8",
+    "float8_e5m2fnuz": "uint8",
+    "float8_e8m0fnu": "uint8",
+}
+_TRACED = (
+    "it is traced (torch.compile, torch.export, torch.vmap or torch.func): its values do not exist yet",
+    "convert before or after the traced function; inside it, stay in torch",
+)
+ABSTRACT = {
+    "traced": _TRACED,
+    "meta": (
+        "a meta tensor has a shape and a dtype, but no memory",
+        'torch.empty_like(x, device="cpu")',
+    ),
+    "FakeTensor": ("it is a FakeTensor, which has a shape and a dtype, but no memory", "use it outside FakeTensorMode"),
+    "MaskedTensor": ("it is a MaskedTensor, values and a mask, and its mask would be lost", "x.to_tensor(value)"),
+    "DTensor": ("it is a DTensor, a part of a tensor that lies on several devices", "x.full_tensor() or x.to_local()"),
+    "wrapper": (
+        "it is a wrapper subclass, whose memory is elsewhere",
+        "the method of its class that gives a plain tensor",
+    ),
+    "zero": ("it is an efficient zero tensor without memory", "torch.zeros_like(x)"),
+    "sparse": ("it is sparse: indices and values, not one memory", "x.to_dense()"),
+    "quantized": (
+        "it is quantized: integers, scales and zero points",
+        "x.dequantize() or x.int_repr()",
+    ),
+    "nested": ("it is nested: rows of unequal lengths", "x.to_padded_tensor(0.0) or x.unbind()"),
+    "opaque": ("its memory is laid out by another library", "x.to_dense()"),
+}
+
+
+def _capabilities(default: str) -> Capabilities:
+    return Capabilities(
+        dtypes=frozenset([*NATIVE, *CARRIED]),
+        numbers={
+            "bool": ("bool",),
+            "int": ("int64",),
+            "float": (default,),
+            "complex": ("complex128" if default == "float64" else "complex64",),
+        },
+        writable=True,
+        gradients=True,
+        devices=("cpu", "cuda", "mps", "xpu"),
+        strides="non-negative",
+        alignment=0,
+        out=True,
+        options=frozenset({"non_blocking"}),
+        read_kinds=frozenset({"stack"}),
+        abstract=ABSTRACT,
+        inside_only=frozenset(ABSTRACT) - {"zero", "sparse", "quantized", "nested", "opaque"},
+        absent_on={"mps": frozenset({"float64", "complex128"})},
+    )
+
+
+BY_DEFAULT = {name: _capabilities(name) for name in ("float16", "bfloat16", "float32", "float64")}

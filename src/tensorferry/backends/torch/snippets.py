@@ -1,0 +1,65 @@
+"""What a person would type for each of PyTorch's verbs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...devices import HOST
+from ...dtypes import find
+from .declared import CARRIED
+
+if TYPE_CHECKING:
+    from ...info import TensorInfo
+
+__all__ = ["snippet", "whole_strides"]
+
+
+def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
+    """The code for a verb of the backend on ``{x}``; `info` is what it is then."""
+    if verb == "cast":
+        return f"{{x}}.to(torch.{arguments[0]})"
+    if verb == "move":
+        device, non_blocking = arguments
+        if device == HOST:
+            return "{x}.cpu()"
+        return f'{{x}}.to("{device}", non_blocking=True)' if non_blocking else f'{{x}}.to("{device}")'
+    carrier = CARRIED.get(info.dtype)
+    if verb == "export" and carrier:
+        return f"{{x}}.view(torch.{carrier}).numpy().view(ml_dtypes.{info.dtype})"
+    if verb == "adopt":
+        return _adopt_code(info, carrier)
+    if verb == "write" and info.device == HOST:
+        return "out.copy_(torch.from_numpy({y})); {y} = out"
+    return _SNIPPETS[verb]
+
+
+_SNIPPETS = {
+    "detach": "{x}.detach()",
+    "resolve": "{x}.resolve_conj().resolve_neg()",
+    "export": "{x}.numpy()",
+    "copy": "{x}.clone()",
+    "wait": "torch.cuda.current_stream().synchronize() or {x}",
+    "pin": "{x}.pin_memory()",
+    "hand_over": "torch.from_dlpack({x})",
+    "read": "torch.stack({x})",
+    "write": "out.copy_(torch.from_numpy({y})); {y} = out",
+}
+
+
+def _adopt_code(info: TensorInfo, carrier: str | None) -> str:
+    array = "{x}"
+    if any(step < 0 or step % find(info.dtype).itemsize for step in info.strides):
+        steps = whole_strides(info.shape, info.strides, find(info.dtype).itemsize)
+        array = f"np.lib.stride_tricks.as_strided({array}, strides={steps})"
+    if carrier:
+        array = f"{array}.view(np.{carrier})"
+    # PyTorch warns of read-only memory; over DLPack it takes it as it is.
+    code = f"torch.from_numpy({array})"
+    if not info.writable:
+        code = f"torch.utils.dlpack.from_dlpack({array}.__dlpack__(max_version=(1, 0)))"
+    return f"{code}.view(torch.{info.dtype})" if carrier else code
+
+
+def whole_strides(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    """The strides, with an ordinary one where an axis of length 1 has one that PyTorch refuses."""
+    return tuple(step if length > 1 else itemsize for length, step in zip(shape, strides, strict=True))
