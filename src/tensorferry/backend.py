@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from .info import TensorInfo
     from .request import Request
+    from .streams import Stream
 
 __all__ = ["EXCHANGE", "EXCHANGE_NUMBERS", "Backend", "Capabilities"]
 
@@ -241,6 +242,24 @@ class Backend(ABC):
     def stack(self, tensors: Sequence[Any], shape: tuple[int, ...]) -> Any:
         """One tensor of equal ones, in the graph of each; only asked of a backend with gradients."""
         raise TypeError(f"{self.name} tensors carry no graph: they are stacked as arrays")
+
+    # -- devices that work asynchronously: those that do not have no streams ------------------------
+
+    def current_stream(self, device: str) -> Stream | None:
+        """The stream on which this thread's work for a device is queued now."""
+        return None
+
+    def side_stream(self, device: str) -> Stream | None:
+        """A new stream of a device's, for transfers beside the current one."""
+        return None
+
+    def pinned_memory(self, nbytes: int, device: str) -> np.ndarray[Any, Any] | None:
+        """Bytes of page-locked host memory, from the framework's own allocator; ``None``: it has none.
+
+        Raises:
+            MemoryError: No more memory can be locked (``ulimit -l``).
+        """
+        return None
 
     @abstractmethod
     def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
