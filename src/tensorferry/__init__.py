@@ -32,6 +32,7 @@ from .errors import (
     PlanViolation,
     ResumableError,
     ShapeError,
+    TreeError,
     UnsafeFileError,
     UnsupportedTypeError,
     VerificationError,
@@ -40,6 +41,7 @@ from .files.api import convert_files, load, open, save  # noqa: A004 - `ferry.op
 from .info import TensorInfo
 from .inspection import FrameworkStatus, describe, explain, frameworks, shares_memory
 from .plan import Plan, Step
+from .trees.api import convert_tree, describe_tree, explain_tree
 
 __version__ = "0.1.0"
 
@@ -60,13 +62,17 @@ __all__ = [
     "ShapeError",
     "Step",
     "TensorInfo",
+    "TreeError",
     "UnsafeFileError",
     "UnsupportedTypeError",
     "VerificationError",
     "convert",
     "convert_files",
+    "convert_tree",
     "describe",
+    "describe_tree",
     "explain",
+    "explain_tree",
     "frameworks",
     "load",
     "open",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .info import TensorInfo
     from .request import Request
     from .streams import Stream
+    from .trees.containers import Node
 
 __all__ = ["EXCHANGE", "EXCHANGE_NUMBERS", "Backend", "Capabilities"]
 
@@ -61,9 +62,11 @@ class Capabilities:
         host_array: Whether its tensors *are* ndarrays in host memory.
         fetches: Whether one call of its own brings a tensor from devices, or from several shards, into
             an ndarray: its verb ``fetch``.
+        packs: Whether many of its tensors can be packed into one, on any device: `pack` and `unpack`.
         waits: Whether memory that it is handed on a device must be finished: it names no stream.
         memory: Whether its values have memory at all (a list of numbers has none to share).
         out: Whether its tensors can be given as ``out=``.
+        writes_parts: Whether its verb ``write`` also takes `parts.Parts`, for an ``out=`` in host memory.
         options: Names of the target options that it understands.
         finishers: Those of them that are a last step of their own, by the verb of that name.
         ordinary_kind: The `TensorInfo.kind` of one that is written by hand and names none.
@@ -87,9 +90,11 @@ class Capabilities:
     read_kinds: frozenset[str] = frozenset()
     host_array: bool = False
     fetches: bool = False
+    packs: bool = False
     waits: bool = False
     memory: bool = True
     out: bool = False
+    writes_parts: bool = False
     options: frozenset[str] = frozenset()
     finishers: frozenset[str] = frozenset()
     ordinary_kind: str = ""
@@ -225,6 +230,10 @@ class Backend(ABC):
         """
         return self, self.describe(x), x
 
+    def is_text(self, x: Any) -> bool:
+        """Whether an object that is claimed holds text, not numbers."""
+        return False
+
     @abstractmethod
     def pointer(self, x: Any) -> int | None:
         """The address of the first element, or ``None`` where there is none to tell."""
@@ -242,6 +251,28 @@ class Backend(ABC):
     def stack(self, tensors: Sequence[Any], shape: tuple[int, ...]) -> Any:
         """One tensor of equal ones, in the graph of each; only asked of a backend with gradients."""
         raise TypeError(f"{self.name} tensors carry no graph: they are stacked as arrays")
+
+    def pack(self, tensors: Sequence[Any], alignment: int) -> tuple[Any, Any]:
+        """One tensor that holds the bytes of many on one device, and what `unpack` needs to part them again.
+
+        Only asked of a backend that `packs`. Each lies at a multiple of `alignment` bytes, and of its own
+        element's size.
+        """
+        raise TypeError(f"{self.name} tensors are not packed")
+
+    def unpack(self, parcel: Any, layout: Any) -> Sequence[Any]:
+        """The tensors of a packed one, as views of its memory."""
+        raise TypeError(f"{self.name} tensors are not packed")
+
+    # -- containers that the framework's own users registered with it -------------------------------
+
+    def has_node(self, kind: type) -> bool:
+        """Whether objects of this type are containers by a registration with the framework."""
+        return False
+
+    def open_node(self, x: Any) -> Node | None:
+        """Such a container, opened; ``None``: this one is a leaf."""
+        return None
 
     # -- devices that work asynchronously: those that do not have no streams ------------------------
 

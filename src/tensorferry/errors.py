@@ -11,6 +11,7 @@ The tree, with the builtin that a caller of the frameworks would already catch::
     ├── UnsupportedTypeError        (TypeError)                 no tensor, or one that has no memory to carry
     ├── FrameworkNotInstalledError  (ImportError)               the framework that was named is not here
     ├── FileFormatError             (ValueError)                a file that breaks its format's rules, or has none
+    ├── TreeError                   (ExceptionGroup)            several leaves of a tree at once
     ├── UnsafeFileError             (pickle.UnpicklingError)    a file that asks for code to be run, or is a bomb
     ├── FormatLimitError            (TypeError)                 something that the format cannot hold
     ├── OutputExistsError           (FileExistsError)           the output is there, and nobody said to replace it
@@ -26,6 +27,13 @@ type. It never contains a tensor's values: formatting them could wait for a devi
 from __future__ import annotations
 
 import pickle
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from typing_extensions import Self
 
 __all__ = [
     "ConversionError",
@@ -40,6 +48,7 @@ __all__ = [
     "PlanViolation",
     "ResumableError",
     "ShapeError",
+    "TreeError",
     "UnsafeFileError",
     "UnsupportedTypeError",
     "VerificationError",
@@ -135,6 +144,46 @@ class VerificationError(ConversionError, RuntimeError):
 
 class ResumableError(ConversionError, RuntimeError):
     """A conversion that stopped in the middle; the parts that are finished are kept for ``resume=True``."""
+
+
+if sys.version_info >= (3, 11):
+    _Group = ExceptionGroup[ConversionError]
+else:
+
+    class _Group(Exception):  # noqa: N818 - what Python 3.11 brings
+        """As much of an exception group as is used here."""
+
+        def __new__(cls, message: str, exceptions: Sequence[Exception]) -> Self:
+            made = super().__new__(cls, message, exceptions)
+            made.message, made.exceptions = message, tuple(exceptions)
+            return made
+
+
+class TreeError(ConversionError, _Group):
+    """Several leaves of a tree that cannot be converted as asked; each of `exceptions` ends in its path.
+
+    A group for ``except*`` from Python 3.11 on; before, an ordinary error with the same text and the same
+    `exceptions`. One failing leaf alone raises its own error, whose message ends in the path too.
+
+    Args:
+        message: What cannot be done.
+        exceptions: The error of each leaf, in the tree's order.
+    """
+
+    exceptions: tuple[ConversionError, ...]
+
+    def __init__(self, message: str, exceptions: Sequence[ConversionError]) -> None:
+        self.hint = None
+        Exception.__init__(self, message, exceptions)
+
+    def derive(self, exceptions: Sequence[ConversionError]) -> TreeError:
+        """A group of some of the errors, as ``except*`` makes it."""
+        return TreeError(self.message, exceptions)
+
+    def __str__(self) -> str:
+        each = "\n".join(f"  {type(error).__name__}: {error.message}" for error in self.exceptions)
+        hints = dict.fromkeys(error.hint for error in self.exceptions if error.hint is not None)
+        return "\n\nHint: ".join([f"{self.message}\n{each}", *hints])
 
 
 class PlanViolation(AssertionError):  # noqa: N818 - not an error of the caller's: a broken promise of ours

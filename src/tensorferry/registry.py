@@ -23,6 +23,7 @@ __all__ = [
     "backend_named",
     "backend_of",
     "backends",
+    "is_known_tensor",
     "lanes_to",
     "load",
     "may_be_traced",
@@ -194,6 +195,12 @@ def backend_of(x: object) -> Backend:
     """
     found = _by_type.get(type(x))
     return found if found is not None else _find(x)
+
+
+def is_known_tensor(kind: type) -> bool:
+    """Whether objects of this type have been met as tensors with memory of their own."""
+    found = _by_type.get(kind)
+    return found is not None and found.capabilities.memory
 
 
 def _find(x: object) -> Backend:

@@ -31,6 +31,11 @@ class Request(NamedTuple):
     present: tuple[str, ...] | None = None
     """The target's devices on this machine, where that matters; ``None``: as declared."""
 
+    @property
+    def is_ordinary(self) -> bool:
+        """Whether it names the target and nothing else."""
+        return self == Request(self.target)
+
 
 def make_request(
     target: Backend,

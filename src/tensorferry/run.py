@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import memory, registry
 from .backend import EXCHANGE
@@ -19,7 +19,18 @@ if TYPE_CHECKING:
     from .plan import Plan, Step
     from .request import Request
 
-__all__ = ["carry", "here", "plan_for", "run", "verifying"]
+__all__ = [
+    "Prepared",
+    "Program",
+    "carry",
+    "check",
+    "here",
+    "is_verifying",
+    "plan_for",
+    "prepare",
+    "run",
+    "verifying",
+]
 
 Program = tuple["Callable[..., Any]", ...]
 
@@ -65,6 +76,28 @@ def here(request: Request, info: TensorInfo, target: Backend) -> Request:
     if info.device == HOST and request.device in (None, HOST):
         return request
     return request._replace(present=target.devices())
+
+
+class Prepared(NamedTuple):
+    """A conversion that is planned and not run yet: what it starts from, and each side's backend."""
+
+    source: Backend
+    target: Backend
+    info: TensorInfo
+    handle: Any
+    plan: Plan
+    program: Program
+
+
+def prepare(x: Any, target: Backend, request: Request) -> Prepared:
+    """Describe `x` and plan; `carry` without the run."""
+    source, info, handle = registry.backend_of(x).open(x, target, request)
+    return Prepared(source, target, info, handle, *plan_for(info, here(request, info, target), source, target))
+
+
+def is_verifying() -> bool:
+    """Whether each result is to be compared with its plan."""
+    return _verifying
 
 
 def carry(x: Any, target: Backend, request: Request, out: Any = None) -> Any:

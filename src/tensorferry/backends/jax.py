@@ -14,6 +14,7 @@ from ..devices import HOST, device_name, kind_of
 from ..dtypes import DTYPES, by_numpy, find, of_numpy
 from ..errors import UnsupportedTypeError
 from ..info import TensorInfo
+from ..trees.containers import Node, attribute, item
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -226,6 +227,26 @@ class JaxBackend(Backend):
             return f'jax.device_put({{x}}, jax.devices("{platform}")[{index or 0}])'
         return _SNIPPETS[verb]
 
+    # -- containers that are registered with jax.tree_util ------------------------------------------
+
+    def has_node(self, kind: type) -> bool:
+        # Only an object tells: JAX's registry answers for no type alone.
+        return not kind.__module__.startswith("builtins")
+
+    def open_node(self, x: Any) -> Node | None:
+        """A registered container, opened one level deep: see https://docs.jax.dev/en/latest/custom_pytrees.html."""
+        # Not loaded for that: JAX would start its devices.
+        tree_util: Any = importlib.import_module(self.module).tree_util
+        if tree_util.all_leaves([x]):
+            return None
+
+        def is_value(y: Any) -> bool:
+            return y is not x
+
+        found, spec = tree_util.tree_flatten_with_path(x, is_leaf=is_value)
+        entries = [_entry(tree_util, path[0]) for path, _ in found]
+        return Node(entries, [value for _, value in found], lambda values: tree_util.tree_unflatten(spec, values))
+
     # -- fast lanes -------------------------------------------------------------------------------
 
     def lanes(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
@@ -261,5 +282,12 @@ _SNIPPETS = {
     "copy": "jnp.array({x}, copy=True)",
     "hand_over": "jax.dlpack.from_dlpack({x})",
 }
+
+
+def _entry(tree_util: Any, key: Any) -> str:
+    if isinstance(key, tree_util.GetAttrKey):
+        return attribute(key.name)
+    return item(key.idx if isinstance(key, tree_util.SequenceKey) else key.key)
+
 
 BACKEND = JaxBackend()

@@ -27,6 +27,7 @@ _CAPABILITIES = Capabilities(
     read_only=True,
     host_array=True,
     out=True,
+    writes_parts=True,
     read_kinds=frozenset({"scalar"}),
 )
 
@@ -101,6 +102,9 @@ class NumpyBackend(Backend):
         if x.dtype.hasobject:
             return _numbers_of(x, target, request)
         return self, self.describe(x), x
+
+    def is_text(self, x: Any) -> bool:
+        return x.dtype.kind in "UST"
 
     def pointer(self, x: Any) -> int | None:
         return memory.address(x) if isinstance(x, np.ndarray) else None

@@ -182,6 +182,9 @@ class TensorflowBackend(Backend):
             )
         return UnsupportedTypeError(f"TensorFlow's {dtype.name} cannot be carried: it has no elements.", None)
 
+    def is_text(self, x: Any) -> bool:
+        return bool(x.dtype.name == "string")
+
     def pointer(self, x: Any) -> int | None:
         if isinstance(x, self.tf.Variable):
             x = x.value()

@@ -74,6 +74,8 @@ def _capabilities(default: str) -> Capabilities:
         strides="non-negative",
         alignment=0,
         out=True,
+        writes_parts=True,
+        packs=True,
         options=frozenset({"non_blocking"}),
         read_kinds=frozenset({"stack"}),
         abstract=ABSTRACT,

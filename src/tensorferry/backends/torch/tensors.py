@@ -16,11 +16,16 @@ from ...dtypes import find, of_numpy
 from ...errors import UnsupportedTypeError
 from ...info import TensorInfo
 from ...rules import agrees
+from . import packing, streams
 from .declared import ABSTRACT, BY_DEFAULT, CARRIED, NATIVE
+from .pytrees import is_registered, open_registered
 from .snippets import snippet, whole_strides
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from ...streams import Stream
+    from ...trees.containers import Node
 
 Array = np.ndarray[Any, Any]
 
@@ -287,6 +292,15 @@ class TorchBackend(Backend):
         """
         return self.torch.empty_like(x, pin_memory=True).copy_(x)
 
+    def current_stream(self, device: str) -> Stream | None:
+        return streams.current_stream(self.torch, device)
+
+    def side_stream(self, device: str) -> Stream | None:
+        return streams.side_stream(self.torch, device)
+
+    def pinned_memory(self, nbytes: int, device: str) -> Array | None:
+        return streams.pinned_memory(self.torch, nbytes, device)
+
     def wait(self, x: Any) -> Any:
         """The same tensor, whose values are there now."""
         self.torch.get_device_module(x.device).current_stream(x.device).synchronize()
@@ -314,6 +328,18 @@ class TorchBackend(Backend):
 
     def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
         return snippet(verb, arguments, info)
+
+    def has_node(self, kind: type) -> bool:
+        return is_registered(kind)
+
+    def open_node(self, x: Any) -> Node | None:
+        return open_registered(x)
+
+    def pack(self, tensors: Sequence[Any], alignment: int) -> tuple[Any, Any]:
+        return packing.pack(self.torch, tensors, alignment)
+
+    def unpack(self, parcel: Any, layout: Any) -> Sequence[Any]:
+        return packing.unpack(parcel, layout)
 
     def shield(self, function: Callable[..., Any]) -> Callable[..., Any]:
         torch: Any = importlib.import_module("torch")

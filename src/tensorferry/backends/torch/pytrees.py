@@ -1,0 +1,55 @@
+"""Containers that are registered with `torch.utils._pytree`: model outputs, caches, tensordicts.
+
+`register_pytree_node` is what torch.export asks libraries to call for their classes.
+(https://docs.pytorch.org/docs/stable/export.html)
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from ...trees.containers import Node, attribute, item
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["is_registered", "open_registered"]
+
+
+def _pytree() -> Any:
+    """The registry's module, if anybody has loaded it: before that, nothing is registered."""
+    return sys.modules.get("torch.utils._pytree")
+
+
+def is_registered(kind: type) -> bool:
+    """Whether a type is registered, and so a container."""
+    pytree = _pytree()
+    return pytree is not None and kind in pytree.SUPPORTED_NODES
+
+
+def open_registered(x: Any) -> Node:
+    """A registered container, opened one level deep."""
+    pytree = _pytree()
+
+    def is_value(y: Any) -> bool:
+        return y is not x
+
+    values, spec = pytree.tree_flatten(x, is_leaf=is_value)
+    try:
+        paths = [path for path, _ in pytree.tree_flatten_with_path(x, is_leaf=is_value)[0]]
+        entries = [_entry(pytree, path[0]) for path in paths]
+    except (ValueError, IndexError):
+        # It was registered without the names of its values.
+        entries = [f"[{index}]" for index in range(len(values))]
+
+    def rebuild(others: Sequence[Any]) -> Any:
+        return pytree.tree_unflatten(list(others), spec)
+
+    return Node(entries, values, rebuild)
+
+
+def _entry(pytree: Any, key: Any) -> str:
+    if isinstance(key, pytree.GetAttrKey):
+        return attribute(key.name)
+    return item(key.key if isinstance(key, pytree.MappingKey) else key.idx)

@@ -1,0 +1,150 @@
+"""Leaves that are one memory: converted once, or copied together, so that they stay one.
+
+The same object may appear twice (tied weights), two objects may lie over the same bytes (the two names
+of a tied weight in a ``state_dict()``), and two may be overlapping views of one storage.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from .. import memory
+from ..devices import HOST
+from ..dtypes import find
+from ..info import TensorInfo
+from ..request import Request
+from ..run import carry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ..run import Prepared
+
+__all__ = ["Group", "copy_together", "overlapping", "room_for", "ties"]
+
+
+class Group(NamedTuple):
+    """Leaves that overlap, by their index, and the bytes that they span together."""
+
+    start: int
+    end: int
+    members: tuple[int, ...]
+
+
+def ties(prepared: Mapping[int, Prepared]) -> dict[int, int]:
+    """For each leaf that is an earlier one over again: which.
+
+    Args:
+        prepared: The conversion of each leaf that has one.
+    """
+    found: dict[int, int] = {}
+    seen: dict[Any, int] = {}
+    for index, each in prepared.items():
+        for key in _identities(each):
+            first = seen.setdefault(key, index)
+            if first != index:
+                found[index] = first
+                break
+    return found
+
+
+def _identities(each: Prepared) -> Iterable[Any]:
+    """What another leaf has as well only if it is the same: the object, or its memory where it is copied."""
+    if each.info.weak_dtype is not None or each.info.kind in each.source.capabilities.read_kinds:
+        return
+    yield id(each.handle)
+    if each.plan.steps and not each.plan.shares_memory and not each.info.requires_grad and each.info.size:
+        at = _address(each)
+        if at is not None:
+            yield each.source.name, at, each.info
+
+
+def _address(each: Prepared) -> int | None:
+    """Where a leaf's memory is, if it has one: a traced tensor, or one that is only described, has none."""
+    if each.info.abstract is not None or isinstance(each.handle, TensorInfo):
+        return None
+    return each.source.pointer(each.handle)
+
+
+def overlapping(prepared: Mapping[int, Prepared], skipped: Iterable[int]) -> list[Group]:
+    """Groups of two leaves or more in host memory that overlap and would be copied apart.
+
+    Args:
+        prepared: The conversion of each leaf that has one.
+        skipped: Leaves that are an earlier one over again.
+    """
+    out = set(skipped)
+    found = []
+    # Alike leaves have one plan.
+    reaches: dict[int, tuple[int, int] | None] = {}
+    for index, each in prepared.items():
+        if index in out:
+            continue
+        plan = id(each.plan)
+        if plan not in reaches:
+            reaches[plan] = memory.spans(each.info) if _is_plain_copy(each) else None
+        reach = reaches[plan]
+        at = None if reach is None else _address(each)
+        if reach is not None and at is not None:
+            found.append((at + reach[0], at + reach[1], index))
+    groups: list[Group] = []
+    for start, end, index in sorted(found):
+        if groups and start < groups[-1].end:
+            last = groups[-1]
+            groups[-1] = Group(last.start, max(last.end, end), (*last.members, index))
+        else:
+            groups.append(Group(start, end, (index,)))
+    return [group for group in groups if len(group.members) > 1 and _is_worth_it(group, prepared)]
+
+
+def _is_plain_copy(each: Prepared) -> bool:
+    """Whether a leaf's bytes are copied as they are, from host memory to host memory that can be written."""
+    info, result = each.info, each.plan.result
+    return (
+        not each.plan.shares_memory
+        and bool(info.size)
+        and info.abstract is None
+        and info.device == result.device == HOST
+        and info.shards == 1
+        and info.dtype == result.dtype
+        and not (info.conjugate or info.negative or info.swapped or result.requires_grad)
+        and info.kind not in each.source.capabilities.read_kinds
+        and info.dtype not in each.source.capabilities.unshared_dtypes
+        and each.target.capabilities.writable
+        and each.target.capabilities.memory
+    )
+
+
+def _is_worth_it(group: Group, prepared: Mapping[int, Prepared]) -> bool:
+    """Whether what lies between the leaves is not more than they are."""
+    return group.end - group.start <= sum(prepared[index].info.nbytes for index in group.members)
+
+
+def copy_together(group: Group, prepared: Mapping[int, Prepared], block: np.ndarray[Any, Any]) -> dict[int, Any]:
+    """The group's leaves as views of one copy of their memory, each a tensor of its target.
+
+    Args:
+        group: The leaves.
+        prepared: The conversion of each leaf.
+        block: Bytes of one's own, as many as the group spans, congruent with its start modulo 64.
+    """
+    length = group.end - group.start
+    owner = [prepared[index] for index in group.members]
+    block[...] = memory.over_address(group.start, (length,), (1,), block.dtype, read_only=True, owner=owner)
+    results = {}
+    for index in group.members:
+        each = prepared[index]
+        offset = (_address(each) or 0) - group.start
+        info = each.info
+        view: Any = np.ndarray(info.shape, find(info.dtype).numpy, block, offset, info.strides)
+        results[index] = carry(view, each.target, Request(each.target.name, device=HOST))
+    return results
+
+
+def room_for(group: Group) -> np.ndarray[Any, Any]:
+    """Bytes for a group, at an address that is congruent with where it lies now modulo 64."""
+    shift = group.start % memory.ALIGNMENT
+    room = memory.compact((group.end - group.start + shift,), np.dtype(np.uint8))
+    return room[shift:]

@@ -1,0 +1,288 @@
+"""One conversion of a tree: take it apart, plan every leaf, run all or none, put it together."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from .. import registry, run
+from ..errors import ConversionError, TreeError, UnsupportedTypeError
+from ..info import TensorInfo
+from ..request import make_request
+from .aliases import Group, copy_together, overlapping, room_for, ties
+from .batches import Shipment, ship, shipments
+from .plans import LeafPlan, TreePlan
+from .structure import take_apart
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from ..backend import Backend
+    from ..request import Request
+    from ..run import Prepared
+    from .leaves import LeafRule
+
+__all__ = ["Aim", "Journey", "raise_all"]
+
+
+class Aim:
+    """Where the leaves go: one target for all, or each leaf's own by its path.
+
+    Args:
+        targets: The backend's name, dtype and device, for all or by path.
+        keywords: ``copy``, ``casting``, ``grad`` and the target's options, as `make_request` takes them.
+    """
+
+    def __init__(
+        self, targets: tuple[str, object, object] | Mapping[str, tuple[str, object, object]], **keywords: Any
+    ) -> None:
+        self._keywords = keywords
+        self._common = self._make(*targets) if isinstance(targets, tuple) else None
+        self._by_path = {} if isinstance(targets, tuple) else targets
+
+    @property
+    def uniform(self) -> tuple[Backend, Request] | None:
+        """The target and the request, if they are the same for all leaves."""
+        return self._common
+
+    def of(self, path: Callable[[], str]) -> tuple[Backend, Request]:
+        """The target and the request of a leaf.
+
+        Raises:
+            UnsupportedTypeError: ``like`` has no such leaf.
+        """
+        if self._common is not None:
+            return self._common
+        target = self._by_path.get(path())
+        if target is None:
+            raise UnsupportedTypeError("like= has no tensor there.", "like= one tensor, for all leaves")
+        return self._make(*target)
+
+    def _make(self, name: str, dtype: object, device: object) -> tuple[Backend, Request]:
+        backend = registry.backend_named(name)
+        asked = self._keywords
+        request = make_request(
+            backend, asked["copy"], dtype, asked["casting"], device, asked["grad"], None, asked["options"]
+        )
+        return backend, request
+
+
+class Journey:
+    """A tree's leaves, each planned, and what binds them together.
+
+    Args:
+        tree: The tree.
+        aim: Where its leaves go.
+        rule: Which leaves are converted.
+        out: A tree of the same structure with what the results are written into, or ``None``.
+        coalesce: Whether small leaves cross the bus together.
+
+    Raises:
+        ConversionError: The tree cannot be taken apart, or `out` is another tree.
+    """
+
+    def __init__(self, tree: Any, aim: Aim, rule: LeafRule, out: Any, *, coalesce: bool) -> None:
+        self._aim = aim
+        self._rule = rule
+        self._coalesce = coalesce
+        self.leaves, self._structure = take_apart(tree, rule.chosen)
+        self._paths: list[str] | None = None
+        self.errors: dict[int, ConversionError] = {}
+        self.outs: list[Any] | None = None if out is None else self._match(out)
+
+    def path(self, index: int) -> str:
+        """Where a leaf is."""
+        if self._paths is None:
+            self._paths = self._structure.paths()
+        return self._paths[index]
+
+    def _match(self, out: Any) -> list[Any]:
+        leaves, structure = take_apart(out, self._rule.chosen)
+        here, there = self._structure.paths(), structure.paths()
+        if here != there:
+            odd = next((path for path in here if path not in set(there)), None)
+            odd = odd or next((path for path in there if path not in set(here)), here[0] if here else "$")
+            raise UnsupportedTypeError(
+                f"out= is a tree of another structure - at {odd}", "a tree like the one that is converted"
+            )
+        return leaves
+
+    # -- plan -------------------------------------------------------------------------------------
+
+    def prepare(self) -> dict[int, Prepared]:
+        """The conversion of each leaf that does not stay as it is; errors are kept."""
+        each = ((index, self._prepare(index, leaf)) for index, leaf in enumerate(self.leaves))
+        return {index: found for index, found in each if found is not None}
+
+    def _prepare(self, index: int, leaf: Any) -> Prepared | None:
+        try:
+            if not self._rule.takes(leaf):
+                return None
+            backend, request = self._aim.of(lambda: self.path(index))
+            if self.outs is not None:
+                request = make_request(
+                    backend,
+                    request.copy,
+                    request.dtype,
+                    request.casting,
+                    request.device,
+                    request.grad,
+                    self.outs[index],
+                    tuple((option, True) for option in request.options),
+                )
+            if isinstance(leaf, TensorInfo):
+                source = registry.backend_named(leaf.framework)
+                return run.Prepared(source, backend, leaf, leaf, *run.plan_for(leaf, request, source, backend))
+            return run.prepare(leaf, registry.ready(backend.name), request)
+        except ConversionError as error:
+            if isinstance(error, UnsupportedTypeError) and _is_text(leaf):
+                return None
+            self.errors[index] = error
+            return None
+
+    def bind(self, prepared: Mapping[int, Prepared]) -> tuple[dict[int, int], list[Group], list[Shipment]]:
+        """The leaves that are one, those that are copied together, and those that cross the bus together."""
+        same = {} if self.outs is not None else ties(prepared)
+        groups = [] if self.outs is not None else overlapping(prepared, same)
+        sent = shipments(prepared, same) if self._coalesce else []
+        return same, groups, sent
+
+    def plan(self) -> TreePlan:
+        """What will be done; nothing is.
+
+        Raises:
+            ConversionError: A leaf cannot be converted; several raise a `TreeError`.
+        """
+        prepared = self.prepare()
+        self.raise_errors()
+        same, groups, sent = self.bind(prepared)
+        views = {index: group.members[0] for group in groups for index in group.members[1:]}
+        batches = {index: number for number, shipment in enumerate(sent) for index in shipment.members}
+        return TreePlan(
+            leaves=tuple(
+                LeafPlan(
+                    self.path(index),
+                    each.plan,
+                    self.path(same[index]) if index in same else None,
+                    self.path(views[index]) if index in views else None,
+                    batches.get(index),
+                )
+                for index, each in prepared.items()
+            ),
+            kept=len(self.leaves) - len(prepared),
+            batches=tuple(shipment.batch for shipment in sent),
+        )
+
+    # -- run --------------------------------------------------------------------------------------
+
+    def arrive(self) -> Any:
+        """The converted tree.
+
+        Raises:
+            ConversionError: A leaf cannot be converted; several raise a `TreeError`. Nothing is written then.
+        """
+        results = self._quickly()
+        if results is None:
+            prepared = self.prepare()
+            results = self._run(prepared)
+            self.raise_errors()
+            self._write(prepared, results)
+        return self._structure.rebuild(results)
+
+    def _quickly(self) -> list[Any] | None:
+        """The results over the fast lanes, if every leaf that is converted has one; each object goes once."""
+        uniform = self._aim.uniform
+        if uniform is None or self.outs is not None or not uniform[1].is_ordinary:
+            return None
+        lanes = registry.lanes_to(registry.ready(uniform[0].name).name)
+        kinds = set(map(type, self.leaves))
+        tensors = {kind for kind in kinds if registry.is_known_tensor(kind) and kind in lanes}
+        if not all(kind in tensors or self._rule.keeps(kind) for kind in kinds):
+            return None
+        try:
+            if tensors == kinds and len(set(map(id, self.leaves))) == len(self.leaves):
+                results = [lanes[type(leaf)](leaf) for leaf in self.leaves]
+                return None if _has_none(results) else results
+            once = {id(leaf): leaf for leaf in self.leaves if type(leaf) in tensors}
+            done = {key: lanes[type(leaf)](leaf) for key, leaf in once.items()}
+        except registry.REFUSALS:
+            return None
+        if _has_none(done.values()):
+            return None
+        return [done.get(id(leaf), leaf) for leaf in self.leaves]
+
+    def _run(self, prepared: Mapping[int, Prepared]) -> list[Any]:
+        same, groups, sent = self.bind(prepared)
+        done: dict[int, Any] = {}
+        for group in groups:
+            self._try(group.members, partial(_copied_together, group, prepared), done)
+        for shipment in sent:
+            self._try(shipment.members, partial(ship, shipment, prepared), done)
+        together = {index for bound in (groups, sent) for each in bound for index in each.members}
+        for index, each in prepared.items():
+            if index not in same and index not in together:
+                self._try((index,), partial(_carried, index, each), done)
+        if self.errors:
+            return []
+        return [done[same.get(index, index)] if index in prepared else leaf for index, leaf in enumerate(self.leaves)]
+
+    def _try(self, members: Iterable[int], do: Callable[[], dict[int, Any]], done: dict[int, Any]) -> None:
+        """Do something for some leaves, and keep the error if that fails."""
+        try:
+            done.update(do())
+        except ConversionError as error:
+            self.errors[next(iter(members))] = error
+
+    def _write(self, prepared: Mapping[int, Prepared], results: list[Any]) -> None:
+        """Check each result against its plan, or write each into its `out`: no leaf can fail any more."""
+        for index, each in prepared.items():
+            if self.outs is not None:
+                each.program[-1](results[index], self.outs[index])
+                results[index] = self.outs[index]
+            if run.is_verifying():
+                run.check(each.plan, each.source, each.target, each.handle, results[index])
+
+    def raise_errors(self) -> None:
+        """Raise what went wrong, all at once."""
+        raise_all([(self.path(index), self.errors[index]) for index in sorted(self.errors)])
+
+
+def raise_all(errors: Sequence[tuple[str, ConversionError]]) -> None:
+    """Raise one leaf's error, or those of several as a group; each message ends in the leaf's path.
+
+    Raises:
+        ConversionError: There is one.
+        TreeError: There are several.
+    """
+    found = [_at(path, error) for path, error in errors]
+    if len(found) == 1:
+        raise found[0]
+    if found:
+        raise TreeError(f"{len(found)} leaves cannot be converted:", found)
+
+
+def _at(path: str, error: ConversionError) -> ConversionError:
+    placed = type(error)(f"{error.message} - at {path}", error.hint)
+    placed.__cause__ = error
+    return placed
+
+
+def _has_none(results: Iterable[Any]) -> bool:
+    """Whether a lane has refused; `in` would ask each tensor whether it equals ``None``."""
+    return any(result is None for result in results)
+
+
+def _is_text(leaf: Any) -> bool:
+    try:
+        return registry.backend_of(leaf).is_text(leaf)
+    except (UnsupportedTypeError, AttributeError):
+        return False
+
+
+def _carried(index: int, each: Prepared) -> dict[int, Any]:
+    program = each.program if each.plan.request.out is None else each.program[:-1]
+    return {index: run.run(program, each.handle)}
+
+
+def _copied_together(group: Group, prepared: Mapping[int, Prepared]) -> dict[int, Any]:
+    return copy_together(group, prepared, room_for(group))

@@ -1,0 +1,92 @@
+"""Which objects of a tree are to be converted; the rest stays as it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import registry
+from ..errors import UnsupportedTypeError
+from ..info import TensorInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["LeafRule"]
+
+_NUMBERS = (bool, int, float, complex, np.generic)
+_KEPT = (type(None), str)
+_BOOL = np.dtype(bool)
+_KINDS = "biufc"
+
+
+class LeafRule:
+    """Which objects are to be converted.
+
+    Args:
+        leaves: ``"tensors"``: what has memory of a framework's; ``"numbers"``: Python numbers and NumPy's
+            scalars too; a callable: what it says yes to, containers included.
+        infos: Whether a `TensorInfo` stands for a tensor.
+
+    Raises:
+        TypeError: `leaves` is none of those.
+    """
+
+    def __init__(self, leaves: str | Callable[[Any], bool], *, infos: bool = False) -> None:
+        if not callable(leaves) and leaves not in ("tensors", "numbers"):
+            raise TypeError(f'leaves must be "tensors", "numbers" or a callable, not {leaves!r}')
+        self._choose = leaves if callable(leaves) else None
+        self._infos = infos
+        self._numbers = leaves == "numbers"
+        self._chosen: set[int] = set()
+        self._known: dict[type, bool | UnsupportedTypeError] = {}
+
+    @property
+    def chosen(self) -> Callable[[Any], bool] | None:
+        """Whether an object is a leaf although it may be a container; ``None``: none is."""
+        return None if self._choose is None and not self._infos else self._ask
+
+    def _ask(self, x: Any) -> bool:
+        # Asked once, of the tree; what it said of each object is kept while the tree lives.
+        if self._infos and isinstance(x, TensorInfo):
+            return True
+        yes = self._choose is not None and bool(self._choose(x))
+        if yes:
+            self._chosen.add(id(x))
+        return yes
+
+    def keeps(self, kind: type) -> bool:
+        """Whether all leaves of a type certainly stay as they are."""
+        if self._choose is not None or self._infos:
+            return False
+        return kind in _KEPT or (kind in _NUMBERS and not self._numbers)
+
+    def takes(self, x: Any) -> bool:
+        """Whether a leaf is to be converted.
+
+        Raises:
+            UnsupportedTypeError: It is a tensor of a kind that cannot be carried.
+        """
+        if self._infos and isinstance(x, TensorInfo):
+            return True
+        if self._choose is not None:
+            return id(x) in self._chosen
+        kind = type(x)
+        known = self._known.get(kind)
+        if known is None:
+            known = self._known[kind] = self._look(x)
+        if isinstance(known, UnsupportedTypeError):
+            raise type(known)(known.message, known.hint)
+        return known
+
+    def _look(self, x: Any) -> bool | UnsupportedTypeError:
+        if x is None or isinstance(x, str):
+            return False
+        if isinstance(x, _NUMBERS):
+            return self._numbers and getattr(x, "dtype", _BOOL).kind in _KINDS
+        try:
+            return registry.backend_of(x).capabilities.memory
+        except UnsupportedTypeError as error:
+            # A tensor that cannot be carried is an error; what has no shape is no tensor at all.
+            return error if hasattr(x, "shape") and hasattr(x, "dtype") else False

@@ -1,0 +1,158 @@
+"""`TreePlan`: what the conversion of a tree does to each leaf, and to all of them together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..render import size_text
+
+if TYPE_CHECKING:
+    from ..plan import Plan
+
+__all__ = ["Batch", "LeafPlan", "TreePlan"]
+
+_SHOWN = 12
+
+
+class LeafPlan(NamedTuple):
+    """What is done to one leaf.
+
+    Args:
+        path: Where it is: ``$["encoder"][3].weight``.
+        plan: Its own plan, as `explain` gives it.
+        same_as: The path of the leaf that it is, or whose memory it is: converted once.
+        view_with: The path of the first of those leaves with which it overlaps, and is copied as one memory.
+        batch: The number of the transfer that it shares with others.
+    """
+
+    path: str
+    plan: Plan
+    same_as: str | None = None
+    view_with: str | None = None
+    batch: int | None = None
+
+
+class Batch(NamedTuple):
+    """One transfer of many leaves.
+
+    Args:
+        source: The device that they leave.
+        target: The device to which they go.
+        leaves: How many they are.
+        bytes: How many bytes they have in all.
+        why: Why they go together.
+    """
+
+    source: str
+    target: str
+    leaves: int
+    bytes: int
+    why: str
+
+
+@dataclass(frozen=True)
+class TreePlan:
+    """What `convert_tree` does, leaf by leaf; the very plans that are run.
+
+    >>> import numpy as np, tensorferry as ferry
+    >>> shared = np.zeros(2)
+    >>> plan = ferry.explain_tree({"a": shared, "b": [shared, "text"]}, "numpy")
+    >>> len(plan.leaves), plan.kept, plan.bytes_shared, plan.bytes_copied
+    (2, 1, 16, 0)
+    >>> plan.leaves[1].path, plan.leaves[1].same_as
+    ('$["b"][0]', '$["a"]')
+
+    Args:
+        leaves: The leaves that are converted, in the tree's order.
+        kept: How many other leaves stay as they are.
+        batches: The transfers that many leaves share.
+    """
+
+    leaves: tuple[LeafPlan, ...]
+    kept: int
+    batches: tuple[Batch, ...] = ()
+
+    @property
+    def plans(self) -> dict[str, Plan]:
+        """Each leaf's own plan by its path."""
+        return {leaf.path: leaf.plan for leaf in self.leaves}
+
+    @property
+    def bytes_copied(self) -> int:
+        """How many bytes are written in all, over every path; what is converted once is counted once."""
+        return sum(leaf.plan.bytes_copied for leaf in self.leaves if leaf.same_as is None)
+
+    @property
+    def bytes_shared(self) -> int:
+        """How many bytes the results share with the sources; what appears twice is counted once."""
+        return sum(leaf.plan.source.nbytes for leaf in self.leaves if leaf.same_as is None and leaf.plan.shares_memory)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What can go wrong afterwards, once each, with the path of the first leaf that it is said of."""
+        found: dict[str, str] = {}
+        for leaf in self.leaves:
+            for warning in leaf.plan.warnings:
+                found.setdefault(warning, f"{warning} - at {leaf.path}")
+        return tuple(found.values())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as plain data for JSON."""
+        return {
+            "leaves": [{**leaf._asdict(), "plan": leaf.plan.to_dict()} for leaf in self.leaves],
+            "kept": self.kept,
+            "batches": [batch._asdict() for batch in self.batches],
+            "bytes_copied": self.bytes_copied,
+            "bytes_shared": self.bytes_shared,
+            "warnings": list(self.warnings),
+        }
+
+    def __str__(self) -> str:
+        rows = [(leaf.path, f"{leaf.plan.source} -> {leaf.plan.result}", _what(leaf)) for leaf in self.leaves[:_SHOWN]]
+        width = max((len(path) for path, _, _ in rows), default=0)
+        lines = [self._head(), *(f"   {path:<{width}}  {change}; {what}" for path, change, what in rows)]
+        if len(self.leaves) > _SHOWN:
+            lines.append(f"   … and {len(self.leaves) - _SHOWN} more: see .plans")
+        lines += [
+            f"   One transfer from {batch.source} to {batch.target}: {batch.leaves} leaves, "
+            f"{size_text(batch.bytes)}: {batch.why}"
+            for batch in self.batches
+        ]
+        lines += [f"   Warning: {warning}" for warning in self.warnings]
+        return "\n".join(lines)
+
+    def _head(self) -> str:
+        many = "1 leaf" if len(self.leaves) == 1 else f"{len(self.leaves)} leaves"
+        kept = f", {self.kept} kept as they are" if self.kept else ""
+        return f"{many}{kept}: {size_text(self.bytes_copied)} copied, {size_text(self.bytes_shared)} shared"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        rows = "".join(
+            f"<tr><td><code>{escape(leaf.path)}</code></td><td>{escape(str(leaf.plan.source))}</td>"
+            f"<td>{escape(str(leaf.plan.result))}</td><td>{escape(_what(leaf))}</td></tr>"
+            for leaf in self.leaves
+        )
+        batches = "".join(
+            f"<p>One transfer from {escape(batch.source)} to {escape(batch.target)}: {batch.leaves} leaves, "
+            f"{size_text(batch.bytes)}: {escape(batch.why)}</p>"
+            for batch in self.batches
+        )
+        warnings = "".join(f"<p>Warning: {escape(warning)}</p>" for warning in self.warnings)
+        return f"<div><b>{escape(self._head())}</b><table>{rows}</table>{batches}{warnings}</div>"
+
+
+def _what(leaf: LeafPlan) -> str:
+    """What happens to a leaf, in a few words."""
+    if leaf.same_as is not None:
+        return f"the same as {leaf.same_as}"
+    if leaf.view_with is not None:
+        return f"copied as one memory with {leaf.view_with}"
+    if leaf.batch is not None:
+        return f"in transfer {leaf.batch}"
+    plan = leaf.plan
+    if plan.shares_memory:
+        return f"shares memory: {plan.reason}"
+    return f"copies {size_text(plan.bytes_copied)}: {plan.reason}"

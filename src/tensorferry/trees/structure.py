@@ -1,0 +1,162 @@
+"""`take_apart` and `Structure`: a tree as its leaves, and what is left of it without them.
+
+Built on optree, which knows dict, OrderedDict, defaultdict, list, tuple, namedtuple, deque, the result
+types of C, and what its users register. What it takes for a leaf is opened here if Python or a
+framework knows it as a container, and so on inside.
+(https://optree.readthedocs.io/en/latest/typing.html)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import optree
+
+from .. import registry
+from ..errors import ConversionError, UnsupportedTypeError
+from .containers import Node, item, open_structured, opener_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+__all__ = ["Structure", "take_apart"]
+
+_NAMESPACE = "tensorferry"
+# For good, and in this namespace alone: leaves come in the order in which a person wrote them.
+_ORDERED = optree.dict_insertion_ordered(True, namespace=_NAMESPACE)
+_ORDERED.__enter__()
+
+_PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, bytearray, range})
+_DEEPEST = 200
+"""Containers of our own inside each other; optree has a limit of its own for its."""
+
+
+class _Inner(NamedTuple):
+    """An opened container in the place of a leaf."""
+
+    node: Node
+    structure: Structure
+
+
+class Structure:
+    """A tree without its leaves."""
+
+    __slots__ = ("_inner", "_spec", "size")
+
+    def __init__(self, spec: optree.PyTreeSpec, inner: dict[int, _Inner], size: int) -> None:
+        self._spec = spec
+        self._inner = inner
+        self.size = size
+        """How many leaves it has."""
+
+    def paths(self, root: str = "$") -> list[str]:
+        """The path of each leaf: ``$["encoder"][3].weight``."""
+        return list(self._paths(root))
+
+    def _paths(self, root: str) -> Iterator[str]:
+        for index, accessor in enumerate(self._spec.accessors()):
+            path = root + "".join(map(_entry, accessor))
+            inner = self._inner.get(index)
+            if inner is None:
+                yield path
+            else:
+                yield from inner.structure.paths_under(path, inner.node.entries)
+
+    def paths_under(self, path: str, entries: Sequence[str]) -> Iterator[str]:
+        """The paths of the leaves of an opened container, whose structure is that of the list of its values."""
+        for index, accessor in enumerate(self._spec.accessors()):
+            first, *rest = accessor
+            at = path + entries[first.entry] + "".join(map(_entry, rest))
+            inner = self._inner.get(index)
+            if inner is None:
+                yield at
+            else:
+                yield from inner.structure.paths_under(at, inner.node.entries)
+
+    def rebuild(self, leaves: Sequence[Any]) -> Any:
+        """The tree with these leaves in the place of those that it had.
+
+        Raises:
+            UnsupportedTypeError: A container cannot be made again.
+        """
+        return self.rebuild_from(iter(leaves)) if self._inner else optree.tree_unflatten(self._spec, leaves)
+
+    def rebuild_from(self, leaves: Iterator[Any]) -> Any:
+        """The tree with as many of these leaves as it has."""
+        return optree.tree_unflatten(self._spec, [self._leaf(index, leaves) for index in range(self._spec.num_leaves)])
+
+    def _leaf(self, index: int, leaves: Iterator[Any]) -> Any:
+        inner = self._inner.get(index)
+        return next(leaves) if inner is None else inner.node.rebuild(inner.structure.rebuild_from(leaves))
+
+
+def _entry(entry: optree.PyTreeEntry) -> str:
+    return item(entry.entry) if isinstance(entry, optree.MappingEntry) else entry.codify("")
+
+
+def take_apart(tree: Any, chosen: Callable[[Any], bool] | None = None) -> tuple[list[Any], Structure]:
+    """The leaves of a tree in order, and what is left of it.
+
+    Args:
+        tree: Any object; one that is no container is its own only leaf.
+        chosen: Whether an object is a leaf although it may be a container.
+
+    Raises:
+        UnsupportedTypeError: It contains itself, or is nested too deep.
+    """
+    return _take_apart(tree, chosen, ())
+
+
+def _take_apart(
+    tree: Any, chosen: Callable[[Any], bool] | None, around: tuple[int, ...]
+) -> tuple[list[Any], Structure]:
+    try:
+        leaves, spec = optree.tree_flatten(tree, chosen, none_is_leaf=True, namespace=_NAMESPACE)
+    except RecursionError:
+        raise _too_deep() from None
+    openers = {kind: found for kind in set(map(type, leaves)) if (found := _openers(kind))}
+    if not openers:
+        return leaves, Structure(spec, {}, len(leaves))
+    parts: list[Any] = []
+    inner: dict[int, _Inner] = {}
+    for index, leaf in enumerate(leaves):
+        node = None
+        if type(leaf) in openers and not (chosen is not None and chosen(leaf)):
+            node = next((node for opener in openers[type(leaf)] if (node := opener(leaf)) is not None), None)
+        if node is None:
+            parts.append(leaf)
+            continue
+        if id(leaf) in around or len(around) > _DEEPEST:
+            raise _too_deep()
+        inside, structure = _take_apart(*_values(node, chosen), (*around, id(leaf)))
+        inner[index] = _Inner(node, structure)
+        parts += inside
+    return parts, Structure(spec, inner, len(parts))
+
+
+def _values(node: Node, chosen: Callable[[Any], bool] | None) -> tuple[list[Any], Callable[[Any], bool] | None]:
+    """An opened container's values as a tree of their own; the list around them is nobody's choice."""
+    values = list(node.values)
+    return values, None if chosen is None else lambda x: x is not values and chosen(x)
+
+
+def _too_deep() -> ConversionError:
+    return UnsupportedTypeError("This tree contains itself, or is nested too deep.", None)
+
+
+def _openers(kind: type) -> tuple[Callable[[Any], Node | None], ...]:
+    """What may open objects of a type, in the order in which they are asked; none: they are certainly leaves."""
+    if kind in _PLAIN:
+        return ()
+    if issubclass(kind, (np.ndarray, np.void)):
+        return (_open_fields,)
+    if registry.is_known_tensor(kind):
+        return ()
+    backends = [each for each in registry.backends().values() if each.is_imported() and each.has_node(kind)]
+    own = opener_of(kind)
+    return (*(each.open_node for each in backends), *(() if own is None else (own,)))
+
+
+def _open_fields(x: Any) -> Node | None:
+    return open_structured(x) if x.dtype.names is not None else None
