@@ -41,7 +41,7 @@ from .files.api import convert_files, load, open, save  # noqa: A004 - `ferry.op
 from .info import TensorInfo
 from .inspection import FrameworkStatus, describe, explain, frameworks, shares_memory
 from .plan import Plan, Step
-from .trees.api import convert_tree, describe_tree, explain_tree
+from .trees.api import collate, convert_tree, describe_tree, explain_tree, snapshot
 
 __version__ = "0.1.0"
 
@@ -66,6 +66,7 @@ __all__ = [
     "UnsafeFileError",
     "UnsupportedTypeError",
     "VerificationError",
+    "collate",
     "convert",
     "convert_files",
     "convert_tree",
@@ -78,6 +79,7 @@ __all__ = [
     "open",
     "save",
     "shares_memory",
+    "snapshot",
     "to_jax",
     "to_list",
     "to_numpy",

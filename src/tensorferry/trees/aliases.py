@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ..run import Prepared
 
-__all__ = ["Group", "copy_together", "overlapping", "room_for", "ties"]
+__all__ = ["Group", "clusters", "copy_together", "overlapping", "room_for", "ties"]
 
 
 class Group(NamedTuple):
@@ -89,14 +89,28 @@ def overlapping(prepared: Mapping[int, Prepared], skipped: Iterable[int]) -> lis
         at = None if reach is None else _address(each)
         if reach is not None and at is not None:
             found.append((at + reach[0], at + reach[1], index))
+    return clusters(found, {index: prepared[index].info.nbytes for _, _, index in found})
+
+
+def clusters(intervals: Iterable[tuple[int, int, int]], sizes: Mapping[int, int]) -> list[Group]:
+    """Groups of two leaves or more that overlap, if what lies between them is not more than they are.
+
+    Args:
+        intervals: The first byte of each leaf, the one after its last, and its index.
+        sizes: The bytes of each leaf's elements.
+    """
     groups: list[Group] = []
-    for start, end, index in sorted(found):
+    for start, end, index in sorted(intervals):
         if groups and start < groups[-1].end:
             last = groups[-1]
             groups[-1] = Group(last.start, max(last.end, end), (*last.members, index))
         else:
             groups.append(Group(start, end, (index,)))
-    return [group for group in groups if len(group.members) > 1 and _is_worth_it(group, prepared)]
+    return [
+        group
+        for group in groups
+        if len(group.members) > 1 and group.end - group.start <= sum(sizes[index] for index in group.members)
+    ]
 
 
 def _is_plain_copy(each: Prepared) -> bool:
@@ -115,11 +129,6 @@ def _is_plain_copy(each: Prepared) -> bool:
         and each.target.capabilities.writable
         and each.target.capabilities.memory
     )
-
-
-def _is_worth_it(group: Group, prepared: Mapping[int, Prepared]) -> bool:
-    """Whether what lies between the leaves is not more than they are."""
-    return group.end - group.start <= sum(prepared[index].info.nbytes for index in group.members)
 
 
 def copy_together(group: Group, prepared: Mapping[int, Prepared], block: np.ndarray[Any, Any]) -> dict[int, Any]:

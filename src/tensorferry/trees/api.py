@@ -1,8 +1,8 @@
-"""The functions for trees that users call: convert_tree, describe_tree, explain_tree."""
+"""The functions for trees that users call: thin, and the same keywords as for one tensor."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from .. import registry
 from ..errors import ConversionError, UnsupportedTypeError
@@ -11,13 +11,13 @@ from ..request import aim
 from .leaves import LeafRule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from ..typing import Casting, Grad
     from .journey import Aim
     from .plans import TreePlan
 
-__all__ = ["convert_tree", "describe_tree", "explain_tree"]
+__all__ = ["collate", "convert_tree", "describe_tree", "explain_tree", "snapshot"]
 
 
 def convert_tree(
@@ -81,6 +81,89 @@ def convert_tree(
     rule = LeafRule(leaves)
     goal = _goal(to, like, dtype, device, rule, copy, casting, grad, options)
     return journey.Journey(tree, goal, rule, out, coalesce=coalesce).arrive()
+
+
+def snapshot(tree: Any, /) -> Any:
+    """The tensors of a tree as they are now, each of its own framework, in one memory that nobody else has.
+
+    >>> import numpy as np, tensorferry as ferry
+    >>> state = {"weight": np.zeros(2), "step": 3}
+    >>> before = ferry.snapshot(state)
+    >>> state["weight"] += 1
+    >>> before
+    {'weight': array([0., 0.]), 'step': 3}
+
+    Where `convert_tree` may share memory, `snapshot` never does. All tensors in host memory are copied into
+    one allocation, which lives as long as one of them; those on a device into one on that device, where
+    their framework can pack. What is there twice is copied once, and what overlaps still does. Tensors
+    come outside the autograd graph, as plain ones: no parameters, no variables.
+
+    Args:
+        tree: As for `convert_tree`; everything that is no tensor stays as it is.
+
+    Raises:
+        ConversionError: A tensor has no memory to copy (traced, meta, deleted …); several raise a
+            `TreeError`.
+    """
+    from .snapshot import take_snapshot
+
+    return take_snapshot(tree)
+
+
+def collate(
+    samples: Iterable[Any],
+    to: str | None = None,
+    /,
+    *,
+    like: Any = None,
+    dtype: object = None,
+    casting: Casting | None = None,
+    device: object = None,
+    grad: Grad = "detach",
+    leaves: str | Callable[[Any], bool] = "numbers",
+    ragged: Literal["error", "pad"] = "error",
+    pad_value: complex = 0,
+    **options: bool,
+) -> Any:
+    """A list of trees as one tree of stacked tensors: a batch of samples, with an axis in front.
+
+    >>> import numpy as np, tensorferry as ferry
+    >>> samples = [{"x": np.ones(2), "label": 1, "name": "a"}, {"x": np.zeros(2), "label": 0, "name": "b"}]
+    >>> batch = ferry.collate(samples, "numpy")
+    >>> batch["x"].shape, batch["label"].dtype, batch["name"]
+    ((2, 2), dtype('int64'), ['a', 'b'])
+
+    Each leaf takes one allocation, into which the samples are written. Tensors of several frameworks stack
+    where one dtype holds them all; numbers take the target's own dtype, as in `convert`. What is no
+    number (strings, other objects) becomes a list; where all samples have ``None``, so has the result. A
+    list of numbers is a container like any other: with a callable for `leaves` it is a row.
+
+    Args:
+        samples: Trees of one structure, at least one.
+        to: As for `convert`.
+        like: As for `convert_tree`; a tree is one of the structure of a sample.
+        dtype: As for `convert`.
+        casting: As for `convert`.
+        device: As for `convert`.
+        grad: As for `convert`; padding leaves the graph.
+        leaves: As for `convert_tree`; here Python numbers stack too unless ``"tensors"`` is asked for.
+        ragged: What is done about leaves of unequal shapes: ``"error"``, or ``"pad"`` them to the largest
+            length of each axis.
+        pad_value: What is filled in.
+        **options: As for `convert`.
+
+    Raises:
+        ShapeError: There are no samples, or a leaf's shapes differ; the message has both shapes and the path.
+        UnsupportedTypeError: The samples are different trees, or have a tensor where others have none.
+        ConversionError: As for `convert`; several leaves raise a `TreeError`.
+        LossyCastError: `pad_value` does not fit into a leaf's dtype.
+        TypeError: As for `convert`.
+    """
+    from .collate import Padding, stack_samples
+
+    rule = LeafRule(leaves)
+    goal = _goal(to, like, dtype, device, rule, None, casting, grad, options)
+    return stack_samples(list(samples), goal, rule, Padding(ragged, pad_value))
 
 
 def explain_tree(

@@ -20,7 +20,7 @@ from .containers import Node, item, open_structured, opener_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["Structure", "take_apart"]
+__all__ = ["Structure", "take_apart", "take_apart_alike"]
 
 _NAMESPACE = "tensorferry"
 # For good, and in this namespace alone: leaves come in the order in which a person wrote them.
@@ -49,6 +49,14 @@ class Structure:
         self._inner = inner
         self.size = size
         """How many leaves it has."""
+
+    def one_of_many(self) -> Structure | None:
+        """If this is a list of trees that are all alike: what one of them is without its leaves."""
+        if self._inner:
+            return None
+        one = self._spec.child(0)
+        many = optree.treespec_list([one] * self._spec.num_children, none_is_leaf=True, namespace=_NAMESPACE)
+        return Structure(one, {}, one.num_leaves) if many == self._spec else None
 
     def paths(self, root: str = "$") -> list[str]:
         """The path of each leaf: ``$["encoder"][3].weight``."""
@@ -108,6 +116,24 @@ def take_apart(tree: Any, chosen: Callable[[Any], bool] | None = None) -> tuple[
     return _take_apart(tree, chosen, ())
 
 
+def take_apart_alike(
+    trees: Sequence[Any], chosen: Callable[[Any], bool] | None = None
+) -> tuple[list[Any], Structure] | None:
+    """The leaves of many trees, one tree after the other, and what is left of the first.
+
+    ``None`` if they are not all alike, or have containers that optree does not know.
+
+    Args:
+        trees: At least one tree.
+        chosen: As for `take_apart`.
+
+    Raises:
+        UnsupportedTypeError: As for `take_apart`.
+    """
+    leaves, structure = _take_apart(*_values(trees, chosen), ())
+    return None if (one := structure.one_of_many()) is None else (leaves, one)
+
+
 def _take_apart(
     tree: Any, chosen: Callable[[Any], bool] | None, around: tuple[int, ...]
 ) -> tuple[list[Any], Structure]:
@@ -115,7 +141,7 @@ def _take_apart(
         leaves, spec = optree.tree_flatten(tree, chosen, none_is_leaf=True, namespace=_NAMESPACE)
     except RecursionError:
         raise _too_deep() from None
-    openers = {kind: found for kind in set(map(type, leaves)) if (found := _openers(kind))}
+    openers = {kind: found for kind in set(map(type, leaves)) if (found := _openers(kind, leaves))}
     if not openers:
         return leaves, Structure(spec, {}, len(leaves))
     parts: list[Any] = []
@@ -129,15 +155,17 @@ def _take_apart(
             continue
         if id(leaf) in around or len(around) > _DEEPEST:
             raise _too_deep()
-        inside, structure = _take_apart(*_values(node, chosen), (*around, id(leaf)))
+        inside, structure = _take_apart(*_values(node.values, chosen), (*around, id(leaf)))
         inner[index] = _Inner(node, structure)
         parts += inside
     return parts, Structure(spec, inner, len(parts))
 
 
-def _values(node: Node, chosen: Callable[[Any], bool] | None) -> tuple[list[Any], Callable[[Any], bool] | None]:
-    """An opened container's values as a tree of their own; the list around them is nobody's choice."""
-    values = list(node.values)
+def _values(
+    found: Sequence[Any], chosen: Callable[[Any], bool] | None
+) -> tuple[list[Any], Callable[[Any], bool] | None]:
+    """Values as a tree of their own; the list around them is nobody's choice."""
+    values = list(found)
     return values, None if chosen is None else lambda x: x is not values and chosen(x)
 
 
@@ -145,12 +173,13 @@ def _too_deep() -> ConversionError:
     return UnsupportedTypeError("This tree contains itself, or is nested too deep.", None)
 
 
-def _openers(kind: type) -> tuple[Callable[[Any], Node | None], ...]:
-    """What may open objects of a type, in the order in which they are asked; none: they are certainly leaves."""
+def _openers(kind: type, leaves: Sequence[Any]) -> tuple[Callable[[Any], Node | None], ...]:
+    """What may open the leaves of a type, in the order in which they are asked; none: they are certainly leaves."""
     if kind in _PLAIN:
         return ()
     if issubclass(kind, (np.ndarray, np.void)):
-        return (_open_fields,)
+        names = any(dtype.names for dtype in {leaf.dtype for leaf in leaves if type(leaf) is kind})
+        return (_open_fields,) if names else ()
     if registry.is_known_tensor(kind):
         return ()
     backends = [each for each in registry.backends().values() if each.is_imported() and each.has_node(kind)]

@@ -1,0 +1,157 @@
+"""`collate`: a list of trees as one tree of stacked tensors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import casts, dtypes, memory, registry, run
+from ..backend import EXCHANGE
+from ..errors import ConversionError, CopyRequiredError, ShapeError, UnsupportedTypeError
+from ..request import Request
+from .journey import raise_all
+from .structure import Structure, take_apart, take_apart_alike
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ..backend import Backend
+    from .journey import Aim
+    from .leaves import LeafRule
+
+__all__ = ["Padding", "stack_samples"]
+
+Array = np.ndarray[Any, Any]
+
+
+class Padding:
+    """What is done about leaves of unequal shapes.
+
+    Args:
+        ragged: ``"error"``, or ``"pad"``.
+        value: What the longer ones have and the shorter ones are filled up with.
+
+    Raises:
+        TypeError: `ragged` is neither.
+    """
+
+    def __init__(self, ragged: str, value: complex) -> None:
+        if ragged not in ("error", "pad"):
+            raise TypeError(f'ragged must be "error" or "pad", not {ragged!r}')
+        self.on = ragged == "pad"
+        self.value = value
+
+    def pad(self, column: Sequence[Any]) -> Array | None:
+        """The leaves in one array, each in the first corner of its place; ``None`` if their shapes are equal.
+
+        Raises:
+            ShapeError: They have not the same number of axes.
+            LossyCastError: The value does not fit into their dtype.
+        """
+        exchange = registry.backend_named(EXCHANGE)
+        arrays: list[Array] = [run.carry(each, exchange, Request(EXCHANGE)) for each in column]
+        shapes = {array.shape for array in arrays}
+        if len(shapes) == 1:
+            return None
+        if len({len(shape) for shape in shapes}) != 1:
+            few, many = min(shapes, key=len), max(shapes, key=len)
+            raise ShapeError(
+                f"Leaves with {len(few)} and with {len(many)} axes cannot be padded to one shape: {few}, {many}.",
+                "give them as many axes first",
+            )
+        names = {dtypes.of_numpy(array.dtype) or "" for array in arrays}
+        row = dtypes.find(dtypes.common(names))
+        whole = tuple(max(lengths) for lengths in zip(*shapes, strict=True))
+        filling = casts.cast(np.array(self.value), row.name, "value")
+        block = memory.compact((len(arrays), *whole), row.numpy)
+        block[...] = filling
+        for place, array in zip(block, arrays, strict=True):
+            casts.copy_into(place[tuple(map(slice, array.shape))], array)
+        return block
+
+
+def stack_samples(samples: Sequence[Any], aim: Aim, rule: LeafRule, padding: Padding) -> Any:
+    """See `tensorferry.collate`."""
+    if not samples:
+        raise ShapeError("There are no samples to collate.", None)
+    columns, structure = _columns(samples, rule.chosen)
+    results: list[Any] = []
+    errors: dict[int, ConversionError] = {}
+    for index, column in enumerate(columns):
+        try:
+            results.append(_stack(column, aim, rule, padding, structure, index))
+        except ConversionError as error:
+            errors[index] = error
+    if errors:
+        paths = structure.paths()
+        raise_all([(paths[index], error) for index, error in errors.items()])
+    return structure.rebuild(results)
+
+
+def _columns(samples: Sequence[Any], chosen: Callable[[Any], bool] | None) -> tuple[list[list[Any]], Structure]:
+    """For each leaf of a sample, that leaf of all samples; and what is left of the first.
+
+    Raises:
+        UnsupportedTypeError: A sample is another tree than the first.
+    """
+    alike = take_apart_alike(samples, chosen)
+    if alike is not None:
+        leaves, structure = alike
+        return [leaves[index :: structure.size] for index in range(structure.size)], structure
+    first, structure = take_apart(samples[0], chosen)
+    paths = structure.paths()
+    columns = [[leaf] for leaf in first]
+    for number, sample in enumerate(samples[1:], 1):
+        found, other = take_apart(sample, chosen)
+        by_path = dict(zip(other.paths(), found, strict=True))
+        odd = [path for path in paths if path not in by_path] or [path for path in by_path if path not in set(paths)]
+        if odd:
+            raise UnsupportedTypeError(
+                f"Samples 0 and {number} are different trees: only one of them has the leaf - at {odd[0]}",
+                "leaves= a callable that says yes to what is one leaf, a list of numbers, say",
+            )
+        for column, path in zip(columns, paths, strict=True):
+            column.append(by_path[path])
+    return columns, structure
+
+
+def _stack(column: list[Any], aim: Aim, rule: LeafRule, padding: Padding, structure: Structure, index: int) -> Any:
+    taken = _taken(column, rule)
+    if not any(taken):
+        return None if all(each is None for each in column) else column
+    if not all(taken):
+        odd = taken.index(not taken[0])
+        raise UnsupportedTypeError(
+            f"Sample 0 has a {type(column[0]).__name__} there, sample {odd} a {type(column[odd]).__name__}: "
+            "they do not stack.",
+            "fill what is missing first, or leaves= a callable that says no to it",
+        )
+    target, request = aim.of(lambda: structure.paths()[index])
+    target = registry.ready(target.name)
+    if padding.on:
+        block = padding.pad(column)
+        if block is not None:
+            return _adopt(block, target, request)
+    return run.carry(column, target, request)
+
+
+def _taken(column: list[Any], rule: LeafRule) -> list[bool]:
+    if rule.chosen is not None:
+        return [rule.takes(leaf) for leaf in column]
+    if len(set(map(type, column))) == 1:
+        return [_takes(column[0], rule)] * len(column)
+    takes = {kind: _takes(leaf, rule) for kind, leaf in {type(leaf): leaf for leaf in column}.items()}
+    return [takes[type(leaf)] for leaf in column]
+
+
+def _takes(leaf: Any, rule: LeafRule) -> bool:
+    return rule.takes(leaf) and not registry.backend_of(leaf).is_text(leaf)
+
+
+def _adopt(block: Array, target: Backend, request: Request) -> Any:
+    """An array of one's own as a tensor, over its memory if neither dtype nor device changes."""
+    try:
+        return run.carry(block, target, request._replace(copy=False))
+    except CopyRequiredError:
+        return run.carry(block, target, request)

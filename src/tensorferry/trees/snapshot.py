@@ -1,0 +1,169 @@
+"""`snapshot`: the tensors of a tree as they are now, in memory that nobody else has."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import memory, registry, run
+from ..backend import EXCHANGE
+from ..devices import HOST
+from ..errors import ConversionError
+from ..info import packed_strides
+from ..request import Request
+from .aliases import Group, clusters
+from .journey import raise_all
+from .leaves import LeafRule
+from .structure import take_apart
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..backend import Backend
+    from ..info import TensorInfo
+
+__all__ = ["take_snapshot"]
+
+Array = np.ndarray[Any, Any]
+
+
+def take_snapshot(tree: Any) -> Any:
+    """See `tensorferry.snapshot`."""
+    rule = LeafRule("tensors")
+    leaves, structure = take_apart(tree, rule.chosen)
+    on_host: dict[int, tuple[Backend, Array]] = {}
+    on_devices: dict[int, tuple[Backend, TensorInfo, Any]] = {}
+    errors: dict[int, ConversionError] = {}
+    for index, leaf in enumerate(leaves):
+        try:
+            if not rule.takes(leaf) or registry.backend_of(leaf).is_text(leaf):
+                continue
+            backend, info, handle = registry.backend_of(leaf).open(leaf)
+            if info.device == HOST:
+                array = run.carry(leaf, registry.backend_named(EXCHANGE), Request(EXCHANGE))
+                on_host[index] = backend if backend.is_target else registry.backend_named(EXCHANGE), array
+            else:
+                on_devices[index] = backend, info, handle
+        except ConversionError as error:
+            errors[index] = error
+    results = {} if errors else {**_on_host(on_host, errors), **_on_devices(on_devices, leaves, errors)}
+    if errors:
+        paths = structure.paths()
+        raise_all([(paths[index], errors[index]) for index in sorted(errors)])
+    return structure.rebuild([results.get(index, leaf) for index, leaf in enumerate(leaves)])
+
+
+def _on_host(found: Mapping[int, tuple[Backend, Array]], errors: dict[int, ConversionError]) -> dict[int, Any]:
+    """Copies of arrays, all in one allocation; what overlaps still does."""
+    arrays = {index: array for index, (_, array) in found.items()}
+    same, firsts = _ties(found)
+    groups = clusters(
+        [(*_interval(arrays[index]), index) for index in firsts if arrays[index].size],
+        {index: arrays[index].nbytes for index in firsts},
+    )
+    grouped = {index for group in groups for index in group.members}
+    # Congruent with where they lie now modulo 64, for a group; aligned, for the rest.
+    starts, total = {}, 0
+    for group in groups:
+        starts[group.members[0]] = total + group.start % memory.ALIGNMENT
+        total += _rounded(group.end - group.start + group.start % memory.ALIGNMENT)
+    for index in firsts:
+        if index not in grouped:
+            starts[index] = total
+            total += _rounded(arrays[index].nbytes)
+    block = memory.compact((total,), np.dtype(np.uint8))
+    copies: dict[int, Array] = {}
+    for group in groups:
+        copies.update(_copy_group(group, arrays, block, starts[group.members[0]]))
+    for index in firsts:
+        if index not in grouped:
+            copies[index] = _copy(arrays[index], block, starts[index])
+    results: dict[int, Any] = {}
+    for index, copied in copies.items():
+        backend = found[index][0]
+        try:
+            results[index] = _as_tensor(copied, backend)
+        except ConversionError as error:
+            errors[index] = error
+    return {index: results.get(same.get(index, index)) for index in found}
+
+
+def _ties(found: Mapping[int, tuple[Backend, Array]]) -> tuple[dict[int, int], list[int]]:
+    """For each array that is an earlier one over again, which; and the others."""
+    seen: dict[Any, int] = {}
+    same, firsts = {}, []
+    for index, (backend, array) in found.items():
+        key = backend.name, memory.address(array), array.shape, array.strides, array.dtype
+        first = seen.setdefault(key, index) if array.size else index
+        if first == index:
+            firsts.append(index)
+        else:
+            same[index] = first
+    return same, firsts
+
+
+def _interval(array: Array) -> tuple[int, int]:
+    reach = [(length - 1) * step for length, step in zip(array.shape, array.strides, strict=True)]
+    start = memory.address(array) + sum(step for step in reach if step < 0)
+    return start, start + sum(map(abs, reach)) + array.itemsize
+
+
+def _rounded(nbytes: int) -> int:
+    return -(-nbytes // memory.ALIGNMENT) * memory.ALIGNMENT
+
+
+def _copy_group(group: Group, arrays: Mapping[int, Array], block: Array, start: int) -> dict[int, Array]:
+    length = group.end - group.start
+    owner = [arrays[index] for index in group.members]
+    block[start : start + length] = memory.over_address(
+        group.start, (length,), (1,), block.dtype, read_only=True, owner=owner
+    )
+    copies = {}
+    for index in group.members:
+        array = arrays[index]
+        offset = start + memory.address(array) - group.start
+        copies[index] = np.ndarray(array.shape, array.dtype, block, offset, array.strides)
+    return copies
+
+
+def _copy(array: Array, block: Array, start: int) -> Array:
+    strides = packed_strides(array.shape, array.strides, array.itemsize)
+    copied: Array = np.ndarray(array.shape, array.dtype, block, start, strides)
+    copied[...] = array
+    return copied
+
+
+def _as_tensor(array: Array, backend: Backend) -> Any:
+    """An array of one's own as a tensor that lies over it, if the framework has a way."""
+    info = registry.backend_named(EXCHANGE).describe(array)
+    shares = info.dtype not in backend.capabilities.unshared_dtypes and array.size
+    return run.carry(array, backend, Request(backend.name, copy=False if shares else None, device=HOST))
+
+
+def _on_devices(
+    found: Mapping[int, tuple[Backend, TensorInfo, Any]], leaves: list[Any], errors: dict[int, ConversionError]
+) -> dict[int, Any]:
+    """Copies on each leaf's own device: packed in one where its framework packs."""
+    results: dict[int, Any] = {}
+    packs: dict[tuple[str, str], dict[int, Any]] = defaultdict(dict)
+    for index, (backend, info, handle) in found.items():
+        if backend.capabilities.packs and info.shards == 1 and info.abstract is None:
+            packs[backend.name, info.device][index] = _plain(backend, info, handle)
+            continue
+        try:
+            results[index] = run.carry(leaves[index], backend, Request(backend.name, copy=True))
+        except ConversionError as error:
+            errors[index] = error
+    for (name, _), values in packs.items():
+        backend = registry.backend_named(name)
+        parts = backend.unpack(*backend.pack(list(values.values()), memory.ALIGNMENT))
+        results.update(zip(values, parts, strict=True))
+    return results
+
+
+def _plain(backend: Any, info: TensorInfo, handle: Any) -> Any:
+    """A tensor outside the graph, without lazy bits."""
+    value = backend.detach(handle) if info.requires_grad else handle
+    return backend.resolve(value) if info.conjugate or info.negative else value
