@@ -102,7 +102,7 @@ def snapshot(tree: Any, /) -> Any:
         tree: As for `convert_tree`; everything that is no tensor stays as it is.
 
     Raises:
-        ConversionError: A tensor has no memory to copy (traced, meta, deleted …); several raise a
+        ConversionError: A tensor has not one memory to copy (sparse, quantized, deleted …); several raise a
             `TreeError`.
     """
     from .snapshot import take_snapshot

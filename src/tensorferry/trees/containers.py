@@ -11,8 +11,9 @@ import copy
 import json
 from collections import UserDict
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
-from types import MappingProxyType, SimpleNamespace
+from types import MappingProxyType, MemberDescriptorType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -146,14 +147,33 @@ def _open_object(x: Any, names: Sequence[str]) -> Node:
     present = [name for name in names if hasattr(x, name)]
 
     def rebuild(values: Sequence[Any]) -> Any:
-        result = copy.copy(x)
-        _must_be_another(result, x)
+        result = _like(x)
         for name, value in zip(present, values, strict=True):
             # Not `setattr`: a frozen class refuses it, and a converter would run again.
             object.__setattr__(result, name, value)
         return result
 
     return Node([attribute(name) for name in present], [getattr(x, name) for name in present], rebuild)
+
+
+def _like(x: Any) -> Any:
+    """An object of the same class with the same attributes, without asking the class for a copy if that can be."""
+    kind = type(x)
+    try:
+        result = object.__new__(kind)
+    except TypeError:
+        result = copy.copy(x)
+        _must_be_another(result, x)
+        return result
+    if hasattr(x, "__dict__"):
+        result.__dict__.update(x.__dict__)
+    for base in kind.__mro__:
+        for slot in vars(base).values():
+            if isinstance(slot, MemberDescriptorType):
+                # Through the slot itself: a frozen class refuses its own attributes.
+                with suppress(AttributeError):
+                    slot.__set__(result, slot.__get__(x))
+    return result
 
 
 def open_structured(x: np.ndarray[Any, Any]) -> Node:
