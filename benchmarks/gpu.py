@@ -7,10 +7,10 @@ from typing import Any
 from .case import LARGE, Case, Section, Target
 from .small import modules
 
-__all__ = ["SECTIONS"]
+__all__ = ["SECTIONS", "no_cuda"]
 
 
-def _no_cuda() -> str | None:
+def no_cuda() -> str | None:
     import torch
 
     return None if torch.cuda.is_available() else "no CUDA device"
@@ -56,6 +56,6 @@ _LARGE = (
 )
 
 SECTIONS = (
-    Section("GPU: 16 float32", lambda: _world(16), _SMALL, absent=_no_cuda),
-    Section("GPU: 400 MB", lambda: _world(100_000_000), _LARGE, LARGE, absent=_no_cuda),
+    Section("GPU: 16 float32", lambda: _world(16), _SMALL, absent=no_cuda),
+    Section("GPU: 400 MB", lambda: _world(100_000_000), _LARGE, LARGE, absent=no_cuda),
 )

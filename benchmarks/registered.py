@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import files, footprint, gpu, large, sequences, small, start
+from . import files, footprint, gpu, large, sequences, small, start, trees
 
 __all__ = ["SECTIONS"]
 
@@ -11,7 +11,9 @@ SECTIONS = (
     *large.SECTIONS,
     *footprint.SECTIONS,
     *sequences.SECTIONS,
+    *trees.SECTIONS,
     *start.SECTIONS,
     *files.SECTIONS,
+    *transfers.SECTIONS,
     *gpu.SECTIONS,
 )

@@ -19,6 +19,18 @@ def test_readme_examples_run():
 
 
 @pytest.mark.parametrize(
+    "document", sorted(p.name for p in (ROOT / "docs").glob("*.md") if ">>> " in p.read_text(encoding="utf-8"))
+)
+def test_examples_of_the_pages_run(document):
+    """Every example in a page gives what it shows, error messages included."""
+    page = str(ROOT / "docs" / document)
+    result = doctest.testfile(page, module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE)
+
+    assert result.attempted > 0
+    assert result.failed == 0
+
+
+@pytest.mark.parametrize(
     "document", ["README.md", "CHANGELOG.md", *sorted(p.name for p in (ROOT / "docs").glob("*.md"))]
 )
 def test_links_lead_somewhere(document):

@@ -39,11 +39,11 @@ def convert_tree(
     """Every tensor inside containers as a tensor of one framework; the containers and the rest as they are.
 
     >>> import numpy as np, tensorferry as ferry
-    >>> batch = {"x": np.zeros(2), "names": ["a", "b"], "label": 1}
-    >>> ferry.convert_tree(batch, "jax")["x"].device.platform
-    'cpu'
-    >>> ferry.convert_tree(batch, "numpy", dtype="float32")
-    {'x': array([0., 0.], dtype=float32), 'names': ['a', 'b'], 'label': 1}
+    >>> batch = {"x": np.zeros(2, "float32"), "names": ["a", "b"], "label": 1}
+    >>> ferry.convert_tree(batch, "torch")
+    {'x': tensor([0., 0.]), 'names': ['a', 'b'], 'label': 1}
+    >>> ferry.convert_tree(batch, "numpy", leaves="numbers")["label"]
+    array(1)
 
     Containers are dict, list, tuple and their kin and subclasses, named tuples, deques, dataclasses, attrs
     classes, `types.SimpleNamespace`, mappings, structured NumPy arrays (as a dict of their fields), and
@@ -184,10 +184,10 @@ def explain_tree(
 ) -> TreePlan:
     """What the same call of `convert_tree` would do: each leaf's plan, and the sums; nothing is converted.
 
-    >>> import numpy as np, tensorferry as ferry
-    >>> print(ferry.explain_tree({"x": range(3), "y": np.zeros(2)}, "numpy", copy=True))
-    1 leaf, 1 kept as they are: 16 B copied, 0 B shared
-       $["y"]  numpy float64[2] on cpu -> numpy float64[2] on cpu; copies 16 B: copy=True asks for independent memory
+    >>> import tensorferry as ferry
+    >>> print(ferry.explain_tree({"x": range(3), "y": ferry.TensorInfo("numpy", (2,))}, "numpy", copy=True))
+    1 leaf, 1 kept as they are: 8 B copied, 0 B shared
+       $["y"]  numpy float32[2] on cpu -> numpy float32[2] on cpu; copies 8 B: copy=True asks for independent memory
 
     Args:
         tree: As for `convert_tree`; a `TensorInfo` stands for a tensor that need not exist.

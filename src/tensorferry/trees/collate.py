@@ -133,7 +133,10 @@ def _stack(column: list[Any], aim: Aim, rule: LeafRule, padding: Padding, struct
         block = padding.pad(column)
         if block is not None:
             return _adopt(block, target, request)
-    return run.carry(column, target, request)
+    try:
+        return run.carry(column, target, request)
+    except ShapeError as error:
+        raise ShapeError(error.message.replace(" at x[", " in samples[", 2), 'ragged="pad", pad_value=0') from error
 
 
 def _taken(column: list[Any], rule: LeafRule) -> list[bool]:
