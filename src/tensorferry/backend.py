@@ -62,8 +62,13 @@ class Capabilities:
         host_array: Whether its tensors *are* ndarrays in host memory.
         fetches: Whether one call of its own brings a tensor from devices, or from several shards, into
             an ndarray: its verb ``fetch``.
+        fetches_ahead: Whether `start_fetch` starts such a transfer without waiting for it.
         packs: Whether many of its tensors can be packed into one, on any device: `pack` and `unpack`.
         waits: Whether memory that it is handed on a device must be finished: it names no stream.
+        uncast: Dtypes that its own operations do not cast on a device.
+        unhanded: Dtypes that it cannot give to another framework, or take from one, on a device.
+        stages: Kinds of device whose large tensors cross the bus through page-locked slots: it is a
+            `staging.Staging` backend.
         memory: Whether its values have memory at all (a list of numbers has none to share).
         out: Whether its tensors can be given as ``out=``.
         writes_parts: Whether its verb ``write`` also takes `parts.Parts`, for an ``out=`` in host memory.
@@ -90,8 +95,12 @@ class Capabilities:
     read_kinds: frozenset[str] = frozenset()
     host_array: bool = False
     fetches: bool = False
+    fetches_ahead: bool = False
     packs: bool = False
     waits: bool = False
+    uncast: frozenset[str] = frozenset()
+    unhanded: frozenset[str] = frozenset()
+    stages: frozenset[str] = frozenset()
     memory: bool = True
     out: bool = False
     writes_parts: bool = False
@@ -252,6 +261,9 @@ class Backend(ABC):
         """One tensor of equal ones, in the graph of each; only asked of a backend with gradients."""
         raise TypeError(f"{self.name} tensors carry no graph: they are stacked as arrays")
 
+    def start_fetch(self, x: Any) -> None:
+        """Start what `fetch` will wait for; only asked of a backend that `fetches_ahead`."""
+
     def pack(self, tensors: Sequence[Any], alignment: int) -> tuple[Any, Any]:
         """One tensor that holds the bytes of many on one device, and what `unpack` needs to part them again.
 
@@ -273,6 +285,10 @@ class Backend(ABC):
     def open_node(self, x: Any) -> Node | None:
         """Such a container, opened; ``None``: this one is a leaf."""
         return None
+
+    def offer(self, x: Any) -> Any:
+        """What another framework asks for the memory of a tensor on a device: an object with ``__dlpack__``."""
+        return x
 
     # -- devices that work asynchronously: those that do not have no streams ------------------------
 

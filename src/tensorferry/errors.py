@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import pickle
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -154,9 +154,9 @@ else:
         """As much of an exception group as is used here."""
 
         def __new__(cls, message: str, exceptions: Sequence[Exception]) -> Self:
-            made = super().__new__(cls, message, exceptions)
+            made: Any = super().__new__(cls, message, exceptions)
             made.message, made.exceptions = message, tuple(exceptions)
-            return made
+            return made  # type: ignore[no-any-return]
 
 
 class TreeError(ConversionError, _Group):

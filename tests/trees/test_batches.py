@@ -40,6 +40,14 @@ def test_small_leaves_reach_a_device_in_one_transfer():
     assert ferry.describe_tree(tree).keys() == {'$["a"]', '$["b"][0]'}
 
 
+def test_what_cannot_be_packed_is_started_together():
+    """JAX's arrays: as many transfers as leaves, all under way at once."""
+    plan = ferry.explain_tree(infos(100, framework="jax"), "numpy")
+    (batch,) = plan.batches
+    assert (batch.leaves, batch.transfers) == (100, 100)
+    assert "100 transfers from cuda:0 to cpu, 1.56 KiB: all are started" in str(plan)
+
+
 def test_one_transfer_for_each_pair_of_devices():
     """Two GPUs are two batches."""
     tree = [gpu(device="cuda:0"), gpu(device="cuda:1"), gpu(device="cuda:0"), gpu(device="cuda:1")]
@@ -106,6 +114,19 @@ def test_torch_packs_every_dtype_and_layout(alignment):
         assert part.data_ptr() % max(alignment, part.element_size()) == 0
         assert part.untyped_storage().data_ptr() == parcel.untyped_storage().data_ptr()
         assert not ferry.shares_memory(part, tensor)
+
+
+def test_jax_starts_a_transfer_and_finishes_it():
+    """What is started ahead gives the same values, in memory of one's own."""
+    import jax.numpy as jnp
+
+    from tensorferry import registry
+
+    backend, x = registry.ready("jax"), jnp.arange(5.0)
+    backend.start_fetch(x)
+    fetched = backend.fetch(x)
+    assert fetched.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
+    assert not ferry.shares_memory(fetched, x)
 
 
 # -- for real, on a simulated device ------------------------------------------------------------

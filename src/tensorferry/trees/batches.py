@@ -9,6 +9,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import registry, run
+from ..devices import HOST
 from .plans import Batch
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ __all__ = ["LARGEST", "Shipment", "ship", "shipments"]
 
 LARGEST = 1 << 20
 """Bytes of a leaf from which it goes alone: its transfer takes longer than what starting it costs."""
-_WHY = "small leaves are packed, moved as one and unpacked as views"
 
 
 class Shipment(NamedTuple):
@@ -50,33 +50,36 @@ def shipments(prepared: Mapping[int, Prepared], skipped: Iterable[int]) -> list[
         if plan not in transfers:
             transfers[plan] = _transfer(each.plan)
         step = transfers[plan]
-        if step is None:
-            continue
-        found = each.plan.steps[step]
-        groups[found.backend, each.plan.source.device, found.arguments].append((index, step))
+        if step is not None:
+            found = each.plan.steps[step]
+            groups[found.backend, found.verb, each.plan.source.device, found.arguments].append((index, step))
     return [_shipment(prepared, key, members) for key, members in groups.items() if len(members) > 1]
 
 
 def _shipment(prepared: Mapping[int, Prepared], key: Any, members: list[tuple[int, int]]) -> Shipment:
-    _, source, arguments = key
+    _, verb, source, arguments = key
     nbytes = sum(prepared[index].plan.steps[step].bytes for index, step in members)
-    batch = Batch(source, arguments[0], len(members), nbytes, _WHY)
+    packed = verb == "move"
+    target = arguments[0] if packed else HOST
+    batch = Batch(source, target, len(members), nbytes, 1 if packed else len(members))
     return Shipment(batch, tuple(index for index, _ in members), tuple(step for _, step in members))
 
 
 def _transfer(plan: Plan) -> int | None:
-    """The number of a plan's only transfer, if it is one that can be made for many at once."""
+    """The number of a plan's only transfer, if it is one that can be made, or started, for many at once."""
     found = [number for number, step in enumerate(plan.steps) if step.path == "bus"]
     if len(found) != 1 or plan.result.requires_grad:
         return None
     step = plan.steps[found[0]]
-    backend = registry.backend_named(step.backend)
-    can = step.verb == "move" and backend.capabilities.packs
+    abilities = registry.backend_named(step.backend).capabilities
+    can = (step.verb == "move" and abilities.packs) or (step.verb == "fetch" and abilities.fetches_ahead)
     return found[0] if can and 0 < step.bytes <= LARGEST else None
 
 
 def ship(shipment: Shipment, prepared: Mapping[int, Prepared]) -> dict[int, Any]:
     """The values of a batch's leaves after the transfer and all that follows it, `out` aside."""
+    if shipment.batch.transfers > 1:
+        return _fetch_together(shipment, prepared)
     first = prepared[shipment.members[0]]
     move = first.plan.steps[shipment.steps[0]]
     backend = registry.backend_named(move.backend)
@@ -93,4 +96,18 @@ def ship(shipment: Shipment, prepared: Mapping[int, Prepared]) -> dict[int, Any]
         each = prepared[index]
         rest = each.program[step + 1 :]
         results[index] = run.run(rest[:-1] if each.plan.request.out is not None else rest, part)
+    return results
+
+
+def _fetch_together(shipment: Shipment, prepared: Mapping[int, Prepared]) -> dict[int, Any]:
+    """Start the transfer of each leaf, then wait for one after the other."""
+    values = {}
+    for index, step in zip(shipment.members, shipment.steps, strict=True):
+        each = prepared[index]
+        values[index] = run.run(each.program[:step], each.handle)
+        registry.backend_named(each.plan.steps[step].backend).start_fetch(values[index])
+    results = {}
+    for index, step in zip(shipment.members, shipment.steps, strict=True):
+        rest = prepared[index].program[step:]
+        results[index] = run.run(rest[:-1] if prepared[index].plan.request.out is not None else rest, values[index])
     return results

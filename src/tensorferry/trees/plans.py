@@ -23,7 +23,7 @@ class LeafPlan(NamedTuple):
         plan: Its own plan, as `explain` gives it.
         same_as: The path of the leaf that it is, or whose memory it is: converted once.
         view_with: The path of the first of those leaves with which it overlaps, and is copied as one memory.
-        batch: The number of the transfer that it shares with others.
+        batch: The number of the batch in which it crosses the bus with others.
     """
 
     path: str
@@ -34,21 +34,28 @@ class LeafPlan(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """One transfer of many leaves.
+    """Many leaves that cross the bus together.
 
     Args:
         source: The device that they leave.
         target: The device to which they go.
         leaves: How many they are.
         bytes: How many bytes they have in all.
-        why: Why they go together.
+        transfers: In how many transfers they go: one, or as many as they are, which are under way at once.
     """
 
     source: str
     target: str
     leaves: int
     bytes: int
-    why: str
+    transfers: int
+
+    def __str__(self) -> str:
+        way = f"from {self.source} to {self.target}"
+        size = size_text(self.bytes)
+        if self.transfers == 1:
+            return f"One transfer {way}: {self.leaves} leaves, {size}, packed, moved as one and unpacked as views"
+        return f"{self.transfers} transfers {way}, {size}: all are started before the first is waited for"
 
 
 @dataclass(frozen=True)
@@ -66,7 +73,7 @@ class TreePlan:
     Args:
         leaves: The leaves that are converted, in the tree's order.
         kept: How many other leaves stay as they are.
-        batches: The transfers that many leaves share.
+        batches: The leaves that cross the bus together.
     """
 
     leaves: tuple[LeafPlan, ...]
@@ -114,11 +121,7 @@ class TreePlan:
         lines = [self._head(), *(f"   {path:<{width}}  {change}; {what}" for path, change, what in rows)]
         if len(self.leaves) > _SHOWN:
             lines.append(f"   … and {len(self.leaves) - _SHOWN} more: see .plans")
-        lines += [
-            f"   One transfer from {batch.source} to {batch.target}: {batch.leaves} leaves, "
-            f"{size_text(batch.bytes)}: {batch.why}"
-            for batch in self.batches
-        ]
+        lines += [f"   {batch}" for batch in self.batches]
         lines += [f"   Warning: {warning}" for warning in self.warnings]
         return "\n".join(lines)
 
@@ -135,11 +138,7 @@ class TreePlan:
             f"<td>{escape(str(leaf.plan.result))}</td><td>{escape(_what(leaf))}</td></tr>"
             for leaf in self.leaves
         )
-        batches = "".join(
-            f"<p>One transfer from {escape(batch.source)} to {escape(batch.target)}: {batch.leaves} leaves, "
-            f"{size_text(batch.bytes)}: {escape(batch.why)}</p>"
-            for batch in self.batches
-        )
+        batches = "".join(f"<p>{escape(str(batch))}</p>" for batch in self.batches)
         warnings = "".join(f"<p>Warning: {escape(warning)}</p>" for warning in self.warnings)
         return f"<div><b>{escape(self._head())}</b><table>{rows}</table>{batches}{warnings}</div>"
 
@@ -151,7 +150,7 @@ def _what(leaf: LeafPlan) -> str:
     if leaf.view_with is not None:
         return f"copied as one memory with {leaf.view_with}"
     if leaf.batch is not None:
-        return f"in transfer {leaf.batch}"
+        return f"in batch {leaf.batch}"
     plan = leaf.plan
     if plan.shares_memory:
         return f"shares memory: {plan.reason}"
