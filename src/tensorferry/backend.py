@@ -216,6 +216,13 @@ class Backend(ABC):
         """
         return {}
 
+    def lanes_together(self) -> Mapping[tuple[type, str], Callable[[list[Any]], list[Any] | None]]:
+        """Fast lanes for the leaves of a tree, all at once, that give what their batch in the plan gives.
+
+        Each object comes once. For what it does not accept a lane returns ``None``.
+        """
+        return {}
+
     def shield(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Keep the framework's tracer out of a function and all that it calls; only asked if `is_traced`.
 

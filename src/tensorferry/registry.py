@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .errors import FrameworkNotInstalledError, UnsupportedTypeError
 
@@ -18,12 +18,15 @@ if TYPE_CHECKING:
 
     from .backend import Backend
 
+Function = TypeVar("Function", bound="Callable[..., Any]")
+
 __all__ = [
     "REFUSALS",
     "backend_named",
     "backend_of",
     "backends",
     "is_known_tensor",
+    "lane_together",
     "lanes_to",
     "load",
     "may_be_traced",
@@ -31,6 +34,7 @@ __all__ = [
     "ready",
     "register",
     "shield",
+    "untraced",
 ]
 
 
@@ -51,12 +55,14 @@ def _no_lane(_: Any) -> None:
 
 
 _lanes: dict[str, _Lanes] = {}
+_together: dict[tuple[type, str], Callable[[list[Any]], list[Any] | None]] = {}
 _lanes_open = True
 
 _by_type: dict[type, Backend] = {}
 _opened: set[str] = set()
 _ready: dict[str, Backend] = {}
 _unshielded: list[Backend] = []
+_untraced: list[Callable[..., Any]] = []
 may_be_traced = True
 """Whether a framework may yet be imported whose tracer has to be kept out; see `shield`."""
 _by_name: dict[str, Backend] = {}
@@ -136,15 +142,22 @@ def open_lanes(on: bool) -> bool:
         before, _lanes_open = _lanes_open, on
         for lanes in _lanes.values():
             lanes.clear()
+        _together.clear()
         if on:
             for name in _opened:
                 _add_lanes(_by_name[name])
         return before
 
 
+def lane_together(kind: type, target: str) -> Callable[[list[Any]], list[Any] | None] | None:
+    """The fast lane for many tensors of a type at once, or ``None``."""
+    return _together.get((kind, target))
+
+
 def _add_lanes(backend: Backend) -> None:
     for (kind, target), lane in backend.lanes().items():
         lanes_to(target)[kind] = lane
+    _together.update(backend.lanes_together())
 
 
 def load(backend: Backend) -> Backend:
@@ -159,15 +172,25 @@ def load(backend: Backend) -> Backend:
     return backend
 
 
+def untraced(function: Function) -> Function:
+    """Decorate a function that no framework's tracer is to look into; it is called through `shield` at first."""
+    _untraced.append(function)
+    # Read by torch.compile, should it come here before its backend has been asked.
+    function.__dict__["_torchdynamo_disable"] = True
+    return function
+
+
 def shield(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Keep the tracers of imported frameworks out of a function, from now on; what to call instead this once."""
+    """Keep the tracers of imported frameworks out of what is `untraced`; what to call for a function this once."""
     global may_be_traced
     backends()
     called = function
     for backend in list(_unshielded):
         if backend.is_imported():
             _unshielded.remove(backend)
-            called = backend.shield(called)
+            for each in _untraced:
+                shielded = backend.shield(each)
+                called = shielded if each is function else called
     may_be_traced = bool(_unshielded)
     return called
 

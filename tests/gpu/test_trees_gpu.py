@@ -1,4 +1,4 @@
-"""Trees on a real CUDA device: one transfer each way, every bit, streams in order. Skipped elsewhere, with the reason."""
+"""Trees on a real CUDA device: one transfer each way, every bit, streams in order; skipped elsewhere."""
 
 from __future__ import annotations
 

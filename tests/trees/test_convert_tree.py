@@ -360,3 +360,22 @@ def test_h50_h51_h52_what_a_batch_holds_is_carried():
     assert list(result) == ["z", "a", "n"]
     assert type(result["z"]) is np.ndarray
     assert (result["a"], result["n"]) == (None, 3)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
+def test_torch_compile_does_not_look_inside():
+    """A tree is converted inside a compiled function, with the values of each call."""
+    import torch
+
+    def step(x):
+        y = x * 2
+        found = ferry.convert_tree({"y": y, "n": 1}, "numpy")
+        batch = ferry.collate([{"y": y}, {"y": x}], "torch")
+        return found, batch["y"] + 1, ferry.snapshot([x])
+
+    compiled = torch.compile(step, backend="eager")
+    for value in (1.0, 5.0):
+        found, batch, copied = compiled(torch.full((2,), value))
+        assert (found["y"].tolist(), found["n"]) == ([2 * value] * 2, 1)
+        assert batch.tolist() == [[2 * value + 1] * 2, [value + 1] * 2]
+        assert copied[0].tolist() == [value] * 2

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from .journey import Aim
     from .plans import TreePlan
 
+    Goal = tuple[str | None, Any, object, object, bool | None, str | None, str, dict[str, bool]]
+
 __all__ = ["collate", "convert_tree", "describe_tree", "explain_tree", "snapshot"]
 
 
@@ -76,11 +78,8 @@ def convert_tree(
         TreeError: Several cannot: a group of their errors. Nothing half-converted is returned.
         TypeError: As for `convert`.
     """
-    from . import journey  # with it comes optree, which importing tensorferry need not wait for
-
-    rule = LeafRule(leaves)
-    goal = _goal(to, like, dtype, device, rule, copy, casting, grad, options)
-    return journey.Journey(tree, goal, rule, out, coalesce=coalesce).arrive()
+    goal = (to, like, dtype, device, copy, casting, grad, options)
+    return _untraced(_convert, tree, goal, out, leaves, coalesce)
 
 
 def snapshot(tree: Any, /) -> Any:
@@ -107,7 +106,7 @@ def snapshot(tree: Any, /) -> Any:
     """
     from .snapshot import take_snapshot
 
-    return take_snapshot(tree)
+    return _untraced(take_snapshot, tree)
 
 
 def collate(
@@ -159,11 +158,8 @@ def collate(
         LossyCastError: `pad_value` does not fit into a leaf's dtype.
         TypeError: As for `convert`.
     """
-    from .collate import Padding, stack_samples
-
-    rule = LeafRule(leaves)
-    goal = _goal(to, like, dtype, device, rule, None, casting, grad, options)
-    return stack_samples(list(samples), goal, rule, Padding(ragged, pad_value))
+    goal = (to, like, dtype, device, None, casting, grad, options)
+    return _untraced(_collate, samples, goal, leaves, ragged, pad_value)
 
 
 def explain_tree(
@@ -206,11 +202,8 @@ def explain_tree(
     Raises:
         ConversionError: The same as the conversion would raise, except for what only the values show.
     """
-    from . import journey
-
-    rule = LeafRule(leaves, infos=True)
-    goal = _goal(to, like, dtype, device, rule, copy, casting, grad, options)
-    return journey.Journey(tree, goal, rule, out, coalesce=coalesce).plan()
+    goal = (to, like, dtype, device, copy, casting, grad, options)
+    return _untraced(_explain, tree, goal, out, leaves, coalesce)  # type: ignore[no-any-return]
 
 
 def describe_tree(tree: Any, /, *, leaves: str | Callable[[Any], bool] = "tensors") -> dict[str, TensorInfo]:
@@ -228,7 +221,44 @@ def describe_tree(tree: Any, /, *, leaves: str | Callable[[Any], bool] = "tensor
     Raises:
         ConversionError: A tensor of a kind that cannot be carried; several raise a `TreeError`.
     """
-    return _describe(tree, LeafRule(leaves, infos=True))
+    return _untraced(_describe, tree, LeafRule(leaves, infos=True))  # type: ignore[no-any-return]
+
+
+# -- what they do, out of any tracer's sight ----------------------------------------------------------
+
+
+def _untraced(function: Callable[..., Any], *arguments: Any) -> Any:
+    run = registry.shield(_call) if registry.may_be_traced else _call
+    return run(function, arguments)
+
+
+@registry.untraced
+def _call(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    return function(*arguments)
+
+
+_untraced.__dict__["_torchdynamo_disable"] = True
+
+
+def _convert(tree: Any, goal: Goal, out: Any, leaves: Any, coalesce: bool) -> Any:
+    from .journey import Journey  # with it comes optree, which importing tensorferry need not wait for
+
+    rule = LeafRule(leaves)
+    return Journey(tree, _aim(goal, rule), rule, out, coalesce=coalesce).arrive()
+
+
+def _explain(tree: Any, goal: Goal, out: Any, leaves: Any, coalesce: bool) -> TreePlan:
+    from .journey import Journey
+
+    rule = LeafRule(leaves, infos=True)
+    return Journey(tree, _aim(goal, rule), rule, out, coalesce=coalesce).plan()
+
+
+def _collate(samples: Iterable[Any], goal: Goal, leaves: Any, ragged: str, pad_value: complex) -> Any:
+    from .collate import Padding, stack_samples
+
+    rule = LeafRule(leaves)
+    return stack_samples(list(samples), _aim(goal, rule), rule, Padding(ragged, pad_value))
 
 
 def _describe(tree: Any, rule: LeafRule) -> dict[str, TensorInfo]:
@@ -251,20 +281,11 @@ def _describe(tree: Any, rule: LeafRule) -> dict[str, TensorInfo]:
     return found
 
 
-def _goal(
-    to: str | None,
-    like: Any,
-    dtype: object,
-    device: object,
-    rule: LeafRule,
-    copy: bool | None,
-    casting: str | None,
-    grad: str,
-    options: dict[str, bool],
-) -> Aim:
+def _aim(goal: Goal, rule: LeafRule) -> Aim:
     """Where the leaves go, from `to` or `like`."""
     from .journey import Aim
 
+    to, like, dtype, device, copy, casting, grad, options = goal
     keywords = {"copy": copy, "casting": casting, "grad": grad, "options": tuple(options.items())}
     if like is None or to is not None or isinstance(like, TensorInfo):
         return Aim(aim(to, like, dtype, device), **keywords)

@@ -194,22 +194,31 @@ class Journey:
         uniform = self._aim.uniform
         if uniform is None or self.outs is not None or not uniform[1].is_ordinary:
             return None
-        lanes = registry.lanes_to(registry.ready(uniform[0].name).name)
+        target = registry.ready(uniform[0].name).name
+        lanes = registry.lanes_to(target)
         kinds = set(map(type, self.leaves))
         tensors = {kind for kind in kinds if registry.is_known_tensor(kind) and kind in lanes}
         if not all(kind in tensors or self._rule.keeps(kind) for kind in kinds):
             return None
+        plain = tensors == kinds and len(set(map(id, self.leaves))) == len(self.leaves)
+        once = (
+            self.leaves if plain else list({id(leaf): leaf for leaf in self.leaves if type(leaf) in tensors}.values())
+        )
         try:
-            if tensors == kinds and len(set(map(id, self.leaves))) == len(self.leaves):
-                results = [lanes[type(leaf)](leaf) for leaf in self.leaves]
-                return None if _has_none(results) else results
-            once = {id(leaf): leaf for leaf in self.leaves if type(leaf) in tensors}
-            done = {key: lanes[type(leaf)](leaf) for key, leaf in once.items()}
+            results = [lanes[type(leaf)](leaf) for leaf in once]
         except registry.REFUSALS:
+            results = self._quickly_together(once, tensors, target)
+        if _has_none(results):
             return None
-        if _has_none(done.values()):
-            return None
+        if plain:
+            return results
+        done = {id(leaf): result for leaf, result in zip(once, results, strict=True)}
         return [done.get(id(leaf), leaf) for leaf in self.leaves]
+
+    def _quickly_together(self, once: list[Any], tensors: set[type], target: str) -> list[Any]:
+        """The results over the fast lane for many at once; ``[None]`` if there is none that accepts them."""
+        lane = registry.lane_together(next(iter(tensors)), target) if self._coalesce and len(tensors) == 1 else None
+        return [None] if lane is None else lane(once) or [None]
 
     def _run(self, prepared: Mapping[int, Prepared]) -> list[Any]:
         same, groups, sent = self.bind(prepared)
