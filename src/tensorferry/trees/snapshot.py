@@ -19,7 +19,7 @@ from .leaves import LeafRule
 from .structure import take_apart
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from ..backend import Backend
     from ..info import TensorInfo
@@ -36,11 +36,19 @@ def take_snapshot(tree: Any) -> Any:
     on_host: dict[int, tuple[Backend, Array]] = {}
     on_devices: dict[int, tuple[Backend, TensorInfo, Any]] = {}
     errors: dict[int, ConversionError] = {}
+    lanes = registry.lanes_to(EXCHANGE)
     for index, leaf in enumerate(leaves):
         try:
-            if not rule.takes(leaf) or registry.backend_of(leaf).is_text(leaf):
+            if not rule.takes(leaf):
                 continue
-            backend, info, handle = registry.backend_of(leaf).open(leaf)
+            backend = registry.backend_of(leaf)
+            quick = _quickly(lanes, leaf)
+            if quick is not None:
+                on_host[index] = backend, quick
+                continue
+            if backend.is_text(leaf):
+                continue
+            backend, info, handle = backend.open(leaf)
             if info.device == HOST:
                 array = run.carry(leaf, registry.backend_named(EXCHANGE), Request(EXCHANGE))
                 on_host[index] = backend if backend.is_target else registry.backend_named(EXCHANGE), array
@@ -53,6 +61,15 @@ def take_snapshot(tree: Any) -> Any:
         paths = structure.paths()
         raise_all([(paths[index], errors[index]) for index in sorted(errors)])
     return structure.rebuild([results.get(index, leaf) for index, leaf in enumerate(leaves)])
+
+
+def _quickly(lanes: Mapping[type, Callable[[Any], Any]], leaf: Any) -> Array | None:
+    """The array over a leaf's memory by its fast lane, if that accepts it."""
+    try:
+        array: Array | None = lanes[type(leaf)](leaf)
+    except registry.REFUSALS:
+        return None
+    return array
 
 
 def _on_host(found: Mapping[int, tuple[Backend, Array]], errors: dict[int, ConversionError]) -> dict[int, Any]:
@@ -105,6 +122,9 @@ def _ties(found: Mapping[int, tuple[Backend, Array]]) -> tuple[dict[int, int], l
 
 
 def _interval(array: Array) -> tuple[int, int]:
+    if array.flags.c_contiguous:
+        start = memory.address(array)
+        return start, start + array.nbytes
     reach = [(length - 1) * step for length, step in zip(array.shape, array.strides, strict=True)]
     start = memory.address(array) + sum(step for step in reach if step < 0)
     return start, start + sum(map(abs, reach)) + array.itemsize
@@ -129,7 +149,8 @@ def _copy_group(group: Group, arrays: Mapping[int, Array], block: Array, start: 
 
 
 def _copy(array: Array, block: Array, start: int) -> Array:
-    strides = packed_strides(array.shape, array.strides, array.itemsize)
+    plain = array.flags.c_contiguous
+    strides = None if plain else packed_strides(array.shape, array.strides, array.itemsize)
     copied: Array = np.ndarray(array.shape, array.dtype, block, start, strides)
     copied[...] = array
     return copied
@@ -137,6 +158,11 @@ def _copy(array: Array, block: Array, start: int) -> Array:
 
 def _as_tensor(array: Array, backend: Backend) -> Any:
     """An array of one's own as a tensor that lies over it, if the framework has a way."""
+    if backend.capabilities.writable:
+        # To what can be written, a lane shares.
+        quick = _quickly(registry.lanes_to(backend.name), array)
+        if quick is not None:
+            return quick
     info = registry.backend_named(EXCHANGE).describe(array)
     shares = info.dtype not in backend.capabilities.unshared_dtypes and array.size
     return run.carry(array, backend, Request(backend.name, copy=False if shares else None, device=HOST))
