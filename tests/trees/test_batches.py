@@ -202,3 +202,33 @@ def test_a_tree_crosses_the_bus_once_each_way_and_every_bit_arrives():
     for key, array in tree.items():
         assert back[key].dtype == alone[key].dtype == array.dtype
         assert back[key].tobytes() == alone[key].tobytes() == array.tobytes()
+
+
+def test_leaves_of_a_batch_fail_under_their_own_paths():
+    """All at once, before the bus and after it; the others do not stand for them."""
+    tree = {"good": np.ones(3), "bad": np.array([1.5]), "fine": np.zeros(1), "worse": np.array([np.nan])}
+    with simulated.installed() as device:
+        with pytest.raises(ferry.TreeError) as caught:
+            ferry.convert_tree(tree, "simulated", device="sim:0", dtype="int32")
+        there = ferry.convert_tree(tree, "simulated", device="sim:0")
+        device.transfers.clear()
+        with pytest.raises(ferry.TreeError) as also_caught:
+            ferry.convert_tree(there, "numpy", dtype="int32")
+        assert len(device.transfers) == 1
+    for error in (caught.value, also_caught.value):
+        assert [each.message.rpartition(" - at ")[2] for each in error.exceptions] == ['$["bad"]', '$["worse"]']
+
+
+def test_a_batch_is_written_into_out():
+    """On the device and on the host; nothing is, if one leaf fails."""
+    tree = {"a": np.arange(3.0), "b": np.array([0.5])}
+    with simulated.installed():
+        there = ferry.convert_tree(tree, "simulated", device="sim:0")
+        out = {"a": np.zeros(3, "float32"), "b": np.zeros(1, "float32")}
+        result = ferry.convert_tree(there, "numpy", out=out)
+        assert result["a"] is out["a"]
+        assert [out["a"].tolist(), out["b"].tolist()] == [[0.0, 1.0, 2.0], [0.5]]
+        untouched = {"a": np.zeros(3, "int32"), "b": np.zeros(1, "int32")}
+        with pytest.raises(ferry.LossyCastError, match=r'\$\["b"\]'):
+            ferry.convert_tree(there, "numpy", out=untouched)
+        assert [each.tolist() for each in untouched.values()] == [[0, 0, 0], [0]]

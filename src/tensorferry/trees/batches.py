@@ -18,18 +18,17 @@ if TYPE_CHECKING:
     from ..plan import Plan
     from ..run import Prepared
 
-__all__ = ["LARGEST", "Shipment", "ship", "shipments"]
+__all__ = ["LARGEST", "Shipment", "arrive", "cross", "depart", "shipments"]
 
 LARGEST = 1 << 20
 """Bytes of a leaf from which it goes alone: its transfer takes longer than what starting it costs."""
 
 
 class Shipment(NamedTuple):
-    """A batch, its leaves by index, and for each the number of the step that is done for all."""
+    """A batch, and for each of its leaves, by index, the number of its step that is done for all."""
 
     batch: Batch
-    members: tuple[int, ...]
-    steps: tuple[int, ...]
+    steps: dict[int, int]
 
 
 def shipments(prepared: Mapping[int, Prepared], skipped: Iterable[int]) -> list[Shipment]:
@@ -62,7 +61,7 @@ def _shipment(prepared: Mapping[int, Prepared], key: Any, members: list[tuple[in
     packed = verb == "move"
     target = arguments[0] if packed else HOST
     batch = Batch(source, target, len(members), nbytes, 1 if packed else len(members))
-    return Shipment(batch, tuple(index for index, _ in members), tuple(step for _, step in members))
+    return Shipment(batch, dict(members))
 
 
 def _transfer(plan: Plan) -> int | None:
@@ -76,38 +75,31 @@ def _transfer(plan: Plan) -> int | None:
     return found[0] if can and 0 < step.bytes <= LARGEST else None
 
 
-def ship(shipment: Shipment, prepared: Mapping[int, Prepared]) -> dict[int, Any]:
-    """The values of a batch's leaves after the transfer and all that follows it, `out` aside."""
+def depart(shipment: Shipment, prepared: Mapping[int, Prepared], index: int) -> Any:
+    """One leaf's value after all that comes before the transfer."""
+    each = prepared[index]
+    return run.run(each.program[: shipment.steps[index]], each.handle)
+
+
+def cross(shipment: Shipment, prepared: Mapping[int, Prepared], values: Mapping[int, Any]) -> dict[int, Any]:
+    """The values of some of a batch's leaves after the transfer, or after its start if each has its own."""
+    first = next(iter(values))
+    transfer = prepared[first].plan.steps[shipment.steps[first]]
+    backend = registry.backend_named(transfer.backend)
     if shipment.batch.transfers > 1:
-        return _fetch_together(shipment, prepared)
-    first = prepared[shipment.members[0]]
-    move = first.plan.steps[shipment.steps[0]]
-    backend = registry.backend_named(move.backend)
-    values, alignment = [], 1
-    for index, step in zip(shipment.members, shipment.steps, strict=True):
-        each = prepared[index]
-        values.append(run.run(each.program[:step], each.handle))
-        alignment = max(alignment, each.target.capabilities.alignment)
-    parcel, layout = backend.pack(values, alignment)
-    del values
-    parts = backend.unpack(backend.move(parcel, *move.arguments), layout)  # type: ignore[attr-defined]
-    results = {}
-    for index, step, part in zip(shipment.members, shipment.steps, parts, strict=True):
-        each = prepared[index]
-        rest = each.program[step + 1 :]
-        results[index] = run.run(rest[:-1] if each.plan.request.out is not None else rest, part)
-    return results
+        for value in values.values():
+            backend.start_fetch(value)
+        return dict(values)
+    alignment = max(prepared[index].target.capabilities.alignment for index in values)
+    parcel, layout = backend.pack(list(values.values()), max(alignment, 1))
+    parts = backend.unpack(backend.move(parcel, *transfer.arguments), layout)  # type: ignore[attr-defined]
+    return dict(zip(values, parts, strict=True))
 
 
-def _fetch_together(shipment: Shipment, prepared: Mapping[int, Prepared]) -> dict[int, Any]:
-    """Start the transfer of each leaf, then wait for one after the other."""
-    values = {}
-    for index, step in zip(shipment.members, shipment.steps, strict=True):
-        each = prepared[index]
-        values[index] = run.run(each.program[:step], each.handle)
-        registry.backend_named(each.plan.steps[step].backend).start_fetch(values[index])
-    results = {}
-    for index, step in zip(shipment.members, shipment.steps, strict=True):
-        rest = prepared[index].program[step:]
-        results[index] = run.run(rest[:-1] if prepared[index].plan.request.out is not None else rest, values[index])
-    return results
+def arrive(shipment: Shipment, prepared: Mapping[int, Prepared], index: int, value: Any) -> Any:
+    """One leaf's value after all that comes after the transfer, writing into its `out` aside."""
+    each = prepared[index]
+    # A transfer of its own has been started, and is still to be waited for.
+    done = shipment.steps[index] + (1 if shipment.batch.transfers == 1 else 0)
+    end = len(each.program) - (1 if each.plan.request.out is not None else 0)
+    return run.run(each.program[done:end], value)

@@ -10,7 +10,7 @@ from ..errors import ConversionError, TreeError, UnsupportedTypeError
 from ..info import TensorInfo
 from ..request import make_request
 from .aliases import Group, copy_together, overlapping, room_for, ties
-from .batches import Shipment, ship, shipments
+from .batches import Shipment, arrive, cross, depart, shipments
 from .plans import LeafPlan, TreePlan
 from .structure import take_apart
 
@@ -157,7 +157,7 @@ class Journey:
         self.raise_errors()
         same, groups, sent = self.bind(prepared)
         views = {index: group.members[0] for group in groups for index in group.members[1:]}
-        batches = {index: number for number, shipment in enumerate(sent) for index in shipment.members}
+        batches = {index: number for number, shipment in enumerate(sent) for index in shipment.steps}
         return TreePlan(
             leaves=tuple(
                 LeafPlan(
@@ -224,23 +224,34 @@ class Journey:
         same, groups, sent = self.bind(prepared)
         done: dict[int, Any] = {}
         for group in groups:
-            self._try(group.members, partial(_copied_together, group, prepared), done)
+            done.update(copy_together(group, prepared, room_for(group)))
         for shipment in sent:
-            self._try(shipment.members, partial(ship, shipment, prepared), done)
-        together = {index for bound in (groups, sent) for each in bound for index in each.members}
+            self._ship(shipment, prepared, done)
+        together = {index for group in groups for index in group.members}
+        together.update(index for shipment in sent for index in shipment.steps)
         for index, each in prepared.items():
             if index not in same and index not in together:
-                self._try((index,), partial(_carried, index, each), done)
+                self._try(index, partial(_carried, each), done)
         if self.errors:
             return []
         return [done[same.get(index, index)] if index in prepared else leaf for index, leaf in enumerate(self.leaves)]
 
-    def _try(self, members: Iterable[int], do: Callable[[], dict[int, Any]], done: dict[int, Any]) -> None:
-        """Do something for some leaves, and keep the error if that fails."""
+    def _ship(self, shipment: Shipment, prepared: Mapping[int, Prepared], done: dict[int, Any]) -> None:
+        """Let a batch's leaves cross the bus together; one that fails before or after does not stop the others."""
+        values: dict[int, Any] = {}
+        for index in shipment.steps:
+            self._try(index, partial(depart, shipment, prepared, index), values)
+        if values:
+            values = cross(shipment, prepared, values)
+        for index, value in values.items():
+            self._try(index, partial(arrive, shipment, prepared, index, value), done)
+
+    def _try(self, index: int, do: Callable[[], Any], done: dict[int, Any]) -> None:
+        """Do something for a leaf, and keep the error if that fails."""
         try:
-            done.update(do())
+            done[index] = do()
         except ConversionError as error:
-            self.errors[next(iter(members))] = error
+            self.errors[index] = error
 
     def _write(self, prepared: Mapping[int, Prepared], results: list[Any]) -> None:
         """Check each result against its plan, or write each into its `out`: no leaf can fail any more."""
@@ -288,10 +299,6 @@ def _is_text(leaf: Any) -> bool:
         return False
 
 
-def _carried(index: int, each: Prepared) -> dict[int, Any]:
+def _carried(each: Prepared) -> Any:
     program = each.program if each.plan.request.out is None else each.program[:-1]
-    return {index: run.run(program, each.handle)}
-
-
-def _copied_together(group: Group, prepared: Mapping[int, Prepared]) -> dict[int, Any]:
-    return copy_together(group, prepared, room_for(group))
+    return run.run(program, each.handle)
