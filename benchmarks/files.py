@@ -219,8 +219,8 @@ class _Look(NamedTuple):
     name: str
     make: str
     theirs: str
-    seconds: Target
-    memory: Target
+    seconds: Target = Target(total=1.0)
+    memory: Target = Target(total=60 * 2**20)
 
 
 _LOOKS = (
@@ -230,15 +230,11 @@ _LOOKS = (
         f"save_file({{f'layers.{{i}}.weight': np.zeros(4, 'f4') for i in range({MANY})}}, 'many.safetensors')",
         "from safetensors import safe_open; f = safe_open('many.safetensors', 'np'); "
         "[f.get_slice(name).get_shape() for name in f.keys()]",
-        Target(total=1.0),
-        Target(total=60 * 2**20),
     ),
     _Look(
         "many.pt",
         f"import torch; torch.save({{f'layers.{{i}}.weight': torch.zeros(4) for i in range({MANY})}}, 'many.pt')",
         "import torch; torch.load('many.pt', map_location='meta')",
-        Target(),
-        Target(),
     ),
 )
 _TIMED = """

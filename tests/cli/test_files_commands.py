@@ -691,6 +691,8 @@ finally:
 
 def test_inspect_of_a_hundred_thousand_tensors_is_small(tmp_path):
     """Python, NumPy and Typer included, it takes at most 60 MiB; how fast it is, the benchmarks tell."""
+    # Before Python 3.11 a dict of names keeps 8 bytes more for each: https://docs.python.org/3/whatsnew/3.11.html
+    most = 60 if sys.version_info >= (3, 11) else 62
     path = tmp_path / "big.safetensors"
     entries = {}
     for number in range(100_000):
@@ -715,4 +717,4 @@ def test_inspect_of_a_hundred_thousand_tensors_is_small(tmp_path):
     done = measured()
 
     assert "25,000x" in done.stdout
-    assert int(done.stderr) <= 60 * 1024
+    assert int(done.stderr) <= most * 1024

@@ -119,40 +119,36 @@ def kill_at_random_moments(folder, scenario, times, mebibytes):
         assert len(open_path(target).tensors) == mebibytes // 2
         if attempt % 2:
             # Every other time the next run goes on; else it begins the other one over the leftovers.
-            wait_for_workers(outputs)
+            wait_for_workers(child.pid)
             convert_files(source, target, **{**everything, "jobs": 1, "engine": "threads"})
             assert digest(target) == wanted[goal]
             assert [each.name for each in outputs.iterdir()] == [name]
             found = wanted[goal]
         else:
-            wait_for_workers(outputs)
+            wait_for_workers(child.pid)
         now = next(dtype for dtype, value in wanted.items() if value == found)
     assert interrupted >= times // 4, "most runs had ended before they were killed"
     assert source.read_bytes() == before
 
 
-def wait_for_workers(folder):
-    """The workers of a killed parent end at once, but not in the same instant."""
+def wait_for_workers(session):
+    """The workers of a killed parent end at once, but not in the same instant: they are all of its session."""
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
-        used = [
-            link
-            for process in Path("/proc").glob("[0-9]*")
-            if process.name != str(os.getpid())
-            for link in links(process)
-            if link.startswith(str(folder))
-        ]
-        if not used:
+        left = [process.name for process in Path("/proc").glob("[0-9]*") if is_of(process, session)]
+        if not left:
             return
         time.sleep(0.02)
-    pytest.fail(f"still open: {used}")
+    pytest.fail(f"still there: {left}")
 
 
-def links(process):
+def is_of(process, session):
+    """Whether a process is of a session, and not only left to be counted."""
     try:
-        return [os.readlink(each) for each in (process / "fd").iterdir()]  # noqa: PTH115 - they vanish
+        state, _, _, its_session = (process / "stat").read_text().rpartition(")")[2].split()[:4]
     except OSError:
-        return []
+        return False
+    return int(its_session) == session and state != "Z"
 
 
 @pytest.fixture

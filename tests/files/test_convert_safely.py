@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import subprocess
+import zipfile
 
 import pytest
 from tests.files.converting import (
     SUFFIXES,
     arrays_of,
+    bits,
     checkpoint,
     model,
     names,
@@ -217,6 +219,33 @@ def test_a_bit_flipped_in_a_source_with_checksums_is_caught(tmp_path, source, ke
     with pytest.raises(FileFormatError, match="CRC"):
         convert_files(start, tmp_path / target, **keywords)
     assert names(tmp_path) == [start.name]
+
+
+@pytest.mark.parametrize("layer", [0, 2])
+@pytest.mark.parametrize("behind", [0, 1 << 40])
+def test_a_bit_flipped_in_what_is_checked_beside_the_copying_is_caught(tmp_path, monkeypatch, layer, behind):
+    """Large regions are checked by other threads, while the next is copied or after the last; nothing is published."""
+    monkeypatch.setattr("tensorferry.files.pump._BEHIND", behind)
+    large = model(3, 1100)
+    start = write(tmp_path / "in.pt", large)
+    convert_files(start, tmp_path / "good.safetensors")
+    same(arrays_of(tmp_path / "good.safetensors"), large)
+    data = bytearray(start.read_bytes())
+    data[data.index(large[f"layers.{layer}.weight"].tobytes()) + 4_000_000] ^= 1
+    start.write_bytes(data)
+    with pytest.raises(FileFormatError, match="CRC"):
+        convert_files(start, tmp_path / "out.safetensors")
+    assert names(tmp_path) == ["good.safetensors", "in.pt"]
+
+
+def test_checksums_computed_beside_the_copying_are_right(tmp_path):
+    """Of large tensors, whatever part of a block is left over: the standard library compares them."""
+    arrays = {f"x{left}": bits("uint8", ((5 << 20) + left,), left) for left in (0, 1, (1 << 20) - 1)}
+    start = write(tmp_path / "in.safetensors", arrays)
+    convert_files(start, tmp_path / "out.npz")
+    with zipfile.ZipFile(tmp_path / "out.npz") as archive:
+        assert archive.testzip() is None
+    same(arrays_of(tmp_path / "out.npz"), arrays)
 
 
 @pytest.mark.parametrize("sharded", [True, False])

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 import warnings
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -18,12 +19,20 @@ from tests.files import hostile
 from tensorferry.errors import FileFormatError, UnsafeFileError
 from tensorferry.formats.pytorch import FORMAT
 from tensorferry.pickles.reader import globals_of, unpickle
+from tensorferry.pickles.repeats import Repeats
+from tensorferry.pickles.standins import TensorOf
+from tensorferry.pickles.torch import Names
 
 ROOT = Path(__file__).resolve().parents[2]
 CODE = sorted(hostile.code_pickles("x"))
 PERSISTENT = sorted(hostile.persistent_pickles("x"))
 BOMBS = sorted(hostile.bombs())
 IMPOSSIBLE = sorted(hostile.impossible_tensors())
+
+
+def read(data):
+    """What a pickle holds."""
+    return unpickle(lambda: data, len(data), "file")
 
 
 @pytest.fixture
@@ -198,7 +207,7 @@ def test_damage_at_each_byte_of_a_pickle_is_an_error_of_ours_or_still_plain(tmp_
         for byte in (0, 0xFF, 0x80, *b".(]tRQbhj0123456789", good[place] ^ 1):
             data = good[:place] + bytes([byte]) + good[place + 1 :]
             try:
-                unpickle(data, "file")
+                read(data)
                 outcomes.add("read")
             except (FileFormatError, UnsafeFileError) as error:
                 outcomes.add(type(error).__name__)
@@ -210,13 +219,89 @@ def test_a_pickle_cut_off_anywhere_is_an_error_of_ours():
     good = hostile.state_dict(a=hostile.tensor())
     for length in range(len(good)):
         with pytest.raises((FileFormatError, UnsafeFileError)):
-            unpickle(good[:length], "file")
+            read(good[:length])
 
 
 def test_globals_are_told_of_files_that_cannot_be_read():
     """What a damaged pickle named before its damage is told too, so that `inspect` can show it."""
     data = hostile.PROTO2 + hostile.named("posix", "system") + b"\xff"
-    assert globals_of(data, "file") == ("posix.system",)
+    assert globals_of(lambda: data, "file") == ("posix.system",)
+
+
+def outcome(data):
+    """What becomes of a pickle: everything that is read, or the class of the error."""
+    try:
+        found = read(data)
+    except (FileFormatError, UnsafeFileError) as error:
+        return type(error)
+    leaves = {
+        name: (leaf.view[1:], leaf.storage.key, leaf.storage.dtype, leaf.storage.size, leaf.storage.kind)
+        if isinstance(leaf, TensorOf)
+        else type(leaf)
+        for name, leaf in found.leaves.items()
+    }
+    return list(leaves.items()), repr(found.tree), found.asks_for
+
+
+def test_what_is_read_quickly_is_what_the_steps_make(tmp_path, monkeypatch):
+    """Entries that are read at once give what their steps give one by one, whatever byte of them is changed."""
+    torch = pytest.importorskip("torch", reason="needs torch to write the pickle that is changed")
+    shapes = ((2, 3), (), (4,), (2, 3), (300, 2))
+    state = {f"layer.{place}": torch.zeros(shapes[place % 5]) for place in range(105)}
+    state["tied"], state["narrow"] = state["layer.100"][1:], state["layer.100"]
+    torch.save(state, tmp_path / "state.pt")
+    with zipfile.ZipFile(tmp_path / "state.pt") as archive:
+        data = archive.read("state/data.pkl")
+    made = []
+    quickly = Repeats.read
+
+    def counted(self, *arguments):
+        found = quickly(self, *arguments)
+        made.append(len(self._names))
+        return found
+
+    monkeypatch.setattr(Repeats, "read", counted)
+    begin = data.index(hostile.text("layer.103"))
+    end = data.index(hostile.text("tied")) + 40
+    changed = [data] + [
+        data[:place] + bytes([byte]) + data[place + 1 :]
+        for place in range(begin, end)
+        for byte in {0, 0x31, 0x68, 0xFF, data[place] ^ 1} - {data[place]}
+    ]
+    outcomes = [outcome(each) for each in changed]
+    assert max(made) > 60
+    assert outcomes[0][0][-3][0] == "layer.104"
+    monkeypatch.setattr(Names, "rebuilds", frozenset())
+    made.clear()
+    assert [outcome(each) for each in changed] == outcomes
+    assert not made
+
+
+def test_names_and_tensors_that_come_again(tmp_path):
+    """Dicts that have the names of others, storages and whole tensors that stood there before: as torch has them."""
+    torch = pytest.importorskip("torch", reason="needs torch to write such a file")
+    model = {f"layer.{place}": torch.full((3,), float(place)) for place in range(100)}
+    average = {name: tensor + 1 for name, tensor in model.items()}
+    tied = [tensor[1:] for tensor in model.values()]
+    path = tmp_path / "state.pt"
+    torch.save({"model": model, "average": average, "again": list(model.values()), "tied": tied}, path)
+    found = FORMAT.read(path)
+    for place in range(100):
+        of = {key: found.tensors[f"{key}.{place}"] for key in ("again", "tied", "model.layer", "average.layer")}
+        assert of["model.layer"].array().tolist() == of["again"].array().tolist() == [place] * 3
+        assert of["average.layer"].array().tolist() == [place + 1] * 3
+        assert of["tied"].array().tolist() == [place] * 2
+        assert of["model.layer"].key == of["again"].key
+        assert of["model.layer"].record == of["tied"].record
+    assert found.ties == {f"again.{place}": f"model.layer.{place}" for place in range(100)}
+
+
+def test_numbers_that_are_spelled_oddly_are_other_storages(tmp_path):
+    """``07`` is not ``7``, and a storage that two tensors share is described once."""
+    names = ("6", "7", "07", "8", "7")
+    pieces = [hostile.text(f"t{place}") + hostile.tensor(key=key) for place, key in enumerate(names)]
+    data = hostile.PROTO2 + b"}(" + b"".join(pieces) + b"u."
+    assert [leaf.storage.key for leaf in read(data).leaves.values()] == list(names)
 
 
 def test_overwritten_memo_entries_are_what_was_put_last(tmp_path):
@@ -225,19 +310,17 @@ def test_overwritten_memo_entries_are_what_was_put_last(tmp_path):
     state = {f"layer.{place}": torch.full((2,), float(place)) for place in range(200)}
     path = tmp_path / "state.pt"
     torch.save(state, path)
-    import zipfile
-
     with zipfile.ZipFile(path) as archive:
         data = archive.read("state/data.pkl")
     assert data.endswith(b"u.")
-    plain = unpickle(data, "file")
+    plain = read(data)
     indices = [int.from_bytes(data[at + 1 : at + 5], "little") for at in range(len(data)) if data[at : at + 1] == b"r"]
     last = max(index for index in indices if index < 4_000)
     names = list(plain.leaves)
     # The tensor and the sizes of the last one, fetched again: the first was kept, the second left out.
     for back, what in ((0, "tensor"), (4, "tuple")):
         again = data[:-2] + hostile.text("again") + b"j" + (last - back).to_bytes(4, "little") + b"u."
-        found = unpickle(again, "file")
+        found = read(again)
         if what == "tensor":
             assert found.leaves["again"] is found.leaves[names[-1]]
         else:
@@ -247,7 +330,7 @@ def test_overwritten_memo_entries_are_what_was_put_last(tmp_path):
     index = data.index(hostile.named("torch", "FloatStorage")) + len(hostile.named("torch", "FloatStorage"))
     assert data[index : index + 1] == b"q"
     other = data[:place] + hostile.named("torch", "IntStorage") + data[index : index + 2] + b"0" + data[place:]
-    dtypes = [leaf.dtype for leaf in unpickle(other, "file").leaves.values()]
+    dtypes = [leaf.view.dtype for leaf in read(other).leaves.values()]
     assert dtypes == ["float32"] * 150 + ["int32"] * 50
 
 

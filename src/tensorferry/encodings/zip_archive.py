@@ -8,59 +8,33 @@ not refuse members that overlap. `zip_writer` has the writer.
 from __future__ import annotations
 
 import os
-import re
 import struct
 import zlib
 from array import array
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import FileFormatError, UnsafeFileError
 from ..files.contents import Finding
-from ..files.stored import BLOCK_BYTES, Record, read_fully
+from ..files.stored import BLOCK_BYTES, Record
+from ..pickles.words import is_number
+from .zip_directory import DEFLATED, STORED, Directory, read_at, read_pages
 
 if TYPE_CHECKING:
+    import mmap
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
 __all__ = ["DEFLATED", "STORED", "Archive", "Member"]
 
-STORED = 0
-"""The method of members whose bytes stand in the archive as they are."""
-DEFLATED = 8
-"""The method of compressed members."""
-
 _LOCAL = struct.Struct("<I2xHH4xIIIHH")
-_LENGTHS = struct.Struct("<HHH")
-_CENTRAL = np.dtype(
-    {
-        "names": ["signature", "flags", "method", "crc", "sizes", "lengths", "header"],
-        "formats": ["<u4", "<u2", "<u2", "<u4", ("<u4", 2), ("<u2", 3), "<u4"],
-        "offsets": [0, 8, 10, 16, 20, 28, 42],
-        "itemsize": 46,
-    }
-)
-_ENTRY = np.dtype(
-    [
-        ("signature", "u4"),
-        ("flags", "u2"),
-        ("method", "u2"),
-        ("crc", "u4"),
-        ("sizes", "u4", 3),
-        ("lengths", "u2", 3),
-    ]
-)
-_END = struct.Struct("<IHHHHIIH")
-_LOCATOR = struct.Struct("<IIQI")
-_END_64 = struct.Struct("<IQHHIIQQQQ")
 
-_NARROW = 0xFFFFFFFF
-_MOST_DIRECTORY = 1 << 28
-_MOST_DEFLATE = 1032
-"""Deflate makes no more than so many bytes of one: https://www.zlib.net/zlib_tech.html"""
-_UNSAFE_NAME = re.compile(r"^/|^[A-Za-z]:|(?:^|/)\.\.(?:/|$)|[\\\0]", re.MULTILINE)
+_SMALL = 1 << 20
+"""Bytes up to which a member is read into ordinary memory."""
+_FEW = 10
+"""Members that are looked for one by one, before a table is made of all."""
+_MANY = 1000
+"""Members whose names are read one by one, once they were forgotten."""
 
 
 class Member(NamedTuple):
@@ -96,14 +70,12 @@ class Archive(Mapping[str, Member]):
     def __init__(self, path: str, *, tolerant: bool = False) -> None:
         self.path = path
         self.problems: list[Finding] = []
-        self.comment = b""
         self._tolerant = tolerant
-        self._size = os.stat(path).st_size  # noqa: PTH116 - a plain string
-        self._index: dict[str, int] = {}
-        self._names: list[str] = []
-        self._directory, nbytes, count = self._find_directory()
-        self._read_directory(self._read(self._directory, nbytes), count)
-        self._order = self._lay_out()
+        self._asked = 0
+        self._index: dict[str, int] | None = None
+        self._directory = Directory(path, self._problem)
+        self._names: list[str] | None = self._directory.read()
+        self.comment = self._directory.comment
 
     @classmethod
     def open(cls, path: Path | str) -> Archive:
@@ -121,40 +93,81 @@ class Archive(Mapping[str, Member]):
         return cls(os.fspath(path))
 
     def __len__(self) -> int:
-        return len(self._index)
+        return len(self.names)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._index)
+        return iter(self.places)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._index
+        return self._find(name) is not None
 
     def __getitem__(self, name: str) -> Member:
-        return self.member(self._index[name])
+        place = self._find(name)
+        if place is None:
+            raise KeyError(name)
+        return self.member(place)
 
-    def place(self, name: str) -> int | None:
-        """The place in the directory of a member, or ``None``: for `size` and `member`."""
-        return self._index.get(name)
+    @property
+    def names(self) -> list[str]:
+        """The members' names in the order of the directory, read anew if they were forgotten."""
+        if self._names is None:
+            self._names = self._directory.names()
+        return self._names
+
+    @property
+    def places(self) -> dict[str, int]:
+        """The place in the directory of each member by name: for `size` and `member`."""
+        if self._index is None:
+            self._index = dict(zip(self.names, range(len(self.names)), strict=True))
+        return self._index
+
+    def numbered(self, prefix: str) -> array[int]:
+        """The places of the members that are called a prefix and a number, by number; -1 where there is none.
+
+        They take less memory than the names. Only numbers below the number of members are looked for.
+        """
+        begin, count = len(prefix), len(self.names)
+        found = array("i", [-1]) * count
+        for place, name in enumerate(self.names):
+            if name.startswith(prefix) and is_number(name[begin:]):
+                number = int(name[begin:])
+                if number < count:
+                    found[number] = place
+        return found
+
+    def forget_names(self) -> None:
+        """Make room: the names take most of it, and are read again when they are asked for."""
+        self._names = self._index = None
 
     def size(self, index: int) -> int:
         """The bytes that a member holds."""
-        return int(self._sizes[index])
+        return self._directory.sizes[index]
 
     def is_deflated(self, index: int) -> bool:
         """Whether a member is compressed."""
-        return bool(self._deflated[index])
+        return bool(self._directory.deflated[index])
 
     def member(self, index: int) -> Member:
         """The member at a place in the directory, counted from 0."""
+        found = self._directory
+        self._asked += 1
+        alone = self._names is None and self._asked < _MANY
         return Member(
-            self._names[index],
+            found.name(index) if alone else self.names[index],
             index,
-            self._headers[index],
-            self._packed[index],
-            self._sizes[index],
-            self._crcs[index],
-            DEFLATED if self._deflated[index] else STORED,
+            found.headers[index],
+            found.packed[index],
+            found.sizes[index],
+            found.crcs[index],
+            DEFLATED if found.deflated[index] else STORED,
         )
+
+    def _find(self, name: object) -> int | None:
+        """A member's place; the table of all names is not made for a few questions."""
+        self._asked += 1
+        if self._index is None and self._asked < _FEW:
+            return self.names.index(name) if name in self.names else None
+        return self.places.get(name)  # type: ignore[call-overload, no-any-return]
 
     def offset(self, member: Member) -> int:
         """The byte at which a member's data begins; its local header is compared with the directory.
@@ -162,7 +175,7 @@ class Archive(Mapping[str, Member]):
         Raises:
             FileFormatError: They disagree, or the data reaches into the next member.
         """
-        raw = self._read(member.header, 30 + len(member.name.encode()))
+        raw = read_at(self.path, member.header, 30 + len(member.name.encode()))
         signature, flags, method, crc, packed, size, name_length, extra_length = _LOCAL.unpack_from(raw)
         wrong = self._wrong(member)
         if signature != 0x04034B50:
@@ -175,7 +188,7 @@ class Archive(Mapping[str, Member]):
         if not flags & 8 and (crc != member.crc or not {packed, size} <= {member.packed, member.size, 0xFFFFFFFF}):
             raise wrong("has another size or checksum in its local header")
         begin = member.header + 30 + name_length + extra_length
-        if begin + member.packed > self._next(member.header):
+        if begin + member.packed > self._directory.after(member.header):
             raise wrong("overlaps what stands after it")
         return int(begin)
 
@@ -206,6 +219,14 @@ class Archive(Mapping[str, Member]):
             )
         return b"".join(self.open_blocks(member))
 
+    def read_pages(self, member: Member, limit: int) -> bytes | mmap.mmap:
+        """As `read_bytes`; a large one as a map without a file, whose pages can be given back one by one."""
+        if member.method != STORED or not _SMALL < member.size <= limit:
+            return self.read_bytes(member, limit)
+        pages = read_pages(self.path, self.offset(member), member.size)
+        self._compare(member, zlib.crc32(pages))
+        return pages
+
     def open_blocks(self, member: Member) -> Iterator[bytes]:
         """A member's bytes in order, in blocks of at most about `BLOCK_BYTES`, stored or inflated.
 
@@ -223,8 +244,11 @@ class Archive(Mapping[str, Member]):
             yield block
         if done != member.size:
             raise wrong(f"inflates to {done:,} bytes, not the {member.size:,} that the directory says")
+        self._compare(member, found)
+
+    def _compare(self, member: Member, found: int) -> None:
         if found != member.crc:
-            raise wrong(f"is corrupt: its CRC-32 is {found:08x}, the directory says {member.crc:08x}")
+            raise self._wrong(member)(f"is corrupt: its CRC-32 is {found:08x}, the directory says {member.crc:08x}")
 
     def findings(self, tensor_of: Callable[[str], str | None]) -> Iterator[Finding]:
         """What is wrong with the archive: each member's local header, data and checksum are looked at.
@@ -243,142 +267,6 @@ class Archive(Mapping[str, Member]):
             except FileFormatError as error:
                 yield Finding(self.path, member.header, tensor_of(name), error.message)
 
-    def _find_directory(self) -> tuple[int, int, int]:
-        tail_at = max(0, self._size - 22 - 0xFFFF)
-        tail = self._read(tail_at, self._size - tail_at)
-        at = tail.rfind(b"PK\5\6")
-        while at >= 0 and (len(tail) - at < 22 or at + 22 + _END.unpack_from(tail, at)[7] != len(tail)):
-            at = tail.rfind(b"PK\5\6", 0, at)
-        if at < 0:
-            raise FileFormatError(
-                f"{self.path} is no whole zip archive: its directory, which is at the end, is missing.",
-                "the file was probably cut off: get it anew",
-            )
-        _, disk, start_disk, here, count, nbytes, begin, _ = _END.unpack_from(tail, at)
-        end = tail_at + at
-        self.comment = tail[at + 22 :]
-        if end >= 20 and self._read(end - 20, 4) == b"PK\6\7":
-            _, _, end_64, disks = _LOCATOR.unpack(self._read(end - 20, 20))
-            if disks > 1 or end_64 + 56 != end - 20:
-                raise FileFormatError(f"{self.path}: the zip64 end of the directory is not where it must be.")
-            fields = _END_64.unpack(self._read(end_64, 56))
-            wide = fields[4:]
-            narrow = (disk, start_disk, here, count, nbytes, begin)
-            saturated = (0xFFFF,) * 4 + (0xFFFFFFFF,) * 2
-            if fields[0] != 0x06064B50 or any(
-                a not in (b, most) for a, b, most in zip(narrow, wide, saturated, strict=True)
-            ):
-                raise FileFormatError(f"{self.path}: the two ends of the zip directory contradict each other.")
-            disk, start_disk, here, count, nbytes, begin = wide
-            end = end_64
-        if disk or start_disk or here != count:
-            raise FileFormatError(f"{self.path} is one part of a zip archive of several.")
-        if begin + nbytes != end or count * 46 > nbytes:
-            raise FileFormatError(
-                f"{self.path}: the zip directory of {count:,} members claims bytes {begin} to {begin + nbytes}; "
-                f"it has to end at {end}."
-            )
-        if nbytes > _MOST_DIRECTORY:
-            raise UnsafeFileError(f"{self.path} has a zip directory of {nbytes:,} bytes, out of all proportion.")
-        return begin, nbytes, count
-
-    def _read_directory(self, raw: bytes, count: int) -> None:
-        index, at, places, names = self._index, 0, array("Q"), self._names
-        lengths = _LENGTHS.unpack_from
-        for place in range(count):
-            if at + 46 > len(raw):
-                raise FileFormatError(f"{self.path}: the zip directory ends after {place:,} of {count:,} members.")
-            name_length, extra_length, comment_length = lengths(raw, at + 28)
-            after = at + 46 + name_length
-            places.append(at)
-            at = after + extra_length + comment_length
-            try:
-                names.append(raw[after - name_length : after].decode())
-            except UnicodeDecodeError:
-                raise FileFormatError(f"{self.path}: the name of member {place:,} is not UTF-8.") from None
-        if at != len(raw):
-            raise FileFormatError(
-                f"{self.path}: the zip directory is {len(raw):,} bytes long, its members take {at:,}."
-            )
-        index.update(zip(names, range(count), strict=True))
-        fields = _entries(raw, places)
-        damaged = np.flatnonzero(fields["signature"] != 0x02014B50)
-        if damaged.size:
-            where = self._directory + places[damaged[0]]
-            raise FileFormatError(f"{self.path}: the zip directory is damaged at byte {where}, member {damaged[0]:,}.")
-        wide = np.flatnonzero((fields["sizes"] == _NARROW).any(axis=1))
-        sizes = fields["sizes"].astype(np.int64)
-        for place in wide.tolist():
-            name_length, extra_length, _ = fields["lengths"][place].tolist()
-            start = places[place] + 46 + name_length
-            sizes[place] = self._wide(raw[start : start + extra_length], sizes[place], names[place])
-        self._keep(fields, sizes)
-
-    def _keep(self, fields: Any, sizes: Any) -> None:
-        packed, size, header = sizes.T
-        deflated = fields["method"] == DEFLATED
-        spans = 30 + fields["lengths"][:, 0].astype(np.int64) + packed
-        # Subtractions, since a sum could overflow.
-        outside = (packed > self._directory) | (header > self._directory - spans)
-        problems = {
-            "is encrypted, or compressed in an unknown way": ((fields["method"] != STORED) & ~deflated)
-            | (fields["flags"] & 0x41 != 0),
-            "is stored, yet takes another number of bytes than it holds": ~deflated & (packed != size),
-            "lies outside of the archive": outside,
-        }
-        for what, found in problems.items():
-            for place in np.flatnonzero(found):
-                self._problem(int(header[place]), self._names[place], f"{self._names[place]} {what}")
-        for place in np.flatnonzero(deflated & ((size - 64) // _MOST_DEFLATE > packed)):
-            what = f"{self._names[place]} claims {size[place]:,} bytes in {packed[place]:,}: a zip bomb"
-            self._problem(int(header[place]), self._names[place], what, unsafe=True)
-        self._packed, self._sizes, self._headers = (_compact(each) for each in (packed, size, header))
-        self._crcs, self._deflated = array("I", fields["crc"].tobytes()), deflated.tobytes()
-        self._spans, self._outside = spans, outside
-        self._look_at_names()
-
-    def _look_at_names(self) -> None:
-        if _UNSAFE_NAME.search("\n".join(self._names)):
-            for place, name in enumerate(self._names):
-                if _UNSAFE_NAME.search(name):
-                    self._problem(self._headers[place], name, f"{name!r} leads out of the archive", unsafe=True)
-        if len(self._index) != len(self._names):
-            seen: set[str] = set()
-            for place, name in enumerate(self._names):
-                if name in seen:
-                    self._problem(self._headers[place], name, f"{name!r} is there twice", unsafe=True)
-                seen.add(name)
-
-    def _wide(self, extra: bytes, sizes: Any, name: str) -> list[int]:
-        values = [int(each) for each in sizes]
-        wanted = [place for place in (1, 0, 2) if values[place] == _NARROW]
-        at = 0
-        while at + 4 <= len(extra):
-            kind, length = struct.unpack_from("<HH", extra, at)
-            if kind == 1:
-                if length >= 8 * len(wanted) and at + 4 + length <= len(extra):
-                    for step, place in enumerate(wanted):
-                        values[place] = int.from_bytes(extra[at + 4 + 8 * step : at + 12 + 8 * step], "little")
-                    if max(values) < 1 << 62:
-                        return values
-                break
-            at += 4 + length
-        raise FileFormatError(f"{self.path}: {name} has no possible zip64 sizes where it must have them.")
-
-    def _lay_out(self) -> Any:
-        headers = np.frombuffer(self._headers, np.int64) if self._headers else np.empty(0, np.int64)
-        order = np.argsort(headers, kind="stable")
-        order = order[~self._outside[order]]
-        ends = (headers + self._spans)[order[:-1]]
-        for place in np.flatnonzero(ends > headers[order[1:]]):
-            first, second = self._names[order[place]], self._names[order[place + 1]]
-            self._problem(int(headers[order[place + 1]]), second, f"{second} overlaps {first}", unsafe=True)
-        return headers[order]
-
-    def _next(self, header: int) -> int:
-        at = int(np.searchsorted(self._order, header, side="right"))
-        return int(self._order[at]) if at < len(self._order) else self._directory
-
     def _problem(self, offset: int, name: str, message: str, *, unsafe: bool = False) -> None:
         if self._tolerant:
             self.problems.append(Finding(self.path, offset, name, f"{message}."))
@@ -390,23 +278,10 @@ class Archive(Mapping[str, Member]):
     def _wrong(self, member: Member) -> Callable[[str], FileFormatError]:
         return lambda what: FileFormatError(f"{self.path}: {member.name} (at byte {member.header}) {what}.")
 
-    def _read(self, offset: int, nbytes: int) -> bytes:
-        # Opened each time: a model may have more shards than a process may have open files.
-        descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            raw = os.pread(descriptor, nbytes, offset)
-            if len(raw) < nbytes:
-                rest = bytearray(nbytes - len(raw))
-                read_fully(descriptor, memoryview(rest), offset + len(raw), self.path)
-                raw += rest
-            return raw
-        finally:
-            os.close(descriptor)
-
     def _raw_blocks(self, member: Member) -> Iterator[bytes]:
         begin = self.offset(member)
         for start in range(0, member.packed, BLOCK_BYTES):
-            yield self._read(begin + start, min(BLOCK_BYTES, member.packed - start))
+            yield read_at(self.path, begin + start, min(BLOCK_BYTES, member.packed - start))
 
     def _inflated(self, member: Member) -> Iterator[bytes]:
         wrong = self._wrong(member)
@@ -426,23 +301,3 @@ class Archive(Mapping[str, Member]):
                 yield more
         except zlib.error as error:
             raise wrong(f"cannot be inflated ({error})") from None
-
-
-def _entries(raw: bytes, places: array[int]) -> Any:
-    """The fixed fields of a directory's entries; packed size, size and place as `sizes`."""
-    octets = np.frombuffer(raw, np.uint8)
-    starts = np.frombuffer(places, np.int64) if places else np.empty(0, np.int64)
-    entries = np.empty(len(starts), _ENTRY)
-    for start in range(0, len(starts), 4096):
-        part = starts[start : start + 4096]
-        read = octets[part[:, None] + np.arange(46)].reshape(-1).view(_CENTRAL)
-        made = entries[start : start + 4096]
-        for name in ("signature", "flags", "method", "crc", "lengths"):
-            made[name] = read[name]
-        made["sizes"][:, :2] = read["sizes"]
-        made["sizes"][:, 2] = read["header"]
-    return entries
-
-
-def _compact(values: Any) -> array[int]:
-    return array("q", np.ascontiguousarray(values).tobytes())

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..files.stored import Decoded, Extent, Record, View
+from ..files.stored import Decoded, Packed, Record, View
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
 
     from .zip_archive import Archive
 
-__all__ = ["Region", "ZipExtent", "ZipTurned", "ZipView"]
+__all__ = ["Layout", "Region", "ZipExtent", "ZipTurned", "ZipView"]
 
 
 class Region:
@@ -43,37 +43,69 @@ class Region:
         return self._record
 
 
-class ZipExtent(Extent):
+class Layout(NamedTuple):
+    """What thousands of tensors of an archive may have in common.
+
+    Args:
+        archive: The archive.
+        dtype: Canonical name.
+        shape: Lengths of the axes.
+        swapped: Whether the bytes are big-endian.
+        start: The first byte, in the member.
+    """
+
+    archive: Archive
+    dtype: str
+    shape: tuple[int, ...]
+    swapped: bool
+    start: int = 0
+
+
+class ZipExtent(Packed):
     """Packed values in a member of an archive.
 
     Args:
-        dtype: Canonical name.
-        shape: Lengths of the axes.
-        region: The member.
-        start: The first byte, in the member.
-        swapped: Whether the bytes are big-endian.
+        layout: What it has in common with others.
+        region: The member, or its place in the archive's directory.
     """
 
-    __slots__ = ("region", "start")
+    __slots__ = ("_region", "layout")
 
-    def __init__(
-        self, dtype: str, shape: tuple[int, ...], region: Region, start: int, *, swapped: bool = False
-    ) -> None:
-        self.dtype = dtype
-        self.shape = shape
-        self.region = region
-        self.start = start
-        self.swapped = swapped
+    def __init__(self, layout: Layout, region: Region | int) -> None:
+        self.layout = layout
+        self._region = region
+
+    @property
+    def region(self) -> Region:
+        """The member."""
+        if isinstance(self._region, int):
+            self._region = Region(self.layout.archive, self._region)
+        return self._region
+
+    @property
+    def dtype(self) -> str:  # type: ignore[override]
+        """Canonical name."""
+        return self.layout.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+        """Lengths of the axes."""
+        return self.layout.shape
+
+    @property
+    def swapped(self) -> bool:  # type: ignore[override]
+        """Whether the bytes are big-endian."""
+        return self.layout.swapped
 
     @property
     def path(self) -> str:  # type: ignore[override]
         """The archive."""
-        return self.region.archive.path
+        return self.layout.archive.path
 
     @property
     def offset(self) -> int:  # type: ignore[override]
         """The first byte in the file."""
-        return self.region.record.offset + self.start
+        return self.region.record.offset + self.layout.start
 
     @property
     def record(self) -> Record:  # type: ignore[override]
@@ -83,7 +115,8 @@ class ZipExtent(Extent):
     @property
     def key(self) -> Hashable:
         """What it is a view of, and which."""
-        return (self.region.archive.path, self.region.index, self.start, self.shape, self.dtype)
+        region, (archive, dtype, shape, _, start) = self._region, self.layout
+        return (archive.path, region if type(region) is int else self.region.index, start, shape, dtype)
 
 
 class ZipView(View):

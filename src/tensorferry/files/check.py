@@ -13,7 +13,7 @@ from .contents import Finding
 from .format import format_of, formats
 from .pump import Pump
 from .shards import check_folder, index_of, open_path
-from .stored import Extent, View
+from .stored import Packed, View
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -189,12 +189,12 @@ def _index(place: int, shape: tuple[int, ...]) -> list[int]:
 
 
 def _file(stored: Stored, *otherwise: object) -> str:
-    return stored.path if isinstance(stored, (Extent, View)) else str(*otherwise)
+    return stored.path if isinstance(stored, (Packed, View)) else str(*otherwise)
 
 
 def _offset(stored: Stored, place: int) -> int | None:
     """The byte of an element, given its place in row-major order; ``None`` if it is encoded."""
-    if isinstance(stored, Extent):
+    if isinstance(stored, Packed):
         return stored.offset + place * find(stored.dtype).itemsize
     if isinstance(stored, View):
         index = _index(place, stored.shape)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Hashable, Mapping
 
     from .stored import Stored
 
@@ -107,11 +108,15 @@ class Contents:
                     found[name] = kept
         return found
 
-    def parameters(self) -> Counter[str]:
-        """The number of elements of each dtype, ties counted once."""
+    def parameters(self, ties: Mapping[str, str] | None = None) -> Counter[str]:
+        """The number of elements of each dtype, ties counted once.
+
+        Args:
+            ties: The `ties`, if they are known already.
+        """
+        ties = self.ties if ties is None else ties
+        alike = Counter((stored.dtype, stored.shape) for name, stored in self.tensors.items() if name not in ties)
         counts: Counter[str] = Counter()
-        ties = self.ties
-        for name, stored in self.tensors.items():
-            if name not in ties:
-                counts[stored.dtype] += stored.size
+        for (dtype, shape), count in alike.items():
+            counts[dtype] += count * prod(shape)
         return counts

@@ -179,10 +179,11 @@ def _own() -> list[Format]:
 
 
 def _namesake(path: Path) -> list[Format]:
-    """The format whose module is named as the file's suffix: most often it saves importing the others."""
+    """The format whose module goes with the file's suffix: most often it saves importing the others."""
     from .. import formats as package
 
-    wanted = path.suffix[1:].lower()
+    suffix = path.suffix[1:].lower()
+    wanted = package.MODULES.get(suffix, suffix)
     here = any(module.name == wanted for module in pkgutil.iter_modules(package.__path__))
     return [importlib.import_module(f"{package.__name__}.{wanted}").FORMAT] if here else []
 

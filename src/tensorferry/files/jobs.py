@@ -132,7 +132,8 @@ def write_piece(
     """
     format_.ensure_loaded()
     format_.refuse(piece)
-    format_.write(piece, path, pump)
+    with pump.deferring():
+        format_.write(piece, path, pump)
     if check:
         sync(path)
         verify(piece, path, format_, allow=allow)

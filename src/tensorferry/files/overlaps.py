@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..dtypes import find
-from .stored import Extent, Stored, View
+from .stored import Packed, Stored, View
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator
@@ -57,7 +57,7 @@ def overlaps(contents: Contents) -> list[tuple[str, str]]:
 
 def _spans(tensors: Iterable[tuple[str, Stored]]) -> Iterator[_Span]:
     for name, stored in tensors:
-        if isinstance(stored, (Extent, View)) and stored.size:
+        if isinstance(stored, (Packed, View)) and stored.size:
             reach = find(stored.dtype).itemsize
             if isinstance(stored, View):
                 reach += sum((length - 1) * step for length, step in zip(stored.shape, stored.strides, strict=True))
@@ -66,7 +66,7 @@ def _spans(tensors: Iterable[tuple[str, Stored]]) -> Iterator[_Span]:
             yield _Span(stored.path, stored.offset, stored.offset + reach, name, stored)
 
 
-def _share(first: Extent | View, second: Extent | View) -> bool:
+def _share(first: Packed | View, second: Packed | View) -> bool:
     start = min(first.offset, second.offset)
     share: Any = np.shares_memory
     try:
@@ -78,7 +78,7 @@ def _share(first: Extent | View, second: Extent | View) -> bool:
 class _At:
     """An array over an address that is never read: only its geometry is looked at."""
 
-    def __init__(self, stored: Extent | View, start: int) -> None:
+    def __init__(self, stored: Packed | View, start: int) -> None:
         self.__array_interface__ = {
             "version": 3,
             "shape": stored.shape,
@@ -88,5 +88,5 @@ class _At:
         }
 
 
-def _ghost(stored: Extent | View, start: int) -> np.ndarray[Any, Any]:
+def _ghost(stored: Packed | View, start: int) -> np.ndarray[Any, Any]:
     return np.asarray(_At(stored, start))

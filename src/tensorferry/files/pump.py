@@ -6,16 +6,18 @@ import ctypes
 import errno
 import os
 import zlib
+from collections import deque
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..errors import FileFormatError
-from .stored import BLOCK_BYTES, Extent, Record, read_fully
+from .stored import BLOCK_BYTES, Extent, Packed, Record, read_fully
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from concurrent.futures import Future, ThreadPoolExecutor
 
     from .stored import Stored
 
@@ -28,6 +30,10 @@ _NO_RANGES = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.E
 
 _ASIDE = 4 * BLOCK_BYTES
 """Bytes from which a checksum is computed beside the copying, in a thread."""
+
+_CHECKERS = 2
+"""Threads that compute checksums: one is slower than the copying."""
+_BEHIND = 256 * BLOCK_BYTES
 
 _BEGIN = 2
 """SYNC_FILE_RANGE_WRITE (https://man7.org/linux/man-pages/man2/sync_file_range.2.html)."""
@@ -43,6 +49,27 @@ class Pump:
     def __init__(self, progress: Callable[[int], None] | None = None) -> None:
         self._progress = progress or _silent
         self._checked: set[Record] = set()
+        self._checkers: ThreadPoolExecutor | None = None
+        self._pending: deque[tuple[int, Future[None]]] = deque()
+        self._defers = False
+
+    @contextmanager
+    def deferring(self) -> Iterator[None]:
+        """Meanwhile, large regions are checked beside the copying of what comes after them; at the end all are.
+
+        Raises:
+            FileFormatError: A checksum did not fit.
+        """
+        self._defers = True
+        try:
+            yield
+            self._settle(0)
+        finally:
+            self._defers = False
+            self._pending.clear()
+            if self._checkers is not None:
+                self._checkers.shutdown(cancel_futures=True)
+                self._checkers = None
 
     def copy(self, stored: Stored, descriptor: int, *, crc: int | None = None) -> int | None:
         """Append a tensor's packed little-endian bytes to an open file.
@@ -58,10 +85,11 @@ class Pump:
         Raises:
             FileFormatError: The source's own checksum does not fit, or the source is cut off.
         """
-        if isinstance(stored, Extent) and not stored.swapped:
+        if isinstance(stored, Packed) and not stored.swapped:
             with self._checking(stored):
                 if crc is not None:
-                    return self._copy_blocks(stored, descriptor, crc)
+                    copy = self._copy_blocks if stored.nbytes < _ASIDE else self._copy_and_sum
+                    return copy(stored, descriptor, crc)
                 self._copy_range(stored, descriptor)
                 return None
         for block in self.blocks(stored):
@@ -95,18 +123,40 @@ class Pump:
         record = getattr(stored, "record", None)
         if record is None or record in self._checked:
             return
-        found = 0
-        whole = Extent("uint8", (record.nbytes,), record.path, record.offset)
-        for block in whole.blocks():
-            raw: Any = block
-            found = zlib.crc32(raw, found)
-        self._compare(record, found)
+        self._compare_sum(record)
+
+    def _defer(self, record: Record) -> None:
+        if self._checkers is None:
+            from concurrent.futures import ThreadPoolExecutor  # which brings logging: not to look into a file
+
+            self._checkers = ThreadPoolExecutor(_CHECKERS)
+        self._checked.add(record)
+        self._pending.append((record.nbytes, self._checkers.submit(self._compare_sum, record)))
+        # Not far behind: what was copied is still in the page cache.
+        self._settle(_BEHIND)
+
+    def _settle(self, nbytes: int) -> None:
+        """Wait until no more bytes than these are to be checked, and raise what was found so far."""
+        left = sum(each for each, _ in self._pending)
+        while self._pending and (left > nbytes or self._pending[0][1].done()):
+            count, checked = self._pending.popleft()
+            checked.result()
+            left -= count
+
+    def _compare_sum(self, record: Record) -> None:
+        self._compare(record, _sum(record.path, record.offset, record.nbytes))
 
     @contextmanager
     def _checking(self, stored: Stored) -> Iterator[None]:
         """Check a tensor's region meanwhile, beside the copying if that takes a while."""
-        if stored.nbytes < _ASIDE or getattr(stored, "record", None) is None:
+        record = getattr(stored, "record", None)
+        if stored.nbytes < _ASIDE or record is None:
             self.check(stored)
+            yield
+            return
+        if self._defers:
+            if record not in self._checked:
+                self._defer(record)
             yield
             return
         from concurrent.futures import ThreadPoolExecutor  # which brings logging: not to look into a file
@@ -116,7 +166,7 @@ class Pump:
             yield
             checked.result()
 
-    def _copy_range(self, stored: Extent, descriptor: int) -> None:
+    def _copy_range(self, stored: Packed, descriptor: int) -> None:
         done, total = 0, stored.nbytes
         with open(stored.path, "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor
             while done < total:
@@ -136,7 +186,7 @@ class Pump:
         if done < total:
             self._copy_blocks(stored, descriptor, None, done)
 
-    def _copy_blocks(self, stored: Extent, descriptor: int, crc: int | None, done: int = 0) -> int | None:
+    def _copy_blocks(self, stored: Packed, descriptor: int, crc: int | None, done: int = 0) -> int | None:
         view = memoryview(bytearray(min(BLOCK_BYTES, max(stored.nbytes, 1))))
         with open(stored.path, "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor
             total = stored.nbytes
@@ -150,6 +200,15 @@ class Pump:
                 done += part.nbytes
                 self._progress(part.nbytes)
         return crc
+
+    def _copy_and_sum(self, stored: Packed, descriptor: int, crc: int) -> int:
+        """As `_copy_blocks`, inside the kernel, while the checksum is computed beside it."""
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(1) as aside:
+            summed = aside.submit(_sum, stored.path, stored.offset, stored.nbytes, crc)
+            self._copy_range(stored, descriptor)
+            return summed.result()
 
     def _compare(self, record: Record, found: int) -> None:
         if found != record.crc:
@@ -179,6 +238,14 @@ def _begin_to_write(descriptor: int, count: int) -> None:
     if _sync_range is not None:
         end = os.lseek(descriptor, 0, os.SEEK_CUR)
         _sync_range(descriptor, end - count, count, _BEGIN)
+
+
+def _sum(path: str, offset: int, nbytes: int, crc: int = 0) -> int:
+    """The CRC-32 of a region of a file, going on from that of what stands before it."""
+    for block in Extent("uint8", (nbytes,), path, offset).blocks():
+        raw: Any = block
+        crc = zlib.crc32(raw, crc)
+    return crc
 
 
 def _write_fully(descriptor: int, view: memoryview) -> None:

@@ -47,7 +47,7 @@ class Recast(Stored):
         name: What to call the tensor in an error.
     """
 
-    __slots__ = ("inner", "name", "overflow")
+    __slots__ = ("dtype", "inner", "name", "overflow", "shape")
 
     def __init__(self, inner: Stored, dtype: str, overflow: str = "raise", name: str = "") -> None:
         self.inner = inner

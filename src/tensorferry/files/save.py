@@ -30,7 +30,7 @@ _DEEPEST = 64
 class Held(Stored):
     """A tensor of any framework; it comes to the host when its values are read, and goes again."""
 
-    __slots__ = ("_key", "tensor")
+    __slots__ = ("_key", "dtype", "shape", "tensor")
 
     def __init__(self, tensor: Any) -> None:
         backend, info, handle = registry.backend_of(tensor).open(tensor)

@@ -18,7 +18,19 @@ from ..memory import compact
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
-__all__ = ["BLOCK_BYTES", "Decoded", "Extent", "InMemory", "Record", "Stored", "View", "mapped", "parts", "read_fully"]
+__all__ = [
+    "BLOCK_BYTES",
+    "Decoded",
+    "Extent",
+    "InMemory",
+    "Packed",
+    "Record",
+    "Stored",
+    "View",
+    "mapped",
+    "parts",
+    "read_fully",
+]
 
 Array = np.ndarray[Any, Any]
 
@@ -45,7 +57,7 @@ class Stored(ABC):
     Args of every subclass begin with `dtype`, a canonical name, and `shape`.
     """
 
-    __slots__ = ("dtype", "shape")
+    __slots__ = ()
 
     dtype: str
     shape: tuple[int, ...]
@@ -90,40 +102,22 @@ class Stored(ABC):
         return result
 
 
-class Extent(Stored):
-    """Packed values in a file: row-major, little-endian (or `swapped`), one after the other.
+class Packed(Stored):
+    """Values in a file, row-major and one after the other; subclasses say how they know the place of theirs.
 
-    Args:
-        dtype: Canonical name.
-        shape: Lengths of the axes.
+    Args of every subclass:
         path: The file.
         offset: The first byte.
         record: The checksummed region that it lies in, if the format has one.
         swapped: Whether the file's bytes are big-endian.
     """
 
-    __slots__ = ("offset", "path", "record", "swapped")
+    __slots__ = ()
 
-    def __init__(
-        self,
-        dtype: str,
-        shape: tuple[int, ...],
-        path: str,
-        offset: int,
-        record: Record | None = None,
-        *,
-        swapped: bool = False,
-    ) -> None:
-        self.dtype = dtype
-        self.shape = shape
-        self.path = path
-        self.offset = offset
-        self.record = record
-        self.swapped = swapped
-
-    @property
-    def key(self) -> Hashable:
-        return (self.path, self.offset, self.shape, self.dtype)
+    path: str
+    offset: int
+    record: Record | None
+    swapped: bool
 
     def blocks(self) -> Iterator[Array]:
         dtype = find(self.dtype).numpy
@@ -158,6 +152,42 @@ class Extent(Stored):
         return result
 
 
+class Extent(Packed):
+    """Packed values at a place in a file.
+
+    Args:
+        dtype: Canonical name.
+        shape: Lengths of the axes.
+        path: The file.
+        offset: The first byte.
+        record: The checksummed region that it lies in, if the format has one.
+        swapped: Whether the file's bytes are big-endian.
+    """
+
+    __slots__ = ("dtype", "offset", "path", "record", "shape", "swapped")
+
+    def __init__(
+        self,
+        dtype: str,
+        shape: tuple[int, ...],
+        path: str,
+        offset: int,
+        record: Record | None = None,
+        *,
+        swapped: bool = False,
+    ) -> None:
+        self.dtype = dtype
+        self.shape = shape
+        self.path = path
+        self.offset = offset
+        self.record = record
+        self.swapped = swapped
+
+    @property
+    def key(self) -> Hashable:
+        return (self.path, self.offset, self.shape, self.dtype)
+
+
 class View(Stored):
     """Values in a file that are not packed: strides over a storage, as in a transposed PyTorch tensor.
 
@@ -171,7 +201,7 @@ class View(Stored):
         swapped: Whether the file's bytes are big-endian.
     """
 
-    __slots__ = ("offset", "path", "record", "strides", "swapped")
+    __slots__ = ("dtype", "offset", "path", "record", "shape", "strides", "swapped")
 
     def __init__(
         self,
@@ -226,7 +256,7 @@ class Decoded(Stored):
         key: What it is in the file.
     """
 
-    __slots__ = ("_key", "read")
+    __slots__ = ("_key", "dtype", "read", "shape")
 
     def __init__(self, dtype: str, shape: tuple[int, ...], read: Callable[[], Iterator[Array]], key: Hashable) -> None:
         self.dtype = dtype
@@ -252,7 +282,7 @@ class InMemory(Stored):
         key: What it is a view of.
     """
 
-    __slots__ = ("_key", "values")
+    __slots__ = ("_key", "dtype", "shape", "values")
 
     def __init__(self, array: Array, dtype: str, key: Hashable) -> None:
         self.dtype = dtype

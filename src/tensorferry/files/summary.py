@@ -125,8 +125,11 @@ def _template(name: str, words: dict[str, tuple[str, list[str]]]) -> tuple[str, 
     for word in name.split("."):
         found = words.get(word)
         if found is None:
-            pieces = _NUMBER.split(word)
-            found = ("0".join(pieces[::2]), pieces[1::2])
+            if len(word) < 19 and word.isascii() and word.isdecimal():
+                found = ("0", [word])
+            else:
+                pieces = _NUMBER.split(word)
+                found = ("0".join(pieces[::2]), pieces[1::2])
             if len(words) < _MOST_WORDS:
                 words[word] = found
         template.append(found[0])
@@ -288,17 +291,13 @@ def summarise(path: Path, contents: Contents) -> Summary:
     """What a file holds, in a few lines."""
     tensors = contents.tensors
     tied = contents.ties
-    parameters: dict[str, int] = {}
-    for name, stored in tensors.items():
-        if name not in tied:
-            parameters[stored.dtype] = parameters.get(stored.dtype, 0) + stored.size
     return Summary(
         path=str(path),
         format=contents.format,
         files=tuple(contents.paths),
         nbytes=disk_bytes(contents.paths),
         tensors=len(tensors),
-        parameters=parameters,
+        parameters=dict(contents.parameters(tied)),
         tied=tied,
         folds=fold((name, stored.dtype, stored.shape) for name, stored in tensors.items()),
         values=values_of(contents),

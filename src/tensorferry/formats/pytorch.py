@@ -10,21 +10,16 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
-from ..dtypes import by_numpy, find
 from ..errors import ConversionError, FileFormatError
 from ..files.contents import Contents, Finding
 from ..files.format import Format
-from ..files.stored import InMemory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from ..encodings.zip_archive import Archive
-    from ..encodings.zip_tensors import ZipExtent, ZipView
     from ..files.pump import Pump
-    from ..files.stored import Stored
-    from ..pickles.standins import TensorOf
 
 _MOST_PICKLE = 128 << 20
 _LEGACY = bytes.fromhex("80028a0a6cfc9c46f9206aa850192e")
@@ -80,13 +75,17 @@ class PyTorch(Format):
     def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
         from ..encodings.zip_archive import Archive
         from ..pickles.reader import unpickle
+        from ..pickles.resolver import Resolver
 
         self._refuse_legacy(path)
         archive = Archive.open(path)
         stem = _stem(archive)
         where = os.fspath(path)
-        found = unpickle(archive.read_bytes(archive[f"{stem}/data.pkl"], _MOST_PICKLE), where, allow)
-        resolve = _Resolver(archive, stem)
+        pickle = archive[f"{stem}/data.pkl"]
+        resolve = Resolver(archive, stem)
+        metadata = _metadata(archive, f"{stem}/{_METADATA}")
+        archive.forget_names()
+        found = unpickle(lambda: archive.read_pages(pickle, _MOST_PICKLE), pickle.size, where, allow)
         # In the same dict, so that there are never both kinds of so many tensors.
         tensors: dict[str, Any] = found.leaves
         others = {}
@@ -96,10 +95,7 @@ class PyTorch(Format):
                 others[name] = resolved
         for name in others:
             del tensors[name]
-        contents = Contents(self.name, (where,), tensors, tree=found.tree, others=others, asks_for=found.asks_for)
-        if f"{stem}/{_METADATA}" in archive:
-            contents.metadata.update(_metadata(archive, f"{stem}/{_METADATA}"))
-        return contents
+        return Contents(self.name, (where,), tensors, metadata, found.tree, others, found.asks_for)
 
     def asks_for(self, path: Path) -> tuple[str, ...]:
         from ..encodings.zip_archive import Archive
@@ -107,8 +103,8 @@ class PyTorch(Format):
 
         self._refuse_legacy(path)
         archive = Archive.open(path)
-        data = archive.read_bytes(archive[f"{_stem(archive)}/data.pkl"], _MOST_PICKLE)
-        return globals_of(data, os.fspath(path))
+        pickle = archive[f"{_stem(archive)}/data.pkl"]
+        return globals_of(lambda: archive.read_pages(pickle, _MOST_PICKLE), os.fspath(path))
 
     def refuse(self, contents: Contents) -> None:
         from ..pickles.torch_writer import refuse_values
@@ -184,11 +180,13 @@ def _is_other_zip(path: Path) -> bool:
 
 
 def _stem(archive: Archive) -> str:
-    stems = [name.removesuffix("/data.pkl") for name in archive if name.endswith("/data.pkl") and name.count("/") == 1]
+    stems = [
+        name.removesuffix("/data.pkl") for name in archive.names if name.endswith("/data.pkl") and name.count("/") == 1
+    ]
     if len(stems) != 1:
         raise FileFormatError(f"{archive.path} is a zip archive, but has no data.pkl as torch.save writes it.")
     code = f"{stems[0]}/code/"
-    if f"{stems[0]}/constants.pkl" in archive or any(name.startswith(code) for name in archive):
+    if f"{stems[0]}/constants.pkl" in archive or any(name.startswith(code) for name in archive.names):
         raise FileFormatError(
             f"{archive.path} is a TorchScript archive: it holds a program, and its weights belong to that.",
             "where it can be trusted: torch.save(torch.jit.load(path).state_dict(), 'weights.pt')",
@@ -197,6 +195,8 @@ def _stem(archive: Archive) -> str:
 
 
 def _metadata(archive: Archive, name: str) -> dict[str, str]:
+    if name not in archive:
+        return {}
     try:
         found: Any = json.loads(archive.read_bytes(archive[name], _MOST_PICKLE))
     except (ValueError, RecursionError) as error:
@@ -204,101 +204,6 @@ def _metadata(archive: Archive, name: str) -> dict[str, str]:
     if type(found) is not dict or not all(type(value) is str for value in found.values()):
         raise FileFormatError(f"{archive.path}: {name} holds no strings by name.")
     return found
-
-
-class _Resolver:
-    """From a pickle's stand-ins to places in the archive."""
-
-    def __init__(self, archive: Archive, stem: str) -> None:
-        from ..encodings.zip_tensors import Region, ZipExtent, ZipTurned, ZipView
-        from ..pickles.standins import ArrayOf, OtherOf, StorageOf
-
-        self.archive = archive
-        self.prefix = f"{stem}/data/"
-        self.regions: dict[str, Region] = {}
-        self.make = (Region, ZipExtent, ZipView, ZipTurned)
-        self.array, self.storage, self.other = ArrayOf, StorageOf, OtherOf
-        self.layouts: dict[Any, tuple[tuple[int, ...], int, tuple[int, ...] | None]] = {}
-        self.swapped = False
-        byteorder = f"{stem}/byteorder"
-        if byteorder in archive:
-            order = archive.read_bytes(archive[byteorder], 16)
-            if order not in (b"little", b"big"):
-                raise FileFormatError(f"{archive.path}: its byteorder is {order!r}, neither little nor big.")
-            self.swapped = order == b"big"
-
-    def __call__(self, name: str, leaf: Any) -> Stored | str:
-        kind = type(leaf)
-        if kind is self.other:
-            return str(leaf.reason)
-        if kind is self.array:
-            if leaf.values is None:
-                if leaf.reason is None:
-                    raise FileFormatError(
-                        f"{self.archive.path}: its pickle has an array of NumPy, {name}, without values."
-                    )
-                return str(leaf.reason)
-            return InMemory(leaf.values, by_numpy()[leaf.values.dtype], (self.archive.path, "pickle", id(leaf)))
-        if kind is self.storage:
-            if leaf.dtype is None:
-                return "it is quantised"
-            return self.make[1](leaf.dtype, (leaf.size,), self.region(name, leaf), 0, swapped=self.swapped)
-        return self.tensor(name, leaf)
-
-    def region(self, name: str, storage: Any) -> Any:
-        region = self.regions.get(storage.key)
-        if region is None:
-            index = self.archive.place(self.prefix + storage.key)
-            if index is None:
-                raise FileFormatError(f"{self.archive.path}: the bytes of {name}, data/{storage.key}, are not there.")
-            if self.archive.size(index) != storage.size * find(storage.dtype).itemsize:
-                member = self.archive.member(index)
-                raise FileFormatError(
-                    f"{self.archive.path}: the bytes of {name}, data/{storage.key} (at byte {member.header}), are "
-                    f"{member.size:,}; its pickle says {storage.size:,} elements of {storage.dtype}."
-                )
-            if self.archive.is_deflated(index):
-                raise FileFormatError(
-                    f"{self.archive.path}: the bytes of {name}, data/{storage.key}, are compressed.",
-                    "load it with torch, and save it again",
-                )
-            region = self.regions[storage.key] = self.make[0](self.archive, index)
-        return region
-
-    def layout(self, leaf: TensorOf) -> tuple[tuple[int, ...], int, tuple[int, ...] | None]:
-        key = (leaf.shape, leaf.strides, leaf.dtype)
-        found = self.layouts.get(key)
-        if found is None:
-            itemsize = find(leaf.dtype).itemsize
-            packed = _is_packed(leaf.shape, leaf.strides)
-            strides = None if packed else tuple(step * itemsize for step in leaf.strides)
-            found = self.layouts[key] = (leaf.shape, itemsize, strides)
-        return found
-
-    def tensor(self, name: str, leaf: TensorOf) -> Stored:
-        region = self.region(name, leaf.storage)
-        _, extent, view, turned = self.make
-        shape, itemsize, strides = self.layout(leaf)
-        start = leaf.offset * itemsize
-        swapped = self.swapped and itemsize > 1
-        stored: ZipExtent | ZipView
-        if strides is None:
-            stored = extent(leaf.dtype, shape, region, start, swapped=swapped)
-        else:
-            stored = view(leaf.dtype, shape, region, start, strides, swapped=swapped)
-        return turned(stored, conj=leaf.conj, neg=leaf.neg) if leaf.conj or leaf.neg else stored
-
-
-def _is_packed(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    step = 1
-    for length, stride in zip(reversed(shape), reversed(strides), strict=True):
-        if length == 0:
-            return True
-        if length != 1:
-            if stride != step:
-                return False
-            step *= length
-    return True
 
 
 FORMAT = PyTorch()

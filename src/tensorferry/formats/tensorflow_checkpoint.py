@@ -169,7 +169,7 @@ class _Summed(Stored):
         checksum: As it is stored: masked.
     """
 
-    __slots__ = ("checksum", "extent")
+    __slots__ = ("checksum", "dtype", "extent", "shape")
 
     def __init__(self, extent: Extent, checksum: int) -> None:
         self.dtype = extent.dtype

@@ -14,11 +14,13 @@ from struct import error as StructError  # noqa: N812 - a class
 from typing import TYPE_CHECKING, Any
 
 from ..errors import FileFormatError, UnsafeFileError
-from .patterns import PUTS, TENSOR, index_of, numbers
+from .patterns import PUT_GROUPS, PUTS, TENSOR, index_of, numbers
+from .repeats import Repeats, Template
 from .words import Global, Ordered, is_plain_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from mmap import mmap
 
     from .words import Vocabulary
 
@@ -35,11 +37,11 @@ _MODULES = {"__builtin__": "builtins", "copy_reg": "copyreg"}
 """What protocols below 3 call them: https://docs.python.org/3/library/pickle.html#pickle.Pickler (fix_imports)."""
 
 
-def run(data: bytes, vocabulary: Vocabulary, where: str) -> Any:
+def run(read: Callable[[], bytes | mmap], vocabulary: Vocabulary, where: str) -> Any:
     """What a pickle makes, in plain values and a vocabulary's stand-ins.
 
     Args:
-        data: The pickle.
+        read: Gives the pickle; pages of a map are given back while it is read, so it may be asked for again.
         vocabulary: What its names mean.
         where: The file, for messages.
 
@@ -48,9 +50,9 @@ def run(data: bytes, vocabulary: Vocabulary, where: str) -> Any:
         UnsafeFileError: It uses an opcode that data does not need, or takes memory or time out of all proportion.
     """
     try:
-        return _Machine(data, vocabulary, where, quick=True).run()
+        return _Machine(read(), vocabulary, where, quick=True).run()
     except _Replay:
-        return _Machine(data, vocabulary, where, quick=False).run()
+        return _Machine(read(), vocabulary, where, quick=False).run()
 
 
 class _Replay(Exception):  # noqa: N818 - a signal, not an error
@@ -61,7 +63,7 @@ _U16, _I32, _U32, _U64, _DOUBLE = (Struct(code) for code in ("<H", "<i", "<I", "
 
 
 class _Machine:
-    def __init__(self, data: bytes, vocabulary: Vocabulary, where: str, *, quick: bool) -> None:
+    def __init__(self, data: bytes | mmap, vocabulary: Vocabulary, where: str, *, quick: bool) -> None:
         self.data = data
         self.vocabulary = vocabulary
         self.where = where
@@ -73,7 +75,7 @@ class _Machine:
         self.memo: dict[int, Any] = {}
         self.highest = -1
         self.containers = 0
-        self.layouts: dict[Any, Any] = {}
+        self.repeats = Repeats(data, vocabulary)
         self.done = False
 
     def run(self) -> Any:
@@ -173,23 +175,29 @@ class _Machine:
         else:
             self.items()
 
-    def get(self, index: int) -> None:
-        try:
-            value = self.memo[index]
-        except KeyError:
-            if self.skipped:
-                raise _Replay from None
-            raise
+    def get(self, index: int, width: int) -> None:
+        value = self.remembered(index)
         self.stack.append(value)
         if self.quick and type(value) is Global and value in self.vocabulary.rebuilds:
-            self.tensor(value)
+            self.tensor(value, width)
+
+    def remembered(self, index: int) -> Any:
+        try:
+            return self.memo[index]
+        except KeyError:
+            if not self.skipped:
+                raise
+        try:
+            return self.repeats.remembered(index)
+        except KeyError:
+            raise _Replay from None
 
     def put(self, index: int) -> None:
         self.memo[index] = self.stack[-1]
         if index > self.highest:
             self.highest = index
         else:
-            self.layouts.clear()
+            self.repeats.forget()
 
     def memoize(self) -> None:
         if self.skipped:
@@ -325,44 +333,41 @@ class _Machine:
 
     # Forty steps in one.
 
-    def tensor(self, function: Global) -> None:
+    def tensor(self, function: Global, width: int) -> None:
         match = TENSOR.match(self.data, self.at)
         if match is None:
             return
         found: tuple[Any, ...] = match.groups(b"")
-        key = found[3]
-        puts = found[4] + found[7] + found[11] + found[14] + found[17] + found[19] + found[20]
+        puts = b"".join(found[group - 1] for group in PUT_GROUPS)
         places = PUTS[len(puts) // 5].unpack(puts)
         first = places[0]
         # What is skipped is put nowhere: if it is asked for after all, everything is read again step by step.
-        if first <= self.highest or len(key) != found[2][0] or places != tuple(range(first, first + len(places))):
+        if first <= self.highest or len(found[3]) != found[2][0] or places != tuple(range(first, first + len(places))):
             return
-        key = key.decode()
-        layout = (function, *found[0:2], *found[5:7], found[8], *found[10:14:3], *found[15:17], found[18])
-        made = self.layouts.get(layout)
-        if made is not None:
-            made = self.vocabulary.again(made, key)
-        if made is None:
-            made = self.layouts[layout] = self.made(function, key, found)
+        key = found[3].decode()
+        made = self.made(function, key, found)
         if made is None:
             return
         self.memo[first], self.memo[places[-1]] = key, made
         self.stack[-1] = made
         self.highest = places[-1]
         self.skipped = True
-        self.at = match.end()
+        begin, self.at = self.at - width - 5, match.end()
+        if self.data[begin : begin + 5] == b"r" + (first - 1).to_bytes(4, "little"):
+            indices = [match.start(group) + 1 for group in PUT_GROUPS if match[group]]
+            template = Template(self.data, begin, match, indices, first - 1, made)
+            self.at, after = self.repeats.read(template, self.at, self.highest + 1, self.stack)
+            self.highest = after - 1
 
     def made(self, function: Global, key: str, found: tuple[Any, ...]) -> Any:
-        memo = self.memo
         size, stride = map(numbers, found[10:14:3])
         count, offset = (numbers(b"(" + found[at] + b"t") for at in (6, 8))
-        if size is None or stride is None or not count or not offset or memo[index_of(found[16])] != _ORDERED:
+        storage, kind, location, ordered = (self.remembered(index_of(found[at])) for at in (0, 1, 5, 16))
+        if size is None or stride is None or not count or not offset or ordered != _ORDERED:
             return None
-        storage = self.vocabulary.load(
-            (memo[index_of(found[0])], memo[index_of(found[1])], key, memo[index_of(found[5])], count[0])
-        )
-        more = (memo[index_of(found[18])],) if found[18] else ()
-        return self.vocabulary.call(function, (storage, offset[0], size, stride, found[15] == b"\x88", (), *more))
+        memory = self.vocabulary.load((storage, kind, key, location, count[0]))
+        more = (self.remembered(index_of(found[18])),) if found[18] else ()
+        return self.vocabulary.call(function, (memory, offset[0], size, stride, found[15] == b"\x88", (), *more))
 
 
 def _fixed(kind: Struct) -> _Handler:
@@ -430,8 +435,8 @@ _KNOWN: dict[int, _Handler] = {
     ord("0"): _Machine.pop,
     ord("1"): lambda m: m.items() and None,
     ord("2"): lambda m: m.stack.append(m.stack[-1]),
-    ord("h"): lambda m: m.get(m.take(1)[0]),
-    ord("j"): lambda m: m.get(m.unpack(_U32)),
+    ord("h"): lambda m: m.get(m.take(1)[0], 2),
+    ord("j"): lambda m: m.get(m.unpack(_U32), 5),
     ord("q"): lambda m: m.put(m.take(1)[0]),
     ord("r"): lambda m: m.put(m.unpack(_U32)),
     0x94: _Machine.memoize,

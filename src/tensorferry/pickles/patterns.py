@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from struct import Struct
 
-__all__ = ["PUTS", "TENSOR", "index_of", "numbers"]
+__all__ = ["PUTS", "PUT_GROUPS", "TENSOR", "index_of", "numbers"]
 
 _GET = rb"(h.|j....)"
 _PUT = rb"(r....)"
@@ -17,6 +17,8 @@ TENSOR = re.compile(
     re.DOTALL,
 )
 """A tensor after the name of its function, as ``torch.save`` pickles nearly all of them: one step instead of forty."""
+PUT_GROUPS = (5, 8, 12, 15, 18, 20, 21)
+"""The groups of `TENSOR` that are PUTs; two of them may be missing."""
 PUTS = {count: Struct("<" + "xI" * count) for count in range(5, 9)}
 """Reads the memo indices of so many PUTs."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,10 @@ from .machine import run
 from .standins import InstanceOf, Leaf, TensorOf
 from .torch import Names
 from .words import Global, Ordered
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from mmap import mmap
 
 __all__ = ["Unpickled", "globals_of", "unpickle"]
 
@@ -42,11 +46,14 @@ class Unpickled(NamedTuple):
     asks_for: tuple[str, ...]
 
 
-def unpickle(data: bytes, where: str, allow: frozenset[str] = frozenset()) -> Unpickled:
+def unpickle(
+    read: Callable[[], bytes | mmap], nbytes: int, where: str, allow: frozenset[str] = frozenset()
+) -> Unpickled:
     """Read a pickle.
 
     Args:
-        data: The pickle.
+        read: Gives the pickle; see `run`.
+        nbytes: How long it is.
         where: The file, for messages.
         allow: Names of classes whose objects are read as dicts of their attributes.
 
@@ -56,7 +63,7 @@ def unpickle(data: bytes, where: str, allow: frozenset[str] = frozenset()) -> Un
     """
     vocabulary = Names(where, allow)
     try:
-        root = run(data, vocabulary, where)
+        root = run(read, vocabulary, where)
     except FileFormatError:
         _refuse(vocabulary)
         raise
@@ -65,13 +72,14 @@ def unpickle(data: bytes, where: str, allow: frozenset[str] = frozenset()) -> Un
     flat = _flat(root)
     if flat is not None:
         tree = None
-        attributes = _Walk(where, data).attributes(root)
-        plain = all(leaf.kind == "tensor" and not leaf.requires_grad for leaf in flat.values())
+        attributes = _Walk(where, nbytes).attributes(root)
+        views = {id(leaf.view): leaf.view for leaf in flat.values()}.values()
+        plain = all(view.kind == "tensor" and not view.requires_grad for view in views)
         if attributes or not plain:
             tree = _container(root, attributes)
             tree.update((name, Ref(name, leaf.kind, leaf.requires_grad)) for name, leaf in flat.items())
         return Unpickled({**flat} if type(flat) is Ordered else flat, tree, asks_for)
-    tree = _Walk(where, data).node(root, 0)
+    tree = _Walk(where, nbytes).node(root, 0)
     leaves: dict[str, Any] = {}
     own = iter(names(tree, Leaf))
 
@@ -83,17 +91,17 @@ def unpickle(data: bytes, where: str, allow: frozenset[str] = frozenset()) -> Un
     return Unpickled(leaves, relabel(tree, label, Leaf), asks_for)
 
 
-def globals_of(data: bytes, where: str) -> tuple[str, ...]:
+def globals_of(read: Callable[[], bytes | mmap], where: str) -> tuple[str, ...]:
     """The globals that a pickle names, as far as it can be read.
 
     Args:
-        data: The pickle.
+        read: Gives the pickle; see `run`.
         where: The file, for messages.
     """
     vocabulary = Names(where, frozenset())
     # What it named until then is told; `unpickle` tells what is wrong with it.
     with suppress(FileFormatError, UnsafeFileError):
-        run(data, vocabulary, where)
+        run(read, vocabulary, where)
     return tuple(dict.fromkeys([*vocabulary.asked, *vocabulary.refused]))
 
 
@@ -121,9 +129,9 @@ def _container(node: dict[Any, Any], attributes: dict[str, Any]) -> dict[Any, An
 class _Walk:
     """Turns what a pickle made into a tree, node by node, so that nothing is counted once and used a thousand times."""
 
-    def __init__(self, where: str, data: bytes) -> None:
+    def __init__(self, where: str, nbytes: int) -> None:
         self.where = where
-        self.left = min(MOST, len(data) + 100_000)
+        self.left = min(MOST, nbytes + 100_000)
 
     def node(self, node: Any, depth: int) -> Any:
         self.left -= 1

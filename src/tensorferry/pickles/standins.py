@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..dtypes import find
 from ..errors import FileFormatError
 from .words import Global
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["OPAQUE", "ArrayOf", "DTypeOf", "InstanceOf", "Leaf", "OtherOf", "StorageOf", "TensorOf", "Words"]
+__all__ = ["OPAQUE", "ArrayOf", "DTypeOf", "InstanceOf", "Leaf", "OtherOf", "StorageOf", "TensorOf", "ViewOf", "Words"]
 
 
 class Leaf:
@@ -37,9 +38,14 @@ class StorageOf(Leaf):
         self.size = size
         self.kind = kind
 
+    @property
+    def nbytes(self) -> int:
+        """Its bytes; 0 if its dtype has no counterpart."""
+        return self.size * find(self.dtype).itemsize if self.dtype else 0
 
-class TensorOf(Leaf):
-    """A view of a storage; offset and strides count elements of the tensor's dtype.
+
+class ViewOf(NamedTuple):
+    """How a tensor views a storage; offset and strides count elements of the tensor's dtype.
 
     Args:
         storage: The storage.
@@ -48,34 +54,55 @@ class TensorOf(Leaf):
         shape: Lengths of the axes.
         strides: Steps of the axes.
         requires_grad: Whether it requires grad.
+        kind: As for `Ref`.
+        conj: Whether its values are to be conjugated.
+        neg: Whether they are to be negated, after that.
     """
 
-    __slots__ = ("conj", "dtype", "kind", "neg", "offset", "requires_grad", "shape", "storage", "strides")
+    storage: StorageOf
+    dtype: str
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    requires_grad: bool
+    kind: str = "tensor"
+    conj: bool = False
+    neg: bool = False
 
-    def __init__(
-        self,
-        storage: StorageOf,
-        dtype: str,
-        offset: int,
-        shape: tuple[int, ...],
-        strides: tuple[int, ...],
-        requires_grad: bool,
-    ) -> None:
-        self.storage = storage
-        self.dtype = dtype
-        self.offset = offset
-        self.shape = shape
-        self.strides = strides
-        self.requires_grad = requires_grad
-        self.kind = "tensor"
-        self.conj = False
-        self.neg = False
 
-    def as_parameter(self, requires_grad: bool) -> TensorOf:
-        """The same memory as a module's parameter."""
-        made = TensorOf(self.storage, self.dtype, self.offset, self.shape, self.strides, requires_grad)
-        made.kind, made.conj, made.neg = "parameter", self.conj, self.neg
-        return made
+class TensorOf(Leaf):
+    """A tensor; thousands that are alike have one view, and each the number of a storage of its own.
+
+    Args:
+        view: How it views its storage.
+        number: The name of its storage, which is otherwise like the view's; ``None`` for the view's itself.
+    """
+
+    __slots__ = ("number", "view")
+
+    def __init__(self, view: ViewOf, number: int | None = None) -> None:
+        self.view = view
+        self.number = number
+
+    @property
+    def kind(self) -> str:
+        """As for `Ref`."""
+        return self.view.kind
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether it requires grad."""
+        return self.view.requires_grad
+
+    @property
+    def storage(self) -> StorageOf:
+        """Its storage."""
+        like = self.view.storage
+        return like if self.number is None else StorageOf(str(self.number), like.dtype, like.size, like.kind)
+
+    def but(self, **changes: Any) -> TensorOf:
+        """The same memory viewed in another way."""
+        return TensorOf(self.view._replace(storage=self.storage, **changes))
 
 
 class ArrayOf(Leaf):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
 from ..dtypes import DTYPES, of_numpy
@@ -9,8 +10,8 @@ from ..errors import UnsafeFileError
 from ..files.contents import Special
 from .numpy import NUMPY_CALLS, NumPyWords
 from .python import FACTORIES, PYTHON_CALLS, PythonWords
-from .standins import OPAQUE, ArrayOf, DTypeOf, InstanceOf, OtherOf, StorageOf, TensorOf
-from .words import Global, Ordered
+from .standins import OPAQUE, ArrayOf, DTypeOf, InstanceOf, OtherOf, StorageOf, TensorOf, ViewOf
+from .words import Global, Ordered, is_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,6 +108,8 @@ class Names(NumPyWords, PythonWords):
         self.allow = allow
         self.asked: dict[str, None] = {}
         self.storages: dict[str, StorageOf] = {}
+        self.repeated: list[TensorOf] = []
+        self.largest = -1
 
     def find(self, name: str) -> Any:
         """As the base says."""
@@ -171,20 +174,32 @@ class Names(NumPyWords, PythonWords):
             raise self.wrong("describes a storage without a name or a possible size")
         dtype = _STORAGE_CLASSES[kind.name]
         named = "untyped_storage" if kind.name.endswith(".UntypedStorage") else "storage"
-        found = self.storages.get(name)
+        found = self._known(name)
         if found is None:
             found = self.storages[name] = StorageOf(name, dtype, size, named)
+            if is_number(name):
+                self.largest = max(self.largest, int(name))
         elif found.kind != named or found.dtype != dtype or found.size != size:
             raise self.wrong(f"describes storage {name[:100]!r} in two ways")
         return found
 
-    def again(self, made: Any, key: str) -> Any:
+    def again(self, made: Any, number: int) -> Any:
         """As the base says."""
-        if type(made) is not TensorOf or key in self.storages:
+        # In order, as torch counts them: that a storage is new is seen without a table of all.
+        if number <= self.largest or type(made) is not TensorOf:
             return None
-        like = made.storage
-        storage = self.storages[key] = StorageOf(key, like.dtype, like.size, like.kind)
-        return TensorOf(storage, made.dtype, made.offset, made.shape, made.strides, made.requires_grad)
+        self.largest = number
+        another = TensorOf(made.view, number)
+        self.repeated.append(another)
+        return another
+
+    def _known(self, name: str) -> StorageOf | None:
+        found = self.storages.get(name)
+        if found is None and self.repeated and is_number(name):
+            place = bisect_left(self.repeated, int(name), key=_number)
+            if place < len(self.repeated) and self.repeated[place].number == int(name):
+                found = self.storages[name] = self.repeated[place].storage
+        return found
 
     def tensor_v2(
         self, storage: Any, offset: Any, size: Any, stride: Any, grad: Any = False, hooks: Any = (), bits: Any = None
@@ -240,10 +255,8 @@ class Names(NumPyWords, PythonWords):
                 raise UnsafeFileError(f"{self.where}: a tensor of shape {list(size)} repeats {have:,} bytes: a bomb.")
         if type(grad) is not bool or hooks:
             raise self.wrong("describes a tensor with hooks, or with requires_grad that is neither true nor false")
-        made = TensorOf(storage, dtype, offset, size, stride, grad)
-        if bits:
-            made.conj, made.neg = self._bits(bits)
-        return made
+        conj, neg = self._bits(bits) if bits else (False, False)
+        return TensorOf(ViewOf(storage, dtype, offset, size, stride, grad, conj=conj, neg=neg))
 
     def _bits(self, bits: Any) -> tuple[bool, bool]:
         if type(bits) is not dict or not bits.keys() <= {"conj", "neg"} or not {*map(type, bits.values())} <= {bool}:
@@ -258,7 +271,7 @@ class Names(NumPyWords, PythonWords):
             raise self.wrong("describes a parameter with hooks")
         if _attributes(state):
             return OtherOf("it is a parameter with attributes of its own")
-        return data.as_parameter(grad)
+        return data.but(requires_grad=grad, kind="parameter")
 
     def of_type(self, function: Any, kind: Any, arguments: Any, state: Any) -> Any:
         """``_rebuild_from_type_v2(…)``: tensors of a subclass, or with attributes."""
@@ -279,9 +292,9 @@ class Names(NumPyWords, PythonWords):
 
     def from_cpu(self, tensor: Any, dtype: Any, _device: Any, grad: Any = False) -> Any:
         """``_rebuild_device_tensor_from_cpu_tensor(…)``."""
-        if type(tensor) is TensorOf and type(dtype) is Special and tensor.dtype == dtype.value and type(grad) is bool:
-            tensor.requires_grad = grad
-            return tensor
+        fits = type(tensor) is TensorOf and type(dtype) is Special and tensor.view.dtype == dtype.value
+        if fits and type(grad) is bool:
+            return tensor.but(requires_grad=grad)
         return OtherOf("it was saved from a device that has no storages")
 
     def size(self, lengths: Any = ()) -> Special:
@@ -301,6 +314,10 @@ class Names(NumPyWords, PythonWords):
         if type(name) is not str:
             raise self.wrong("describes a layout without a name")
         return Special("layout", name.removeprefix("torch."))
+
+
+def _number(tensor: TensorOf) -> int:
+    return -1 if tensor.number is None else tensor.number
 
 
 def _attributes(state: Any) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol
 
-__all__ = ["Global", "Ordered", "Vocabulary", "is_plain_key"]
+__all__ = ["Global", "Ordered", "Vocabulary", "is_number", "is_plain_key"]
 
 
 class Global(NamedTuple):
@@ -46,14 +46,22 @@ class Vocabulary(Protocol):
     def load(self, key: Any) -> Any:
         """The stand-in for a persistent id."""
 
-    def again(self, made: Any, key: str) -> Any:
-        """A tensor like one that was made, in another storage; ``None`` if that storage is known already."""
+    repeated: list[Any]
+    """What `again` made, in order."""
+
+    def again(self, made: Any, number: int) -> Any:
+        """A tensor like one that was made, in a new storage with that name; ``None`` if it may not be new."""
 
     def fill(self, instance: Any, values: list[Any]) -> None:
         """Give items to a stand-in that is neither list, dict nor set (APPENDS, SETITEMS, ADDITEMS)."""
 
     def refuse(self, demand: str) -> None:
         """Note an opcode that no data needs, by what it asks for."""
+
+
+def is_number(name: str) -> bool:
+    """Whether a storage's name is a number as it is usually spelled, and of at most nine digits."""
+    return name.isascii() and name.isdecimal() and len(name) < 10 and (name[0] != "0" or name == "0")
 
 
 def is_plain_key(key: Any, depth: int = 4) -> bool:
