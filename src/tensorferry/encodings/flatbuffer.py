@@ -29,6 +29,11 @@ class Table:
         at = self._place(field)
         return Table(self._data, at + self._number("<I", at)) if at else None
 
+    def number(self, field: int, form: str) -> int:
+        """An integer of a form of `struct`; the format's own default, 0, if it is not there."""
+        at = self._place(field)
+        return self._number(form, at) if at else 0
+
     def structs(self, field: int, form: str) -> list[tuple[Any, ...]]:
         """A vector of structs, each of a form of `struct`."""
         at = self._place(field)

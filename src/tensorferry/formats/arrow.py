@@ -256,10 +256,9 @@ def _read(path: str, contents: Contents) -> None:
     import pyarrow as pa
 
     size = os.stat(path).st_size  # noqa: PTH116 - a plain string
-    is_compressed = _look_at_batches(path, size)
+    rows, is_compressed = _look_at_batches(path, size)
     with pa.memory_map(path) as source, pa.ipc.open_file(source) as reader:
         columns, one_row = described(path, reader.schema, contents)
-        rows = reader.count_rows()
         batch = reader.get_batch(0) if reader.num_record_batches == 1 and not is_compressed else None
         source.seek(0)
         base = source.read_buffer(1).address
@@ -277,12 +276,12 @@ def _read(path: str, contents: Contents) -> None:
             contents.tensors[name] = stored or Decoded(column.dtype, shape, read, (path, index))
 
 
-def _look_at_batches(path: str, size: int) -> bool:
-    """Whether batches are compressed; their lengths are looked at before anything is made of them.
+def _look_at_batches(path: str, size: int) -> tuple[int, bool]:
+    """The rows of all batches, and whether those are compressed; looked at before anything is made of them.
 
     The messages are those of https://github.com/apache/arrow/blob/main/format/File.fbs and Message.fbs.
     """
-    found = declared = 0
+    rows = compressed = declared = 0
     with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor
         tail = os.pread(file.fileno(), 10, max(size - 10, 0))
         length = int.from_bytes(tail[:4], "little")
@@ -294,16 +293,22 @@ def _look_at_batches(path: str, size: int) -> bool:
                 raise FileFormatError(f"{path} has a record batch that lies outside of it, at byte {begin}.")
             raw = os.pread(file.fileno(), described, begin)
             batch = Table(raw[8:] if raw[:4] == b"\xff\xff\xff\xff" else raw[4:]).table(2)
-            if batch is None or batch.table(3) is None:
+            if batch is None:
+                raise FileFormatError(f"{path} has no record batch at byte {begin}, where it says that one is.")
+            length = batch.number(0, "<q")
+            if length < 0:
+                raise FileFormatError(f"{path} has a record batch of {length} rows.")
+            rows += length
+            if batch.table(3) is None:
                 continue
-            found += 1
+            compressed += 1
             for at, held in batch.structs(2, "<qq"):
                 if held >= 8:
                     prefix = os.pread(file.fileno(), 8, min(max(begin + described + at, 0), size))
                     declared += max(int.from_bytes(prefix, "little", signed=True), 0)
     if is_bomb(declared, size):
         raise UnsafeFileError(f"{path} is out of all proportion: it would inflate from {size} to {declared} bytes.")
-    return bool(found)
+    return rows, bool(compressed)
 
 
 def _has_nulls(array: Any) -> bool:
