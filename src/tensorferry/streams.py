@@ -26,6 +26,10 @@ class Event(Protocol):
 class Stream(Protocol):
     """A queue of a device's work."""
 
+    @property
+    def device(self) -> str:
+        """The canonical name of its device, with the index."""
+
     def __enter__(self) -> object:
         """Become the current stream of this thread."""
 

@@ -62,7 +62,7 @@ class TorchStream:
         self.stream.record_event(event)
         return TorchEvent(event)
 
-    def wait_for(self, event: TorchEvent) -> None:
+    def wait_for(self, event: Any) -> None:
         self.stream.wait_event(event.event)
 
     def uses(self, tensor: Any) -> None:
@@ -72,7 +72,7 @@ class TorchStream:
 
 def _module(torch: Any, device: str) -> Any:
     """The module of a device that has streams, or ``None``."""
-    module = getattr(torch, kind_of(device), None)
+    module: Any = None if device == HOST else getattr(torch, kind_of(device), None)
     return module if hasattr(module, "Stream") and module.is_available() else None
 
 

@@ -1,0 +1,117 @@
+"""Whether `prefetch` hides the copy: a loop's step against the longer of the copy and the computation alone."""
+
+from __future__ import annotations
+
+import statistics
+from time import perf_counter, sleep
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import tensorferry as ferry
+
+from .case import Measured, Target, Unmeasured
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["SECTIONS"]
+
+STEPS = 40
+ROUNDS = 5
+COPY = 0.02
+"""Seconds that the simulated device takes for a copy."""
+TARGET = Target(ratio=1.05)
+
+
+def _median(measure: Callable[[], float]) -> float:
+    return statistics.median(measure() for _ in range(ROUNDS))
+
+
+def _loop(batches: Any, compute: Callable[[Any], Any], finish: Callable[[], None]) -> float:
+    """Seconds for one step of a loop that never waits on the host but at its end."""
+    start = perf_counter()
+    count = 0
+    for batch in batches:
+        compute(batch)
+        count += 1
+    finish()
+    return (perf_counter() - start) / count
+
+
+class _Simulated:
+    title = "Prefetch, simulated device (copies and computation are sleeps)"
+
+    def rows(self) -> Iterator[Measured]:
+        from tests import simulated
+
+        # Sleeps that are long beside what a shared machine's clock is uneven by.
+        with simulated.installed(delay=lambda nbytes: COPY if nbytes else 0.0) as device:
+            for name, seconds in (("as long", COPY), ("twice as long", 2 * COPY), ("half as long", COPY / 2)):
+                step, alone = self._measure(device, seconds)
+                yield Measured(f"step / max(copy, compute), computation {name} as the copy", step, alone, TARGET)
+
+    def _measure(self, device: Any, seconds: float) -> tuple[float, float]:
+        array = np.zeros(1 << 16, np.float32)
+
+        def copy(_: Any) -> None:
+            ferry.convert(array, "simulated", device="sim:0")
+
+        def compute(_: Any) -> None:
+            device.current_stream("sim:0").queue(lambda: sleep(seconds))
+
+        def together() -> float:
+            with ferry.prefetch([array] * STEPS, "simulated", device="sim:0") as batches:
+                return _loop(batches, compute, device.synchronize)
+
+        alone = [_median(lambda do=do: _loop(range(STEPS), do, device.synchronize)) for do in (copy, compute)]
+        return _median(together), max(alone)
+
+
+class _Cuda:
+    title = "GPU: prefetch"
+    sizes = (("16 MB", 1 << 22), ("256 MB", 1 << 26))
+
+    def rows(self) -> Iterator[Measured | Unmeasured]:
+        import torch
+
+        for name, length in self.sizes:
+            row = f"step / max(copy, compute), {name} batches"
+            if torch.cuda.is_available():
+                yield Measured(row, *self._measure(torch, length), TARGET)
+            else:
+                yield Unmeasured(row, TARGET, "no CUDA device")
+
+    def _measure(self, torch: Any, length: int) -> tuple[float, float]:
+        arrays = [np.full(length, n, np.float32) for n in range(4)]
+        matrix = torch.randn(4096, 4096, device="cuda")
+        finish = torch.cuda.synchronize
+
+        def batches() -> Iterator[Any]:
+            return (arrays[step % 4] for step in range(STEPS))
+
+        def copy_alone() -> float:
+            return _loop(batches(), lambda array: ferry.to_torch(array, device="cuda"), finish)
+
+        def once(_: Any = None) -> None:
+            torch.mm(matrix, matrix, out=result)
+
+        result = torch.empty_like(matrix)
+        copy_alone()
+        _loop(range(STEPS), once, finish)
+        copy, product = _median(copy_alone), _median(lambda: _loop(range(STEPS), once, finish))
+        repeats = max(round(copy / product), 1)
+
+        def compute(_: Any) -> None:
+            for _ in range(repeats):
+                once()
+
+        def together() -> float:
+            with ferry.prefetch(batches(), "torch", device="cuda") as ahead:
+                return _loop(ahead, compute, finish)
+
+        together()
+        return _median(together), max(copy, _median(lambda: _loop(range(STEPS), compute, finish)))
+
+
+SECTIONS = (_Simulated(), _Cuda())

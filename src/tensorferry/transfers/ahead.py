@@ -1,0 +1,274 @@
+"""The worker of a `Prefetch`: reads the source, converts ahead, and stops where it is told to.
+
+Nothing here knows the `Prefetch`: so the worker does not keep it alive, and ends when nobody holds it any more.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import weakref
+from collections import deque
+from contextlib import ExitStack
+from contextvars import copy_context
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from .sides import Landed, Sides, landed, moments, places_of
+from .slots import Ring, stage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ..streams import Stream
+    from ..trees.plans import LeafPlan
+    from .goal import Goal
+    from .sides import Moment, Place
+
+__all__ = ["PATIENCE", "Ahead", "Converter", "work"]
+
+PATIENCE = 1.0
+"""Seconds that closing waits for a worker whose source does not answer."""
+
+
+class Converter:
+    """Converts one batch after the other on one side stream for each place.
+
+    Args:
+        goal: Where batches go.
+        before: What the first of them waits for.
+        slots: How many slots of page-locked memory there may be.
+    """
+
+    def __init__(self, goal: Goal, before: tuple[Moment, ...], slots: int) -> None:
+        self._goal = goal
+        self._before = before
+        self._slots = slots
+        self._sides = Sides()
+        self.ring: Ring | None = None
+
+    def convert(self, batch: Any) -> Landed:
+        """A batch's conversion, which a device may still be working on."""
+        leaves = self._goal.explain(batch)
+        sources, targets = places_of([leaf.plan for leaf in leaves])
+        if not (sources or targets):
+            return Landed(self._goal.convert(batch))
+        places = (*(place for place in sources if place not in targets), *targets)
+        before, self._before = (*self._before, *moments(sources)), ()
+        if targets and self.ring is None:
+            self.ring = Ring(targets[0], self._slots)
+        ring = self.ring if targets else None
+        staged = None if ring is None else stage(batch, leaves, self._goal, ring)
+        if ring is None or staged is None:
+            value, after = self._sides.convert(lambda: self._goal.convert(batch), places, before)
+        else:
+            goal = staged.goal.without_waiting() if staged.complete else staged.goal
+            value, after = self._sides.convert(lambda: goal.convert(staged.batch), places, before)
+            ring.read_until(after)
+        self._let_source_wait(batch, leaves, sources, after)
+        return landed(value, after)
+
+    def _let_source_wait(
+        self, batch: Any, leaves: Sequence[LeafPlan], sources: Sequence[Place], after: Sequence[Moment]
+    ) -> None:
+        """See to it that what the source does next comes after what still reads this batch."""
+        if any(leaf.plan.source.pinned for leaf in leaves):
+            for moment in after:
+                moment.event.wait()
+            return
+        for moment in after:
+            if moment.place in sources:
+                moment.place.current.wait_for(moment.event)
+        for moment, tensors in landed(batch, after).parts if sources else ():
+            for tensor in tensors:
+                self._sides.of(moment.place).uses(tensor)
+
+    def close(self) -> None:
+        """Wait for what still reads page-locked memory, and give it back, and the streams."""
+        if self.ring is not None:
+            self.ring.close()
+        self._sides.give_back()
+
+
+class Ahead:
+    """What the worker and the consumer share.
+
+    Args:
+        depth: How many batches may be read from the source and not yet handed out.
+    """
+
+    def __init__(self, depth: int) -> None:
+        self._depth = depth
+        self._change = threading.Condition()
+        self._ready: deque[Landed] = deque()
+        self._admitted = 0
+        self._error: BaseException | None = None
+        self._ended = False
+        self.closed = False
+        self.thread: threading.Thread | None = None
+        self._phase = "data"
+        self._waiting_since: float | None = None
+        self.waited = {"data": 0.0, "copy": 0.0}
+
+    def begin(self, *arguments: Any) -> None:
+        """Start the thread that does `work` with these arguments."""
+        self.thread = threading.Thread(
+            target=copy_context().run, args=(work, self, *arguments), name="tensorferry prefetch", daemon=True
+        )
+        _working.add(self)
+        self.thread.start()
+
+    # -- the worker's side ------------------------------------------------------------------------
+
+    def admit(self) -> bool:
+        """Wait until there is room for another batch; whether one is still wanted."""
+        with self._change:
+            self._enter("data")
+            self._change.wait_for(lambda: self.closed or self._admitted < self._depth)
+            self._admitted += 1
+            return not self.closed
+
+    def enter(self, phase: str) -> None:
+        """Say what the worker does from now on."""
+        with self._change:
+            self._enter(phase)
+
+    def _enter(self, phase: str) -> None:
+        self._credit()
+        self._phase = phase
+
+    def _credit(self) -> None:
+        """Put the time that the consumer has waited down to what the worker does."""
+        if self._waiting_since is not None:
+            now = perf_counter()
+            self.waited[self._phase] += now - self._waiting_since
+            self._waiting_since = now
+
+    def put(self, batch: Landed) -> None:
+        """Let the consumer have a batch."""
+        with self._change:
+            if not self.closed:
+                self._ready.append(batch)
+                self._change.notify_all()
+
+    def end(self, error: BaseException | None = None) -> None:
+        """Say that nothing comes after what is ready, but perhaps an error."""
+        with self._change:
+            self._error, self._ended = error, True
+            self._change.notify_all()
+
+    # -- the consumer's side ----------------------------------------------------------------------
+
+    def take(self) -> Landed:
+        """The next batch.
+
+        Raises:
+            StopIteration: There is none.
+            RuntimeError: This is a child process of the one that reads ahead.
+            BaseException: What the source, or the conversion, raised in its place.
+        """
+        with self._change:
+            self._waiting_since = perf_counter()
+            try:
+                self._change.wait_for(self._has_news)
+            finally:
+                self._credit()
+                self._waiting_since = None
+            if self._ready and not self.closed:
+                self._admitted -= 1
+                self._change.notify_all()
+                return self._ready.popleft()
+            error, self._error = self._error, None
+        if error is None:
+            if not (self._ended or self.closed):
+                raise RuntimeError("The thread of this prefetch is not in this process; make another prefetch here.")
+            raise StopIteration
+        try:
+            raise error
+        finally:
+            del error  # it holds this frame
+
+    def _has_news(self) -> bool:
+        # In a child process there is no worker.
+        lost = self.thread is None or not self.thread.is_alive()
+        return bool(self._ready) or self._ended or self.closed or lost
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether everything has been handed out."""
+        return self._ended and not self._ready and self._error is None
+
+    def close(self, patience: float = 0.0) -> None:
+        """Let the worker end, and forget what is ready.
+
+        Args:
+            patience: How many seconds to wait for that at most.
+        """
+        with self._change:
+            self.closed = True
+            self._ready.clear()
+            self._change.notify_all()
+        thread = self.thread
+        if patience and thread is not None and thread is not threading.current_thread():
+            thread.join(patience)
+
+
+_working: weakref.WeakSet[Ahead] = weakref.WeakSet()
+"""Those that have a thread."""
+
+
+@atexit.register
+def _end_all() -> None:
+    """End the workers before the interpreter does: it stops daemon threads wherever they are."""
+    working, deadline = list(_working), perf_counter() + PATIENCE
+    for ahead in working:
+        ahead.close()
+    for ahead in working:
+        ahead.close(max(deadline - perf_counter(), 0.0))
+
+
+def work(ahead: Ahead, read: list[Any], source: Iterator[Any], converter: Converter, streams: Sequence[Stream]) -> None:
+    """Convert ahead until the source ends, or nobody wants more.
+
+    Args:
+        ahead: What is shared with the consumer.
+        read: Batches that have been read from the source already.
+        source: The source.
+        converter: What converts.
+        streams: The consumer's streams: the source's work is queued on them, as if the consumer read it.
+    """
+    error: BaseException | None = None
+    try:
+        with ExitStack() as stack:
+            for stream in streams:
+                stack.enter_context(stream)
+            _work(ahead, read, source, converter)
+    except BaseException as raised:  # noqa: BLE001 - the consumer gets it in its place
+        error = raised
+    try:
+        converter.close()
+    except BaseException as raised:  # noqa: BLE001 - likewise
+        error = error or raised
+    ahead.end(error)
+    del error  # it holds this frame
+
+
+def _work(ahead: Ahead, read: list[Any], source: Iterator[Any], converter: Converter) -> None:
+    while ahead.admit():
+        try:
+            batch = read.pop() if read else next(source)
+        except StopIteration:
+            return
+        ahead.enter("copy")
+        found = _convert(converter, batch)
+        del batch
+        ahead.put(found)
+        del found
+
+
+def _convert(converter: Converter, batch: Any) -> Landed:
+    try:
+        return converter.convert(batch)
+    except StopIteration as error:
+        # It would look like the source's end.
+        raise RuntimeError("a conversion raised StopIteration") from error

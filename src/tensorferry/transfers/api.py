@@ -1,0 +1,147 @@
+"""The functions that users call: start, prefetch."""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+from .prefetch import Prefetch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ..typing import Casting, Grad
+    from .transfer import Transfer
+
+__all__ = ["prefetch", "start"]
+
+
+def start(
+    x: Any,
+    to: str | None = None,
+    /,
+    *,
+    like: Any = None,
+    copy: bool | None = None,
+    dtype: object = None,
+    casting: Casting | None = None,
+    device: object = None,
+    grad: Grad = "detach",
+    leaves: str | Callable[[Any], bool] = "tensors",
+    coalesce: bool = True,
+    **options: bool,
+) -> Transfer:
+    """Begin a conversion of a tensor or a tree, and return at once what it can be asked for.
+
+    >>> import numpy as np, tensorferry as ferry
+    >>> transfer = ferry.start({"x": np.zeros(2)}, "torch")
+    >>> transfer.result()
+    {'x': tensor([0., 0.], dtype=torch.float64)}
+
+    What crosses a bus does so on a thread of its own and on side streams, after what this thread has queued
+    for the sources. The sources live until it is complete; *do not write to them before that*. What stays on
+    the host is converted before this returns, and what stays on one device is queued there, as `convert` does:
+    the transfer is `done` then. Whether PyTorch records gradients is decided by each thread for itself, so by
+    its default for what crosses a bus. There is no ``out``: what is half-written could be read.
+
+    Args:
+        x: A tensor, as for `convert`, or a tree, as for `convert_tree`; a list is a tree.
+        to: As for `convert_tree`.
+        like: As for `convert_tree`.
+        copy: As for `convert_tree`.
+        dtype: As for `convert_tree`.
+        casting: As for `convert_tree`.
+        device: As for `convert_tree`.
+        grad: As for `convert_tree`.
+        leaves: As for `convert_tree`.
+        coalesce: As for `convert_tree`.
+        **options: As for `convert_tree`.
+
+    Raises:
+        ConversionError: There is no plan for such a conversion. What only the values show is raised by
+            `Transfer.result`.
+        TypeError: As for `convert`.
+    """
+    from .begin import begin
+    from .goal import Goal
+
+    keywords = {"copy": copy, "casting": casting, "grad": grad}
+    _refuse_out(options)
+    goal = Goal.of(to, like, dtype, device, keywords=keywords, options=options, leaves=leaves, coalesce=coalesce)
+    return begin(x, goal)
+
+
+def prefetch(
+    iterable: Iterable[Any],
+    to: str | None = None,
+    /,
+    *,
+    like: Any = None,
+    device: object = None,
+    depth: int = 2,
+    copy: bool | None = None,
+    dtype: object = None,
+    casting: Casting | None = None,
+    grad: Grad = "detach",
+    leaves: str | Callable[[Any], bool] = "tensors",
+    coalesce: bool = True,
+    **options: bool,
+) -> Prefetch:
+    """Iterate over batches that are converted ahead: the next one crosses the bus while this one is worked on.
+
+    >>> import numpy as np, tensorferry as ferry
+    >>> loader = [{"x": np.full(2, i), "name": str(i)} for i in range(2)]
+    >>> with ferry.prefetch(loader, "torch") as batches:
+    ...     for batch in batches:
+    ...         print(batch)
+    {'x': tensor([0, 0]), 'name': '0'}
+    {'x': tensor([1, 1]), 'name': '1'}
+
+    It promises order and bounds, not a speed-up. Batches come in the source's order, an exception of the source or
+    of a conversion in its place, and never are more than `depth` batches read from the source and not yet handed
+    out. The source is first read when the first batch is asked for.
+
+    If a batch comes from a device or goes to one, one thread reads the source and converts, on one side stream.
+    On the way to a device, batches are copied into page-locked memory that is used again for the next ones;
+    if none can be locked (``ulimit -l``), they go from pageable memory, with one warning. The stream that is current
+    when a batch is handed out waits for it, the host does not. On the host there is no thread: batches are
+    converted when they are asked for.
+
+    The result may share memory with the source's batch, as with `convert`: a source that fills the same memory
+    again for each batch needs ``copy=True``, unless the batch goes to another device.
+
+    Args:
+        iterable: Gives tensors or trees: a ``torch.utils.data.DataLoader``, a ``tf.data.Dataset``, a generator …
+        to: As for `convert_tree`.
+        like: As for `convert_tree`.
+        device: As for `convert_tree`.
+        depth: How many batches may be ahead of the consumer, at least 1.
+        copy: As for `convert_tree`.
+        dtype: As for `convert_tree`.
+        casting: As for `convert_tree`.
+        grad: As for `convert_tree`.
+        leaves: As for `convert_tree`.
+        coalesce: As for `convert_tree`.
+        **options: As for `convert_tree`.
+
+    Raises:
+        TypeError: `iterable` is none, `depth` is no integer, or as for `convert`.
+        ValueError: `depth` is less than 1.
+        DeviceError: There is no such device.
+        ConversionError: As for `convert_tree`; by the iterator, for the batch that it is about.
+    """
+    from .goal import Goal
+
+    if not hasattr(iterable, "__iter__") and not hasattr(iterable, "__getitem__"):
+        raise TypeError(f"prefetch reads an iterable of batches; {type(iterable).__name__} is none")
+    if operator.index(depth) < 1:
+        raise ValueError(f"depth must be at least 1, not {depth}: without a batch there is nothing to hand out")
+    keywords = {"copy": copy, "casting": casting, "grad": grad}
+    _refuse_out(options)
+    goal = Goal.of(to, like, dtype, device, keywords=keywords, options=options, leaves=leaves, coalesce=coalesce)
+    return Prefetch(iterable, goal, operator.index(depth))
+
+
+def _refuse_out(options: dict[str, bool]) -> None:
+    if "out" in options:
+        raise TypeError("There is no out= here: whoever holds it could read it before it is complete.")

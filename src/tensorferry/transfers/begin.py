@@ -1,0 +1,86 @@
+"""`begin`: plan a conversion, do at once what takes no time, and the rest on a thread and on side streams."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any
+
+from ..devices import HOST
+from .lane import lane_of
+from .sides import Landed, Sides, landed, moments, places_of, tensors_in
+from .transfer import Transfer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ..plan import Plan
+    from .goal import Goal
+    from .sides import Moment, Place
+
+__all__ = ["begin"]
+
+
+def begin(x: Any, goal: Goal) -> Transfer:
+    """Plan a conversion, and begin it.
+
+    Raises:
+        ConversionError: There is no such plan.
+    """
+    plans = [leaf.plan for leaf in goal.explain(x)]
+    future: Future[Landed] = Future()
+    if not any(map(_takes_long, plans)):
+        _settle(future, lambda: Landed(goal.convert(x)))
+        return Transfer(future)
+    sources, targets = places_of(plans)
+    places = (*(place for place in sources if place not in targets), *targets)
+    before = moments(sources)
+    context = copy_context()
+
+    def work(sides: Sides) -> None:
+        _settle(future, lambda: context.run(_carry, x, goal, sides, places, before))
+
+    lane_of(*_lane(plans)).do(work)
+    return Transfer(future)
+
+
+def _takes_long(plan: Plan) -> bool:
+    """Whether a plan crosses the bus or waits for a device; what a device does by itself is only queued."""
+    return any(step.path == "bus" or step.verb == "wait" for step in plan.steps)
+
+
+def _lane(plans: Sequence[Plan]) -> tuple[str, str]:
+    """The framework and the device whose transfers these join: the accelerator at either end."""
+    plan = next(filter(_takes_long, plans))
+    end = plan.result if plan.result.device != HOST else plan.source
+    return end.framework, end.device
+
+
+def _carry(x: Any, goal: Goal, sides: Sides, places: Sequence[Place], before: Sequence[Moment]) -> Landed:
+    value, after = sides.convert(lambda: goal.convert(x), places, before)
+    for moment in after:
+        moment.event.wait()
+    found = landed(value, after)
+    if not places:
+        _finish(value)
+    return found
+
+
+def _finish(value: Any) -> None:
+    """Wait for what a framework without streams has only promised."""
+    for backend, tensor in tensors_in(value):
+        finish = getattr(backend, "wait", None)
+        if finish is not None and backend.describe(tensor).device != HOST:
+            finish(tensor)
+
+
+def _settle(future: Future[Landed], do: Callable[[], Landed]) -> None:
+    """Let a future have what comes of it, an error too."""
+    try:
+        found = do()
+    except BaseException as error:  # noqa: BLE001 - whoever asks for the result gets it
+        future.set_exception(error)
+    else:
+        future.set_result(found)
+    finally:
+        del future, do  # the error holds this frame, and the future holds the error

@@ -1,0 +1,84 @@
+"""`Transfer`: a conversion that goes on, and what can be asked of it meanwhile."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from concurrent.futures import Future
+
+    from .sides import Landed
+
+__all__ = ["Transfer"]
+
+
+class Transfer:
+    """A conversion that `start` has begun; nothing of it can be read before it is complete.
+
+    >>> import numpy as np, tensorferry as ferry
+    >>> transfer = ferry.start(np.arange(3), "torch")
+    >>> transfer.result()
+    tensor([0, 1, 2])
+
+    It can be awaited, and it can be dropped: the memory on both sides stays until the copy is finished.
+    """
+
+    __slots__ = ("__weakref__", "_future")
+
+    def __init__(self, future: Future[Landed]) -> None:
+        self._future = future
+
+    def done(self) -> bool:
+        """Whether `result` would return, or raise, without waiting.
+
+        >>> import numpy as np, tensorferry as ferry
+        >>> ferry.start(np.arange(3), "torch").done()
+        True
+        """
+        return self._future.done()
+
+    def result(self, timeout: float | None = None) -> Any:
+        """The converted tensor or tree, complete; the same object each time.
+
+        >>> import numpy as np, tensorferry as ferry
+        >>> ferry.start({"x": np.arange(3)}, "torch").result(timeout=10.0)
+        {'x': tensor([0, 1, 2])}
+
+        It waits for an event after the last copy, never for a whole device.
+
+        Args:
+            timeout: Seconds to wait at most; ``None``: until it is complete.
+
+        Raises:
+            TimeoutError: It is not complete in time. It goes on, and can be asked again.
+            ConversionError: What the values showed; what the plan shows, `start` has raised.
+        """
+        from concurrent.futures import wait
+
+        wait([self._future], timeout)
+        if not self._future.done():
+            raise TimeoutError(f"The transfer is not complete after {timeout} s; it goes on.")
+        return self._future.result().hand_out()
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        """Wait in an event loop of asyncio, which goes on meanwhile."""
+        import asyncio
+
+        if not self._future.done():
+            loop = asyncio.get_running_loop()
+            complete = loop.create_future()
+            self._future.add_done_callback(lambda _: _tell(loop, complete))
+            yield from complete.__await__()
+        return self.result()
+
+    def __repr__(self) -> str:
+        state = "going on" if not self.done() else "failed" if self._future.exception() else "complete"
+        return f"<Transfer: {state}>"
+
+
+def _tell(loop: Any, complete: Any) -> None:
+    """Wake whoever awaits, if the loop is still there and nobody has cancelled."""
+    with suppress(RuntimeError):  # the loop is closed: nobody awaits any more
+        loop.call_soon_threadsafe(lambda: complete.done() or complete.set_result(None))

@@ -1,0 +1,388 @@
+"""`prefetch`: order, exceptions in their place, bounds, and an end without a thread left; on the host and beside it."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import traceback
+import weakref
+
+import numpy as np
+import pytest
+from tests import simulated
+from tests.support import ROOT, SOURCE, survives
+from tests.transfers.conftest import ours, until
+
+import tensorferry as ferry
+from tensorferry.transfers import ahead
+
+HOST, DEVICE = {"to": "torch"}, {"to": "simulated", "device": "sim:0"}
+BOTH = pytest.mark.parametrize("where", [HOST, DEVICE], ids=["host", "device"])
+
+
+def batches_of(count, size=3):
+    return ({"x": np.full(size, i), "i": i} for i in range(count))
+
+
+def prefetch(source, where, **keywords):
+    where = dict(where)
+    return ferry.prefetch(source, where.pop("to"), **where, **keywords)
+
+
+def seen(batch):
+    """The number of a batch of `batches_of`, as its values tell it."""
+    numbers = set(ferry.to_list(batch["x"]))
+    assert numbers == {batch["i"]}
+    return batch["i"]
+
+
+class Source:
+    """An iterable that counts how far it has been read."""
+
+    def __init__(self, count, fails_at=None):
+        self.count = count
+        self.fails_at = fails_at
+        self.read = 0
+        self.ended = False
+
+    def __iter__(self):
+        try:
+            for batch in batches_of(self.count):
+                if batch["i"] == self.fails_at:
+                    raise KeyError("the source broke")
+                self.read += 1
+                yield batch
+        finally:
+            self.ended = True
+
+
+# -- what is promised -----------------------------------------------------------------------------
+
+
+@BOTH
+@pytest.mark.parametrize("depth", [1, 2, 5])
+def test_order_and_completeness(device, where, depth):
+    """Every batch once, in the source's order, whatever the depth; containers and other leaves as they are."""
+    found = [seen(batch) for batch in prefetch(batches_of(40), where, depth=depth)]
+    assert found == list(range(40))
+
+
+@BOTH
+@pytest.mark.parametrize("depth", [1, 2, 4])
+def test_no_more_than_depth_batches_are_ahead(device, where, depth):
+    """Read from the source and not handed out: at most `depth`; the device makes use of all of them."""
+    source = Source(30)
+    handed, most = 0, 0
+    for batch in prefetch(source, where, depth=depth):
+        handed += 1
+        expected = min(depth, 30 - handed) if where is DEVICE else 0
+        assert until(lambda expected=expected, handed=handed: source.read - handed == expected)
+        most = max(most, source.read - handed)
+        del batch
+    assert most <= depth
+    assert handed == 30
+
+
+@BOTH
+@pytest.mark.parametrize("at", [0, 1, 7])
+def test_an_exception_comes_in_its_place_with_its_traceback(device, where, at):
+    """The good batches before it come first; afterwards there is nothing more, and the thread is gone."""
+    running = prefetch(Source(20, fails_at=at), where)
+    found = []
+    with pytest.raises(KeyError, match="the source broke") as caught:
+        found += (seen(batch) for batch in iter(lambda: next(running), None))
+    assert found == list(range(at))
+    assert "__iter__" in [frame.name for frame in traceback.extract_tb(caught.tb)]
+    with pytest.raises(StopIteration):
+        next(running)
+    assert until(lambda: not ours())
+
+
+@BOTH
+def test_a_batch_that_cannot_be_converted_raises_in_its_place(device, where):
+    """The error of the conversion, with the path in the batch, after the batches before it."""
+    source = [{"x": np.ones(2)}, {"x": np.ones(2)}, {"x": np.array([0.5])}, {"x": np.ones(2)}]
+    running = prefetch(source, where, dtype="int8")
+    assert [ferry.to_list(next(running)["x"]) for _ in range(2)] == [[1, 1], [1, 1]]
+    with pytest.raises(ferry.LossyCastError, match=r'\$\["x"\]'):
+        next(running)
+    assert list(iter(lambda: next(running, None), None)) == []
+
+
+@BOTH
+def test_nothing_is_read_before_the_first_batch_is_asked_for(device, where):
+    """Like a generator."""
+    source = Source(3)
+    running = prefetch(source, where)
+    assert source.read == 0
+    assert not ours()
+    next(running)
+    assert source.read >= 1
+    running.close()
+
+
+def test_on_the_host_there_is_no_thread_and_nothing_is_ahead():
+    """A pass-through: what `convert` gives, when it is asked for, with the memory that it shares."""
+    arrays = [np.zeros(3) for _ in range(4)]
+    running = ferry.prefetch(iter(arrays), "torch")
+    for array, tensor in zip(arrays, running, strict=True):
+        assert ferry.shares_memory(array, tensor)
+        assert not ours()
+    assert running.stats() == (4, *running.stats()[1:3], 0, False)
+
+
+def test_leaves_that_are_no_tensors_decide_nothing(device):
+    """A first batch without a tensor says nothing about the rest."""
+    found = list(ferry.prefetch([None, "text", {"x": np.ones(2)}], "simulated", device="sim:1"))
+    assert found[:2] == [None, "text"]
+    assert found[2]["x"].device == "sim:1"
+
+
+def test_stats_tell_what_has_been_done(device):
+    """Batches that were handed out, page-locked bytes, and that there is a thread."""
+    with prefetch(batches_of(5), DEVICE) as running:
+        assert running.stats() == (0, 0.0, 0.0, 0, False)
+        next(running), next(running)
+        stats = running.stats()
+        assert (stats.batches, stats.threaded) == (2, True)
+        assert stats.pinned_bytes >= 24
+        assert stats.data_seconds > 0
+
+
+def test_stats_put_waiting_down_to_what_the_thread_does_meanwhile(monkeypatch):
+    """While it reads the source: data; while it converts: copies; while nobody waits: nothing."""
+    now = [0.0]
+    monkeypatch.setattr(ahead, "perf_counter", lambda: now[0])
+    shared = ahead.Ahead(2)
+    shared.admit()
+
+    def wait():
+        with pytest.raises(RuntimeError, match="not in this process"):
+            shared.take()
+
+    monkeypatch.setattr(shared, "_has_news", lambda: script() or True)
+
+    def script():
+        now[0] += 3
+        shared.enter("copy")
+        now[0] += 5
+
+    wait()
+    assert shared.waited == {"data": 3, "copy": 5}
+    now[0] += 100
+    shared.enter("data")
+    assert shared.waited == {"data": 3, "copy": 5}
+
+
+# -- sources --------------------------------------------------------------------------------------
+
+
+@BOTH
+def test_a_dataloader(device, where):
+    """torch.utils.data.DataLoader, with the batches that it makes."""
+    torch = pytest.importorskip("torch")
+    data = torch.utils.data.TensorDataset(torch.arange(20.0).reshape(10, 2), torch.arange(10))
+    loader = torch.utils.data.DataLoader(data, batch_size=4, num_workers=0)
+    found = list(prefetch(loader, where))
+    assert [type(batch) for batch in found] == [list] * 3
+    assert [ferry.to_list(labels) for _, labels in found] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    assert ferry.to_list(found[2][0]) == [[16, 17], [18, 19]]
+
+
+@BOTH
+def test_a_tensorflow_dataset(device, where):
+    """tf.data.Dataset, dicts of tensors."""
+    tensorflow = pytest.importorskip("tensorflow")
+    data = tensorflow.data.Dataset.from_tensor_slices({"x": np.arange(6.0), "y": np.arange(6)}).batch(2)
+    found = list(prefetch(data, where))
+    assert [ferry.to_list(batch["y"]) for batch in found] == [[0, 1], [2, 3], [4, 5]]
+    assert ferry.to_list(found[1]["x"]) == [2, 3]
+
+
+def test_from_a_device_to_the_host(device):
+    """Sources on a device are converted ahead too, and arrive complete."""
+    there = (ferry.convert(np.full(4, i), "simulated", device="sim:0", non_blocking=True) for i in range(20))
+    running = ferry.prefetch(there, "numpy")
+    assert [array.tolist() for array in running] == [[i] * 4 for i in range(20)]
+    assert running.stats().threaded
+
+
+def test_from_one_device_to_another(device):
+    """Values that the first device is still computing arrive on the second one."""
+    there = [ferry.convert(np.full(4, i), "simulated", device="sim:0") for i in range(20)]
+    computed = (device.compute(lambda values: values * 2, x) for x in there)
+    found = list(ferry.prefetch(computed, "simulated", device="sim:1"))
+    assert {x.device for x in found} == {"sim:1"}
+    assert [ferry.to_list(x)[0] for x in found] == [2 * i for i in range(20)]
+
+
+# -- the end --------------------------------------------------------------------------------------
+
+
+def test_leaving_a_with_ends_the_thread(device):
+    """And the source is let go of, in the middle."""
+    source = Source(100)
+    with prefetch(source, DEVICE) as running:
+        next(running)
+        assert len(ours()) == 1
+    assert not ours()
+    assert source.ended
+    with pytest.raises(ValueError, match="is closed"):
+        next(running)
+    with pytest.raises(ValueError, match="is closed"):
+        iter(running)
+    running.close()
+
+
+def test_a_break_and_dropping_it_end_the_thread(device):
+    """Without a collection: there is no reference cycle, and the thread holds no reference to it."""
+    source = Source(100)
+    running = prefetch(source, DEVICE)
+    for batch in running:
+        if seen(batch) == 3:
+            break
+    gone = weakref.ref(running)
+    gc.disable()
+    try:
+        del running, batch
+        assert gone() is None
+        assert until(lambda: not ours() and source.ended, ahead.PATIENCE)
+    finally:
+        gc.enable()
+
+
+@BOTH
+def test_its_memory_is_given_back(device, where):
+    """Batches that were ahead, and page-locked memory, are not kept by a closed one."""
+    arrays = [np.zeros(10) for _ in range(10)]
+    alive = [weakref.ref(array) for array in arrays]
+    running = prefetch(iter(arrays), where, depth=4)
+    del arrays
+    next(running)
+    running.close()
+    assert not [each for each in alive if each() is not None]
+    device.synchronize()
+    assert device.locked == 0
+
+
+def test_a_source_that_never_answers_does_not_hold_close_up(device):
+    """Closing gives up after its patience; the thread ends when the source answers."""
+    answer = threading.Event()
+
+    def stuck():
+        yield np.ones(2)
+        answer.wait(simulated.PATIENCE)
+        yield np.ones(2)
+
+    running = ferry.prefetch(stuck(), "simulated", device="sim:0")
+    next(running)
+    running.close()
+    assert len(ours()) == 1
+    answer.set()
+
+
+def test_closing_wakes_a_consumer_that_waits(device):
+    """It raises instead of waiting for ever, and does not take this for the source's end."""
+    answer = threading.Event()
+
+    def stuck():
+        yield np.ones(2)
+        answer.wait(simulated.PATIENCE)
+
+    running = ferry.prefetch(stuck(), "simulated", device="sim:0")
+    next(running)
+    raised = []
+
+    def consume():
+        try:
+            next(running)
+        except ValueError as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=consume)
+    thread.start()
+    assert until(lambda: running._ahead._waiting_since is not None)
+    threading.Timer(0.05, answer.set).start()
+    running.close()
+    thread.join(simulated.PATIENCE)
+    assert len(raised) == 1
+
+
+def test_iterating_twice_is_an_error_and_not_an_empty_loop():
+    """The second pass of an epoch loop says what is wrong; inside one pass an iterator of it is itself."""
+    running = ferry.prefetch([np.ones(1)] * 3, "torch")
+    next(iter(running))
+    assert len(list(running)) == 2
+    with pytest.raises(RuntimeError, match="make another"):
+        iter(running)
+
+
+def test_wrong_arguments_are_said_at_once():
+    """Before anything is read."""
+    source = Source(1)
+    for wrong, error, words in [
+        ({"depth": 0}, ValueError, "at least 1"),
+        ({"depth": 1.5}, TypeError, "integer"),
+        ({"dtype": "no such"}, TypeError, "no such"),
+        ({"casting": "wild"}, TypeError, "casting"),
+        ({"grad": "keep"}, TypeError, "grad"),
+        ({"device": "cuda:63"}, ferry.DeviceError, "cuda"),
+        ({"leaves": "all"}, TypeError, "leaves"),
+        ({"out": np.zeros(1)}, TypeError, "out="),
+        ({"wings": True}, TypeError, "wings"),
+        ({"like": np.ones(1)}, TypeError, "one of to and like"),
+    ]:
+        with pytest.raises(error, match=words):
+            ferry.prefetch(source, "torch", **wrong)
+    with pytest.raises(TypeError, match="one of to and like"):
+        ferry.prefetch(source)
+    with pytest.raises(TypeError, match="int is none"):
+        ferry.prefetch(3, "torch")
+    with pytest.raises(ferry.FrameworkNotInstalledError):
+        ferry.prefetch(source, "nobody")
+    assert source.read == 0
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["one each", "one for all"])
+def test_eight_threads(device, shared):
+    """Each its own prefetch, or all the same one: every batch comes once, with its values."""
+    common = prefetch(batches_of(80), DEVICE, depth=3) if shared else None
+    found, lock = [], threading.Lock()
+
+    def consume():
+        for batch in common if shared else prefetch(batches_of(10), DEVICE):
+            with lock:
+                found.append(seen(batch))
+
+    threads = [threading.Thread(target=consume) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == (list(range(80)) if shared else sorted(list(range(10)) * 8))
+
+
+@pytest.mark.parametrize("state", ["ahead", "in the source", "raised", "on the host"])
+def test_the_interpreter_ends_cleanly(state):
+    """In the middle of a loop, with a thread in a source that never answers: no hang, no word on stderr."""
+    survives(
+        """
+        import sys, threading, numpy as np, tensorferry as ferry
+        from tests import simulated
+        installed = simulated.installed(delay=(0.0, 0.01))
+        installed.__enter__()
+        state = sys.argv[1]
+        def source():
+            yield np.ones(1000)
+            if state == "in the source":
+                threading.Event().wait()
+            if state == "raised":
+                raise KeyError("never read")
+            while True:
+                yield np.ones(1000)
+        running = ferry.prefetch(source(), "simulated", device="cpu" if state == "on the host" else "sim:0")
+        next(running)
+        """,
+        state,
+        PYTHONPATH=f"{SOURCE}:{ROOT}",
+    )

@@ -1,0 +1,272 @@
+"""`prefetch` to a device: never garbage, slots that wait for their readers, and what goes through them."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from time import perf_counter
+
+import numpy as np
+import pytest
+from tests import simulated
+from tests.transfers.conftest import ours, until
+
+import tensorferry as ferry
+from tensorferry.transfers import sides, slots
+from tensorferry.transfers.prefetch import SLOTS
+
+
+def reused(count, make, size=64):
+    """One memory, filled again for each batch; what `make` makes of it is the batch."""
+    array = np.zeros(size)
+    for number in range(count):
+        array[...] = number
+        yield make(array, number)
+
+
+def wrong_batches(backend, count, depth=2):
+    """How many batches a consumer, who never waits for anything, finds wrong on the device."""
+    source = reused(count, lambda array, number: {"x": array, "half": array[:32], "n": number})
+    checked = []
+    consumer = backend.side_stream("sim:0")
+    with consumer, ferry.prefetch(source, "simulated", device="sim:0", depth=depth) as batches:
+        for batch in batches:
+            n = batch["n"]
+            bad = backend.compute(lambda x, half, n=n: (x != n).sum() + (half != n).sum(), batch["x"], batch["half"])
+            checked.append(bad)
+            del batch  # the device still works on it
+        return sum(ferry.to_list(bad) != 0 for bad in checked), len(checked)
+
+
+class Load:
+    """Threads that keep the processor busy, so that everything happens in unusual orders."""
+
+    def __enter__(self):
+        self.over = threading.Event()
+        self.threads = [threading.Thread(target=self._work) for _ in range(2)]
+        for thread in self.threads:
+            thread.start()
+
+    def _work(self):
+        while not self.over.wait(0.0005):
+            end = perf_counter() + 0.001
+            while perf_counter() < end:
+                pass
+
+    def __exit__(self, *_):
+        self.over.set()
+        for thread in self.threads:
+            thread.join()
+
+
+@pytest.mark.parametrize("count", [150, pytest.param(1000, marks=pytest.mark.slow)])
+def test_never_garbage_under_load(count):
+    """Every value of every batch is right, as the consumer's stream sees it, though nobody waits on the host."""
+    with simulated.installed(delay=(0.0, 0.0002)) as backend, Load():
+        assert wrong_batches(backend, count) == (0, count)
+        assert backend.pinnings <= SLOTS, "slots are used again, not made again"
+
+
+BROKEN = {
+    "events that lie": lambda monkeypatch: {"events_lie": True},
+    "slots that do not wait": lambda monkeypatch: monkeypatch.setattr(slots._Slot, "free", lambda slot: None),
+    "streams that do not wait": lambda monkeypatch: monkeypatch.setattr(
+        sides.Landed, "hand_out", lambda landed: landed.value
+    ),
+    "streams that are not recorded": lambda monkeypatch: monkeypatch.setattr(
+        simulated.Stream, "uses", lambda stream, tensor: None
+    ),
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_what_is_broken_is_found(how, monkeypatch):
+    """The same check finds each safeguard missing, so it is known to be able to fail."""
+    settings = BROKEN[how](monkeypatch) or {}
+    with simulated.installed(delay=(0.002, 0.006), **settings) as backend:
+        wrong, count = wrong_batches(backend, 60)
+    assert count == 60
+    assert wrong > 0
+
+
+def test_copies_come_from_page_locked_memory_and_are_not_waited_for(device):
+    """Every transfer of every leaf; two slots in all, given back at the end."""
+    found = list(ferry.prefetch(reused(30, lambda array, n: [array, array[:3]]), "simulated", device="sim:1"))
+    assert [ferry.to_list(batch[1]) for batch in found] == [[n] * 3 for n in range(30)]
+    up = [copied for copied in device.transfers if copied.target == "sim:1"]
+    assert len(up) == 60
+    assert all(copied.pinned and copied.non_blocking for copied in up)
+    assert device.pinnings == 2
+    assert device.locked == 0
+
+
+def test_batches_that_grow_and_shrink(device):
+    """A slot grows with some room to spare, and never shrinks."""
+    lengths = [5, 3, 50, 50, 7, 51, 52, 53, 0, 200, 1]
+    found = list(ferry.prefetch((np.full(n, n) for n in lengths), "simulated", device="sim:0"))
+    assert [ferry.to_list(x) for x in found] == [[n] * n for n in lengths]
+    assert device.pinnings < len(lengths)
+
+
+@pytest.mark.parametrize("lockable", [0, 1000], ids=["at once", "when a batch is larger"])
+def test_without_page_locked_memory_it_goes_on_with_one_message(lockable):
+    """The values are right, and the message comes once, in the consumer's thread."""
+    lengths = [10, 20, 300, 300, 10, 300, 10]
+    with simulated.installed(delay=(0.0, 0.001), lockable=lockable) as backend:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            found = list(ferry.prefetch((np.full(n, n) for n in lengths), "simulated", device="sim:0"))
+        assert [ferry.to_list(x) for x in found] == [[n] * n for n in lengths]
+        assert [each.category for each in caught] == [RuntimeWarning]
+        assert "pageable" in str(caught[0].message)
+        assert "can be locked" in str(caught[0].message)
+        assert caught[0].filename == __file__
+        assert any(copied.pinned for copied in backend.transfers) == bool(lockable)
+        assert not backend.transfers[-1].pinned
+        assert backend.locked == 0
+
+
+def test_what_cannot_go_through_a_slot_goes_its_own_way(device):
+    """Checked casts and lists of numbers beside leaves that do; the values are right all the same."""
+    source = ({"x": np.full(4, n, "int32"), "checked": np.full(4, n, "int64"), "list": [n, n]} for n in range(20))
+    running = ferry.prefetch(
+        source, "simulated", device="sim:0", dtype="int8", leaves=lambda x: isinstance(x, (np.ndarray, list))
+    )
+    for n, batch in enumerate(running):
+        assert {name: ferry.to_list(x) for name, x in batch.items()} == {
+            "x": [n] * 4,
+            "checked": [n] * 4,
+            "list": [n, n],
+        }
+
+
+def test_casts_narrow_before_the_bus_and_widen_after_it(device):
+    """The bytes that cross are those of the smaller dtype."""
+    wide = list(ferry.prefetch([np.arange(100.0)] * 3, "simulated", device="sim:0", dtype="bfloat16"))
+    narrow = list(ferry.prefetch([np.arange(100, dtype="uint8")] * 3, "simulated", device="sim:0", dtype="float32"))
+    assert {x.dtype for x in wide} == {"bfloat16"}
+    assert {x.dtype for x in narrow} == {"float32"}
+    assert ferry.to_list(wide[2]) == ferry.to_list(narrow[2]) == list(range(100))
+    assert {copied.nbytes for copied in device.transfers if copied.target == "sim:0"} == {200, 100}
+
+
+def test_a_tensor_that_is_there_twice_crosses_once(device):
+    """Tied leaves stay tied, through a slot too."""
+    shared = np.ones(8)
+    (batch,) = ferry.prefetch([{"a": shared, "b": [shared, np.zeros(2)]}], "simulated", device="sim:0")
+    assert batch["a"] is batch["b"][0]
+    assert len(device.transfers) == 2
+
+
+def test_many_leaves(device):
+    """More than go one by one."""
+    source = [[np.full(3, n) for n in range(slots.MANY + 9)]]
+    (batch,) = ferry.prefetch(source, "simulated", device="sim:0")
+    assert [ferry.to_list(x)[0] for x in batch] == list(range(slots.MANY + 9))
+
+
+def test_a_source_that_fills_its_own_page_locked_memory_again(device):
+    """It is asked for the next batch only when this one has been read: no further copy, no garbage."""
+    slot = ferry.convert(device.pinned_memory(64 * 8).view(np.float64), "simulated", copy=False)
+
+    def source():
+        for n in range(50):
+            device.export(slot)[...] = n
+            yield {"pinned": slot, "other": np.full(3, n)}
+
+    for n, batch in enumerate(ferry.prefetch(source(), "simulated", device="sim:0")):
+        assert ferry.to_list(batch["pinned"]) == [n] * 64
+        assert ferry.to_list(batch["other"]) == [n] * 3
+
+
+def test_a_source_that_fills_memory_of_a_device_again(device):
+    """What it does on its stream comes after the copy to the other device."""
+    memory = ferry.convert(np.zeros(64), "simulated", device="sim:0")
+
+    def source():
+        for n in range(30):
+            ferry.convert(np.full(64, n), "simulated", out=memory)
+            yield memory
+
+    for n, x in enumerate(ferry.prefetch(source(), "simulated", device="sim:1")):
+        assert ferry.to_list(x) == [n] * 64
+
+
+def test_a_source_works_on_the_consumers_stream(device):
+    """As it would if the consumer read it: what the consumer queued before comes first."""
+    mine = device.side_stream("sim:0")
+    seen = []
+
+    def source():
+        for _ in range(3):
+            seen.append(device.current_stream("sim:0"))
+            yield np.ones(2)
+
+    with mine:
+        list(ferry.prefetch(source(), "simulated", device="sim:0"))
+    assert seen == [mine] * 3
+
+
+def test_one_side_stream_for_the_life_of_the_iterator(device, monkeypatch):
+    """However many batches there are; and the next one's is the same, with the memory that is kept for it."""
+    made = []
+    monkeypatch.setattr(
+        type(device), "side_stream", lambda self, where: made.append(where) or self._stream(where, "side")
+    )
+    for _ in range(3):
+        list(ferry.prefetch([np.ones(2)] * 20, "simulated", device="sim:0"))
+        assert until(lambda: not ours())
+        ferry.start(np.ones(2), "simulated", device="sim:0").result()
+        assert until(lambda: not ours())
+    assert made == ["sim:0"]
+
+
+@pytest.mark.parametrize(
+    ("info", "dtype", "held"),
+    [
+        ({}, None, "float32"),
+        ({}, "bfloat16", "bfloat16"),
+        ({"dtype": "uint8"}, "float32", "uint8"),
+        ({"dtype": "int64"}, "int8", None),
+        ({"dtype": "float32"}, "float64", "float32"),
+        ({"requires_grad": True}, None, None),
+        ({"pinned": True}, None, None),
+        ({"shape": (0, 3)}, None, None),
+        ({"shape": (1 << 26,)}, None, None),
+        ({"device": "cuda:0"}, None, None),
+        ({"memory_map": True, "framework": "numpy"}, None, None),
+        ({"swapped": True, "framework": "numpy"}, None, "float32"),
+        ({"kind": "scalar", "framework": "numpy", "shape": ()}, None, None),
+    ],
+)
+def test_which_leaves_go_through_a_slot_and_as_what(info, dtype, held):
+    """Decided from the plan alone, so for a GPU that is not there too."""
+    source = ferry.TensorInfo(**{"framework": "torch", "shape": (3,), "dtype": "float32", **info})
+    assert slots.slot_dtype(ferry.explain(source, "torch", device="cuda:0", dtype=dtype)) == held
+
+
+def test_what_goes_through_no_slot():
+    """What stays on the host, and what a target without tensors on the host takes as it is."""
+    source = ferry.TensorInfo("numpy", (3,), "float32")
+    assert slots.slot_dtype(ferry.explain(source, "torch")) is None
+    assert slots.slot_dtype(ferry.explain(source, "cupy")) is None
+
+
+def test_what_is_large_has_slots_of_its_own():
+    """Its plan goes through page-locked memory in chunks, and says so."""
+    large = ferry.explain(ferry.TensorInfo("numpy", (1 << 26,), "float32"), "torch", device="cuda:0")
+    assert slots.overlaps(large)
+    assert "page-locked" in str(large)
+    assert not slots.overlaps(ferry.explain(ferry.TensorInfo("numpy", (3,), "float32"), "torch", device="cuda:0"))
+
+
+def test_keys_that_look_alike(device):
+    """Two leaves with one path are two leaves: a key may print like another."""
+
+    class Key:
+        def __repr__(self):
+            return "key"
+
+    batch = {Key(): np.ones(3), Key(): np.zeros(3)}
+    (found,) = ferry.prefetch([batch], "simulated", device="sim:0")
+    assert [ferry.to_list(found[key]) for key in batch] == [[1] * 3, [0] * 3]
