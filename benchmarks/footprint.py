@@ -85,6 +85,13 @@ _CASES = (
     _Footprint("ferry.to_torch(x)", _FLOATS, 10_000_000, 40_000_000),
     _Footprint("ferry.to_tensorflow(x)", _FLOATS, 10_000_000, 40_000_000),
     _Footprint("ferry.to_jax(x)", _FLOATS, 10_000_000, 40_000_000),
+    # Pointers to the same numbers; to new ones, of 32 bytes each in their places, where the dtype is another.
+    _Footprint("ferry.to_list(x)", _FLOATS, 5_000_000, 40_000_000),
+    _Footprint("ferry.to_list(x)", "[list(range(count // 2)), [0.5] * (count // 2)]", 5_000_000, 120_000_000),
+    _Footprint('ferry.to_list(x, dtype="float32")', _FLOATS, 5_000_000, 200_000_000),
+    # What is given counts as source: the result is there before it is written.
+    _Footprint("ferry.to_numpy(x[0], out=x[1])", f'({_FLOATS}, np.ones(count, "float32"))', 10_000_000, 0),
+    _Footprint("ferry.to_torch(x[0], out=x[1])", f"({_FLOATS}, torch.ones(count))", 10_000_000, 0),
 )
 
 

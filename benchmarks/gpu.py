@@ -2,18 +2,46 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
-from .case import LARGE, Case, Section, Target
+from .case import LARGE, SMALL, Case, Section, Target
 from .small import modules
 
 __all__ = ["SECTIONS", "no_cuda"]
 
+FOUR_FIFTHS = Target(ratio=1 / 0.8)
+"""Of the rate of a copy from or to page-locked memory, as this machine does it in the same run."""
+THREE_TIMES = Target(ratio=1 / 3)
+TWICE = Target(ratio=2.0)
+
+QUARTER = 64_000_000
+"""float32 elements, 256 MB."""
+
 
 def no_cuda() -> str | None:
+    """Why nothing can be measured on a GPU here, if nothing can."""
     import torch
 
     return None if torch.cuda.is_available() else "no CUDA device"
+
+
+def _no_jax() -> str | None:
+    import jax
+
+    try:
+        jax.devices("gpu")
+    except RuntimeError:
+        return no_cuda() or "JAX sees no GPU"
+    return no_cuda()
+
+
+def _no_cupy() -> str | None:
+    try:
+        importlib.import_module("cupy")
+    except ImportError:
+        return no_cuda() or "CuPy is not installed"
+    return no_cuda()
 
 
 def _world(length: int) -> dict[str, Any]:
@@ -30,6 +58,27 @@ def _world(length: int) -> dict[str, Any]:
     }
 
 
+def _with_locked() -> dict[str, Any]:
+    """Page-locked memory and memory of the device to copy to and from, allocated beforehand."""
+    import torch
+
+    names = _world(QUARTER)
+    locked = torch.empty(QUARTER, pin_memory=True)
+    return {**names, "locked": locked.fill_(1.0), "there": torch.empty(QUARTER, device="cuda")}
+
+
+def _with_jax() -> dict[str, Any]:
+    import torch
+
+    names = _world(QUARTER)
+    return {**names, "j": names["jax"].dlpack.from_dlpack(torch.ones(QUARTER, device="cuda"))}
+
+
+def _with_cupy() -> dict[str, Any]:
+    cupy = importlib.import_module("cupy")
+    return {**_world(QUARTER), "cupy": cupy, "k": cupy.ones(QUARTER, "float32")}
+
+
 _SMALL = (
     Case("ferry.to_numpy(c)", "c.detach().cpu().numpy()", Target(extra=5e-6)),
     Case("ferry.to_list(c)", "c.tolist()", Target(extra=5e-6)),
@@ -37,25 +86,42 @@ _SMALL = (
     Case('ferry.to_torch(c, device="cpu")', "c.cpu()", Target(extra=5e-6)),
 )
 
-_LARGE = (
-    Case("ferry.to_numpy(c)", "c.detach().cpu().numpy()", Target(ratio=1.1)),
-    Case("ferry.to_numpy(h)", "h.cpu().view(torch.int16).numpy().view(ml_dtypes.bfloat16)", Target(ratio=1.1)),
+_DOWN = (
+    Case("ferry.to_numpy(c)", "(locked.copy_(c, non_blocking=True), sync())", FOUR_FIFTHS),
+    Case("ferry.to_numpy(c)", "c.detach().cpu().numpy()", THREE_TIMES),
+    Case("ferry.to_numpy(c, pinned=True)", "(locked.copy_(c, non_blocking=True), sync())", FOUR_FIFTHS),
+    Case("ferry.to_numpy(h)", "h.cpu().view(torch.int16).numpy().view(ml_dtypes.bfloat16)", THREE_TIMES),
     Case(
         'ferry.to_numpy(c, dtype="bfloat16")',
         "c.bfloat16().cpu().view(torch.int16).numpy().view(ml_dtypes.bfloat16)",
-        Target(ratio=1.1),
+        THREE_TIMES,
     ),
-    Case(
-        '(ferry.to_torch(a, device="cuda"), sync())', '(torch.as_tensor(a, device="cuda"), sync())', Target(ratio=1.1)
-    ),
+)
+
+_UP = (
+    Case('(ferry.to_torch(a, device="cuda"), sync())', "(there.copy_(locked, non_blocking=True), sync())", FOUR_FIFTHS),
+    Case('(ferry.to_torch(a, device="cuda"), sync())', '(torch.from_numpy(a).to("cuda"), sync())', THREE_TIMES),
     Case(
         '(ferry.to_torch(a, device="cuda", non_blocking=True), sync())',
         '(torch.from_numpy(a).pin_memory().to("cuda", non_blocking=True), sync())',
-        Target(ratio=1.1),
+        THREE_TIMES,
     ),
+)
+
+_TO_JAX = (
+    Case("ferry.to_jax(c, copy=False)", "jax.dlpack.from_dlpack(c)", TWICE),
+    Case("ferry.to_torch(j, copy=False)", "torch.from_dlpack(j)", TWICE),
+)
+
+_TO_CUPY = (
+    Case('ferry.convert(c, "cupy", copy=False)', "cupy.from_dlpack(c)", TWICE),
+    Case("ferry.to_torch(k, copy=False)", "torch.from_dlpack(k)", TWICE),
 )
 
 SECTIONS = (
     Section("GPU: 16 float32", lambda: _world(16), _SMALL, absent=no_cuda),
-    Section("GPU: 400 MB", lambda: _world(100_000_000), _LARGE, LARGE, absent=no_cuda),
+    Section("GPU: 256 MB to the host", _with_locked, _DOWN, LARGE, absent=no_cuda),
+    Section("GPU: 256 MB from the host", _with_locked, _UP, LARGE, absent=no_cuda),
+    Section("GPU: 256 MB to and from JAX on the device", _with_jax, _TO_JAX, SMALL, absent=_no_jax),
+    Section("GPU: 256 MB to and from CuPy on the device", _with_cupy, _TO_CUPY, SMALL, absent=_no_cupy),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import files, footprint, gpu, large, sequences, small, start, trees
+from . import files, footprint, gpu, large, sequences, small, start, transfers, trees
 
 __all__ = ["SECTIONS"]
 

@@ -41,6 +41,9 @@ from .files.api import convert_files, load, open, save  # noqa: A004 - `ferry.op
 from .info import TensorInfo
 from .inspection import FrameworkStatus, describe, explain, frameworks, shares_memory
 from .plan import Plan, Step
+from .transfers.api import prefetch, start
+from .transfers.prefetch import Prefetch
+from .transfers.transfer import Transfer
 from .trees.api import collate, convert_tree, describe_tree, explain_tree, snapshot
 
 __version__ = "0.1.0"
@@ -58,10 +61,12 @@ __all__ = [
     "OutputExistsError",
     "Plan",
     "PlanViolation",
+    "Prefetch",
     "ResumableError",
     "ShapeError",
     "Step",
     "TensorInfo",
+    "Transfer",
     "TreeError",
     "UnsafeFileError",
     "UnsupportedTypeError",
@@ -77,9 +82,11 @@ __all__ = [
     "frameworks",
     "load",
     "open",
+    "prefetch",
     "save",
     "shares_memory",
     "snapshot",
+    "start",
     "to_jax",
     "to_list",
     "to_numpy",

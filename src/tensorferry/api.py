@@ -31,6 +31,7 @@ __all__ = [
 Tensor = TypeVar("Tensor")
 
 _NON_BLOCKING = (("non_blocking", True),)
+_PINNED = (("pinned", True),)
 _VARIABLE = (("variable", True),)
 
 _to_numpy = registry.lanes_to("numpy")
@@ -50,6 +51,7 @@ def to_numpy(
     device: object = None,
     grad: Grad = "detach",
     out: NumpyArray | None = None,
+    pinned: bool = False,
 ) -> NumpyArray:
     """Any tensor as a NumPy array, sharing memory wherever that breaks no promise.
 
@@ -78,6 +80,8 @@ def to_numpy(
             source's device where the target can live there, else the host.
         grad: ``"detach"`` leaves the autograd graph, ``"error"`` refuses to.
         out: An array of the source's shape to write into instead of allocating.
+        pinned: Put the result into page-locked memory, which a GPU's bus reads and writes at its own speed.
+            (https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html)
 
     Returns:
         A plain ``np.ndarray``, never of dtype object.
@@ -87,17 +91,26 @@ def to_numpy(
         CopyRequiredError: ``copy=False``, and memory cannot be shared.
         LossyCastError: A value would be lost, or the target has no such dtype.
         GradientError: ``grad="error"``, and `x` requires grad.
-        DeviceError: There is no such device, or the target cannot live there.
+        DeviceError: There is no such device, or the target cannot live there; or ``pinned=True``, and
+            neither side's framework can lock memory here.
         ShapeError: Ragged input, or an `out` of another shape.
         TypeError: A keyword's value is none of those above.
     """
-    if copy is None and dtype is None and casting is None and device is None and out is None and grad == "detach":
+    if (
+        copy is None
+        and dtype is None
+        and casting is None
+        and device is None
+        and out is None
+        and not pinned
+        and grad == "detach"
+    ):
         try:
             result = _to_numpy[type(x)](x)
         except registry.REFUSALS:
             result = None
         return _convert(x, "numpy") if result is None else result  # type: ignore[no-any-return]
-    return _convert(x, "numpy", copy, dtype, casting, device, grad, out, ())  # type: ignore[no-any-return]
+    return _convert(x, "numpy", copy, dtype, casting, device, grad, out, _PINNED if pinned else ())  # type: ignore[no-any-return]
 
 
 def to_torch(
@@ -111,6 +124,7 @@ def to_torch(
     grad: Grad = "detach",
     out: TorchTensor | None = None,
     non_blocking: bool = False,
+    pinned: bool = False,
 ) -> TorchTensor:
     """Any tensor as a PyTorch tensor.
 
@@ -134,6 +148,7 @@ def to_torch(
         out: A tensor of the source's shape to write into; it must not require grad.
         non_blocking: Go to a GPU through page-locked memory without waiting; correct without the
             caller synchronising. (https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html)
+        pinned: As for `to_numpy`; with ``device="cpu"``.
 
     Raises:
         ConversionError: As for `to_numpy`.
@@ -146,6 +161,7 @@ def to_torch(
         and device is None
         and out is None
         and not non_blocking
+        and not pinned
         and grad == "detach"
     ):
         try:
@@ -153,7 +169,8 @@ def to_torch(
         except registry.REFUSALS:
             result = None
         return _convert(x, "torch") if result is None else result  # type: ignore[no-any-return]
-    return _convert(x, "torch", copy, dtype, casting, device, grad, out, _NON_BLOCKING if non_blocking else ())  # type: ignore[no-any-return]
+    options = (("non_blocking", non_blocking), ("pinned", pinned)) if pinned else _NON_BLOCKING if non_blocking else ()
+    return _convert(x, "torch", copy, dtype, casting, device, grad, out, options)  # type: ignore[no-any-return]
 
 
 @overload
@@ -354,8 +371,8 @@ def convert(
 
     Args:
         x: As for `to_numpy`.
-        to: ``"numpy"``, ``"torch"``, ``"tensorflow"``, ``"jax"``, ``"python"`` or the name of a
-            registered backend.
+        to: ``"numpy"``, ``"torch"``, ``"tensorflow"``, ``"jax"``, ``"cupy"``, ``"python"`` or the name of
+            a registered backend.
         like: Instead of `to`: a tensor whose framework, dtype and device the result takes.
         copy: As for `to_numpy`.
         dtype: As for `to_numpy`; beside `like`, it wins over its dtype.
@@ -364,7 +381,7 @@ def convert(
         grad: As for `to_numpy`.
         out: As for `to_numpy`.
         **options: What the target's own function takes besides: ``variable`` (TensorFlow),
-            ``non_blocking`` (PyTorch).
+            ``non_blocking`` (PyTorch), ``pinned`` (NumPy, PyTorch).
 
     Raises:
         ConversionError: As for `to_numpy`.
@@ -380,6 +397,7 @@ def _convert(x: Any, name: str, *asked: Any) -> Any:
     return run(x, name, asked)
 
 
+@registry.untraced
 def _plan_and_run(x: Any, name: str, asked: tuple[Any, ...]) -> Any:
     target = registry.ready(name)
     if not asked:
@@ -388,5 +406,5 @@ def _plan_and_run(x: Any, name: str, asked: tuple[Any, ...]) -> Any:
 
 
 # Read by torch.compile, should it come here before its backend has been asked to shield them.
-for _function in (_convert, _plan_and_run, registry.shield):
+for _function in (_convert, registry.shield):
     _function.__dict__["_torchdynamo_disable"] = True

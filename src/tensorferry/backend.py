@@ -270,6 +270,7 @@ class Backend(ABC):
 
     def start_fetch(self, x: Any) -> None:
         """Start what `fetch` will wait for; only asked of a backend that `fetches_ahead`."""
+        raise TypeError(f"{self.name} starts no transfer ahead")
 
     def pack(self, tensors: Sequence[Any], alignment: int) -> tuple[Any, Any]:
         """One tensor that holds the bytes of many on one device, and what `unpack` needs to part them again.

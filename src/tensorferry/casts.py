@@ -20,6 +20,8 @@ from .errors import LossyCastError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from .parts import Parts
+
 __all__ = ["cast", "check_values", "copy_into", "fill"]
 
 BLOCK = 1 << 16
@@ -94,12 +96,15 @@ def fill(result: np.ndarray[Any, Any], array: np.ndarray[Any, Any], check: str) 
             _compare(array, result, (...,), row.name, check)
 
 
-def copy_into(out: np.ndarray[Any, Any], array: np.ndarray[Any, Any]) -> None:
-    """Put an array's values into other memory, cast to its dtype, whether or not they overlap."""
-    if np.may_share_memory(out, array):
-        array = array.copy()
+def copy_into(out: np.ndarray[Any, Any], values: np.ndarray[Any, Any] | Parts) -> None:
+    """Put values into other memory, cast to its dtype; an array may overlap with it."""
+    kind = find(of_numpy(out.dtype) or "").kind
     with np.errstate(all="ignore"):
-        _fill(out, array, find(of_numpy(out.dtype) or "").kind)
+        if not isinstance(values, np.ndarray):
+            for index, numbers in values:
+                _fill(out[index], numbers, kind)
+            return
+        _fill(out, values.copy() if np.may_share_memory(out, values) else values, kind)
 
 
 def _same_integers(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any] | None:

@@ -16,7 +16,7 @@ __all__ = ["HOST", "device_name", "kind_of", "same_place"]
 HOST = "cpu"
 
 _KINDS = {"gpu": "cuda", "cuda": "cuda", "rocm": "cuda", "cpu": "cpu", "host": "cpu"}
-_NAME = re.compile(r"(?:.*device:)?([a-z_]+)(?::(\d+))?")
+_NAME = re.compile(r"(?:.*device:|<|/)?([a-z_]+)(?:(?::| device )(\d+)>?)?")
 
 
 def device_name(device: object) -> str:
@@ -26,8 +26,8 @@ def device_name(device: object) -> str:
     ('cuda:1', 'cpu')
 
     Args:
-        device: A name, or a framework's device object (one with ``platform`` and ``id``, or one
-            whose ``str`` is its name).
+        device: A name, or a framework's device object: one with ``platform`` and ``id``, one with a
+            ``name``, or one whose ``str`` is its name.
 
     Raises:
         DeviceError: It names no device.
@@ -37,7 +37,8 @@ def device_name(device: object) -> str:
     platform = getattr(device, "platform", None)
     if isinstance(platform, str):
         return _canonical(f"{platform}:{getattr(device, 'id', 0)}")
-    return _canonical(str(device))
+    name = getattr(device, "name", None)
+    return _canonical(name if isinstance(name, str) else str(device))
 
 
 @lru_cache(maxsize=256)

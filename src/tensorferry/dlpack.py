@@ -1,7 +1,7 @@
-"""Host memory out of a DLPack capsule, for every dtype that has a code, bfloat16 and float8 too.
+"""DLPack: host memory out of a capsule, and an offer of a device's memory to another framework.
 
-NumPy's own `from_dlpack` refuses the narrow types, so the capsule is read here. The layout is
-DLPack's (https://dmlc.github.io/dlpack/latest/c_api.html).
+NumPy's own `from_dlpack` refuses the narrow types, so the capsule is read here, for every dtype that has a
+code, bfloat16 and float8 too. The layout is DLPack's (https://dmlc.github.io/dlpack/latest/c_api.html).
 """
 
 from __future__ import annotations
@@ -16,9 +16,12 @@ from .info import compact_strides
 from .memory import over_address
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
     import numpy as np
 
-__all__ = ["take"]
+__all__ = ["Offer", "take"]
 
 _HOST_DEVICES = {1: "cpu", 3: "pinned memory"}
 _READ_ONLY = 1
@@ -40,6 +43,11 @@ _DTYPES = {
     **{(1, bits): f"uint{bits}" for bits in (8, 16, 32, 64)},
     **{(2, bits): f"float{bits}" for bits in (16, 32, 64)},
 }
+
+
+_CODES = {name: code for (code, _), name in _DTYPES.items()}
+_UNSIGNED = 1
+"""The code of integers that stand for elements of the same width."""
 
 
 class _Tensor(ctypes.Structure):
@@ -140,6 +148,65 @@ def take(x: Any) -> np.ndarray[Any, Any]:
         weakref.finalize(owner, managed.deleter, ctypes.addressof(managed)).atexit = False
     start = (tensor.data or 0) + tensor.byte_offset
     return over_address(start, shape, strides, row.numpy, read_only=read_only, owner=owner)
+
+
+class Offer:
+    """A tensor on a device, as another framework may ask for it: through ``__dlpack__(stream=…)``, of its producer.
+
+    The consumer names its stream, and the producer lets that stream wait for its own
+    (https://data-apis.org/array-api/latest/API_specification/generated/array_api.array.__dlpack__.html).
+
+    Args:
+        x: The producer's tensor; or the integers of the same width that lie over its memory.
+        dtype: What its elements are.
+        around: Makes the producer's device the current one while it exports.
+        streams: Whether the producer takes a stream; one that does not has finished when it exports.
+        code: The dtype code that the capsule is to say, where the producer would say another.
+    """
+
+    __slots__ = ("around", "code", "dtype", "streams", "x")
+
+    def __init__(
+        self,
+        x: Any,
+        dtype: str,
+        around: Callable[[], AbstractContextManager[Any]],
+        *,
+        streams: bool = True,
+        code: int | None = None,
+    ) -> None:
+        self.x, self.dtype, self.around, self.streams, self.code = x, dtype, around, streams, code
+
+    def as_integers(self) -> Offer:
+        """The same memory as unsigned integers of the same width, for a consumer that has no name for the dtype."""
+        return Offer(self.x, self.dtype, self.around, streams=self.streams, code=_UNSIGNED)
+
+    def as_named(self) -> Offer:
+        """The same memory under the dtype's own code, for a consumer that knows it."""
+        return Offer(self.x, self.dtype, self.around, streams=self.streams, code=_CODES[self.dtype])
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        kind, index = self.x.__dlpack_device__()
+        return int(kind), int(index)
+
+    def __dlpack__(self, *, stream: int | None = None, **asked: Any) -> Any:
+        """A capsule of the producer's, ordered before the consumer's stream."""
+        with self.around():
+            capsule = self.x.__dlpack__(stream=stream, **asked) if self.streams else self.x.__dlpack__()
+        if self.code is not None and self.code != _code_of(capsule):
+            _tensor_of(capsule).code = self.code
+        return capsule
+
+
+def _tensor_of(capsule: Any) -> Any:
+    """The description inside a capsule that nobody has taken."""
+    if _is_valid(capsule, b"dltensor_versioned"):
+        return ctypes.cast(_pointer(capsule, b"dltensor_versioned"), ctypes.POINTER(_Versioned)).contents.tensor
+    return ctypes.cast(_pointer(capsule, b"dltensor"), ctypes.POINTER(_Managed)).contents.tensor
+
+
+def _code_of(capsule: Any) -> int:
+    return int(_tensor_of(capsule).code)
 
 
 def _export(x: Any) -> Any:

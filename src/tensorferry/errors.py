@@ -147,7 +147,7 @@ class ResumableError(ConversionError, RuntimeError):
 
 
 if sys.version_info >= (3, 11):
-    _Group = ExceptionGroup[ConversionError]
+    _Group = ExceptionGroup[ConversionError]  # noqa: F821 - a linter for 3.10 does not know it
 else:
 
     class _Group(Exception):  # noqa: N818 - what Python 3.11 brings

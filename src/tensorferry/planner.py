@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from . import dtypes, rules
 from .devices import HOST, kind_of, same_place
-from .draft import Draft
-from .errors import GradientError, LossyCastError
+from .errors import GradientError
+from .transport import PINNED_REASON, Transport
 
 if TYPE_CHECKING:
     from .backend import Backend
@@ -42,7 +42,7 @@ def make_plan(info: TensorInfo, request: Request, source: Backend, target: Backe
     return route.finish()
 
 
-class _Route(Draft):
+class _Route(Transport):
     """The decisions, in the order in which they are made."""
 
     # -- the order of things ----------------------------------------------------------------------
@@ -55,6 +55,7 @@ class _Route(Draft):
         rules.refuse_move(self.now, self.source, self.device)
         self.check = rules.check_of(self.now, self.request, self.dtype)
         rules.refuse_out(self.now, self.request, self.target)
+        self.refuse_pinned()
         if self.source is self.target and self.target.capabilities.memory and self.stays_inside():
             self.inside()
             return
@@ -96,7 +97,7 @@ class _Route(Draft):
         if now.abstract is not None:
             return True
         caps = self.source.capabilities
-        if self.request.options and now.device == HOST == kind_of(self.device):
+        if now.device == HOST == kind_of(self.device) and self.finishes_apart():
             return False
         if self.request.out is not None or now.swapped:
             return False
@@ -107,9 +108,12 @@ class _Route(Draft):
         leaves_graph = now.requires_grad and not self.in_graph()
         return (now.device != HOST or self.device != HOST or now.requires_grad) and not leaves_graph
 
-    def in_graph(self) -> bool:
-        """Whether the dtype that is asked for can require grad."""
-        return dtypes.find(self.dtype).kind in ("float", "complex")
+    def finishes_apart(self) -> bool:
+        """Whether an option asks for other memory than the framework's own operations give on the host."""
+        finishers = self.target.capabilities.finishers
+        return (self.wants_pinned() and not self.now.requires_grad) or any(
+            option in finishers for option in self.request.options
+        )
 
     def inside(self) -> None:
         """Do it with the framework's own operations."""
@@ -121,11 +125,14 @@ class _Route(Draft):
         if self.dtype != now.dtype and self.casts_first():
             self.cast_inside(own)
         if not same_place(self.now.device, self.device):
-            self.move(own, self.device)
+            self.move_inside(own)
         if self.dtype != self.now.dtype:
             self.cast_inside(own)
         if self.request.copy is True and not self.fresh:
             self.duplicate("copy=True asks for independent memory")
+        if self.wants_pinned() and not self.now.pinned and self.now.size:
+            self.add(own, "pin", (True,), PINNED_REASON, copies="host", pinned=True)
+            self.fresh = True
         if self.fresh:
             self.refuse_copy(["a dtype or a device cannot change in place"])
             self.reason = self.reason or "the dtype or the device changes"
@@ -135,41 +142,6 @@ class _Route(Draft):
             self.reason = "the same memory"
         else:
             self.reason = self.reason or "the same object: there is nothing to do"
-
-    def casts_first(self) -> bool:
-        """Whether the cast comes before the bus: a narrowing one, or one that a device may not do."""
-        narrower = dtypes.find(self.dtype).itemsize <= dtypes.find(self.now.dtype).itemsize
-        if self.now.device == HOST:
-            return narrower or not self.agrees()
-        return self.now.abstract is not None or same_place(self.now.device, self.device) or (narrower and self.agrees())
-
-    def cast_inside(self, by: Backend, why: str = "the dtype that was asked for") -> None:
-        kept = self.now.requires_grad and self.in_graph()
-        if self.now.abstract is not None and self.check:
-            raise LossyCastError(
-                f"{self.now.dtype} to {self.dtype} has to look at each value: "
-                f"{by.capabilities.abstract[self.now.abstract][0]}.",
-                f'dtype="{self.dtype}", casting="unsafe"',
-            )
-        self.add(
-            by,
-            "cast",
-            (self.dtype, self.check),
-            "the cast stays in the graph" if kept else why,
-            copies=self.path(),
-            dtype=self.dtype,
-            requires_grad=kept,
-            conjugate=False,
-            negative=False,
-            strides=self.packed(),
-            misalignment=0,
-            kind="",
-        )
-        self.fresh = True
-
-    def agrees(self) -> bool:
-        """Whether every framework rounds this cast to the same bits, so that a device may do it."""
-        return rules.agrees(self.now.dtype, self.dtype) and not self.check
 
     # -- between frameworks -----------------------------------------------------------------------
 
@@ -185,69 +157,12 @@ class _Route(Draft):
             )
         self.add(self.source, "detach", (), "gradients do not cross", requires_grad=False)
 
-    def hand_over(self) -> bool:
-        """Give a device's memory to the target where it lies, if both can live there."""
-        now = self.now
-        if now.device == HOST or not same_place(now.device, self.device) or self.source is self.target:
-            return False
-        if self.request.out is not None or (self.dtype != now.dtype and not self.agrees()):
-            return False
-        self.resolve()
-        if self.dtype != now.dtype:
-            self.cast_inside(self.source)
-        elif not self.now.is_compact:
-            self.duplicate("the target takes compact memory only")
-        share, self.reason, self.warnings = rules.sharing(self.source_info, self.target, self.request)
-        if not share and not self.fresh:
-            self.duplicate(self.reason)
-        if self.fresh:
-            self.refuse_copy([self.reason or "the dtype changes"])
-        if self.target.capabilities.waits:
-            self.add(self.source, "wait", (), f"{self.target.name} cannot say on which stream it reads")
-        self.add(self.target, "hand_over", (), "the same device: no bytes move", **self.as_own())
-        return True
-
-    def duplicate(self, why: str) -> None:
-        """Copy on the device."""
-        self.add(self.source, "copy", (), why, copies=self.path(), strides=self.packed(), misalignment=0)
-        self.fresh = True
-        self.reason = why
-
-    def to_host(self) -> None:
-        """Cross the bus to the host, narrower first where a device may narrow."""
-        now = self.now
-        if now.device == HOST:
-            return
-        self.refuse_copy([f"the source is on {now.device}, the result on {self.device}"])
-        narrower = dtypes.find(self.dtype).itemsize < dtypes.find(now.dtype).itemsize
-        if narrower and self.agrees() and self.request.out is None:
-            self.cast_inside(self.source, "narrower before the bus: fewer bytes cross")
-        if not self.source.capabilities.fetches:
-            self.move(self.source, HOST)
-            self.reason = self.reason or f"the source is on {now.device}, the result on {self.device}"
-
-    def resolve(self) -> None:
-        """Apply lazy bits."""
-        bits = [word for word, is_set in (("conjugate", self.now.conjugate), ("negative", self.now.negative)) if is_set]
-        if bits:
-            why = f"memory holds the values before the {' and '.join(bits)} bit is applied"
-            self.refuse_copy([why])
-            self.add(
-                self.source,
-                "resolve",
-                (),
-                why,
-                copies=self.path(),
-                conjugate=False,
-                negative=False,
-                strides=self.packed(),
-            )
-            self.fresh = True
-            self.reason = why
-
     def across(self) -> None:
         """From host memory of the source to host memory of the target, through an ndarray."""
         self.resolve()
+        if rules.fills_lists(self.now, self.target):
+            self.give_back()
+            return
         self.to_array()
         share, reason, warnings = rules.sharing(self.source_info, self.target, self.request)
         obstacles = self.obstacles()
@@ -261,6 +176,10 @@ class _Route(Draft):
             return
         if self.dtype != self.now.dtype and not self.widens_later():
             self.cast_array()
+        elif self.locks():
+            pass  # which is the copy
+        elif self.device != HOST and self.now.memory_map and not self.is_staged_up(self.target):
+            self.copy_array("a device never reads a memory map")
         elif not share and not self.fresh and self.target.capabilities.memory:
             self.copy_array(reason)
         elif obstacles and not self.fresh and self.target.capabilities.memory:
@@ -269,11 +188,19 @@ class _Route(Draft):
             self.copy_array(self.must_align() or self.reason or "there are no elements")
         elif not self.fresh:
             self.reason, self.warnings = reason, warnings
+        if self.device != HOST and self.go_up(self.target):
+            return
+        if HOST not in self.target.capabilities.devices:
+            self.place()
+            return
+        self.lock()
         self.to_target()
 
     def to_array(self) -> None:
         """Get at an array over the source's memory."""
         caps, now = self.source.capabilities, self.now
+        if now.framework != self.source.name:
+            return  # it has come down as an array
         if now.kind in caps.value_kinds:
             self.add(self.source, "value", (), f"a {now.kind}'s value", kind="")
         if now.device != HOST or (now.shards > 1 and not self.fresh):
@@ -289,36 +216,31 @@ class _Route(Draft):
         elif not caps.host_array or now.kind:
             self.add(self.source, "export", (), rules.EXPORT_REASON)
 
-    def fetch(self) -> None:
-        """Bring the values into host memory in one call of the source's own."""
-        now = self.now
-        where = f"from {now.device}" if now.shards == 1 else f"gathered from {now.shards} shards on {now.device}"
-        self.refuse_copy(
-            [f"it has to be brought {where}" if now.shards == 1 else f"its {now.shards} shards have to be gathered"]
-        )
-        copies = "host" if now.device == HOST else "bus"
-        self.add(self.source, "fetch", (), where, copies=copies, device=HOST, shards=1, writable=True, mutable=True)
-        self.fresh, self.reason = True, where
+    def give_back(self) -> None:
+        """Make lists of many numbers without an array of them all."""
+        why = rules.READ_REASONS["lists"]
+        changes = {**self.as_own(), "dtype": self.dtype}
+        self.add(self.source, "give_back", (self.dtype, self.check), why, copies="host", **changes)
+        self.fresh, self.reason = True, why
 
     def read(self) -> None:
         """Take the values of something that owns no memory to share."""
         kind = self.now.kind
         why = rules.READ_REASONS.get(kind, f"a {kind} has no memory of its own to share")
         self.refuse_copy([why])
+        if rules.fills_out(self.now, self.request, self.target):
+            self.add(self.source, "look", (self.dtype, self.check), rules.READ_REASONS["out"])
+            self.check, self.fresh = "", True
+            return
         arguments: tuple[Any, ...] = ()
         changes: dict[str, Any] = {}
-        if kind == "numbers" and self.reads_as_asked():
+        if kind == "numbers" and rules.reads_as_asked(self.now, self.target, self.dtype, self.device, self.check):
             arguments = (self.dtype, self.check, self.target.capabilities.strides == "compact")
             changes = {"dtype": self.dtype, "strides": self.packed(), "misalignment": 0, "weak_dtype": None}
         self.add(
             self.source, "read", arguments, why, copies=self.path(), writable=True, mutable=True, kind="", **changes
         )
         self.fresh, self.reason = True, why
-
-    def reads_as_asked(self) -> bool:
-        """Whether Python numbers are read as what the target is to have, and not first as what they are."""
-        as_it_is = rules.reads_as_it_is(self.now, self.target, self.dtype)
-        return not as_it_is and self.request.out is None and not self.widens_later()
 
     def obstacles(self) -> list[str]:
         """Why the target cannot lie over the source's memory; empty where it can."""
@@ -332,9 +254,8 @@ class _Route(Draft):
         return found + rules.layout_obstacles(self.now, self.target)
 
     def widens_later(self) -> bool:
-        """Whether the cast waits until the value is on its device: fewer bytes cross the bus."""
-        wider = dtypes.find(self.dtype).itemsize > dtypes.find(self.now.dtype).itemsize
-        return wider and self.device != HOST and self.agrees() and self.now.dtype in self.target.capabilities.dtypes
+        """Whether the cast waits until the value is on its device."""
+        return rules.widens_later(self.now, self.target, self.dtype, self.device, self.check)
 
     def must_align(self) -> str:
         """Why fresh memory has to be copied once more before the target adopts it, if it has."""
@@ -378,11 +299,6 @@ class _Route(Draft):
         self.own()
         self.reason = why
 
-    def own(self) -> None:
-        """What the value becomes once its memory is nobody else's."""
-        self.now = self.now._replace(writable=True, mutable=True, memory_map=False, weak_dtype=None)
-        self.fresh = True
-
     def to_target(self) -> None:
         """Make the array a tensor of the target."""
         target, caps = self.target, self.target.capabilities
@@ -408,7 +324,7 @@ class _Route(Draft):
 
     def write_out(self, out: TensorInfo) -> None:
         """Write into the memory that was given."""
-        if self.check:
+        if self.check and self.now.dtype != self.dtype:
             self.add(
                 self.exchange,
                 "check",
@@ -428,39 +344,3 @@ class _Route(Draft):
         self.fresh = True
 
     # -- devices ----------------------------------------------------------------------------------
-
-    def to_device(self) -> None:
-        """Cross the bus to the target's device, wider afterwards."""
-        if self.request.out is not None or same_place(self.now.device, self.device):
-            return
-        self.move(self.target, self.device)
-        if self.now.dtype != self.dtype:
-            self.cast_inside(self.target, "wider after the bus: fewer bytes cross")
-
-    def move(self, by: Backend, device: str) -> None:
-        """One transfer."""
-        overlaps = "non_blocking" in self.request.options and device != HOST
-        if overlaps and self.now.pinned and not self.fresh:
-            self.warnings.append("the transfer may still be reading the pinned source: do not write it yet")
-        if overlaps and not self.now.pinned:
-            self.add(
-                by,
-                "pin",
-                (),
-                "a transfer that overlaps reads page-locked memory",
-                copies="host",
-                pinned=True,
-            )
-        self.add(
-            by,
-            "move",
-            (device, overlaps),
-            f"from {self.now.device} to {device}",
-            copies="bus",
-            device=device,
-            pinned=False,
-            strides=self.packed() if not self.now.is_compact else self.now.strides,
-            misalignment=0,
-            shards=1,
-        )
-        self.fresh = True

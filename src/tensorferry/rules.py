@@ -24,25 +24,35 @@ if TYPE_CHECKING:
 __all__ = [
     "ADOPT_REASONS",
     "EXPORT_REASON",
+    "MANY",
     "READ_ONLY_REASON",
     "READ_REASONS",
     "agrees",
     "check_of",
+    "fills_lists",
+    "fills_out",
+    "is_many",
     "layout_obstacles",
-    "reads_as_it_is",
+    "reads_as_asked",
     "refuse_abstract",
     "refuse_move",
     "refuse_out",
     "sharing",
     "target_device",
     "target_dtype",
+    "widens_later",
 ]
+
+MANY = 1 << 16
+"""Python numbers from which the memory of an array of them counts."""
 
 EXPORT_REASON = "an array over the same memory"
 ADOPT_REASONS = {True: "a tensor over the array's memory", False: "Python scalars, one by one"}
 READ_ONLY_REASON = "a write would bypass autograd's version check"
 READ_REASONS = {
     "numbers": "Python numbers are objects: they are read into an array in one pass",
+    "lists": "Python numbers are objects: they are read and given back part by part",
+    "out": "Python numbers are objects: all are looked at part by part before the first is written",
     "scalar": "a scalar has no memory of its own to share",
     "stack": "a list of tensors is several memories: they are stacked into one",
 }
@@ -189,9 +199,36 @@ def check_of(info: TensorInfo, request: Request, dtype: str) -> str:
     return "value" if dtypes.casting_scale(info.dtype, dtype, request.casting).checked else ""
 
 
-def reads_as_it_is(info: TensorInfo, target: Backend, dtype: str) -> bool:
-    """Whether the array that Python numbers are read into by default is one that the target takes."""
-    return dtype == info.dtype and target.capabilities.alignment <= dtypes.find(dtype).itemsize
+def reads_as_asked(info: TensorInfo, target: Backend, dtype: str, device: str, check: str) -> bool:
+    """Whether Python numbers are read as what the target is to have, and not first as what they are."""
+    as_it_is = dtype == info.dtype and target.capabilities.alignment <= dtypes.find(dtype).itemsize
+    return not as_it_is and not widens_later(info, target, dtype, device, check)
+
+
+def is_many(info: TensorInfo) -> bool:
+    """Whether these are so many Python numbers that the memory of an array of them counts."""
+    return info.kind == "numbers" and info.size > MANY
+
+
+def fills_lists(info: TensorInfo, target: Backend) -> bool:
+    """Whether Python numbers are read part by part into lists."""
+    return is_many(info) and not target.capabilities.memory and target.name == info.framework
+
+
+def fills_out(info: TensorInfo, request: Request, target: Backend) -> bool:
+    """Whether Python numbers are read part by part into the memory that is given."""
+    out = request.out
+    if out is None or not is_many(info) or not target.capabilities.writes_parts:
+        return False
+    return out.device == HOST and not out.conjugate and not out.negative
+
+
+def widens_later(info: TensorInfo, target: Backend, dtype: str, device: str, check: str) -> bool:
+    """Whether a cast waits until the value is on its device: fewer bytes cross the bus."""
+    wider = dtypes.find(dtype).itemsize > dtypes.find(info.dtype).itemsize
+    late = wider and device != HOST and not check and agrees(info.dtype, dtype)
+    able = not {info.dtype, dtype} & target.capabilities.uncast
+    return late and able and info.dtype in target.capabilities.dtypes
 
 
 def _no_such_dtype(name: str, target: Backend, *, asked: bool) -> LossyCastError:
@@ -221,22 +258,30 @@ def target_device(info: TensorInfo, request: Request, target: Backend, dtype: st
         device = request.device
         if kind_of(device) not in caps.devices:
             kinds = ", ".join(caps.devices)
-            raise DeviceError(f"{target.name} cannot live on {device}: it knows {kinds}.", 'device="cpu"')
-        if present is not None and not any(device in (name, kind_of(name)) for name in present):
-            raise DeviceError(
-                f"There is no {device} here: {target.name} sees {', '.join(present)}.",
-                'device="cpu"',
-            )
-    elif info.abstract is not None or (
-        kind_of(info.device) in caps.devices and (present is None or info.device in present)
-    ):
+            hint = f'device="{caps.devices[0]}"'
+            raise DeviceError(f"{target.name} cannot live on {device}: it knows {kinds}.", hint)
+    elif info.abstract is not None or _stays(info, target, present):
         device = info.device
     else:
-        device = HOST
+        device = caps.devices[0]
+    asked = request.device is not None or caps.devices[0] != HOST
+    if asked and present is not None and not any(device in (name, kind_of(name)) for name in present):
+        seen = f"sees {', '.join(present)}" if present else "sees no device"
+        raise DeviceError(
+            f"There is no {device} here: {target.name} {seen}.",
+            f'device="{present[0]}"' if present else "a machine that has one, or another target",
+        )
     if dtype in caps.absent_on.get(kind_of(device), frozenset()):
         narrower = "complex64" if dtypes.find(dtype).kind == "complex" else "float32"
         raise LossyCastError(f"{dtype} cannot live on {device}.", f'dtype="{narrower}", or device="cpu"')
     return device
+
+
+def _stays(info: TensorInfo, target: Backend, present: tuple[str, ...] | None) -> bool:
+    """Whether the result may be where the source is, without being asked to."""
+    if info.shards > 1 and target.name != info.framework:
+        return False
+    return kind_of(info.device) in target.capabilities.devices and (present is None or info.device in present)
 
 
 # -- share or copy ------------------------------------------------------------------------------

@@ -73,7 +73,7 @@ def run(program: Program, value: Any, out: Any = None) -> Any:
 
 def here(request: Request, info: TensorInfo, target: Backend) -> Request:
     """The request as it is on this machine: the target's devices matter only where an accelerator is involved."""
-    if info.device == HOST and request.device in (None, HOST):
+    if info.device == HOST and request.device in (None, HOST) and HOST in target.capabilities.devices:
         return request
     return request._replace(present=target.devices())
 

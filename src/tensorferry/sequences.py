@@ -18,25 +18,31 @@ from . import casts, dtypes, memory, registry
 from .errors import ConversionError, LossyCastError, ShapeError, UnsupportedTypeError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from .backend import Backend
 
-    Decision = Callable[[tuple[int, ...], str, str | None], tuple[str, str] | None]
-
-__all__ = ["MANY", "Stacked", "first", "is_number", "is_tensor", "narrowest", "read", "read_as", "stack"]
+__all__ = [
+    "PYTHON_NUMBERS",
+    "Stacked",
+    "collect_types",
+    "first",
+    "is_number",
+    "is_tensor",
+    "length_of",
+    "narrowest",
+    "read",
+    "shape_of",
+    "stack",
+]
 
 Array = np.ndarray[Any, Any]
 
-_PYTHON_NUMBERS = frozenset({float, int, bool, complex})
+PYTHON_NUMBERS = frozenset({float, int, bool, complex})
 _EXACT_INTEGERS = 2**53
 _DEEPEST = 64
 _FEW = 256
 """Elements that Python looks at sooner than NumPy."""
-MANY = 1 << 16
-"""Elements from which the memory of a second array counts."""
-_PART = 1 << 13
-"""Elements that are read at a time: they are in a cache still when they are looked at and narrowed."""
 
 
 class _Narrower(NamedTuple):
@@ -59,7 +65,7 @@ class Stacked(NamedTuple):
 
 def first(x: Any) -> tuple[Any, int]:
     """The first element that is not a sequence, or the empty sequence, and how many there are if all rows are alike."""
-    if type(x) is list and x and type(x[0]) in _PYTHON_NUMBERS:
+    if type(x) is list and x and type(x[0]) in PYTHON_NUMBERS:
         return x[0], len(x)
     size = 1
     for _ in range(_DEEPEST):
@@ -72,12 +78,12 @@ def first(x: Any) -> tuple[Any, int]:
 
 def is_number(element: Any) -> bool:
     """Whether a first element says that they are Python numbers, not typed ones."""
-    return type(element) in _PYTHON_NUMBERS or not isinstance(element, np.generic)
+    return type(element) in PYTHON_NUMBERS or not isinstance(element, np.generic)
 
 
 def is_tensor(element: Any) -> bool:
     """Whether a first element is a tensor, or something that has to be refused like one."""
-    if type(element) in _PYTHON_NUMBERS or isinstance(element, (np.generic, list, tuple, range)):
+    if type(element) in PYTHON_NUMBERS or isinstance(element, (np.generic, list, tuple, range)):
         return False
     try:
         return registry.backend_of(element).name != "python" or isinstance(element, (bytes, bytearray, memoryview))
@@ -115,64 +121,6 @@ def read(x: Any, head: Any) -> Array:
     if numbers.dtype.char in "dD" and not _are_ordinary(x, numbers) and _may_be_rounded(x, numbers):
         return _read_exactly(x, numbers)
     return numbers
-
-
-def read_as(x: Any, head: Any, decide: Decision, weak: str | None = None) -> tuple[Array, str, str | None] | None:
-    """Many numbers, read part by part into one array of the dtype that is wanted, without one of what they are.
-
-    ``None`` if what they are is what is wanted, or if a part cannot be read or kept: `read` and a cast of
-    the whole then know why.
-
-    Args:
-        x: As for `read`.
-        head: As for `read`.
-        decide: The dtype and the check of the cast to it, for a shape, the dtype that holds the numbers
-            exactly and the narrowest ordinary one; ``None``: as they are.
-        weak: The narrowest ordinary dtype, if it is known that the first part's is too narrow.
-
-    Returns:
-        The array, the dtype that holds the numbers exactly, and the narrowest (``None`` if typed).
-    """
-    shape = _shape_of(x)
-    result, name, check = None, "", ""
-    try:
-        for index, part in _parts(x, shape):
-            numbers = read(part, head)
-            if result is None:
-                name = dtypes.of_numpy(numbers.dtype) or ""
-                weak = weak or (narrowest(part, numbers) if is_number(head) else None)
-                wanted = decide(shape, name, weak)
-                if wanted is None:
-                    return None
-                check = wanted[1]
-                result = memory.compact(shape, dtypes.find(wanted[0]).numpy)
-            elif weak not in (None, name) and narrowest(part, numbers) != weak:
-                weak = name
-                dtype, check = decide(shape, name, weak) or ("", "")
-                if dtype != dtypes.of_numpy(result.dtype):
-                    del result
-                    return read_as(x, head, decide, weak)
-            if numbers.shape != result[index].shape or dtypes.of_numpy(numbers.dtype) != name:
-                return None
-            casts.fill(result[index], numbers, check)
-    except ConversionError:
-        return None
-    return None if result is None else (result, name, weak)
-
-
-def _parts(x: Any, shape: tuple[int, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """Where each part lies, and the part: some rows if a row is short, else parts of rows."""
-    inner = math.prod(shape[1:])
-    if inner <= _PART:
-        rows = max(1, _PART // max(inner, 1))
-        for start in range(0, shape[0], rows):
-            yield (slice(start, start + rows),), x[start : start + rows]
-        return
-    for row, each in enumerate(x):
-        if _length(each) != shape[1]:
-            raise ShapeError("Rows of unequal lengths are no tensor.", None)
-        for index, part in _parts(each, shape[1:]):
-            yield (row, *index), part
 
 
 def _read_integers(x: Any) -> Array:
@@ -220,15 +168,15 @@ def _may_be_rounded(x: Any, array: Array) -> bool:
     ):
         return False
     kinds: set[type] = set()
-    _collect_types(x, array.ndim, kinds)
+    collect_types(x, array.ndim, kinds)
     return any(issubclass(kind, (int, np.integer)) and kind is not bool for kind in kinds)
 
 
-def _collect_types(x: Any, depth: int, kinds: set[type]) -> None:
+def collect_types(x: Any, depth: int, kinds: set[type]) -> None:
     """The types of the elements, which are `depth` levels down, a row at a time."""
     if depth > 1:
         for row in x:
-            _collect_types(row, depth - 1, kinds)
+            collect_types(row, depth - 1, kinds)
     else:
         kinds.update(map(type, x) if depth else (type(x),))
 
@@ -428,7 +376,7 @@ def _ragged(x: Any, path: str, depth: int = 0) -> ShapeError | None:
     """The error for the first place where lengths differ, or ``None`` if they do not."""
     if not isinstance(x, (list, tuple, range)) or not len(x) or depth > _DEEPEST:
         return None
-    lengths = [_length(element) for element in x]
+    lengths = [length_of(element) for element in x]
     for index, length in enumerate(lengths):
         if length != lengths[0]:
             here, there = ("a number" if size is None else f"length {size}" for size in (lengths[0], length))
@@ -447,7 +395,7 @@ def _ragged(x: Any, path: str, depth: int = 0) -> ShapeError | None:
 
 def _ragged_across(x: Any, path: str) -> ShapeError | None:
     """Rows of one length each, whose own rows differ in length from one to the next."""
-    shapes = [_shape_of(element) for element in x]
+    shapes = [shape_of(element) for element in x]
     for index, shape in enumerate(shapes):
         if shape != shapes[0]:
             return ShapeError(
@@ -457,11 +405,13 @@ def _ragged_across(x: Any, path: str) -> ShapeError | None:
     return None
 
 
-def _length(x: Any) -> int | None:
+def length_of(x: Any) -> int | None:
+    """How long a sequence is; ``None``: it is an element."""
     return len(x) if isinstance(x, (list, tuple, range)) else None
 
 
-def _shape_of(x: Any) -> tuple[int, ...]:
+def shape_of(x: Any) -> tuple[int, ...]:
+    """The shape of the nesting, as the first row of each level tells it."""
     shape: list[int] = []
     while isinstance(x, (list, tuple, range)) and len(shape) < _DEEPEST:
         shape.append(len(x))

@@ -43,6 +43,17 @@ def test_H40_a_transfer_to_the_host_is_never_asynchronous(target):
         assert ".cpu()" in plan.code
 
 
+def test_H40_a_large_one_is_complete_when_it_is_unloaded():
+    """What goes through page-locked slots is handed out by the step that has waited for every one of them."""
+    for keywords in ({}, {"dtype": "float16"}):
+        plan = ferry.explain(TensorInfo("torch", (1 << 24,), device="cuda:0"), "numpy", **keywords)
+        verbs = [step.verb for step in plan.steps]
+        assert verbs[-2:] == ["stage", "unload"]
+    pinned = ferry.explain(TensorInfo("torch", (1 << 24,), device="cuda:0"), "numpy", pinned=True)
+    assert [step.verb for step in pinned.steps] == ["land"]
+    assert "non_blocking" not in plan.code + pinned.code
+
+
 def test_H40_not_even_when_non_blocking_was_asked_for():
     """torch to torch on the host: what is handed out is complete."""
     plan = ferry.explain(TensorInfo("torch", (8,), device="cuda:0"), "torch", device="cpu", non_blocking=True)

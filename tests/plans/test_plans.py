@@ -149,6 +149,46 @@ def test_python_numbers_are_read_as_what_the_target_takes(target, dtype, steps, 
     assert plan.steps[0].bytes == size * N
 
 
+MANY = TensorInfo("python", (1000, 1000), "float64", weak_dtype="float32")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "bits", "code"),
+    [
+        (None, 64, "np.array(x).tolist()"),
+        ("float32", 32, 'np.array(x, dtype="float32").tolist()'),
+        ("int8", 8, 'np.array(x).astype("int8", casting="same_value").tolist()'),
+        ("bfloat16", 16, "np.array(x).astype(ml_dtypes.bfloat16).astype(np.float32).tolist()"),
+    ],
+)
+def test_many_numbers_become_lists_in_one_step(dtype, bits, code):
+    """No array stands between two long lists, and the plan claims none."""
+    plan = ferry.explain(MANY, "python", dtype=dtype)
+    assert [step.verb for step in plan.steps] == ["give_back"]
+    assert plan.steps[0].code == code
+    assert plan.bytes_copied == MANY.size * bits // 8
+    assert plan.result.dtype == (dtype or "float64")
+    assert not plan.shares_memory
+
+
+@pytest.mark.parametrize(
+    ("numbers", "target", "out", "steps", "size"),
+    [
+        (MANY, "numpy", {"dtype": "float32"}, ["look", "write"], 4),
+        (MANY, "torch", {"dtype": "int8"}, ["look", "write"], 1),
+        (MANY, "torch", {"dtype": "complex64", "conjugate": True}, ["read", "write"], 16),
+        (MANY, "torch", {"dtype": "float32", "device": "cuda:0"}, ["read", "write"], 8),
+        (MANY, "tensorflow", {"dtype": "float32", "kind": "Variable"}, ["read", "write"], 8),
+        (MANY._replace(shape=(4, 4)), "numpy", {"dtype": "int8"}, ["read", "write"], 2),
+    ],
+)
+def test_many_numbers_are_written_into_host_memory_as_they_are_read(numbers, target, out, steps, size):
+    """Into an array or a tensor that is given, without an array between; elsewhere with one of its own dtype."""
+    plan = ferry.explain(numbers, target, out=TensorInfo(target, numbers.shape, **out))
+    assert [step.verb for step in plan.steps] == steps
+    assert plan.bytes_copied == numbers.size * size
+
+
 @pytest.mark.parametrize(
     ("source", "target", "keywords", "warns"),
     [

@@ -12,7 +12,7 @@ import sys
 
 class Blocked(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("torch", "tensorflow", "jax", "jaxlib"):
+        if name.partition(".")[0] in ("torch", "tensorflow", "jax", "jaxlib", "cupy"):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Blocked())
@@ -20,14 +20,14 @@ sys.meta_path.insert(0, Blocked())
 
 
 def test_every_plan_can_be_made_where_no_framework_is():
-    """The tests of plans pass with torch, TensorFlow and JAX out of reach."""
-    path = Path(__file__).with_name("test_plans.py")
+    """The tests of plans pass with torch, TensorFlow, JAX and CuPy out of reach."""
+    paths = [str(Path(__file__).with_name(name)) for name in ("test_plans.py", "test_devices.py")]
     code = BLOCK + (
         "import pytest\n"
         f"sys.path.insert(0, {str(ROOT)!r})\n"
         "options = ['-q', '-p', 'no:cacheprovider', '-p', 'no:xdist', '--tb=short']\n"
-        f"code = pytest.main([*options, '--rootdir', {str(ROOT)!r}, {str(path)!r}])\n"
-        "loaded = {'torch', 'tensorflow', 'jax'} & set(sys.modules)\n"
+        f"code = pytest.main([*options, '--rootdir', {str(ROOT)!r}, *{paths!r}])\n"
+        "loaded = {'torch', 'tensorflow', 'jax', 'cupy'} & set(sys.modules)\n"
         "assert not loaded, loaded\n"
         "sys.exit(int(code))\n"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import tensorferry as ferry
-from tensorferry import registry, sequences, testing
+from tensorferry import parts, registry, rules, run, sequences, testing
 from tensorferry.run import verifying
 from tensorferry.testing import strategies as these
 
@@ -135,18 +136,34 @@ def by_keywords(target, x, keywords):
     return type(result), looks.dtype(result), looks.shape(result), looks.content(result)
 
 
+@contextlib.contextmanager
+def a_few_at_a_time():
+    """Two numbers are many, and two are read at a time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rules, "MANY", 1)
+        patch.setattr(parts, "_PART", 2)
+        patch.setattr(parts, "_SHORT", 2)
+        # A plan is for a number of elements: those that were made for many are for few now.
+        run._planned.cache_clear()
+        yield
+    run._planned.cache_clear()
+
+
+ODD_LISTS = st.one_of(
+    st.lists(st.floats(-10, 10), min_size=3, max_size=8),
+    st.lists(st.integers(-5, 5) | st.integers(-(2**40), 2**40), min_size=3, max_size=8),
+    st.lists(numbers, min_size=3, max_size=8),
+    st.lists(st.lists(st.floats(-10, 10) | numbers, min_size=3, max_size=3), min_size=1, max_size=3),
+    st.lists(st.lists(st.lists(numbers, min_size=1, max_size=2), min_size=1, max_size=2), min_size=2, max_size=2),
+    st.builds(range, st.integers(-9, 9), st.integers(2**31 - 3, 2**31 + 3), st.just(2**29)),
+    st.lists(st.builds(range, st.just(0), st.integers(3, 4)), min_size=2, max_size=3),
+)
+
+
 @pytest.mark.parametrize("target", CALLS)
 @settings(max_examples=250)
 @given(
-    x=st.one_of(
-        st.lists(st.floats(-10, 10), min_size=3, max_size=8),
-        st.lists(st.integers(-5, 5) | st.integers(-(2**40), 2**40), min_size=3, max_size=8),
-        st.lists(numbers, min_size=3, max_size=8),
-        st.lists(st.lists(st.floats(-10, 10) | numbers, min_size=3, max_size=3), min_size=1, max_size=3),
-        st.lists(st.lists(st.lists(numbers, min_size=1, max_size=2), min_size=1, max_size=2), min_size=2, max_size=2),
-        st.builds(range, st.integers(-9, 9), st.integers(2**31 - 3, 2**31 + 3), st.just(2**29)),
-        st.lists(st.builds(range, st.just(0), st.integers(3, 4)), min_size=2, max_size=3),
-    ),
+    x=ODD_LISTS,
     keywords=st.sampled_from(
         [
             {},
@@ -169,25 +186,94 @@ def by_keywords(target, x, keywords):
 @example(x=[[1.0, 2.0, 3.0], 4.0], keywords={})
 @example(x=[np.float16(1), np.float16(2), np.float16(3), 4.0], keywords={})
 @example(x=[1.5, True, np.float64(3), False], keywords={})
+@example(x=[1, 2, 3.5, 4.5, 2**53 + 1, 6], keywords={})
+@example(x=[1, 2, 2**63, 2**63], keywords={})
+@example(x=[1, -2, 2**63, 2**63], keywords={})
+@example(x=[True, 1, 2**63, 2**63], keywords={})
+@example(x=[True, False, 2, 3, 4.5, 5.5, 6j], keywords={})
+@example(x=[1, 2, np.uint64(3), np.uint64(4)], keywords={})
+@example(x=[0.5, -0.0, math.nan, math.inf], keywords={})
 def test_numbers_come_the_same_in_parts_and_in_one(target, x, keywords):
     """Many numbers are read in parts: same dtype, bits and errors, wherever in the list something is odd."""
     with verifying():
         whole = by_keywords(target, x, keywords)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sequences, "MANY", 1)
-            patch.setattr(sequences, "_PART", 2)
+        with a_few_at_a_time():
             assert by_keywords(target, x, keywords) == whole
 
 
-@pytest.mark.parametrize("target", ["torch", "tensorflow", "jax"])
-def test_parts_are_what_is_read(target, monkeypatch):
-    """The comparison above is not one of the whole with itself: many numbers are read a few at a time."""
+def into_out(target, x, dtype, casting):
+    """The bits of `out` after a conversion, and the error with its words if there is one."""
+    try:
+        shape = ferry.describe(x).shape
+    except ferry.ConversionError:
+        shape = (len(x),)
+    out = ferry.convert(np.ones(shape), target, dtype=dtype)
+    looks = testing.witness_for(target)
+    try:
+        assert ferry.convert(x, target, out=out, casting=casting) is out
+    except ferry.ConversionError as error:
+        assert looks.content(out) == looks.content(ferry.convert(np.ones(shape), target, dtype=dtype))
+        return type(error), str(error)
+    return looks.content(out)
+
+
+@pytest.mark.parametrize("target", ["numpy", "torch"])
+@settings(max_examples=250)
+@given(
+    x=ODD_LISTS,
+    dtype=st.sampled_from(["float64", "float32", "bfloat16", "int64", "int8", "bool", "complex64"]),
+    casting=st.sampled_from([None, "unsafe", "same_value"]),
+)
+@example(x=[1.0, 2.0, 3.0, None], dtype="float32", casting=None)
+@example(x=[1.0, 2.0, 3.0, 4.5], dtype="int8", casting=None)
+@example(x=[1, 2, 3.5, 4.5, 2**53 + 1, 6], dtype="float64", casting=None)
+@example(x=[[1.0, 2.0, 3.0], [4.0, 5.0]], dtype="float32", casting="unsafe")
+def test_numbers_come_into_out_the_same_in_parts_and_in_one(target, x, dtype, casting):
+    """Many numbers are written in parts: the same bits, or the same error and nothing written."""
+    with verifying():
+        whole = into_out(target, x, dtype, casting)
+        with a_few_at_a_time():
+            assert into_out(target, x, dtype, casting) == whole
+
+
+@pytest.mark.parametrize(
+    ("target", "out", "keywords"),
+    [
+        ("torch", None, {}),
+        ("tensorflow", None, {}),
+        ("jax", None, {}),
+        ("numpy", None, {"dtype": "float16"}),
+        ("python", None, {}),
+        ("python", None, {"dtype": "bfloat16"}),
+        ("numpy", "float64", {}),
+        ("numpy", "int8", {}),
+        ("torch", "float32", {}),
+    ],
+)
+@pytest.mark.parametrize("numbers", [[0.0] * (rules.MANY + 1), [0] * rules.MANY + [0.0] * rules.MANY])
+def test_parts_are_what_is_read(target, out, keywords, numbers, monkeypatch):
+    """The comparisons above are not of the whole with itself: many numbers are read a few at a time."""
+    given = None if out is None else ferry.convert(np.ones(len(numbers)), target, dtype=out)
     read, sizes = sequences.read, []
     monkeypatch.setattr(sequences, "read", lambda x, head: sizes.append(len(x)) or read(x, head))
     with verifying():
-        ferry.convert([0.5] * (sequences.MANY + 1), target)
+        ferry.convert(numbers, target, out=given, **keywords)
     assert len(sizes) > 2
-    assert max(sizes) < sequences.MANY
+    assert max(sizes) < rules.MANY
+
+
+def test_a_list_that_changes_while_it_is_read_is_an_error():
+    """What was looked at is looked at once more as it is written: a row that has become another is no row of zeros."""
+    x = [0.5] * 10
+    again = parts.Parts(x, 0.5, (10,), "float64")
+    x[3] = None
+    with pytest.raises(ferry.UnsupportedTypeError):
+        list(again)
+    x[3:] = []
+    with pytest.raises(ferry.ShapeError):
+        list(again)
+    with pytest.raises(ferry.ShapeError):
+        list(parts.Parts([[0.5] * 9000] * 2, 0.5, (3, 9000), "float64"))
 
 
 @pytest.mark.parametrize("target", ["numpy", "torch", "tensorflow"])

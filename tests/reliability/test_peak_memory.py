@@ -113,6 +113,65 @@ expect(8 * MB, lambda: ferry.convert(floats, "numpy", dtype="float16"), "float16
     )
 
 
+def test_a_long_list_becomes_a_list_without_an_array_of_it():
+    """The result is pointers to the same numbers, or new numbers where the dtype is another: no array besides."""
+    lives(
+        MEASURE
+        + """
+count = 2 << 20
+pointers, numbers = 8 * count, 32 * count  # a float of 24 bytes lies at a multiple of 16
+floats = [float(index) for index in range(count)]
+rows = [floats[start : start + 1024] for start in range(0, count, 1024)]
+wide = [floats[: count // 2], floats[count // 2 :]]
+ints = [int(number) for number in floats]
+mixed = [*ints[: count // 2], *floats[count // 2 :]]
+ferry.to_list(mixed, dtype="float16")
+for name in ("floats", "rows", "wide", "ints"):
+    expect(pointers, lambda: ferry.to_list(globals()[name]), name)
+expect(pointers + numbers // 2, lambda: ferry.to_list(mixed), "ints and floats")
+expect(pointers + numbers, lambda: ferry.to_list(floats, dtype="float32"), "as float32")
+"""
+    )
+
+
+def test_a_long_list_is_written_into_out_with_no_array_beside_it():
+    """Into every dtype of an array and of a tensor that is given, strided ones as well, nothing else is taken."""
+    lives(
+        MEASURE
+        + """
+import torch
+count = 2 << 20
+floats = [float(index % 100) for index in range(count)]
+rows = [floats[start : start + 1024] for start in range(0, count, 1024)]
+mixed = [*map(int, floats[: count // 2]), *floats[count // 2 :]]
+for target in ("numpy", "torch"):
+    for dtype in ("float64", "float32", "int8"):
+        out = ferry.convert(np.ones(2 * count), target, dtype=dtype)
+        ferry.convert(floats[: 1 << 17], target, out=out[: 1 << 17])
+        for x in (floats, mixed):
+            expect(0, lambda: ferry.convert(x, target, out=out[::2]), f"{target} {dtype}")
+        expect(0, lambda: ferry.convert(rows, target, out=out[:count].reshape(-1, 1024)), f"rows, {target} {dtype}")
+        assert ferry.to_list(out[:7], dtype="int64") == [0, 1, 2, 3, 4, 5, 6]
+"""
+    )
+
+
+def test_ints_that_turn_out_to_be_among_floats_are_held_once():
+    """Ints that turn out to be among floats, which the last part tells: one array at a time, of 64 bits."""
+    lives(
+        MEASURE
+        + """
+import torch
+count = 4 << 20
+mixed = [*range(count - 1), 0.5]
+ferry.to_torch(mixed[: 1 << 17])
+ferry.to_torch(mixed[-(1 << 17) :], dtype="float16")
+expect(32 * MB, lambda: ferry.to_torch(mixed), "float32 of ints, and then of floats")
+expect(32 * MB, lambda: ferry.to_numpy(mixed), "float64")
+"""
+    )
+
+
 def test_stacking_small_arrays_makes_no_view_of_each():
     """100,000 arrays of four numbers: the pile of views that np.stack makes would be ten times the result."""
     lives(

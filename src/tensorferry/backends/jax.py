@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib
+from contextlib import nullcontext
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from .. import memory
+from .. import dlpack, memory, registry
 from ..backend import Backend, Capabilities
 from ..devices import HOST, device_name, kind_of
 from ..dtypes import DTYPES, by_numpy, find, of_numpy
@@ -41,7 +42,9 @@ def _capabilities(x64: bool) -> Capabilities:
         strides="compact",
         alignment=memory.ALIGNMENT,
         unshared_dtypes=_PACKED,
+        unhanded=_PACKED,
         fetches=True,
+        fetches_ahead=True,
         abstract={
             "traced": (
                 "it is a tracer, inside a traced function (jax.jit, jax.grad, jax.vmap): its values do not exist yet",
@@ -156,6 +159,10 @@ class JaxBackend(Backend):
         """The whole of an array on devices, in host memory of one's own."""
         return np.array(x)
 
+    def start_fetch(self, x: Any) -> None:
+        """See https://docs.jax.dev/en/latest/_autosummary/jax.Array.copy_to_host_async.html."""
+        x.copy_to_host_async()
+
     def adopt(self, array: Array) -> Any:
         if self._place is None:
             self._place = self._find_place()
@@ -214,9 +221,18 @@ class JaxBackend(Backend):
         """The same array, whose values are there now."""
         return x.block_until_ready()
 
-    def hand_over(self, x: Any) -> Any:
-        """An array over another framework's memory on the same device; the protocol orders the streams."""
-        return self.jax.dlpack.from_dlpack(x)
+    def offer(self, x: Any) -> Any:
+        # It makes the stream that is named wait for the array itself, whatever device is current.
+        return dlpack.Offer(x, _NAMES[x.dtype], nullcontext)
+
+    def hand_over(self, x: Any, source: str = "") -> Any:
+        """An array over another framework's memory on the same device.
+
+        JAX names the stream on which it will read to the producer.
+        (https://docs.jax.dev/en/latest/_autosummary/jax.dlpack.from_dlpack.html)
+        """
+        offered = registry.backend_named(source).offer(x) if source else x
+        return self.jax.dlpack.from_dlpack(offered.as_named() if isinstance(offered, dlpack.Offer) else offered)
 
     def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
         if verb == "cast":

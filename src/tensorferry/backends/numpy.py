@@ -27,6 +27,7 @@ _CAPABILITIES = Capabilities(
     read_only=True,
     host_array=True,
     out=True,
+    options=frozenset({"pinned"}),
     writes_parts=True,
     read_kinds=frozenset({"scalar"}),
 )

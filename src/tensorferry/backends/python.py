@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from .. import casts, memory, registry, rules, sequences
+from .. import casts, memory, parts, registry, rules, sequences
 from ..backend import EXCHANGE, EXCHANGE_NUMBERS, Backend, Capabilities
-from ..devices import HOST
 from ..dtypes import DTYPES, by_numpy, of_numpy
 from ..errors import UnsupportedTypeError
 from ..info import TensorInfo
@@ -120,24 +119,34 @@ class PythonBackend(Backend):
                 return stacked.framework, info._replace(kind="stack"), stacked.value
             info = self._info(stacked.value, "stack")
             return self, info._replace(requires_grad=stacked.requires_grad), stacked.value
-        found = None
-        if size > sequences.MANY and target is not None and request is not None:
-            found = self._read_as(x, first, target, request)
-        array, name, weak = found or _read(x, first, target)
+        if size > rules.MANY and target is not None and request is not None:
+            read = self._read_parts(x, first, target, request)
+            if read is not None:
+                return self, _numbers_info(read.shape, read.dtype, read.weak_dtype), read.value
+        array, name, weak = _read(x, first, target)
         return self, _numbers_info(array.shape, name, weak), array
 
-    def _read_as(self, x: Any, first: Any, target: Backend, request: Request) -> tuple[Array, str, str | None] | None:
-        """Numbers as an array of what is asked for, if the plan will read them so; see `sequences.read_as`."""
-        if request.out is not None or request.device not in (None, HOST):
-            return None
+    def _read_parts(self, x: Any, first: Any, target: Backend, request: Request) -> parts.Read | None:
+        """Many numbers as what the plan will make of them, if it takes them part by part."""
+        from ..run import here
 
-        def decide(shape: tuple[int, ...], name: str, weak: str | None) -> tuple[str, str] | None:
+        def decide(shape: tuple[int, ...], name: str, weak: str | None) -> parts.Wanted | None:
             info = _numbers_info(shape, name, weak)
-            dtype = rules.target_dtype(info, request, target)
-            as_it_is = rules.reads_as_it_is(info, target, dtype)
-            return None if as_it_is else (dtype, rules.check_of(info, request, dtype))
+            asked = here(request, info, target)
+            dtype = rules.target_dtype(info, asked, target)
+            check = rules.check_of(info, asked, dtype)
+            if rules.fills_lists(info, target):
+                return parts.Wanted(dtype, check, parts.into_lists(to_scalars))
+            if rules.fills_out(info, asked, target):
+                return parts.Wanted(dtype, check, None)
+            device = rules.target_device(info, asked, target, dtype)
+            if rules.reads_as_asked(info, target, dtype, device, check):
+                return parts.Wanted(dtype, check, parts.into_array)
+            # Whatever they turn out to be, that is wanted, which NumPy reads sooner in one go.
+            return None if takes_all and request.dtype is None else parts.Wanted(name, "", parts.into_array)
 
-        return sequences.read_as(x, first, decide)
+        takes_all = target.capabilities.numbers is EXCHANGE_NUMBERS
+        return parts.read(x, first, decide, narrows=not takes_all and request.out is None)
 
     def _info(self, array: Array, kind: str) -> TensorInfo:
         name = _NAMES.get(array.dtype) or of_numpy(array.dtype)
@@ -171,6 +180,16 @@ class PythonBackend(Backend):
             return x
         return casts.cast(x, dtype, check, compact=compact)
 
+    def give_back(self, x: Any, dtype: str, check: str = "") -> Any:
+        """Lists of what the numbers are as another dtype, into which they were read when they were looked at."""
+        return to_scalars(self.read(x, dtype, check)) if isinstance(x, np.ndarray) else x
+
+    def look(self, x: Any, dtype: str, check: str = "") -> Any:
+        """The numbers, each of which another dtype can hold: they were compared when they were looked at."""
+        if check and isinstance(x, np.ndarray):
+            casts.check_values(x, dtype, check)
+        return x
+
     def detach(self, x: Array) -> Array:
         """The array, whose parts left their graphs when they were stacked."""
         return x
@@ -185,6 +204,9 @@ class PythonBackend(Backend):
         if verb == "adopt":
             narrow = DTYPES[info.dtype].numpy.type.__module__ == "ml_dtypes"
             return f"{{x}}.astype(np.{_exact_scalar(info.dtype)}).tolist()" if narrow else "{x}.tolist()"
+        if verb == "give_back":
+            as_read = "np.array({x})" if arguments[0] == info.dtype else self.snippet("read", arguments, info)
+            return self.snippet("adopt", (), info._replace(dtype=arguments[0])).format(x=as_read)
         if verb == "read" and info.kind == "stack":
             return "np.stack({x})"
         if verb == "detach":
@@ -193,7 +215,7 @@ class PythonBackend(Backend):
             if (info.dtype, arguments[0]) in _NARROWED:
                 return f'np.array({{x}}, dtype="{arguments[0]}")'
             return registry.backend_named(EXCHANGE).snippet("cast", arguments, info).format(x="np.array({x})")
-        return {"read": "np.array({x})", "export": "np.asarray(memoryview({x}))"}[verb]
+        return {"read": "np.array({x})", "look": "np.array({x})", "export": "np.asarray(memoryview({x}))"}[verb]
 
     def lanes(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
         return {(np.ndarray, self.name): _list_lane}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from .. import memory
+from .. import dlpack, memory, registry
 from ..backend import Backend, Capabilities
 from ..devices import HOST, device_name, kind_of
 from ..dtypes import find
@@ -49,8 +50,14 @@ _DTYPES = [
 # What NumPy's own __dlpack__ can name; the narrow types go in through the constructor.
 _DLPACK = frozenset(find(name).numpy for name in _DTYPES if find(name).numpy.type.__module__ == "numpy")
 
+# Its exporter knows none of these: "… is not supported by dlpack".
+_UNHANDED = frozenset(
+    name for name in _DTYPES if name.startswith("float8") or name.endswith(("int2", "int4", "e2m1fn"))
+)
+
 _CAPABILITIES = Capabilities(
     dtypes=frozenset(_DTYPES),
+    unhanded=_UNHANDED,
     numbers={
         "bool": ("bool",),
         "int": ("int32", "int64"),
@@ -239,10 +246,17 @@ class TensorflowBackend(Backend):
         with self.tf.device(_device_code(device)):
             return self.tf.identity(x)
 
-    def hand_over(self, x: Any) -> Any:
+    def offer(self, x: Any) -> Any:
+        # It refuses a stream, and has the values ready when it exports
+        # (https://www.tensorflow.org/api_docs/python/tf/experimental/dlpack/to_dlpack).
+        return dlpack.Offer(x, self.enums[x._datatype_enum()], nullcontext, streams=False)
+
+    def hand_over(self, x: Any, source: str = "") -> Any:
         """A tensor over another framework's memory on the same device."""
+        offered = registry.backend_named(source).offer(x) if source else x
+        offered = offered.as_named() if isinstance(offered, dlpack.Offer) else offered
         # TensorFlow names no stream of its own: the producer has finished, see the step before.
-        return self.from_dlpack(x.__dlpack__(stream=_DEFAULT_STREAM))
+        return self.from_dlpack(offered.__dlpack__(stream=_DEFAULT_STREAM))
 
     def variable(self, x: Any) -> Any:
         """A variable that starts from this value, in memory of its own."""

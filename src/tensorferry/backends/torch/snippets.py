@@ -23,11 +23,18 @@ def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
         if device == HOST:
             return "{x}.cpu()"
         return f'{{x}}.to("{device}", non_blocking=True)' if non_blocking else f'{{x}}.to("{device}")'
+    if verb == "send":
+        return f'{{x}}.to("{arguments[0]}", non_blocking=True)'
     carrier = CARRIED.get(info.dtype)
     if verb == "export" and carrier:
         return f"{{x}}.view(torch.{carrier}).numpy().view(ml_dtypes.{info.dtype})"
     if verb == "adopt":
         return _adopt_code(info, carrier)
+    if verb in ("unload", "land"):
+        return _host_code(verb, carrier, info.dtype)
+    if verb in ("fill", "pin_array"):
+        array = f".numpy().view(ml_dtypes.{info.dtype})" if carrier else ".numpy()"
+        return f"{_adopt_code(info, carrier)}.pin_memory()" + (array if verb == "pin_array" else "")
     if verb == "write" and info.device == HOST:
         return "out.copy_(torch.from_numpy({y})); {y} = out"
     return _SNIPPETS[verb]
@@ -41,9 +48,18 @@ _SNIPPETS = {
     "wait": "torch.cuda.current_stream().synchronize() or {x}",
     "pin": "{x}.pin_memory()",
     "hand_over": "torch.from_dlpack({x})",
+    "compact": "{x}.contiguous()",
+    "stage": 'torch.empty_like({x}, device="cpu", pin_memory=True).copy_({x})',
     "read": "torch.stack({x})",
     "write": "out.copy_(torch.from_numpy({y})); {y} = out",
 }
+
+
+def _host_code(verb: str, carrier: str | None, dtype: str) -> str:
+    """An array of what is on its way to the host."""
+    there = _SNIPPETS["stage"] if verb == "land" else "{x}"
+    array = f"{there}.view(torch.{carrier}).numpy().view(ml_dtypes.{dtype})" if carrier else f"{there}.numpy()"
+    return array if verb == "land" else f"{array}.copy()"
 
 
 def _adopt_code(info: TensorInfo, carrier: str | None) -> str:

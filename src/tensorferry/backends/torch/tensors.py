@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from ... import casts, memory
-from ...backend import Backend, Capabilities
+from ... import casts, memory, registry
 from ...devices import HOST, device_name
 from ...dtypes import find, of_numpy
 from ...errors import UnsupportedTypeError
 from ...info import TensorInfo
 from ...rules import agrees
-from . import packing, streams
+from . import packing, staging, streams
 from .declared import ABSTRACT, BY_DEFAULT, CARRIED, NATIVE
 from .pytrees import is_registered, open_registered
 from .snippets import snippet, whole_strides
@@ -24,13 +23,14 @@ from .snippets import snippet, whole_strides
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from ...backend import Capabilities
     from ...streams import Stream
     from ...trees.containers import Node
 
 Array = np.ndarray[Any, Any]
 
 
-class TorchBackend(Backend):
+class TorchBackend(staging.TorchStaging):
     """`torch.Tensor`, its parameters and plain subclasses."""
 
     name = "torch"
@@ -285,12 +285,12 @@ class TorchBackend(Backend):
         """To another device; a transfer to the host is complete when this returns."""
         return x.to(device, non_blocking=non_blocking)
 
-    def pin(self, x: Any) -> Any:
+    def pin(self, x: Any, required: bool = False) -> Any:
         """Page-locked memory of one's own from PyTorch's caching host allocator, which waits for its readers.
 
         Not `pin_memory()`, which gives pinned memory back as it is: somebody could write it before it is read.
         """
-        return self.torch.empty_like(x, pin_memory=True).copy_(x)
+        return staging.pin(self.torch, x, required)
 
     def current_stream(self, device: str) -> Stream | None:
         return streams.current_stream(self.torch, device)
@@ -303,12 +303,17 @@ class TorchBackend(Backend):
 
     def wait(self, x: Any) -> Any:
         """The same tensor, whose values are there now."""
-        self.torch.get_device_module(x.device).current_stream(x.device).synchronize()
+        module = self.torch.get_device_module(x.device)
+        # A device without streams has one queue.
+        (module.current_stream(x.device) if hasattr(module, "current_stream") else module).synchronize()
         return x
 
-    def hand_over(self, x: Any) -> Any:
+    def offer(self, x: Any) -> Any:
+        return staging.offer(self, x)
+
+    def hand_over(self, x: Any, source: str = "") -> Any:
         """A tensor over another framework's memory on the same device; the protocol orders the streams."""
-        return self.torch.from_dlpack(x)
+        return staging.take_over(self, registry.backend_named(source).offer(x) if source else x)
 
     def stack(self, tensors: Sequence[Any], shape: tuple[int, ...]) -> Any:
         """One tensor of equal ones, in the graph of each."""
@@ -340,6 +345,9 @@ class TorchBackend(Backend):
 
     def unpack(self, parcel: Any, layout: Any) -> Sequence[Any]:
         return packing.unpack(parcel, layout)
+
+    def lanes_together(self) -> Mapping[tuple[type, str], Callable[[list[Any]], list[Any] | None]]:
+        return {(self.tensor, "numpy"): packing.FetchTogether(self.torch, "cuda")}
 
     def shield(self, function: Callable[..., Any]) -> Callable[..., Any]:
         torch: Any = importlib.import_module("torch")

@@ -1,0 +1,335 @@
+"""CuPy: writable arrays in the memory of CUDA devices; there is none on the host."""
+
+from __future__ import annotations
+
+import ctypes
+from collections import deque
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from .. import casts, memory, registry
+from ..backend import EXCHANGE_NUMBERS, Capabilities
+from ..dlpack import Offer
+from ..dtypes import DTYPES, by_numpy, find
+from ..errors import UnsupportedTypeError
+from ..info import TensorInfo
+from ..rules import agrees
+from ..staging import Staging
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+    from ..streams import Stream
+
+Array = np.ndarray[Any, Any]
+
+_NATIVE = frozenset(
+    {
+        *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+        *("float16", "float32", "float64", "complex64", "complex128"),
+    }
+)
+# CuPy keeps these for whoever asks, without an arithmetic of its own that could be relied on
+# (https://github.com/cupy/cupy/issues/9630): they are copied and handed over as integers of the same width.
+_CARRIED = frozenset(name for name in DTYPES if name == "bfloat16" or name.startswith("float8"))
+_PACKED = frozenset(DTYPES) - _NATIVE - _CARRIED
+
+_CAPABILITIES = Capabilities(
+    dtypes=_NATIVE | _CARRIED,
+    numbers=EXCHANGE_NUMBERS,
+    writable=True,
+    devices=("cuda",),
+    out=True,
+    fetches=True,
+    stages=frozenset({"cuda"}),
+    uncast=_CARRIED,
+    absent_reasons=dict.fromkeys(_PACKED, ": its elements are narrower than a byte"),
+)
+
+_NAMES = by_numpy()
+
+
+@lru_cache(maxsize=4096)
+def _described(
+    shape: tuple[int, ...], name: str, device: str, strides: tuple[int, ...], misalignment: int
+) -> TensorInfo:
+    return TensorInfo("cupy", shape, name, device, strides, misalignment, writable=True, mutable=True)
+
+
+class CupyBackend(Staging):
+    """`cupy.ndarray`."""
+
+    name = "cupy"
+    module = "cupy"
+    owns = ("cupy", "cupyx")
+    rank = 5
+    install = "pip install cupy-cuda12x"
+    imports: ClassVar[Mapping[str, str]] = {"cupy": "import cupy", "cupyx": "import cupyx"}
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return _CAPABILITIES
+
+    def load(self) -> None:
+        import cupy
+
+        self.cupy: Any = cupy
+        self.cuda: Any = self.cupy.cuda
+
+    def devices(self) -> tuple[str, ...]:
+        try:
+            count = self.cuda.runtime.getDeviceCount()
+        except self.cuda.runtime.CUDARuntimeError:
+            return ()  # no driver, or one that is too old
+        return tuple(f"cuda:{index}" for index in range(count))
+
+    def claims(self, kind: type) -> bool:
+        return issubclass(kind, self.cupy.ndarray)
+
+    def refusal(self, kind: type) -> tuple[str, str | None] | None:
+        if kind.__module__.startswith("cupyx.scipy.sparse"):
+            return f"A {kind.__name__} of cupyx is sparse: indices and values, not one memory.", "x.toarray()"
+        return None
+
+    # -- describe ---------------------------------------------------------------------------------
+
+    def describe(self, x: Any) -> TensorInfo:
+        name = _NAMES.get(x.dtype)
+        if name not in _CAPABILITIES.dtypes:
+            raise UnsupportedTypeError(f"CuPy's {x.dtype} cannot be carried: no other framework has it.", None)
+        return _described(x.shape, name, f"cuda:{x.device.id}", x.strides, x.data.ptr & 63)
+
+    def pointer(self, x: Any) -> int | None:
+        pointer: int = x.data.ptr
+        return pointer
+
+    # -- verbs ------------------------------------------------------------------------------------
+
+    def export(self, x: Any) -> Array:
+        return self.fetch(x)
+
+    def adopt(self, array: Array) -> Any:
+        return self.place(array, "cuda")
+
+    def fetch(self, x: Any) -> Array:
+        """An array on a device, in host memory of one's own; complete."""
+        result = memory.compact(x.shape, x.dtype)
+        with x.device:
+            source, stream = self.compact(x), self.cuda.get_current_stream()
+            source.data.copy_to_host_async(_pointer(result), result.nbytes, stream)
+            stream.synchronize()
+        return result
+
+    def place(self, x: Array, device: str) -> Any:
+        """A packed array on a device; the array may change when this returns."""
+        with self._device(device):
+            result, stream = self._empty(x.shape, x.strides, x.dtype), self.cuda.get_current_stream()
+            result.data.copy_from_host_async(_pointer(x), x.nbytes, stream)
+            stream.synchronize()
+        return result
+
+    def copy(self, x: Any) -> Any:
+        """Other memory on the same device."""
+        with x.device:
+            return self._integers(x).copy(order="K").view(x.dtype)
+
+    def compact(self, x: Any) -> Any:
+        """C-contiguous memory on the same device."""
+        with x.device:
+            return self.cupy.ascontiguousarray(self._integers(x)).view(x.dtype).reshape(x.shape)
+
+    def cast(self, x: Any, dtype: str, check: str = "") -> Any:
+        """Another dtype, to the same bits as on the host."""
+        before = _NAMES[x.dtype]
+        if not check and {before, dtype} <= _NATIVE and agrees(before, dtype):
+            with x.device:
+                return x.astype(find(dtype).numpy)
+        return self.place(casts.cast(self.fetch(x), dtype, check), f"cuda:{x.device.id}")
+
+    def move(self, x: Any, device: str, non_blocking: bool = False) -> Any:
+        """To another GPU: one copy, behind the work on either."""
+        with x.device:
+            source, behind = self.compact(x), self.cuda.get_current_stream()
+            ready = behind.record()
+        with self._device(device):
+            stream = self.cuda.get_current_stream()
+            stream.wait_event(ready)
+            result = self._empty(source.shape, source.strides, source.dtype)
+            result.data.copy_from_device_async(source.data, source.nbytes, stream)
+            done = stream.record()
+        with x.device:
+            # Before this the source's memory is not given to anybody else.
+            behind.wait_event(done)
+        return result
+
+    def wait(self, x: Any) -> Any:
+        """The same array, whose values are there now."""
+        with x.device:
+            self.cuda.get_current_stream().synchronize()
+        return x
+
+    def offer(self, x: Any) -> Any:
+        return Offer(self._integers(x), _NAMES[x.dtype], lambda: self._device(f"cuda:{x.device.id}"))
+
+    def hand_over(self, x: Any, source: str = "") -> Any:
+        """An array over another framework's memory on the same device.
+
+        CuPy names its current stream to the producer.
+        (https://docs.cupy.dev/en/stable/reference/generated/cupy.from_dlpack.html)
+        """
+        offered = registry.backend_named(source).offer(x) if source else x
+        if isinstance(offered, Offer) and offered.dtype in _CARRIED:
+            return self.cupy.from_dlpack(offered.as_integers()).view(find(offered.dtype).numpy)
+        return self.cupy.from_dlpack(offered)
+
+    def write(self, x: Array, out: Any) -> None:
+        """Put an array's values into `out`'s memory, cast to its dtype."""
+        values = casts.cast(x, _NAMES[out.dtype], compact=True)
+        with out.device:
+            self._integers(out)[...] = self._integers(self.place(values, f"cuda:{out.device.id}"))
+
+    def _integers(self, x: Any) -> Any:
+        """The same memory as integers, where CuPy has no arithmetic for the dtype."""
+        return x.view(np.dtype(f"u{x.dtype.itemsize}")) if _NAMES[x.dtype] in _CARRIED else x
+
+    def _device(self, name: str) -> Any:
+        _, _, index = name.partition(":")
+        return self.cuda.Device(int(index)) if index else self.cuda.Device()
+
+    def _empty(self, shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any) -> Any:
+        """Packed memory on the current device."""
+        return self.cupy.ndarray(shape, dtype, self.cuda.alloc(max(int(np.prod(shape)) * dtype.itemsize, 1)), strides)
+
+    # -- plain bytes over the bus -------------------------------------------------------------------
+
+    def flat(self, x: Any) -> Any:
+        return self.cupy.ndarray((x.nbytes,), np.uint8, x.data)
+
+    def room(self, shape: tuple[int, ...], strides: tuple[int, ...], dtype: str, device: str) -> Any:
+        with self._device(device):
+            return self._empty(shape, strides, find(dtype).numpy)
+
+    # On page-locked memory neither waits
+    # (https://docs.cupy.dev/en/stable/reference/generated/cupy.cuda.MemoryPointer.html).
+
+    def take_down(self, flat: Any, start: int, block: Array) -> None:
+        with flat.device:
+            (flat.data + start).copy_to_host_async(_pointer(block), block.nbytes, self.cuda.get_current_stream())
+
+    def put_up(self, flat: Any, start: int, block: Array) -> None:
+        with flat.device:
+            (flat.data + start).copy_from_host_async(_pointer(block), block.nbytes, self.cuda.get_current_stream())
+
+    # -- streams ------------------------------------------------------------------------------------
+
+    def current_stream(self, device: str) -> Stream | None:
+        there = self._device(device)
+        with there:
+            return CupyStream(self.cuda, self.cuda.get_current_stream(), there.id)
+
+    def side_stream(self, device: str) -> Stream | None:
+        there = self._device(device)
+        with there:
+            return CupyStream(self.cuda, self.cuda.Stream(non_blocking=True), there.id)
+
+    def pinned_memory(self, nbytes: int, device: str) -> Array | None:
+        try:
+            block = self.cuda.alloc_pinned_memory(max(nbytes, 1))
+        except RuntimeError as error:
+            raise MemoryError(f"{nbytes} bytes cannot be page-locked: {str(error).splitlines()[0]}") from error
+        result: Array = np.ndarray((nbytes,), np.uint8, block)
+        return result
+
+    def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
+        if verb == "cast":
+            return f'{{x}}.astype("{arguments[0]}")'
+        if verb in ("move", "place", "send"):
+            index = arguments[0].partition(":")[2]
+            return f"with cupy.cuda.Device({index}): {{y}} = cupy.asarray({{y}})" if index else "cupy.asarray({x})"
+        return _SNIPPETS[verb]
+
+
+_SNIPPETS = {
+    "fetch": "{x}.get()",
+    "copy": "{x}.copy()",
+    "compact": "cupy.ascontiguousarray({x})",
+    "wait": "cupy.cuda.get_current_stream().synchronize() or {x}",
+    "hand_over": "cupy.from_dlpack({x})",
+    "stage": "{x}.get(out=cupyx.empty_like_pinned({x}))",
+    "unload": "{x}.copy()",
+    "land": "{x}.get(out=cupyx.empty_like_pinned({x}))",
+    "fill": "pinned = cupyx.empty_like_pinned({y}); pinned[...] = {y}; {y} = pinned",
+    "pin_array": "pinned = cupyx.empty_like_pinned({y}); pinned[...] = {y}; {y} = pinned",
+    "write": "out.set({y}); {y} = out",
+}
+
+
+def _pointer(array: Array) -> ctypes.c_void_p:
+    return ctypes.c_void_p(memory.address(array))
+
+
+class CupyEvent:
+    """`cupy.cuda.Event`."""
+
+    def __init__(self, event: Any) -> None:
+        self.event = event
+
+    def done(self) -> bool:
+        return bool(self.event.done)
+
+    def wait(self) -> None:
+        self.event.synchronize()
+
+
+class CupyStream:
+    """`cupy.cuda.Stream` of a device."""
+
+    def __init__(self, cuda: Any, stream: Any, index: int) -> None:
+        self.cuda, self.stream, self.index = cuda, stream, index
+        self._entered: list[tuple[Any, Any]] = []
+        self._used: list[Any] = []
+        self._held: deque[tuple[CupyEvent, list[Any]]] = deque()
+
+    @property
+    def device(self) -> str:
+        """The device's canonical name."""
+        return f"cuda:{self.index}"
+
+    def __enter__(self) -> Self:
+        device = self.cuda.Device(self.index)
+        device.__enter__()
+        self.stream.__enter__()
+        self._entered.append((device, self.stream))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        device, stream = self._entered.pop()
+        stream.__exit__(kind, error, trace)
+        device.__exit__(kind, error, trace)
+
+    def record(self) -> CupyEvent:
+        with self.cuda.Device(self.index):
+            event = CupyEvent(self.stream.record(self.cuda.Event(block=True, disable_timing=True)))
+        if self._used:
+            self._held.append((event, self._used))
+            self._used = []
+        while self._held and self._held[0][0].done():
+            self._held.popleft()
+        return event
+
+    def wait_for(self, event: Any) -> None:
+        self.stream.wait_event(event.event)
+
+    def uses(self, tensor: Any) -> None:
+        # CuPy's pool knows one stream for each block, so the array itself is kept until this one has come past.
+        self._used.append(tensor)
+
+
+BACKEND = CupyBackend()

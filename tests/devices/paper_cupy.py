@@ -1,0 +1,207 @@
+"""A stand-in for CuPy in host memory: the names that the backend uses, with the meaning that CuPy documents.
+
+Its two devices are places in the process; what is queued is done at once. It shows that the backend's verbs fit
+together and that each runs on the right device; that CuPy means the same by them is for `tests/gpu`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import types
+from contextlib import contextmanager
+from typing import ClassVar
+
+import numpy as np
+
+from tensorferry import memory, registry
+from tensorferry.backends.cupy import CupyBackend
+from tensorferry.info import compact_strides
+
+__all__ = ["installed", "module"]
+
+current = [0]
+"""The current device."""
+before = []
+"""Those that were current before."""
+
+
+class Device:
+    def __init__(self, index=None):
+        self.id = current[0] if index is None else index
+
+    def __enter__(self):
+        before.append(current[0])
+        current[0] = self.id
+        return self
+
+    def __exit__(self, *_):
+        current[0] = before.pop()
+
+    def __repr__(self):
+        return f"<CUDA Device {self.id}>"
+
+
+class Event:
+    def __init__(self, block=False, disable_timing=False):
+        self.done = True
+
+    def synchronize(self):
+        pass
+
+
+class Stream:
+    entered: ClassVar = []
+
+    def __init__(self, non_blocking=False):
+        self.device_id = current[0]
+
+    def __enter__(self):
+        Stream.entered.append(self)
+        return self
+
+    def __exit__(self, *_):
+        Stream.entered.pop()
+
+    def record(self, event=None):
+        return event or Event()
+
+    def wait_event(self, event):
+        assert isinstance(event, Event)
+
+    def synchronize(self):
+        pass
+
+
+def get_current_stream():
+    here = [stream for stream in Stream.entered if stream.device_id == current[0]]
+    return here[-1] if here else Stream()
+
+
+class MemoryPointer:
+    def __init__(self, block, offset, index):
+        self.block, self.offset, self.index = block, offset, index
+
+    @property
+    def ptr(self):
+        return self.block.ctypes.data + self.offset
+
+    def __add__(self, offset):
+        return MemoryPointer(self.block, self.offset + offset, self.index)
+
+    def copy_to_host_async(self, mem, size, stream=None):
+        assert stream.device_id == self.index == current[0], "queued on another device's stream"
+        ctypes.memmove(mem.value, self.ptr, size)
+
+    def copy_from_host_async(self, mem, size, stream=None):
+        assert stream.device_id == self.index == current[0], "queued on another device's stream"
+        ctypes.memmove(self.ptr, mem.value, size)
+
+    def copy_from_device_async(self, src, size, stream=None):
+        assert stream.device_id == self.index == current[0], "queued on another device's stream"
+        ctypes.memmove(self.ptr, src.ptr, size)
+
+
+def alloc(size):
+    block = np.full(size + 64, 0xA5, np.uint8)
+    return MemoryPointer(block, -block.ctypes.data % 64, current[0])
+
+
+class ndarray:  # noqa: N801 - CuPy's own name
+    """`cupy.ndarray` over a pointer."""
+
+    def __init__(self, shape, dtype, memptr=None, strides=None):
+        dtype = np.dtype(dtype)
+        self.data = memptr if memptr is not None else alloc(int(np.prod(shape)) * dtype.itemsize)
+        steps = compact_strides(tuple(shape), dtype.itemsize) if strides is None else tuple(strides)
+        self.array = memory.over_address(
+            self.data.ptr, tuple(shape), steps, dtype, read_only=False, owner=self.data.block
+        )
+        self.device = Device(self.data.index)
+
+    shape = property(lambda self: self.array.shape)
+    dtype = property(lambda self: self.array.dtype)
+    strides = property(lambda self: self.array.strides)
+    nbytes = property(lambda self: self.array.nbytes)
+
+    def view(self, dtype):
+        return ndarray(self.shape, dtype, self.data, self.strides)
+
+    def reshape(self, shape):
+        assert self.array.flags.c_contiguous
+        return ndarray(shape, self.dtype, self.data)
+
+    def copy(self, order="C"):
+        return ours(self.array.copy(order))
+
+    def astype(self, dtype):
+        assert dtype.type.__module__ == self.dtype.type.__module__ == "numpy", "CuPy is not to cast this"
+        return ours(self.array.astype(dtype))
+
+    def __setitem__(self, key, value):
+        self.array[key] = value.array
+
+    def __dlpack_device__(self):
+        return 1, 0
+
+    def __dlpack__(self, *, stream=None, max_version=None, copy=None):
+        assert current[0] == self.data.index, "exported while another device is current"
+        assert self.dtype.type.__module__ == "numpy"
+        return self.array.__dlpack__(max_version=max_version)
+
+
+ndarray.__module__ = "cupy"
+
+
+def ours(array):
+    """New memory on the current device with an array's values."""
+    result = ndarray(array.shape, array.dtype, alloc(max(array.nbytes, 1)), array.strides)
+    result.array[...] = array
+    return result
+
+
+def ascontiguousarray(x):
+    return x if x.array.flags.c_contiguous else ours(np.ascontiguousarray(x.array))
+
+
+def from_dlpack(x):
+    array = np.from_dlpack(x)
+    assert array.dtype.type.__module__ == "numpy"
+    result = ndarray(array.shape, array.dtype, MemoryPointer(array.reshape(-1).view(np.uint8), 0, 0), array.strides)
+    result.keeps = array
+    return result
+
+
+def module():
+    """A module with these names."""
+    made = types.ModuleType("cupy")
+    made.ndarray, made.ascontiguousarray, made.from_dlpack = ndarray, ascontiguousarray, from_dlpack
+    runtime = types.SimpleNamespace(getDeviceCount=lambda: 2, CUDARuntimeError=RuntimeError)
+    made.cuda = types.SimpleNamespace(
+        Device=Device,
+        Event=Event,
+        Stream=Stream,
+        alloc=alloc,
+        alloc_pinned_memory=bytearray,
+        get_current_stream=get_current_stream,
+        runtime=runtime,
+    )
+    return made
+
+
+@contextmanager
+def installed():
+    """The stand-in imported, and a backend that has loaded it; the real ones afterwards."""
+    registry.backends()
+    own, backend = registry.backend_named("cupy"), CupyBackend()
+    real = sys.modules.get("cupy")
+    sys.modules["cupy"] = module()
+    registry.register(backend)
+    try:
+        yield backend
+    finally:
+        del sys.modules["cupy"]
+        if real is not None:
+            sys.modules["cupy"] = real
+        registry._opened.discard("cupy")
+        registry.register(own)

@@ -1,0 +1,98 @@
+"""Several devices where there is one: JAX's virtual host devices, TensorFlow's logical ones."""
+
+from __future__ import annotations
+
+from tests.support import lives
+
+FOUR = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+
+
+def test_sharded_jax_is_gathered_and_says_so():
+    """Every target gets the whole array; the plan says that it is gathered; copy=False is refused by name."""
+    assert "done" in lives(
+        """
+        import numpy as np, jax, jax.numpy as jnp, tensorferry as ferry
+        from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+        from tensorferry.run import verifying
+
+        assert len(jax.devices()) == 4
+        mesh = Mesh(np.array(jax.devices()).reshape(2, 2), ("a", "b"))
+        whole = np.arange(64, dtype=np.float32).reshape(8, 8)
+        for spec in (P("a"), P("a", "b"), P(None, ("a", "b"))):
+            x = jax.device_put(whole, NamedSharding(mesh, spec))
+            shards = x.sharding.num_devices
+            assert ferry.describe(x).shards == shards == 4
+            for target in ("numpy", "torch", "tensorflow"):
+                plan = ferry.explain(x, target)
+                assert f"gathered from {shards} shards" in plan.reason, plan
+                assert not plan.shares_memory and plan.bytes_copied >= whole.nbytes
+                with verifying():
+                    y = ferry.convert(x, target)
+                assert np.array_equal(np.asarray(y), whole)
+                assert not ferry.shares_memory(x, y)
+                try:
+                    ferry.convert(x, target, copy=False)
+                except ferry.CopyRequiredError as error:
+                    assert f"its {shards} shards have to be gathered" in str(error), error
+                else:
+                    raise SystemExit("shared")
+            assert ferry.to_list(x) == whole.tolist()
+            assert ferry.to_jax(x) is x
+            out = np.zeros((8, 8), np.float32)
+            ferry.to_numpy(x, out=out)
+            assert np.array_equal(out, whole)
+
+        copies = jax.device_put(whole, NamedSharding(mesh, P()))
+        assert ferry.describe(copies).shards == 1
+        assert ferry.explain(copies, "numpy").shares_memory
+        assert np.array_equal(ferry.to_numpy(copies), whole)
+        print("done")
+        """,
+        **FOUR,
+    )
+
+
+def test_jax_on_a_device_that_is_not_the_first():
+    """An array on another host device is host memory like any other."""
+    assert "done" in lives(
+        """
+        import numpy as np, jax, tensorferry as ferry
+        from tensorferry.run import verifying
+        for device in jax.devices("cpu"):
+            x = jax.device_put(np.arange(64.0, dtype=np.float32), device)
+            assert ferry.describe(x).device == "cpu"
+            with verifying():
+                assert ferry.shares_memory(x, ferry.to_numpy(x))
+                assert ferry.to_list(ferry.to_torch(x)) == list(range(64))
+                assert ferry.to_list(ferry.to_jax(x, device=device)) == list(range(64))
+            assert ferry.to_jax(x) is x
+        print("done")
+        """,
+        **FOUR,
+    )
+
+
+def test_tensorflow_on_logical_devices():
+    """A tensor on a second logical CPU is host memory; each device's own object names it."""
+    assert "done" in lives(
+        """
+        import numpy as np, tensorflow as tf
+        tf.config.set_logical_device_configuration(
+            tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 3
+        )
+        import tensorferry as ferry
+        from tensorferry.run import verifying
+        for number, device in enumerate(tf.config.list_logical_devices("CPU")):
+            with tf.device(device.name):
+                x = tf.range(64, dtype=tf.float32) + 0
+            assert x.backing_device.endswith(f"CPU:{number}")
+            assert ferry.describe(x).device == "cpu"
+            with verifying():
+                y = ferry.to_numpy(x)
+                assert ferry.shares_memory(x, y)
+                assert y.tolist() == list(range(64))
+                assert ferry.to_torch(x).tolist() == list(range(64))
+                assert ferry.to_list(ferry.to_tensorflow(y, device=device)) == list(range(64))
+        print("done")
+        """
+    )

@@ -1,0 +1,406 @@
+"""Plans for devices that are not here: hand over, peer copies, page-locked slots, pinned results, shards, maps."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+import tensorferry as ferry
+from tensorferry import TensorInfo, dtypes, registry
+from tensorferry.transport import CHUNK, STAGED
+
+ON_CUDA = ("torch", "jax", "tensorflow", "cupy")
+PAIRS = [*itertools.permutations(ON_CUDA, 2)]
+STAGING = ("torch", "cupy")
+"""Those whose large tensors go through page-locked slots."""
+LARGE = (STAGED // 4,)
+"""The shape of a float32 that is just large enough for them."""
+
+
+def info(framework, shape=(1000,), dtype="float32", device="cuda:0", **fields):
+    return TensorInfo(framework, shape, dtype, device, **fields)
+
+
+def verbs(plan):
+    return [step.verb for step in plan.steps]
+
+
+def on(plan, path):
+    return sum(step.bytes for step in plan.steps if step.path == path)
+
+
+# -- the same GPU ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+def test_the_same_gpu_moves_no_bytes(source, target):
+    """Every pair, on every device: shared on consent, by the consumer asking the producer with its stream."""
+    for device in ("cuda:0", "cuda:3"):
+        plan = ferry.explain(info(source, device=device), target, copy=False)
+        assert plan.shares_memory
+        assert plan.bytes_copied == 0
+        assert plan.result.device == device
+        assert verbs(plan)[-1] == "hand_over"
+        assert plan.steps[-1].arguments == (source,)
+        assert ("wait" in verbs(plan)) == (target == "tensorflow")
+
+
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+def test_without_consent_the_sharing_rule_holds_on_a_gpu_too(source, target):
+    """What one side could break is copied on the device, before it is handed over."""
+    plan = ferry.explain(info(source), target)
+    writable = {name: registry.backend_named(name).capabilities.writable for name in ON_CUDA}
+    assert plan.shares_memory == (writable[source] == writable[target])
+    assert on(plan, "device") == (0 if plan.shares_memory else 4000)
+    assert on(plan, "bus") == on(plan, "host") == 0
+
+
+@pytest.mark.parametrize("target", ON_CUDA)
+@pytest.mark.parametrize("source", STAGING)
+def test_layouts_that_a_target_cannot_take(source, target):
+    """JAX and TensorFlow get compact, aligned memory, copied on the device; torch and CuPy take strides as they are."""
+    if source == target:
+        return
+    for fields in ({"shape": (4, 6), "strides": (4, 16)}, {"misalignment": 16}):
+        x = info(source, **fields)
+        if target in STAGING:
+            assert ferry.explain(x, target).shares_memory
+            continue
+        with pytest.raises(ferry.CopyRequiredError, match=r"strides|address % 64"):
+            ferry.explain(x, target, copy=False)
+        plan = ferry.explain(x, target)
+        assert on(plan, "device") == x.nbytes
+        assert plan.result.is_compact
+        assert plan.result.misalignment == 0
+
+
+def test_a_copy_inside_a_framework_keeps_the_order_of_the_axes():
+    """copy=True on a GPU is the framework's own copy."""
+    plan = ferry.explain(info("torch", shape=(4, 6), strides=(4, 16)), "torch", copy=True)
+    assert verbs(plan) == ["copy"]
+    assert plan.result.strides == (4, 16)
+
+
+def test_a_negative_stride_is_copied_on_the_device():
+    """CuPy has them, PyTorch does not."""
+    x = info("cupy", shape=(8,), strides=(-4,))
+    with pytest.raises(ferry.CopyRequiredError, match="negative stride"):
+        ferry.explain(x, "torch", copy=False)
+    assert verbs(ferry.explain(x, "torch")) == ["compact", "hand_over"]
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+def test_narrow_floats_on_the_same_gpu(source, target, dtype):
+    """They are handed over too; float8 to and from TensorFlow, which cannot name it, goes by the host, and says so."""
+    plan = ferry.explain(info(source, dtype=dtype), target)
+    if "tensorflow" in (source, target) and dtype.startswith("float8"):
+        assert "hand_over" not in verbs(plan)
+        assert "cannot name float8" in plan.reason
+        assert on(plan, "bus") == 2000
+        with pytest.raises(ferry.CopyRequiredError, match="tensorflow cannot name float8"):
+            ferry.explain(info(source, dtype=dtype), target, copy=False)
+        return
+    assert verbs(plan)[-1] == "hand_over"
+    assert on(plan, "bus") == on(plan, "host") == 0
+
+
+# -- two GPUs -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("source", "target"), [*itertools.product(ON_CUDA, repeat=2)])
+def test_two_gpus_are_one_copy_and_never_the_host(source, target):
+    """The source's own framework moves it, then it is handed over; both devices are named."""
+    plan = ferry.explain(info(source), target, device="cuda:1")
+    moves = [step for step in plan.steps if step.copies]
+    assert [(step.verb, step.backend, step.path, step.bytes) for step in moves] == [("move", source, "bus", 4000)]
+    assert plan.steps[-1].verb == ("move" if source == target else "hand_over")
+    assert plan.result.device == "cuda:1"
+    if source != target:
+        assert "cuda:0" in plan.reason
+        assert "cuda:1" in plan.reason
+    with pytest.raises(ferry.CopyRequiredError):
+        ferry.explain(info(source), target, device="cuda:1", copy=False)
+
+
+@pytest.mark.parametrize(("source", "target"), [("torch", "jax"), ("cupy", "torch")])
+def test_a_cast_between_two_gpus_crosses_with_fewer_bytes(source, target):
+    """Narrower before the copy between them, wider after it."""
+    narrow = ferry.explain(info(source), target, device="cuda:1", dtype="float16")
+    assert verbs(narrow) == ["cast", "move", "hand_over"]
+    assert on(narrow, "bus") == 2000
+    wide = ferry.explain(info(source, dtype="float16"), target, device="cuda:1", dtype="float32")
+    assert verbs(wide) == ["move", "cast", "hand_over"]
+    assert on(wide, "bus") == 2000
+
+
+# -- page-locked slots ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", ["numpy", "torch", "jax", "tensorflow", "python"])
+@pytest.mark.parametrize("source", ON_CUDA)
+def test_down_from_a_size_on(source, target):
+    """From 16 MiB on through slots, of which the plan says the size; JAX and TensorFlow keep their own transfer."""
+    keywords = {} if target in ("numpy", "python") else {"device": "cpu"}
+    if source == target:
+        keywords["device"] = "cpu"
+    small = ferry.explain(info(source, (STAGED // 4 - 1,)), target, **keywords)
+    assert not {"stage", "unload"} & set(verbs(small))
+    assert on(small, "bus") == STAGED - 4
+    large = ferry.explain(info(source, LARGE), target, **keywords)
+    assert on(large, "bus") == STAGED
+    assert ("stage" in verbs(large)) == (source in STAGING)
+    assert large.result.device == "cpu"
+    if source in STAGING:
+        at = verbs(large).index("stage")
+        stage, unload = large.steps[at : at + 2]
+        assert stage.arguments == (CHUNK,)
+        assert (stage.path, unload.verb, unload.path) == ("bus", "unload", "host")
+        assert stage.bytes == unload.bytes == STAGED
+        assert "page-locked" in stage.why
+
+
+@pytest.mark.parametrize("target", ON_CUDA)
+@pytest.mark.parametrize("source", ["numpy", "torch", "jax"])
+def test_up_from_a_size_on(source, target):
+    """The same in the other direction, into the slots by several threads first."""
+    small = ferry.explain(info(source, (STAGED // 4 - 1,), device="cpu"), target, device="cuda:1")
+    assert "fill" not in verbs(small)
+    assert on(small, "bus") == STAGED - 4
+    large = ferry.explain(info(source, LARGE, device="cpu"), target, device="cuda:1")
+    assert ("fill" in verbs(large)) == (target in STAGING)
+    assert on(large, "bus") == STAGED
+    assert large.result.device == "cuda:1"
+    if target in STAGING:
+        at = verbs(large).index("fill")
+        fill, send = large.steps[at : at + 2]
+        assert fill.arguments == ("cuda:1", CHUNK)
+        assert (fill.path, send.verb, send.path) == ("host", "send", "bus")
+
+
+def test_pinned_sources_go_straight():
+    """Page-locked memory is not copied into other page-locked memory."""
+    plan = ferry.explain(info("torch", LARGE, device="cpu", pinned=True), "torch", device="cuda")
+    assert verbs(plan) == ["move"]
+
+
+def test_a_graph_is_not_left_for_speed():
+    """torch to torch with a gradient keeps torch's own transfer, in both directions."""
+    for device, to in (("cuda:0", "cpu"), ("cpu", "cuda")):
+        plan = ferry.explain(info("torch", LARGE, device=device, requires_grad=True), "torch", device=to)
+        assert verbs(plan) == ["move"]
+        assert plan.keeps_gradient
+
+
+@pytest.mark.parametrize("device", ["mps:0", "xpu:0"])
+def test_devices_without_such_streams_keep_their_own_transfer(device):
+    """Only CUDA devices are staged."""
+    assert "stage" not in verbs(ferry.explain(info("torch", LARGE, device=device), "numpy"))
+    assert "fill" not in verbs(ferry.explain(info("numpy", LARGE, device="cpu"), "torch", device=device))
+
+
+def test_the_copy_call_never_casts():
+    """Each step over the bus writes as many bytes as its dtype has, whichever dtypes are asked for."""
+    for source, target, dtype in itertools.product(STAGING, ("numpy", "jax"), ("float16", "float64", "bfloat16")):
+        x = info(source, LARGE)
+        if target == "jax" and dtype == "float64":
+            continue
+        down = ferry.explain(x, target, device="cpu", dtype=dtype)
+        narrow = min(dtypes.find(dtype).itemsize, 4)
+        # CuPy has no cast to bfloat16 of its own, so all of float32 crosses.
+        crossing = 4 if (source, dtype) == ("cupy", "bfloat16") else narrow
+        assert on(down, "bus") == crossing * LARGE[0]
+        up = ferry.explain(info("numpy", LARGE, device="cpu"), source, device="cuda", dtype=dtype)
+        assert on(up, "bus") == narrow * LARGE[0]
+        for plan in (down, up):
+            assert all(step.verb == "cast" or dtype not in step.code for step in plan.steps if step.path == "bus")
+
+
+@pytest.mark.parametrize("layout", [{"strides": (4, 4 * 2048)}, {"strides": (8 * 4096, 8)}])
+def test_memory_that_is_not_one_run_is_packed_first(layout):
+    """Axes in another order cross as they are; gaps are closed on the side where the tensor is."""
+    shape = (2048, 4096)
+    gaps = layout["strides"][1] == 8
+    down = ferry.explain(info("torch", shape, **layout), "numpy")
+    assert ("compact" in verbs(down)) == gaps
+    assert on(down, "device") == (down.source.nbytes if gaps else 0)
+    assert down.result.is_compact == gaps
+    up = ferry.explain(info("numpy", shape, device="cpu", **layout), "torch", device="cuda")
+    assert ("copy" in verbs(up)) == gaps
+    assert on(up, "bus") == up.source.nbytes
+
+
+@pytest.mark.parametrize("target", ON_CUDA)
+@pytest.mark.parametrize("shape", [(10,), LARGE])
+@pytest.mark.parametrize("writable", [False, True])
+def test_no_device_reads_a_memory_map(target, shape, writable):
+    """The first copy of mapped memory is one on the host, whatever its size."""
+    mapped = info("numpy", shape, device="cpu", memory_map=True, writable=writable, mutable=writable)
+    plan = ferry.explain(mapped, target, device="cuda")
+    copies = [step for step in plan.steps if step.copies]
+    assert copies[0].path == "host"
+    assert copies[0].verb == ("fill" if target in STAGING else "copy")
+    if not (writable and target not in STAGING):
+        assert "memory map" in copies[0].why
+    assert not plan.result.memory_map
+    assert on(plan, "bus") == mapped.nbytes
+
+
+# -- pinned results -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("source", STAGING)
+@pytest.mark.parametrize("shape", [(10,), LARGE])
+def test_pinned_is_one_crossing(source, shape):
+    """The bus writes where the result lies, whatever the size."""
+    for target in ("numpy", "torch"):
+        plan = ferry.explain(info(source, shape), target, device="cpu", pinned=True)
+        assert on(plan, "bus") == plan.source.nbytes
+        assert on(plan, "host") == 0
+        assert plan.result.pinned
+        assert "land" in verbs(plan)
+
+
+def test_pinned_after_a_cast_on_the_host():
+    """What is widened on the host ends in page-locked memory as well."""
+    plan = ferry.explain(info("torch", dtype="float16"), "numpy", dtype="float32", pinned=True)
+    assert plan.result.pinned
+    assert verbs(plan)[-2:] == ["cast", "pin_array"]
+
+
+@pytest.mark.parametrize("source", ["numpy", "torch", "jax", "python"])
+def test_pinned_from_the_host(source):
+    """A copy that PyTorch locks; a source that is page-locked already is shared."""
+    plan = ferry.explain(info(source, device="cpu"), "torch", pinned=True)
+    assert plan.result.pinned
+    assert "pin_array" in verbs(plan)
+    with pytest.raises(ferry.CopyRequiredError):
+        ferry.explain(info(source, device="cpu"), "torch", pinned=True, copy=False)
+    for target in ("numpy", "torch"):
+        assert ferry.explain(info("torch", device="cpu", pinned=True), target, pinned=True, copy=False).shares_memory
+
+
+def test_pinned_keeps_a_graph():
+    """torch to torch: page-locked, and still in the graph."""
+    for device in ("cpu", "cuda:0"):
+        plan = ferry.explain(info("torch", device=device, requires_grad=True), "torch", device="cpu", pinned=True)
+        assert plan.keeps_gradient
+        assert plan.result.pinned
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "keywords"),
+    [
+        ("numpy", "numpy", {}),
+        ("jax", "numpy", {}),
+        ("tensorflow", "numpy", {}),
+        ("numpy", "torch", {"device": "cuda"}),
+        ("torch", "torch", {}),
+    ],
+)
+def test_pinned_that_cannot_be(source, target, keywords):
+    """Nobody can lock memory, or the result is not on the host."""
+    device = "cpu" if source == "numpy" else "cuda:0"
+    with pytest.raises(ferry.DeviceError, match=r"can lock memory|the result is on"):
+        ferry.explain(info(source, device=device), target, pinned=True, **keywords)
+    with pytest.raises(TypeError, match="no option pinned="):
+        ferry.explain(info(source, device=device), "jax", pinned=True)
+
+
+# -- shards ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", ["numpy", "torch", "tensorflow", "cupy"])
+def test_shards_on_gpus(target):
+    """Gathered on the host, or on the one device that is asked for by a copy between devices; refused by name."""
+    sharded = info("jax", device="cuda", shards=4)
+    with pytest.raises(ferry.CopyRequiredError, match="its 4 shards have to be gathered"):
+        ferry.explain(sharded, target, copy=False, device=None if target == "numpy" else "cuda:1")
+    if target != "numpy":
+        there = ferry.explain(sharded, target, device="cuda:1")
+        assert [step.verb for step in there.steps if step.copies] == ["move"]
+        assert "gathered from 4 shards" in there.reason
+        assert there.result.shards == 1
+    if target != "cupy":
+        here = ferry.explain(sharded, target)
+        assert here.result.device == "cpu"
+        assert on(here, "bus") == 4000
+        assert "gathered from 4 shards" in here.reason
+
+
+# -- CuPy -----------------------------------------------------------------------------------------
+
+
+def test_cupy_lives_on_gpus_only():
+    """A host source goes to the current GPU, and the host is refused."""
+    for source in ("numpy", "torch", "python"):
+        plan = ferry.explain(info(source, dtype="float64", device="cpu"), "cupy")
+        assert plan.result.device == "cuda"
+        assert plan.result.writable
+        assert verbs(plan)[-1] == "place"
+        with pytest.raises(ferry.DeviceError, match="cupy cannot live on cpu: it knows cuda") as caught:
+            ferry.explain(info(source, device="cpu"), "cupy", device="cpu")
+        assert caught.value.hint == 'device="cuda"'
+    assert ferry.explain(info("cupy"), "cupy").steps == ()
+    assert verbs(ferry.explain(info("cupy"), "cupy", copy=True)) == ["copy"]
+
+
+def test_dtypes_of_cupy():
+    """It keeps bfloat16 and float8 as they are; what is narrower than a byte it lacks, and the error says why."""
+    for dtype in ("bfloat16", "float8_e4m3fn", "float8_e5m2", "complex64", "bool"):
+        assert ferry.explain(info("numpy", dtype=dtype, device="cpu"), "cupy").keeps_dtype
+    with pytest.raises(ferry.LossyCastError, match="cupy has no int4: its elements are narrower than a byte"):
+        ferry.explain(info("numpy", dtype="int4", device="cpu"), "cupy")
+
+
+def test_cupy_casts_only_what_it_can_be_relied_on_for():
+    """bfloat16 is cast on the host, by the casts that give every target the same bits."""
+    plan = ferry.explain(info("cupy", dtype="bfloat16"), "numpy", dtype="float32")
+    assert [(step.verb, step.path) for step in plan.steps if step.copies] == [("fetch", "bus"), ("cast", "host")]
+    plan = ferry.explain(info("numpy", dtype="bfloat16", device="cpu"), "cupy", dtype="float32")
+    assert [(step.verb, step.path) for step in plan.steps if step.copies] == [("cast", "host"), ("place", "bus")]
+
+
+def test_out_on_a_gpu():
+    """An array of CuPy's can be written into, from any framework."""
+    for source in ("numpy", "torch", "jax"):
+        out = info("cupy")
+        plan = ferry.explain(info(source, device="cpu"), "cupy", out=out)
+        assert verbs(plan)[-1] == "write"
+        assert plan.steps[-1].path == "bus"
+
+
+# -- what every plan claims -----------------------------------------------------------------------
+
+
+def every_plan():
+    sources = [
+        info(framework, shape, dtype, device)
+        for framework in (*ON_CUDA, "numpy")
+        for device in ("cpu", "cuda:0")
+        for shape in ((10,), LARGE, (0, 3))
+        for dtype in ("float32", "bfloat16", "int32")
+        if (framework == "cupy") <= (device != "cpu") and (framework == "numpy") <= (device == "cpu")
+    ]
+    for source, target in itertools.product(sources, (*ON_CUDA, "numpy", "python")):
+        for keywords in ({}, {"device": "cuda:1"}, {"device": "cpu"}, {"dtype": "float16", "casting": "unsafe"}):
+            try:
+                yield ferry.explain(source, target, **keywords)
+            except ferry.DeviceError:
+                assert "device" in keywords
+
+
+def test_every_plan_adds_up_and_is_code():
+    """Bytes per path, a reason for each step, and code that compiles, for every pair, size and device."""
+    count = 0
+    for plan in every_plan():
+        count += 1
+        assert plan.bytes_copied == sum(on(plan, path) for path in ("host", "bus", "device"))
+        assert plan.reason
+        assert all(step.why and step.copies == (step.path != "none") for step in plan.steps)
+        assert "{" not in plan.code
+        compile(plan.code, "plan", "exec")
+        crosses = plan.source.device != plan.result.device and plan.source.size > 0
+        assert (on(plan, "bus") > 0) >= crosses
+    assert count > 500
