@@ -180,6 +180,9 @@ class TreeError(ConversionError, _Group):
         """A group of some of the errors, as ``except*`` makes it."""
         return TreeError(self.message, exceptions)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TreeError, (self.message, list(self.exceptions))
+
     def __str__(self) -> str:
         each = "\n".join(f"  {type(error).__name__}: {error.message}" for error in self.exceptions)
         hints = dict.fromkeys(error.hint for error in self.exceptions if error.hint is not None)

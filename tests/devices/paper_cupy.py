@@ -164,6 +164,14 @@ def ascontiguousarray(x):
     return x if x.array.flags.c_contiguous else ours(np.ascontiguousarray(x.array))
 
 
+def zeros(shape, dtype):
+    return ours(np.zeros(shape, dtype))
+
+
+def concatenate(arrays):
+    return ours(np.concatenate([x.array for x in arrays]))
+
+
 def from_dlpack(x):
     array = np.from_dlpack(x)
     assert array.dtype.type.__module__ == "numpy"
@@ -176,6 +184,7 @@ def module():
     """A module with these names."""
     made = types.ModuleType("cupy")
     made.ndarray, made.ascontiguousarray, made.from_dlpack = ndarray, ascontiguousarray, from_dlpack
+    made.zeros, made.concatenate = zeros, concatenate
     runtime = types.SimpleNamespace(getDeviceCount=lambda: 2, CUDARuntimeError=RuntimeError)
     made.cuda = types.SimpleNamespace(
         Device=Device,

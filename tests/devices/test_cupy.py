@@ -163,3 +163,27 @@ def test_plans_need_no_cupy():
     with pytest.raises(ferry.FrameworkNotInstalledError, match="cupy is not installed") as caught:
         ferry.convert(np.ones(2), "cupy")
     assert caught.value.hint == "pip install cupy-cuda12x"
+
+
+def test_a_tree_crosses_packed_each_way(cupy, monkeypatch):
+    """One transfer up and one down, whatever the dtypes and layouts; each leaf is a view of the packed memory."""
+    tree = {name: random_bits(name, (3, 5)) for name in NAMES}
+    tree["transposed"] = random_bits("float64", (4, 3)).T
+    tree["scalar"] = np.array(3, "int16")
+    assert [batch.leaves for batch in ferry.explain_tree(tree, "cupy", device="cuda:1").batches] == [len(tree)]
+    calls = []
+    for verb in ("place", "fetch"):
+        kept = getattr(cupy, verb)
+        monkeypatch.setattr(cupy, verb, lambda *given, verb=verb, kept=kept: calls.append(verb) or kept(*given))
+    there = ferry.convert_tree(tree, "cupy", device="cuda:1")
+    assert {ferry.describe(x).device for x in there.values()} == {"cuda:1"}
+    assert ferry.describe(there["transposed"]).strides == ferry.describe(tree["transposed"]).strides
+    (batch,) = ferry.explain_tree(there, "numpy").batches
+    assert (batch.leaves, batch.transfers) == (len(tree), 1)
+    back = ferry.convert_tree(there, "numpy")
+    for key, array in tree.items():
+        assert back[key].dtype == array.dtype
+        assert back[key].tobytes() == array.tobytes()
+    copied = ferry.snapshot(there)
+    assert all(ferry.to_numpy(copied[key]).tobytes() == tree[key].tobytes() for key in tree)
+    assert calls[:2] == ["place", "fetch"]

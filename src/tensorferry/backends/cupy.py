@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from .. import casts, memory, registry
+from .. import casts, memory, parcels, registry
 from ..backend import EXCHANGE_NUMBERS, Capabilities
 from ..dlpack import Offer
 from ..dtypes import DTYPES, by_numpy, find
@@ -17,9 +17,10 @@ from ..errors import UnsupportedTypeError
 from ..info import TensorInfo
 from ..rules import agrees
 from ..staging import Staging
+from ..transport import is_packed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from types import TracebackType
 
     from typing_extensions import Self
@@ -47,6 +48,7 @@ _CAPABILITIES = Capabilities(
     out=True,
     fetches=True,
     stages=frozenset({"cuda"}),
+    packs=True,
     uncast=_CARRIED,
     absent_reasons=dict.fromkeys(_PACKED, ": its elements are narrower than a byte"),
 )
@@ -224,6 +226,29 @@ class CupyBackend(Staging):
     def put_up(self, flat: Any, start: int, block: Array) -> None:
         with flat.device:
             (flat.data + start).copy_from_host_async(_pointer(block), block.nbytes, self.cuda.get_current_stream())
+
+    # -- many at once -------------------------------------------------------------------------------
+
+    def pack(self, tensors: Sequence[Any], alignment: int) -> tuple[Any, Any]:
+        """The bytes of many on one device, in one launch."""
+        with tensors[0].device:
+            packed = [x if is_packed(self.describe(x)) else self.compact(x) for x in tensors]
+            parts, _ = parcels.lay_out(packed, alignment)
+            filling = self.cupy.zeros(max(alignment, parcels.WIDEST), np.uint8)
+            pieces, end = [], 0
+            for part, x in zip(parts, packed, strict=True):
+                if part.start > end:
+                    pieces.append(self.cupy.ndarray((part.start - end,), np.uint8, filling.data))
+                pieces.append(self.flat(x))
+                end = part.start + part.nbytes
+            return self.cupy.concatenate(pieces), parts
+
+    def unpack(self, parcel: Any, layout: Any) -> list[Any]:
+        """Each array, as a view of the packed memory."""
+        with parcel.device:
+            return [
+                self.cupy.ndarray(part.shape, part.dtype, parcel.data + part.start, part.strides) for part in layout
+            ]
 
     # -- streams ------------------------------------------------------------------------------------
 

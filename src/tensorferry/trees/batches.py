@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .. import registry, run
+from .. import parcels, registry, run
 from ..devices import HOST
 from .plans import Batch
 
@@ -56,10 +56,10 @@ def shipments(prepared: Mapping[int, Prepared], skipped: Iterable[int]) -> list[
 
 
 def _shipment(prepared: Mapping[int, Prepared], key: Any, members: list[tuple[int, int]]) -> Shipment:
-    _, verb, source, arguments = key
+    name, verb, source, arguments = key
     nbytes = sum(prepared[index].plan.steps[step].bytes for index, step in members)
-    packed = verb == "move"
-    target = arguments[0] if packed else HOST
+    packed = registry.backend_named(name).capabilities.packs
+    target = HOST if verb == "fetch" else arguments[0]
     batch = Batch(source, target, len(members), nbytes, 1 if packed else len(members))
     return Shipment(batch, dict(members))
 
@@ -71,7 +71,8 @@ def _transfer(plan: Plan) -> int | None:
         return None
     step = plan.steps[found[0]]
     abilities = registry.backend_named(step.backend).capabilities
-    can = (step.verb == "move" and abilities.packs) or (step.verb == "fetch" and abilities.fetches_ahead)
+    packs = step.verb in ("move", "fetch", "place") and abilities.packs
+    can = packs or (step.verb == "fetch" and abilities.fetches_ahead)
     return found[0] if can and 0 < step.bytes <= LARGEST else None
 
 
@@ -90,9 +91,12 @@ def cross(shipment: Shipment, prepared: Mapping[int, Prepared], values: Mapping[
         for value in values.values():
             backend.start_fetch(value)
         return dict(values)
-    alignment = max(prepared[index].target.capabilities.alignment for index in values)
-    parcel, layout = backend.pack(list(values.values()), max(alignment, 1))
-    parts = backend.unpack(backend.move(parcel, *transfer.arguments), layout)  # type: ignore[attr-defined]
+    alignment = max(1, *(prepared[index].target.capabilities.alignment for index in values))
+    # What fetches gives arrays of the host, and what places takes them.
+    pack = parcels.pack if transfer.verb == "place" else backend.pack
+    unpack = parcels.unpack if transfer.verb == "fetch" else backend.unpack
+    parcel, layout = pack(list(values.values()), alignment)
+    parts = unpack(getattr(backend, transfer.verb)(parcel, *transfer.arguments), layout)
     return dict(zip(values, parts, strict=True))
 
 
