@@ -58,7 +58,7 @@ class LogicalDevice(NamedTuple):
         (torch.device("cuda", 1), "cuda:1"),
         (torch.device("mps"), "mps"),
         (torch.device("cpu"), "cpu"),
-        (OnCuda(), "cuda:1"),
+        pytest.param(OnCuda(), "cuda:1", id="platform and id"),
         (CupyDevice(), "cuda:1"),
         (LogicalDevice("/device:GPU:1", "GPU"), "cuda:1"),
         (LogicalDevice("/physical_device:GPU:0", "GPU"), "cuda:0"),
