@@ -145,12 +145,12 @@ def read(
                 weak, before = dtype, wanted
                 wanted = decide(shape, dtype or "", weak)
                 if wanted is None or wanted.dtype != before.dtype:
-                    del result, put
+                    result = put = None  # so that their memory is free
                     return read(x, head, decide, parts.dtype, weak, narrows=narrows)
             if put is not None:
                 put(index, part, numbers, wanted.check)
     except _UnlikePartsError:
-        del result, put
+        result = put = None
         dtype = _common(x, head, shape)
         return None if dtype is None else read(x, head, decide, dtype, narrows=narrows)
     except ConversionError:

@@ -18,6 +18,7 @@ class Event(Protocol):
 
     def done(self) -> bool:
         """Whether the stream has come past it; never waits."""
+        ...
 
     def wait(self) -> None:
         """Let the host wait until the stream has come past it."""
@@ -29,6 +30,7 @@ class Stream(Protocol):
     @property
     def device(self) -> str:
         """The canonical name of its device, with the index."""
+        ...
 
     def __enter__(self) -> object:
         """Become the current stream of this thread."""
@@ -40,6 +42,7 @@ class Stream(Protocol):
 
     def record(self) -> Event:
         """An event after all that has been queued so far."""
+        ...
 
     def wait_for(self, event: Event) -> None:
         """Let what is queued from now on wait for an event; the host does not wait."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 from collections import deque
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -78,9 +79,7 @@ class CupyBackend(Staging):
         return _CAPABILITIES
 
     def load(self) -> None:
-        import cupy
-
-        self.cupy: Any = cupy
+        self.cupy: Any = importlib.import_module(self.module)
         self.cuda: Any = self.cupy.cuda
 
     def devices(self) -> tuple[str, ...]:

@@ -166,7 +166,7 @@ class Archive(Mapping[str, Member]):
         """A member's place; the table of all names is not made for a few questions."""
         self._asked += 1
         if self._index is None and self._asked < _FEW:
-            return self.names.index(name) if name in self.names else None
+            return self.names.index(name) if isinstance(name, str) and name in self.names else None
         return self.places.get(name)  # type: ignore[call-overload, no-any-return]
 
     def offset(self, member: Member) -> int:

@@ -37,8 +37,13 @@ class Aim:
         self, targets: tuple[str, object, object] | Mapping[str, tuple[str, object, object]], **keywords: Any
     ) -> None:
         self._keywords = keywords
-        self._common = self._make(*targets) if isinstance(targets, tuple) else None
-        self._by_path = {} if isinstance(targets, tuple) else targets
+        self._common: tuple[Backend, Request] | None = None
+        self._by_path: Mapping[str, tuple[str, object, object]] = {}
+        if isinstance(targets, tuple):
+            name, dtype, device = targets
+            self._common = self._make(name, dtype, device)
+        else:
+            self._by_path = targets
 
     @property
     def uniform(self) -> tuple[Backend, Request] | None:
@@ -56,7 +61,8 @@ class Aim:
         target = self._by_path.get(path())
         if target is None:
             raise UnsupportedTypeError("like= has no tensor there.", "like= one tensor, for all leaves")
-        return self._make(*target)
+        name, dtype, device = target
+        return self._make(name, dtype, device)
 
     def _make(self, name: str, dtype: object, device: object) -> tuple[Backend, Request]:
         backend = registry.backend_named(name)

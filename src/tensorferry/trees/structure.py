@@ -75,7 +75,7 @@ class Structure:
         """The paths of the leaves of an opened container, whose structure is that of the list of its values."""
         for index, accessor in enumerate(self._spec.accessors()):
             first, *rest = accessor
-            at = path + entries[first.entry] + "".join(map(_entry, rest))
+            at = path + entries[int(first.entry)] + "".join(map(_entry, rest))
             inner = self._inner.get(index)
             if inner is None:
                 yield at
