@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from . import casts, dtypes, memory, registry
+from .backend import EXCHANGE
 from .errors import ConversionError, LossyCastError, ShapeError, UnsupportedTypeError
 
 if TYPE_CHECKING:
@@ -235,10 +236,11 @@ def stack(x: Any, target: Backend | None) -> Stacked:
         UnsupportedTypeError: An element is not a tensor; the message says where.
         LossyCastError: No dtype holds the values of all.
     """
-    if set(map(type, x)) == {np.ndarray}:
-        kinds = {(each.dtype, each.shape) for each in x}
-        if len(kinds) == 1 and dtypes.is_native_and_known(x[0].dtype):
-            return Stacked(None, _stack_alike(x, x[0].dtype), requires_grad=False)
+    arrays = _as_arrays(x)
+    if arrays is not None and len({(each.dtype, each.shape) for each in arrays}) == 1:
+        dtype = arrays[0].dtype
+        if dtypes.is_native_and_known(dtype):
+            return Stacked(None, _stack_alike(arrays, dtype), requires_grad=False)
     shape = _outer_shape(x)
     leaves = list(_leaves(x))
     opened = [_open(path, leaf) for path, leaf in leaves]
@@ -260,6 +262,21 @@ def stack(x: Any, target: Backend | None) -> Stacked:
     ):
         return Stacked(target, target.stack([handle for _, _, handle in opened], whole), requires_grad)
     return Stacked(None, _stack_arrays(leaves, opened, whole), requires_grad)
+
+
+def _as_arrays(x: Any) -> Sequence[Array] | None:
+    """Tensors of one type as arrays, if a fast lane takes all of them: what has a graph it refuses."""
+    kinds = set(map(type, x))
+    if kinds == {np.ndarray}:
+        return x  # type: ignore[no-any-return]
+    kind = kinds.pop()
+    if kinds or not registry.is_known_tensor(kind):
+        return None
+    try:
+        arrays = list(map(registry.lanes_to(EXCHANGE)[kind], x))
+    except registry.REFUSALS:
+        return None
+    return None if any(each is None for each in arrays) else arrays
 
 
 def _open(path: str, leaf: Any) -> tuple[Backend, Any, Any]:

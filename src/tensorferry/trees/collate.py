@@ -97,8 +97,7 @@ def _columns(samples: Sequence[Any], chosen: Callable[[Any], bool] | None) -> tu
     """
     alike = take_apart_alike(samples, chosen)
     if alike is not None:
-        leaves, structure = alike
-        return [leaves[index :: structure.size] for index in range(structure.size)], structure
+        return alike
     first, structure = take_apart(samples[0], chosen)
     paths = structure.paths()
     columns = [[leaf] for leaf in first]

