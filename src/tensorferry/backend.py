@@ -264,6 +264,10 @@ class Backend(ABC):
     def adopt(self, array: np.ndarray[Any, Any]) -> Any:
         """A tensor that lies over `array`'s memory and keeps it alive."""
 
+    def stack_alike(self, tensors: Sequence[Any]) -> Any:
+        """The same for a flat sequence, if it is seen at a glance that they are alike; else ``None``."""
+        return None
+
     def stack(self, tensors: Sequence[Any], shape: tuple[int, ...]) -> Any:
         """One tensor of equal ones, in the graph of each; only asked of a backend with gradients."""
         raise TypeError(f"{self.name} tensors carry no graph: they are stacked as arrays")

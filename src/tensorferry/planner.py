@@ -101,7 +101,7 @@ class _Route(Transport):
             return False
         if self.request.out is not None or now.swapped:
             return False
-        if now.kind in caps.read_kinds and not now.requires_grad and now.device == HOST:
+        if now.kind in caps.read_kinds and caps.host_array and not now.requires_grad and now.device == HOST:
             return False
         if self.dtype == now.dtype and same_place(now.device, self.device):
             return self.request.copy is not True or now.requires_grad or now.device != HOST
@@ -207,6 +207,8 @@ class _Route(Transport):
             self.fetch()
         elif now.kind in caps.read_kinds:
             self.read()
+            if not caps.host_array:
+                self.add(self.source, "export", (), rules.EXPORT_REASON)
         elif now.dtype in caps.unshared_dtypes:
             why = f"{self.source.name} stores {now.dtype} in another form"
             if now.size:

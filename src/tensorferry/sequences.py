@@ -236,6 +236,9 @@ def stack(x: Any, target: Backend | None) -> Stacked:
         UnsupportedTypeError: An element is not a tensor; the message says where.
         LossyCastError: No dtype holds the values of all.
     """
+    own = _stack_quickly(x, target)
+    if own is not None:
+        return own
     arrays = _as_arrays(x)
     if arrays is not None and len({(each.dtype, each.shape) for each in arrays}) == 1:
         dtype = arrays[0].dtype
@@ -258,10 +261,21 @@ def stack(x: Any, target: Backend | None) -> Stacked:
         and target.capabilities.gradients
         and all(source is target for source, _, _ in opened)
         and len({info.dtype for _, info, _ in opened}) == 1
-        and (requires_grad or head.device != "cpu")
+        and {info.abstract for _, info, _ in opened} <= {None, *target.capabilities.inside_only}
     ):
         return Stacked(target, target.stack([handle for _, _, handle in opened], whole), requires_grad)
     return Stacked(None, _stack_arrays(leaves, opened, whole), requires_grad)
+
+
+def _stack_quickly(x: Any, target: Backend | None) -> Stacked | None:
+    """Tensors of the target's own, stacked by it, if it sees at a glance that they are alike."""
+    if target is None or not target.capabilities.gradients:
+        return None
+    kinds = set(map(type, x))
+    if len(kinds) > 1 or not registry.is_known_tensor(type(x[0])) or registry.backend_of(x[0]) is not target:
+        return None
+    value = target.stack_alike(x)
+    return None if value is None else Stacked(target, value, target.describe(value).requires_grad)
 
 
 def _as_arrays(x: Any) -> Sequence[Array] | None:

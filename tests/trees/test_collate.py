@@ -248,3 +248,20 @@ def test_samples_are_unchanged():
     samples = [{"x": np.arange(2)}, {"x": np.arange(3)}]
     ferry.collate(samples, "numpy", ragged="pad")
     assert [each["x"].tolist() for each in samples] == [[0, 1], [0, 1, 2]]
+
+
+def test_tensors_of_the_target_are_stacked_by_it_only_where_they_are_alike():
+    """Other dtypes are widened to one that holds all, other shapes and layouts refused in words."""
+    import torch
+
+    alike = ferry.collate([{"x": torch.ones(2)}, {"x": torch.zeros(2)}], "torch")
+    assert alike["x"].tolist() == [[1.0, 1.0], [0.0, 0.0]]
+    mixed = ferry.collate([{"x": torch.ones(1, dtype=torch.int32)}, {"x": torch.full((1,), 0.5)}], "torch")
+    assert mixed["x"].dtype is torch.float64
+    assert mixed["x"].tolist() == [[1.0], [0.5]]
+    with pytest.raises(ferry.ShapeError, match=r"\(2,\).*\(3,\)"):
+        ferry.collate([torch.ones(2), torch.ones(3)], "torch")
+    with pytest.raises(ferry.UnsupportedTypeError, match="sparse"):
+        ferry.collate([torch.eye(2).to_sparse(), torch.eye(2)], "torch")
+    with pytest.raises(ferry.UnsupportedTypeError, match="sparse"):
+        ferry.collate([torch.eye(2).to_sparse(), torch.eye(2).to_sparse()], "torch")

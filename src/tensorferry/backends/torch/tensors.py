@@ -315,6 +315,17 @@ class TorchBackend(staging.TorchStaging):
         """A tensor over another framework's memory on the same device; the protocol orders the streams."""
         return staging.take_over(self, registry.backend_named(source).offer(x) if source else x)
 
+    def stack_alike(self, tensors: Sequence[Any]) -> Any:
+        # PyTorch itself refuses other shapes and devices, but not other dtypes and layouts.
+        if {type(x) for x in tensors} != {self.tensor} or len({(x.dtype, x.layout) for x in tensors}) > 1:
+            return None
+        if tensors[0].dtype not in self.names or tensors[0].layout is not self.strided:
+            return None
+        try:
+            return self.torch.stack(tuple(tensors))
+        except RuntimeError:
+            return None
+
     def stack(self, tensors: Sequence[Any], shape: tuple[int, ...]) -> Any:
         """One tensor of equal ones, in the graph of each."""
         return self.torch.stack(list(tensors)).reshape(shape)
