@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from . import dtypes
+from .backend import EXCHANGE_NUMBERS
 from .devices import HOST, kind_of, same_place
 from .errors import (
     CopyRequiredError,
@@ -34,6 +35,7 @@ __all__ = [
     "is_many",
     "layout_obstacles",
     "reads_as_asked",
+    "reads_in_one_go",
     "refuse_abstract",
     "refuse_move",
     "refuse_out",
@@ -208,6 +210,12 @@ def reads_as_asked(info: TensorInfo, target: Backend, dtype: str, device: str, c
 def is_many(info: TensorInfo) -> bool:
     """Whether these are so many Python numbers that the memory of an array of them counts."""
     return info.kind == "numbers" and info.size > MANY
+
+
+def reads_in_one_go(request: Request, target: Backend) -> bool:
+    """Whether an array of what numbers are is what is wanted, whatever they are."""
+    takes_all = target.capabilities.numbers is EXCHANGE_NUMBERS and target.capabilities.memory
+    return takes_all and request.is_ordinary
 
 
 def fills_lists(info: TensorInfo, target: Backend) -> bool:

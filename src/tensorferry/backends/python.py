@@ -119,7 +119,12 @@ class PythonBackend(Backend):
                 return stacked.framework, info._replace(kind="stack"), stacked.value
             info = self._info(stacked.value, "stack")
             return self, info._replace(requires_grad=stacked.requires_grad), stacked.value
-        if size > rules.MANY and target is not None and request is not None:
+        if (
+            size > rules.MANY
+            and target is not None
+            and request is not None
+            and not rules.reads_in_one_go(request, target)
+        ):
             read = self._read_parts(x, first, target, request)
             if read is not None:
                 return self, _numbers_info(read.shape, read.dtype, read.weak_dtype), read.value
