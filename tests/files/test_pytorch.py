@@ -483,4 +483,5 @@ def test_a_header_of_one_hundred_thousand_tensors_takes_little_memory(tmp_path):
     count, steps, peak = map(int, done.stdout.split())
     assert count == 100_000
     assert steps < 1_000
-    assert peak < 30 << 10
+    # A dict of Python 3.10 keeps 8 bytes more for each name.
+    assert peak < (30 if sys.version_info >= (3, 11) else 33) << 10
