@@ -317,10 +317,9 @@ def read_fully(descriptor: int, view: memoryview, offset: int, path: str) -> Non
 
 
 def _pages(shape: tuple[int, ...], dtype: str) -> Array:
-    """Large memory of one's own, page-aligned; all its pages come at once, not one by one as they are written."""
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_POPULATE", 0)
+    """Large memory of one's own, page-aligned; its pages come as its readers write them, each its own."""
     row = find(dtype)
-    pages = mmap.mmap(-1, prod(shape) * row.itemsize, flags=flags)
+    pages = mmap.mmap(-1, prod(shape) * row.itemsize, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     array: Array = np.ndarray(shape, row.numpy, pages)
     return array
 
