@@ -337,11 +337,27 @@ class TensorflowBackend(Backend):
             if type(first) is int:
                 return result if seen.dtype.kind == "i" else None
             # Beyond 2**24 an integer among the floats may have been rounded: let the plan look.
-            if seen.dtype == np.float32 and reduce_min(seen) > -16777216 and reduce_max(seen) < 16777216:
+            if seen.dtype != np.float32:
+                return None
+            if seen.size > _MANY and _are_small(seen):
                 return result
-            return None
+            return result if reduce_min(seen) > -16777216 and reduce_max(seen) < 16777216 else None
 
         return lane
+
+
+_MANY = 4096
+"""Elements from which one pass over them is worth a call more."""
+
+
+def _are_small(numbers: Array) -> bool:
+    """Whether one pass says that all lie within 2**24: none is larger than the root of the sum of the squares.
+
+    That sum is rounded, so half of 2**48 is asked for; a sum that is larger, or no number, says nothing.
+    """
+    flat = numbers.reshape(-1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.dot(flat, flat) < 2.0**47)
 
 
 _SNIPPETS = {
