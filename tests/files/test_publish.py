@@ -162,6 +162,44 @@ def test_many_writers_at_once(tmp_path):
     assert names(folder) == ["out.bin"]
 
 
+def test_the_folder_may_go_while_another_asks_for_it(tmp_path, monkeypatch):
+    """Whoever finds the folder there, and sees it removed a moment later, makes it; it is not called a file."""
+    target = tmp_path / "out.bin"
+    gone = Workspace(target).folder
+    make, asked = os.mkdir, []
+
+    def found_and_removed(path, *arguments, **keywords):
+        asked.append(path)
+        if len(asked) == 1:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+        make(path, *arguments, **keywords)
+
+    monkeypatch.setattr(os, "mkdir", found_and_removed)
+    with publishing(target) as path:
+        path.write_bytes(b"1")
+    assert [Path(each) for each in asked] == [gone, gone]
+    assert names(tmp_path) == ["out.bin"]
+
+
+def test_many_wait_for_a_folder_that_others_remove(tmp_path):
+    """Processes that lock the folder and remove it, over and over: nobody is refused, and it is gone at the end."""
+    code = textwrap.dedent("""
+        import sys
+        from pathlib import Path
+        from tensorferry.files.publish import Workspace
+        for _ in range(1000):
+            space = Workspace(Path(sys.argv[1]))
+            space.lock(wait=True)
+            space.discard()
+            space.unlock()
+    """)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    command = [sys.executable, "-c", code, str(tmp_path / "out.bin")]
+    running = [subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) for _ in range(6)]
+    assert [(each.communicate(timeout=120)[1], each.returncode) for each in running] == [("", 0)] * 6
+    assert names(tmp_path) == []
+
+
 def test_what_a_killed_run_left_is_removed(tmp_path):
     """A process that is killed while it writes leaves the old file, and its lock dies with it: the next one writes."""
     target = tmp_path / "out.bin"

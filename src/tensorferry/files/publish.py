@@ -306,7 +306,9 @@ class Workspace:
 
     def _open_lock(self) -> int | None:
         try:
-            self.folder.mkdir(exist_ok=True)
+            # Not `Path.mkdir(exist_ok=True)`, which looks again and complains if the folder is gone by then.
+            with suppress(FileExistsError):
+                os.mkdir(self.folder)
             status = self.folder.lstat()
             owners = (os.geteuid(), self.target.parent.stat().st_uid)
             if not stat.S_ISDIR(status.st_mode) or status.st_uid not in owners:
@@ -315,10 +317,6 @@ class Workspace:
                 )
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
             return os.open(self.folder / _LOCK, flags, 0o666)
-        except FileExistsError:
-            raise OutputExistsError(
-                f"{self.folder}, in which {self.target.name} would be made, is not a folder.", "remove it"
-            ) from None
         except FileNotFoundError:
             if not self.target.parent.is_dir():
                 raise
