@@ -264,6 +264,17 @@ def test_pinned_lands_in_page_locked_memory():
         assert device.locked < before
 
 
+def test_pinned_views_of_one_memory_are_pinned_each():
+    """A tree's leaves get what was asked for also where they overlap, and would be copied together without it."""
+    with staged():
+        array = np.arange(12.0)
+        tree = {"all": array, "part": array[2:8]}
+        result = ferry.convert_tree(tree, "simulated", copy=True, pinned=True)
+        for path, each in result.items():
+            assert ferry.describe(each).pinned
+            assert ferry.to_list(each) == tree[path].tolist()
+
+
 def test_pinned_where_nothing_can_be_locked_is_an_error():
     """What was asked for by name is not silently left out."""
     with staged(lockable=0):

@@ -129,6 +129,22 @@ def test_two_names_of_one_memory_are_copied_once():
     assert plan.bytes_copied == 16
 
 
+@pytest.mark.parametrize("copy", [None, True])
+def test_one_tensor_with_two_targets_becomes_two(copy):
+    """Where `like=` gives each place its own framework or dtype, the same tensor, or its memory, is two leaves."""
+    import torch
+
+    weight = torch.arange(3.0)
+    tree = {"a": weight, "b": weight, "c": weight.view(3), "d": weight}
+    like = {"a": np.ones(1, "f4"), "b": torch.ones(1), "c": np.ones(1, "f8"), "d": np.ones(1, "f4")}
+    result = ferry.convert_tree(tree, like=like, copy=copy)
+    for path, each in result.items():
+        assert type(each) is type(like[path])
+        assert each.dtype == like[path].dtype
+        assert ferry.to_list(each) == [0.0, 1.0, 2.0]
+    assert result["a"] is result["d"]
+
+
 def test_views_that_are_shared_stay_views_of_one_memory():
     """A write through one shows in the other, and in the source."""
     import torch

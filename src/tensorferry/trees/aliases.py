@@ -51,14 +51,14 @@ def ties(prepared: Mapping[int, Prepared]) -> dict[int, int]:
 
 
 def _identities(each: Prepared) -> Iterable[Any]:
-    """What another leaf has as well only if it is the same: the object, or its memory where it is copied."""
+    """What another leaf has as well only if it is the same, and goes to the same: the object, or its copied memory."""
     if each.info.weak_dtype is not None or each.info.kind in each.source.capabilities.read_kinds:
         return
-    yield id(each.handle)
+    yield id(each.handle), each.plan.request
     if each.plan.steps and not each.plan.shares_memory and not each.info.requires_grad and each.info.size:
         at = _address(each)
         if at is not None:
-            yield each.source.name, at, each.info
+            yield each.source.name, at, each.info, each.plan.request
 
 
 def _address(each: Prepared) -> int | None:
@@ -118,6 +118,7 @@ def _is_plain_copy(each: Prepared) -> bool:
     info, result = each.info, each.plan.result
     return (
         not each.plan.shares_memory
+        and not each.plan.request.options
         and bool(info.size)
         and info.abstract is None
         and info.device == result.device == HOST
