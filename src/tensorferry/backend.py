@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     import numpy as np
 
     from .info import TensorInfo
+    from .nodes import Node
     from .request import Request
     from .streams import Stream
-    from .trees.containers import Node
 
 __all__ = ["EXCHANGE", "EXCHANGE_NUMBERS", "Backend", "Capabilities"]
 

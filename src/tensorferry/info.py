@@ -179,6 +179,14 @@ class TensorInfo(_Fields):
         """Whether its memory is C-contiguous."""
         return is_compact(self.shape, self.strides, find(self.dtype).itemsize)
 
+    @property
+    def is_packed(self) -> bool:
+        """Whether its elements fill one run of memory, in whatever order of the axes, and in this machine's bytes."""
+        steps = packed_strides(self.shape, self.strides, find(self.dtype).itemsize)
+        return not self.swapped and all(
+            length == 1 or step == packed for length, step, packed in zip(self.shape, self.strides, steps, strict=True)
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """The same, as plain data for JSON."""
         fields = self._asdict()

@@ -12,7 +12,10 @@ from .info import packed_strides
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["WIDEST", "Part", "lay_out", "pack", "unpack"]
+__all__ = ["LARGEST", "WIDEST", "Part", "lay_out", "pack", "unpack"]
+
+LARGEST = 1 << 20
+"""Bytes of an array from which it goes alone: its transfer takes longer than what starting it costs."""
 
 WIDEST = 16
 """Bytes of the widest element."""

@@ -13,11 +13,10 @@ from . import dtypes, rules
 from .devices import HOST, kind_of, same_place
 from .draft import Draft
 from .errors import DeviceError, LossyCastError
-from .info import compact_strides, packed_strides
+from .info import compact_strides
 
 if TYPE_CHECKING:
     from .backend import Backend
-    from .info import TensorInfo
 
 __all__ = ["CHUNK", "PINNED_REASON", "STAGED", "Transport"]
 
@@ -223,7 +222,7 @@ class Transport(Draft):
         if not able or (not lands and now.nbytes < STAGED):
             return False
         self.resolve()
-        if not is_packed(self.now):
+        if not self.now.is_packed:
             why = "the bus takes packed memory only"
             self.add(by, "compact", (), why, copies="device", strides=self.c_order(), misalignment=0)
         changes: dict[str, Any] = {"device": HOST, "framework": self.exchange.name, "kind": "", "misalignment": 0}
@@ -259,7 +258,7 @@ class Transport(Draft):
         now = self.now
         if not self.is_staged_up(by):
             return False
-        if not is_packed(now):
+        if not now.is_packed:
             self.pack_array("the bus takes packed memory only")
         why = f"by several threads into page-locked slots, from where the bus takes it to {self.device}"
         if now.memory_map:
@@ -288,7 +287,7 @@ class Transport(Draft):
 
     def place(self) -> None:
         """Bring an array to a device of a target that cannot live on the host, in one call."""
-        if self.now.swapped or not is_packed(self.now):
+        if self.now.swapped or not self.now.is_packed:
             self.pack_array("the bus takes packed memory only")
         where = f"from {self.now.device} to {self.device}"
         changes = {**self.as_own(), "device": self.device, "pinned": False, "memory_map": False, "misalignment": 0}
@@ -389,11 +388,3 @@ class Transport(Draft):
         self.own()
         self.now = self.now._replace(pinned=True)
         self.reason = self.reason or why
-
-
-def is_packed(info: TensorInfo) -> bool:
-    """Whether the elements fill one run of memory, in whatever order of the axes."""
-    steps = packed_strides(info.shape, info.strides, dtypes.find(info.dtype).itemsize)
-    return not info.swapped and all(
-        length == 1 or step == packed for length, step, packed in zip(info.shape, info.strides, steps, strict=True)
-    )

@@ -234,3 +234,20 @@ def test_no_path_of_a_machine(folder):
     for path in (ROOT / folder).rglob("*.py"):
         if path.resolve() != this:
             assert not homes.search(path.read_text(encoding="utf-8")), path
+
+
+def test_layers_know_only_what_lies_below():
+    """A backend is asked, it asks nobody above it; and what carries one tensor knows no trees, files or commands."""
+    folders = {"trees", "transfers", "files", "formats", "encodings", "pickles", "testing", "cli"}
+    above = {"backends": folders | {"api", "inspection", "draft", "planner", "transport"}}
+    odd = []
+    for path in MODULES:
+        inside = path.relative_to(PACKAGE).parts
+        if path.name == "__init__.py" or inside[0] in folders:
+            continue
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.ImportFrom) and node.level == len(inside):
+                names = [node.module] if node.module else [alias.name for alias in node.names]
+                reached = {name.partition(".")[0] for name in names} & above.get(inside[0], folders)
+                odd += [f"{named(path)}: {name}" for name in reached]
+    assert odd == []

@@ -7,7 +7,7 @@ import pytest
 from tests import simulated
 
 import tensorferry as ferry
-from tensorferry.trees.batches import LARGEST
+from tensorferry.parcels import LARGEST
 
 
 def gpu(shape=(4,), dtype="float32", framework="torch", device="cuda:0"):

@@ -18,7 +18,6 @@ from ..errors import UnsupportedTypeError
 from ..info import TensorInfo
 from ..rules import agrees
 from ..staging import Staging
-from ..transport import is_packed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -231,7 +230,7 @@ class CupyBackend(Staging):
     def pack(self, tensors: Sequence[Any], alignment: int) -> tuple[Any, Any]:
         """The bytes of many on one device, in one launch."""
         with tensors[0].device:
-            packed = [x if is_packed(self.describe(x)) else self.compact(x) for x in tensors]
+            packed = [x if self.describe(x).is_packed else self.compact(x) for x in tensors]
             parts, _ = parcels.lay_out(packed, alignment)
             filling = self.cupy.zeros(max(alignment, parcels.WIDEST), np.uint8)
             pieces, end = [], 0

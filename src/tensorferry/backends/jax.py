@@ -15,7 +15,7 @@ from ..devices import HOST, device_name, kind_of
 from ..dtypes import DTYPES, by_numpy, find, of_numpy
 from ..errors import UnsupportedTypeError
 from ..info import TensorInfo
-from ..trees.containers import Node, attribute, item
+from ..nodes import Node, attribute, item
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -308,7 +308,7 @@ class Workspace:
         try:
             # Not `Path.mkdir(exist_ok=True)`, which looks again and complains if the folder is gone by then.
             with suppress(FileExistsError):
-                os.mkdir(self.folder)
+                self.folder.mkdir()
             status = self.folder.lstat()
             owners = (os.geteuid(), self.target.parent.stat().st_uid)
             if not stat.S_ISDIR(status.st_mode) or status.st_uid not in owners:

@@ -8,6 +8,7 @@ from ..dtypes import by_numpy, find
 from ..encodings.zip_tensors import Layout, Region, ZipExtent, ZipTurned, ZipView
 from ..errors import FileFormatError
 from ..files.stored import InMemory
+from ..info import is_compact
 from .standins import ArrayOf, OtherOf, StorageOf
 from .words import is_number
 
@@ -121,7 +122,7 @@ class Resolver:
         if form is None:
             itemsize = find(view.dtype).itemsize
             strides = None
-            if not _is_packed(view.shape, view.strides):
+            if not is_compact(view.shape, view.strides, 1):
                 strides = tuple(step * itemsize for step in view.strides)
             layout = Layout(self._archive, view.dtype, view.shape, self._swapped and itemsize > 1)
             form = self._forms[key] = _Form(layout, itemsize, strides)
@@ -152,15 +153,3 @@ class Resolver:
                 )
             region = self._regions[storage.key] = Region(self._archive, index)
         return region
-
-
-def _is_packed(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    step = 1
-    for length, stride in zip(reversed(shape), reversed(strides), strict=True):
-        if length == 0:
-            return True
-        if length != 1:
-            if stride != step:
-                return False
-            step *= length
-    return True

@@ -18,10 +18,7 @@ if TYPE_CHECKING:
     from ..plan import Plan
     from ..run import Prepared
 
-__all__ = ["LARGEST", "Shipment", "arrive", "cross", "depart", "shipments"]
-
-LARGEST = 1 << 20
-"""Bytes of a leaf from which it goes alone: its transfer takes longer than what starting it costs."""
+__all__ = ["Shipment", "arrive", "cross", "depart", "shipments"]
 
 
 class Shipment(NamedTuple):
@@ -73,7 +70,7 @@ def _transfer(plan: Plan) -> int | None:
     abilities = registry.backend_named(step.backend).capabilities
     packs = step.verb in ("move", "fetch", "place") and abilities.packs
     can = packs or (step.verb == "fetch" and abilities.fetches_ahead)
-    return found[0] if can and 0 < step.bytes <= LARGEST else None
+    return found[0] if can and 0 < step.bytes <= parcels.LARGEST else None
 
 
 def depart(shipment: Shipment, prepared: Mapping[int, Prepared], index: int) -> Any:

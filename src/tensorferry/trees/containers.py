@@ -8,54 +8,22 @@ count or convert, and everything that is not a value of its own (attributes, fie
 from __future__ import annotations
 
 import copy
-import json
 from collections import UserDict
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from types import MappingProxyType, MemberDescriptorType, SimpleNamespace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..errors import UnsupportedTypeError
+from ..nodes import Node, attribute, item
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["Node", "attribute", "item", "open_structured", "opener_of"]
-
-
-class Node(NamedTuple):
-    """An opened container.
-
-    Args:
-        entries: What leads to each value: ``.weight``, ``["weight"]``, ``[3]``.
-        values: Its values, in order.
-        rebuild: Makes the container again from as many other values.
-    """
-
-    entries: Sequence[str]
-    values: Sequence[Any]
-    rebuild: Callable[[Sequence[Any]], Any]
-
-
-def item(key: object) -> str:
-    """What leads to the value under a key or an index.
-
-    >>> item("encoder"), item(3)
-    ('["encoder"]', '[3]')
-    """
-    return f"[{json.dumps(key, ensure_ascii=False) if isinstance(key, str) else repr(key)}]"
-
-
-def attribute(name: str) -> str:
-    """What leads to an attribute.
-
-    >>> attribute("weight")
-    '.weight'
-    """
-    return f".{name}"
+__all__ = ["open_structured", "opener_of"]
 
 
 def opener_of(kind: type) -> Callable[[Any], Node] | None:

@@ -15,7 +15,8 @@ import optree
 
 from .. import registry
 from ..errors import ConversionError, UnsupportedTypeError
-from .containers import Node, item, open_structured, opener_of
+from ..nodes import Node, item
+from .containers import open_structured, opener_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...trees.batches import LARGEST
+from ...parcels import LARGEST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

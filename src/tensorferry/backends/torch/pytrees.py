@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ...trees.containers import Node, attribute, item
+from ...nodes import Node, attribute, item
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

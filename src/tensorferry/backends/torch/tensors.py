@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ...backend import Capabilities
+    from ...nodes import Node
     from ...streams import Stream
-    from ...trees.containers import Node
 
 Array = np.ndarray[Any, Any]
 
