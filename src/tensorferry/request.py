@@ -14,7 +14,7 @@ from .info import TensorInfo
 if TYPE_CHECKING:
     from .backend import Backend
 
-__all__ = ["Request", "aim", "make_request", "ordinary_request"]
+__all__ = ["Request", "aim", "make_request", "ordinary_request", "writing_into"]
 
 
 class Request(NamedTuple):
@@ -59,7 +59,21 @@ def make_request(
     except TypeError:
         # Without the cache: what cannot be hashed is refused in our words.
         request = _canonical.__wrapped__(target, copy, dtype, casting, device, grad, options)
-    return request if out is None else request._replace(out=_describe_out(out, target))
+    return request if out is None else writing_into(request, out)
+
+
+def writing_into(request: Request, out: object) -> Request:
+    """The same request with a tensor that the result is written into.
+
+    Raises:
+        UnsupportedTypeError: `out` is no tensor, or one of another framework than the target.
+    """
+    info = out if isinstance(out, TensorInfo) else _describe(out)
+    if info.framework != request.target:
+        raise UnsupportedTypeError(
+            f"out= is a {info.framework} tensor, the target is {request.target}.", f"out= of {request.target}"
+        )
+    return request._replace(out=info)
 
 
 @cache
@@ -99,16 +113,6 @@ def _canonical(
         grad=grad,
         options=tuple(sorted(option for option, on in options if on)),
     )
-
-
-def _describe_out(out: object, target: Backend) -> TensorInfo:
-    info = out if isinstance(out, TensorInfo) else _describe(out)
-    if info.framework != target.name:
-        raise UnsupportedTypeError(
-            f"out= is a {info.framework} tensor, the target is {target.name}.",
-            f"out= of {target.name}",
-        )
-    return info
 
 
 def aim(to: str | None, like: object, dtype: object, device: object) -> tuple[str, object, object]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import types
+from functools import partial
 from typing import Any, NamedTuple
 
 import attrs
@@ -267,6 +268,16 @@ def test_text_stays():
     assert result["names"] is names
     assert result["words"] is words
     assert list(ferry.describe_tree({"names": names, "words": words})) == []
+    assert ferry.snapshot([names])[0] is names
+    assert ferry.collate([{"n": names}, {"n": names}], "torch") == {"n": [names, names]}
+
+
+def test_text_that_was_asked_for_is_refused():
+    """A callable that says yes to it is not overruled in silence."""
+    tree = [np.array(["a"])]
+    for call in (partial(ferry.convert_tree, tree, "torch"), partial(ferry.describe_tree, tree)):
+        with pytest.raises(ferry.UnsupportedTypeError, match=r"at \$\[0\]"):
+            call(leaves=lambda x: isinstance(x, np.ndarray))
 
 
 @pytest.mark.parametrize(

@@ -272,9 +272,7 @@ def _describe(tree: Any, rule: LeafRule) -> dict[str, TensorInfo]:
             if isinstance(leaf, TensorInfo):
                 found[path] = leaf
             elif rule.takes(leaf):
-                backend = registry.backend_of(leaf)
-                if not backend.is_text(leaf):
-                    found[path] = backend.open(leaf)[1]
+                found[path] = registry.backend_of(leaf).open(leaf)[1]
         except ConversionError as error:
             errors.append((path, error))
     raise_all(errors)

@@ -142,13 +142,9 @@ def _taken(column: list[Any], rule: LeafRule) -> list[bool]:
     if rule.chosen is not None:
         return [rule.takes(leaf) for leaf in column]
     if len(set(map(type, column))) == 1:
-        return [_takes(column[0], rule)] * len(column)
-    takes = {kind: _takes(leaf, rule) for kind, leaf in {type(leaf): leaf for leaf in column}.items()}
+        return [rule.takes(column[0])] * len(column)
+    takes = {kind: rule.takes(leaf) for kind, leaf in {type(leaf): leaf for leaf in column}.items()}
     return [takes[type(leaf)] for leaf in column]
-
-
-def _takes(leaf: Any, rule: LeafRule) -> bool:
-    return rule.takes(leaf) and not registry.backend_of(leaf).is_text(leaf)
 
 
 def _adopt(block: Array, target: Backend, request: Request) -> Any:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .. import registry, run
 from ..errors import ConversionError, TreeError, UnsupportedTypeError
 from ..info import TensorInfo
-from ..request import make_request
+from ..request import make_request, writing_into
 from .aliases import Group, copy_together, overlapping, room_for, ties
 from .batches import Shipment, arrive, cross, depart, shipments
 from .plans import LeafPlan, TreePlan
@@ -126,23 +126,12 @@ class Journey:
                 return None
             backend, request = self._aim.of(lambda: self.path(index))
             if self.outs is not None:
-                request = make_request(
-                    backend,
-                    request.copy,
-                    request.dtype,
-                    request.casting,
-                    request.device,
-                    request.grad,
-                    self.outs[index],
-                    tuple((option, True) for option in request.options),
-                )
+                request = writing_into(request, self.outs[index])
             if isinstance(leaf, TensorInfo):
                 source = registry.backend_named(leaf.framework)
                 return run.Prepared(source, backend, leaf, leaf, *run.plan_for(leaf, request, source, backend))
             return run.prepare(leaf, registry.ready(backend.name), request)
         except ConversionError as error:
-            if isinstance(error, UnsupportedTypeError) and _is_text(leaf):
-                return None
             self.errors[index] = error
             return None
 
@@ -296,13 +285,6 @@ def _at(path: str, error: ConversionError) -> ConversionError:
 def _has_none(results: Iterable[Any]) -> bool:
     """Whether a lane has refused; `in` would ask each tensor whether it equals ``None``."""
     return any(result is None for result in results)
-
-
-def _is_text(leaf: Any) -> bool:
-    try:
-        return registry.backend_of(leaf).is_text(leaf)
-    except (UnsupportedTypeError, AttributeError):
-        return False
 
 
 def _carried(each: Prepared) -> Any:

@@ -13,6 +13,8 @@ from ..info import TensorInfo
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..backend import Backend
+
 __all__ = ["LeafRule"]
 
 _NUMBERS = (bool, int, float, complex, np.generic)
@@ -40,7 +42,7 @@ class LeafRule:
         self._infos = infos
         self._numbers = leaves == "numbers"
         self._chosen: set[int] = set()
-        self._known: dict[type, bool | UnsupportedTypeError] = {}
+        self._known: dict[type, bool | Backend | UnsupportedTypeError] = {}
 
     @property
     def chosen(self) -> Callable[[Any], bool] | None:
@@ -63,7 +65,7 @@ class LeafRule:
         return kind in _KEPT or (kind in _NUMBERS and not self._numbers)
 
     def takes(self, x: Any) -> bool:
-        """Whether a leaf is to be converted.
+        """Whether a leaf is to be converted; an array of text is no tensor, unless a callable says yes to it.
 
         Raises:
             UnsupportedTypeError: It is a tensor of a kind that cannot be carried.
@@ -78,15 +80,16 @@ class LeafRule:
             known = self._known[kind] = self._look(x)
         if isinstance(known, UnsupportedTypeError):
             raise type(known)(known.message, known.hint)
-        return known
+        return known if isinstance(known, bool) else not known.is_text(x)
 
-    def _look(self, x: Any) -> bool | UnsupportedTypeError:
+    def _look(self, x: Any) -> bool | Backend | UnsupportedTypeError:
         if x is None or isinstance(x, str):
             return False
         if isinstance(x, _NUMBERS):
             return self._numbers and getattr(x, "dtype", _BOOL).kind in _KINDS
         try:
-            return registry.backend_of(x).capabilities.memory
+            backend = registry.backend_of(x)
         except UnsupportedTypeError as error:
             # A tensor that cannot be carried is an error; what has no shape is no tensor at all.
             return error if hasattr(x, "shape") and hasattr(x, "dtype") else False
+        return backend.capabilities.memory and backend

@@ -46,8 +46,6 @@ def take_snapshot(tree: Any) -> Any:
             if quick is not None:
                 on_host[index] = backend, quick
                 continue
-            if backend.is_text(leaf):
-                continue
             backend, info, handle = backend.open(leaf)
             if info.device == HOST:
                 array = run.carry(leaf, registry.backend_named(EXCHANGE), Request(EXCHANGE))
