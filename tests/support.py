@@ -155,9 +155,9 @@ def _nursery():
     )
 
     def end():
-        process.stdin.close()
-        process.wait(10)
-        process.stdout.close()
+        # It has nothing to tidy up, and on a busy machine frameworks take long to end.
+        process.kill()
+        process.communicate()
 
     atexit.register(end)
     return process
