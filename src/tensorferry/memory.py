@@ -164,8 +164,8 @@ def overlap(first: TensorInfo, at: int, second: TensorInfo, also_at: int) -> boo
     """
     if not first.size or not second.size or first.device != second.device:
         return False
-    low, high = spans(first)
-    other_low, other_high = spans(second)
+    low, high = spans(first.shape, first.strides, find(first.dtype).itemsize)
+    other_low, other_high = spans(second.shape, second.strides, find(second.dtype).itemsize)
     if at + high <= also_at + other_low or also_at + other_high <= at + low:
         return False
     return bool(np.shares_memory(_ghost(first, at), _ghost(second, also_at)))
@@ -177,8 +177,8 @@ def _ghost(info: TensorInfo, start: int) -> np.ndarray[Any, Any]:
     return over_address(start, info.shape, info.strides, void, read_only=True, owner=None)
 
 
-def spans(info: TensorInfo) -> tuple[int, int]:
-    """The bytes before and after its first element's address that a tensor reaches."""
-    reach = [(length - 1) * stride for length, stride in zip(info.shape, info.strides, strict=True)]
+def spans(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, int]:
+    """The bytes before and after the first element's address that a tensor with elements reaches; strides in bytes."""
+    reach = [(length - 1) * stride for length, stride in zip(shape, strides, strict=True)]
     low = sum(step for step in reach if step < 0)
-    return low, sum(reach) - low + find(info.dtype).itemsize
+    return low, sum(reach) - low + itemsize

@@ -122,6 +122,7 @@ class ndarray:  # noqa: N801 - CuPy's own name
     shape = property(lambda self: self.array.shape)
     dtype = property(lambda self: self.array.dtype)
     strides = property(lambda self: self.array.strides)
+    itemsize = property(lambda self: self.array.itemsize)
     nbytes = property(lambda self: self.array.nbytes)
 
     def view(self, dtype):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import importlib
 from collections import deque
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -231,15 +231,9 @@ class CupyBackend(Staging):
         """The bytes of many on one device, in one launch."""
         with tensors[0].device:
             packed = [x if self.describe(x).is_packed else self.compact(x) for x in tensors]
-            parts, _ = parcels.lay_out(packed, alignment)
-            filling = self.cupy.zeros(max(alignment, parcels.WIDEST), np.uint8)
-            pieces, end = [], 0
-            for part, x in zip(parts, packed, strict=True):
-                if part.start > end:
-                    pieces.append(self.cupy.ndarray((part.start - end,), np.uint8, filling.data))
-                pieces.append(self.flat(x))
-                end = part.start + part.nbytes
-            return self.cupy.concatenate(pieces), parts
+            parts, _ = parcels.lay_out(packed, [x.strides for x in packed], alignment)
+            filling = cache(lambda nbytes: self.cupy.zeros(nbytes, np.uint8))
+            return self.cupy.concatenate(parcels.joined([self.flat(x) for x in packed], parts, filling)), parts
 
     def unpack(self, parcel: Any, layout: Any) -> list[Any]:
         """Each array, as a view of the packed memory."""

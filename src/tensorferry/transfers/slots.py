@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .. import registry
+from .. import parcels, registry
 from ..api import convert
 from ..backend import EXCHANGE
 from ..devices import HOST
@@ -188,15 +188,11 @@ def stage(batch: Any, leaves: Sequence[LeafPlan], goal: Goal, ring: Ring) -> Sta
 
 def _lay_out(leaves: Sequence[LeafPlan]) -> tuple[dict[str, tuple[int, str]], int]:
     """For each leaf that goes through the slot its offset and its dtype, and how many bytes they take in all."""
-    layout: dict[str, tuple[int, str]] = {}
-    size = 0
-    for leaf in leaves:
-        dtype = None if leaf.same_as is not None else slot_dtype(leaf.plan)
-        if dtype is not None:
-            layout[leaf.path] = size, dtype
-            nbytes = leaf.plan.source.size * find(dtype).itemsize
-            size += -(-nbytes // ALIGNMENT) * ALIGNMENT
-    return layout, size
+    dtypes = [(leaf, None if leaf.same_as is not None else slot_dtype(leaf.plan)) for leaf in leaves]
+    chosen = [(leaf, dtype) for leaf, dtype in dtypes if dtype is not None]
+    sizes = [leaf.plan.source.size * find(dtype).itemsize for leaf, dtype in chosen]
+    offsets, size = parcels.starts(sizes, [ALIGNMENT] * len(sizes))
+    return {leaf.path: (offset, dtype) for (leaf, dtype), offset in zip(chosen, offsets, strict=True)}, size
 
 
 def _fill(leaf: Any, plan: Plan, memory: Bytes, offset: int, dtype: str) -> Any:

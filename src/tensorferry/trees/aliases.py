@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
     from ..run import Prepared
 
-__all__ = ["Group", "clusters", "copy_together", "overlapping", "room_for", "ties"]
+__all__ = ["Group", "clusters", "converted_together", "copied_together", "overlapping", "ties"]
+
+Array = np.ndarray[Any, Any]
 
 
 class Group(NamedTuple):
@@ -31,6 +33,11 @@ class Group(NamedTuple):
     start: int
     end: int
     members: tuple[int, ...]
+
+    @property
+    def room(self) -> int:
+        """The bytes that a copy takes from an aligned address on, to lie as the group does now, modulo 64."""
+        return self.end - self.start + self.start % memory.ALIGNMENT
 
 
 def ties(prepared: Mapping[int, Prepared]) -> dict[int, int]:
@@ -84,7 +91,7 @@ def overlapping(prepared: Mapping[int, Prepared], skipped: Iterable[int]) -> lis
             continue
         plan = id(each.plan)
         if plan not in reaches:
-            reaches[plan] = memory.spans(each.info) if _is_plain_copy(each) else None
+            reaches[plan] = _reach(each.info) if _is_plain_copy(each) else None
         reach = reaches[plan]
         at = None if reach is None else _address(each)
         if reach is not None and at is not None:
@@ -132,29 +139,46 @@ def _is_plain_copy(each: Prepared) -> bool:
     )
 
 
-def copy_together(group: Group, prepared: Mapping[int, Prepared], block: np.ndarray[Any, Any]) -> dict[int, Any]:
+def _reach(info: TensorInfo) -> tuple[int, int]:
+    return memory.spans(info.shape, info.strides, find(info.dtype).itemsize)
+
+
+def converted_together(group: Group, prepared: Mapping[int, Prepared]) -> dict[int, Any]:
     """The group's leaves as views of one copy of their memory, each a tensor of its target.
 
     Args:
         group: The leaves.
         prepared: The conversion of each leaf.
-        block: Bytes of one's own, as many as the group spans, congruent with its start modulo 64.
     """
-    length = group.end - group.start
-    owner = [prepared[index] for index in group.members]
-    block[...] = memory.over_address(group.start, (length,), (1,), block.dtype, read_only=True, owner=owner)
-    results = {}
+    arrays = {}
     for index in group.members:
         each = prepared[index]
-        offset = (_address(each) or 0) - group.start
-        info = each.info
-        view: Any = np.ndarray(info.shape, find(info.dtype).numpy, block, offset, info.strides)
-        results[index] = carry(view, each.target, Request(each.target.name, device=HOST))
-    return results
+        shape, strides, dtype = each.info.shape, each.info.strides, find(each.info.dtype).numpy
+        arrays[index] = memory.over_address(
+            _address(each) or 0, shape, strides, dtype, read_only=True, owner=each.handle
+        )
+    views = copied_together(group, arrays, memory.compact((group.room,), np.dtype(np.uint8)))
+    targets = {index: prepared[index].target for index in views}
+    return {
+        index: carry(view, targets[index], Request(targets[index].name, device=HOST)) for index, view in views.items()
+    }
 
 
-def room_for(group: Group) -> np.ndarray[Any, Any]:
-    """Bytes for a group, at an address that is congruent with where it lies now modulo 64."""
-    shift = group.start % memory.ALIGNMENT
-    room = memory.compact((group.end - group.start + shift,), np.dtype(np.uint8))
-    return room[shift:]
+def copied_together(group: Group, arrays: Mapping[int, Array], block: Array) -> dict[int, Array]:
+    """The group's arrays as views of one copy of their memory, which they lie in as they do now, modulo 64.
+
+    Args:
+        group: The arrays.
+        arrays: Each of them, by its index.
+        block: Aligned bytes of one's own, as many as the group takes room.
+    """
+    length = group.end - group.start
+    block = block[group.room - length :]
+    owner = [arrays[index] for index in group.members]
+    block[...] = memory.over_address(group.start, (length,), (1,), block.dtype, read_only=True, owner=owner)
+    copies = {}
+    for index in group.members:
+        array = arrays[index]
+        offset = memory.address(array) - group.start
+        copies[index] = np.ndarray(array.shape, array.dtype, block, offset, array.strides)
+    return copies

@@ -9,7 +9,7 @@ from .. import registry, run
 from ..errors import ConversionError, TreeError, UnsupportedTypeError
 from ..info import TensorInfo
 from ..request import make_request, writing_into
-from .aliases import Group, copy_together, overlapping, room_for, ties
+from .aliases import Group, converted_together, overlapping, ties
 from .batches import Shipment, arrive, cross, depart, shipments
 from .plans import LeafPlan, TreePlan
 from .structure import take_apart
@@ -219,7 +219,7 @@ class Journey:
         same, groups, sent = self.bind(prepared)
         done: dict[int, Any] = {}
         for group in groups:
-            done.update(copy_together(group, prepared, room_for(group)))
+            done.update(converted_together(group, prepared))
         for shipment in sent:
             self._ship(shipment, prepared, done)
         together = {index for group in groups for index in group.members}

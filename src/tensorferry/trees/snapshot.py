@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import memory, registry, run
+from .. import memory, parcels, registry, run
 from ..backend import EXCHANGE
 from ..devices import HOST
 from ..errors import ConversionError
 from ..info import packed_strides
 from ..request import Request
-from .aliases import Group, clusters
+from .aliases import clusters, copied_together
 from .journey import raise_all
 from .leaves import LeafRule
 from .structure import take_apart
@@ -79,22 +79,15 @@ def _on_host(found: Mapping[int, tuple[Backend, Array]], errors: dict[int, Conve
         {index: arrays[index].nbytes for index in firsts},
     )
     grouped = {index for group in groups for index in group.members}
-    # Congruent with where they lie now modulo 64, for a group; aligned, for the rest.
-    starts, total = {}, 0
-    for group in groups:
-        starts[group.members[0]] = total + group.start % memory.ALIGNMENT
-        total += _rounded(group.end - group.start + group.start % memory.ALIGNMENT)
-    for index in firsts:
-        if index not in grouped:
-            starts[index] = total
-            total += _rounded(arrays[index].nbytes)
+    alone = [index for index in firsts if index not in grouped]
+    sizes = [*(group.room for group in groups), *(arrays[index].nbytes for index in alone)]
+    starts, total = parcels.starts(sizes, [memory.ALIGNMENT] * len(sizes))
     block = memory.compact((total,), np.dtype(np.uint8))
     copies: dict[int, Array] = {}
-    for group in groups:
-        copies.update(_copy_group(group, arrays, block, starts[group.members[0]]))
-    for index in firsts:
-        if index not in grouped:
-            copies[index] = _copy(arrays[index], block, starts[index])
+    for group, start in zip(groups, starts, strict=False):
+        copies.update(copied_together(group, arrays, block[start : start + group.room]))
+    for index, start in zip(alone, starts[len(groups) :], strict=True):
+        copies[index] = _copy(arrays[index], block, start)
     results: dict[int, Any] = {}
     for index, copied in copies.items():
         backend = found[index][0]
@@ -120,30 +113,11 @@ def _ties(found: Mapping[int, tuple[Backend, Array]]) -> tuple[dict[int, int], l
 
 
 def _interval(array: Array) -> tuple[int, int]:
+    start = memory.address(array)
     if array.flags.c_contiguous:
-        start = memory.address(array)
         return start, start + array.nbytes
-    reach = [(length - 1) * step for length, step in zip(array.shape, array.strides, strict=True)]
-    start = memory.address(array) + sum(step for step in reach if step < 0)
-    return start, start + sum(map(abs, reach)) + array.itemsize
-
-
-def _rounded(nbytes: int) -> int:
-    return -(-nbytes // memory.ALIGNMENT) * memory.ALIGNMENT
-
-
-def _copy_group(group: Group, arrays: Mapping[int, Array], block: Array, start: int) -> dict[int, Array]:
-    length = group.end - group.start
-    owner = [arrays[index] for index in group.members]
-    block[start : start + length] = memory.over_address(
-        group.start, (length,), (1,), block.dtype, read_only=True, owner=owner
-    )
-    copies = {}
-    for index in group.members:
-        array = arrays[index]
-        offset = start + memory.address(array) - group.start
-        copies[index] = np.ndarray(array.shape, array.dtype, block, offset, array.strides)
-    return copies
+    low, high = memory.spans(array.shape, array.strides, array.itemsize)
+    return start + low, start + high
 
 
 def _copy(array: Array, block: Array, start: int) -> Array:

@@ -352,7 +352,7 @@ class TorchBackend(staging.TorchStaging):
         return open_registered(x)
 
     def pack(self, tensors: Sequence[Any], alignment: int) -> tuple[Any, Any]:
-        return packing.pack(self.torch, tensors, alignment)
+        return packing.pack(self, tensors, alignment)
 
     def unpack(self, parcel: Any, layout: Any) -> Sequence[Any]:
         return packing.unpack(parcel, layout)
