@@ -65,6 +65,9 @@ def test_colours_where_they_are_asked_for(cli):
         (["--swapped"], {"shares_memory": False}),
         (["--to-device", "cuda:1"], {"shares_memory": False}),
         (["--misalignment", "2"], {"shares_memory": False}),
+        (["--option", "pinned"], {"shares_memory": False}),
+        (["--option", "pinned", "--pinned"], {"shares_memory": True}),
+        (["--option", "pinned", "--option", "non_blocking"], {"shares_memory": False}),
     ],
 )
 def test_options_reach_the_plan(cli, options, claims):
@@ -72,6 +75,19 @@ def test_options_reach_the_plan(cli, options, claims):
     assert (done.returncode, done.stderr) == (0, "")
     plan = json.loads(done.stdout)
     assert {name: plan[name] for name in claims} == claims
+
+
+def test_the_options_of_a_target_and_the_kind_of_memory(cli):
+    """What is asked for in Python by keyword, and what decides how a large transfer goes, can be asked here too."""
+    large = ["explain", "--from", "numpy", "--to", "torch", "--shape", "4096,4096", "--to-device", "cuda:0", "--json"]
+    steps = {}
+    for marks in ((), ("--pinned", "--option", "non_blocking"), ("--memory-map",)):
+        done = cli(*large, *marks)
+        assert (done.returncode, done.stderr) == (0, "")
+        steps[marks] = tuple(step["why"] for step in json.loads(done.stdout)["steps"])
+    assert len(set(steps.values())) == 3
+    variable = cli("explain", "--from", "numpy", "--to", "tensorflow", "--option", "variable")
+    assert "tf.Variable" in variable.stdout
 
 
 def test_a_list_and_a_typed_buffer_are_two_things(cli):
@@ -123,6 +139,8 @@ def test_a_gradient_that_may_not_be_lost(cli):
         ("--grad", "keep"),
         ("--to-dtype", "float33"),
         ("--to-device", "the moon"),
+        ("--option", "variable"),
+        ("--option", "tied"),
     ],
 )
 def test_words_that_mean_nothing_are_wrong_usage(cli, option, value):

@@ -104,6 +104,8 @@ def explain(
     conjugate: Annotated[bool, _tensor("--conjugate", help="Its conjugate bit is set.")] = False,
     negative: Annotated[bool, _tensor("--negative", help="Its negative bit is set.")] = False,
     swapped: Annotated[bool, _tensor("--swapped", help="Its bytes are in the other order.")] = False,
+    pinned: Annotated[bool, _tensor("--pinned", help="It lies in page-locked memory.")] = False,
+    memory_map: Annotated[bool, _tensor("--memory-map", help="It lies over a mapped file.")] = False,
     copy: Annotated[
         Optional[bool],  # noqa: UP045
         _asked("--copy/--no-copy", help="copy=True or copy=False; shares if allowed by default."),
@@ -121,6 +123,10 @@ def explain(
         _asked(metavar="NAME", help="Where it is to go; it stays by default."),
     ] = None,
     grad: Annotated[str, _asked(metavar="RULE", help="detach, or error to refuse leaving the graph.")] = "detach",
+    option: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        _asked(metavar="NAME", help="An option of the target: pinned, non_blocking, variable; again for more."),
+    ] = None,
     html: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option(metavar="FILE", help="Also write it as a page with a picture of the memory."),
@@ -145,8 +151,10 @@ def explain(
             conjugate=conjugate,
             negative=negative,
             swapped=swapped,
+            pinned=pinned,
+            memory_map=memory_map,
         )
-        command.check_words(target, dtype=to_dtype, casting=casting, device=to_device, grad=grad)
+        command.check_words(target, dtype=to_dtype, casting=casting, device=to_device, grad=grad, options=option or [])
     except command.UsageError as error:
         raise typer.BadParameter(str(error), param_hint=error.option) from None
     keywords = {
@@ -155,5 +163,6 @@ def explain(
         "casting": casting,
         "device": to_device,
         "grad": grad,
+        **dict.fromkeys(option or [], True),
     }
     raise typer.Exit(command.run(info, target, keywords, html=html, as_json=json))

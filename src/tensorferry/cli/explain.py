@@ -12,7 +12,7 @@ from rich.text import Text
 import tensorferry as ferry
 from tensorferry.devices import device_name
 from tensorferry.dtypes import name_of
-from tensorferry.registry import backends
+from tensorferry.registry import backend_named, backends
 
 from .console import EXIT_FAILED, err, out, print_json
 
@@ -70,7 +70,9 @@ def hypothetical(
     return ferry.TensorInfo(framework, lengths, dtype or "float32", device, steps, **flags)
 
 
-def check_words(target: str, *, dtype: str | None, casting: str | None, device: str | None, grad: str) -> None:
+def check_words(
+    target: str, *, dtype: str | None, casting: str | None, device: str | None, grad: str, options: list[str]
+) -> None:
     """Refuse words that no conversion knows.
 
     Raises:
@@ -85,6 +87,11 @@ def check_words(target: str, *, dtype: str | None, casting: str | None, device: 
         _named(device, "--to-device")
     if grad not in _GRADS:
         raise UsageError(f"{grad!r} is none of {', '.join(_GRADS)}", "--grad")
+    abilities = backend_named(target).capabilities
+    known = sorted(abilities.options | abilities.finishers)
+    for option in options:
+        if option not in known:
+            raise UsageError(f"{target} has {', '.join(known) or 'no options'}, and no {option!r}", "--option")
 
 
 def run(info: TensorInfo, target: str, keywords: dict[str, Any], *, html: Path | None, as_json: bool) -> int:
