@@ -52,6 +52,7 @@ __all__ = [
     "UnsafeFileError",
     "UnsupportedTypeError",
     "VerificationError",
+    "placed",
 ]
 
 
@@ -79,6 +80,13 @@ class ConversionError(Exception):
 
     def __str__(self) -> str:
         return self.message if self.hint is None else f"{self.message}\n\nHint: {self.hint}"
+
+
+def placed(error: ConversionError, path: str) -> ConversionError:
+    """The same error, with where it happened."""
+    result = type(error)(f"{error.message} - at {path}", error.hint)
+    result.__cause__ = error
+    return result
 
 
 class CopyRequiredError(ConversionError, ValueError, BufferError):

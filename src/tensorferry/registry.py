@@ -26,6 +26,7 @@ __all__ = [
     "backend_of",
     "backends",
     "is_known_tensor",
+    "is_tensor",
     "lane_together",
     "lanes_to",
     "load",
@@ -226,9 +227,22 @@ def is_known_tensor(kind: type) -> bool:
     return found is not None and found.capabilities.memory
 
 
-def _find(x: object) -> Backend:
-    kind = type(x)
-    everyone = backends()
+def is_tensor(kind: type) -> bool:
+    """Whether objects of this type are tensors of a framework, with memory of their own."""
+    try:
+        owner = _owner(kind)
+    except UnsupportedTypeError:
+        return False
+    return owner is not None and owner.capabilities.memory
+
+
+def _owner(kind: type) -> Backend | None:
+    """The backend that claims a type, loaded; ``None``: none does.
+
+    Raises:
+        UnsupportedTypeError: It is of a framework's, and no tensor that can be carried.
+    """
+    backends()
     for base in kind.__mro__:
         owner = _by_module.get(base.__module__.partition(".")[0])
         if owner is None or not owner.is_imported():
@@ -240,7 +254,15 @@ def _find(x: object) -> Backend:
         refused = owner.refusal(kind)
         if refused is not None:
             raise UnsupportedTypeError(*refused)
-    for backend in everyone.values():
+    return None
+
+
+def _find(x: object) -> Backend:
+    kind = type(x)
+    owner = _owner(kind)
+    if owner is not None:
+        return owner
+    for backend in backends().values():
         if backend.accepts_foreign(x):
             return load(backend)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"

@@ -166,7 +166,7 @@ def test_the_folder_may_go_while_another_asks_for_it(tmp_path, monkeypatch):
     """Whoever finds the folder there, and sees it removed a moment later, makes it; it is not called a file."""
     target = tmp_path / "out.bin"
     gone = Workspace(target).folder
-    make, asked = os.mkdir, []
+    make, asked = Path.mkdir, []
 
     def found_and_removed(path, *arguments, **keywords):
         asked.append(path)
@@ -174,10 +174,10 @@ def test_the_folder_may_go_while_another_asks_for_it(tmp_path, monkeypatch):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
         make(path, *arguments, **keywords)
 
-    monkeypatch.setattr(os, "mkdir", found_and_removed)
+    monkeypatch.setattr(Path, "mkdir", found_and_removed)
     with publishing(target) as path:
         path.write_bytes(b"1")
-    assert [Path(each) for each in asked] == [gone, gone]
+    assert asked == [gone, gone]
     assert names(tmp_path) == ["out.bin"]
 
 

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import attrs
+import ml_dtypes
 import numpy as np
 import optree
 import pytest
@@ -209,15 +210,219 @@ def test_a_mapping_that_no_dict_makes_becomes_a_dict():
     assert ferry.describe_tree(result)['$["image"]'].framework == "torch"
 
 
-def test_a_class_that_copies_to_itself_is_refused_by_path():
-    """Writing into it would change what came in."""
+class Attributes(dict):
+    """Its attributes are its items."""
 
-    class Single(dict):
+    def __init__(self, **items):
+        super().__init__(**items)
+        self.__dict__ = self
+
+
+class Mirrored(dict):
+    """Its items are attributes as well, beside others."""
+
+    def __init__(self, **items):
+        super().__init__(**items)
+        self.__dict__.update(items, note="kept")
+
+
+@pytest.mark.parametrize("kind", [Attributes, Mirrored])
+def test_attributes_that_are_items_become_the_new_ones(kind):
+    """Both names of a leaf lead to the result, and a snapshot has none of the source's memory."""
+    tree = kind(x=np.ones(1))
+    result = ferry.convert_tree(tree, "torch")
+    assert type(result) is kind
+    assert result.x is result["x"]
+    assert ferry.describe(result.x).framework == "torch"
+    ferry.snapshot(tree).x[0] = 5
+    assert tree["x"][0] == 1
+    assert kind is Attributes or result.note == "kept"
+
+
+class Pair(NamedTuple):
+    image: Any
+    label: Any
+
+
+class Scaled(Pair):
+    def __new__(cls, image, label):
+        return super().__new__(cls, image / 255, label)
+
+
+class FromOne(Named):
+    def __new__(cls, image):
+        return super().__new__(cls, image, "made")
+
+
+class Queue(collections.deque):
+    pass
+
+
+class Factory(collections.defaultdict):
+    def __init__(self):
+        super().__init__(list)
+        self.note = "kept"
+
+
+class Sized(collections.OrderedDict):
+    def __init__(self, size):
+        super().__init__()
+        self.size = size
+
+
+class Sealed(dict):
+    def __setitem__(self, key, value):
+        raise TypeError("sealed")
+
+
+class Doubling(dict):
+    def __setitem__(self, key, value):
+        super().__setitem__(key, [value, value])
+
+
+class Single(dict):
+    def __copy__(self):
+        return self
+
+
+def test_no_constructor_or_method_of_a_container_runs_again():
+    """They could refuse, scale or double what has been through them already."""
+    scaled = Scaled(np.array([255.0]), 1)
+    scaled.note = "kept"
+    ordered = Sized(3)
+    ordered["x"] = np.ones(1)
+    factory = Factory()
+    factory["x"] = np.ones(1)
+    doubling = Doubling(x=np.ones(1))
+    tree = {
+        "tuple": scaled,
+        "one": FromOne(np.ones(1)),
+        "deque": Queue([np.ones(1)], 3),
+        "default": factory,
+        "ordered": ordered,
+        "sealed": Sealed(x=np.ones(1)),
+        "doubling": doubling,
+        "single": Single(x=np.ones(1)),
+        "user": collections.UserDict(collections.OrderedDict(x=np.ones(1))),
+    }
+    tree["user"].data = collections.OrderedDict(x=np.ones(1))
+    for result in (ferry.convert_tree(tree, "torch"), ferry.snapshot(tree)):
+        assert [type(value) for value in result.values()] == [type(value) for value in tree.values()]
+        assert all(result[key] is not tree[key] for key in tree)
+        assert result["tuple"].image.tolist() == [1.0]
+        assert (result["tuple"].note, result["default"].note, result["ordered"].size) == ("kept", "kept", 3)
+        assert result["deque"].maxlen == 3
+        assert result["default"]["missing"] == []
+        assert type(result["user"].data) is collections.OrderedDict
+    converted = ferry.convert_tree(tree, "torch")
+    infos = ferry.describe_tree(converted)
+    assert list(infos) == list(ferry.describe_tree(tree))
+    assert {info.framework for info in infos.values()} == {"torch"}
+    assert list(infos)[:2] == ['$["tuple"].image', '$["one"].image']
+
+
+def test_a_state_dict_keeps_its_metadata():
+    """An OrderedDict has attributes of its own; PyTorch keeps versions there."""
+    import torch
+
+    state = torch.nn.BatchNorm1d(2).state_dict()
+    for result in (ferry.convert_tree(state, "numpy"), ferry.snapshot(state)):
+        assert type(result) is collections.OrderedDict
+        assert list(result) == list(state)
+        assert result._metadata == state._metadata
+
+
+def test_a_tuple_of_cs_comes_back():
+    """A torch.Size holds numbers alone."""
+    import torch
+
+    size = torch.ones(2, 3).shape
+    assert type(ferry.convert_tree([size, np.ones(1)], "torch")[0]) is torch.Size
+    assert type(ferry.snapshot({"size": size})["size"]) is torch.Size
+
+
+class Scaling(collections.abc.Mapping):
+    """A mapping whose constructor takes what its items are not."""
+
+    def __init__(self, held, scale=2):
+        self.held, self.scale = held, scale
+
+    def __getitem__(self, key):
+        return self.held[key] * self.scale
+
+    def __iter__(self):
+        return iter(self.held)
+
+    def __len__(self):
+        return len(self.held)
+
+
+def test_a_mapping_that_would_change_its_values_becomes_a_dict():
+    """A constructor that takes a dict need not give back what is in it."""
+    result = ferry.convert_tree(Scaling({"x": np.ones(1)}, 3), "torch")
+    assert type(result) is dict
+    assert result["x"].tolist() == [3.0]
+
+
+def test_what_cannot_be_made_again_is_refused_by_path():
+    """A class of C's that cannot be copied either; nothing is written into `out` before."""
+
+    @dataclasses.dataclass
+    class FailureError(Exception):
+        image: Any
+
         def __copy__(self):
             return self
 
+    tree = {"a": [FailureError(np.ones(2))]}
+    with pytest.raises(ferry.UnsupportedTypeError, match=r'cannot be made again.* - at \$\["a"\]\[0\]'):
+        ferry.convert_tree(tree, "torch")
+    out = [np.zeros(2), FailureError(np.zeros(2))]
     with pytest.raises(ferry.UnsupportedTypeError, match="cannot be made again"):
-        ferry.convert_tree(Single(k=np.ones(2)), "torch")
+        ferry.convert_tree([np.ones(2), FailureError(np.ones(2))], "numpy", out=out)
+    assert out[0].tolist() == [0.0, 0.0]
+
+
+def test_a_masked_array_is_refused_whatever_its_dtype():
+    """Its mask would be lost with its fields too."""
+    masked = np.ma.array([(1.0, 2)], dtype=[("a", "f4"), ("b", "i4")], mask=[(True, False)])
+    with pytest.raises(ferry.UnsupportedTypeError, match="mask"):
+        ferry.convert_tree({"m": masked}, "torch")
+
+
+def test_paths_that_look_alike_are_told_apart():
+    """Two keys with one `repr`, or an attribute named as another's path: leaves are never mixed up."""
+
+    class Key:
+        def __repr__(self):
+            return "key"
+
+    first, second = Key(), Key()
+
+    def make(a, b):
+        return {first: types.SimpleNamespace(v=a), second: types.SimpleNamespace(v=b)}
+
+    batch = ferry.collate([make(1, 2), make(10, 20)], "numpy")
+    assert (batch[first].v.tolist(), batch[second].v.tolist()) == ([1, 10], [2, 20])
+    tree = make(np.ones(1), np.ones(2))
+    assert [info.shape for info in ferry.describe_tree(tree).values()] == [(1,), (2,)]
+    like = make(np.ones(1, "f4"), np.ones(1, "f8"))
+    result = ferry.convert_tree(tree, like=like)
+    assert (result[first].v.dtype, result[second].v.dtype) == (np.float32, np.float64)
+
+
+def test_a_tensor_class_is_a_leaf_also_where_it_is_registered():
+    """The same before and after one of its objects has been met."""
+    import torch
+
+    class Labelled(torch.Tensor):
+        pass
+
+    torch.utils._pytree.register_pytree_node(Labelled, lambda x: ([x.as_subclass(torch.Tensor)], None), lambda v, _: v)
+    x = torch.ones(2).as_subclass(Labelled)
+    before = ferry.describe_tree([x])
+    ferry.to_numpy(x)
+    assert list(before) == list(ferry.describe_tree([x])) == ["$[0]"]
 
 
 def test_a_structured_array_is_a_dict_of_its_fields():
@@ -295,6 +500,42 @@ def test_a_tree_that_contains_itself_is_refused(make):
 
 
 # -- which leaves -------------------------------------------------------------------------------
+
+
+def test_what_only_has_a_shape_and_a_dtype_stays():
+    """A specification is no tensor."""
+    import jax
+    import tensorflow as tf
+
+    tree = [tf.TensorSpec((2,)), jax.ShapeDtypeStruct((2,), np.float32), np.ones(1)]
+    for result in (ferry.convert_tree(tree, "torch"), ferry.snapshot(tree)):
+        assert result[:2] == tree[:2]
+    assert list(ferry.describe_tree(tree)) == ["$[2]"]
+
+
+def test_numbers_are_scalars_of_every_dtype():
+    """Also those that NumPy has from ml_dtypes."""
+    for number in (ml_dtypes.bfloat16(1.5), ml_dtypes.float8_e4m3fn(1.5), np.float16(1.5)):
+        result = ferry.convert_tree([number], "torch", leaves="numbers")[0]
+        assert ferry.describe(result).dtype == number.dtype.name
+        assert tuple(ferry.collate([number, number], "torch").shape) == (2,)
+
+
+def test_a_callable_is_asked_of_every_object_of_its_own():
+    """What it said of an object that is gone by now is not taken for another's answer."""
+    fields = [("a", "f8"), ("b", "f8"), ("c", "i8"), ("d", "f8")]
+
+    def chosen(x):
+        return isinstance(x, np.ndarray) and x.dtype in (np.float32, np.float64)
+
+    for count in (1, 2):
+        samples = list(np.zeros(count, fields).reshape(count, 1))
+        assert type(ferry.collate(samples, "torch", leaves=chosen)["c"]) is list
+    like = np.zeros(2, [("a", "f4"), ("b", "f4")])
+    integers = np.zeros(2, [("a", "i8"), ("b", "i8")])
+    for keywords in ({"like": like}, {}):
+        result = ferry.convert_tree(integers, *(() if keywords else ("numpy",)), **keywords, leaves=chosen)
+        assert result["a"].dtype == np.int64
 
 
 def test_numbers_stay_unless_they_are_asked_for():

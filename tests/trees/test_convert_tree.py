@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from types import SimpleNamespace
 
@@ -264,6 +265,65 @@ def test_out_of_another_structure_is_refused(out):
     """By the path where it differs."""
     with pytest.raises(ferry.UnsupportedTypeError, match=r"another structure - at \$"):
         ferry.convert_tree([np.ones(1), np.ones(1)], "numpy", out=out)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("target", ["numpy", "torch"])
+def test_leaves_may_change_places(target, dtype):
+    """What is written for one leaf is not read as another's source, whatever the order and the dtype."""
+    block = np.arange(6, dtype=dtype)
+    parts = {"x": block[:2], "y": block[2:4], "z": block[4:]}
+    turned = {"x": parts["y"], "y": parts["z"], "z": parts["x"]}
+    before = {path: part.tolist() for path, part in parts.items()}
+    out = ferry.convert_tree(turned, target)
+    ferry.convert_tree(parts, target, out=out)
+    assert {path: ferry.to_list(out[path]) for path in parts} == before
+    shifted = np.arange(6, dtype=dtype)
+    ferry.convert_tree({"a": shifted[:3], "b": shifted[3:5]}, "numpy", out={"a": shifted[2:5], "b": shifted[:2]})
+    assert shifted.tolist() == [3, 4, 0, 1, 2, 5]
+
+
+def test_two_leaves_are_not_written_into_one_memory():
+    """The one would overwrite the other; tied leaves and views that lie likewise may be."""
+    first, second, room = np.ones(4), np.zeros(4), np.full(6, 7.0)
+    for out in ({"a": room[:4], "b": room[2:]}, {"a": room[:4], "b": room[:4]}):
+        with pytest.raises(ferry.UnsupportedTypeError, match=r'same memory here as at \$\["a"\].* - at \$\["b"\]'):
+            ferry.convert_tree({"a": first, "b": second}, "numpy", out=out)
+        assert room.tolist() == [7.0] * 6
+    ferry.convert_tree({"a": first, "b": first}, "numpy", out={"a": room[:4], "b": room[:4]})
+    assert room.tolist() == [1, 1, 1, 1, 7, 7]
+    base = np.arange(6.0)
+    ferry.convert_tree({"a": base[:4], "b": base[2:]}, "numpy", out={"a": room[:4], "b": room[2:]})
+    assert room.tolist() == base.tolist()
+
+
+def test_out_may_have_its_keys_in_another_order():
+    """As `like=` and `collate` take them; what only one of the two has is named."""
+    out = {"b": np.zeros(1), "a": np.zeros(2)}
+    result = ferry.convert_tree({"a": np.ones(2), "b": np.ones(1)}, "numpy", out=out)
+    assert result["a"] is out["a"]
+    assert out["a"].tolist() == [1.0, 1.0]
+    with pytest.raises(ferry.UnsupportedTypeError, match=r'another structure - at \$\["c"\]'):
+        ferry.convert_tree({"a": np.ones(2), "b": np.ones(1)}, "numpy", out={**out, "c": np.zeros(1)})
+
+
+def test_an_error_keeps_nothing_alive():
+    """Whoever catches it and lets it go lets the tree go too, without a collection."""
+    gc.collect()
+    gc.disable()
+    try:
+        for call in (
+            lambda leaf: ferry.convert_tree([leaf, leaf[:]], "torch", copy=False),
+            lambda leaf: ferry.collate([[leaf, leaf], [leaf[1:], leaf[1:]]], "torch"),
+        ):
+            leaf = np.ones(4)[::-1]
+            before = sys.getrefcount(leaf)
+            with pytest.raises(ferry.ConversionError) as caught:
+                call(leaf)
+            del caught
+            assert sys.getrefcount(leaf) == before
+    finally:
+        gc.enable()
 
 
 def test_the_same_tensor_twice_is_written_into_two_outs():

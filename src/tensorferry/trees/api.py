@@ -244,42 +244,44 @@ def _convert(tree: Any, goal: Goal, out: Any, leaves: Any, coalesce: bool) -> An
     from .journey import Journey  # with it comes optree, which importing tensorferry need not wait for
 
     rule = LeafRule(leaves)
-    return Journey(tree, _aim(goal, rule), rule, out, coalesce=coalesce).arrive()
+    return Journey(tree, _aim(goal, leaves), rule, out, coalesce=coalesce).arrive()
 
 
 def _explain(tree: Any, goal: Goal, out: Any, leaves: Any, coalesce: bool) -> TreePlan:
     from .journey import Journey
 
     rule = LeafRule(leaves, infos=True)
-    return Journey(tree, _aim(goal, rule), rule, out, coalesce=coalesce).plan()
+    return Journey(tree, _aim(goal, leaves), rule, out, coalesce=coalesce).plan()
 
 
 def _collate(samples: Iterable[Any], goal: Goal, leaves: Any, ragged: str, pad_value: complex) -> Any:
     from .collate import Padding, stack_samples
 
     rule = LeafRule(leaves)
-    return stack_samples(list(samples), _aim(goal, rule), rule, Padding(ragged, pad_value))
+    return stack_samples(list(samples), _aim(goal, leaves), rule, Padding(ragged, pad_value))
 
 
 def _describe(tree: Any, rule: LeafRule) -> dict[str, TensorInfo]:
     from .journey import raise_all
     from .structure import take_apart
 
-    found, errors = {}, []
+    found: dict[str, TensorInfo] = {}
+    errors: dict[int, ConversionError] = {}
     parts, structure = take_apart(tree, rule.chosen)
-    for path, leaf in zip(structure.paths(), parts, strict=True):
+    paths = structure.paths()
+    for index, (path, leaf) in enumerate(zip(paths, parts, strict=True)):
         try:
             if isinstance(leaf, TensorInfo):
                 found[path] = leaf
             elif rule.takes(leaf):
                 found[path] = registry.backend_of(leaf).open(leaf)[1]
         except ConversionError as error:
-            errors.append((path, error))
-    raise_all(errors)
+            errors[index] = error
+    raise_all(errors, paths.__getitem__)
     return found
 
 
-def _aim(goal: Goal, rule: LeafRule) -> Aim:
+def _aim(goal: Goal, leaves: str | Callable[[Any], bool]) -> Aim:
     """Where the leaves go, from `to` or `like`."""
     from .journey import Aim
 
@@ -287,7 +289,7 @@ def _aim(goal: Goal, rule: LeafRule) -> Aim:
     keywords = {"copy": copy, "casting": casting, "grad": grad, "options": tuple(options.items())}
     if like is None or to is not None or isinstance(like, TensorInfo):
         return Aim(aim(to, like, dtype, device), **keywords)
-    infos = _describe(like, rule)
+    infos = _describe(like, LeafRule(leaves, infos=True))
     if not infos:
         raise UnsupportedTypeError("like= has no tensor in it.", "like= a tensor, or a tree of tensors")
     targets = {path: aim(None, info, dtype, device) for path, info in infos.items()}

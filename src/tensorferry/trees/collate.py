@@ -84,8 +84,7 @@ def stack_samples(samples: Sequence[Any], aim: Aim, rule: LeafRule, padding: Pad
         except ConversionError as error:
             errors[index] = error
     if errors:
-        paths = structure.paths()
-        raise_all([(paths[index], error) for index, error in errors.items()])
+        raise_all(errors, structure.paths().__getitem__)
     return structure.rebuild(results)
 
 

@@ -8,7 +8,7 @@ count or convert, and everything that is not a value of its own (attributes, fie
 from __future__ import annotations
 
 import copy
-from collections import UserDict
+from collections import OrderedDict, UserDict, deque
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
@@ -21,9 +21,9 @@ from ..errors import UnsupportedTypeError
 from ..nodes import Node, attribute, item
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Sequence, Sized
 
-__all__ = ["open_structured", "opener_of"]
+__all__ = ["is_tuple_with_a_constructor", "open_structured", "opener_of"]
 
 
 def opener_of(kind: type) -> Callable[[Any], Node] | None:
@@ -38,28 +38,41 @@ def opener_of(kind: type) -> Callable[[Any], Node] | None:
 
 def _open_dict(x: dict[Any, Any]) -> Node:
     keys = list(x)
+    put = OrderedDict.__setitem__ if isinstance(x, OrderedDict) else dict.__setitem__
 
     def rebuild(values: Sequence[Any]) -> Any:
-        result = copy.copy(x)
-        _must_be_another(result, x)
+        result = _like(x)
         for key, value in zip(keys, values, strict=True):
-            result[key] = value
+            # Not `result[key] = value`: a subclass may refuse it, or do it to what has been through it already.
+            put(result, key, value)
+        _mirror(x, result)
         return result
 
     # Not `x.values()`: a subclass may hand out something else there.
     return Node([item(key) for key in keys], [dict.__getitem__(x, key) for key in keys], rebuild)
 
 
+def _mirror(x: dict[Any, Any], result: dict[Any, Any]) -> None:
+    """Let attributes that are the items over again be so in the result too, as in model outputs."""
+    attributes = getattr(x, "__dict__", None)
+    if attributes is x:
+        result.__dict__ = result
+    elif attributes:
+        for name, value in attributes.items():
+            if dict.__contains__(x, name) and dict.__getitem__(x, name) is value:
+                result.__dict__[name] = dict.__getitem__(result, name)
+
+
 def _open_user_dict(x: UserDict[Any, Any]) -> Node:
-    keys = list(x.data)
+    data: Any = x.data
+    inside = _open_dict(data) if isinstance(data, dict) else _open_mapping(data)
 
     def rebuild(values: Sequence[Any]) -> Any:
-        result = copy.copy(x)
-        _must_be_another(result, x)
-        result.data = dict(zip(keys, values, strict=True))
+        result = _like(x)
+        result.data = inside.rebuild(values)
         return result
 
-    return Node([item(key) for key in keys], list(x.data.values()), rebuild)
+    return inside._replace(rebuild=rebuild)
 
 
 def _open_mapping(x: Mapping[Any, Any]) -> Node:
@@ -70,7 +83,7 @@ def _open_mapping(x: Mapping[Any, Any]) -> Node:
         plain = dict(zip(keys, values, strict=True))
         try:
             made: Any = type(x)(plain)  # type: ignore[call-arg]
-            return made if list(made) == keys else plain
+            return made if list(made) == keys and all(made[key] is plain[key] for key in keys) else plain
         except Exception:  # noqa: BLE001 - whatever a class of somebody else's raises
             return plain
 
@@ -79,22 +92,53 @@ def _open_mapping(x: Mapping[Any, Any]) -> Node:
 
 def _open_list(x: list[Any]) -> Node:
     def rebuild(values: Sequence[Any]) -> Any:
-        result = copy.copy(x)
-        _must_be_another(result, x)
-        result[:] = values
+        result = _like(x)
+        list.__setitem__(result, slice(None), values)
         return result
 
-    return Node([item(index) for index in range(len(x))], list(x), rebuild)
+    return Node(_indices(x), list(list.__iter__(x)), rebuild)
+
+
+def _open_deque(x: deque[Any]) -> Node:
+    def rebuild(values: Sequence[Any]) -> Any:
+        result = _like(x)
+        deque.__init__(result, values, x.maxlen)
+        return result
+
+    return Node(_indices(x), list(deque.__iter__(x)), rebuild)
 
 
 def _open_tuple(x: tuple[Any, ...]) -> Node:
+    held = list(tuple.__iter__(x))
+    names = getattr(x, "_fields", None)
+
     def rebuild(values: Sequence[Any]) -> Any:
-        result = tuple.__new__(type(x), values)
+        if all(value is before for value, before in zip(values, held, strict=True)):
+            return x
+        try:
+            result: Any = tuple.__new__(type(x), values)
+        except TypeError:
+            return tuple(values)  # a class of C's that holds numbers alone
         if hasattr(x, "__dict__"):
             result.__dict__.update(x.__dict__)
         return result
 
-    return Node([item(index) for index in range(len(x))], list(x), rebuild)
+    return Node([attribute(name) for name in names] if names else _indices(x), held, rebuild)
+
+
+def _indices(x: Sized) -> list[str]:
+    return [item(index) for index in range(len(x))]
+
+
+def is_tuple_with_a_constructor(kind: type) -> bool:
+    """Whether a type is made from a named tuple's: its constructor may do more than to hold what it is given.
+
+    >>> from collections import namedtuple
+    >>> point = namedtuple("Point", "x y")
+    >>> is_tuple_with_a_constructor(point), is_tuple_with_a_constructor(type("Scaled", (point,), {}))
+    (False, True)
+    """
+    return issubclass(kind, tuple) and hasattr(kind, "_fields") and tuple not in kind.__bases__
 
 
 def _open_namespace(x: SimpleNamespace) -> Node:
@@ -125,21 +169,25 @@ def _open_object(x: Any, names: Sequence[str]) -> Node:
 
 
 def _like(x: Any) -> Any:
-    """An object of the same class with the same attributes, without asking the class for a copy if that can be."""
+    """An object of the same class with the same attributes, without asking the class for a copy if that can be.
+
+    Raises:
+        UnsupportedTypeError: It can be made neither so nor by `copy.copy`.
+    """
     kind = type(x)
+    base = next((base for base in (dict, list, deque, object) if isinstance(x, base)), object)
     try:
-        result = object.__new__(kind)
+        result: Any = base.__new__(kind)
     except TypeError:
-        result = copy.copy(x)
-        _must_be_another(result, x)
-        return result
-    if hasattr(x, "__dict__"):
-        result.__dict__.update(x.__dict__)
-    for base in kind.__mro__:
-        for slot in vars(base).values():
+        return _copied(x)
+    attributes = getattr(x, "__dict__", None)
+    if attributes and attributes is not x:
+        result.__dict__.update(attributes)
+    for each in kind.__mro__:
+        for slot in vars(each).values():
             if isinstance(slot, MemberDescriptorType):
-                # Through the slot itself: a frozen class refuses its own attributes.
-                with suppress(AttributeError):
+                # Through the slot itself: a frozen class refuses its own attributes. Some may not be set.
+                with suppress(AttributeError, TypeError):
                     slot.__set__(result, slot.__get__(x))
     return result
 
@@ -154,17 +202,18 @@ def open_structured(x: np.ndarray[Any, Any]) -> Node:
     return Node([item(name) for name in names], [np.asarray(x)[name] for name in names], rebuild)
 
 
-def _must_be_another(result: Any, x: Any) -> None:
-    """Refuse to write into the very object that came in.
-
-    Raises:
-        UnsupportedTypeError: Its class says that a copy of it is itself.
-    """
+def _copied(x: Any) -> Any:
+    hint = "optree.register_pytree_node says how"
+    try:
+        result = copy.copy(x)
+    except Exception as error:
+        raise UnsupportedTypeError(f"A {type(x).__name__} cannot be made again: {error}", hint) from error
     if result is x or type(result) is not type(x):
+        # Its class says that a copy of it is itself: it would be written into what came in.
         raise UnsupportedTypeError(
-            f"A {type(x).__name__} cannot be made again: copy.copy(x) does not give another one.",
-            "optree.register_pytree_node says how",
+            f"A {type(x).__name__} cannot be made again: copy.copy(x) does not give another one.", hint
         )
+    return result
 
 
 _OPENERS: tuple[tuple[Any, Callable[[Any], Node]], ...] = (
@@ -173,6 +222,7 @@ _OPENERS: tuple[tuple[Any, Callable[[Any], Node]], ...] = (
     (MappingProxyType, _open_mapping),
     (Mapping, _open_mapping),
     (list, _open_list),
+    (deque, _open_deque),
     (tuple, _open_tuple),
     (SimpleNamespace, _open_namespace),
 )

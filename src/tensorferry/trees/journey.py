@@ -6,16 +6,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .. import registry, run
-from ..errors import ConversionError, TreeError, UnsupportedTypeError
+from ..errors import ConversionError, TreeError, UnsupportedTypeError, placed
 from ..info import TensorInfo
 from ..request import make_request, writing_into
 from .aliases import Group, converted_together, overlapping, ties
 from .batches import Shipment, arrive, cross, depart, shipments
+from .outs import in_order_of, refused, write_all
 from .plans import LeafPlan, TreePlan
 from .structure import take_apart
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
     from ..backend import Backend
     from ..request import Request
@@ -104,21 +105,20 @@ class Journey:
 
     def _match(self, out: Any) -> list[Any]:
         leaves, structure = take_apart(out, self._rule.chosen)
-        here, there = self._structure.paths(), structure.paths()
-        if here != there:
-            odd = next((path for path in here if path not in set(there)), None)
-            odd = odd or next((path for path in there if path not in set(here)), here[0] if here else "$")
-            raise UnsupportedTypeError(
-                f"out= is a tree of another structure - at {odd}", "a tree like the one that is converted"
-            )
-        return leaves
+        return in_order_of(self._structure.paths(), leaves, structure.paths())
 
     # -- plan -------------------------------------------------------------------------------------
 
     def prepare(self) -> dict[int, Prepared]:
         """The conversion of each leaf that does not stay as it is; errors are kept."""
         each = ((index, self._prepare(index, leaf)) for index, leaf in enumerate(self.leaves))
-        return {index: found for index, found in each if found is not None}
+        prepared = {index: found for index, found in each if found is not None}
+        for index, earlier in refused(prepared, self.outs) if self.outs is not None else ():
+            self.errors[index] = UnsupportedTypeError(
+                f"out= has the same memory here as at {self.path(earlier)}: the one would overwrite the other.",
+                "out= a tree whose tensors do not overlap",
+            )
+        return prepared
 
     def _prepare(self, index: int, leaf: Any) -> Prepared | None:
         try:
@@ -181,7 +181,13 @@ class Journey:
             prepared = self.prepare()
             results = self._run(prepared)
             self.raise_errors()
-            self._write(prepared, results)
+            if self.outs is not None:
+                # Made before anything is written: a container may refuse.
+                self._structure.rebuild([self.outs[i] if i in prepared else leaf for i, leaf in enumerate(self.leaves)])
+                write_all(prepared, results, self.outs)
+            if run.is_verifying():
+                for index, each in prepared.items():
+                    run.check(each.plan, each.source, each.target, each.handle, results[index])
         return self._structure.rebuild(results)
 
     def _quickly(self) -> list[Any] | None:
@@ -248,38 +254,31 @@ class Journey:
         except ConversionError as error:
             self.errors[index] = error
 
-    def _write(self, prepared: Mapping[int, Prepared], results: list[Any]) -> None:
-        """Check each result against its plan, or write each into its `out`: no leaf can fail any more."""
-        for index, each in prepared.items():
-            if self.outs is not None:
-                each.program[-1](results[index], self.outs[index])
-                results[index] = self.outs[index]
-            if run.is_verifying():
-                run.check(each.plan, each.source, each.target, each.handle, results[index])
-
     def raise_errors(self) -> None:
         """Raise what went wrong, all at once."""
-        raise_all([(self.path(index), self.errors[index]) for index in sorted(self.errors)])
+        raise_all(self.errors, self.path)
 
 
-def raise_all(errors: Sequence[tuple[str, ConversionError]]) -> None:
+def raise_all(errors: dict[int, ConversionError], path: Callable[[int], str]) -> None:
     """Raise one leaf's error, or those of several as a group; each message ends in the leaf's path.
+
+    Args:
+        errors: Each leaf's by its index; emptied, as an error keeps alive whoever keeps the error.
+        path: Where a leaf is.
 
     Raises:
         ConversionError: There is one.
         TreeError: There are several.
     """
-    found = [_at(path, error) for path, error in errors]
-    if len(found) == 1:
-        raise found[0]
-    if found:
-        raise TreeError(f"{len(found)} leaves cannot be converted:", found)
-
-
-def _at(path: str, error: ConversionError) -> ConversionError:
-    placed = type(error)(f"{error.message} - at {path}", error.hint)
-    placed.__cause__ = error
-    return placed
+    found = [placed(errors[index], path(index)) for index in sorted(errors)]
+    errors.clear()
+    try:
+        if len(found) == 1:
+            raise found[0]
+        if found:
+            raise TreeError(f"{len(found)} leaves cannot be converted:", found)
+    finally:
+        del found
 
 
 def _has_none(results: Iterable[Any]) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import registry
+from ..dtypes import of_numpy
 from ..errors import UnsupportedTypeError
 from ..info import TensorInfo
 
@@ -41,7 +42,7 @@ class LeafRule:
         self._choose = leaves if callable(leaves) else None
         self._infos = infos
         self._numbers = leaves == "numbers"
-        self._chosen: set[int] = set()
+        self._chosen: dict[int, Any] = {}
         self._known: dict[type, bool | Backend | UnsupportedTypeError] = {}
 
     @property
@@ -50,12 +51,13 @@ class LeafRule:
         return None if self._choose is None and not self._infos else self._ask
 
     def _ask(self, x: Any) -> bool:
-        # Asked once, of the tree; what it said of each object is kept while the tree lives.
+        # Asked once, of the tree; what it said of each object is kept, with the object: the number of one
+        # that is gone would be another's.
         if self._infos and isinstance(x, TensorInfo):
             return True
         yes = self._choose is not None and bool(self._choose(x))
         if yes:
-            self._chosen.add(id(x))
+            self._chosen[id(x)] = x
         return yes
 
     def keeps(self, kind: type) -> bool:
@@ -83,13 +85,15 @@ class LeafRule:
         return known if isinstance(known, bool) else not known.is_text(x)
 
     def _look(self, x: Any) -> bool | Backend | UnsupportedTypeError:
+        kind = type(x)
         if x is None or isinstance(x, str):
             return False
         if isinstance(x, _NUMBERS):
-            return self._numbers and getattr(x, "dtype", _BOOL).kind in _KINDS
+            dtype = getattr(x, "dtype", _BOOL)
+            return self._numbers and (dtype.kind in _KINDS or of_numpy(dtype) is not None)
         try:
             backend = registry.backend_of(x)
         except UnsupportedTypeError as error:
-            # A tensor that cannot be carried is an error; what has no shape is no tensor at all.
-            return error if hasattr(x, "shape") and hasattr(x, "dtype") else False
+            # A tensor that cannot be carried is an error; what has a shape and a dtype and no elements is none.
+            return error if hasattr(x, "shape") and hasattr(x, "dtype") and hasattr(kind, "__getitem__") else False
         return backend.capabilities.memory and backend

@@ -56,8 +56,7 @@ def take_snapshot(tree: Any) -> Any:
             errors[index] = error
     results = {} if errors else {**_on_host(on_host, errors), **_on_devices(on_devices, leaves, errors)}
     if errors:
-        paths = structure.paths()
-        raise_all([(paths[index], errors[index]) for index in sorted(errors)])
+        raise_all(errors, structure.paths().__getitem__)
     return structure.rebuild([results.get(index, leaf) for index, leaf in enumerate(leaves)])
 
 

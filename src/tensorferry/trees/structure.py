@@ -8,15 +8,16 @@ framework knows it as a container, and so on inside.
 
 from __future__ import annotations
 
+from collections import Counter, OrderedDict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import optree
 
 from .. import registry
-from ..errors import ConversionError, UnsupportedTypeError
+from ..errors import ConversionError, UnsupportedTypeError, placed
 from ..nodes import Node, item
-from .containers import open_structured, opener_of
+from .containers import is_tuple_with_a_constructor, open_structured, opener_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -59,29 +60,33 @@ class Structure:
         many = optree.treespec_list([one] * self._spec.num_children, none_is_leaf=True, namespace=_NAMESPACE)
         return Structure(one, {}, one.num_leaves) if many == self._spec else None
 
-    def paths(self, root: str = "$") -> list[str]:
-        """The path of each leaf: ``$["encoder"][3].weight``."""
-        return list(self._paths(root))
+    def paths(self) -> list[str]:
+        """The path of each leaf: ``$["encoder"][3].weight``; of leaves whose paths are alike, each has a number."""
+        found = [path for path, node in self.places("$") if node is None]
+        if len(set(found)) == len(found):
+            return found
+        seen: Counter[str] = Counter()
+        numbered = []
+        for path in found:
+            seen[path] += 1
+            numbered.append(path if seen[path] == 1 else f"{path} ({seen[path]})")
+        return numbered
 
-    def _paths(self, root: str) -> Iterator[str]:
-        for index, accessor in enumerate(self._spec.accessors()):
-            path = root + "".join(map(_entry, accessor))
-            inner = self._inner.get(index)
-            if inner is None:
-                yield path
-            else:
-                yield from inner.structure.paths_under(path, inner.node.entries)
+    def places(self, root: str, entries: Sequence[str] | None = None) -> Iterator[tuple[str, Node | None]]:
+        """The path of each leaf, with ``None``, and of each container that was opened here, with what opened it.
 
-    def paths_under(self, path: str, entries: Sequence[str]) -> Iterator[str]:
-        """The paths of the leaves of an opened container, whose structure is that of the list of its values."""
+        Args:
+            root: The path of the tree.
+            entries: What leads to each of its values, where it is the list of an opened container's.
+        """
         for index, accessor in enumerate(self._spec.accessors()):
-            first, *rest = accessor
-            at = path + entries[int(first.entry)] + "".join(map(_entry, rest))
+            first = () if entries is None else accessor[:1]
+            path = root + "".join(entries[int(each.entry)] for each in first if entries is not None)
+            path += "".join(map(_entry, accessor[len(first) :]))
             inner = self._inner.get(index)
-            if inner is None:
-                yield at
-            else:
-                yield from inner.structure.paths_under(at, inner.node.entries)
+            yield path, None if inner is None else inner.node
+            if inner is not None:
+                yield from inner.structure.places(path, inner.node.entries)
 
     def rebuild(self, leaves: Sequence[Any]) -> Any:
         """The tree with these leaves in the place of those that it had.
@@ -89,7 +94,13 @@ class Structure:
         Raises:
             UnsupportedTypeError: A container cannot be made again.
         """
-        return self.rebuild_from(iter(leaves)) if self._inner else optree.tree_unflatten(self._spec, leaves)
+        if not self._inner:
+            return optree.tree_unflatten(self._spec, leaves)
+        try:
+            return self.rebuild_from(iter(leaves))
+        except _NotMadeError as failed:
+            path = next(path for path, node in self.places("$") if node is failed.node)
+            raise placed(failed.why, path) from failed.why
 
     def rebuild_from(self, leaves: Iterator[Any]) -> Any:
         """The tree with as many of these leaves as it has."""
@@ -97,7 +108,22 @@ class Structure:
 
     def _leaf(self, index: int, leaves: Iterator[Any]) -> Any:
         inner = self._inner.get(index)
-        return next(leaves) if inner is None else inner.node.rebuild(inner.structure.rebuild_from(leaves))
+        if inner is None:
+            return next(leaves)
+        values = inner.structure.rebuild_from(leaves)
+        try:
+            return inner.node.rebuild(values)
+        except ConversionError as error:
+            raise _NotMadeError(inner.node, error) from None
+
+
+class _NotMadeError(Exception):
+    """A container that cannot be made again."""
+
+    def __init__(self, node: Node, why: ConversionError) -> None:
+        super().__init__(node, why)
+        self.node = node
+        self.why = why
 
 
 def _entry(entry: optree.PyTreeEntry) -> str:
@@ -155,8 +181,9 @@ def _columns_of_dicts(trees: Sequence[Any]) -> list[list[Any]] | None:
 def _take_apart(
     tree: Any, chosen: Callable[[Any], bool] | None, around: tuple[int, ...]
 ) -> tuple[list[Any], Structure]:
+    is_leaf = _is_ours if chosen is None else lambda x: _is_ours(x) or chosen(x)
     try:
-        leaves, spec = optree.tree_flatten(tree, chosen, none_is_leaf=True, namespace=_NAMESPACE)
+        leaves, spec = optree.tree_flatten(tree, is_leaf, none_is_leaf=True, namespace=_NAMESPACE)
     except RecursionError:
         raise _too_deep() from None
     openers = {kind: found for kind in set(map(type, leaves)) if (found := _openers(kind, leaves))}
@@ -177,6 +204,17 @@ def _take_apart(
         inner[index] = _Inner(node, structure)
         parts += inside
     return parts, Structure(spec, inner, len(parts))
+
+
+def _is_ours(x: Any) -> bool:
+    """Whether optree would open an object, and lose what it does and has beside its values."""
+    if type(x) is OrderedDict:
+        return bool(x.__dict__)
+    return isinstance(x, tuple) and is_tuple_with_a_constructor(type(x))
+
+
+def _is_lossy(kind: type) -> bool:
+    return kind is OrderedDict or is_tuple_with_a_constructor(kind)
 
 
 def _values(
@@ -200,10 +238,15 @@ def _openers(kind: type, leaves: Sequence[Any]) -> tuple[Callable[[Any], Node | 
         return (_open_fields,) if names else ()
     if registry.is_known_tensor(kind):
         return ()
-    backends = [each for each in registry.backends().values() if each.is_imported() and each.has_node(kind)]
+    imported = [each for each in registry.backends().values() if each.is_imported()]
+    # Frameworks know what optree knows, and lose the same.
+    backends = [] if _is_lossy(kind) else [each for each in imported if each.has_node(kind)]
+    if backends and registry.is_tensor(kind):
+        return ()
     own = opener_of(kind)
     return (*(each.open_node for each in backends), *(() if own is None else (own,)))
 
 
 def _open_fields(x: Any) -> Node | None:
-    return open_structured(x) if x.dtype.names is not None else None
+    # What is masked is no dict of its fields: as a leaf it is refused in the words for all that is masked.
+    return open_structured(x) if x.dtype.names is not None and not isinstance(x, np.ma.MaskedArray) else None

@@ -23,9 +23,9 @@ def _pytree() -> Any:
 
 
 def is_registered(kind: type) -> bool:
-    """Whether a type is registered, and so a container."""
+    """Whether a type is registered, and so a container; a `torch.Size` is, and would come back as a tuple."""
     pytree = _pytree()
-    return pytree is not None and kind in pytree.SUPPORTED_NODES
+    return pytree is not None and kind in pytree.SUPPORTED_NODES and kind is not sys.modules["torch"].Size
 
 
 def open_registered(x: Any) -> Node:
