@@ -176,6 +176,20 @@ def test_views_that_are_copied_become_views_of_one_copy(target):
     assert {leaf.path: leaf.view_with for leaf in plan.leaves}['$["right"]'] == '$["left"]'
 
 
+def test_the_plan_of_views_is_what_is_done():
+    """One copy is counted once, and the strides are those that the views have."""
+    base = np.arange(6.0)
+    plan = ferry.explain_tree({"all": base, "part": base[2:4]}, "torch", copy=True)
+    assert plan.bytes_copied == base.nbytes
+    square = np.arange(16.0).reshape(4, 4)
+    halves = {"left": square[:, :2], "right": square[:, 2:]}
+    plan = ferry.explain_tree(halves, "numpy", copy=True)
+    result = ferry.convert_tree(halves, "numpy", copy=True)
+    assert {path: info.strides for path, info in ferry.describe_tree(result).items()} == {
+        leaf.path: leaf.plan.result.strides for leaf in plan.leaves
+    }
+
+
 def test_far_apart_views_do_not_drag_along_what_lies_between():
     """Two elements that overlap nothing are two small copies, not one of everything between them."""
     base = np.zeros(1_000_000)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests import simulated
 from tests.support import address
 
 import tensorferry as ferry
@@ -92,6 +93,51 @@ def test_ties_and_views_survive():
     copied["numpy"][0] = 77
     assert copied["a"][4] == 77
     assert base.tolist() == list(range(8))
+
+
+@pytest.mark.parametrize("framework", ["jax", "tensorflow"])
+def test_what_can_be_written_shares_nothing_with_what_cannot(framework):
+    """An array over a constant's memory becomes memory of its own, and the constant stays constant."""
+    constant = ferry.convert(np.arange(16.0, dtype="float32"), framework)
+    array, copied = ferry.snapshot([ferry.to_numpy(constant), constant])
+    array[0] = 99
+    assert ferry.to_list(copied)[0] == 0
+
+
+def test_a_broadcast_copy_is_ones_own_element_by_element():
+    """Also beside another view of the same memory."""
+    base = np.arange(3.0)
+    for tree in (ferry.snapshot, lambda tree: ferry.convert_tree(tree, "numpy", copy=True)):
+        row, rows = tree([base, np.broadcast_to(base, (2, 3))])
+        rows[0, 0] = 9
+        assert rows.tolist() == [[9, 1, 2], [0, 1, 2]]
+        assert row.tolist() == [0, 1, 2]
+
+
+def test_a_sparse_view_does_not_part_those_that_are_close():
+    """Whether two views stay one memory does not depend on a third."""
+    base = np.arange(10_000.0)
+    tree = {"y": base[5:10], "z": base[6:11], "x": base[::1000]}
+    for result in (ferry.snapshot(tree), ferry.convert_tree(tree, "torch", copy=True)):
+        assert ferry.shares_memory(result["y"], result["z"])
+        assert not ferry.shares_memory(result["x"], result["y"])
+        assert ferry.to_list(result["x"]) == tree["x"].tolist()
+
+
+def test_what_is_twice_on_a_device_is_copied_once():
+    """The same tensor is one copy there too."""
+    with simulated.installed():
+        x = ferry.convert(np.arange(4.0), "simulated", device="sim:0")
+        copied = ferry.snapshot({"a": x, "b": x})
+        assert copied["a"] is copied["b"]
+        assert not ferry.shares_memory(copied["a"], x)
+        assert ferry.to_list(copied["a"]) == [0.0, 1.0, 2.0, 3.0]
+
+
+def test_an_object_array_of_numbers_stays_an_array():
+    """Its framework is NumPy, whatever its elements are."""
+    copied = ferry.snapshot([np.array([1, 2], dtype=object)])[0]
+    assert (type(copied), copied.tolist()) == (np.ndarray, [1, 2])
 
 
 def test_a_snapshot_is_writable_and_outside_the_graph():

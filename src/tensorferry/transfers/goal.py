@@ -107,7 +107,8 @@ class Goal:
         """
         asked = self._asked()
         if self.to is not None and _is_alone(x, self.leaves):
-            return (LeafPlan("$", explain(x, self.to, **asked)),)
+            plan = explain(x, self.to, **asked)
+            return (LeafPlan("$", plan, bytes_copied=plan.bytes_copied),)
         return explain_tree(x, self.to, leaves=self.leaves, coalesce=self.coalesce, **asked).leaves
 
     def convert(self, x: Any) -> Any:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ..run import Prepared
 
-__all__ = ["Group", "clusters", "converted_together", "copied_together", "overlapping", "ties"]
+__all__ = ["Group", "clusters", "converted_together", "copied_together", "is_broadcast", "overlapping", "ties"]
 
 Array = np.ndarray[Any, Any]
 
@@ -106,18 +106,34 @@ def clusters(intervals: Iterable[tuple[int, int, int]], sizes: Mapping[int, int]
         intervals: The first byte of each leaf, the one after its last, and its index.
         sizes: The bytes of each leaf's elements.
     """
-    groups: list[Group] = []
-    for start, end, index in sorted(intervals):
-        if groups and start < groups[-1].end:
-            last = groups[-1]
-            groups[-1] = Group(last.start, max(last.end, end), (*last.members, index))
+    found: list[Group] = []
+    left = [_chains(intervals)]
+    while left:
+        for chain in left.pop():
+            group = Group(chain[0][0], max(end for _, end, _ in chain), tuple(index for _, _, index in chain))
+            if len(chain) == 1:
+                continue
+            if group.end - group.start <= sum(sizes[index] for index in group.members):
+                found.append(group)
+                continue
+            # The others may lie closer without those that reach furthest for what they have.
+            sparse = [(end - start) / sizes[index] for start, end, index in chain]
+            left.append(_chains(each for each, how in zip(chain, sparse, strict=True) if how < max(sparse)))
+    return found
+
+
+def _chains(intervals: Iterable[tuple[int, int, int]]) -> list[list[tuple[int, int, int]]]:
+    """Intervals of which each overlaps one before it, together."""
+    chains: list[list[tuple[int, int, int]]] = []
+    reach = 0
+    for interval in sorted(intervals):
+        if chains and interval[0] < reach:
+            chains[-1].append(interval)
+            reach = max(reach, interval[1])
         else:
-            groups.append(Group(start, end, (index,)))
-    return [
-        group
-        for group in groups
-        if len(group.members) > 1 and group.end - group.start <= sum(sizes[index] for index in group.members)
-    ]
+            chains.append([interval])
+            reach = interval[1]
+    return chains
 
 
 def _is_plain_copy(each: Prepared) -> bool:
@@ -127,6 +143,7 @@ def _is_plain_copy(each: Prepared) -> bool:
         not each.plan.shares_memory
         and not each.plan.request.options
         and bool(info.size)
+        and not is_broadcast(info.shape, info.strides)
         and info.abstract is None
         and info.device == result.device == HOST
         and info.shards == 1
@@ -137,6 +154,11 @@ def _is_plain_copy(each: Prepared) -> bool:
         and each.target.capabilities.writable
         and each.target.capabilities.memory
     )
+
+
+def is_broadcast(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether elements lie in one place: a copy that lay so too would not be one's own, element by element."""
+    return any(length > 1 and step == 0 for length, step in zip(shape, strides, strict=True))
 
 
 def _reach(info: TensorInfo) -> tuple[int, int]:

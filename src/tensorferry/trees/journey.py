@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -151,22 +152,31 @@ class Journey:
         prepared = self.prepare()
         self.raise_errors()
         same, groups, sent = self.bind(prepared)
-        views = {index: group.members[0] for group in groups for index in group.members[1:]}
+        together = {index: group for group in groups for index in group.members}
         batches = {index: number for number, shipment in enumerate(sent) for index in shipment.steps}
         return TreePlan(
             leaves=tuple(
-                LeafPlan(
-                    self.path(index),
-                    each.plan,
-                    self.path(same[index]) if index in same else None,
-                    self.path(views[index]) if index in views else None,
-                    batches.get(index),
-                )
+                self._leaf_plan(index, each, same.get(index), together.get(index), batches.get(index))
                 for index, each in prepared.items()
             ),
             kept=len(self.leaves) - len(prepared),
             batches=tuple(shipment.batch for shipment in sent),
         )
+
+    def _leaf_plan(
+        self, index: int, each: Prepared, same: int | None, group: Group | None, batch: int | None
+    ) -> LeafPlan:
+        path, plan = self.path(index), each.plan
+        if same is not None:
+            return LeafPlan(path, plan, same_as=self.path(same))
+        if group is None:
+            return LeafPlan(path, plan, batch=batch, bytes_copied=plan.bytes_copied)
+        # It lies in the copy as it lies in the source; the copy is counted with the first.
+        result = plan.result._replace(strides=each.info.strides, misalignment=each.info.misalignment)
+        plan, first = replace(plan, result=result), group.members[0]
+        if index == first:
+            return LeafPlan(path, plan, bytes_copied=group.end - group.start)
+        return LeafPlan(path, plan, view_with=self.path(first))
 
     # -- run --------------------------------------------------------------------------------------
 

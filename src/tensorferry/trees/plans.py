@@ -24,6 +24,7 @@ class LeafPlan(NamedTuple):
         same_as: The path of the leaf that it is, or whose memory it is: converted once.
         view_with: The path of the first of those leaves with which it overlaps, and is copied as one memory.
         batch: The number of the batch in which it crosses the bus with others.
+        bytes_copied: How many bytes are written for it, over every path: none for what is converted once already.
     """
 
     path: str
@@ -31,6 +32,7 @@ class LeafPlan(NamedTuple):
     same_as: str | None = None
     view_with: str | None = None
     batch: int | None = None
+    bytes_copied: int = 0
 
 
 class Batch(NamedTuple):
@@ -88,7 +90,7 @@ class TreePlan:
     @property
     def bytes_copied(self) -> int:
         """How many bytes are written in all, over every path; what is converted once is counted once."""
-        return sum(leaf.plan.bytes_copied for leaf in self.leaves if leaf.same_as is None)
+        return sum(leaf.bytes_copied for leaf in self.leaves)
 
     @property
     def bytes_shared(self) -> int:

@@ -13,7 +13,7 @@ from ..devices import HOST
 from ..errors import ConversionError
 from ..info import packed_strides
 from ..request import Request
-from .aliases import clusters, copied_together
+from .aliases import clusters, copied_together, is_broadcast
 from .journey import raise_all
 from .leaves import LeafRule
 from .structure import take_apart
@@ -46,12 +46,12 @@ def take_snapshot(tree: Any) -> Any:
             if quick is not None:
                 on_host[index] = backend, quick
                 continue
-            backend, info, handle = backend.open(leaf)
+            opened, info, handle = backend.open(leaf)
             if info.device == HOST:
                 array = run.carry(leaf, registry.backend_named(EXCHANGE), Request(EXCHANGE))
                 on_host[index] = backend if backend.is_target else registry.backend_named(EXCHANGE), array
             else:
-                on_devices[index] = backend, info, handle
+                on_devices[index] = opened, info, handle
         except ConversionError as error:
             errors[index] = error
     results = {} if errors else {**_on_host(on_host, errors), **_on_devices(on_devices, leaves, errors)}
@@ -73,14 +73,24 @@ def _on_host(found: Mapping[int, tuple[Backend, Array]], errors: dict[int, Conve
     """Copies of arrays, all in one allocation; what overlaps still does."""
     arrays = {index: array for index, (_, array) in found.items()}
     same, firsts = _ties(found)
-    groups = clusters(
-        [(*_interval(arrays[index]), index) for index in firsts if arrays[index].size],
-        {index: arrays[index].nbytes for index in firsts},
-    )
+    sizes = {index: arrays[index].nbytes for index in firsts}
+    groups = []
+    for writable in (True, False):
+        # What nobody may write shares no memory with what anybody may.
+        groups += clusters(
+            [
+                (*_interval(arrays[index]), index)
+                for index in firsts
+                if sizes[index]
+                and found[index][0].capabilities.writable == writable
+                and not _is_broadcast(arrays[index])
+            ],
+            sizes,
+        )
     grouped = {index for group in groups for index in group.members}
     alone = [index for index in firsts if index not in grouped]
-    sizes = [*(group.room for group in groups), *(arrays[index].nbytes for index in alone)]
-    starts, total = parcels.starts(sizes, [memory.ALIGNMENT] * len(sizes))
+    rooms = [*(group.room for group in groups), *(sizes[index] for index in alone)]
+    starts, total = parcels.starts(rooms, [memory.ALIGNMENT] * len(rooms))
     block = memory.compact((total,), np.dtype(np.uint8))
     copies: dict[int, Array] = {}
     for group, start in zip(groups, starts, strict=False):
@@ -119,6 +129,10 @@ def _interval(array: Array) -> tuple[int, int]:
     return start + low, start + high
 
 
+def _is_broadcast(array: Array) -> bool:
+    return not array.flags.c_contiguous and is_broadcast(array.shape, array.strides)
+
+
 def _copy(array: Array, block: Array, start: int) -> Array:
     plain = array.flags.c_contiguous
     strides = None if plain else packed_strides(array.shape, array.strides, array.itemsize)
@@ -145,7 +159,14 @@ def _on_devices(
     """Copies on each leaf's own device: packed in one where its framework packs."""
     results: dict[int, Any] = {}
     packs: dict[tuple[str, str], dict[int, Any]] = defaultdict(dict)
+    same: dict[int, int] = {}
+    seen: dict[Any, int] = {}
     for index, (backend, info, handle) in found.items():
+        at = backend.pointer(handle) if info.abstract is None and info.size else None
+        first = seen.setdefault((backend.name, id(handle) if at is None else at, info), index)
+        if first != index:
+            same[index] = first
+            continue
         if backend.capabilities.packs and info.shards == 1 and info.abstract is None:
             packs[backend.name, info.device][index] = _plain(backend, info, handle)
             continue
@@ -157,7 +178,7 @@ def _on_devices(
         backend = registry.backend_named(name)
         parts = backend.unpack(*backend.pack(list(values.values()), memory.ALIGNMENT))
         results.update(zip(values, parts, strict=True))
-    return results
+    return results | {index: results[first] for index, first in same.items() if first in results}
 
 
 def _plain(backend: Any, info: TensorInfo, handle: Any) -> Any:
