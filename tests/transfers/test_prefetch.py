@@ -110,6 +110,14 @@ def test_a_batch_that_cannot_be_converted_raises_in_its_place(device, where):
 
 
 @BOTH
+def test_a_conversion_that_stops_is_not_the_end(device, where):
+    """A StopIteration of the caller's own is an error, and not an empty loop."""
+    answers = iter([True])
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        list(prefetch([np.ones(2)] * 3, where, leaves=lambda _: next(answers)))
+
+
+@BOTH
 def test_nothing_is_read_before_the_first_batch_is_asked_for(device, where):
     """Like a generator."""
     source = Source(3)

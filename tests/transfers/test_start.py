@@ -118,6 +118,21 @@ def test_it_returns_before_the_copy_and_the_result_is_complete(device):
     assert [each for each in reachable(transfer) if isinstance(each, simulated.Tensor)] == [result["x"]]
 
 
+def test_in_a_child_process_nobody_waits_for_ever(device, monkeypatch):
+    """The thread that goes on with it is the parent's."""
+    with stopped(device) as go:
+        transfer = ferry.start(np.arange(5), "simulated", device="sim:1")
+        with monkeypatch.context() as child:
+            child.setattr("os.getpid", lambda: -1)
+            with pytest.raises(RuntimeError, match="not in this process"):
+                transfer.result()
+        go()
+        assert device.values(transfer.result(timeout=simulated.PATIENCE)).tolist() == [0, 1, 2, 3, 4]
+        with monkeypatch.context() as child:
+            child.setattr("os.getpid", lambda: -1)
+            assert transfer.result() is transfer.result()
+
+
 def test_it_waits_for_an_event_and_not_for_the_device(device):
     """Work of the caller's that never ends does not hold a transfer up."""
     gate = threading.Event()

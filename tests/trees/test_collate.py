@@ -92,6 +92,37 @@ def test_numbers_keep_their_kind():
     assert kept == {"i": [1, 2]}
 
 
+def test_numbers_among_tensors_take_their_dtype_whatever_comes_first():
+    """Nothing is lost by the order of the samples; what does not fit into the tensors' dtype is refused."""
+    import jax.numpy as jnp
+    import torch
+
+    tenth = torch.tensor(0.1, dtype=torch.float64)
+    for typed in (tenth, np.float64(0.1), np.array(0.1)):
+        for column in ([typed, 3.0], [3.0, typed]):
+            batch = ferry.collate(column, "torch")
+            assert batch.dtype == torch.float64
+            assert sorted(batch.tolist()) == [0.1, 3.0]
+    for column in ([3, jnp.float32(1.5)], [jnp.float32(1.5), 3]):
+        assert sorted(ferry.collate(column, "jax").tolist()) == [1.5, 3.0]
+    for column in ([torch.tensor(2), 1.5], [1.5, torch.tensor(2)]):
+        with pytest.raises(ferry.LossyCastError):
+            ferry.collate(column, "torch")
+        assert sorted(ferry.collate(column, "torch", dtype="float64").tolist()) == [1.5, 2.0]
+    leaf = torch.ones((), requires_grad=True)
+    for column in ([leaf, 1.0], [1.0, leaf]):
+        assert ferry.collate(column, "torch").tolist() == [1.0, 1.0]
+        with pytest.raises(ferry.GradientError):
+            ferry.collate(column, "torch", grad="error")
+
+
+def test_text_and_numbers_of_one_type_do_not_stack():
+    """An array of strings in one sample and of numbers in another: refused in either order."""
+    for column in ([np.array(["a"]), np.ones(1)], [np.ones(1), np.array(["a"])]):
+        with pytest.raises(ferry.UnsupportedTypeError, match="do not stack"):
+            ferry.collate([{"x": each} for each in column], "torch")
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_batch_shares_nothing_with_the_samples(target):
     """A batch of one too."""
@@ -207,6 +238,40 @@ def test_a_pad_value_that_does_not_fit_is_refused():
     for value in (-100, 0.5, float("nan")):
         with pytest.raises(ferry.LossyCastError, match=r'\$\["x"\]'):
             ferry.collate(samples, "numpy", ragged="pad", pad_value=value)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_rows_of_numbers_have_one_dtype_padded_or_not(target):
+    """The next batch is of the same dtype, whether its rows are of one length or not."""
+    for numbers in ([1.0, 2.0], [1, 2], [True, False]):
+        batches = [
+            ferry.collate([{"x": numbers}, {"x": other}], target, leaves=lambda x: isinstance(x, list), ragged="pad")
+            for other in (numbers, numbers[:1])
+        ]
+        assert len({ferry.describe(batch["x"]).dtype for batch in batches}) == 1
+        assert ferry.to_list(batches[1]["x"]) == [numbers, [numbers[0], type(numbers[0])(0)]]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "asked"),
+    [("float32", 0.1, None), ("bfloat16", -1e9, None), ("int64", float("nan"), "float32"), ("uint8", -1, "int16")],
+)
+def test_a_pad_value_is_a_number_of_the_result(dtype, value, asked):
+    """A float is rounded to the dtype that the batch has, as any Python number is."""
+    rows = [ferry.to_numpy([1, 2], dtype=dtype), ferry.to_numpy([1], dtype=dtype)]
+    batch = ferry.collate(rows, "numpy", ragged="pad", pad_value=value, dtype=asked)
+    assert ferry.describe(batch).dtype == (asked or dtype)
+    assert batch[1, 1:].tobytes() == ferry.to_numpy([value], dtype=asked or dtype).tobytes()
+
+
+def test_padding_does_not_leave_a_graph_that_must_be_kept():
+    """`grad="error"` means it."""
+    import torch
+
+    rows = [torch.ones(2, requires_grad=True), torch.ones(3)]
+    assert not ferry.collate(rows, "torch", ragged="pad").requires_grad
+    with pytest.raises(ferry.GradientError):
+        ferry.collate(rows, "torch", ragged="pad", grad="error")
 
 
 def test_unequal_numbers_of_axes_are_not_padded():

@@ -127,13 +127,17 @@ class Prefetch:
         batch = next(self._source)
         read = perf_counter()
         self._waited["data"] += read - start
-        if not self._passes:
-            plans = [leaf.plan for leaf in self._goal.explain(batch)]
-            if any(info.device != HOST for plan in plans for info in (plan.source, plan.result)):
-                self._set_going(batch, plans)
-                return None
-            self._passes = bool(plans)
-        found = self._goal.convert(batch)
+        try:
+            if not self._passes:
+                plans = [leaf.plan for leaf in self._goal.explain(batch)]
+                if any(info.device != HOST for plan in plans for info in (plan.source, plan.result)):
+                    self._set_going(batch, plans)
+                    return None
+                self._passes = bool(plans)
+            found = self._goal.convert(batch)
+        except StopIteration as error:
+            # It would look like the source's end.
+            raise RuntimeError("a conversion raised StopIteration") from error
         self._waited["copy"] += perf_counter() - read
         return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -25,10 +26,16 @@ class Transfer:
     It can be awaited, and it can be dropped: the memory on both sides stays until the copy is finished.
     """
 
-    __slots__ = ("__weakref__", "_future")
+    __slots__ = ("__weakref__", "_future", "_process")
 
     def __init__(self, future: Future[Landed]) -> None:
         self._future = future
+        self._process = os.getpid()
+
+    def _refuse_lost(self) -> None:
+        """Refuse to wait in a child process, where nobody goes on with it."""
+        if not self._future.done() and os.getpid() != self._process:
+            raise RuntimeError("The thread of this transfer is not in this process; start another one here.")
 
     def done(self) -> bool:
         """Whether `result` would return, or raise, without waiting.
@@ -54,9 +61,11 @@ class Transfer:
         Raises:
             TimeoutError: It is not complete in time. It goes on, and can be asked again.
             ConversionError: What the values showed; what the plan shows, `start` has raised.
+            RuntimeError: This is a child process of the one that goes on with it.
         """
         from concurrent.futures import wait
 
+        self._refuse_lost()
         wait([self._future], timeout)
         if not self._future.done():
             raise TimeoutError(f"The transfer is not complete after {timeout} s; it goes on.")
@@ -66,6 +75,7 @@ class Transfer:
         """Wait in an event loop of asyncio, which goes on meanwhile."""
         import asyncio
 
+        self._refuse_lost()
         if not self._future.done():
             loop = asyncio.get_running_loop()
             complete = loop.create_future()

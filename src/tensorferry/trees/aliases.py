@@ -110,9 +110,9 @@ def clusters(intervals: Iterable[tuple[int, int, int]], sizes: Mapping[int, int]
     left = [_chains(intervals)]
     while left:
         for chain in left.pop():
-            group = Group(chain[0][0], max(end for _, end, _ in chain), tuple(index for _, _, index in chain))
             if len(chain) == 1:
                 continue
+            group = Group(chain[0][0], max(end for _, end, _ in chain), tuple(index for _, _, index in chain))
             if group.end - group.start <= sum(sizes[index] for index in group.members):
                 found.append(group)
                 continue

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import casts, dtypes, memory, registry, run
+from .. import dtypes, memory, registry, rules, run
 from ..backend import EXCHANGE
 from ..errors import ConversionError, CopyRequiredError, ShapeError, UnsupportedTypeError
+from ..info import TensorInfo
 from ..request import Request
 from .journey import raise_all
 from .structure import Structure, take_apart, take_apart_alike
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["Padding", "stack_samples"]
 
 Array = np.ndarray[Any, Any]
+
+_NUMBERS = frozenset({bool, int, float, complex})
 
 
 class Padding:
@@ -42,16 +45,21 @@ class Padding:
         self.on = ragged == "pad"
         self.value = value
 
-    def pad(self, column: Sequence[Any]) -> Array | None:
+    def pad(self, column: Sequence[Any], target: Backend, request: Request) -> Array | None:
         """The leaves in one array, each in the first corner of its place; ``None`` if their shapes are equal.
+
+        Args:
+            column: The leaves.
+            target: Whose tensor the array will be.
+            request: As what.
 
         Raises:
             ShapeError: They have not the same number of axes.
-            LossyCastError: The value does not fit into their dtype.
+            LossyCastError: The value, or a leaf, does not fit into the dtype.
+            GradientError: A leaf would leave the graph, and must not.
         """
-        exchange = registry.backend_named(EXCHANGE)
-        arrays: list[Array] = [run.carry(each, exchange, Request(EXCHANGE)) for each in column]
-        shapes = {array.shape for array in arrays}
+        infos = [_describe(each) for each in column]
+        shapes = {info.shape for info in infos}
         if len(shapes) == 1:
             return None
         if len({len(shape) for shape in shapes}) != 1:
@@ -60,15 +68,34 @@ class Padding:
                 f"Leaves with {len(few)} and with {len(many)} axes cannot be padded to one shape: {few}, {many}.",
                 "give them as many axes first",
             )
-        names = {dtypes.of_numpy(array.dtype) or "" for array in arrays}
-        row = dtypes.find(dtypes.common(names))
         whole = tuple(max(lengths) for lengths in zip(*shapes, strict=True))
-        filling = casts.cast(np.array(self.value), row.name, "value")
-        block = memory.compact((len(arrays), *whole), row.numpy)
-        block[...] = filling
-        for place, array in zip(block, arrays, strict=True):
-            casts.copy_into(place[tuple(map(slice, array.shape))], array)
+        dtype = _dtype_of(infos, target, request)
+        asked = Request(EXCHANGE, dtype=dtype, casting=request.casting, grad=request.grad)
+        exchange = registry.backend_named(EXCHANGE)
+        block = memory.compact((len(column), *whole), dtypes.find(dtype).numpy)
+        block[...] = run.carry(self.value, exchange, asked)
+        for place, each in zip(block, column, strict=True):
+            array: Array = run.carry(each, exchange, asked)
+            place[tuple(map(slice, array.shape))] = array
         return block
+
+
+def _describe(leaf: Any) -> TensorInfo:
+    return registry.backend_of(leaf).open(leaf)[1]
+
+
+def _dtype_of(infos: Sequence[TensorInfo], target: Backend, request: Request) -> str:
+    """The dtype that a batch of these leaves has: what was asked for, or what holds them all.
+
+    Raises:
+        LossyCastError: There is none, or the target has it not.
+    """
+    typed = {info.dtype for info in infos if info.weak_dtype is None}
+    names = typed or {info.dtype for info in infos}
+    info = TensorInfo(EXCHANGE, (len(infos),), dtypes.common(names))
+    if not typed:
+        info = info._replace(weak_dtype=dtypes.common({each.weak_dtype or each.dtype for each in infos}))
+    return rules.target_dtype(info, request, target)
 
 
 def stack_samples(samples: Sequence[Any], aim: Aim, rule: LeafRule, padding: Padding) -> Any:
@@ -115,7 +142,7 @@ def _columns(samples: Sequence[Any], chosen: Callable[[Any], bool] | None) -> tu
 
 
 def _stack(column: list[Any], aim: Aim, rule: LeafRule, padding: Padding, structure: Structure, index: int) -> Any:
-    taken = _taken(column, rule)
+    taken = rule.takes_each(column)
     if not any(taken):
         return None if all(each is None for each in column) else column
     if not all(taken):
@@ -128,22 +155,32 @@ def _stack(column: list[Any], aim: Aim, rule: LeafRule, padding: Padding, struct
     target, request = aim.of(lambda: structure.paths()[index])
     target = registry.ready(target.name)
     if padding.on:
-        block = padding.pad(column)
+        block = padding.pad(column, target, request)
         if block is not None:
             return _adopt(block, target, request)
     try:
-        return run.carry(column, target, request)
+        return run.carry(_of_one_kind(column, target, request), target, request)
     except ShapeError as error:
         raise ShapeError(error.message.replace(" at x[", " in samples[", 2), 'ragged="pad", pad_value=0') from error
 
 
-def _taken(column: list[Any], rule: LeafRule) -> list[bool]:
-    if rule.chosen is not None:
-        return [rule.takes(leaf) for leaf in column]
-    if len(set(map(type, column))) == 1:
-        return [rule.takes(column[0])] * len(column)
-    takes = {kind: rule.takes(leaf) for kind, leaf in {type(leaf): leaf for leaf in column}.items()}
-    return [takes[type(leaf)] for leaf in column]
+def _of_one_kind(column: list[Any], target: Backend, request: Request) -> list[Any]:
+    """Leaves of which the numbers among tensors are arrays of a dtype that holds all, whatever comes first.
+
+    Raises:
+        LossyCastError: A number does not fit into it.
+    """
+    kinds = set(map(type, column))
+    if kinds <= _NUMBERS or not kinds & _NUMBERS:
+        return column
+    infos = [_describe(leaf) for leaf in column]
+    dtype = _dtype_of(infos, target, request)
+    exchange = registry.backend_named(EXCHANGE)
+    asked = Request(EXCHANGE, dtype=dtype, casting=request.casting, grad=request.grad)
+    return [
+        leaf if info.weak_dtype is None and info.dtype == dtype else run.carry(leaf, exchange, asked)
+        for leaf, info in zip(column, infos, strict=True)
+    ]
 
 
 def _adopt(block: Array, target: Backend, request: Request) -> Any:

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import registry
+from ..backend import Backend
 from ..dtypes import of_numpy
 from ..errors import UnsupportedTypeError
 from ..info import TensorInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ..backend import Backend
+    from collections.abc import Callable, Sequence
 
 __all__ = ["LeafRule"]
 
@@ -83,6 +82,22 @@ class LeafRule:
         if isinstance(known, UnsupportedTypeError):
             raise type(known)(known.message, known.hint)
         return known if isinstance(known, bool) else not known.is_text(x)
+
+    def takes_each(self, leaves: Sequence[Any]) -> list[bool]:
+        """The same for many leaves; each type is asked once where that decides.
+
+        Raises:
+            UnsupportedTypeError: As for `takes`.
+        """
+        if self._choose is not None or self._infos:
+            return [self.takes(leaf) for leaf in leaves]
+        answers: dict[type, bool] = {}
+        for kind, leaf in {type(leaf): leaf for leaf in leaves}.items():
+            answers[kind] = self.takes(leaf)
+            known = self._known[kind]
+            if isinstance(known, Backend) and type(known).is_text is not Backend.is_text:
+                return [self.takes(each) for each in leaves]
+        return [answers[type(leaf)] for leaf in leaves]
 
     def _look(self, x: Any) -> bool | Backend | UnsupportedTypeError:
         kind = type(x)

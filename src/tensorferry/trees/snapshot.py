@@ -74,19 +74,14 @@ def _on_host(found: Mapping[int, tuple[Backend, Array]], errors: dict[int, Conve
     arrays = {index: array for index, (_, array) in found.items()}
     same, firsts = _ties(found)
     sizes = {index: arrays[index].nbytes for index in firsts}
-    groups = []
-    for writable in (True, False):
-        # What nobody may write shares no memory with what anybody may.
-        groups += clusters(
-            [
-                (*_interval(arrays[index]), index)
-                for index in firsts
-                if sizes[index]
-                and found[index][0].capabilities.writable == writable
-                and not _is_broadcast(arrays[index])
-            ],
-            sizes,
-        )
+    # What nobody may write shares no memory with what anybody may.
+    intervals: dict[bool, list[tuple[int, int, int]]] = {True: [], False: []}
+    for index in firsts:
+        if sizes[index] and (
+            arrays[index].flags.c_contiguous or not is_broadcast(arrays[index].shape, arrays[index].strides)
+        ):
+            intervals[found[index][0].capabilities.writable].append((*_interval(arrays[index]), index))
+    groups = [group for each in intervals.values() for group in clusters(each, sizes)]
     grouped = {index for group in groups for index in group.members}
     alone = [index for index in firsts if index not in grouped]
     rooms = [*(group.room for group in groups), *(sizes[index] for index in alone)]
@@ -127,10 +122,6 @@ def _interval(array: Array) -> tuple[int, int]:
         return start, start + array.nbytes
     low, high = memory.spans(array.shape, array.strides, array.itemsize)
     return start + low, start + high
-
-
-def _is_broadcast(array: Array) -> bool:
-    return not array.flags.c_contiguous and is_broadcast(array.shape, array.strides)
 
 
 def _copy(array: Array, block: Array, start: int) -> Array:
