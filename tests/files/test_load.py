@@ -197,6 +197,51 @@ def test_mappings_of_other_classes_are_saved(tmp_path):
     assert ferry.load(tmp_path / "two.npz")["n"] == 1
 
 
+class Fresh:
+    """An object whose array is another one each time."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __array__(self, dtype=None, copy=None):
+        return np.full(3, self.value, dtype)
+
+
+def look_alikes():
+    """Pairs of tensors that lie alike in one memory, or in memory that has been another's, and are not the same."""
+    import torch
+
+    z, w = torch.tensor([1 + 2j]), torch.tensor([1 + 2j, 3 - 4j])
+    swapped = np.arange(3, dtype="<i2")
+    return {
+        "conjugate": (z, z.conj()),
+        "negative": (w.imag, w.conj().imag),
+        "swapped": (swapped, swapped.view(">i2")),
+        "ranges": (range(4), range(1, 5)),
+        "fresh arrays": (Fresh(1.0), Fresh(2.0)),
+    }
+
+
+@pytest.mark.parametrize("suffix", ["pt", "npz", "safetensors"])
+@pytest.mark.parametrize("pair", ["conjugate", "negative", "swapped", "ranges", "fresh arrays"])
+def test_what_only_looks_like_a_tie_is_stored_for_itself(tmp_path, pair, suffix):
+    """Two tensors at one address may have other values: by their bits, their byte order, or another time."""
+    first, second = look_alikes()[pair]
+    path = tmp_path / f"a.{suffix}"
+    ferry.save({"a": first, "b": second}, path, verify=True)
+    loaded = ferry.load(path, to="numpy")
+    for name, tensor in (("a", first), ("b", second)):
+        assert loaded[name].tobytes() == ferry.to_numpy(tensor).tobytes()
+    assert ferry.open(path).ties == {}
+
+
+def test_verify_sees_what_was_taken_for_a_tie(tmp_path, monkeypatch):
+    """It reads what was to be written under each name, whatever was thought to be the same."""
+    monkeypatch.setattr("tensorferry.files.save.Held.key", property(lambda _: 0))
+    with pytest.raises(ferry.VerificationError, match="b"):
+        ferry.save({"a": np.zeros(2), "b": np.ones(2)}, tmp_path / "a.safetensors", verify=True)
+
+
 def test_tied_weights_are_stored_once(tmp_path):
     """One memory under two names takes its bytes once; a view of another shape is another tensor."""
     import torch

@@ -37,8 +37,11 @@ class Held(Stored):
         self.tensor = tensor
         self.dtype = info.dtype
         self.shape = info.shape
-        pointer = backend.pointer(handle) if info.device == "cpu" and info.abstract is None else None
-        self._key: Hashable = id(tensor) if not pointer else (pointer, info.shape, info.strides, info.dtype)
+        # The memory of anything else than the tensor itself is gone by now, and its address may be another's.
+        owns = handle is tensor and info.device == "cpu" and info.abstract is None
+        pointer = backend.pointer(handle) if owns else None
+        bits = info.swapped, info.conjugate, info.negative
+        self._key: Hashable = id(tensor) if not pointer else (pointer, info.shape, info.strides, info.dtype, *bits)
 
     @property
     def key(self) -> Hashable:
