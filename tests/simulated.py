@@ -323,7 +323,8 @@ class SimulatedBackend(Backend):
             block = Block(nbytes, waits)
             self.blocks.append(block)
         token = Storage(None)
-        weakref.finalize(token, self._unlock, block)
+        # Not at exit: what another thread still writes to would be somebody else's memory by then.
+        weakref.finalize(token, self._unlock, block).atexit = False
         return memory.over_address(block.first, (nbytes,), (1,), block.array.dtype, read_only=False, owner=token)
 
     def _unlock(self, block):
@@ -467,7 +468,8 @@ class SimulatedBackend(Backend):
         cells.reshape(-1).view(np.uint8).fill(POISON)
         storage = Storage(cells)
         if device != HOST:
-            weakref.finalize(storage, _give_away, cells, weakref.ref(self.current_stream(device)), storage.users)
+            stream = weakref.ref(self.current_stream(device))
+            weakref.finalize(storage, _give_away, cells, stream, storage.users).atexit = False
         return Tensor(storage, shape, dtype, device)
 
     def _queue_copy(self, device, nbytes, do):

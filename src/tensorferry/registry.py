@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 
-REFUSALS = (RuntimeError, TypeError, ValueError)
+REFUSALS = (AssertionError, RuntimeError, TypeError, ValueError)
 """What a fast lane may raise for what it does not accept; the planned path then has its own words."""
 
 
@@ -186,13 +186,13 @@ def shield(function: Callable[..., Any]) -> Callable[..., Any]:
     global may_be_traced
     backends()
     called = function
-    for backend in list(_unshielded):
-        if backend.is_imported():
+    with _lock:
+        for backend in [each for each in _unshielded if each.is_imported()]:
             _unshielded.remove(backend)
             for each in _untraced:
                 shielded = backend.shield(each)
                 called = shielded if each is function else called
-    may_be_traced = bool(_unshielded)
+        may_be_traced = bool(_unshielded)
     return called
 
 
