@@ -206,6 +206,46 @@ def test_an_allowed_class_is_a_container(run, tmp_path):
         assert (done.code, done.err) == (0, "")
 
 
+def test_an_allowed_class_is_one_in_every_shard(run, tmp_path):
+    """With --allow each shard may hold it, also for check; another class is still told, in whatever shard it is."""
+    for number in (1, 2):
+        state = {f"x{number}": torch.ones(2), f"config{number}": _Config()}
+        torch.save(state, tmp_path / f"pytorch_model-0000{number}-of-00002.bin")
+    where = {f"x{number}": f"pytorch_model-0000{number}-of-00002.bin" for number in (1, 2)}
+    (tmp_path / "pytorch_model.bin.index.json").write_text(json.dumps({"metadata": {}, "weight_map": where}))
+
+    for command in ("inspect", "check"):
+        done = run(command, tmp_path, "--allow", f"{_Config.__module__}._Config")
+        assert (done.code, done.err) == (0, "")
+        other = run(command, tmp_path, "--allow", "some.Other")
+        assert other.code == 3
+        assert "_Config" in other.out + other.err
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+@pytest.mark.parametrize("named", ["folder", "index"])
+@pytest.mark.parametrize("kind", ["leads out", "asks"])
+def test_a_hostile_folder_of_shards_is_refused(run, tmp_path, options, named, kind):
+    """Exit code 3 with its format, as for a file, whether it is the index that is hostile or a shard."""
+    stem = "model.safetensors" if kind == "leads out" else "pytorch_model.bin"
+    shard = "../x.safetensors" if kind == "leads out" else stem
+    (tmp_path / f"{stem}.index.json").write_text(json.dumps({"metadata": {}, "weight_map": {"a": shard}}))
+    if kind == "asks":
+        torch.save({"a": torch.zeros(2), "evil": Evil(tmp_path / "marker")}, tmp_path / stem)
+
+    done = run("inspect", tmp_path if named == "folder" else tmp_path / f"{stem}.index.json", *options)
+
+    assert done.code == 3
+    assert ("safetensors" if kind == "leads out" else "pytorch") in done.out
+    assert ("posix.system" in done.out) == (kind == "asks")
+    if options:
+        (refused,) = done.data["files"]
+        assert (refused["error"]["type"], refused["safe"]) == ("UnsafeFileError", False)
+    else:
+        assert "UnsafeFileError" in done.err
+    assert not (tmp_path / "marker").exists()
+
+
 class _Config:
     def __init__(self):
         self.width = 3
@@ -459,6 +499,7 @@ def test_options_reach_the_conversion(run, monkeypatch, options, expected):
         ["convert", "a", "b", "--engine", "slurm"],
         ["convert", "a", "b", "--jobs", "0"],
         *(["convert", "a", "b", "--part", part] for part in ("0/2", "3/2", "1", "x/y", "1/", "-1/2", "1/2/3")),
+        ["convert", "a", "b", "--part", "1/" + "9" * 5000],
     ],
 )
 def test_wrong_usage(run, arguments):
@@ -475,7 +516,10 @@ def test_wrong_usage(run, arguments):
         (["--to", "floppy"], "floppy"),
         (["--dtype", "float33"], "float33"),
         (["--shard", "many"], "many"),
+        (["--shard", "9" * 400 + "GB"], "is not a size"),
+        (["--shard", "9" * 5000], "is not a size"),
         (["--rename", "nonsense"], "nonsense"),
+        (["--rename", "s/(a){99999999999}/b/"], "99999999999"),
         (["--include", "nothing*"], "nothing*"),
     ],
 )

@@ -64,6 +64,16 @@ def test_a_bit_that_is_lost_is_seen(weights, capsys, monkeypatch):
     assert "different" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("tree", [{}, {"epoch": 3}])
+def test_a_file_without_tensors_is_gone_through(tree, tmp_path, capsys):
+    """There is no largest tensor to carry alone; everything else is done."""
+    tensorferry.save(tree, tmp_path / "none.safetensors")
+    assert roundtrip.run(tmp_path / "none.safetensors", as_json=True) == 0
+    data = json.loads(capsys.readouterr().out)
+    whole = {name for name, each in formats().items() if each.first_class and not each.holds_one}
+    assert {row["to"] for row in data["journeys"]} == whole
+
+
 def test_what_is_no_file_of_weights_is_an_error(tmp_path, capsys):
     """A text file: what is wrong on stderr, exit code 2."""
     (tmp_path / "notes.txt").write_text("weights")

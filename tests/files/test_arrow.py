@@ -281,6 +281,20 @@ def test_what_does_not_fit_is_refused_by_name(form):
         form.refuse(Contents("memory", (), {name: held[name]}))
 
 
+@pytest.mark.parametrize(
+    "key", ["ARROW:x", "PARQUET:x", "ARROW:schema", "tensorferry.dtype", "tensorferry.shape", "tensorferry.layout"]
+)
+def test_names_that_the_metadata_cannot_have_are_refused(form, path, key):
+    """What would be passed over when it is read; of a column or with another beginning it comes back."""
+    with pytest.raises(FormatLimitError, match=key):
+        form.refuse(contents({"x": np.ones(2)}, metadata={key: "text"}))
+    metadata = {f"x@{key}": "a", f"_{key}": "b", f"@{key}": "c", "@unit": "d", "unit": "e"}
+    for name in ("", "y"):
+        found = written(form, path, contents({"x": np.ones(2), name: np.ones(2)}, metadata=metadata))
+        assert found.metadata == metadata
+        path.unlink()
+
+
 def test_suffixes_and_magic_bytes(tmp_path):
     """The suffix says which of the two is written, and the first bytes which it is."""
     for form in (arrow.FORMAT, parquet.FORMAT):

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import textwrap
+from collections import OrderedDict
 from itertools import product
 
 import numpy as np
@@ -279,6 +280,28 @@ def test_what_cannot_be_carried_is_named_or_left_out(tmp_path):
     for keywords in ({"exclude": ["words"]}, {"tensors_only": True}, {"include": ["a"]}):
         convert_files(tmp_path / "in.npz", tmp_path / "out.safetensors", overwrite=True, **keywords)
         assert list(arrays_of(tmp_path / "out.safetensors")) == ["a"]
+
+
+@pytest.mark.parametrize("to", [".safetensors", ".pt"])
+@pytest.mark.parametrize("keywords", [{"exclude": ["p"]}, {"include": ["y"]}])
+def test_an_output_without_what_cannot_be_carried_reads_back(tmp_path, to, keywords):
+    """A parameter with attributes of its own stands in no tree of an output that leaves it out."""
+    torch = pytest.importorskip("torch")
+    parameter = torch.nn.Parameter(torch.ones(2))
+    parameter.foo = 3
+    for kind in (dict, OrderedDict):
+        torch.save(kind(p=parameter, y=torch.ones(1)), tmp_path / "in.pt")
+        convert_files(tmp_path / "in.pt", tmp_path / f"out{to}", verify=True, overwrite=True, **keywords)
+        assert list(arrays_of(tmp_path / f"out{to}")) == ["y"]
+
+
+@pytest.mark.parametrize("to", [".safetensors", ".pt", ".npz"])
+def test_sets_are_verified(tmp_path, to):
+    """However the set of the source came to be."""
+    torch = pytest.importorskip("torch")
+    torch.save({"x": {8, 16, 0, 32, 64}, "w": torch.ones(2)}, tmp_path / "in.pt")
+    convert_files(tmp_path / "in.pt", tmp_path / f"out{to}", verify=True)
+    assert open_path(tmp_path / f"out{to}").tree["x"] == {0, 8, 16, 32, 64}
 
 
 def test_a_file_that_asks_for_code_is_refused(tmp_path):

@@ -135,6 +135,18 @@ def test_resuming_what_is_not_there_just_runs(tmp_path):
     same(arrays_of(tmp_path / "out"), model())
 
 
+@pytest.mark.parametrize("options", [{"resume": True}, {"part": (1, 2)}, {"resume": True, "part": (1, 2)}, {}])
+@pytest.mark.parametrize("keywords", [KEYWORDS, {"to": "npz"}])
+def test_a_dry_run_refuses_what_the_run_does(tmp_path, options, keywords):
+    """An output that exists already is refused by both; with overwrite by neither."""
+    start, target = write(tmp_path / "in.safetensors", model()), tmp_path / "out"
+    convert_files(start, target, **keywords)
+    for dry_run in (True, False):
+        with pytest.raises(OutputExistsError, match="exists already"):
+            convert_files(start, target, dry_run=dry_run, **options, **keywords)
+    assert convert_files(start, target, dry_run=True, overwrite=True, **options, **keywords).dry_run
+
+
 @pytest.mark.parametrize("sharded", [True, False])
 def test_a_run_that_was_killed_after_it_had_published_is_finished(tmp_path, monkeypatch, sharded):
     """Only its cleaning up was missing: resume does that, says that all was there, and needs no overwrite."""

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import subprocess
+import sys
 import zipfile
+from pathlib import Path
 
 import pytest
 from tests.files.converting import (
@@ -77,6 +80,56 @@ def test_a_folder_of_shards_is_replaced_whole(tmp_path):
     (tmp_path / "empty").mkdir()
     convert_files(start, tmp_path / "empty", to="safetensors", shard="80KB")
     assert len(names(tmp_path / "empty")) == 3
+
+
+@pytest.mark.parametrize("to", ["tensorflow", "zarr", "orbax"])
+def test_a_folder_of_a_format_keeps_what_is_not_the_formats(tmp_path, to):
+    """An earlier output is replaced whole; if the folder holds anything else, that is named, and all of it stays."""
+    form = format_named(to)
+    pytest.importorskip(form.module or "tensorferry", reason=f"{to} needs {form.module}, which is not installed")
+    start, target = write(tmp_path / "in.safetensors", model(2, 4)), tmp_path / "train.d"
+    convert_files(start, target, to=to)
+    convert_files(start, target, to=to, overwrite=True, exclude=["layers.0.*"])
+    assert list(arrays_of(target)) == ["layers.1.weight"]
+    (target / "train.py").write_text("print()")
+    before = sorted(target.rglob("*"))
+    for dry_run in (True, False):
+        with pytest.raises(OutputExistsError, match=r"lost with it: train\.py\.\n"):
+            convert_files(start, target, to=to, overwrite=True, dry_run=dry_run)
+    assert sorted(target.rglob("*")) == before
+
+
+@pytest.mark.parametrize("keywords", [{"to": "tensorflow"}, {"to": "safetensors", "shard": "1KB"}])
+def test_a_folder_that_goes_while_it_is_looked_at_is_no_hindrance(tmp_path, monkeypatch, keywords):
+    """Another process may remove the old output at any moment; the new one is written."""
+    start, target = write(tmp_path / "in.safetensors", model(2, 4)), tmp_path / "out"
+    convert_files(start, target, **keywords)
+    real, looks = Path.is_dir, []
+
+    def late(path, **rest):
+        found = real(path, **rest)
+        if path == target and sys._getframe(1).f_code.co_name == "replaceable":
+            shutil.rmtree(target, ignore_errors=True)
+            looks.append(path)
+        return found
+
+    monkeypatch.setattr(Path, "is_dir", late)
+    convert_files(start, target, overwrite=True, **keywords)
+    assert looks
+    same(arrays_of(target), model(2, 4))
+
+
+@pytest.mark.parametrize("keywords", [{"to": "safetensors"}, {"to": "safetensors", "shard": "1KB"}])
+def test_a_pipe_or_device_is_never_replaced(tmp_path, keywords):
+    """Neither with overwrite nor without; it is still one afterwards."""
+    start = write(tmp_path / "in.safetensors", model(2, 4))
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(tmp_path / "pipe")
+    for target in (tmp_path / "pipe", tmp_path / "link"):
+        for overwrite in (True, False):
+            with pytest.raises(OutputExistsError, match="a device, a pipe or a socket"):
+                convert_files(start, target, overwrite=overwrite, **keywords)
+    assert (tmp_path / "pipe").is_fifo()
 
 
 def test_too_little_room_is_refused_before(tmp_path, monkeypatch):

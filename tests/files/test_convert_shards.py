@@ -104,7 +104,10 @@ def test_sizes(shard, nbytes):
     assert _bytes(shard) == nbytes
 
 
-@pytest.mark.parametrize("shard", ["5 apples", "", "-1", 0, "GB", "1e9"])
+@pytest.mark.parametrize(
+    "shard",
+    ["5 apples", "", "-1", 0, "GB", "1e9", *(pytest.param(each, id="long") for each in ("9" * 400 + "GB", 10**5000))],
+)
 def test_what_is_no_size_is_refused(tmp_path, shard):
     """Before anything is written."""
     start = write(tmp_path / "in.safetensors", model(1, 4))

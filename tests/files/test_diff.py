@@ -216,6 +216,16 @@ def test_what_stands_beside_the_tensors_counts_unless_it_is_left_out():
     assert diff(contents({"x": array}, tree={"x": Ref("x", "parameter")}), contents({"x": array})).equal
 
 
+def test_sets_are_compared_by_what_they_hold():
+    """Not by how Python writes them, which depends on what they were before."""
+    ups, downs = set(range(0, 16, 8)), set(range(8, -8, -8))
+    assert repr(ups) != repr(downs)
+    a, b = (contents({"x": np.zeros(2)}, tree={"x": Ref("x"), "s": s, "t": [frozenset(s)]}) for s in (ups, downs))
+    assert diff(a, b).equal
+    other = contents({"x": np.zeros(2)}, tree={"x": Ref("x"), "s": {0, 16}, "t": [frozenset(ups)]})
+    assert [change.place for change in diff(a, other).values] == ["s"]
+
+
 def _blocks(values, sizes):
     start = 0
     for size in sizes:

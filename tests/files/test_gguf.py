@@ -216,6 +216,9 @@ def test_ties_and_trees_come_back(tmp_path):
         ({"bare": np.zeros((), np.float32).astype(ml_dtypes.bfloat16)}, {}, "bare"),
         ({}, {"general.alignment": "64"}, "general.alignment"),
         ({}, {"k" * 65536: ""}, "kkk"),
+        ({"\udcff": np.zeros(2, np.float32)}, {}, "udcff"),
+        ({}, {"\udcff": ""}, "udcff"),
+        ({}, {"text": "\udcff"}, "udcff"),
     ],
 )
 def test_refuses_what_the_format_cannot_hold(arrays, strings, named):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections import OrderedDict, UserDict
+from collections import OrderedDict, UserDict, defaultdict
+from typing import NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -173,8 +174,9 @@ def test_names_choose_tensors(tmp_path):
     """Only what fits a glob is there; a glob that fits nothing is an error, not an empty mapping."""
     ferry.save({"a.x": np.ones(1), "a.y": np.ones(2), "b": np.ones(3)}, tmp_path / "n.safetensors")
     assert list(ferry.load(tmp_path / "n.safetensors", names=["a.*"])) == ["a.x", "a.y"]
-    with pytest.raises(ferry.ConversionError, match="c"):
+    with pytest.raises(ferry.FormatLimitError, match=r"^names: no name fits 'c'") as refused:
         ferry.load(tmp_path / "n.safetensors", names=["c"])
+    assert "names=" in refused.value.hint
 
 
 def test_what_is_no_tensor_is_refused_with_its_place(tmp_path):
@@ -188,6 +190,16 @@ def test_what_is_no_tensor_is_refused_with_its_place(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("metadata", [{"epoch": 3}, {3: "epoch"}, {"none": None}, {b"a": "b"}, "text", ["ab"]])
+def test_metadata_that_is_no_mapping_of_strings_is_refused(metadata, tmp_path):
+    """Before anything is written, with what makes strings of it."""
+    for suffix in (".safetensors", ".pt", ".npz", ".gguf"):
+        with pytest.raises(ferry.UnsupportedTypeError, match="strings") as caught:
+            ferry.save({"w": np.ones(2, "float32")}, tmp_path / f"a{suffix}", metadata=metadata)
+        assert (caught.value.hint is not None and "str(value)" in caught.value.hint) is isinstance(metadata, dict)
+    assert not list(tmp_path.iterdir())
+
+
 def test_mappings_of_other_classes_are_saved(tmp_path):
     """Any mapping is entered: one that load gave too, from file to file."""
     ferry.save(UserDict(a=np.ones(2), n=1), tmp_path / "one.safetensors")
@@ -195,6 +207,47 @@ def test_mappings_of_other_classes_are_saved(tmp_path):
     ferry.save(again, tmp_path / "two.npz")
     assert bits(ferry.load(tmp_path / "two.npz")["a"]) == bits(np.ones(2))
     assert ferry.load(tmp_path / "two.npz")["n"] == 1
+
+
+class Pair(NamedTuple):
+    """Two of something."""
+
+    one: object
+    other: object
+
+
+@pytest.mark.parametrize("suffix", [".safetensors", ".pt", ".npz"])
+def test_types_of_containers_come_back_as_far_as_they_are_kept(suffix, tmp_path):
+    """Those of dicts with their default factories; a named tuple is a tuple, an OrderedDict of tensors only a dict."""
+    weight = np.ones(2)
+    lists = defaultdict(list, {"w": weight, "a": [1]})
+    tree = {"lists": lists, "none": defaultdict(None, w=weight), "ordered": OrderedDict(w=weight)}
+    ferry.save(tree | {"pair": Pair(weight, 1)}, tmp_path / f"a{suffix}")
+    read = ferry.load(tmp_path / f"a{suffix}", "numpy").read()
+    assert [type(held) for held in read.values()] == [defaultdict, defaultdict, OrderedDict, tuple]
+    assert (read["lists"].default_factory, read["none"].default_factory) == (list, None)
+    assert read["lists"]["missing"] == []
+    assert read["lists"]["a"] == [1]
+
+    flat = [OrderedDict(w=weight), OrderedDict(w=weight, n=1), defaultdict(int, w=weight)]
+    for given, kept in zip(flat, (dict, OrderedDict, defaultdict), strict=True):
+        ferry.save(given, tmp_path / f"b{suffix}", overwrite=True)
+        assert type(ferry.load(tmp_path / f"b{suffix}").read()) is kept
+
+
+def test_a_defaultdict_of_code_is_refused(tmp_path):
+    """By its place, before anything is written."""
+    with pytest.raises(ferry.UnsupportedTypeError, match=r"which is code - at \$\['a'\]"):
+        ferry.save({"a": defaultdict(lambda: 3, w=np.ones(2))}, tmp_path / "a.pt")
+    assert not list(tmp_path.iterdir())
+
+
+def test_tensors_are_loaded_as_values_of_python(tmp_path):
+    """Lists and numbers, which have no weak references, are made each time."""
+    ferry.save({"a": np.arange(3.0), "n": np.array(2.5), "t": [np.arange(2)]}, tmp_path / "a.safetensors")
+    loaded = ferry.load(tmp_path / "a.safetensors", to="python")
+    assert (loaded["a"], loaded["n"], loaded["t"]) == ([0.0, 1.0, 2.0], 2.5, [[0, 1]])
+    assert loaded["a"] is not loaded["a"]
 
 
 class Fresh:

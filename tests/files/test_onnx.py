@@ -289,13 +289,19 @@ def test_ties_and_trees_come_back(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arrays", "named"),
-    [({"wide": support.awkward("float8_e3m4")}, "wide"), ({"": np.zeros(2, np.float32)}, "without a name")],
+    ("arrays", "strings", "named"),
+    [
+        ({"wide": support.awkward("float8_e3m4")}, {}, "wide"),
+        ({"": np.zeros(2, np.float32)}, {}, "without a name"),
+        ({"\udcff": np.zeros(2, np.float32)}, {}, "udcff"),
+        ({}, {"\udcff": ""}, "udcff"),
+        ({}, {"text": "\udcff"}, "udcff"),
+    ],
 )
-def test_refuses_what_the_format_cannot_hold(arrays, named):
-    """A dtype that ONNX has not, or a tensor without a name, is refused."""
+def test_refuses_what_the_format_cannot_hold(arrays, strings, named):
+    """A dtype that ONNX has not, a tensor without a name, or text that is no Unicode, is refused."""
     with pytest.raises(FormatLimitError, match=named):
-        FORMAT.refuse(support.contents(arrays))
+        FORMAT.refuse(support.contents(arrays, metadata=strings))
 
 
 def test_refuses_more_than_two_gibibytes_by_name():

@@ -275,7 +275,12 @@ def test_a_checkpoint_of_nothing_is_read(tmp_path):
 
 @pytest.mark.parametrize(
     ("arrays", "named"),
-    [({"wide": support.awkward("uint4")}, "wide"), ({"": np.zeros(2)}, "needs names"), ({"a\0": np.zeros(2)}, "a.x00")],
+    [
+        ({"wide": support.awkward("uint4")}, "wide"),
+        ({"": np.zeros(2)}, "needs names"),
+        ({"a\0": np.zeros(2)}, "a.x00"),
+        ({"a\udcff": np.zeros(2)}, "a.udcff"),
+    ],
 )
 def test_refuses_what_the_format_cannot_hold(arrays, named):
     """A dtype that tensorstore has not, or a name that is no key, is refused."""
@@ -460,3 +465,25 @@ def test_no_warning_is_raised(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert len(FORMAT.read(written(tmp_path / "a", Contents("m", (), tensors))).tensors) == 2
+
+
+def test_only_the_checkpoint_is_its_own(ocp, tmp_path):
+    """All that is written here or by Orbax, in each of its layouts, is its own; other files are not, however deep."""
+    held = {"w": np.ones((3, 2), np.float32), "n": np.arange(4)}
+    tree = {"state": {"w": Ref("state.w")}, "name": "x", "step": 3}
+    arrays = {"state.w": held["w"]}
+    written(tmp_path / "ours", support.contents(arrays, tree=tree))
+    for number, options in enumerate(
+        [{}, {"use_ocdbt": False}, {"use_zarr3": True}, {"use_ocdbt": False, "use_zarr3": True}]
+    ):
+        with ocp.Checkpointer(ocp.PyTreeCheckpointHandler(**options)) as saver:
+            saver.save(tmp_path / f"theirs{number}", held)
+    with ocp.CheckpointManager(tmp_path / "run") as manager:
+        manager.save(7, args=ocp.args.StandardSave(held))
+    for path in (*tmp_path.glob("*ours"), *tmp_path.glob("theirs*"), tmp_path / "run" / "7"):
+        own = sorted(each.name for each in path.iterdir())
+        assert sorted(FORMAT.own_entries(path)) == own
+        (path / "train.py").write_text("")
+        assert sorted(FORMAT.own_entries(path)) == own
+    (tmp_path / "ours" / "d" / "mine.txt").write_text("")
+    assert "d" not in FORMAT.own_entries(tmp_path / "ours")

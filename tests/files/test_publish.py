@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -383,6 +383,59 @@ def test_a_folder_with_other_things_in_it_is_not_replaced(tmp_path):
     with pytest.raises(OutputExistsError, match=r"config\.json"):
         demand(tmp_path, overwrite=True, is_folder=True, own=["old-1"])
     demand(tmp_path, overwrite=True, is_folder=True, own=["old-1", "config.json"])
+
+
+def test_a_device_is_not_replaced():
+    """Nor is it taken for a file that is in the way."""
+    for overwrite in (True, False):
+        with pytest.raises(OutputExistsError, match="/dev/null is a device"):
+            demand(Path("/dev/null"), overwrite=overwrite)
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+@pytest.mark.parametrize("look", ["access", "iterdir", "samefile"])
+def test_a_target_that_goes_between_two_looks_is_no_target(tmp_path, monkeypatch, kind, look):
+    """Another process may remove it at any moment: then there is nothing to refuse."""
+    target, source = tmp_path / "target", tmp_path / "source"
+    source.write_bytes(b"source")
+    if kind == "file":
+        target.write_bytes(b"")
+    else:
+        target.mkdir()
+        (target / "x").write_bytes(b"")
+
+    def gone():
+        with suppress(OSError):
+            (target / "x").unlink()
+        with suppress(OSError):
+            target.rmdir()
+        target.unlink(missing_ok=True)
+
+    owner = os if look == "access" else Path
+    real = getattr(owner, look)
+
+    def late(path, *rest, **keywords):
+        if Path(path) == target:
+            gone()
+        return real(path, *rest, **keywords)
+
+    monkeypatch.setattr(owner, look, late)
+    if look == "access":
+        monkeypatch.setattr("os.supports_effective_ids", {late})
+    demand(target, overwrite=True, sources=[source], is_folder=kind == "folder", own=["x"])
+    monkeypatch.undo()
+    assert target.exists() == (kind == "file" and look == "iterdir")
+
+
+def test_a_folder_that_goes_between_two_looks_is_named(tmp_path, monkeypatch):
+    """The error is that there is no folder, not that there is no permission."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    real = os.access
+    monkeypatch.setattr("os.access", lambda *rest, **keywords: (folder.rmdir(), real(*rest, **keywords))[1])
+    monkeypatch.setattr("os.supports_effective_ids", {os.access})
+    with pytest.raises(FileNotFoundError, match="does not exist"):
+        demand(folder / "out.bin")
 
 
 def test_a_file_does_not_take_the_place_of_a_folder(tmp_path):

@@ -361,6 +361,27 @@ def test_defaultdicts_of_builtin_types_are_kept(tmp_path):
     assert type(again["n"]) is defaultdict
 
 
+def test_factories_are_kept_under_the_names_of_each_protocol(tmp_path):
+    """Protocol 2 has `int` and `str` by their names in Python 2."""
+    value = {each.__name__: defaultdict(each, a=torch.ones(1)) for each in (int, str, list, float)}
+    for protocol in (2, 4):
+        found = FORMAT.read(saved(tmp_path, value, pickle_protocol=protocol))
+        assert [held.default_factory for held in found.tree.values()] == [int, str, list, float]
+
+
+def test_a_lone_surrogate_is_read_and_written_as_pickle_does(tmp_path):
+    """Such text, as names of files may be, stands in values and in names of tensors."""
+    # More tensors of one kind than one, so that names are read in the quick way too.
+    value = {f"{number}\udcff": torch.full((2,), float(number)) for number in range(5)} | {"s": "x\udcff"}
+    for protocol in (2, 4):
+        found = FORMAT.read(saved(tmp_path, value, pickle_protocol=protocol))
+        assert found.tree["s"] == "x\udcff"
+        assert list(found.tensors) == [name for name in value if name != "s"]
+        again = torch.load(written(tmp_path, found, f"{protocol}.pt"), weights_only=True)
+        assert list(again) == list(value)
+        assert again["s"] == "x\udcff"
+
+
 def test_metadata_is_kept_where_torch_does_not_look(tmp_path):
     """Strings of another format, such as safetensors, come back; `torch.load` reads the same file."""
     given = contents({"a": np.ones(2)}, metadata={"format": "pt", "größe": "ü\n"})

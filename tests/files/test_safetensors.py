@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import struct
 from collections import OrderedDict
 
@@ -349,3 +350,12 @@ def test_recognised_by_its_first_bytes(tmp_path):
     (tmp_path / "cut.safetensors").write_bytes(b"\1\2\3")
     with pytest.raises(FileFormatError, match="shorter than the 8 bytes"):
         FORMAT.read(tmp_path / "cut.safetensors")
+
+
+def test_a_hint_can_be_typed(tmp_path):
+    """The command that it names has the path as one word, whatever is in it."""
+    path = tmp_path / "my $model's.safetensors"
+    path.write_bytes(b"\x02\0\0\0\0\0\0\0{]")
+    with pytest.raises(FileFormatError) as refused:
+        FORMAT.read(path)
+    assert shlex.split(refused.value.hint) == ["tensorferry", "check", str(path)]

@@ -96,6 +96,13 @@ def test_what_is_no_substitution_is_refused(text):
         select(contents(), rename=[text])
 
 
+@pytest.mark.parametrize("pattern", ["(a){99999999999}", "(" * 5000 + "a" + ")" * 5000], ids=["repeats", "groups"])
+def test_what_no_pattern_can_have_is_refused(pattern):
+    """More repetitions, or more groups in groups, than there can be."""
+    with pytest.raises(FormatLimitError, match="is not a substitution"):
+        select(contents(), rename=[f"s/{pattern}/b/"])
+
+
 def test_two_tensors_of_one_name_are_refused():
     """The message has the two old names and the new one."""
     with pytest.raises(FormatLimitError, match=r"layers\.0\.weight and layers\.1\.weight would both be named w"):
@@ -169,6 +176,16 @@ def test_others_can_be_left_out():
     after = select(nested(), tensors_only=True)
     assert (after.others, after.tree, after.metadata) == ({}, None, {})
     assert list(after.tensors) == ["model.w", "model.b"]
+
+
+@pytest.mark.parametrize("keywords", [{"exclude": ["model.odd"]}, {"include": ["model.b"]}])
+def test_others_that_are_left_out_leave_the_tree_too(keywords):
+    """What is not among the tensors nor the others has no place in the tree."""
+    tensors = {"model.b": contents().tensors["layers.0.bias"]}
+    tree = {"model": {"odd": Ref("model.odd", "parameter"), "b": Ref("model.b")}, "epoch": 3}
+    after = select(Contents("memory", (), tensors, {}, tree, {"model.odd": "has attributes"}), **keywords)
+    assert after.tree == {"model": {"b": Ref("model.b")}, "epoch": 3}
+    assert not after.others
 
 
 def test_the_contents_given_stay_as_they_are():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import OrderedDict
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from tests.files.support import arrays, contents, same_bits, sample
 
 from tensorferry.errors import FileFormatError, FormatLimitError, UnsafeFileError
 from tensorferry.files.contents import Contents, Ref
-from tensorferry.files.format import formats
+from tensorferry.files.format import format_of, formats
 from tensorferry.files.pump import Pump
 from tensorferry.files.shards import check_folder, index_name, index_of, index_text, open_path, shard_names, split
 
@@ -312,3 +313,17 @@ def test_metadata_that_differs_between_shards_is_kept_with_the_shards_name(tmp_p
         SAFETENSORS.write(held, tmp_path / "new", Pump())
         (tmp_path / "new").rename(tmp_path / "m" / name)
     assert open_path(tmp_path / "m").metadata == {"who": "x", f"who ({names[1]})": "y"}
+
+
+def test_what_is_no_file_is_not_opened(tmp_path):
+    """A pipe is refused by name: to open it would be to wait for who writes into it."""
+    os.mkfifo(tmp_path / "pipe.safetensors")
+    with pytest.raises(FileFormatError, match=r"pipe\.safetensors is neither a file nor a folder"):
+        open_path(tmp_path / "pipe.safetensors")
+
+
+def test_a_file_that_appears_while_it_is_looked_for_is_not_there(tmp_path, monkeypatch):
+    """It was not looked at, so nothing is said of its format."""
+    monkeypatch.setattr("tensorferry.files.format._recognised", lambda path, *_: path.touch())
+    with pytest.raises(FileNotFoundError):
+        format_of(tmp_path / "a")

@@ -242,6 +242,8 @@ def test_ties_and_trees_come_back(tmp_path):
         ({"\0x": np.zeros(2, np.int8)}, {}, "\0x"),
         ({"both": np.zeros(2, np.int8)}, {"both": "a"}, "both"),
         ({}, {"": "a"}, "name of its own"),
+        ({"x\udcff": np.zeros(2, np.int8)}, {}, "UTF-8"),
+        ({}, {"key": "x\udcff"}, "UTF-8.*key"),
     ],
 )
 def test_refuses_what_the_format_cannot_hold(arrays, strings, named):
@@ -449,3 +451,14 @@ def test_a_checkpoint_of_many_tensors_is_read(tmp_path):
     found = FORMAT.read(written(tmp_path / "a", Contents("memory", (), tensors)))
     assert list(found.tensors) == list(tensors)
     shutil.rmtree(tmp_path / "a")
+
+
+def test_only_the_checkpoint_is_its_own(tmp_path):
+    """Of a folder the state file, the index and the data of its checkpoint; nothing whose name only begins so."""
+    path = written(tmp_path / "a", support.contents({"w": np.ones(3)}))
+    own = sorted(each.name for each in path.iterdir())
+    for name in ("train.py", "variables.txt", "variables.data-mine", "checkpoint.py", "variables.index.txt"):
+        (path / name).write_text("")
+    (path / "events").mkdir()
+    (path / "events" / "one").write_text("")
+    assert sorted(FORMAT.own_entries(path)) == own == ["checkpoint", "variables.data-00000-of-00001", "variables.index"]

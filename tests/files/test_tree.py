@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from tests.files.support import contents
 
 import tensorferry
-from tensorferry.errors import FileFormatError, FormatLimitError
+from tensorferry.errors import ConversionError, FileFormatError, FormatLimitError
 from tensorferry.files.contents import Contents, Ref, Special
+from tensorferry.files.nesting import written
 from tensorferry.files.tree import TIES, TREE, leaves, names, pack, relabel, rename, unpack, without
 
 
@@ -56,7 +57,8 @@ SCALARS = [
     1 << 63,
     -(1 << 63) - 1,
     1 << 200,
-    -(10**5000),
+    -(1 << 8191),
+    (1 << 8192) - 1,
     0.0,
     -0.0,
     5e-324,
@@ -210,6 +212,18 @@ def test_relabel_keeps_everything_else():
     assert (type(found), found.mark, found["b"].default_factory) == (OrderedDict, "kept", list)
 
 
+def test_a_tree_is_written_with_all_that_could_differ():
+    """Types, keys, default factories and attributes; sets whatever they were before."""
+    noted = OrderedDict(a=1)
+    noted._metadata = {"version": 2}
+    different = [{"a": 1}, {"a": True}, {"a": 1.0}, {1: "a"}, OrderedDict(a=1), noted, defaultdict(int, a=1)]
+    different += [defaultdict(None, a=1), {"a": (1,)}, {"a": [1]}, {"a": {1}}, {"a": frozenset({1})}, {"a": set()}]
+    assert len(set(map(written, different))) == len(different)
+    ups, downs = set(range(0, 16, 8)), set(range(8, -8, -8))
+    assert repr(ups) != repr(downs)
+    assert written([ups, frozenset(ups)]) == written([downs, frozenset(downs)])
+
+
 def test_rename_changes_the_key_in_its_own_dict():
     """A new name is a new key where the tensor stands; its place among the others stays."""
     tree = OrderedDict(
@@ -273,6 +287,23 @@ def test_what_is_not_plain_is_refused_by_its_place(tree, message):
     """What JSON cannot hold is refused, and the message says where it stands."""
     with pytest.raises(FormatLimitError, match=message):
         pack(contents({}, tree=tree))
+
+
+@pytest.mark.parametrize("suffix", [".safetensors", ".pt", ".npz", ".msgpack"])
+def test_integers_that_python_does_not_write_are_refused(suffix, tmp_path):
+    """By their place, in values and in keys, before anything is written."""
+    for tree in ({"a": {"b": 10**5000}, "w": np.ones(2)}, {"a": {10**5000: np.ones(2)}}, {"a": {-(10**5000): 1}}):
+        with pytest.raises(ConversionError, match=r"a.*integer of [0-9]+ b|integer of [0-9]+ b.*a"):
+            tensorferry.save(tree, tmp_path / f"a{suffix}")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("digits", ["-0x1" + "0" * 2048, "f" * 2049, "0" * 9000, "f" * 1_000_000], ids=len)
+def test_integers_in_a_file_that_python_does_not_write_are_an_error(digits):
+    """Not an exception of Python where somebody prints them."""
+    text = json.dumps({"w": {"@": "ref"}, "x": {"@": "int", "hex": digits}})
+    with pytest.raises(FileFormatError, match="more than 8192 bits"):
+        unpack(contents({"w": np.ones(1)}, metadata={TREE: text}))
 
 
 def test_a_tree_that_nests_too_deep_or_in_itself_is_refused():
@@ -390,6 +421,7 @@ def test_a_tree_that_nobody_wrote_is_an_error(text):
         ('{"a":["w","0"]}', "which is not there"),
         ('{"a":[["w"],0]}', "which is not there"),
         ('{"w":["v",0]}', "stored itself"),
+        ('{"t":["v",0,2]}', "not there"),
         ("[" * 100_000, "cannot be read"),
     ],
     ids=lambda text: text[:30],
@@ -407,6 +439,20 @@ def test_tensors_that_the_tree_does_not_mention_are_an_error():
     with pytest.raises(FileFormatError, match="does not mention: new"):
         unpack(contents({"w": np.zeros(1), "new": np.ones(1)}, metadata=strings))
     assert json.loads(strings[TREE]) == {"w": {"@": "ref"}}
+
+
+@pytest.mark.parametrize("suffix", [".safetensors", ".pt", ".npz", ".gguf"])
+@pytest.mark.parametrize("text", ["embed", "norm", "other"])
+def test_metadata_under_the_name_of_a_tie_survives(tmp_path, text, suffix):
+    """A string is told from the further name that it is called as, and from what says whose that is."""
+    weight = np.ones(3, "float32")
+    path = tmp_path / f"a{suffix}"
+    tensorferry.save({"embed": weight, "norm": weight + 1, "head": weight}, path, metadata={"head": text})
+    contents = tensorferry.open(path)
+    assert (contents.metadata, contents.ties) == ({"head": text}, {"head": "embed"})
+    tensorferry.convert_files(path, tmp_path / "b.safetensors")
+    contents = tensorferry.open(tmp_path / "b.safetensors")
+    assert (contents.metadata, contents.ties) == ({"head": text}, {"head": "embed"})
 
 
 def test_a_string_that_happens_to_be_a_name_stays_a_string(tmp_path):

@@ -263,3 +263,18 @@ def test_without_the_library_it_says_what_to_install(tmp_path, monkeypatch):
         FORMAT.read(tmp_path)
     with pytest.raises(FrameworkNotInstalledError, match=r"tensorferry\[zarr\]"):
         FORMAT.write(contents({"x": np.ones(2)}), tmp_path / "new.zarr", Pump())
+
+
+def test_what_is_not_of_the_array_or_group_is_not_its_own(tmp_path):
+    """All that is written is its own; a file that is neither a description nor a chunk is not, however deep."""
+    held = {"a.b": np.ones(3), "c": np.zeros((2, 0)), "group/d": np.ones((2, 2), np.int8), "group/0": np.ones(())}
+    written(tmp_path / "a", contents(held))
+    assert sorted(FORMAT.own_entries(tmp_path / "a")) == sorted(each.name for each in (tmp_path / "a").iterdir())
+    zarr.create_array(str(tmp_path / "lone"), data=np.ones((4, 4)), chunks=(2, 2))
+    assert sorted(FORMAT.own_entries(tmp_path / "lone")) == ["c", "zarr.json"]
+    (tmp_path / "a" / "mine.txt").write_text("")
+    (tmp_path / "a" / "0").write_text("")  # A chunk's name, and no chunk: the group is no array.
+    (tmp_path / "a" / "link").symlink_to(tmp_path / "lone")
+    (tmp_path / "a" / "group" / "d" / "mine.txt").write_text("")
+    left = {each.name for each in (tmp_path / "a").iterdir()} - set(FORMAT.own_entries(tmp_path / "a"))
+    assert left == {"mine.txt", "0", "link", "group"}

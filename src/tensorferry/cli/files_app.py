@@ -191,6 +191,7 @@ def _demand(word: str, words: Iterable[str], option: str) -> None:
 
 def _part(text: str) -> tuple[int, int]:
     number, slash, count = text.partition("/")
-    if not (slash and number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+    digits = slash and number.isdecimal() and count.isdecimal() and len(text) < 40
+    if not (digits and 1 <= int(number) <= int(count)):
         raise typer.BadParameter(f"{text!r} is not like 3/16, from 1/16 to 16/16", param_hint="--part")
     return int(number), int(count)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import gc
 import json
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from tensorferry.errors import ConversionError, UnsafeFileError
-from tensorferry.files.format import format_of
-from tensorferry.files.shards import open_path
+from tensorferry.files.shards import asked_for, open_path
 from tensorferry.files.summary import Summary, disk_bytes, summarise
 from tensorferry.render import size_text
 
@@ -56,13 +56,7 @@ def _report(
         contents = open_path(path, allow=allow)
         summary = summarise(path, contents)
     except UnsafeFileError as error:
-        asked = _asked(path)
-        if as_json:
-            return EXIT_REFUSED, _refused(path, asked, error)
-        with writing():
-            _print_refused(path, asked, first=first)
-        show_error(error)
-        return EXIT_REFUSED, None
+        return _refused(path, error, as_json=as_json, first=first)
     except (ConversionError, OSError) as error:
         if as_json:
             return code_of(error), {"path": str(path), "error": told(error)}
@@ -76,34 +70,26 @@ def _report(
     return code, None
 
 
-def _asked(path: Path) -> tuple[str, ...]:
-    try:
-        return format_of(path).asks_for(path)
-    except (ConversionError, OSError):
-        return ()
-
-
-def _refused(path: Path, asked: tuple[str, ...], error: UnsafeFileError) -> dict[str, Any]:
-    return {
-        "path": str(path),
-        "format": format_of(path).name,
-        "bytes": disk_bytes([str(path)]),
-        "safe": False,
-        "asks_for": list(asked),
-        "error": told(error),
-    }
-
-
-def _print_refused(path: Path, asked: tuple[str, ...], *, first: bool) -> None:
-    _title(path, first=first)
-    lines = [
-        ("format", format_of(path).name),
-        ("size", size_text(disk_bytes([str(path)]))),
-        ("safe", "no, it is not opened"),
-    ]
-    if asked:
-        lines.append(("asks for", ", ".join(map(printable, asked))))
-    facts(lines)
+def _refused(path: Path, error: UnsafeFileError, *, as_json: bool, first: bool) -> tuple[int, dict[str, Any] | None]:
+    """Print what can be told of a file that is not opened, or give it as plain data; with the exit code."""
+    data: dict[str, Any] = {"path": str(path), "safe": False}
+    # The refusal is what counts: it is told whatever happens to the file meanwhile.
+    with suppress(ConversionError, OSError):
+        data["format"], asked = asked_for(path)
+        data["asks_for"] = list(asked)
+        data["bytes"] = disk_bytes([str(path)])
+    if as_json:
+        return EXIT_REFUSED, {**data, "error": told(error)}
+    with writing():
+        _title(path, first=first)
+        lines = [("format", data["format"])] if "format" in data else []
+        lines += [("size", size_text(data["bytes"]))] if "bytes" in data else []
+        lines.append(("safe", "no, it is not opened"))
+        if data.get("asks_for"):
+            lines.append(("asks for", ", ".join(map(printable, data["asks_for"]))))
+        facts(lines)
+    show_error(error)
+    return EXIT_REFUSED, None
 
 
 def _data(summary: Summary, contents: Contents, *, every: bool) -> dict[str, Any]:

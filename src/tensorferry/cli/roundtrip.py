@@ -91,9 +91,9 @@ def _journeys(path: Path, source: Contents, folder: Path, made: dict[str, Path])
         there = folder / f"then{other.suffixes[0]}"
         yield _step(made[one.name], there, source)
         there.unlink()
-    largest = max(source.tensors, key=lambda name: source.tensors[name].nbytes)
+    largest = max(source.tensors, key=lambda name: source.tensors[name].nbytes, default=None)
     for each in formats().values():
-        if each.first_class and each.holds_one:
+        if each.first_class and each.holds_one and largest is not None:
             yield _step(path, folder / f"one{each.suffixes[0]}", source, largest)
 
 

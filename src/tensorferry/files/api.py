@@ -64,10 +64,11 @@ def load(
     >>> state["weight"], state["step"]
     (array([1., 1.], dtype=float16), 7)
 
-    The file is mapped into memory, not read. Tensors lie over that map wherever the sharing rule allows: read-only
-    views in NumPy; TensorFlow and JAX where the file's alignment allows (as in what `save` writes); PyTorch copies,
-    since it has no read-only tensors, unless ``copy=False`` consents to share. As with every memory map, who cuts
-    the file short meanwhile ends the process. Checksums are not looked at here: ``tensorferry check`` does.
+    The file is mapped into memory; what is compressed or encoded there (in some ``.npz``, in Parquet, in Orbax) is
+    decoded when it is used. Other tensors lie over the map wherever the sharing rule allows: read-only views in
+    NumPy; TensorFlow and JAX where the file's alignment allows (as in what `save` writes); PyTorch copies, since it
+    has no read-only tensors, unless ``copy=False`` consents to share. As with every memory map, who cuts the file
+    short meanwhile ends the process. Checksums are not looked at here: ``tensorferry check`` does.
 
     Args:
         path: As for `open`.
@@ -97,7 +98,7 @@ def load(
     contents = open(path, allow=allow)
     ready(to)
     if names is not None:
-        contents = select(contents, include=tuple(names), tensors_only=contents.tree is None)
+        contents = select(contents, include=tuple(names), include_as="names", tensors_only=contents.tree is None)
     return lazily(contents, to, device=device, copy=copy, dtype=dtype)
 
 
@@ -126,7 +127,8 @@ def save(
 
     Args:
         tree: A tensor, or dicts, lists and tuples of tensors, of plain values (numbers, strings, ``None``) and of each
-            other.
+            other. A named tuple becomes a tuple, and a mapping a dict: an OrderedDict that holds more than tensors,
+            or has attributes, stays one, and so does a defaultdict of a type of Python.
         path: The file, or with `shard` the folder.
         to: The format's name; ``None`` goes by the path's suffix.
         metadata: Strings to put beside the tensors, where the format has a place for them.

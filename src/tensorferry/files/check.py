@@ -48,10 +48,10 @@ def check_path(
         UnsafeFileError: It asks for code to be run, or is out of all proportion; after everything else was told.
         FrameworkNotInstalledError: The library that its format needs is not installed.
     """
-    refusal = _refusal(path)
+    refusal = _refusal(path, allow)
     failed = False
-    for finding in _structure(path):
-        # A class that is allowed is no finding; another one is told by the exception.
+    for finding in _structure(path, allow):
+        # A class that is not allowed is told by the exception.
         if refusal is None or finding.message != refusal.message:
             failed = failed or finding.error
             yield finding
@@ -67,9 +67,9 @@ def check_path(
         yield from check_values(contents, progress)
 
 
-def _refusal(path: Path) -> UnsafeFileError | None:
+def _refusal(path: Path, allow: frozenset[str]) -> UnsafeFileError | None:
     try:
-        open_path(path)
+        open_path(path, allow=allow)
     except UnsafeFileError as error:
         return error
     except ConversionError:
@@ -77,24 +77,30 @@ def _refusal(path: Path) -> UnsafeFileError | None:
     return None
 
 
-def _structure(path: Path) -> Iterator[Finding]:
+def _structure(path: Path, allow: frozenset[str]) -> Iterator[Finding]:
     index = index_of(path)
     if index is not None:
-        return check_folder(index)
+        return check_folder(index, allow=allow)
     if path.is_dir() and not any(each.recognises(path, b"") for each in formats().values()):
         # A folder with a file of the usual name.
-        path = Path(open_path(path).paths[0])
+        path = Path(open_path(path, allow=allow).paths[0])
     found = format_of(path)
     found.ensure_loaded()
-    return found.check(path)
+    return found.check(path, allow=allow)
 
 
-def check_by_reading(format: Format, path: Path) -> Iterator[Finding]:  # noqa: A002 - the term
+def check_by_reading(
+    format: Format,  # noqa: A002 - the term
+    path: Path,
+    *,
+    allow: frozenset[str] = frozenset(),
+) -> Iterator[Finding]:
     """Read all of a file, and tell where that fails; what a format does that has no rules of its own to look at.
 
     Args:
         format: Its format.
         path: The file.
+        allow: As for `Format.read`.
 
     Raises:
         OSError: It cannot be read.
@@ -102,7 +108,7 @@ def check_by_reading(format: Format, path: Path) -> Iterator[Finding]:  # noqa: 
         FrameworkNotInstalledError: The library that its format needs is not installed.
     """
     try:
-        contents = format.read(path)
+        contents = format.read(path, allow=allow)
     except (UnsafeFileError, FrameworkNotInstalledError):
         raise
     except ConversionError as error:

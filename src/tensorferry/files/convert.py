@@ -31,6 +31,8 @@ __all__ = ["Report", "convert_files", "write_contents"]
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 
+_LARGEST = 2**63 - 1
+
 
 @dataclass(frozen=True)
 class Report:
@@ -125,11 +127,12 @@ def convert_files(
         is_folder=layout.is_folder,
         own=layout.replaceable(),
     )
-    if dry_run:
-        return replace(report, seconds=time.monotonic() - started, dry_run=True)
     in_threads = executor is None and engine == "threads"
     run = partial(run_all, executor=executor, engine=engine, workers=jobs, progress=progress)
     work = Work(recipe, layout, run, in_threads=in_threads, verify=verify, overwrite=overwrite, resume=resume)
+    if dry_run:
+        work.rehearse(part)
+        return replace(report, seconds=time.monotonic() - started, dry_run=True)
     done = work.whole(progress) if part is None else work.part(part, progress)
     return _finished(report, done, started, verified=verify)
 
@@ -263,9 +266,13 @@ def _bytes(size: int | str) -> int:
     Raises:
         FormatLimitError: It is none, or not positive.
     """
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?I?)B?\s*", str(size).upper())
+    if isinstance(size, int) and abs(size) > _LARGEST:  # Python does not write one of more than 4,300 digits.
+        raise FormatLimitError("shard= is a number that is not a size: no file has so many bytes.", "5GB")
+    text = str(size)
+    found = re.fullmatch(r"\s*(\d{1,20}(?:\.\d{1,20})?)\s*([KMGT]?I?)B?\s*", text.upper())
     if found is None or found[2] == "I":
-        raise FormatLimitError(f"{size!r} is not a size.", "5GB, 500MB, 2GiB, or a number of bytes")
+        told = text if len(text) <= 40 else f"{text[:40]}…"
+        raise FormatLimitError(f"{told!r} is not a size.", "5GB, 500MB, 2GiB, or a number of bytes")
     nbytes = int(float(found[1]) * _UNITS[found[2]])
     if nbytes <= 0:
         raise FormatLimitError("A shard of no bytes holds nothing.", "5GB")

@@ -12,6 +12,7 @@ import numpy as np
 from ..dtypes import find
 from ..encodings.packed import bare
 from ..errors import FileFormatError
+from .nesting import written
 from .summary import values_of
 
 if TYPE_CHECKING:
@@ -337,7 +338,7 @@ def _changes(a: dict[str, str], b: dict[str, str]) -> tuple[Change, ...]:
 
 def _written(values: dict[str, Any]) -> dict[str, str]:
     # As Python writes them, 1, 1.0 and True differ, and NaN is itself.
-    return {place: repr(value) for place, value in values.items()}
+    return {place: written(value) for place, value in values.items()}
 
 
 def _silent(_: int) -> None:

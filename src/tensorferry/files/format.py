@@ -6,6 +6,7 @@ import errno
 import importlib
 import os
 import pkgutil
+import stat
 from abc import ABC, abstractmethod
 from functools import cache
 from typing import TYPE_CHECKING, ClassVar
@@ -13,13 +14,13 @@ from typing import TYPE_CHECKING, ClassVar
 from ..errors import FileFormatError, FormatLimitError, FrameworkNotInstalledError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from .contents import Contents, Finding
     from .pump import Pump
 
-__all__ = ["Format", "format_for", "format_named", "format_of", "formats"]
+__all__ = ["Format", "format_for", "format_named", "format_of", "formats", "owned"]
 
 _HEAD = 64
 """The first bytes of a file that are shown to each format."""
@@ -129,11 +130,24 @@ class Format(ABC):
         """
         raise FormatLimitError(f"{self.title or self.name} can be read, not written.", "another to=")
 
-    def check(self, path: Path) -> Iterator[Finding]:
-        """What is wrong with a file, all of it, not just the first; ``read`` may still raise for it."""
+    def check(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Iterator[Finding]:
+        """What is wrong with a file, all of it, not just the first; ``read`` may still raise for it.
+
+        Args:
+            path: As for `read`.
+            allow: As for `read`.
+        """
         from .check import check_by_reading
 
-        return check_by_reading(self, path)
+        return check_by_reading(self, path, allow=allow)
+
+    def own_entries(self, folder: Path) -> list[str]:
+        """The names in a folder that it recognises of what belongs to the format, with all that is in it.
+
+        Only they may go when the folder is replaced; a format that does not say has none.
+        """
+        del folder
+        return []
 
     def ensure_loaded(self) -> None:
         """Import the library that it needs.
@@ -213,7 +227,14 @@ def format_of(path: Path) -> Format:
     """
     head = b""
     # What is not there may still be the common prefix of the names of several files.
-    if path.exists() and not path.is_dir():
+    mode = _mode(path)
+    if mode is not None and not stat.S_ISDIR(mode):
+        if not stat.S_ISREG(mode):
+            # To open a pipe is to wait for who writes into it.
+            raise FileFormatError(
+                f"{path} is neither a file nor a folder, and cannot be read at any place.",
+                "the path of a file that holds the same",
+            )
         with path.open("rb") as file:
             head = file.read(_HEAD)
     # Others are only looked for if need be: what finds them is larger than all that is here.
@@ -224,13 +245,39 @@ def format_of(path: Path) -> Format:
     )
     if found is not None:
         return found
-    if not path.exists():
+    if mode is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
     raise FileFormatError(f"{path} is of no format that tensorferry knows.", "one of " + ", ".join(formats()))
 
 
+def _mode(path: Path) -> int | None:
+    """What kind of thing a path is; ``None`` if there is nothing."""
+    try:
+        return path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
 def _recognised(path: Path, head: bytes, among: Iterable[Format]) -> Format | None:
     return next((each for each in among if each.recognises(path, head)), None)
+
+
+def owned(folder: Path, fits: Callable[[str], object]) -> list[str]:
+    """The names in a folder of those entries all of whose files fit.
+
+    Args:
+        folder: The folder.
+        fits: Is asked for each file's path from there, with ``/``; a symlink counts as a file.
+    """
+    return [name for name in os.listdir(folder) if all(map(fits, _files(folder, name)))]  # noqa: PTH208 - names only
+
+
+def _files(folder: Path, inner: str) -> Iterator[str]:
+    if (folder / inner).is_symlink() or not (folder / inner).is_dir():
+        yield inner
+        return
+    for name in os.listdir(folder / inner):  # noqa: PTH208 - names only
+        yield from _files(folder, f"{inner}/{name}")
 
 
 def format_for(path: Path) -> Format:

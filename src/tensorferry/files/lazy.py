@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ..api import convert
 from ..errors import ConversionError, CopyRequiredError
 from ..inspection import explain
 from .contents import Ref
+from .nesting import like
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,8 +26,8 @@ class LazyTree(Mapping[Any, Any]):
     """What a file holds, as a read-only mapping; `load` makes it.
 
     A tensor is made when it is used. While somebody holds it, the same object comes again, under each of
-    the names of tied weights; when nobody does, it is made anew. Mappings inside are of this kind too;
-    lists and tuples are plain, made when they are used.
+    the names of tied weights; when nobody does, or with ``to="python"``, it is made anew. Mappings inside are of
+    this kind too; lists and tuples are plain, made when they are used.
 
     Args:
         node: The mapping's own node of the file's tree.
@@ -34,7 +36,7 @@ class LazyTree(Mapping[Any, Any]):
 
     __slots__ = ("_make", "_node")
 
-    def __init__(self, node: Mapping[Any, Any], make: Callable[[str], Any]) -> None:
+    def __init__(self, node: dict[Any, Any], make: Callable[[str], Any]) -> None:
         self._node = node
         self._make = make
 
@@ -56,26 +58,22 @@ class LazyTree(Mapping[Any, Any]):
         """All of it at once, as the plain dicts, lists and values that were saved.
 
         Returns:
-            What was saved, of its own container types.
+            What was saved, of its own container types as far as `save` keeps them.
         """
         return self._read(self._node)
 
     def _lazily(self, node: Any) -> Any:
         if isinstance(node, Ref):
             return self._make(node.name)
-        if isinstance(node, Mapping):
+        if isinstance(node, dict):
             return LazyTree(node, self._make)
         return _rebuilt(node, self._lazily) if isinstance(node, (list, tuple)) else node
 
     def _read(self, node: Any) -> Any:
         if isinstance(node, Ref):
             return self._make(node.name)
-        if isinstance(node, Mapping):
-            result = type(node)()  # type: ignore[call-arg, unused-ignore]
-            vars(result).update(vars(node)) if hasattr(node, "__dict__") else None
-            for key, child in node.items():
-                result[key] = self._read(child)  # type: ignore[index, unused-ignore]
-            return result
+        if isinstance(node, dict):
+            return like(node, ((key, self._read(child)) for key, child in node.items()))
         return _rebuilt(node, self._read) if isinstance(node, (list, tuple)) else node
 
 
@@ -103,14 +101,16 @@ def lazily(contents: Contents, to: str, *, device: object, copy: bool | None, dt
         tensor = made.get(stored.key)
         if tensor is None:
             tensor = _convert(name, stored, to, device, copy, dtype)
-            made[stored.key] = tensor
+            # Lists and numbers of Python have no weak references.
+            with suppress(TypeError):
+                made[stored.key] = tensor
         return tensor
 
     tree = contents.tree
     if tree is None:
         tree = {name: Ref(name) for name in contents.tensors}
-    lazy = LazyTree(tree if isinstance(tree, Mapping) else {}, make)
-    return lazy if isinstance(tree, Mapping) else lazy._lazily(tree)  # noqa: SLF001 - its own module
+    lazy = LazyTree(tree if isinstance(tree, dict) else {}, make)
+    return lazy if isinstance(tree, dict) else lazy._lazily(tree)  # noqa: SLF001 - its own module
 
 
 def _convert(name: str, stored: Stored, to: str, device: object, copy: bool | None, dtype: object) -> Any:

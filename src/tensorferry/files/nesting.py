@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from ..errors import FormatLimitError
@@ -9,9 +10,9 @@ from .contents import Ref
 from .format import named
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-__all__ = ["DEEPEST", "MOST", "leaves", "names", "relabel", "rename", "without"]
+__all__ = ["DEEPEST", "MOST", "leaves", "like", "names", "relabel", "rename", "without", "written"]
 
 DEEPEST = 64
 """How deep a tree may nest."""
@@ -89,7 +90,7 @@ def relabel(tree: Any, label: Callable[[Any], Any], leaf: type = Ref) -> Any:
     if isinstance(tree, leaf):
         return label(tree)
     if isinstance(tree, dict):
-        return _like(tree, [(key, relabel(child, label, leaf)) for key, child in tree.items()])
+        return like(tree, [(key, relabel(child, label, leaf)) for key, child in tree.items()])
     if type(tree) in (list, tuple):
         return type(tree)(relabel(child, label, leaf) for child in tree)
     return tree
@@ -132,13 +133,44 @@ def without(tree: Any, excluded: Collection[str]) -> Any:
     return {} if kept is _GONE else kept
 
 
+def written(value: Any) -> str:
+    """A value as Python writes it, equal for equal values: the elements of sets in one order, attributes at the end.
+
+    How Python itself writes a set depends on what it was before.
+
+    >>> written({"a": {32, 8}, "b": [frozenset(), set()]})
+    "{'a': {32, 8}, 'b': [frozenset(), set()]}"
+
+    Args:
+        value: A tree, or a value in one.
+    """
+    kind = type(value)
+    if kind in (set, frozenset) and value:
+        elements = ", ".join(sorted(map(written, value)))
+        return f"{{{elements}}}" if kind is set else f"frozenset({{{elements}}})"
+    if kind is list:
+        return f"[{', '.join(map(written, value))}]"
+    if kind is tuple:
+        return f"({', '.join(map(written, value))}{',' if len(value) == 1 else ''})"
+    if not isinstance(value, dict):
+        return repr(value)
+    text = "{" + ", ".join(f"{written(key)}: {written(child)}" for key, child in value.items()) + "}"
+    if isinstance(value, defaultdict):
+        text = f"{kind.__name__}({value.default_factory!r}, {text})"
+    elif kind is not dict:
+        text = f"{kind.__name__}({text})"
+    attributes = getattr(value, "__dict__", None)
+    return f"{text} with {written(attributes)}" if attributes else text
+
+
 def _children(node: Any) -> Iterator[tuple[Any, Any]]:
     if isinstance(node, dict):
         return iter(node.items())
     return enumerate(node) if type(node) in (list, tuple) else iter(())
 
 
-def _like(node: dict[Any, Any], items: list[tuple[Any, Any]]) -> dict[Any, Any]:
+def like(node: dict[Any, Any], items: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
+    """A dict of other items: of the same type, with the same default factory and attributes."""
     result = type(node)()
     if hasattr(node, "default_factory"):
         result.default_factory = node.default_factory  # type: ignore[attr-defined]
@@ -175,7 +207,7 @@ def _renamed(node: Any, keys: tuple[str, ...], mapping: Mapping[str, str]) -> An
             items.append((new[len(prefix) :], child._replace(name=new)))
         else:
             items.append((key, _renamed(child, (*keys, str(key)), mapping)))
-    result = _like(node, items)
+    result = like(node, items)
     if len(result) != len(items):
         listed = [key for key, _ in items]
         twice = named(dict.fromkeys(f"{prefix}{key}" for key in listed if listed.count(key) > 1))
@@ -195,7 +227,7 @@ def _kept(node: Any, keys: tuple[str, ...], excluded: frozenset[str]) -> Any:
         return _GONE if node.name in excluded else node
     if isinstance(node, dict):
         items = [(key, _kept(child, (*keys, str(key)), excluded)) for key, child in node.items()]
-        return _like(node, [(key, child) for key, child in items if child is not _GONE])
+        return like(node, [(key, child) for key, child in items if child is not _GONE])
     if type(node) in (list, tuple):
         children = [_kept(child, (*keys, str(place)), excluded) for place, child in enumerate(node)]
         staying = [child for child in children if child is not _GONE]

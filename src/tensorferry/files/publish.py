@@ -107,29 +107,39 @@ def demand(
     for source in sources:
         _keep_apart(target, Path(source))
     folder = target.parent
-    if not folder.exists():
-        message = f"cannot write {target.name}, because the folder it goes into does not exist"
-        raise FileNotFoundError(errno.ENOENT, message, str(folder))
-    if not folder.is_dir():
+    if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, f"cannot write {target.name} into what is no folder", str(folder))
-    if not _may(folder, os.W_OK | os.X_OK):
+    if not _may(folder, os.W_OK | os.X_OK) and folder.exists():
         raise PermissionError(errno.EACCES, f"cannot write {target.name} into a folder without permission", str(folder))
-    if target.is_dir() and not is_folder:
-        raise OutputExistsError(f"{target} is a folder, and one file is to be written.", "the name of a file in it")
-    if target.exists() and not (is_folder and _is_empty_folder(target)):
-        _demand_replaceable(target, overwrite=overwrite, own=own)
-    free = shutil.disk_usage(folder).free
+    # Others may write there at the same time: what is there now may be gone at the next look.
+    with suppress(FileNotFoundError, NotADirectoryError):
+        _demand_room(target, target.stat().st_mode, overwrite=overwrite, is_folder=is_folder, own=own)
+    try:
+        free = shutil.disk_usage(folder).free
+    except (FileNotFoundError, NotADirectoryError):
+        message = f"cannot write {target.name}, because the folder it goes into does not exist"
+        raise FileNotFoundError(errno.ENOENT, message, str(folder)) from None
     if nbytes > free:
         message = f"cannot write {target.name}: it takes {nbytes:,} bytes, and {free:,} are free"
         raise OSError(errno.ENOSPC, message, str(folder))
 
 
-def _demand_replaceable(target: Path, *, overwrite: bool, own: Iterable[str] | None) -> None:
+def _demand_room(target: Path, mode: int, *, overwrite: bool, is_folder: bool, own: Iterable[str] | None) -> None:
+    """Refuse what is at the target's place; a `FileNotFoundError`: it is gone by now."""
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise OutputExistsError(
+            f"{target} is a device, a pipe or a socket, and no file takes the place of one.", "another target"
+        )
+    if stat.S_ISDIR(mode) and not is_folder:
+        raise OutputExistsError(f"{target} is a folder, and one file is to be written.", "the name of a file in it")
+    if is_folder and _is_empty_folder(target):
+        return
     if not overwrite:
         raise OutputExistsError(f"{target} exists already.", "overwrite=True replaces it")
     if not _may(target, os.W_OK):
+        target.stat()
         raise PermissionError(errno.EACCES, "cannot replace a file that may not be written", str(target))
-    if target.is_dir() and own is not None:
+    if stat.S_ISDIR(mode) and own is not None:
         foreign = sorted({each.name for each in target.iterdir()} - set(own))
         if foreign:
             raise OutputExistsError(
@@ -140,8 +150,7 @@ def _demand_replaceable(target: Path, *, overwrite: bool, own: Iterable[str] | N
 
 def _keep_apart(target: Path, source: Path) -> None:
     real = _resolved(source)
-    same = target == real or (target.exists() and real.exists() and target.samefile(real))
-    if same:
+    if target == real or _is_same(target, real):
         raise OutputExistsError(f"{target} is what would be read, and a source is never changed.", "another target")
     if target in real.parents:
         raise OutputExistsError(f"{target} contains {source}, which would be read.", "another target")
@@ -224,15 +233,20 @@ class Workspace:
             os.close(self._lock)
             self._lock = None
 
+    def has_published(self) -> bool:
+        """Whether a killed run had published its output; nothing is touched."""
+        note = self._note()
+        return note is not None and identity(self.target) == note
+
     def recover(self) -> bool:
         """Bring what a killed run left to a safe state.
 
         Returns:
             Whether that run had published its output, and only its cleaning up is missing.
         """
-        note = self._note()
-        if note is not None and identity(self.target) == note:
+        if self.has_published():
             return True
+        note = self._note()
         previous = self.folder / _PREVIOUS
         if not self.target.exists() and identity(previous) is not None:
             if note is not None and identity(self.output) == note:
@@ -377,7 +391,17 @@ def _resolved(path: Path) -> Path:
 
 
 def _is_empty_folder(path: Path) -> bool:
-    return path.is_dir() and next(path.iterdir(), None) is None
+    try:
+        return path.is_dir() and next(path.iterdir(), None) is None
+    except FileNotFoundError:
+        return False
+
+
+def _is_same(path: Path, other: Path) -> bool:
+    try:
+        return path.samefile(other)
+    except OSError:
+        return False
 
 
 def identity(path: Path) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from ..api import to_numpy
 from ..errors import ConversionError, UnsupportedTypeError
 from .contents import Contents, Ref
 from .stored import Stored, parts
+from .tree_json import FACTORIES, MOST_BITS
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
@@ -62,10 +63,12 @@ def contents_of(tree: Any, metadata: Mapping[str, str] | None = None) -> Content
     """What a file of this tree holds.
 
     Raises:
-        UnsupportedTypeError: Something in the tree is neither a tensor nor a plain value; the message says where.
+        UnsupportedTypeError: Something in the tree is neither a tensor nor a plain value; the message says where. Or
+            the metadata is not a mapping from strings to strings.
     """
     from .tree import names, relabel
 
+    strings = _strings({} if metadata is None else metadata)
     outline = _outline(tree, "$", 0)
     found: list[Held] = []
     relabel(outline, found.append, Held)
@@ -76,9 +79,23 @@ def contents_of(tree: Any, metadata: Mapping[str, str] | None = None) -> Content
         format="",
         paths=(),
         tensors=tensors,
-        metadata=dict(metadata or {}),
+        metadata=strings,
         tree=None if _is_flat(outline, named) else relabel(outline, lambda _: Ref(next(left)), Held),
     )
+
+
+def _strings(metadata: Any) -> dict[str, str]:
+    if not isinstance(metadata, Mapping):
+        raise UnsupportedTypeError(f"metadata is a {type(metadata).__name__}, and has to be a mapping of strings.")
+    for key, value in metadata.items():
+        where, odd = (f"metadata[{key!r}]", value) if isinstance(key, str) else ("A key of metadata", key)
+        if not isinstance(odd, str):
+            raise UnsupportedTypeError(
+                f"{where} is a {type(odd).__name__}; keys and values have to be strings.",
+                "metadata={str(key): str(value) for key, value in metadata.items()}",
+            )
+    # Of subclasses of strings the characters, not what they would like to be written as.
+    return {str.__str__(key): str.__str__(value) for key, value in metadata.items()}
 
 
 def _outline(node: Any, path: str, depth: int) -> Any:
@@ -88,10 +105,12 @@ def _outline(node: Any, path: str, depth: int) -> Any:
     if isinstance(node, (*_PLAIN, np.generic)):
         return node
     if isinstance(node, Mapping):
-        result: dict[Any, Any] = OrderedDict() if isinstance(node, OrderedDict) else {}
-        if isinstance(node, OrderedDict):
-            vars(result).update(vars(node))  # what a state dict says of its versions
+        result: dict[Any, Any] = _container(node, path)
         for key, child in node.items():
+            if isinstance(key, int) and key.bit_length() > MOST_BITS:
+                raise UnsupportedTypeError(
+                    f"A key is an integer of {key.bit_length()} bits, and {MOST_BITS} is the most - at {path}"
+                )
             result[key] = _outline(child, f"{path}[{key!r}]", depth + 1)
         return result
     if isinstance(node, (list, tuple)):
@@ -103,10 +122,27 @@ def _outline(node: Any, path: str, depth: int) -> Any:
         raise type(error)(f"{error.message} - at {path}", error.hint) from error
 
 
+def _container(node: Mapping[Any, Any], path: str) -> dict[Any, Any]:
+    """An empty dict of the type that a tree can keep."""
+    if isinstance(node, OrderedDict):
+        result: dict[Any, Any] = OrderedDict()
+        vars(result).update(vars(node))  # what a state dict says of its versions
+        return result
+    if not isinstance(node, defaultdict):
+        return {}
+    factory = node.default_factory
+    if factory is not None and factory not in FACTORIES.values():
+        raise UnsupportedTypeError(
+            f"This defaultdict makes its missing values by {factory!r:.200}, which is code - at {path}", "dict(...)"
+        )
+    return defaultdict(factory)
+
+
 def _is_flat(outline: Any, named: list[str]) -> bool:
     """Whether it is a plain mapping from the names to the tensors, which is what a file is without a tree."""
     return (
         isinstance(outline, dict)
+        and not isinstance(outline, defaultdict)
         and list(outline) == named
         and all(isinstance(child, Held) for child in outline.values())
         and not getattr(outline, "__dict__", None)

@@ -33,6 +33,7 @@ def select(
     dtype: str | Sequence[str] | None = None,
     overflow: str = "raise",
     tensors_only: bool = False,
+    include_as: str = "include",
 ) -> Contents:
     """Other contents over the same files; nothing is read.
 
@@ -49,6 +50,7 @@ def select(
             the last of which counts.
         overflow: As for `Recast`.
         tensors_only: Leave out metadata, values that are no tensors, what cannot be carried, and how they nest.
+        include_as: What `include` is called where it was asked for.
 
     Raises:
         FormatLimitError: A pattern is none, or fits nothing; two tensors would have one name; what is left cannot
@@ -57,9 +59,9 @@ def select(
     """
     if overflow not in OVERFLOWS:
         raise FormatLimitError(f"overflow={overflow!r} is not known.", "one of " + ", ".join(OVERFLOWS))
-    kept = _kept((*contents.tensors, *contents.others), include, exclude)
+    kept = _kept((*contents.tensors, *contents.others), include, exclude, include_as)
     others = {name: why for name, why in contents.others.items() if name in kept and not tensors_only}
-    excluded = [name for name in contents.tensors if name not in kept]
+    excluded = [name for name in (*contents.tensors, *contents.others) if name not in kept]
     names = [name for name in contents.tensors if name in kept]
     mapping = _renamed(names, rename)
     casts = _casts(names, contents, dtype)
@@ -79,10 +81,10 @@ def select(
     return replace(contents, tensors=tensors, tree=tree, metadata=metadata, others=others)
 
 
-def _kept(names: Sequence[str], include: Sequence[str], exclude: Sequence[str]) -> set[str]:
+def _kept(names: Sequence[str], include: Sequence[str], exclude: Sequence[str], include_as: str) -> set[str]:
     kept = set(names)
     if include:
-        kept = {name for glob in include for name in _fitting(glob, names, "include")}
+        kept = {name for glob in include for name in _fitting(glob, names, include_as)}
     for glob in exclude:
         kept.difference_update(_fitting(glob, names, "exclude"))
     return kept
@@ -92,9 +94,8 @@ def _fitting(glob: str, names: Iterable[str], option: str) -> list[str]:
     fits = re.compile(fnmatch.translate(glob)).match
     found = [name for name in names if fits(name)]
     if not found:
-        raise FormatLimitError(
-            f"{option}: no name fits {glob!r}; there are {named(names) or 'none'}.", "quotes around it, or another one"
-        )
+        hint = "names=[…] with another glob" if option == "names" else "quotes around it, or another one"
+        raise FormatLimitError(f"{option}: no name fits {glob!r}; there are {named(names) or 'none'}.", hint)
     return found
 
 
@@ -131,7 +132,7 @@ def _substitution(text: str) -> Callable[[str], str]:
     try:
         pattern = re.compile(pieces[0])
         pattern.sub(pieces[1], "")
-    except (re.error, IndexError) as error:
+    except (re.error, IndexError, OverflowError, RecursionError) as error:
         raise FormatLimitError(f"rename: {text!r} is not a substitution: {error}.") from error
     count = 0 if pieces[2] else 1
     return lambda name: pattern.sub(pieces[1], name, count=count)

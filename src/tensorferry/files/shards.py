@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .format import Format
     from .stored import Stored
 
-__all__ = ["check_folder", "index_name", "index_of", "index_text", "open_path", "shard_names", "split"]
+__all__ = ["asked_for", "check_folder", "index_name", "index_of", "index_text", "open_path", "shard_names", "split"]
 
 _LARGEST_INDEX = 1 << 26
 _DERIVED = ("total_size", "total_parameters")
@@ -56,6 +56,39 @@ def open_path(path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
     found = format_of(path)
     found.ensure_loaded()
     return found.read(path, allow=allow)
+
+
+def asked_for(path: Path) -> tuple[str, tuple[str, ...]]:
+    """The format of what `open_path` refuses, and the globals that it asks for, as far as they can be told.
+
+    Args:
+        path: As for `open_path`.
+
+    Raises:
+        OSError: As for `open_path`.
+        FileFormatError: It is of no format that is known.
+    """
+    index = index_of(path)
+    if index is None:
+        lone = _lone(path) if path.is_dir() else path
+        found = format_of(lone)
+        return found.name, _asks(found, lone)
+    found = _format_of_index(index)
+    asks: dict[str, None] = {}
+    try:
+        for name in _Index.read(index).files():
+            shard = _place(index, name)
+            asks |= dict.fromkeys(_asks(found, shard) if shard is not None else ())
+    except ConversionError:
+        pass  # Names that lead elsewhere are not followed.
+    return found.name, tuple(asks)
+
+
+def _asks(found: Format, path: Path) -> tuple[str, ...]:
+    try:
+        return found.asks_for(path)
+    except ConversionError:
+        return ()
 
 
 def index_of(path: Path) -> Path | None:
@@ -146,11 +179,12 @@ def index_text(contents: Contents, pieces: Mapping[str, Contents]) -> str:
     return json.dumps({"metadata": metadata, "weight_map": weight_map}, indent=2) + "\n"
 
 
-def check_folder(index: Path) -> Iterator[Finding]:
+def check_folder(index: Path, *, allow: frozenset[str] = frozenset()) -> Iterator[Finding]:
     """What is wrong with the shards of an index, each by its own format's rules, and between them and the index.
 
     Args:
         index: The index.
+        allow: As for `Format.read`.
 
     Raises:
         OSError: A file cannot be read.
@@ -169,10 +203,10 @@ def check_folder(index: Path) -> Iterator[Finding]:
             lacking = [tensor for tensor, file in plan.weight_map.items() if file == name]
             yield Finding(str(index), None, None, f"the shard {name} is missing, with {named(lacking)}")
             continue
-        findings = list(found.check(shard))
+        findings = list(found.check(shard, allow=allow))
         yield from findings
         try:
-            shards[name] = found.read(shard)
+            shards[name] = found.read(shard, allow=allow)
         except ConversionError as error:
             if not findings:
                 yield Finding(str(shard), None, None, error.message)

@@ -314,10 +314,17 @@ def disk_bytes(paths: Iterable[str]) -> int:
     for path in paths:
         if os.path.isdir(path):  # noqa: PTH112 - plain strings
             for folder, _, names in os.walk(path):
-                total += sum(os.stat(os.path.join(folder, name)).st_size for name in names)  # noqa: PTH116, PTH118
+                total += sum(_size(os.path.join(folder, name)) for name in names)  # noqa: PTH118
         else:
             total += os.stat(path).st_size  # noqa: PTH116
     return total
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size  # noqa: PTH116
+    except OSError:
+        return 0  # A link to what is not there takes no room.
 
 
 def values_of(contents: Contents) -> dict[str, Any]:
@@ -326,6 +333,7 @@ def values_of(contents: Contents) -> dict[str, Any]:
     An empty container counts as a value. Two values at one place, because a key contains a dot, get a suffix.
     """
     found: dict[str, Any] = {}
+    counts: dict[str, int] = {}
     left: list[tuple[str, Any]] = [("", contents.tree)]
     while left:
         place, node = left.pop()
@@ -342,8 +350,9 @@ def values_of(contents: Contents) -> dict[str, Any]:
             continue
         if children is not None and not place:
             continue
-        name, number = place, 2
+        name = place
         while name in found:
-            name, number = f"{place}#{number}", number + 1
+            counts[place] = counts.get(place, 1) + 1
+            name = f"{place}#{counts[place]}"
         found[name] = node
     return found

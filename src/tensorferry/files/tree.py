@@ -22,7 +22,8 @@ __all__ = ["TIES", "TREE", "leaves", "names", "pack", "relabel", "rename", "unpa
 TREE = "tensorferry.tree"
 """The string that a tree is kept in."""
 TIES = "tensorferry.ties"
-"""The string that keeps the further names of tensors: by name, the first name and the place among all names."""
+"""The string that keeps the further names of tensors: by name, the first name, the place among all names, and 1 if the
+metadata has a string of that name."""
 
 
 def pack(contents: Contents) -> dict[str, str]:
@@ -44,7 +45,11 @@ def pack(contents: Contents) -> dict[str, str]:
         packed[TREE] = encode(contents.tree)
     # A string that looks like such a name is told from one by what is recorded, be that nothing.
     if ties or _aliases(packed, contents.tensors):
-        places = {name: [ties[name], place] for place, name in enumerate(contents.tensors) if name in ties}
+        # Metadata called as a further name is told from what is put under that name here.
+        own = {name: [1] for name in contents.metadata}
+        places = {
+            name: [ties[name], place, *own.get(name, [])] for place, name in enumerate(contents.tensors) if name in ties
+        }
         packed[TIES] = json.dumps(places, separators=(",", ":"))
         for name, first in ties.items():
             packed.setdefault(name, first)
@@ -61,8 +66,8 @@ def unpack(contents: Contents) -> Contents:
     ties, tree = metadata.pop(TIES, None), metadata.pop(TREE, None)
     stored = contents.tensors
     if ties is not None:
-        tensors = _tied(contents, ties)
-        aliases = {name: first for name, first in _aliases(metadata, stored).items() if name in tensors}
+        tensors, own = _tied(contents, ties)
+        aliases = {name: metadata[name] for name in _aliases(metadata, stored) if name in tensors and name not in own}
     else:
         aliases = _aliases(metadata, stored)
         tensors = {**stored, **{name: stored[first] for name, first in aliases.items()}}
@@ -83,15 +88,16 @@ def _aliases(metadata: Mapping[str, str], stored: Mapping[str, Stored]) -> dict[
     }
 
 
-def _tied(contents: Contents, text: str) -> dict[str, Stored]:
+def _tied(contents: Contents, text: str) -> tuple[dict[str, Stored], set[str]]:
+    """All tensors, and the further names under which the metadata has a string of its own."""
     where = f"The string {TIES!r} of {named(contents.paths)}"
     stored = contents.tensors
     try:
-        entries = [(place, name, first) for name, (first, place) in json.loads(text).items()]
+        entries = [(place, name, first, own) for name, (first, place, *own) in json.loads(text).items()]
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise FileFormatError(f"{where} cannot be read: {error}.") from error
-    for place, name, first in entries:
-        if type(place) is not int or type(first) is not str or first not in stored:
+    for place, name, first, own in entries:
+        if type(place) is not int or type(first) is not str or first not in stored or own not in ([], [1]):
             raise FileFormatError(f"{where} makes {name!r} another name of {str(first)[:200]!r}, which is not there.")
         if name in stored:
             raise FileFormatError(f"{where} makes {name!r} another name of {first!r}, but it is stored itself.")
@@ -103,8 +109,8 @@ def _tied(contents: Contents, text: str) -> dict[str, Stored]:
             tensors[entries[position][1]] = stored[entries[position][2]]
             position += 1
         tensors[stored_name] = tensor
-    tensors.update((name, stored[first]) for _, name, first in entries[position:])
-    return tensors
+    tensors.update((name, stored[first]) for _, name, first, _ in entries[position:])
+    return tensors, {name for _, name, _, own in entries if own}
 
 
 def _compare(contents: Contents) -> None:

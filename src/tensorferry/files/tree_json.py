@@ -26,11 +26,15 @@ from .nesting import DEEPEST, MOST, names, relabel
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["decode", "encode"]
+__all__ = ["FACTORIES", "MOST_BITS", "decode", "encode"]
 
 _TAG = "@"
 _KINDS = ("tensor", "parameter", "storage", "untyped_storage", "array", "scalar")
-_FACTORIES: dict[str, Any] = {each.__name__: each for each in (dict, list, set, tuple, int, float, str, bool)}
+FACTORIES: dict[str, Any] = {each.__name__: each for each in (dict, list, set, tuple, int, float, str, bool)}
+"""What a ``defaultdict`` may make, by name."""
+MOST_BITS = 8192
+"""Of an integer; Python writes no more than 4,300 decimal digits, which is 14,000 bits
+(https://docs.python.org/3/library/stdtypes.html#integer-string-conversion-length-limitation)."""
 _OTHER_SCALAR = re.compile(r"[<|][mMSU][0-9]{1,6}(\[[0-9]{0,9}[a-zA-Z]{1,7}\])?")
 """The NumPy dtypes of scalars that have no canonical name: times, bytes and strings."""
 
@@ -81,7 +85,7 @@ class _Encoder:
         if kind is str or kind is bool or node is None:
             return node
         if kind is int:
-            return node if -(1 << 63) <= node < 1 << 64 else {_TAG: "int", "hex": hex(node)}
+            return node if -(1 << 63) <= node < 1 << 64 else {_TAG: "int", "hex": _hexadecimal(node, keys)}
         if kind is float:
             return node if math.isfinite(node) else {_TAG: "float", "bits": struct.pack(">d", node).hex()}
         self.left -= 1
@@ -133,7 +137,7 @@ class _Encoder:
         result = {_TAG: type(node).__name__, "items": content}
         if isinstance(node, defaultdict):
             factory = getattr(node.default_factory, "__name__", None)
-            if factory is not None and _FACTORIES.get(factory) is not node.default_factory:
+            if factory is not None and FACTORIES.get(factory) is not node.default_factory:
                 raise FormatLimitError(f"{_at(keys)} makes its missing values by {factory}, which is code.")
             result["factory"] = factory
         if getattr(node, "__dict__", None):
@@ -172,7 +176,7 @@ class _Decoder:
             "defaultdict": self._mapping,
             "bytes": lambda node, _: base64.b64decode(_text(node, "base64"), validate=True),
             "bytearray": lambda node, _: bytearray(base64.b64decode(_text(node, "base64"), validate=True)),
-            "int": lambda node, _: int(_text(node, "hex"), 16),
+            "int": self._integer,
             "float": lambda node, _: struct.unpack(">d", bytes.fromhex(_text(node, "bits")))[0],
             "complex": lambda node, _: complex(*struct.unpack(">dd", bytes.fromhex(_text(node, "bits")))),
             "numpy": self._scalar,
@@ -202,6 +206,14 @@ class _Decoder:
         return (self.node(child, depth + 1) for child in node["items"])
 
     @staticmethod
+    def _integer(node: dict[str, Any], _: int) -> int:
+        text = _text(node, "hex")
+        value = int(text[:MOST_BITS], 16)
+        if len(text) > MOST_BITS or value.bit_length() > MOST_BITS:
+            raise ValueError(f"an integer has more than {MOST_BITS} bits")
+        return value
+
+    @staticmethod
     def _ref(node: dict[str, Any], _: int) -> Ref:
         name, kind = node.get("name"), node.get("kind", "tensor")
         if not isinstance(name, (str, type(None))) or kind not in _KINDS:
@@ -218,7 +230,7 @@ class _Decoder:
         items = node["items"]
         result: Any = {"dict": dict, "OrderedDict": OrderedDict, "defaultdict": defaultdict}[node[_TAG]]()
         if isinstance(result, defaultdict):
-            result.default_factory = None if node["factory"] is None else _FACTORIES[_text(node, "factory")]
+            result.default_factory = None if node["factory"] is None else FACTORIES[_text(node, "factory")]
         pairs = (
             items.items() if isinstance(items, dict) else [(self.node(key, depth + 1), child) for key, child in items]
         )
@@ -242,6 +254,15 @@ class _Decoder:
         if len(raw) != dtype.itemsize:
             raise ValueError(f"a scalar of {name} has {dtype.itemsize} bytes")
         return np.frombuffer(raw, dtype)[0]
+
+
+def _hexadecimal(node: int, keys: tuple[Any, ...]) -> str:
+    if node.bit_length() > MOST_BITS:
+        raise FormatLimitError(
+            f"{_at(keys)} is an integer of {node.bit_length()} bits; the tree beside the tensors holds {MOST_BITS}.",
+            "tensors_only=True, which leaves out what is not a tensor",
+        )
+    return hex(node)
 
 
 def _text(node: dict[str, Any], key: str) -> str:

@@ -77,16 +77,20 @@ class Layout:
         return [str(self.target / name) for name in (*self.names, index_name(self.format))]
 
     def replaceable(self) -> list[str] | None:
-        """The names in a folder at the target's place that may go with it; ``None``: all of them."""
-        if not self.target.is_dir():
-            return None
+        """The names in a folder at the target's place that may go with it; ``None`` if there is none."""
+        try:
+            return self._replaceable() if self.target.is_dir() else None
+        except FileNotFoundError:
+            return None  # Whoever else may write there has removed it.
+
+    def _replaceable(self) -> list[str]:
         if self.names:
             stem, ending = re.escape(self.names[0]).split("00001\\-of\\-", 1)
             one = re.compile(rf"{stem}\d{{5,}}-of-\d{{5,}}{ending[5:]}")
             index = index_name(self.format)
             return [each.name for each in self.target.iterdir() if one.fullmatch(each.name) or each.name == index]
         if self.format.is_folder and self.format.recognises(self.target, b""):
-            return None
+            return self.format.own_entries(self.target)
         return []
 
 
@@ -131,6 +135,21 @@ class Work:
         self.verify = verify
         self.overwrite = overwrite
         self.resume = resume
+
+    def rehearse(self, part: tuple[int, int] | None = None) -> None:
+        """Refuse what `whole` or `part` would refuse before it does anything; nothing is touched.
+
+        Raises:
+            OutputExistsError: The target exists.
+            OSError: It cannot be written there.
+        """
+        if part is not None and self.layout.names:
+            if part[0] <= len(self.layout.pieces):
+                self._demand()
+            return
+        space = Workspace(self.layout.target)
+        if not (self.resume and space.has_published() and self._is_ours(space, anywhere=True)):
+            self._demand()
 
     def whole(self, progress: Callable[[int], None] | None = None) -> Outcome:
         """All of it.

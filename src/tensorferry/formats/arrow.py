@@ -93,7 +93,7 @@ class Arrow(Format):
         super().refuse(contents)
         texts = [*contents.tensors, *(each for pair in contents.metadata.items() for each in pair)]
         odd = [text for text in texts if not is_text(text)]
-        odd += [_LAYOUT] if _LAYOUT in contents.metadata else []
+        odd += [key for key in contents.metadata if _is_reserved(key)]
         if odd:
             raise FormatLimitError(
                 f"{self.title} cannot hold these names or strings: {named(map(repr, odd))}.", "rename=[…]"
@@ -115,6 +115,11 @@ class Arrow(Format):
 
         self.ensure_loaded()
         _write(contents, packed(contents), path, pump)
+
+
+def _is_reserved(key: str) -> bool:
+    """Whether a string of this name says what a column is, or is a library's own, and so no metadata."""
+    return key in (_LAYOUT, _DTYPE, _SHAPE) or key.startswith(("ARROW:", "PARQUET:"))
 
 
 @contextmanager
@@ -212,7 +217,7 @@ def described(path: str, schema: Any, contents: Contents) -> tuple[list[tuple[in
             if text > _MOST_TEXT:
                 raise UnsafeFileError(f"{path} has more than {_MOST_TEXT} bytes of metadata.")
             name = key.decode("utf-8", "replace")
-            if name in (_DTYPE, _SHAPE) or name.startswith(("ARROW:", "PARQUET:")):
+            if name != _LAYOUT and _is_reserved(name):
                 continue
             try:
                 contents.metadata[f"{place}@{name}" if place else name] = value.decode()
@@ -430,8 +435,8 @@ def schema_of(contents: Contents, metadata: dict[str, str]) -> tuple[Any, int]:
     notes: dict[str, dict[str, str]] = {name: {} for name in held}
     whole = {} if has_rows else {_LAYOUT: _ONE_ROW}
     for key, text in metadata.items():
-        place, _, name = key.rpartition("@")
-        if place in notes and name not in ("", _DTYPE, _SHAPE) and not name.startswith(("ARROW:", "PARQUET:")):
+        place, at, name = key.rpartition("@")
+        if place in notes and bool(place) is bool(at) and name and not _is_reserved(name):
             notes[place][name] = text
         else:
             whole[key] = text

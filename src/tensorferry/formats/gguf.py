@@ -10,8 +10,10 @@ import json
 import math
 import os
 import struct
+from itertools import chain
 from typing import IO, TYPE_CHECKING, Any
 
+from ..encodings.paths import is_text
 from ..encodings.shapes import checked
 from ..errors import FileFormatError, FormatLimitError, UnsafeFileError
 from ..files.contents import Contents
@@ -100,6 +102,9 @@ class Gguf(Format):
 
     def refuse(self, contents: Contents) -> None:
         super().refuse(contents)
+        odd = [text for text in (*contents.tensors, *chain(*contents.metadata.items())) if not is_text(text)]
+        if odd:
+            raise FormatLimitError(f"GGUF cannot hold these names or strings: {named(map(repr, odd))}.", "rename=[…]")
         long = [name for name in contents.tensors if len(name.encode()) > _LONGEST_NAME]
         if long:
             raise FormatLimitError(

@@ -104,7 +104,7 @@ class _Npy(Format):
             pump.copy(stored, file.fileno())
             file.write(_strings(contents))
 
-    def check(self, path: Path) -> Iterator[Finding]:
+    def check(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Iterator[Finding]:
         try:
             contents = self.read(path)
         except ConversionError as error:

@@ -130,7 +130,7 @@ class _Npz(Format):
                     behind = {}
             archive.finish(comment if fits else b"")
 
-    def check(self, path: Path) -> Iterator[Finding]:
+    def check(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Iterator[Finding]:
         try:
             archive = Archive(str(path), tolerant=True)
         except ConversionError as error:

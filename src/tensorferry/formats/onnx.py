@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from contextlib import closing
+from itertools import chain
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ import numpy as np
 
 from ..dtypes import find
 from ..encodings.packed import BITS, packed, packed_bytes, unpacked, varints
+from ..encodings.paths import is_text
 from ..encodings.protobuf import BYTES, VARINT, Message, bytes_field, number_field, varint_at
 from ..encodings.shapes import checked
 from ..errors import FileFormatError, FormatLimitError, UnsafeFileError
@@ -114,6 +116,9 @@ class Onnx(Format):
 
     def refuse(self, contents: Contents) -> None:
         super().refuse(contents)
+        odd = [text for text in (*contents.tensors, *chain(*contents.metadata.items())) if not is_text(text)]
+        if odd:
+            raise FormatLimitError(f"ONNX cannot hold these names or strings: {named(map(repr, odd))}.", "rename=[…]")
         if "" in contents.tensors:
             raise FormatLimitError("ONNX cannot hold a tensor without a name.", 'rename=["s/^$/tensor/"]')
         heads = [len(_head(name, stored)) + 32 for name, stored in contents.tensors.items()]

@@ -8,7 +8,7 @@ writes them, does so here a box at a time. Orbax and JAX are not imported.
 from __future__ import annotations
 
 import json
-from functools import cache
+from functools import cache, partial
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,11 +16,12 @@ import numpy as np
 
 from ..dtypes import find, of_numpy
 from ..encodings.crc32c import crc32c
+from ..encodings.paths import is_text
 from ..encodings.shapes import checked
 from ..encodings.slabs import filled, slabs
 from ..errors import FileFormatError, FormatLimitError, UnsafeFileError
 from ..files.contents import Contents, Ref
-from ..files.format import Format, named
+from ..files.format import Format, named, owned
 from ..files.nesting import DEEPEST, leaves, names, relabel
 from ..files.stored import Decoded
 
@@ -80,6 +81,11 @@ class Orbax(Format):
         folder, others = _item(path)
         return unpacked(_Checkpoint(path, folder).contents(others))
 
+    def own_entries(self, folder: Path) -> list[str]:
+        from ..encodings.orbax_files import is_own
+
+        return owned(folder, partial(is_own, folder))
+
     def refuse(self, contents: Contents) -> None:
         super().refuse(contents)
         self.ensure_loaded()
@@ -90,7 +96,7 @@ class Orbax(Format):
                 f"The tensorstore that is installed has no {kinds}: {named(unknown)}.",
                 "pip install --upgrade tensorstore, or dtype= with one that it has",
             )
-        wrong = [name for name in contents.tensors if not name or "\0" in name]
+        wrong = [name for name in contents.tensors if not name or "\0" in name or not is_text(name)]
         if wrong:
             raise FormatLimitError(f"Orbax needs names for its arrays: {named(map(repr, wrong))}.", "rename=[…]")
 

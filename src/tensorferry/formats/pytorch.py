@@ -135,13 +135,13 @@ class PyTorch(Format):
         finally:
             os.close(descriptor)
 
-    def check(self, path: Path) -> Iterator[Finding]:
+    def check(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Iterator[Finding]:
         from ..encodings.zip_archive import Archive
 
         where = os.fspath(path)
         tensors: dict[str, str] = {}
         try:
-            for name, stored in self.read(path).tensors.items():
+            for name, stored in self.read(path, allow=allow).tensors.items():
                 region = getattr(stored, "region", None)
                 if region is not None:
                     tensors.setdefault(region.archive.member(region.index).name, name)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -432,7 +433,7 @@ class _Safetensors(Format):
             more = f" ({len(scan.findings) - 1} more)" if len(scan.findings) > 1 else ""
             raise FileFormatError(
                 f"{path} breaks the rules of safetensors at byte {first.offset}: {concerned}{first.message}{more}.",
-                f"tensorferry check {path}",
+                f"tensorferry check {shlex.quote(str(path))}",
             )
         return unpack(Contents(self.name, (str(path),), scan.tensors, scan.metadata, None, scan.others))
 
@@ -472,7 +473,7 @@ class _Safetensors(Format):
                     file.flush()
                     pump.copy(stored, file.fileno())
 
-    def check(self, path: Path) -> Iterator[Finding]:
+    def check(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Iterator[Finding]:
         scan = _Scan(path)
         yield from scan.findings
         try:

@@ -20,12 +20,13 @@ import numpy as np
 
 from ..dtypes import find
 from ..encodings.crc32c import crc32c, masked
+from ..encodings.paths import is_text
 from ..encodings.protobuf import BYTES, Message, bytes_field, number_field, varint, varint_at
 from ..encodings.shapes import checked
 from ..encodings.sorted_table import is_table, read_table, table
 from ..errors import FileFormatError, FormatLimitError, UnsafeFileError
 from ..files.contents import Contents, Finding
-from ..files.format import Format, named
+from ..files.format import Format, named, owned
 from ..files.stored import Decoded, Extent, Stored
 
 if TYPE_CHECKING:
@@ -112,6 +113,13 @@ class TensorflowCheckpoint(Format):
         super().refuse(contents)
         wrong = [name for name in (*contents.tensors, *contents.metadata) if not name or name.startswith("\0")]
         wrong += [name for name in contents.metadata if name in contents.tensors]
+        odd = [name for name in contents.tensors if not is_text(name)]
+        odd += [key for key, text in contents.metadata.items() if not (is_text(key) and is_text(text))]
+        if odd:
+            raise FormatLimitError(
+                f"A TensorFlow checkpoint holds text as UTF-8, which these are not: {named(map(repr, odd))}.",
+                "rename=[…]",
+            )
         if wrong:
             raise FormatLimitError(
                 f"A TensorFlow checkpoint needs a name of its own for each tensor and each string: {named(wrong)}.",
@@ -145,7 +153,14 @@ class TensorflowCheckpoint(Format):
             f'model_checkpoint_path: "{_PREFIX}"\nall_model_checkpoint_paths: "{_PREFIX}"\n', "utf-8"
         )
 
-    def check(self, path: Path) -> Iterator[Finding]:
+    def own_entries(self, folder: Path) -> list[str]:
+        index = _index_of(folder)
+        if index is None:
+            return []
+        stem = re.escape(index.name.removesuffix(_INDEX))
+        return owned(folder, re.compile(rf"{_STATE}|{stem}(?:{re.escape(_INDEX)}|\.data-\d{{5}}-of-\d{{5}})").fullmatch)
+
+    def check(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Iterator[Finding]:
         try:
             contents = self.read(path)
         except (FileFormatError, UnsafeFileError) as error:

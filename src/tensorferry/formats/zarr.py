@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from ..encodings.shapes import checked
 from ..encodings.slabs import filled, is_bomb, slabs
 from ..errors import FileFormatError, FormatLimitError, UnsafeFileError
 from ..files.contents import Contents
-from ..files.format import Format, named
+from ..files.format import Format, named, owned
 from ..files.stored import Decoded, Extent, Stored
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ _LONE = "tensor"
 _DEEPEST = 64
 _MOST_TEXT = 1 << 26
 _CHUNK_BYTES = 1 << 22
+_CHUNK = re.compile(r"c|(?:c[/.])?\d+(?:[/.]\d+)*")
+"""The keys of chunks, in either encoding."""
 
 _NATIVE = frozenset(
     {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"}
@@ -79,6 +82,24 @@ class Zarr(Format):
         if names is not None:
             contents.tensors = named_so(str(path), contents.tensors, names)
         return unpacked(contents)
+
+    def own_entries(self, folder: Path) -> list[str]:
+        arrays: dict[str, bool | None] = {}
+
+        def is_array(inner: str) -> bool | None:
+            """``None`` for what is neither an array nor a group."""
+            if inner not in arrays:
+                arrays[inner] = _is_array(folder / inner)
+            return arrays[inner]
+
+        def fits(inner: str) -> bool:
+            node, _, rest = "", "", inner
+            while is_array(node) is False and "/" in rest:
+                name, _, rest = rest.partition("/")
+                node = f"{node}/{name}" if node else name
+            return is_array(node) is not None and (rest == _JSON or bool(is_array(node) and _CHUNK.fullmatch(rest)))
+
+        return owned(folder, fits)
 
     def refuse(self, contents: Contents) -> None:
         super().refuse(contents)
@@ -132,6 +153,14 @@ class Zarr(Format):
         pieces = filled(pump.blocks(stored), map(prod, lengths), row.numpy)
         for box, length in zip(boxes, lengths, strict=True):
             array[box] = next(pieces).view(dtype).reshape(length)
+
+
+def _is_array(folder: Path) -> bool | None:
+    try:
+        kind = json.loads((folder / _JSON).read_bytes()).get("node_type")
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return None
+    return {"array": True, "group": False}.get(kind) if isinstance(kind, str) else None
 
 
 def _is_path(name: str) -> bool:

@@ -34,6 +34,7 @@ _MOST_MARKS = 1_000
 _MOST_INTEGER = 1_024
 
 _MODULES = {"__builtin__": "builtins", "copy_reg": "copyreg"}
+_NAMES = {"__builtin__.long": "builtins.int", "__builtin__.unicode": "builtins.str"}
 """What protocols below 3 call them: https://docs.python.org/3/library/pickle.html#pickle.Pickler (fix_imports)."""
 
 
@@ -134,10 +135,10 @@ class _Machine:
         if end > len(data):
             self.at = start
             self.take(end - start)
-        self.stack.append(data[start:end].decode())
+        self.stack.append(data[start:end].decode("utf-8", "surrogatepass"))
 
     def push_text(self, nbytes: int) -> None:
-        self.stack.append(self.take(nbytes).decode())
+        self.stack.append(self.take(nbytes).decode("utf-8", "surrogatepass"))
 
     def push_bytes(self, kind: Struct) -> None:
         self.stack.append(self.take(self.unpack(kind)))
@@ -273,7 +274,8 @@ class _Machine:
     # What it asks for.
 
     def find(self, module: str, name: str) -> Any:
-        return self.vocabulary.find(f"{_MODULES.get(module, module)}.{name}")
+        renamed = _NAMES.get(f"{module}.{name}")
+        return self.vocabulary.find(renamed or f"{_MODULES.get(module, module)}.{name}")
 
     def push_global(self) -> None:
         module = self.line()

@@ -75,7 +75,7 @@ def unpickle(
         attributes = _Walk(where, nbytes).attributes(root)
         views = {id(leaf.view): leaf.view for leaf in flat.values()}.values()
         plain = all(view.kind == "tensor" and not view.requires_grad for view in views)
-        if attributes or not plain:
+        if attributes or not plain or getattr(root, "factory", None) is not None:
             tree = _container(root, attributes)
             tree.update((name, Ref(name, leaf.kind, leaf.requires_grad)) for name, leaf in flat.items())
         return Unpickled({**flat} if type(flat) is Ordered else flat, tree, asks_for)

@@ -119,7 +119,7 @@ class Repeats:
             # Only numbers as they are usually spelled stand for a name.
             if not digits.isdigit() or (digits[0] == 0x30 and guess.digits > 1):
                 break
-            name = data[begin:stop].decode()
+            name = data[begin:stop].decode("utf-8", "surrogatepass")
             made = again(guess.made, int(digits))
             if made is None:
                 break
