@@ -42,7 +42,8 @@ def cast(array: np.ndarray[Any, Any], dtype: str, check: str = "", *, compact: b
         array: Any host array of a dtype in the table.
         dtype: The canonical name of the dtype to cast to.
         check: ``"value"`` compares each value, ``"finite"`` refuses a finite number that becomes
-            infinite, ``""`` takes what comes.
+            infinite, ``"number"`` one that a float without NaN, sign or zero has no place for,
+            ``""`` takes what comes.
         compact: Whether the result is C-contiguous; else its axes keep their order in memory.
 
     Raises:
@@ -158,11 +159,14 @@ def _compare(
     source = array[index]
     if check == "value" and _all_inside(source, dtype):
         return
-    kept = np.isfinite(result) if check == "finite" else _value_kept(source, result)
+    if check == "number":
+        kept = _has_place(source, result, dtype)
+    else:
+        kept = np.isfinite(result) if check == "finite" else _value_kept(source, result)
     if np.logical_and.reduce(kept, axis=None):
         return
     if check == "finite":
-        kept |= ~np.isfinite(source)
+        kept = _stays_finite(source.real, result.real) & _stays_finite(source.imag, result.imag)
         if np.logical_and.reduce(kept, axis=None):
             return
     inner = np.argwhere(~kept)[0].tolist()
@@ -177,7 +181,7 @@ def _compare(
     name = of_numpy(array.dtype)
     raise LossyCastError(
         f"{name} to {dtype}: {where} does not fit.",
-        f'dtype="{name}" keeps every value; casting="unsafe" takes what comes',
+        'casting="unsafe" takes what comes',
     )
 
 
@@ -191,19 +195,35 @@ def _all_inside(source: np.ndarray[Any, Any], dtype: str) -> bool:
     return low <= int(np.minimum.reduce(source, axis=None)) and int(np.maximum.reduce(source, axis=None)) <= high
 
 
+def _has_place(source: np.ndarray[Any, Any], result: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
+    """Where a cast to a float that lacks NaN, a sign or zero only rounded."""
+    row = find(dtype)
+    if "nan" in row.specials:
+        return np.asarray(np.isnan(source) | ~np.isnan(result))
+    wide = source if source.dtype == np.float64 else source.astype(np.float32)
+    # Halfway from the largest number to what would be the next.
+    return np.asarray(np.abs(wide) < 2.0**row.highest - 2.0 ** (row.highest - row.precision - 1))
+
+
+def _stays_finite(source: np.ndarray[Any, Any], result: np.ndarray[Any, Any]) -> Any:
+    return np.isfinite(result) | ~np.isfinite(source)
+
+
 def _value_kept(source: np.ndarray[Any, Any], result: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Where a cast and the way back give the value again, with its sign, or NaN both times."""
     before, after = find(of_numpy(source.dtype) or ""), find(of_numpy(result.dtype) or "")
-    back = np.empty(source.shape, before.numpy)
+    back: Any = np.empty(source.shape, before.numpy)
     if after.kind == "complex" and before.kind != "complex":
         _fill(back, result.real, before.kind)
     else:
         _fill(back, result, before.kind)
     kept: np.ndarray[Any, Any] = np.asarray(back == source)
     if before.kind in ("float", "complex"):
+        if before.kind == "complex" and after.kind in ("float", "complex"):
+            # A NaN in one part says nothing about the other.
+            return np.asarray(_same(source.real, back.real, result.real) & _same(source.imag, back.imag, result.imag))
         if after.kind in ("float", "complex"):
-            both = np.isnan(source) & np.isnan(result)
-            kept = kept | both
+            kept = kept | (np.isnan(source) & np.isnan(result))
         elif after.kind in ("int", "uint"):
             kept = kept & _inside(source.real, after.highest, signed=after.kind == "int")
     elif before.kind in ("int", "uint"):
@@ -213,6 +233,10 @@ def _value_kept(source: np.ndarray[Any, Any], result: np.ndarray[Any, Any]) -> n
             # Back from 2**63 an int64 may saturate to the very value that was rounded up.
             kept = kept & _inside(result.real, before.highest, signed=before.kind == "int")
     return kept
+
+
+def _same(source: np.ndarray[Any, Any], back: np.ndarray[Any, Any], result: np.ndarray[Any, Any]) -> Any:
+    return (back == source) | (np.isnan(source) & np.isnan(result))
 
 
 def _inside(values: np.ndarray[Any, Any], bits: int, *, signed: bool) -> np.ndarray[Any, Any]:

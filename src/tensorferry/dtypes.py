@@ -31,6 +31,8 @@ __all__ = [
 
 CASTINGS = ("safe", "same_value", "same_kind", "unsafe")
 KINDS = ("bool", "uint", "int", "float", "complex")
+_ROUNDS = frozenset({"nan", "negative", "zero"})
+"""What a float needs so that every number, infinity and NaN can be rounded to it."""
 
 
 class DType(NamedTuple):
@@ -139,6 +141,10 @@ _ALIASES = {
 }
 
 
+_AMBIGUOUS = {"float": ("float32", "float64"), "int": ("int32", "int64"), "complex": ("complex64", "complex128")}
+"""Aliases that are Python's alone: behind a framework's name they may mean another width."""
+
+
 @cache
 def by_numpy() -> dict[Any, str]:
     """The canonical name of each NumPy dtype in the machine's byte order."""
@@ -173,7 +179,12 @@ def name_of(dtype: object) -> str:
     """
     name: str | None = None
     if isinstance(dtype, str):
-        name = dtype.rpartition(".")[2]
+        prefix, _, name = dtype.rpartition(".")
+        if prefix and name in _AMBIGUOUS:
+            raise UnsupportedTypeError(
+                f"{dtype!r} is 32 bits wide for some and 64 for others.",
+                " or ".join(map('dtype="{}"'.format, _AMBIGUOUS[name])),
+            )
     elif isinstance(dtype, np.dtype):
         name = of_numpy(dtype)
     elif isinstance(dtype, type):
@@ -230,10 +241,10 @@ def _signs(dtype: DType) -> frozenset[str]:
 
 
 class Scale(NamedTuple):
-    """What a permitted cast has to do besides casting."""
+    """What a permitted cast has to look at: see `casts.cast`."""
 
     exact: bool
-    checked: bool
+    check: str
 
 
 @cache
@@ -252,17 +263,17 @@ def casting_scale(source: str, target: str, casting: str | None) -> Scale:
         LossyCastError: `casting` does not permit this cast.
     """
     if exact(source, target):
-        return Scale(exact=True, checked=False)
+        return Scale(exact=True, check="")
     a, b = _table()[source], _table()[target]
     if casting == "unsafe":
-        return Scale(exact=False, checked=False)
+        return Scale(exact=False, check="")
     rounds = a.kind in ("float", "complex") and KINDS.index(a.kind) <= KINDS.index(b.kind)
     if casting is None:
-        return Scale(exact=False, checked=not rounds)
+        return Scale(exact=False, check=("" if b.specials >= _ROUNDS else "number") if rounds else "value")
     if casting == "same_value":
-        return Scale(exact=False, checked=True)
+        return Scale(exact=False, check="value")
     if casting == "same_kind" and KINDS.index(a.kind) <= KINDS.index(b.kind):
-        return Scale(exact=False, checked=False)
+        return Scale(exact=False, check="")
     raise LossyCastError(
         f'casting="{casting}" does not permit {source} to {target}: not every {source} is a {target}.',
         f'dtype="{target}", casting="same_value" keeps each value or raises; casting="unsafe" takes what comes',

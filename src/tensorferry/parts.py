@@ -253,9 +253,9 @@ def _common(x: Any, head: Any, shape: tuple[int, ...]) -> str | None:
     found: set[str] = set()
     kinds: set[type] = set()
     try:
-        for index, part in _split(x, shape):
+        for _, part in _split(x, shape):
             found.add(dtypes.of_numpy(sequences.read(part, head).dtype) or "")
-            sequences.collect_types(part, len(shape) - len(index) + 1, kinds)
+            kinds |= sequences.element_types(part)
     except ConversionError:
         return None
     if not kinds <= sequences.PYTHON_NUMBERS or not found <= set(_EXACT):

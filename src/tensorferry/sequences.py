@@ -6,27 +6,30 @@ whose dtype the target chooses; if it is a NumPy scalar or a tensor, they are ty
 
 from __future__ import annotations
 
+import marshal
 import math
 from array import array as typed_array
-from decimal import Decimal
-from fractions import Fraction
+from functools import lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from . import casts, dtypes, memory, registry
 from .backend import EXCHANGE
-from .errors import ConversionError, LossyCastError, ShapeError, UnsupportedTypeError
+from .errors import ConversionError, GradientError, LossyCastError, ShapeError
+from .refusals import DEEPEST, ROWS, leaves, length_of, outer_shape, shape_of, why_unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from .backend import Backend
 
 __all__ = [
     "PYTHON_NUMBERS",
     "Stacked",
-    "collect_types",
+    "add_up_to_float",
+    "element_types",
     "first",
     "is_number",
     "is_tensor",
@@ -40,10 +43,12 @@ __all__ = [
 Array = np.ndarray[Any, Any]
 
 PYTHON_NUMBERS = frozenset({float, int, bool, complex})
+_BUFFERS = (bytes, bytearray, memoryview, typed_array)
 _EXACT_INTEGERS = 2**53
-_DEEPEST = 64
 _FEW = 256
 """Elements that Python looks at sooner than NumPy."""
+_AT_ONCE = 1 << 16
+"""Elements whose bytes are made at a time."""
 
 
 class _Narrower(NamedTuple):
@@ -69,7 +74,7 @@ def first(x: Any) -> tuple[Any, int]:
     if type(x) is list and x and type(x[0]) in PYTHON_NUMBERS:
         return x[0], len(x)
     size = 1
-    for _ in range(_DEEPEST):
+    for _ in range(DEEPEST):
         if not isinstance(x, (list, tuple)) or not x:
             break
         size *= len(x)
@@ -84,10 +89,10 @@ def is_number(element: Any) -> bool:
 
 def is_tensor(element: Any) -> bool:
     """Whether a first element is a tensor, or something that has to be refused like one."""
-    if type(element) in PYTHON_NUMBERS or isinstance(element, (np.generic, list, tuple, range)):
+    if type(element) in PYTHON_NUMBERS or isinstance(element, (np.generic, *ROWS)):
         return False
     try:
-        return registry.backend_of(element).name != "python" or isinstance(element, (bytes, bytearray, memoryview))
+        return registry.backend_of(element).name != "python" or isinstance(element, _BUFFERS)
     except ConversionError:
         return isinstance(element, np.ndarray)
 
@@ -113,33 +118,104 @@ def read(x: Any, head: Any) -> Array:
     """
     if isinstance(x, range):
         return _read_range(x)
+    plain = _read_plain(x, head)
+    if plain is None:
+        kinds = element_types(x)
+        if not all(issubclass(kind, (*PYTHON_NUMBERS, np.generic, *ROWS)) for kind in kinds):
+            x = _with_numbers(x, "x")
+        plain = _read_by_types(x, kinds)
+    if plain.dtype.char in "dD" and not _are_ordinary(x, plain) and _may_be_rounded(x, plain):
+        return _read_exactly(x, plain)
+    return plain
+
+
+def _read_by_types(x: Any, kinds: set[type]) -> Array:
+    """What `np.array` gives, in two thirds of its time where all are integers of at most 64 bits."""
     try:
-        numbers = _read_integers(x) if type(head) is int else np.array(x)
-    except (ValueError, OverflowError, TypeError, RuntimeError, RecursionError) as error:
-        raise _why_unreadable(x, error) from None
+        numbers = _read_integers(x) if kinds == {int} else np.array(x)
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever an element of somebody else's class raises when it is looked at
+        raise why_unreadable(x, error) from error
     if dtypes.of_numpy(numbers.dtype) is None:
-        raise _why_unreadable(x, None)
-    if numbers.dtype.char in "dD" and not _are_ordinary(x, numbers) and _may_be_rounded(x, numbers):
-        return _read_exactly(x, numbers)
+        raise why_unreadable(x, None)
     return numbers
 
 
 def _read_integers(x: Any) -> Array:
-    """What `np.array` gives, in two thirds of its time where all are integers of at most 64 bits."""
-    depth, row = 0, x
-    while isinstance(row, (list, tuple)) and row:
-        depth, row = depth + 1, row[0]
     try:
-        if depth == 1:
+        if isinstance(x[0], int):
             return np.frombuffer(typed_array("q", x), np.int64)
-        if depth == 2 and set(map(type, x)) <= {list, tuple} and len(set(map(len, x))) == 1:
-            flat = typed_array("q")
-            for row in x:
-                flat.extend(row) if type(row) is tuple else flat.fromlist(row)
+        if not isinstance(x[0][0], ROWS) and len(set(map(len, x))) == 1:
+            flat = typed_array("q", chain.from_iterable(x))
             return np.frombuffer(flat, np.int64).reshape(len(x), -1)
     except (TypeError, OverflowError):
         pass
     return np.array(x)
+
+
+def _read_plain(x: Any, head: Any) -> Array | None:
+    """Many floats, or many integers of 32 bits, and nothing else; ``None`` if it is not that.
+
+    `marshal` writes the type before each value, so one pass in C reads them and leaves no other type unseen.
+    (https://docs.python.org/3/library/marshal.html: version 2 writes floats in binary)
+    """
+    kind = _MARSHALLED.get(type(head))
+    shape = shape_of(x)
+    if kind is None or math.prod(shape) < _FEW:
+        return None
+    result: Array = np.empty(shape, kind.result)
+    return result if _fill_plain(result, x, kind) else None
+
+
+class _Marshalled(NamedTuple):
+    mark: int
+    stored: str
+    result: type
+
+
+_MARSHALLED: dict[type, _Marshalled] = {
+    float: _Marshalled(ord("g"), "<f8", np.float64),
+    int: _Marshalled(ord("i"), "<i4", np.int64),
+}
+_ROW_MARKS = (ord("["), ord("("))
+
+
+def _fill_plain(result: Array, x: Any, kind: _Marshalled) -> bool:
+    inner = math.prod(result.shape[1:])
+    if not isinstance(x, (list, tuple)) or len(x) != len(result):
+        return False
+    if inner > _AT_ONCE:
+        return all(_fill_plain(row, each, kind) for row, each in zip(result, x, strict=True))
+    step = max(1, _AT_ONCE // inner)
+    for start in range(0, len(x), step):
+        part = result[start : start + step]
+        record = _record(part.shape, kind)
+        try:
+            written = marshal.dumps(x[start : start + step], 2)
+        except ValueError:
+            return False
+        if len(written) != record.itemsize:
+            return False
+        level = np.frombuffer(written, record)
+        for length in part.shape:
+            mark = level["mark"].flat[0]
+            if mark not in _ROW_MARKS or not ((level["mark"] == mark).all() and (level["length"] == length).all()):
+                return False
+            level = level["items"]
+        if not (level["mark"] == kind.mark).all():
+            return False
+        part[...] = level["value"][0]
+    return True
+
+
+@lru_cache(maxsize=64)
+def _record(shape: tuple[int, ...], kind: _Marshalled) -> np.dtype[Any]:
+    """The bytes of nested rows as `marshal` writes them."""
+    record = np.dtype([("mark", "u1"), ("value", kind.stored)])
+    for length in reversed(shape):
+        record = np.dtype([("mark", "u1"), ("length", "<u4"), ("items", record, (length,))])
+    return record
 
 
 def _read_range(x: range) -> Array:
@@ -168,28 +244,89 @@ def _may_be_rounded(x: Any, array: Array) -> bool:
         for part in parts
     ):
         return False
-    kinds: set[type] = set()
-    collect_types(x, array.ndim, kinds)
-    return any(issubclass(kind, (int, np.integer)) and kind is not bool for kind in kinds)
+    return any(issubclass(kind, (int, np.integer)) and kind is not bool for kind in element_types(x))
 
 
-def collect_types(x: Any, depth: int, kinds: set[type]) -> None:
-    """The types of the elements, which are `depth` levels down, a row at a time."""
-    if depth > 1:
-        for row in x:
-            collect_types(row, depth - 1, kinds)
-    else:
-        kinds.update(map(type, x) if depth else (type(x),))
+def element_types(x: Any) -> set[type]:
+    """The types of the elements, and of rows where elements stand among them, as deep as the first element lies.
+
+    >>> element_types([[1, 2.5], [True, 4]]) == {int, float, bool}
+    True
+
+    Raises:
+        ShapeError: It is nested too deeply, or contains itself.
+    """
+    depth, row = 0, x
+    while isinstance(row, ROWS) and len(row) and depth < DEEPEST:
+        depth, row = depth + 1, row[0]
+    if depth == DEEPEST:
+        raise ShapeError(f"x is nested deeper than {DEEPEST} levels, or contains itself.", None)
+    return _types_within(x, depth) if depth else {type(x)}
+
+
+def _types_within(x: Any, depth: int) -> set[type]:
+    level, kinds = 0, set(map(type, x))
+    while level < depth - 1 and all(issubclass(kind, ROWS) for kind in kinds):
+        level += 1
+        kinds = set(map(type, _opened(x, level)))
+    rest = depth - level - 1
+    if rest and any(issubclass(kind, ROWS) for kind in kinds):
+        for row in _opened(x, level):
+            if isinstance(row, ROWS):
+                kinds |= _types_within(row, rest)
+    return kinds
+
+
+def add_up_to_float(x: Any) -> bool:
+    """Whether the sum of nested numbers is a Python float: a NumPy scalar or a tensor among them would make it another.
+
+    >>> add_up_to_float([[1.0, 2], [3.0, 4.5]]), add_up_to_float([1.0, np.float32(2)])
+    (True, False)
+    """
+    try:
+        return type(sum(_opened(x, len(shape_of(x)) - 1))) is float
+    except (TypeError, OverflowError):
+        return False
+
+
+def _opened(x: Any, levels: int) -> Any:
+    """The rows or elements some levels down, one after the other."""
+    for _ in range(levels):
+        x = chain.from_iterable(x)
+    return x
+
+
+def _with_numbers(x: Any, path: str, depth: int = 0) -> Any:
+    """The same rows, with the numbers of tensors that stand among numbers.
+
+    Raises:
+        UnsupportedTypeError: A tensor has no numbers to give, as one with a mask.
+        GradientError: A tensor requires grad.
+    """
+    if isinstance(x, (list, tuple)) and depth < DEEPEST:
+        return [_with_numbers(each, f"{path}[{index}]", depth + 1) for index, each in enumerate(x)]
+    if not is_tensor(x):
+        return x
+    _, info, _ = _open(path, x)
+    if info.requires_grad:
+        raise GradientError(
+            f"The {info.framework} tensor at {path} requires grad, and stands among numbers, which have no graph.",
+            f"{path}.detach()",
+        )
+    return _carry(path, x, "python")
 
 
 def _read_exactly(x: Any, array: Array) -> Array:
     """The array, unless integers were rounded: alone they take a dtype that holds them all, or raise."""
     if _has_only_integers(x):
+        # NumPy's own integers would wrap around where Python's raise.
+        numbers = [int(number) for _, number in leaves(x)]
         try:
-            return np.array(x, np.uint64)
+            whole: Array = np.array(numbers, np.uint64).reshape(array.shape)
         except (OverflowError, ValueError):
-            raise _why_unreadable(x, None) from None
-    for path, number in _leaves(x):
+            raise why_unreadable(x, None) from None
+        return whole
+    for path, number in leaves(x):
         if isinstance(number, (int, np.integer)) and not _is_float64(int(number)):
             among = "complex numbers" if array.dtype.kind == "c" else "floats"
             raise LossyCastError(
@@ -207,7 +344,7 @@ def _is_float64(number: int) -> bool:
 
 
 def _has_only_integers(x: Any) -> bool:
-    return all(isinstance(number, (int, np.integer)) and not isinstance(number, bool) for _, number in _leaves(x))
+    return all(isinstance(number, (int, np.integer)) and not isinstance(number, bool) for _, number in leaves(x))
 
 
 def narrowest(x: Any, array: Array) -> str:
@@ -244,11 +381,11 @@ def stack(x: Any, target: Backend | None) -> Stacked:
         dtype = arrays[0].dtype
         if dtypes.is_native_and_known(dtype):
             return Stacked(None, _stack_alike(arrays, dtype), requires_grad=False)
-    shape = _outer_shape(x)
-    leaves = list(_leaves(x))
-    opened = [_open(path, leaf) for path, leaf in leaves]
-    first_path, (_, head, _) = leaves[0][0], opened[0]
-    for (path, _), (_, info, _) in zip(leaves, opened, strict=True):
+    found = list(leaves(x))
+    opened = [_open(path, leaf) for path, leaf in found]
+    shape = outer_shape(x)
+    first_path, (_, head, _) = found[0][0], opened[0]
+    for (path, _), (_, info, _) in zip(found, opened, strict=True):
         if info.shape != head.shape:
             raise ShapeError(
                 f"Tensors of unequal shapes do not stack: {head.shape} at {first_path}, {info.shape} at {path}.",
@@ -264,7 +401,7 @@ def stack(x: Any, target: Backend | None) -> Stacked:
         and {info.abstract for _, info, _ in opened} <= {None, *target.capabilities.inside_only}
     ):
         return Stacked(target, target.stack([handle for _, _, handle in opened], whole), requires_grad)
-    return Stacked(None, _stack_arrays(leaves, opened, whole), requires_grad)
+    return Stacked(None, _stack_arrays(found, opened, whole), requires_grad)
 
 
 def _stack_quickly(x: Any, target: Backend | None) -> Stacked | None:
@@ -301,23 +438,27 @@ def _open(path: str, leaf: Any) -> tuple[Backend, Any, Any]:
     return source, info, handle
 
 
-def _stack_arrays(
-    leaves: list[tuple[str, Any]], opened: list[tuple[Backend, Any, Any]], whole: tuple[int, ...]
-) -> Array:
+def _carry(path: str, leaf: Any, target: str) -> Any:
     from .request import Request
     from .run import carry
 
+    try:
+        return carry(leaf, registry.backend_named(target), Request(target))
+    except ConversionError as error:
+        raise type(error)(f"{error.message} - at {path}", error.hint) from error
+
+
+def _stack_arrays(
+    found: list[tuple[str, Any]], opened: list[tuple[Backend, Any, Any]], whole: tuple[int, ...]
+) -> Array:
     name = dtypes.common(info.dtype for _, info, _ in opened)
     exchange = registry.backend_named("numpy")
     arrays = []
-    for (path, leaf), (source, info, handle) in zip(leaves, opened, strict=True):
+    for (path, leaf), (source, info, handle) in zip(found, opened, strict=True):
         if source is exchange and not info.swapped:
             arrays.append(handle)
             continue
-        try:
-            arrays.append(carry(leaf, exchange, Request(target=exchange.name)))
-        except ConversionError as error:
-            raise type(error)(f"{error.message} - at {path}", error.hint) from error
+        arrays.append(_carry(path, leaf, exchange.name))
     row = dtypes.find(name)
     if all(array.dtype == row.numpy for array in arrays):
         return _stack_alike(arrays, row.numpy).reshape(whole)
@@ -337,116 +478,3 @@ def _stack_alike(arrays: Sequence[Array], dtype: np.dtype[Any]) -> Array:
     else:
         np.stack(arrays, out=result)
     return result
-
-
-# -- where something is wrong -------------------------------------------------------------------
-
-
-def _leaves(x: Any, path: str = "x", depth: int = 0) -> Iterator[tuple[str, Any]]:
-    if isinstance(x, (list, tuple, range)) and depth < _DEEPEST:
-        for index, element in enumerate(x):
-            yield from _leaves(element, f"{path}[{index}]", depth + 1)
-    else:
-        yield path, x
-
-
-def _outer_shape(x: Any, path: str = "x") -> tuple[int, ...]:
-    """The shape of the nesting around tensors.
-
-    Raises:
-        ShapeError: Rows of unequal lengths.
-    """
-    problem = _ragged(x, path)
-    if problem is not None:
-        raise problem
-    shape = []
-    while isinstance(x, (list, tuple)):
-        shape.append(len(x))
-        x = x[0]
-    return tuple(shape)
-
-
-def _why_unreadable(x: Any, cause: Exception | None) -> ConversionError:
-    """The error that says what is wrong with a sequence, and where."""
-    ragged = _ragged(x, "x")
-    if ragged is not None:
-        return ragged
-    for path, leaf in _leaves(x):
-        problem = _why_no_number(path, leaf)
-        if problem is not None:
-            return problem
-    if cause is not None:
-        return UnsupportedTypeError(f"This sequence cannot be read: {cause}", None)
-    return LossyCastError(
-        "No dtype holds all of these integers: int64 has no room for the largest, uint64 none for the negative.",
-        "[float(number) for number in x], which rounds",
-    )
-
-
-def _why_no_number(path: str, leaf: Any) -> ConversionError | None:
-    if isinstance(leaf, (bool, float, complex, np.bool_, np.number)):
-        return None
-    if isinstance(leaf, int):
-        if -(2**63) <= leaf < 2**64:
-            return None
-        return LossyCastError(f"The integer at {path} does not fit into 64 bits.", "float(number), which rounds")
-    if isinstance(leaf, (list, tuple)):
-        return ShapeError(f"{path} is nested deeper than {_DEEPEST} levels, or contains itself.", None)
-    name = type(leaf).__name__
-    if isinstance(leaf, (Decimal, Fraction)):
-        return UnsupportedTypeError(
-            f"The {name} at {path} is an exact number that no dtype holds.",
-            "float(number), which rounds",
-        )
-    if leaf is None:
-        return UnsupportedTypeError(f"None at {path} is not a number.", 'float("nan"), or leave it out')
-    return UnsupportedTypeError(f"The {name} at {path} is not a number.", None)
-
-
-def _ragged(x: Any, path: str, depth: int = 0) -> ShapeError | None:
-    """The error for the first place where lengths differ, or ``None`` if they do not."""
-    if not isinstance(x, (list, tuple, range)) or not len(x) or depth > _DEEPEST:
-        return None
-    lengths = [length_of(element) for element in x]
-    for index, length in enumerate(lengths):
-        if length != lengths[0]:
-            here, there = ("a number" if size is None else f"length {size}" for size in (lengths[0], length))
-            return ShapeError(
-                f"Rows of unequal lengths are no tensor: {here} at {path}[0], {there} at {path}[{index}].",
-                "pad the rows to one length first",
-            )
-    if lengths[0] is None:
-        return None
-    for index, element in enumerate(x):
-        found = _ragged(element, f"{path}[{index}]", depth + 1)
-        if found is not None:
-            return found
-    return _ragged_across(x, path)
-
-
-def _ragged_across(x: Any, path: str) -> ShapeError | None:
-    """Rows of one length each, whose own rows differ in length from one to the next."""
-    shapes = [shape_of(element) for element in x]
-    for index, shape in enumerate(shapes):
-        if shape != shapes[0]:
-            return ShapeError(
-                f"Rows of unequal lengths are no tensor: shape {shapes[0]} at {path}[0], {shape} at {path}[{index}].",
-                "pad the rows to one length first",
-            )
-    return None
-
-
-def length_of(x: Any) -> int | None:
-    """How long a sequence is; ``None``: it is an element."""
-    return len(x) if isinstance(x, (list, tuple, range)) else None
-
-
-def shape_of(x: Any) -> tuple[int, ...]:
-    """The shape of the nesting, as the first row of each level tells it."""
-    shape: list[int] = []
-    while isinstance(x, (list, tuple, range)) and len(shape) < _DEEPEST:
-        shape.append(len(x))
-        if not len(x):
-            break
-        x = x[0]
-    return tuple(shape)

@@ -301,6 +301,53 @@ def test_H04_mixed_numbers_take_the_widest_kind():
         assert ferry.describe(ferry.convert([1, 2.5], target)).dtype == dtype_name(OWN[target]([2.5]))
 
 
+def test_H04_casting_is_followed_where_no_dtype_is_named():
+    """Python floats that the target's own dtype does not keep raise, or are taken as they come, as is asked."""
+    for target in ("torch", "tensorflow", "jax"):
+        for casting in ("same_value", "safe"):
+            with pytest.raises(ferry.LossyCastError, match="float32"):
+                ferry.convert([0.1], target, casting=casting)
+        assert ferry.to_list(ferry.convert([0.5], target, casting="same_value")) == [0.5]
+        assert ferry.to_list(ferry.convert([1e300], target, casting="unsafe")) == [float("inf")]
+
+
+@pytest.mark.parametrize("target", EVERYWHERE)
+def test_H04_integers_with_a_dtype_of_their_own_never_wrap(target):
+    """A negative NumPy integer beside one that only uint64 holds raises, as Python's do."""
+    for numbers in ([np.uint64(2**64 - 1), np.int64(-1)], [2**63, np.int8(-1)], [[2**63], [np.int8(-1)]]):
+        with pytest.raises(ferry.LossyCastError, match="integers"):
+            ferry.convert(numbers, target)
+
+
+@pytest.mark.parametrize("target", EVERYWHERE)
+@pytest.mark.parametrize(
+    ("among", "path"),
+    [
+        (lambda: [[0.5], np.array([2**53 + 1])], r"x\[1\]\[0\]"),
+        (lambda: [0.5, torch.tensor(2**53 + 1)], r"x\[1\]"),
+        (lambda: [0.5, np.array(2**53 + 1)], r"x\[1\]"),
+        (lambda: [[0.5], [2**53 + 1]], r"x\[1\]\[0\]"),
+    ],
+)
+def test_H04_an_integer_that_stands_among_floats_as_a_tensor_is_not_rounded(target, among, path):
+    """It is refused wherever it comes from, and one that float64 holds is taken."""
+    with pytest.raises(ferry.LossyCastError, match=f"integer at {path}"):
+        ferry.convert(among(), target)
+    assert ferry.to_list(ferry.convert([[0.5], np.array([3])], target)) == [[0.5], [3.0]]
+    assert ferry.to_list(ferry.convert([0.5, torch.tensor(3)], target)) == [0.5, 3.0]
+
+
+def test_H04_a_name_that_means_two_widths_is_refused():
+    """``torch.float`` is float32 and Python's float is float64: behind a framework's name neither is guessed."""
+    for name, widths in (("float", ("float32", "float64")), ("int", ("int32", "int64"))):
+        with pytest.raises(ferry.UnsupportedTypeError, match=f"torch.{name}") as caught:
+            ferry.to_numpy([1], dtype=f"torch.{name}")
+        assert all(f'dtype="{width}"' in caught.value.hint for width in widths)
+    for name, dtype in (("torch.half", "float16"), ("torch.double", "float64"), ("np.int32", "int32")):
+        assert ferry.to_numpy([1], dtype=name).dtype == dtype
+    assert ferry.to_numpy([1], dtype="float").dtype == np.float64
+
+
 # -- H05: byte order ------------------------------------------------------------------------------
 
 
@@ -535,6 +582,46 @@ def test_H10_object_arrays_of_other_things_do_not(target):
         ferry.convert(np.array([[1, 2], [None, 4]], dtype=object), target)
 
 
+@pytest.mark.parametrize("target", EVERYWHERE)
+@pytest.mark.parametrize("shape", [(0, 3), (2, 0, 3), (0,), (0, 0)])
+def test_H10_object_arrays_without_elements_keep_their_shape(target, shape):
+    """The axes after one of length 0 are kept."""
+    result = ferry.convert(np.empty(shape, object), target)
+    assert ferry.to_list(result) == np.empty(shape).tolist()
+    assert target == "python" or tuple(result.shape) == shape
+
+
+@pytest.mark.parametrize("target", EVERYWHERE)
+@pytest.mark.parametrize(
+    ("element", "hint"),
+    [
+        (np.longdouble(1), "float(x[1])"),
+        (np.clongdouble(1), "complex(x[1])"),
+        (np.timedelta64(1, "s"), 'x[1].astype("int64")'),
+        (np.datetime64(1, "s"), 'x[1].astype("int64")'),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+@pytest.mark.parametrize("number", [1, 1.0])
+def test_H10_an_exotic_scalar_in_a_list_is_named(target, element, hint, number):
+    """Its type, its path and the code to type; and the same again, as often as one asks."""
+    for x in ([number, element], [number] * 300 + [element]):
+        for lanes in (True, False, False, False):
+            with verifying(on=lanes), pytest.raises(ferry.UnsupportedTypeError) as caught:
+                ferry.convert(x, target)
+            assert f"The {type(element).__name__} at x[{len(x) - 1}]" in caught.value.message
+            assert caught.value.hint.startswith(hint.replace("x[1]", f"x[{len(x) - 1}]"))
+
+
+def test_H10_scalars_of_narrow_types_without_a_common_one_are_named():
+    """The message has both types, and what it says to type works."""
+    x = [ml_dtypes.bfloat16(1), ml_dtypes.float8_e5m2(2)]
+    with pytest.raises(ferry.LossyCastError, match="bfloat16 and float8_e5m2") as caught:
+        ferry.to_numpy(x)
+    code = caught.value.hint.partition(",")[0]
+    assert ferry.to_list(eval(code, {"x": x})) == [1.0, 2.0]  # noqa: S307 - what the hint says to type
+
+
 # -- H11: things without an order or a memory -----------------------------------------------------
 
 CONTAINERS = {
@@ -606,6 +693,37 @@ def test_H12_a_mask_is_never_dropped(target):
             ferry.convert(source, target)
         assert "filled(" in caught.value.hint
     assert ferry.to_list(ferry.convert(masked.filled(0), target)) == [0.0, 2.0]
+
+
+@pytest.mark.parametrize("target", EVERYWHERE)
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda row: [[1.0, 2.0], row],
+        lambda row: [row, [1.0, 2.0]],
+        lambda row: [1.0, np.ma.masked],
+        lambda row: [1, np.ma.array(5, mask=True)],
+        lambda row: [0.5] * 300 + [np.ma.masked],
+        lambda row: [0.5] * 5000 + [np.ma.masked],
+        lambda row: np.array([1.0, np.ma.masked], object),
+    ],
+)
+def test_H12_a_mask_among_numbers_is_never_dropped(target, make):
+    """A masked row or element of a list of numbers is refused, by lane and by plan."""
+    x = make(np.ma.array([3.0, 4.0], mask=[0, 1]))
+    for lanes in (True, False):
+        with verifying(on=lanes), pytest.raises(ferry.UnsupportedTypeError, match="MaskedArray") as caught:
+            ferry.convert(x, target)
+        assert "filled(" in caught.value.hint
+
+
+def test_H11_a_quantized_tensor_is_refused_by_lane_and_by_plan():
+    """TensorFlow's own array of one is of plain integers, which say nothing of scale and zero point."""
+    quantized = tf.quantization.quantize([1.0, 0.0], 0.0, 1.0, tf.qint8).output
+    for target in EVERYWHERE:
+        for lanes in (True, False):
+            with verifying(on=lanes), pytest.raises(ferry.UnsupportedTypeError, match="quantized"):
+                ferry.convert(quantized, target)
 
 
 # -- H13: elements that are no numbers ------------------------------------------------------------
@@ -798,6 +916,35 @@ def test_H17_leaves_that_need_grad_are_detached_for_the_others(target):
     assert ferry.to_list(ferry.convert(leaves, target)) == [[1.0, 1.0], [0.0, 0.0]]
     with pytest.raises(ferry.GradientError):
         ferry.convert(leaves, target, grad="error")
+
+
+@pytest.mark.parametrize("target", ["numpy", "torch", "tensorflow"])
+def test_H17_typed_buffers_stack_as_what_they_are(target):
+    """A list of typed buffers keeps their dtype, as one of them does."""
+    for code, name in (("d", "float64"), ("b", "int8"), ("f", "float32")):
+        buffers = [array.array(code, [1, 2]), array.array(code, [3, 4])]
+        result = ferry.convert(buffers, target)
+        assert dtype_name(result) == name
+        assert ferry.to_list(result) == [[1, 2], [3, 4]]
+    with pytest.raises(ferry.LossyCastError, match="float64"):
+        ferry.to_jax([array.array("d", [0.1])])
+
+
+@pytest.mark.parametrize("target", EVERYWHERE)
+def test_H17_a_tensor_among_rows_of_numbers_is_read_or_named(target):
+    """Numbers that a tensor can give are taken; else the message says what it is, and where."""
+    rows = [[1.0, 2.0], torch.tensor([3.0, 4.0], dtype=torch.bfloat16)]
+    assert ferry.to_list(ferry.convert(rows, target)) == [[1.0, 2.0], [3.0, 4.0]]
+    with pytest.raises(ferry.GradientError, match=r"requires grad.*|x\[1\]") as caught:
+        ferry.convert([1.0, torch.tensor(2.0, requires_grad=True)], target)
+    assert caught.value.hint == "x[1].detach()"
+    with pytest.raises(ferry.UnsupportedTypeError, match=r"sparse.*x\[1\]"):
+        ferry.convert([[1.0, 2.0], torch.eye(2).to_sparse()], target)
+    x = [torch.tensor([1.0, 2.0]), [3.0, 4.0]]
+    with pytest.raises(ferry.ShapeError, match=r"the Tensor at x\[0\], length 2 at x\[1\]") as caught:
+        ferry.convert(x, target)
+    mended = eval(caught.value.hint, {"x": x, "to_list": ferry.to_list})  # noqa: S307 - what the hint says to type
+    assert ferry.to_list(ferry.convert(mended, target)) == [[1.0, 2.0], [3.0, 4.0]]
 
 
 def test_H17_unequal_dtypes_take_one_that_holds_both():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from fractions import Fraction
 from functools import cache
-from math import copysign, inf, isfinite, isinf, isnan, prod
+from math import copysign, inf, isfinite, isinf, isnan, nan, prod
 
 import numpy as np
 import pytest
@@ -240,6 +240,42 @@ def is_value(dtype, number):
     )
 
 
+@pytest.mark.parametrize("wanted", ["complex64", "float64", "float32", "int32", "bool"])
+def test_what_a_refused_cast_says_to_type_works(wanted):
+    """The hint names no dtype that the target lacks or that `out` rules out: typed in, it converts."""
+    calls = [
+        lambda **more: ferry.to_numpy(
+            np.array([complex(np.nan, 5 + 2**-40)]), dtype=wanted, **{"casting": "same_value", **more}
+        ),
+        lambda **more: ferry.to_numpy([1.5, 2], out=np.zeros(2, np.int32), **more),
+        lambda **more: ferry.to_jax([1e300], **more),
+        lambda **more: ferry.to_jax(np.array([2**40]), dtype="default", **more),
+    ]
+    for call in calls:
+        with pytest.raises(ferry.LossyCastError) as caught:
+            call()
+        assert caught.value.hint.startswith('casting="unsafe"')
+        assert len(call(casting="unsafe")) in (1, 2)
+
+
+@pytest.mark.parametrize("wanted", ["complex64", "float64", "float32", "int32", "bool"])
+def test_a_nan_in_one_part_of_a_complex_number_hides_nothing_of_the_other(wanted):
+    """Each part is kept or refused for itself, and what a real dtype has no place for is refused."""
+    lost = (
+        [complex(np.nan, 5.0)] if wanted != "complex64" else [complex(np.nan, 1 + 2**-40), complex(1 + 2**-40, np.nan)]
+    )
+    for number in lost:
+        with pytest.raises(ferry.LossyCastError, match="does not fit"):
+            ferry.to_numpy(np.array([number]), dtype=wanted, casting="same_value")
+    kept = ferry.to_numpy(np.array([complex(np.nan, 0.5)]), dtype="complex64", casting="same_value")
+    assert np.isnan(kept.real[0])
+    assert kept.imag[0] == 0.5
+    assert np.isnan(ferry.to_numpy(np.array([complex(np.nan, 0.0)]), dtype="float32")).all()
+    for number in (complex(np.nan, 1e300), complex(1e300, np.nan)):
+        with pytest.raises(ferry.LossyCastError, match="does not fit"):
+            ferry.to_torch([number])
+
+
 @pytest.mark.parametrize("narrow", ["int8", "uint16", "int32", "uint64"])
 def test_integers_are_compared_alike_by_numpy_and_in_blocks(narrow, monkeypatch):
     """NumPy's own comparison, where it has one, refuses what ours refuses: either side of every power of two."""
@@ -274,3 +310,86 @@ def test_a_float_that_python_gave_never_becomes_infinite():
             ferry.convert([inf, 1e39], target)
         assert ferry.to_list(ferry.convert([inf, -inf], target)) == [inf, -inf]
     assert registry.ready("numpy").capabilities.default_dtype("float") == "float64"
+
+
+# -- floats without NaN, a sign or zero -----------------------------------------------------------
+
+LACKING = ("float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn", "float8_e8m0fnu")
+WIDER = ("float8_e5m2", "float16", "bfloat16", "float32", "float64")
+
+
+def rounds(target, number):
+    """Whether a number, or NaN, only rounds in one of them: by the list of its values alone."""
+    held = values(target)
+    if isnan(number):
+        return "nan" in held
+    table = grid(target)
+    (below, _), (top, _) = table[-2:]
+    if "nan" not in held:
+        return abs(number) < top + (top - below) / 2
+    return table[0][0] <= number <= top
+
+
+@pytest.mark.parametrize("target", LACKING)
+@settings(max_examples=300)
+@given(data=st.data())
+def test_what_a_float_has_no_place_for_raises(target, data):
+    """NaN, an infinity, too large, 0 or a sign that it lacks: the position is named; everything else rounds."""
+    source = data.draw(st.sampled_from(WIDER))
+    content = data.draw(these.contents(source, 1))
+    (number,) = bits.decode(source, content)
+    top = grid(target)[-1][0]
+    # Above the largest power of two, and below the smallest, the nearest is a matter of the library's.
+    assume("nan" not in values(target) or not (0 < number < 2.0**-126 or top < number < 2 * top))
+    array = testing.witness_for("numpy").build(content, source, (1,))
+    array = np.concatenate([np.ones(2, array.dtype), array])
+    if rounds(target, number):
+        assert isnan(number) or isfinite(ferry.to_numpy(array, dtype=target).astype(np.float64)[2])
+        return
+    with pytest.raises(ferry.LossyCastError, match=r"the value at \[2\] does not fit") as raised:
+        ferry.to_numpy(array, dtype=target)
+    assert 'casting="unsafe"' in raised.value.hint
+    assert ferry.to_numpy(array, dtype=target, casting="unsafe").shape == (3,)
+
+
+@pytest.mark.parametrize("target", LACKING)
+def test_the_edges_of_such_a_float(target):
+    """Halfway to what would be the next number raises, the float below it does not; NaN, 0 and -1 as they are held."""
+    (below, _), (top, _) = grid(target)[-2:]
+    signs = [1.0] if target == "float8_e8m0fnu" else [1.0, -1.0]
+    half = top + (top - below) / 2
+    wrong = [inf, -inf, *((0.0, -0.0, -1.0) if len(signs) == 1 else (nan, *(sign * half for sign in signs)))]
+    right = [sign * number for sign in signs for number in (top, 1.0)] + ([nan] if len(signs) == 1 else [0.0, -0.0])
+    if len(signs) == 2:
+        right += [sign * float(np.nextafter(half, 0)) for sign in signs]
+    for source in ("float64", "float32"):
+        for number in wrong:
+            for x in (np.array([number], source), [number], np.array(number, source)):
+                with pytest.raises(ferry.LossyCastError):
+                    ferry.to_numpy(x, dtype=target)
+            out = np.ones(1, dtypes.find(target).numpy)
+            with pytest.raises(ferry.LossyCastError):
+                ferry.to_numpy(np.array([number], source), out=out)
+            assert out.astype(np.float32) == 1
+    assert ferry.to_numpy(right, dtype=target).astype(np.float64).shape == (len(right),)
+
+
+@pytest.mark.parametrize("target", [name for name in NARROW_FLOATS if name not in LACKING])
+def test_the_usual_floats_are_not_looked_at(target):
+    """What has a sign, zero and NaN takes every float: no value is compared, so none can raise."""
+    assert dtypes.casting_scale("float64", target, None).check == ""
+    numbers = np.array([nan, inf, -inf, 1e300, -1e300, 0.0, -0.0, 5e-324])
+    assert isnan(ferry.to_numpy(numbers, dtype=target).astype(np.float64)[0])
+
+
+@pytest.mark.parametrize("framework", ["torch", "tensorflow", "jax"])
+def test_a_backends_own_cast_looks_at_values(framework):
+    """What is cast where it lies, as on a device, is compared and rounded as on the host."""
+    backend = registry.ready(framework)
+    x = ferry.convert(np.array([1, 300], np.int32), framework)
+    with pytest.raises(ferry.LossyCastError, match=r"\[1\]"):
+        backend.cast(x, "int8", "value")
+    assert ferry.to_list(backend.cast(x, "int8")) == [1, 44]
+    numbers = np.array([500.0, 1e6, -448.0, 2**-9], np.float32)
+    there = backend.cast(ferry.convert(numbers, framework), "float8_e4m3fn")
+    assert ferry.to_numpy(there).tobytes() == ferry.to_numpy(numbers, dtype="float8_e4m3fn").tobytes()

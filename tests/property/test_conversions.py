@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -173,6 +174,36 @@ def test_the_plans_code_does_what_the_conversion_does(source, target, data):
     assert looks.content(pasted) == looks.content(result), plan.code
     if keywords["copy"] is True:
         assert not bytes_of(source, x) & bytes_of(target, pasted), plan.code
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_the_plans_code_casts_as_the_conversion_does(source, target, data):
+    """The same of casts, and of out= where the target can be written: plan.code pastes, to the same bits."""
+    dtype, other = data.draw(these.dtypes(source)), data.draw(these.dtypes(target))
+    x = data.draw(these.tensors(source, dtype))
+    keywords = {"dtype": other, "casting": data.draw(st.sampled_from([None, "same_value", "unsafe"]))}
+    outs = [None, None]
+    if target in ("numpy", "torch") and data.draw(st.booleans()):
+        shape = ferry.describe(x).shape
+        outs = [ferry.convert(np.zeros(shape), target, dtype=other, casting="unsafe") for _ in range(2)]
+        if data.draw(st.booleans()) and shape:
+            outs = [out.swapaxes(0, -1).reshape(shape[::-1]).T if target == "numpy" else out for out in outs]
+        if target == "torch" and outs[0].is_complex():
+            outs = [out.conj() for out in outs]
+    names = {"x": x, "out": outs[0]}
+    with np.errstate(all="ignore"):
+        try:
+            plan = ferry.explain(x, target, out=outs[1], **keywords)
+            result = ferry.convert(x, target, out=outs[1], **keywords)
+        except ferry.ConversionError:
+            return
+        exec(plan.code, names)  # noqa: S102 - that is what the code is for
+    pasted, looks = names["y"], testing.witness_for(target)
+    assert type(pasted) is type(result), plan.code
+    assert looks.dtype(pasted) == looks.dtype(result), plan.code
+    assert looks.shape(pasted) == looks.shape(result), plan.code
+    assert looks.content(pasted) == looks.content(result), plan.code
 
 
 @settings(max_examples=40)
