@@ -1,10 +1,13 @@
 """`out=`: results are written into memory that is given, or nothing is touched."""
 
+import warnings
+
 import ml_dtypes
 import numpy as np
 import pytest
 import tensorflow as tf
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import tensorferry as ferry
 
@@ -91,6 +94,88 @@ def test_what_cannot_be_written_is_refused(target, out, error, words):
         ferry.convert([1.0, 2.0], target, out=out())
 
 
+def faked():
+    with FakeTensorMode():
+        return torch.zeros(2)
+
+
+def quantized():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch deprecates what makes one
+        return torch.quantize_per_tensor(torch.zeros(2), 1.0, 0, torch.qint8)
+
+
+@pytest.mark.parametrize(
+    ("out", "words"),
+    [
+        (lambda: torch.zeros(2).to_sparse(), "it is sparse"),
+        (quantized, "it is quantized"),
+        (faked, "FakeTensor"),
+        (lambda: torch._efficientzerotensor((2,)), "zero tensor"),
+        (lambda: torch.zeros(2, device="meta"), "meta tensor"),
+        (torch.nn.UninitializedParameter, "has no shape yet"),
+        (lambda: np.float64(0), "has no memory"),
+        (lambda: ferry.TensorInfo("numpy", (2,)), "A TensorInfo describes a tensor"),
+    ],
+)
+def test_an_out_without_memory_is_refused(out, words):
+    """Nothing could be written to it; the reason is named."""
+    given = out()
+    target = "torch" if isinstance(given, torch.Tensor) else "numpy"
+    x = 1.0 if isinstance(given, np.generic) else np.ones(2, "float32")
+    with pytest.raises(ferry.UnsupportedTypeError, match=words) as caught:
+        ferry.convert(x, target, out=given)
+    assert caught.value.hint
+
+
+def test_an_out_inside_vmap_is_refused():
+    """What vmap wraps has no memory of its own."""
+
+    def inside(y):
+        with pytest.raises(ferry.UnsupportedTypeError, match="vmap"):
+            ferry.to_torch(np.ones(2, "float32"), out=y)
+        return y
+
+    torch.vmap(inside)(torch.zeros(3, 2))
+
+
+@pytest.mark.parametrize("target", ["numpy", "torch"])
+def test_elements_of_out_that_overlap_are_refused(target):
+    """Windows over one memory cannot hold different values; a layout that only looks like it can."""
+    values = np.arange(6.0).reshape(2, 3)
+
+    def layout(shape, steps):
+        block = np.zeros(16)
+        windows = np.lib.stride_tricks.as_strided(block, shape, [8 * step for step in steps])
+        return windows if target == "numpy" else torch.from_numpy(block).as_strided(shape, steps)
+
+    with pytest.raises(ferry.UnsupportedTypeError, match="windows overlap"):
+        ferry.convert(values, target, out=layout((2, 3), (1, 1)))
+    with pytest.raises(ferry.UnsupportedTypeError, match="windows overlap"):
+        ferry.convert(values, target, out=layout((2, 3), (2, 1)))
+    # The steps interleave: 0 2 4 and 3 5 7.
+    interleaved = layout((2, 3), (3, 2))
+    assert ferry.to_list(ferry.convert(values, target, out=interleaved)) == values.tolist()
+
+
+def test_out_and_options_that_ask_for_other_memory_contradict_each_other():
+    """A variable of its own, page-locked memory, another device: none of them is ignored."""
+    with pytest.raises(ferry.UnsupportedTypeError, match="variable=True"):
+        ferry.to_tensorflow([1.0], out=tf.Variable([0.0]), variable=True)
+    with pytest.raises(ferry.UnsupportedTypeError, match="pinned=True"):
+        ferry.to_torch([1.0], out=torch.zeros(1), pinned=True)
+    with pytest.raises(ferry.DeviceError, match="out= is on cpu"):
+        ferry.to_torch([1.0], out=torch.zeros(1), device="cuda")
+
+
+def test_a_variable_of_any_shape_can_be_given():
+    """It has the shape of its value."""
+    variable = tf.Variable([0.0, 0.0], shape=tf.TensorShape(None))
+
+    assert ferry.describe(variable).shape == (2,)
+    assert ferry.to_list(ferry.to_tensorflow([1.0, 2.0], out=variable)) == [1.0, 2.0]
+
+
 def test_out_and_copy_false_contradict_each_other():
     """Writing into given memory is a copy."""
     with pytest.raises(ferry.CopyRequiredError, match="written into"):
@@ -104,3 +189,12 @@ def test_out_names_the_dtype():
     assert ferry.to_numpy([1.0, 2.0], out=out, dtype="bfloat16") is out
     with pytest.raises(ferry.LossyCastError, match="out= is bfloat16"):
         ferry.to_numpy([1.0, 2.0], out=out, dtype="float32")
+
+
+def test_the_default_dtype_is_a_name_too():
+    """ "default" beside an out= of that dtype says the same twice; of another dtype it contradicts."""
+    out = torch.zeros(2)
+
+    assert ferry.to_torch(np.ones(2), out=out, dtype="default") is out
+    with pytest.raises(ferry.LossyCastError, match="asks for float32"):
+        ferry.to_torch(np.ones(2), out=torch.zeros(2, dtype=torch.float64), dtype="default")

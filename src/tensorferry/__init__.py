@@ -1,4 +1,4 @@
-"""tensorferry carries tensors between Python sequences, NumPy, PyTorch, TensorFlow and JAX.
+"""tensorferry carries tensors between Python sequences, NumPy, PyTorch, TensorFlow, JAX, CuPy and files.
 
 >>> import tensorferry as ferry
 >>> ferry.to_numpy([1.5, 2.5])
@@ -93,3 +93,8 @@ __all__ = [
     "to_tensorflow",
     "to_torch",
 ]
+
+for _each in [globals()[name] for name in __all__]:
+    # Read by AutoGraph, which would rewrite what a function that it traces calls, and warn of what it cannot.
+    if not isinstance(_each, type):
+        _each.__dict__["autograph_info__"] = None

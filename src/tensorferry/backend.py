@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .request import Request
     from .streams import Stream
 
-__all__ = ["EXCHANGE", "EXCHANGE_NUMBERS", "Backend", "Capabilities"]
+__all__ = ["EXCHANGE", "EXCHANGE_NUMBERS", "Backend", "Capabilities", "kind_of_type"]
 
 EXCHANGE = "numpy"
 """The backend whose tensors are the common currency of host memory."""
@@ -52,6 +52,7 @@ class Capabilities:
         writable: Whether its tensors can be written.
         read_only: Whether it can present memory read-only.
         gradients: Whether its tensors carry an autograd graph.
+        records: Whether what is done to one in a graph is recorded now; if not, the result is in none.
         devices: Kinds of device on which it can live, were they present.
         strides: The memory that it can adopt: ``"any"`` strides, ``"non-negative"`` whole elements,
             or ``"compact"`` only.
@@ -88,6 +89,7 @@ class Capabilities:
     writable: bool
     read_only: bool = False
     gradients: bool = False
+    records: bool = True
     devices: tuple[str, ...] = ("cpu",)
     strides: Literal["any", "non-negative", "compact"] = "any"
     alignment: int = 1
@@ -117,6 +119,14 @@ class Capabilities:
     def default_dtype(self, kind: str) -> str:
         """The dtype that the framework's own constructor gives a Python number of this kind."""
         return self.numbers[kind][0]
+
+
+_KINDS = frozenset({"Variable", "buffer", "numbers", "object", "scalar", "stack", "traced"})
+
+
+def kind_of_type(kind: type) -> str:
+    """A class's name as a `TensorInfo.kind`, which is none of those that a plan goes by."""
+    return f"{kind.__module__}.{kind.__name__}" if kind.__name__ in _KINDS else kind.__name__
 
 
 class Backend(ABC):
@@ -163,7 +173,7 @@ class Backend(ABC):
             return
         try:
             importlib.import_module(self.module)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             absent = isinstance(error, ModuleNotFoundError) and error.name == self.module
             what = "is not installed" if absent else f"fails when it is imported ({type(error).__name__}: {error})"
             raise FrameworkNotInstalledError(f"{self.module} {what}.", self.install) from error
@@ -253,6 +263,10 @@ class Backend(ABC):
     @abstractmethod
     def pointer(self, x: Any) -> int | None:
         """The address of the first element, or ``None`` where there is none to tell."""
+
+    def holds(self, owner: object) -> bool:
+        """Whether an object that owns an array's memory, and is no tensor, stands for one of this framework's."""
+        return False
 
     # -- the verbs: each takes a value and returns the next ---------------------------------------
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from .errors import DeviceError
 
-__all__ = ["HOST", "device_name", "kind_of", "same_place"]
+__all__ = ["HOST", "device_name", "host_index", "kind_of", "same_place"]
 
 HOST = "cpu"
 
@@ -32,13 +32,23 @@ def device_name(device: object) -> str:
     Raises:
         DeviceError: It names no device.
     """
+    return _canonical(_text(device))
+
+
+def host_index(device: object) -> int:
+    """Which of several devices of the host it is; 0 for the first, and for whatever is none."""
+    match = _NAME.fullmatch(_text(device).strip().lower())
+    return int(match[2] or 0) if match is not None and _KINDS.get(match[1]) == HOST else 0
+
+
+def _text(device: object) -> str:
     if isinstance(device, str):
-        return _canonical(device)
+        return device
     platform = getattr(device, "platform", None)
     if isinstance(platform, str):
-        return _canonical(f"{platform}:{getattr(device, 'id', 0)}")
+        return f"{platform}:{getattr(device, 'id', 0)}"
     name = getattr(device, "name", None)
-    return _canonical(name if isinstance(name, str) else str(device))
+    return name if isinstance(name, str) else str(device)
 
 
 @lru_cache(maxsize=256)

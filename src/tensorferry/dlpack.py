@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-__all__ = ["Offer", "take"]
+__all__ = ["Offer", "end_of", "take"]
 
 _HOST_DEVICES = {1: "cpu", 3: "pinned memory"}
 _READ_ONLY = 1
@@ -93,8 +93,15 @@ _pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer.restype, _pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
 _is_valid = ctypes.pythonapi.PyCapsule_IsValid
 _is_valid.restype, _is_valid.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.c_char_p)
+_destructor = ctypes.pythonapi.PyCapsule_GetDestructor
+_destructor.restype, _destructor.argtypes = ctypes.c_void_p, (ctypes.py_object,)
 _rename = ctypes.pythonapi.PyCapsule_SetName
 _rename.restype, _rename.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.c_char_p)
+
+
+def end_of(capsule: object) -> int:
+    """The address of the function that ends a nameless capsule, by which its maker is known; 0 for any other object."""
+    return (_destructor(capsule) or 0) if _is_valid(capsule, None) else 0
 
 
 class _Owner:

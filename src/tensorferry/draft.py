@@ -88,10 +88,11 @@ class Draft:
         why: str,
         *,
         copies: str = "none",
+        out: TensorInfo | None = None,
         **changes: Any,
     ) -> None:
-        """Append a step; what the value is afterwards are `changes` to what it was."""
-        template = backend.snippet(verb, arguments, self.now)
+        """Append a step, into `out` if that is given; what the value is afterwards are `changes` to what it was."""
+        template = backend.snippet(verb, arguments if out is None else (out,), self.now)
         self.now = self.now._replace(**changes)
         moved = self.now.nbytes if copies != "none" else 0
         self.steps.append(Step(verb, backend.name, arguments, template, why, copies != "none", moved, copies))

@@ -52,7 +52,6 @@ __all__ = [
     "UnsafeFileError",
     "UnsupportedTypeError",
     "VerificationError",
-    "placed",
 ]
 
 
@@ -73,6 +72,9 @@ class ConversionError(Exception):
         hint: The code to type instead, or ``None``.
     """
 
+    # Read by AutoGraph, which would raise another type in place of an error that crosses what it has rewritten.
+    ag_pass_through = True
+
     def __init__(self, message: str, hint: str | None = None) -> None:
         self.message = message
         self.hint = hint
@@ -80,13 +82,6 @@ class ConversionError(Exception):
 
     def __str__(self) -> str:
         return self.message if self.hint is None else f"{self.message}\n\nHint: {self.hint}"
-
-
-def placed(error: ConversionError, path: str) -> ConversionError:
-    """The same error, with where it happened."""
-    result = type(error)(f"{error.message} - at {path}", error.hint)
-    result.__cause__ = error
-    return result
 
 
 class CopyRequiredError(ConversionError, ValueError, BufferError):

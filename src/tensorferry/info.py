@@ -6,8 +6,10 @@ import operator
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .devices import device_name
+from . import registry
+from .devices import HOST, device_name
 from .dtypes import find, name_of
+from .errors import FrameworkNotInstalledError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,6 +73,15 @@ def packed_strides(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: i
     return tuple(packed)
 
 
+def _ordinary_device(framework: str) -> str:
+    """The host; the first kind of device of a framework that cannot live there."""
+    try:
+        devices = registry.backend_named(framework).capabilities.devices
+    except FrameworkNotInstalledError:
+        return HOST  # whoever plans with it says that there is no such backend
+    return HOST if HOST in devices else devices[0]
+
+
 class TensorInfo(_Fields):
     """What a tensor is: everything a plan is made from, and nothing of its values.
 
@@ -79,7 +90,7 @@ class TensorInfo(_Fields):
     ((8, 2), 24)
 
     What is left out takes the framework's ordinary case: compact strides, 64-byte aligned memory,
-    its own mutability, the CPU.
+    its own mutability, the host (CuPy: the current GPU).
 
     Args:
         framework: The name of its backend (``"torch"``, ``"numpy"``, ``"python"`` …).
@@ -115,7 +126,7 @@ class TensorInfo(_Fields):
         framework: str,
         shape: Sequence[int] = (),
         dtype: object = "float32",
-        device: object = "cpu",
+        device: object = None,
         strides: Sequence[int] | None = None,
         misalignment: int = 0,
         writable: bool | None = None,
@@ -146,7 +157,7 @@ class TensorInfo(_Fields):
                 framework,
                 lengths,
                 name,
-                device_name(device),
+                _ordinary_device(framework) if device is None else device_name(device),
                 steps,
                 operator.index(misalignment) % 64,
                 writable,

@@ -8,7 +8,7 @@ from . import memory, registry
 from .errors import FrameworkNotInstalledError, UnsupportedTypeError
 from .info import TensorInfo
 from .request import aim, make_request
-from .run import here, plan_for
+from .run import here, plan_described, plan_for
 
 if TYPE_CHECKING:
     from .backend import Backend
@@ -71,13 +71,14 @@ def explain(
         **options: As for `convert`.
 
     Raises:
-        ConversionError: The same as the conversion would raise.
+        ConversionError: The same as the conversion would raise, except for what only the values show.
+        DeviceError: A `TensorInfo` is on a device where its framework cannot live.
     """
     name, dtype, device = aim(to, like, dtype, device)
     target = registry.backend_named(name)
     if isinstance(x, TensorInfo):
         request = make_request(target, copy, dtype, casting, device, grad, out, tuple(options.items()))
-        return plan_for(x, request, registry.backend_named(x.framework), target)[0]
+        return plan_described(x, request, registry.backend_named(x.framework), target)[0]
     registry.ready(name)
     request = make_request(target, copy, dtype, casting, device, grad, out, tuple(options.items()))
     source, info, _ = registry.backend_of(x).open(x, target, request)

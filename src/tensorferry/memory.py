@@ -25,6 +25,7 @@ __all__ = [
     "over",
     "over_address",
     "overlap",
+    "overlaps_itself",
     "root",
     "spans",
     "writable_somewhere",
@@ -169,6 +170,40 @@ def overlap(first: TensorInfo, at: int, second: TensorInfo, also_at: int) -> boo
     if at + high <= also_at + other_low or also_at + other_high <= at + low:
         return False
     return bool(np.shares_memory(_ghost(first, at), _ghost(second, also_at)))
+
+
+def overlaps_itself(info: TensorInfo) -> bool:
+    """Whether two elements of a tensor have a byte in common, which a write to it would get wrong.
+
+    What takes too long to be told counts as yes.
+    """
+    itemsize = find(info.dtype).itemsize
+    axes = sorted((abs(step), length) for length, step in zip(info.shape, info.strides, strict=True) if length > 1)
+    reach = itemsize
+    for step, length in axes:
+        if step < reach:
+            break
+        reach += (length - 1) * step
+    else:
+        return False
+    if not info.size:
+        return False
+    if axes[0][0] == 0:
+        return True
+    # Two such elements differ on some axis, along which both can be moved until the one is its first.
+    ghost = _ghost(info, 1 << 40)
+    for axis in range(ghost.ndim):
+        first, others = (slice(None),) * axis + (slice(1),), (slice(None),) * axis + (slice(1, None),)
+        try:
+            if np.shares_memory(ghost[first], ghost[others], max_work=_TRIES):  # type: ignore[arg-type]
+                return True
+        except np.exceptions.TooHardError:
+            return True
+    return False
+
+
+_TRIES = 1 << 20
+"""Candidates that NumPy's solver looks at, some milliseconds."""
 
 
 def _ghost(info: TensorInfo, start: int) -> np.ndarray[Any, Any]:

@@ -21,7 +21,7 @@ class Step(NamedTuple):
         verb: The backend's method that does it.
         backend: The name of the backend that does it.
         arguments: What the method takes besides the value.
-        code: What a person would have typed, with ``x`` for the value.
+        template: What a person would have typed, with ``{x}`` for the value, after lines of remarks.
         why: Why it is there.
         copies: Whether it writes the elements into other memory.
         bytes: How many bytes it writes.
@@ -40,7 +40,7 @@ class Step(NamedTuple):
     @property
     def code(self) -> str:
         """What a person would have typed, with ``x`` for the value."""
-        return self.template.replace("{x}", "x")
+        return self.template.rpartition("\n")[2].replace("{x}", "x").replace("{y}", "y")
 
 
 @dataclass(frozen=True)

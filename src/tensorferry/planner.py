@@ -49,12 +49,12 @@ class _Route(Transport):
 
     def plan_all(self) -> None:
         """Make every decision."""
-        rules.refuse_abstract(self.now, self.source, self.target)
+        rules.refuse_abstract(self.now, self.request, self.source, self.target)
+        rules.refuse_out(self.now, self.request, self.target)
         self.dtype = rules.target_dtype(self.now, self.request, self.target)
         self.device = rules.target_device(self.now, self.request, self.target, self.dtype)
         rules.refuse_move(self.now, self.source, self.device)
         self.check = rules.check_of(self.now, self.request, self.dtype)
-        rules.refuse_out(self.now, self.request, self.target)
         self.refuse_pinned()
         if self.source is self.target and self.target.capabilities.memory and self.stays_inside():
             self.inside()
@@ -104,7 +104,8 @@ class _Route(Transport):
         if now.kind in caps.read_kinds and caps.host_array and not now.requires_grad and now.device == HOST:
             return False
         if self.dtype == now.dtype and same_place(now.device, self.device):
-            return self.request.copy is not True or now.requires_grad or now.device != HOST
+            # Shards stay where they are.
+            return self.request.copy is not True or now.requires_grad or now.device != HOST or now.shards > 1
         leaves_graph = now.requires_grad and not self.in_graph()
         return (now.device != HOST or self.device != HOST or now.requires_grad) and not leaves_graph
 
@@ -270,6 +271,7 @@ class _Route(Transport):
         why = {
             "": "the dtype that was asked for",
             "value": "the dtype that was asked for; each value is compared",
+            "number": "the dtype that was asked for; each value is looked at",
             "finite": f"Python numbers take {self.target.name}'s own dtype",
         }[self.check]
         compact = self.target.capabilities.strides == "compact"
@@ -339,6 +341,7 @@ class _Route(Transport):
             (),
             "into the memory that was given",
             copies="bus" if out.device != HOST else "host",
+            out=out,
             dtype=self.dtype,
         )
         self.now = out

@@ -20,16 +20,19 @@ def code(plan: Plan) -> str:
     lines = list(plan.imports)
     expression = "x"
     for step in plan.steps:
-        if "{y}" in step.template:
+        remark, _, template = step.template.rpartition("\n")
+        if remark:
+            lines.append(remark)
+        if "{y}" in template:
             if expression != "y":
                 lines.append(f"y = {expression}")
-            lines.extend(part.replace("{y}", "y") for part in step.template.split("; "))
+            lines.extend(part.replace("{y}", "y") for part in template.split("; "))
             expression = "y"
             continue
-        if step.template.count("{x}") > 1 and expression not in ("x", "y"):
+        if template.count("{x}") > 1 and expression not in ("x", "y"):
             lines.append(f"y = {expression}")
             expression = "y"
-        expression = step.template.replace("{x}", expression)
+        expression = template.replace("{x}", expression)
     if expression != "y":
         lines.append(f"y = {expression}")
     return "\n".join(lines)
@@ -63,10 +66,10 @@ def to_text(plan: Plan) -> str:
     lines = [f"{plan.source}", f"-> {plan.result}", f"   {summary(plan)}", ""]
     if not plan.steps:
         lines.append("   nothing to do: x is returned as it is")
-    width = max((len(step.code.replace("{y}", "y")) for step in plan.steps), default=0)
+    width = max((len(step.code) for step in plan.steps), default=0)
     for number, step in enumerate(plan.steps, 1):
         cost = f"  [{size_text(step.bytes)} over {_PATHS[step.path]}]" if step.copies else ""
-        lines.append(f"{number:2}. {step.code.replace('{y}', 'y'):<{width}}  # {step.why}{cost}")
+        lines.append(f"{number:2}. {step.code:<{width}}  # {step.why}{cost}")
     lines += ["", f"   dtype {_kept(plan.keeps_dtype, plan.source.dtype, plan.result.dtype)}"]
     if plan.source.requires_grad:
         lines[-1] += f", gradient {'kept' if plan.keeps_gradient else 'left behind'}"
@@ -87,7 +90,7 @@ def to_dict(plan: Plan) -> dict[str, Any]:
             {
                 "verb": step.verb,
                 "backend": step.backend,
-                "code": step.code.replace("{y}", "y"),
+                "code": step.code,
                 "why": step.why,
                 "copies": step.copies,
                 "bytes": step.bytes,
@@ -126,7 +129,7 @@ def to_html(plan: Plan) -> str:
     from html import escape
 
     rows = "".join(
-        f"<tr><td>{number}</td><td><code>{escape(step.code.replace('{y}', 'y'))}</code></td>"
+        f"<tr><td>{number}</td><td><code>{escape(step.code)}</code></td>"
         f"<td class='why'>{escape(step.why)}</td><td>{size_text(step.bytes) if step.copies else ''}</td></tr>"
         for number, step in enumerate(plan.steps, 1)
     )

@@ -6,9 +6,9 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from . import registry
-from .devices import device_name
+from .devices import device_name, host_index
 from .dtypes import CASTINGS, name_of
-from .errors import UnsupportedTypeError
+from .errors import DeviceError, UnsupportedTypeError
 from .info import TensorInfo
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def make_request(
     Raises:
         TypeError: A keyword's value is not one of those that it takes.
         UnsupportedTypeError: No such dtype, or an `out` of another framework.
-        DeviceError: No such name of a device.
+        DeviceError: No such name of a device, or another of the host's than its first.
     """
     try:
         request = _canonical(target, copy, dtype, casting, device, grad, options)
@@ -98,6 +98,7 @@ def _canonical(
         raise TypeError(f"casting must be None or one of {', '.join(CASTINGS)}, not {casting!r}")
     if grad not in ("detach", "error"):
         raise TypeError(f'grad must be "detach" or "error", not {grad!r}')
+    _refuse_index(device)
     known = target.capabilities.options | target.capabilities.finishers
     for option, _ in options:
         if option not in known:
@@ -116,7 +117,13 @@ def _canonical(
 
 
 def aim(to: str | None, like: object, dtype: object, device: object) -> tuple[str, object, object]:
-    """The target's name, dtype and device from `to` or `like`, of which there must be one."""
+    """The target's name, dtype and device from `to` or `like`, of which there must be one.
+
+    Raises:
+        TypeError: There is none, or there are both.
+        UnsupportedTypeError: `like` is no tensor, or one without memory.
+        DeviceError: `like` is on another device of the host than its first.
+    """
     if (to is None) == (like is None):
         raise TypeError('give one of to and like: convert(x, "numpy") or convert(x, like=y)')
     if to is not None:
@@ -124,12 +131,30 @@ def aim(to: str | None, like: object, dtype: object, device: object) -> tuple[st
             raise TypeError(f"to must be the name of a framework, not {to!r}; a tensor goes into like=")
         return to, dtype, device
     info = like if isinstance(like, TensorInfo) else _describe(like)
+    if info.abstract is not None:
+        abstract = registry.backend_named(info.framework).capabilities.abstract
+        why = abstract.get(info.abstract, (f"it is {info.abstract}", None))[0]
+        raise UnsupportedTypeError(
+            f"This {info.framework} object says no dtype and no device to follow: {why}.",
+            f'convert(x, "{info.framework}")',
+        )
+    if device is None and hasattr(getattr(like, "device", None), "platform"):
+        _refuse_index(like.device)  # type: ignore[attr-defined]
     weak = info.weak_dtype is not None
     return (
         info.framework,
         dtype if dtype is not None or weak else info.dtype,
         info.device if device is None else device,
     )
+
+
+def _refuse_index(device: object) -> None:
+    """Raise for a device of the host that is not its first: they are not told apart."""
+    if device is not None and host_index(device):
+        raise DeviceError(
+            f"cpu:{host_index(device)} cannot be asked for: on the host, results are on its first device, cpu.",
+            'device="cpu", then to the other with its own framework',
+        )
 
 
 def _describe(x: object) -> TensorInfo:

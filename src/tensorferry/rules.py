@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import dtypes
+from . import dtypes, memory
 from .backend import EXCHANGE_NUMBERS
 from .devices import HOST, kind_of, same_place
 from .errors import (
@@ -26,6 +26,7 @@ __all__ = [
     "ADOPT_REASONS",
     "EXPORT_REASON",
     "MANY",
+    "PINNED",
     "READ_ONLY_REASON",
     "READ_REASONS",
     "agrees",
@@ -39,11 +40,15 @@ __all__ = [
     "refuse_abstract",
     "refuse_move",
     "refuse_out",
+    "refuse_place",
     "sharing",
     "target_device",
     "target_dtype",
     "widens_later",
 ]
+
+PINNED = "pinned"
+"""The option that asks for a result in page-locked memory."""
 
 MANY = 1 << 16
 """Python numbers from which the memory of an array of them counts."""
@@ -63,8 +68,8 @@ READ_REASONS = {
 # -- what cannot be carried at all --------------------------------------------------------------
 
 
-def refuse_abstract(info: TensorInfo, source: Backend, target: Backend) -> None:
-    """Raise for an object without memory, unless it stays in its own framework.
+def refuse_abstract(info: TensorInfo, request: Request, source: Backend, target: Backend) -> None:
+    """Raise for an object without memory, unless it stays in its own framework and is to stay what it is.
 
     Raises:
         UnsupportedTypeError: It has no memory; the message says why, and what to do.
@@ -73,6 +78,12 @@ def refuse_abstract(info: TensorInfo, source: Backend, target: Backend) -> None:
         return
     why, hint = source.capabilities.abstract.get(info.abstract, (f"it is {info.abstract}", None))
     if source is target and info.abstract in source.capabilities.inside_only:
+        for option in request.options:
+            if option in target.capabilities.finishers or option == PINNED:
+                raise UnsupportedTypeError(
+                    f"{option}=True needs values, and this {source.name} object has none: {why}.",
+                    f"leave {option}= out",
+                )
         return
     raise UnsupportedTypeError(f"This {source.name} object has no values to carry: {why}.", hint)
 
@@ -88,11 +99,33 @@ def refuse_move(info: TensorInfo, source: Backend, device: str) -> None:
         raise UnsupportedTypeError(f"This {source.name} object cannot go to {device}: {why}.", hint)
 
 
+def refuse_place(info: TensorInfo, source: Backend) -> None:
+    """Raise for a description of a tensor that its framework cannot have.
+
+    Raises:
+        DeviceError: It cannot live on that device.
+        UnsupportedTypeError: It has no such dtype, no graph, or no lazy bits.
+    """
+    caps = source.capabilities
+    known = caps.devices
+    if caps.dtypes and info.dtype not in caps.dtypes and info.dtype not in caps.absent_reasons:
+        raise UnsupportedTypeError(f"{source.name} has no {info.dtype}.", "the name of a dtype that it has")
+    if info.requires_grad and not caps.gradients:
+        raise UnsupportedTypeError(f"{source.name} tensors are in no autograd graph.", "leave requires_grad= out")
+    if (info.conjugate or info.negative) and not hasattr(source, "resolve"):
+        raise UnsupportedTypeError(f"{source.name} has no lazy bits.", "leave conjugate= and negative= out")
+    if info.abstract is None and kind_of(info.device) not in known:
+        raise DeviceError(
+            f"{source.name} cannot live on {info.device}: it knows {', '.join(known)}.", f'device="{known[0]}"'
+        )
+
+
 def refuse_out(info: TensorInfo, request: Request, target: Backend) -> None:
     """Raise for an ``out`` that cannot be written, or that has another shape.
 
     Raises:
-        UnsupportedTypeError: It cannot be written.
+        UnsupportedTypeError: It cannot be written, or an option asks for other memory than its.
+        DeviceError: ``device=`` names another device than its.
         GradientError: It requires grad: a write would bypass autograd.
         ShapeError: Its shape is not the source's.
         CopyRequiredError: ``copy=False`` was asked for as well.
@@ -100,6 +133,9 @@ def refuse_out(info: TensorInfo, request: Request, target: Backend) -> None:
     out = request.out
     if out is None:
         return
+    if out.abstract is not None:
+        why = target.capabilities.abstract.get(out.abstract, (f"it is {out.abstract}", None))[0]
+        raise UnsupportedTypeError(f"out= cannot be written: {why}.", "leave out= out")
     usual = target.capabilities.writable
     assignable = out.kind in target.capabilities.value_kinds
     writable = assignable or (usual if out.writable is None else out.writable)
@@ -109,9 +145,11 @@ def refuse_out(info: TensorInfo, request: Request, target: Backend) -> None:
         )
         what = what if target.capabilities.writable else f"{target.name} tensors are immutable"
         raise UnsupportedTypeError(f"out= cannot be written: {what}.", "leave out= out")
-    if any(length > 1 and step == 0 for length, step in zip(out.shape, out.strides, strict=True)):
+    if out.kind in target.capabilities.read_kinds:
+        raise UnsupportedTypeError(f"out= cannot be written: a {out.kind} has no memory of its own.", "leave out= out")
+    if memory.overlaps_itself(out):
         raise UnsupportedTypeError(
-            "out= cannot be written: several of its elements lie in one place (it is broadcast).",
+            "out= cannot be written: several of its elements lie in one place (broadcast, or windows overlap).",
             "leave out= out",
         )
     if out.requires_grad:
@@ -119,8 +157,16 @@ def refuse_out(info: TensorInfo, request: Request, target: Backend) -> None:
     if out.shape != info.shape:
         raise ShapeError(
             f"out= has shape {out.shape}, the source has {info.shape}.",
-            f"out.reshape({info.shape})",
+            f"out=out.reshape({info.shape})" if out.size == info.size and out.is_compact else "leave out= out",
         )
+    if request.device is not None and not same_place(out.device, request.device):
+        raise DeviceError(f"out= is on {out.device}, and device= asks for {request.device}.", "leave device= out")
+    for option in request.options:
+        if option in target.capabilities.finishers or (option == PINNED and not out.pinned):
+            raise UnsupportedTypeError(
+                f"out= is written into where it lies, and {option}=True asks for other memory.",
+                f"leave {option}= or out= out",
+            )
     if request.copy is False:
         raise CopyRequiredError(
             "out= is written into, which is a copy; copy=False asks for none.",
@@ -139,11 +185,9 @@ def target_dtype(info: TensorInfo, request: Request, target: Backend) -> str:
     """
     caps = target.capabilities
     if request.out is not None:
-        if request.dtype not in (None, request.out.dtype):
-            raise LossyCastError(
-                f"out= is {request.out.dtype}, and dtype= asks for {request.dtype}.",
-                "leave dtype= out",
-            )
+        asked = target_dtype(info, request._replace(out=None), target) if request.dtype == "default" else request.dtype
+        if asked not in (None, request.out.dtype):
+            raise LossyCastError(f"out= is {request.out.dtype}, and dtype= asks for {asked}.", "leave dtype= out")
         return request.out.dtype
     kind = dtypes.find(info.dtype).kind
     if request.dtype == "default":
@@ -154,9 +198,15 @@ def target_dtype(info: TensorInfo, request: Request, target: Backend) -> str:
         return request.dtype
     if info.weak_dtype is not None and caps.memory:
         return _number_dtype(info.weak_dtype, kind, target)
-    if info.dtype not in caps.dtypes:
+    if info.dtype not in caps.dtypes and not _stays_as_it_is(info, request, target):
         raise _no_such_dtype(info.dtype, target, asked=False)
     return info.dtype
+
+
+def _stays_as_it_is(info: TensorInfo, request: Request, target: Backend) -> bool:
+    """Whether a tensor of a dtype that its framework lacks for now is given back as the object that it is."""
+    own = info.framework == target.name and not info.kind and info.dtype in target.capabilities.absent_reasons
+    return own and request.copy is not True and request.device is None and not request.options
 
 
 def _default_dtype(info: TensorInfo, kind: str, caps: Capabilities) -> str:
@@ -189,16 +239,16 @@ def _number_dtype(weak: str, kind: str, target: Backend) -> str:
 
 
 def check_of(info: TensorInfo, request: Request, dtype: str) -> str:
-    """What a cast to the result's dtype has to look at: ``"value"``, ``"finite"`` or nothing.
+    """What a cast to the result's dtype has to look at: see `casts.cast`.
 
     Raises:
         LossyCastError: The request's casting does not permit this cast.
     """
     if dtype == info.dtype:
         return ""
-    if info.weak_dtype is not None and request.dtype is None and request.out is None:
+    if info.weak_dtype is not None and request.dtype is None and request.out is None and request.casting is None:
         return "" if dtypes.exact(info.weak_dtype, dtype) else "finite"
-    return "value" if dtypes.casting_scale(info.dtype, dtype, request.casting).checked else ""
+    return dtypes.casting_scale(info.dtype, dtype, request.casting).check
 
 
 def reads_as_asked(info: TensorInfo, target: Backend, dtype: str, device: str, check: str) -> bool:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from . import memory, registry
 from .backend import EXCHANGE
 from .devices import HOST, same_place
-from .errors import PlanViolation
+from .errors import PlanViolation, UnsupportedTypeError
+from .info import TensorInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from .backend import Backend, Capabilities
-    from .info import TensorInfo
     from .plan import Plan, Step
     from .request import Request
 
@@ -26,6 +26,7 @@ __all__ = [
     "check",
     "here",
     "is_verifying",
+    "plan_described",
     "plan_for",
     "prepare",
     "run",
@@ -56,6 +57,18 @@ def _bound(step: Step) -> Callable[..., Any]:
 def plan_for(info: TensorInfo, request: Request, source: Backend, target: Backend) -> tuple[Plan, Program]:
     """The plan, and its steps as bound methods; made once for each (info, request, capabilities)."""
     return _planned(info, request, source, target, target.capabilities)
+
+
+def plan_described(info: TensorInfo, request: Request, source: Backend, target: Backend) -> tuple[Plan, Program]:
+    """The same for a description of a tensor that need not exist.
+
+    Raises:
+        ConversionError: There can be no such tensor, or no such conversion.
+    """
+    from .rules import refuse_place
+
+    refuse_place(info, source)
+    return plan_for(info, request, source, target)
 
 
 def run(program: Program, value: Any, out: Any = None) -> Any:
@@ -102,6 +115,10 @@ def is_verifying() -> bool:
 
 def carry(x: Any, target: Backend, request: Request, out: Any = None) -> Any:
     """Describe `x`, plan, and run: the general path of every conversion."""
+    if isinstance(out, TensorInfo):
+        raise UnsupportedTypeError(
+            "A TensorInfo describes a tensor, and has no memory to write to.", "explain(x, to, out=out), or a tensor"
+        )
     source, info, handle = registry.backend_of(x).open(x, target, request)
     asked = here(request, info, target)
     plan, program = _planned(info, asked, source, target, target.capabilities)

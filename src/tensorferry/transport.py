@@ -26,8 +26,6 @@ STAGED = 16 << 20
 CHUNK = 4 << 20
 """Bytes that one of the slots holds."""
 
-PINNED = "pinned"
-"""The option that asks for a result in page-locked memory."""
 PINNED_REASON = "pinned=True asks for page-locked memory"
 
 
@@ -65,7 +63,7 @@ class Transport(Draft):
 
     def cast_inside(self, by: Backend, why: str = "the dtype that was asked for") -> None:
         """Cast with a framework's own operation, where the value lies."""
-        kept = self.now.requires_grad and self.in_graph()
+        kept = self.now.requires_grad and self.in_graph() and by.capabilities.records
         if self.now.abstract is not None and self.check:
             raise LossyCastError(
                 f"{self.now.dtype} to {self.dtype} has to look at each value: "
@@ -115,9 +113,15 @@ class Transport(Draft):
 
     def duplicate(self, why: str) -> None:
         """Copy where the value is, with the order of the axes kept."""
-        self.add(self.source, "copy", (), why, copies=self.path(), strides=self.packed(), misalignment=0)
+        changes: dict[str, Any] = {"strides": self.packed(), "misalignment": 0, "kind": ""}
+        changes["requires_grad"] = self.stays_recorded()
+        self.add(self.source, "copy", (), why, copies=self.path(), **changes)
         self.fresh = True
         self.reason = why
+
+    def stays_recorded(self) -> bool:
+        """Whether what the source's own framework makes of the value is in its graph."""
+        return self.now.requires_grad and self.source.capabilities.records
 
     def straighten(self, why: str) -> None:
         """Copy on the device, into memory that every framework takes."""
@@ -156,6 +160,8 @@ class Transport(Draft):
         self.move_to_peer()
         if self.dtype != self.now.dtype:
             self.cast_inside(self.source)
+        if self.dtype != self.source_info.dtype:
+            self.reason = self.reason or f"the dtype changes from {self.source_info.dtype} to {self.dtype}"
         obstacles = rules.layout_obstacles(self.now, self.target)
         if obstacles:
             self.refuse_copy(obstacles)
@@ -165,7 +171,7 @@ class Transport(Draft):
         if not share and not self.fresh:
             self.duplicate(reason)
         if self.fresh:
-            self.refuse_copy([self.reason or "the dtype changes"])
+            self.refuse_copy([self.reason])
         else:
             self.warnings = warnings
         if self.target.capabilities.waits:
@@ -247,8 +253,8 @@ class Transport(Draft):
             [f"it has to be brought {where}" if now.shards == 1 else f"its {now.shards} shards have to be gathered"]
         )
         copies = "host" if now.device == HOST else "bus"
-        changes = {"device": HOST, "shards": 1, "writable": True, "mutable": True, "strides": self.c_order()}
-        self.add(self.source, "fetch", (), where, copies=copies, **changes)
+        own: dict[str, Any] = {"device": HOST, "shards": 1, "writable": True, "mutable": True}
+        self.add(self.source, "fetch", (), where, copies=copies, strides=self.c_order(), **own)
         self.fresh, self.reason = True, self.reason or where
 
     # -- to a device ----------------------------------------------------------------------------------
@@ -319,6 +325,7 @@ class Transport(Draft):
             strides=self.packed() if not self.now.is_compact else self.now.strides,
             misalignment=0,
             shards=1,
+            requires_grad=self.now.requires_grad and by.capabilities.records,
         )
         self.fresh = True
 
@@ -347,7 +354,7 @@ class Transport(Draft):
 
     def wants_pinned(self) -> bool:
         """Whether the result is to lie in page-locked memory."""
-        return PINNED in self.request.options
+        return rules.PINNED in self.request.options
 
     def refuse_pinned(self) -> None:
         """Raise if page-locked memory is asked for where there is none.
@@ -363,8 +370,10 @@ class Transport(Draft):
                 'device="cpu", or leave pinned= out',
             )
         if self.pinner() is None and not self.now.pinned:
+            sides = dict.fromkeys([self.source.name, self.target.name])
+            who = f"Neither {' nor '.join(sides)} can" if len(sides) == 2 else f"{self.source.name} cannot"
             raise DeviceError(
-                f"Neither {self.source.name} nor {self.target.name} can lock memory.",
+                f"{who} lock memory.",
                 "leave pinned= out, or go over a framework that can",
             )
 

@@ -48,6 +48,8 @@ def test_every_pair_held(measured):
         ("torch", "numpy", "shares"),
         ("array.array", "numpy", "shares"),
         ("torch, gradient", "numpy", "shares (read-only)"),
+        ("numpy, read-only view", "numpy", "shares (read-only)"),
+        ("numpy, read-only view", "jax", "copies"),
         ("tensorflow", "numpy", "shares (read-only)"),
         ("jax", "numpy", "shares (read-only)"),
         ("jax", "tensorflow", "shares"),
@@ -118,6 +120,14 @@ def test_a_broken_framework_is_told_not_suffered(unwell):
     assert "broken" in stdout
     assert "libtorch_cpu.so" in plain["frameworks"]["torch"]["error"]
     assert "pip install" in plain["frameworks"]["torch"]["install"]
+
+
+def test_a_framework_that_ends_the_process_is_told_too(cli, shadow):
+    """A SystemExit while a framework is imported is a finding like any other."""
+    folder = shadow(torch='raise SystemExit("no licence")\n', tensorflow=BROKEN, jax=BROKEN)
+    code, plain, _ = told(cli("doctor", "--json", shadows=folder))
+    assert code == 0
+    assert "no licence" in json.loads(plain)["frameworks"]["torch"]["error"]
 
 
 def test_an_absent_framework_comes_with_the_line_that_installs_it(unwell):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 
 import pytest
 
@@ -38,6 +39,16 @@ def test_the_text_says_the_same_to_a_person(cli):
     for word in ("cuda:0", "bfloat16", "detach", "cpu", "24", "by hand"):
         assert word in done.stdout
     assert "\x1b" not in done.stdout
+
+
+def test_code_is_never_broken_where_it_goes_to_a_file(cli):
+    """However narrow the console: what stands by hand is the plan's code, line for line."""
+    words = ["--from", "numpy", "--to", "tensorflow", "--dtype", "float64", "--shape", "4,4", "--strides", "8,32"]
+    words += ["--to-dtype", "bfloat16"]
+    code = json.loads(cli("explain", *words, "--json").stdout)["code"]
+    assert max(map(len, code.splitlines())) > 40
+    done = cli("explain", *words, env={"COLUMNS": "40"})
+    assert textwrap.dedent(done.stdout.partition("by hand")[2].lstrip("\n")).strip() == code
 
 
 def test_no_color_wins_over_a_terminal(cli):
@@ -114,6 +125,31 @@ def test_what_is_impossible_is_exit_code_1_with_the_reason(cli, options, error):
     told = json.loads(cli(*command, "--json").stdout)
     assert told["error"]["type"] == error
     assert told["error"]["message"]
+
+
+def test_a_framework_that_has_no_place_on_the_host(cli):
+    """Its tensor is on a GPU unless it is said to be elsewhere; a place that cannot be is refused with the reason."""
+    done = cli("explain", "--from", "cupy", "--to", "torch", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["source"]["device"] == "cuda"
+    for options in (["--from", "cupy", "--device", "cpu"], ["--from", "numpy", "--device", "cuda"]):
+        refused = cli("explain", *options, "--to", "torch")
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert "DeviceError" in refused.stderr
+        assert "cannot live on" in refused.stderr
+        assert "Hint:" in refused.stderr
+
+
+def test_code_of_several_lines_is_code(cli):
+    """A step that takes a statement names the value, here and in the code."""
+    for target, line in (
+        ("tensorflow", 'with tf.device("/device:GPU:1"): y = tf.identity(y)'),
+        ("cupy", "with cupy.cuda.Device(1): y = cupy.asarray(y)"),
+    ):
+        done = cli("explain", "--from", "numpy", "--to", target, "--to-device", "cuda:1")
+        assert done.returncode == 0
+        assert line in done.stdout
+        assert "{" not in done.stdout
 
 
 def test_a_gradient_that_may_not_be_lost(cli):

@@ -12,6 +12,7 @@ import pytest
 from tests.support import EVERYWHERE, ROOT, TARGETS, address, bits, counted, dtype_name, frozen, lives, memory_at
 
 import tensorferry as ferry
+from tensorferry.run import verifying
 
 jax = pytest.importorskip("jax")
 jnp = pytest.importorskip("jax.numpy")
@@ -168,6 +169,25 @@ def test_H21_every_shareable_dtype_shares(name, target):
     assert dtype_name(result) == name
     x.view(np.uint8)[0] = 1
     assert bits(result)[0] == 1
+
+
+@pytest.mark.parametrize("target", IMMUTABLE)
+def test_H21_a_read_only_capsule_promises_nothing(target):
+    """An array over a DLPack capsule of a read-only view can still change: a constant must not lie over it."""
+    block = memory_at((16,))
+    view = block.view()
+    view.flags.writeable = False
+    constant = ferry.convert(np.from_dlpack(view), target)
+    block[0] = 3
+    assert ferry.to_list(constant)[0] == 0
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float8_e4m3fn"])
+def test_H21_what_jax_itself_lies_under_is_shared(dtype):
+    """np.asarray of a JAX array is memory that nobody writes, a capsule of JAX's under it or not."""
+    x = jnp.arange(16).astype(dtype)
+    assert not ferry.describe(np.asarray(x)).mutable
+    assert ferry.shares_memory(ferry.to_jax(np.asarray(x)), x)
 
 
 def test_H22_the_buffer_has_been_read_when_the_call_returns():
@@ -496,6 +516,34 @@ def test_H28_a_detached_tensor_is_writable():
     assert x.tolist() == [4.0, 1.0, 1.0]
 
 
+@pytest.mark.parametrize("outside", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("keywords", [{"dtype": "float64"}, {"copy": True}])
+def test_H28_where_autograd_does_not_record_the_plan_promises_no_gradient(outside, keywords):
+    """The plan says what comes out: in no graph under torch.no_grad, in one elsewhere."""
+    weight = torch.nn.Parameter(torch.ones(2))
+    for around, kept in ((outside, False), (torch.enable_grad, True)):
+        with around(), verifying():
+            plan, result = ferry.explain(weight, "torch", **keywords), ferry.to_torch(weight, **keywords)
+        assert plan.keeps_gradient is result.requires_grad is kept
+        assert (plan.result.kind, type(result)) == ("", torch.Tensor)
+
+
+def test_H28_a_tangent_is_a_gradient():
+    """What forward-mode differentiation carries is kept inside torch, and not left without being asked."""
+    forward = torch.autograd.forward_ad
+    with forward.dual_level(), verifying():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # PyTorch's own, the first time
+            x = forward.make_dual(torch.ones(2), torch.full((2,), 7.0))
+        for keywords in ({"dtype": "float64"}, {"copy": True}):
+            result = ferry.to_torch(x, **keywords)
+            assert forward.unpack_dual(result).tangent.tolist() == [7.0, 7.0]
+        with pytest.raises(ferry.GradientError):
+            ferry.to_numpy(x, grad="error")
+        assert ferry.to_numpy(x).tolist() == [1.0, 1.0]
+        assert not ferry.describe(torch.ones(2)).requires_grad
+
+
 def test_H28_writing_into_out_counts_as_a_write():
     """``out=`` moves autograd's version counter, so a stale gradient is noticed."""
     held = torch.ones(3)
@@ -601,6 +649,14 @@ def test_H29_parameters_and_plain_subclasses_work(target):
         assert address(ferry.to_numpy(plain.as_subclass(Named))) == plain.data_ptr()
 
 
+def test_H29_a_class_is_known_by_its_bases_not_by_its_name():
+    """Classes that are called like what a plan goes by are ordinary tensors."""
+    array = np.ones(3).view(type("scalar", (np.ndarray,), {}))
+    tensor = torch.ones(3).as_subclass(type("stack", (torch.Tensor,), {}))
+    for x in (array, tensor):
+        assert ferry.shares_memory(x, ferry.to_numpy(x, copy=False))
+
+
 # -- H30: objects without values ------------------------------------------------------------------
 
 
@@ -646,6 +702,96 @@ def test_H30_symbolic_tensorflow_tensors():
     assert traced(tf.ones(3)).dtype == tf.float16
     assert len(seen) == 4
     assert all("tf.function" in words and "Hint" in words for words in seen)
+
+
+def test_H30_errors_inside_a_traced_tensorflow_function_keep_their_type(capfd):
+    """AutoGraph leaves the library as it is: no warning, and the errors are the same as elsewhere."""
+
+    @tf.function
+    def traced(x):
+        ferry.describe(x)
+        return ferry.to_numpy(x)
+
+    @tf.function
+    def refused(x):
+        for _ in range(2):
+            ferry.to_jax(np.array([2**40]))
+        return x
+
+    with pytest.raises(ferry.UnsupportedTypeError, match=r"tf\.function"):
+        traced(tf.ones(3))
+    with pytest.raises(ferry.LossyCastError) as caught:
+        refused(tf.ones(3))
+    assert caught.value.hint == 'dtype="default"'
+    assert "AutoGraph" not in "".join(capfd.readouterr())
+
+
+@pytest.mark.parametrize("place", ["function", "graph"])
+def test_H30_eager_tensors_convert_where_a_graph_is_built(place):
+    """A tensor that has values keeps them: of shape () too, in tf.function and in a tf.Graph."""
+    scalar, vector, seen = tf.constant(3.0), tf.constant([3.0, 4.0]), []
+
+    def inside():
+        seen.append(ferry.to_list(scalar))
+        seen.append(ferry.to_numpy(vector).tolist())
+        seen.append(ferry.to_tensorflow(scalar, copy=True))
+        seen.append(ferry.to_tensorflow(np.float32(2)))
+
+    if place == "function":
+        tf.function(inside, autograph=False)()
+    else:
+        with tf.Graph().as_default():
+            inside()
+    assert seen[:2] == [3.0, [3.0, 4.0]]
+    assert [x.numpy() for x in seen[2:]] == [3.0, 2.0]
+
+
+def test_H30_a_copy_of_a_symbolic_tensor_and_no_variable_of_it():
+    """copy=True gives another tensor of the graph, and variable=True is refused."""
+
+    @tf.function(autograph=False)
+    def traced(x):
+        with pytest.raises(ferry.UnsupportedTypeError, match="variable=True needs values"):
+            ferry.to_tensorflow(x, variable=True)
+        other = ferry.to_tensorflow(x, copy=True)
+        assert other is not x
+        return other
+
+    assert traced(tf.constant([1.0, 2.0])).numpy().tolist() == [1.0, 2.0]
+
+
+def test_H30_lazy_parameters_are_refused_by_name():
+    """A parameter that has no shape yet is no tensor to describe."""
+    for look in (ferry.describe, ferry.to_numpy, ferry.to_torch):
+        with pytest.raises(ferry.UnsupportedTypeError, match="has no shape yet"):
+            look(torch.nn.UninitializedParameter())
+
+
+def test_H30_fake_tensors_are_cast_and_real_ones_refused_in_their_mode():
+    """FakeTensorMode takes no real tensor, and the message says so."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    real = torch.ones(2)
+    with FakeTensorMode():
+        fake = torch.ones(2)
+        for keywords in ({"copy": True}, {"dtype": "float64"}):
+            with pytest.raises(ferry.UnsupportedTypeError, match="FakeTensorMode"):
+                ferry.to_torch(real, **keywords)
+        for x in (real, [real, real]):
+            with pytest.raises(ferry.UnsupportedTypeError, match="FakeTensorMode"):
+                ferry.to_numpy(x)
+    assert ferry.to_torch(fake, dtype="float64").dtype == torch.float64
+
+
+def test_H30_nothing_is_made_like_what_has_no_memory():
+    """A quantized tensor and random keys have no dtype to follow, a meta tensor no device."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch deprecates what makes one
+        quantized = torch.quantize_per_tensor(torch.zeros(2), 1.0, 0, torch.qint8)
+    assert ferry.describe(quantized).dtype == "int8"
+    for like in (quantized, jax.random.key(0), torch.zeros(2, device="meta")):
+        with pytest.raises(ferry.UnsupportedTypeError, match="no dtype and no device to follow"):
+            ferry.convert([1], like=like)
 
 
 @pytest.mark.parametrize("transform", ["jit", "grad", "vmap", "scan"])
@@ -697,6 +843,16 @@ def test_H30_torch_compile_and_export():
         assert exported(torch.full((3,), 5.0)).tolist() == [10.0, 10.0, 10.0]
 
 
+def test_H30_hints_can_be_typed():
+    """What is suggested instead works."""
+    slices = tf.IndexedSlices(tf.ones((1, 2)), tf.constant([0]))
+    for x in (slices, np.bytes_(b"ab"), np.array([b"ab", b"cd"])[::-1], np.void(b"ab")):
+        with pytest.raises(ferry.UnsupportedTypeError) as caught:
+            ferry.to_numpy(x)
+        for words in caught.value.hint.split(" and ") if x is slices else [caught.value.hint.partition(", or")[0]]:
+            assert ferry.to_numpy(eval(words, {"x": x, "np": np})).size  # noqa: S307 - that is what the hint is for
+
+
 # -- H31: variables of TensorFlow -----------------------------------------------------------------
 
 CHANGES = {
@@ -741,7 +897,61 @@ def test_H31_a_write_to_the_copy_does_not_pretend_to_reach_the_variable():
     assert variable.numpy().tolist() == [1.0, 2.0]
 
 
+def test_H31_a_variable_that_copies_when_it_is_read_is_shared():
+    """After a sparse update TensorFlow copies at every read; without a copy the value is still that moment's."""
+    variable = tf.Variable([1.0, 2.0] * 64)
+    variable.scatter_nd_update([[0]], [99.0])
+    with verifying():
+        view = ferry.to_numpy(variable, copy=False)
+        assert ferry.shares_memory(variable, view)
+        variable.scatter_nd_update([[0]], [5.0])
+        assert ferry.shares_memory(variable, ferry.to_tensorflow(variable))
+    assert (view[0], variable.numpy()[0]) == (99.0, 5.0)
+
+
 # -- H32: arrays in parts -------------------------------------------------------------------------
+
+
+def test_H32_copies_stay_where_their_shards_are_and_no_device_is_ignored():
+    """copy=True keeps the sharding; another device of the host than the first is refused."""
+    words = lives(
+        """
+        import numpy as np, jax, tensorferry as ferry
+        from jax.sharding import Mesh, NamedSharding, PartitionSpec
+        import tensorferry.run
+        devices = jax.devices()
+        assert len(devices) == 4
+        values = np.arange(8, dtype=np.float32)
+        x = jax.device_put(values, NamedSharding(Mesh(np.array(devices), ("x",)), PartitionSpec("x")))
+        with ferry.run.verifying():
+            other = ferry.to_jax(x, copy=True)
+        assert other is not x and other.sharding == x.sharding and (np.asarray(other) == values).all()
+        for keywords in ({"device": devices[1]}, {"device": "cpu:9"}):
+            try:
+                ferry.to_jax(values, **keywords)
+            except ferry.DeviceError as error:
+                print(error)
+        try:
+            ferry.convert(values, like=jax.device_put(values, devices[1]))
+        except ferry.DeviceError as error:
+            print(error)
+        assert ferry.to_jax(values, device=devices[0]).devices() == {devices[0]}
+        """,
+        XLA_FLAGS="--xla_force_host_platform_device_count=4",
+    )
+    assert words.count("first device") == 3
+
+
+def test_H32_an_array_of_64_bits_is_given_back_where_they_are_off():
+    """The lane and the plan agree: the object as it is, and no copy that would narrow it."""
+    with jax.enable_x64(True):
+        x = jnp.ones(3, "float64")
+    assert ferry.to_jax(x) is x
+    with verifying():
+        assert ferry.to_jax(x) is x
+    assert ferry.explain(x, "jax").steps == ()
+    with pytest.raises(ferry.LossyCastError, match="x64"):
+        ferry.to_jax(x, copy=True)
 
 
 def test_H32_sharded_jax_arrays_are_gathered_and_the_plan_says_so():

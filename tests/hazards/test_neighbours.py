@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import mmap
+
 import numpy as np
 import pytest
 from tests.support import EVERYWHERE, TARGETS, address, bits, counted, dtype_name, frozen
@@ -174,8 +176,64 @@ def test_H62_random_keys_of_jax_are_refused_by_name(target):
     assert ferry.to_numpy(jax.random.key_data(keys)).dtype == np.uint32
 
 
+class Failing:
+    """Raises when it is asked for an attribute, though not as Python expects it."""
+
+    def __init__(self, name, error):
+        self.name, self.error = name, error
+
+    def __getattr__(self, name):
+        if name == self.name:
+            raise self.error
+        raise AttributeError(name)
+
+
+def closed_map():
+    found = mmap.mmap(-1, 32)
+    found.close()
+    return found
+
+
+def released_view():
+    view = memoryview(bytearray(8))
+    view.release()
+    return view
+
+
+@pytest.mark.parametrize(
+    ("make", "kind"),
+    [
+        (lambda: Failing("__dlpack__", RuntimeError("off")), RuntimeError),
+        (lambda: Failing("__array_interface__", ValueError("off")), ValueError),
+        (lambda: Failing("__array__", KeyError("off")), KeyError),
+        (closed_map, ValueError),
+        (released_view, ValueError),
+    ],
+)
+def test_H63_what_fails_when_it_is_looked_at_is_refused(make, kind):
+    """Properties that raise, a closed map and a released view: the producer's error is the cause."""
+    for call in (ferry.describe, ferry.to_numpy, ferry.to_torch):
+        with pytest.raises(ferry.UnsupportedTypeError) as caught:
+            call(make())
+        assert isinstance(caught.value.__cause__, kind)
+
+
+def test_H61_characters_are_bytes_at_any_step():
+    """A buffer of format "c" cannot be cast where it has gaps, and its bytes are numbers all the same."""
+    view = memoryview(b"abcdef").cast("c")
+    assert ferry.to_list(view[::2]) == [97, 99, 101]
+    assert ferry.to_numpy(view).tolist() == list(b"abcdef")
+
+
+def test_H62_a_description_is_no_tensor():
+    """A TensorInfo is a tuple by its class, and says what it is."""
+    for call in (ferry.describe, ferry.to_numpy):
+        with pytest.raises(ferry.UnsupportedTypeError, match="A TensorInfo describes a tensor"):
+            call(ferry.TensorInfo("numpy", (2,)))
+
+
 @pytest.mark.parametrize("target", EVERYWHERE)
-def test_H63_the_producers_own_error_is_the_cause(target):
+def test_H63_the_producersthe_producers_own_error_is_the_cause(target):
     """A TypeError inside ``__dlpack__`` is neither swallowed nor tried again."""
     calls = []
 

@@ -56,6 +56,20 @@ def test_without_consent_the_sharing_rule_holds_on_a_gpu_too(source, target):
     assert on(plan, "bus") == on(plan, "host") == 0
 
 
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+def test_a_cast_on_the_same_gpu_is_the_reason_of_the_copy(source, target):
+    """The words are those of the host, with and without copy=False; where a lazy bit comes first, that is it."""
+    words = "the dtype changes from float32 to float16"
+    plan = ferry.explain(info(source), target, dtype="float16")
+    assert (plan.reason, plan.shares_memory) == (words, False)
+    with pytest.raises(ferry.CopyRequiredError, match=words):
+        ferry.explain(info(source), target, dtype="float16", copy=False)
+    there = ferry.explain(info(source), target, dtype="float16", device="cuda:1")
+    assert there.reason == "the source is on cuda:0, the result on cuda:1"
+    if source == "torch":
+        assert "negative bit" in ferry.explain(info(source, negative=True), target, dtype="float16").reason
+
+
 @pytest.mark.parametrize("target", ON_CUDA)
 @pytest.mark.parametrize("source", STAGING)
 def test_layouts_that_a_target_cannot_take(source, target):
@@ -302,7 +316,7 @@ def test_pinned_keeps_a_graph():
 def test_pinned_that_cannot_be(source, target, keywords):
     """Nobody can lock memory, or the result is not on the host."""
     device = "cpu" if source == "numpy" else "cuda:0"
-    with pytest.raises(ferry.DeviceError, match=r"can lock memory|the result is on"):
+    with pytest.raises(ferry.DeviceError, match=r"can(not)? lock memory|the result is on"):
         ferry.explain(info(source, device=device), target, pinned=True, **keywords)
     with pytest.raises(TypeError, match="no option pinned="):
         ferry.explain(info(source, device=device), "jax", pinned=True)

@@ -257,6 +257,26 @@ def test_a_device_that_the_target_cannot_live_on():
             ferry.explain(info("numpy", device="cpu"), target, device=device)
 
 
+def test_a_device_that_the_source_cannot_live_on():
+    """A description that cannot be is refused with the framework's devices, not planned."""
+    for source, device, known in (("numpy", "cuda", "cpu"), ("python", "cuda:1", "cpu"), ("cupy", "cpu", "cuda")):
+        with pytest.raises(ferry.DeviceError, match=f"{source} cannot live on {device}: it knows {known}") as caught:
+            ferry.explain(info(source, device=device), "torch")
+        assert caught.value.hint == f'device="{known}"'
+
+
+def test_what_is_left_out_of_a_description_is_the_frameworks_own_place():
+    """The host, or the first kind of device of a framework that cannot live there, as source, out= and like=."""
+    for name, backend in registry.backends().items():
+        known = backend.capabilities.devices
+        assert TensorInfo(name, (3,)).device == ("cpu" if "cpu" in known else known[0])
+    assert TensorInfo("unheard of", (3,)).device == "cpu"
+    bare = TensorInfo("cupy", (3,))
+    assert ferry.explain(bare, "torch").result.device == "cuda"
+    assert ferry.explain(TensorInfo("numpy", (3,)), like=bare).result.device == "cuda"
+    assert ferry.explain(TensorInfo("torch", (3,)), "cupy", out=bare).result == bare
+
+
 # -- what a plan claims ---------------------------------------------------------------------------
 
 
@@ -285,6 +305,7 @@ def test_every_plan_adds_up():
         count += 1
         assert plan.bytes_copied == sum(step.bytes for step in plan.steps)
         for step in plan.steps:
+            assert "{" not in step.code
             assert step.copies == (step.path != "none")
             assert step.copies or step.bytes == 0
             assert step.path in ("none", "host", "bus", "device")
@@ -314,7 +335,7 @@ def test_every_plan_is_plain_data():
         told = json.loads(json.dumps(plan.to_dict()))
         assert told["bytes_copied"] == plan.bytes_copied
         assert told["shares_memory"] == plan.shares_memory
-        assert [step["code"] for step in told["steps"]] == [step.code.replace("{y}", "y") for step in plan.steps]
+        assert [step["code"] for step in told["steps"]] == [step.code for step in plan.steps]
         text = str(plan)
         assert plan.source.dtype in text
         assert plan.reason in text
@@ -329,7 +350,7 @@ def test_every_plan_is_code_that_compiles():
     for plan in every_plan():
         assert "{" not in plan.code
         compile(plan.code, "plan", "exec")
-        assert plan.code.splitlines()[-1].startswith(("y", "np.copyto", "out"))
+        assert plan.code.splitlines()[-1].startswith(("y", "with", "np.copyto", "out"))
 
 
 def test_explain_raises_what_the_conversion_would():
@@ -350,3 +371,39 @@ def test_explain_raises_what_the_conversion_would():
     for keywords in ({"copy": "yes"}, {"casting": "round"}, {"grad": "keep"}, {"variable": True}):
         with pytest.raises(TypeError):
             ferry.explain(info(device="cpu"), "numpy", **keywords)
+
+
+# -- descriptions that no framework can have --------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("framework", "fields", "words"),
+    [
+        ("tensorflow", {"requires_grad": True}, "in no autograd graph"),
+        ("torch", {"dtype": "int4"}, "torch has no int4"),
+        ("numpy", {"dtype": "complex64", "conjugate": True}, "no lazy bits"),
+    ],
+)
+def test_a_description_that_its_framework_cannot_have(framework, fields, words):
+    """It is refused with what is wrong with it."""
+    with pytest.raises(ferry.UnsupportedTypeError, match=words):
+        ferry.explain(info(framework, device="cpu", **fields), "numpy")
+
+
+def test_a_dtype_that_a_framework_lacks_for_now_can_be_described():
+    """JAX may have 64 bits where x64 is on."""
+    assert ferry.explain(info("jax", "float64", "cpu"), "numpy").result.dtype == "float64"
+
+
+def test_nobody_locks_memory_is_said_once():
+    """One framework on both sides is named once."""
+    with pytest.raises(ferry.DeviceError, match=r"^numpy cannot lock memory"):
+        ferry.explain(info("numpy", device="cpu"), "numpy", pinned=True)
+
+
+@pytest.mark.parametrize("device", ["cpu:9", "/device:CPU:1"])
+def test_devices_of_the_host_are_not_told_apart(device):
+    """A second one would be ignored, so it is refused; the first has a name."""
+    with pytest.raises(ferry.DeviceError, match="first device"):
+        ferry.explain(info("numpy", device="cpu"), "jax", device=device)
+    assert ferry.explain(info("numpy", device="cpu"), "jax", device="cpu:0").result.device == "cpu"

@@ -513,6 +513,25 @@ def test_what_only_has_a_shape_and_a_dtype_stays():
     assert list(ferry.describe_tree(tree)) == ["$[2]"]
 
 
+def test_what_fails_when_it_is_looked_at_is_no_crash():
+    """A tensor without a shape yet is refused by path; an object whose attributes raise stays."""
+    import torch
+
+    class Hostile:
+        def __getattr__(self, name):
+            raise KeyError(name)
+
+    tree = {"hostile": Hostile(), "x": np.ones(1)}
+    for result in (ferry.convert_tree(tree, "torch"), ferry.snapshot(tree)):
+        assert result["hostile"] is tree["hostile"]
+    for call in (ferry.snapshot, ferry.describe_tree, lambda tree: ferry.convert_tree(tree, "numpy")):
+        with pytest.raises(ferry.UnsupportedTypeError, match=r'no shape yet.* - at \$\["a"\]'):
+            call({"a": torch.nn.UninitializedParameter()})
+    for numbers in ([Hostile()], [1.0, Hostile()]):
+        with pytest.raises(ferry.UnsupportedTypeError, match="Hostile"):
+            ferry.to_numpy(numbers)
+
+
 def test_numbers_are_scalars_of_every_dtype():
     """Also those that NumPy has from ml_dtypes."""
     for number in (ml_dtypes.bfloat16(1.5), ml_dtypes.float8_e4m3fn(1.5), np.float16(1.5)):

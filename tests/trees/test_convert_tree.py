@@ -469,3 +469,9 @@ def test_torch_compile_does_not_look_inside():
         assert (found["y"].tolist(), found["n"]) == ([2 * value] * 2, 1)
         assert batch.tolist() == [[2 * value + 1] * 2, [value + 1] * 2]
         assert copied[0].tolist() == [value] * 2
+
+
+def test_a_description_of_what_cannot_be_is_refused_by_path():
+    """As `explain` refuses it for one tensor."""
+    with pytest.raises(ferry.DeviceError, match=r'cannot live on cuda.* - at \$\["x"\]'):
+        ferry.explain_tree({"x": ferry.TensorInfo("numpy", (3,), device="cuda:0")}, "torch")

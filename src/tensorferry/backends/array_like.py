@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from .. import dlpack, memory
-from ..backend import Backend, Capabilities
+from ..backend import Backend, Capabilities, kind_of_type
 from ..dtypes import of_numpy
 from ..errors import DeviceError, UnsupportedTypeError
 from ..info import TensorInfo
@@ -63,9 +63,7 @@ class ArrayLikeBackend(Backend):
         except (UnsupportedTypeError, DeviceError):
             raise
         except Exception as error:
-            raise UnsupportedTypeError(
-                f"A {kind} offers {name}, which failed: {type(error).__name__}: {error}", None
-            ) from error
+            raise _failed(x, name, error) from error
         canonical = of_numpy(array.dtype)
         if canonical is None:
             raise UnsupportedTypeError(
@@ -83,7 +81,7 @@ class ArrayLikeBackend(Backend):
             mutable=writable or bool(memory.writable_somewhere(array)),
             swapped=not array.dtype.isnative,
             memory_map=memory.is_mapped(array),
-            kind=kind,
+            kind=kind_of_type(type(x)),
         )
         return self, info, array
 
@@ -103,21 +101,37 @@ class ArrayLikeBackend(Backend):
 
 def _protocol(x: object) -> tuple[str, Callable[[Any], Array]] | None:
     """The first protocol that an object offers, and how it is taken."""
-    if hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__"):
+    if _offers(x, "__dlpack__") and _offers(x, "__dlpack_device__"):
         return "__dlpack__", dlpack.take
     try:
         memoryview(x)  # type: ignore[arg-type]
     except TypeError:
         pass
+    except Exception as error:
+        raise _failed(x, "the buffer protocol", error) from error
     else:
         return "the buffer protocol", _from_buffer
-    if hasattr(x, "__array_interface__"):
+    if _offers(x, "__array_interface__"):
         return "__array_interface__", _from_interface
-    if hasattr(x, "__array__"):
+    if _offers(x, "__array__"):
         return "__array__", np.asarray
-    if hasattr(x, "__cuda_array_interface__"):
+    if _offers(x, "__cuda_array_interface__"):
         return "__cuda_array_interface__", _on_a_gpu
     return None
+
+
+def _offers(x: object, name: str) -> bool:
+    """Whether an object has an attribute; to look can run code of its class, which can fail."""
+    try:
+        return hasattr(x, name)
+    except Exception as error:
+        raise _failed(x, name, error) from error
+
+
+def _failed(x: object, name: str, error: Exception) -> UnsupportedTypeError:
+    return UnsupportedTypeError(
+        f"A {type(x).__name__} offers {name}, which failed: {type(error).__name__}: {error}", None
+    )
 
 
 def _from_buffer(x: Any) -> Array:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from .. import dlpack, memory, registry
+from .. import casts, dlpack, memory, registry
 from ..backend import Backend, Capabilities
 from ..devices import HOST, device_name, kind_of
 from ..dtypes import DTYPES, by_numpy, find, of_numpy
 from ..errors import UnsupportedTypeError
 from ..info import TensorInfo
 from ..nodes import Node, attribute, item
+from ..rules import agrees
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -89,6 +90,7 @@ class JaxBackend(Backend):
         self.config: Any = jax.config
         self.tracer = self.jax.core.Tracer
         self._place: Callable[[Array], Any] | None = None
+        self._end: int | None = None
 
     @property
     def capabilities(self) -> Capabilities:
@@ -137,6 +139,16 @@ class JaxBackend(Backend):
         elif shards == 1:
             misalignment = x.unsafe_buffer_pointer() & 63
         return _described(shape, name, device, misalignment, shards)
+
+    def holds(self, owner: object) -> bool:
+        """Whether it is the capsule that lies under what `np.asarray` gives of the narrow dtypes."""
+        if not self.loaded:
+            return False
+        if self._end is None:
+            with self.jax.ensure_compile_time_eval():
+                narrow = self.jax.numpy.zeros(1, find("bfloat16").numpy)
+            self._end = dlpack.end_of(np.asarray(narrow).base)
+        return self._end == dlpack.end_of(owner) != 0
 
     def pointer(self, x: Any) -> int | None:
         if of_numpy(x.dtype) in _PACKED:
@@ -202,7 +214,9 @@ class JaxBackend(Backend):
         return place if alike else public
 
     def cast(self, x: Any, dtype: str, check: str = "") -> Any:
-        """Another dtype on the device, or inside a traced function."""
+        """Another dtype, to the same bits as on the host; inside a traced function JAX's own cast."""
+        if not isinstance(x, self.tracer) and (check or not agrees(_NAMES[x.dtype], dtype)):
+            return self.jax.device_put(casts.cast(np.asarray(x), dtype, check, compact=True), x.sharding)
         return x.astype(find(dtype).numpy)
 
     def copy(self, x: Any) -> Any:

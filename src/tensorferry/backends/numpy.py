@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from .. import casts, memory, registry
-from ..backend import EXCHANGE_NUMBERS, Backend, Capabilities
+from ..backend import EXCHANGE_NUMBERS, Backend, Capabilities, kind_of_type
 from ..dtypes import DTYPES, by_numpy, of_numpy
 from ..errors import UnsupportedTypeError
-from ..info import TensorInfo
+from ..info import TensorInfo, compact_strides
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,7 +36,7 @@ _HOLDERS = {
     "M": ('x.view("int64")', "a datetime is a count of units: its integers can be carried"),
     "m": ('x.view("int64")', "a timedelta is a count of units: its integers can be carried"),
     "U": ("x.tolist()", "text has no numbers"),
-    "S": ("x.view(np.uint8)", "bytes can be carried as uint8"),
+    "S": ("np.frombuffer(x.tobytes(), np.uint8)", "bytes can be carried as uint8"),
     "T": ("x.tolist()", "text has no numbers"),
 }
 
@@ -95,7 +95,7 @@ class NumpyBackend(Backend):
             return _info(x, name, "", False)
         if isinstance(x, np.generic):
             return TensorInfo(self.name, (), name, writable=True, kind="scalar")
-        return _info(x, name, type(x).__name__, memory.is_mapped(x))
+        return _info(x, name, kind_of_type(type(x)), memory.is_mapped(x))
 
     def open(
         self, x: Any, target: Backend | None = None, request: Request | None = None
@@ -153,9 +153,15 @@ class NumpyBackend(Backend):
 
     def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
         if verb == "cast":
-            return f"{{x}}.astype({_dtype_code(arguments[0])}{_CASTING_CODE[arguments[1]]})"
+            return _cast_code(*arguments, info=info)
+        if verb == "check":
+            return f"{_CHECKS[arguments[1]].format(arguments[0])}\n{{x}}"
+        if verb == "write":
+            values = _values_code("{y}", info.dtype, arguments[0].dtype)
+            return f'np.copyto(out, {values}, casting="unsafe"); {{y}} = out'
         if verb == "copy" and info.swapped:
-            return '{x}.astype({x}.dtype.newbyteorder("="))'
+            order = ', order="C"' if arguments and arguments[0] else ""
+            return f'{{x}}.astype("{info.dtype}"{order})'
         if verb == "copy" and arguments and arguments[0]:
             return '{x}.copy(order="C")'
         return _SNIPPETS[verb]
@@ -165,16 +171,39 @@ _SNIPPETS = {
     "export": "np.asarray({x})",
     "read": "np.array({x})",
     "copy": '{x}.copy(order="K")',
-    "check": "{x}",
     "read_only": "{y}.flags.writeable = False",
-    "write": 'np.copyto(out, {y}, casting="unsafe"); {y} = out',
 }
-_CASTING_CODE = {"": "", "finite": "", "value": ', casting="same_value"'}
+_CHECKS = {
+    "value": "# before this, each value is looked at: one that {} does not keep is refused",
+    "number": "# before this, each value is looked at: one that {} has no place for is refused",
+    "finite": "# before this, each value is looked at: one that becomes infinite as {} is refused",
+}
+_COMPARES = np.lib.NumpyVersion(np.__version__) >= "2.4.0"
 _NAMES = by_numpy()
 
 
-def _dtype_code(name: str) -> str:
-    return f"ml_dtypes.{name}" if DTYPES[name].numpy.type.__module__ == "ml_dtypes" else f'"{name}"'
+def _is_narrow(name: str) -> bool:
+    return DTYPES[name].numpy.type.__module__ == "ml_dtypes"
+
+
+def _values_code(code: str, source: str, dtype: str) -> str:
+    """An array whose values NumPy itself casts to a dtype, to the same bits as `tensorferry.casts` does."""
+    if DTYPES[source].kind == "complex" and DTYPES[dtype].kind not in ("complex", "bool"):
+        code = f"{code}.real"
+    if not np.can_cast(DTYPES[source].numpy, DTYPES[dtype].numpy, "unsafe"):
+        code = f'{code}.astype("float32")'
+    return code
+
+
+def _cast_code(dtype: str, check: str = "", compact: bool = False, *, info: TensorInfo) -> str:
+    """A cast; in a line before it what is looked at, if NumPy does not look at that itself."""
+    values = _values_code("{x}", info.dtype, dtype)
+    narrow = _is_narrow(info.dtype) or _is_narrow(dtype)
+    compares = check == "value" and values == "{x}" and not narrow and _COMPARES
+    name = f"ml_dtypes.{dtype}" if _is_narrow(dtype) else f'"{dtype}"'
+    options = (', order="C"' if compact else "") + (', casting="same_value"' if compares else "")
+    code = f"{values}.astype({name}{options})"
+    return f"{_CHECKS[check].format(dtype)}\n{code}" if check and not compares else code
 
 
 def _plain(x: Array) -> Array | None:
@@ -216,7 +245,8 @@ def _is_mutable(x: Array) -> bool:
     if isinstance(found, bool):
         return found
     if type(found).__name__ == "PyCapsule":
-        return False  # the producer itself exported it as read-only
+        # It may have been exported by who can write it: an array's own read-only view, for one.
+        return not any(each.holds(found) for each in registry.backends().values() if not each.capabilities.writable)
     try:
         return registry.backend_of(found).capabilities.writable
     except UnsupportedTypeError:
@@ -240,7 +270,7 @@ def _no_such_dtype(dtype: np.dtype[Any]) -> UnsupportedTypeError:
         )
     return UnsupportedTypeError(
         f"dtype {dtype} cannot be carried: its bytes have no name.",
-        'x.view("uint8"), or the dtype that is meant',
+        "np.frombuffer(x.tobytes(), np.uint8), or x.view of the dtype that is meant",
     )
 
 
@@ -250,7 +280,16 @@ def _numbers_of(x: Any, target: Backend | None, request: Request | None) -> tupl
         raise _no_such_dtype(x.dtype)
     if isinstance(x, np.generic) or x.shape == ():
         return registry.backend_of(x.item()).open(x.item(), target, request)
-    return registry.backend_named("python").open(x.tolist(), target, request)
+    python = registry.backend_named("python")
+    if x.size:
+        return python.open(x.tolist(), target, request)
+    # Nested lists have no place for the axes after one of length 0.
+    source, info, numbers = python.open([], target, request)
+    return (
+        source,
+        info._replace(shape=x.shape, strides=compact_strides(x.shape, numbers.itemsize)),
+        numbers.reshape(x.shape),
+    )
 
 
 BACKEND = NumpyBackend()

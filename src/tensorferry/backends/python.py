@@ -83,9 +83,11 @@ class PythonBackend(Backend):
         """Python is here."""
 
     def claims(self, kind: type) -> bool:
-        return issubclass(kind, (list, tuple, range, *_BUFFERS, *_NUMBERS))
+        return issubclass(kind, (list, tuple, range, *_BUFFERS, *_NUMBERS)) and not issubclass(kind, TensorInfo)
 
     def refusal(self, kind: type) -> tuple[str, str | None] | None:
+        if issubclass(kind, TensorInfo):
+            return "A TensorInfo describes a tensor, and has no values.", "explain(x, target) says what would be done"
         for base, words in _REFUSED.items():
             if issubclass(kind, base):
                 return words
@@ -158,7 +160,7 @@ class PythonBackend(Backend):
         if name is None:
             raise UnsupportedTypeError(
                 f"A buffer of format {array.dtype.str!r} has no numbers to carry.",
-                'memoryview(x).cast("B")',
+                "memoryview(x).tobytes(), which are uint8",
             )
         writable = array.flags.writeable
         return TensorInfo(
@@ -211,7 +213,8 @@ class PythonBackend(Backend):
             return f"{{x}}.astype(np.{_exact_scalar(info.dtype)}).tolist()" if narrow else "{x}.tolist()"
         if verb == "give_back":
             as_read = "np.array({x})" if arguments[0] == info.dtype else self.snippet("read", arguments, info)
-            return self.snippet("adopt", (), info._replace(dtype=arguments[0])).format(x=as_read)
+            remark, line, as_read = as_read.rpartition("\n")
+            return remark + line + self.snippet("adopt", (), info._replace(dtype=arguments[0])).format(x=as_read)
         if verb == "read" and info.kind == "stack":
             return "np.stack({x})"
         if verb == "detach":
@@ -266,15 +269,17 @@ def _list_lane(x: Array) -> Any:
 def _over_buffer(x: Any) -> Array:
     if isinstance(x, arrays.array) and x.typecode in "uw":
         raise UnsupportedTypeError("An array of characters has no numbers to carry.", "x.tounicode().encode()")
-    view = memoryview(x)
-    if view.format == "c":
-        view = view.cast("B")
     try:
-        return np.asarray(view)
+        view = memoryview(x)
+    except ValueError as error:
+        raise UnsupportedTypeError(f"This {type(x).__name__} has no memory any more: {error}.", None) from error
+    try:
+        # Characters are bytes to the buffer protocol, and text to NumPy.
+        return np.asarray(view).view(np.uint8) if view.format == "c" else np.asarray(view)
     except (ValueError, TypeError, RuntimeError) as error:
         raise UnsupportedTypeError(
             f"A buffer of format {view.format!r} has no numbers to carry.",
-            'memoryview(x).cast("B")',
+            "memoryview(x).tobytes(), which are uint8",
         ) from error
 
 

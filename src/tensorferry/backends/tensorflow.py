@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from .. import dlpack, memory, registry
-from ..backend import Backend, Capabilities
+from .. import casts, dlpack, memory, registry, sequences
+from ..backend import EXCHANGE, Backend, Capabilities
 from ..devices import HOST, device_name, kind_of
 from ..dtypes import find
 from ..errors import UnsupportedTypeError
 from ..info import TensorInfo
+from ..rules import agrees
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -96,7 +97,7 @@ _REFUSED = {
         "indices and values, not one memory",
         "tf.sparse.to_dense(x), or x.indices and x.values",
     ),
-    "IndexedSlices": ("indices and values, not one memory", "tf.convert_to_tensor(x)"),
+    "IndexedSlices": ("indices and values, not one memory", "x.indices and x.values"),
     "TensorArray": ("a list of tensors that is written step by step", "x.stack()"),
 }
 
@@ -166,7 +167,9 @@ class TensorflowBackend(Backend):
         if name is None:
             raise self._no_such_dtype(x.dtype)
         device = device_name(x.device)
-        return _described(tuple(x.shape), name, device, 0, kind)
+        # One whose shape may change has the shape of its value.
+        shape = tuple(x.shape) if x.shape.is_fully_defined() else self.value(x)._shape_tuple()
+        return _described(shape, name, device, 0, kind)
 
     def _describe_eager(self, x: Any) -> TensorInfo:
         name = self.enums.get(x._datatype_enum())
@@ -194,14 +197,26 @@ class TensorflowBackend(Backend):
 
     def pointer(self, x: Any) -> int | None:
         if isinstance(x, self.tf.Variable):
-            x = x.value()
+            x = self.value(x)
         return memory.address(self._array(x)) if device_name(x.backing_device) == HOST else None
 
     # -- verbs ------------------------------------------------------------------------------------
 
     def value(self, x: Any) -> Any:
-        """A variable's value: a constant that a later assignment does not change."""
-        return x.value()
+        """A variable's value: a constant that a later assignment does not change.
+
+        After a sparse update a variable gives a copy of its value whenever it is read; asked like this, it
+        makes one at its next update instead, of which there may be none.
+        (https://www.tensorflow.org/api_docs/python/tf/raw_ops/DisableCopyOnRead)
+        """
+        if self.tf.executing_eagerly():
+            return x.read_value_no_copy() if hasattr(x, "read_value_no_copy") else x.value()
+        try:
+            return x.value()
+        except RuntimeError as error:
+            raise UnsupportedTypeError(
+                f"This variable is not of the graph that is being built: {error}", "convert it before the graph"
+            ) from error
 
     def export(self, x: Any) -> Array:
         array = self._array(x)
@@ -213,8 +228,16 @@ class TensorflowBackend(Backend):
         array: Array = x._numpy_internal()
         if type(array) is not np.ndarray:
             # Of shape () that is a scalar; one axis more makes it an array over the same memory.
-            array = self.tf.reshape(x, (1,))._numpy_internal().reshape(())
+            array = self._reshape(x, (1,))._numpy_internal().reshape(())
         return array
+
+    def _reshape(self, x: Any, shape: tuple[int, ...]) -> Any:
+        """An eager tensor over the same memory, inside a traced function too."""
+        if self.tf.executing_eagerly():
+            return self.tf.reshape(x, shape)
+        # Not tf.init_scope, which does not leave a tf.Graph that a user made.
+        with self.tf.__internal__.eager_context.eager_mode():
+            return self.tf.reshape(x, shape)
 
     def fetch(self, x: Any) -> Array:
         """A tensor on a device, in host memory of one's own."""
@@ -224,15 +247,23 @@ class TensorflowBackend(Backend):
         if array.flags.writeable and array.dtype in _DLPACK and array.size:
             return self.from_dlpack(array.__dlpack__())
         if not array.shape:
-            return self.tf.reshape(self.eager(array.reshape(1), self.host, None), ())
+            return self._reshape(self.eager(array.reshape(1), self.host, None), ())
         return self.eager(array, self.host, None)
 
     def cast(self, x: Any, dtype: str, check: str = "") -> Any:
-        """Another dtype on the device, or inside a traced function."""
-        return self.tf.cast(x, self.dtypes[dtype])
+        """Another dtype, to the same bits as on the host; inside a traced function TensorFlow's own cast."""
+        if not isinstance(x, self.eager):
+            return self.tf.cast(x, self.dtypes[dtype])
+        # Said where: it would place an operation of its own on the first device, wherever the tensor is.
+        with self.tf.device(x.backing_device):
+            if not check and agrees(self.enums[x._datatype_enum()], dtype):
+                return self.tf.cast(x, self.dtypes[dtype])
+            return self.tf.identity(self.adopt(casts.cast(self.fetch(x), dtype, check, compact=True)))
 
     def copy(self, x: Any) -> Any:
-        """Other memory on the same device."""
+        """Other memory on the same device; of a symbolic tensor, another one of the same values."""
+        if not isinstance(x, self.eager):
+            return self.tf.identity(x)
         if x.backing_device == self.host:
             array = self._array(x)
             own = memory.compact(array.shape, array.dtype)
@@ -260,21 +291,36 @@ class TensorflowBackend(Backend):
 
     def variable(self, x: Any) -> Any:
         """A variable that starts from this value, in memory of its own."""
-        return self.tf.Variable(x)
+        try:
+            return self.tf.Variable(x)
+        except self.tf.errors.InvalidArgumentError as error:
+            name = self.names[x.dtype]
+            raise UnsupportedTypeError(
+                f"TensorFlow makes no variable of {name}: it has no operation that assigns one.", "leave variable= out"
+            ) from error
+        except (RuntimeError, ValueError) as error:
+            if self.tf.executing_eagerly():
+                raise
+            raise UnsupportedTypeError(
+                f"TensorFlow makes no variable here, where a graph is built: {error}", "make it before the graph"
+            ) from error
 
     def write(self, x: Array, out: Any) -> None:
         """Assign an array's values, cast to its dtype, to a variable."""
-        from .. import casts
-
         out.assign(self.adopt(casts.cast(x, self.names[out.dtype])))
 
     def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
         if verb == "cast":
-            return f"tf.cast({{x}}, tf.{arguments[0]})"
+            if info.device == HOST:
+                return f"tf.cast({{x}}, tf.{arguments[0]})"
+            return f'with tf.device("{_device_code(info.device)}"): {{y}} = tf.cast({{y}}, tf.{arguments[0]})'
         if verb == "move":
-            return f'tf.identity({{x}}) if tf.device("{_device_code(arguments[0])}") else {{x}}'
+            return f'with tf.device("{_device_code(arguments[0])}"): {{y}} = tf.identity({{y}})'
         if verb == "adopt" and (find(info.dtype).numpy not in _DLPACK or not info.writable):
             return "tf.constant({x})"
+        if verb == "write":
+            values = registry.backend_named(EXCHANGE).snippet("cast", (arguments[0].dtype, "", True), info)
+            return f"out.assign({values.format(x='{y}')}); {{y}} = out"
         if verb == "export" and not info.shape:
             return "np.asarray({x}.numpy())"
         return _SNIPPETS[verb]
@@ -289,7 +335,7 @@ class TensorflowBackend(Backend):
         }
 
     def _to_numpy_lane(self) -> Callable[[Any], Any]:
-        array_type, numbers = np.ndarray, {find(name).numpy.num for name in _DTYPES}
+        array_type, enums = np.ndarray, self.enums
         all_host, host = not self.tf.config.list_physical_devices("GPU"), self.host
         # Looked up once: through the instance each takes twice its own time.
         internal, set_flags = self.eager._numpy_internal, array_type.setflags
@@ -302,7 +348,8 @@ class TensorflowBackend(Backend):
                 array = internal(x)
             except Exception:  # noqa: BLE001 - resources and variants raise what is no public class
                 return None
-            if type(array) is array_type and array.dtype.num in numbers:
+            # The tensor's own dtype: the array of a quantized one is of plain integers.
+            if type(array) is array_type and x._datatype_enum() in enums:
                 set_flags(array, False)  # type: ignore[call-arg]  # by its name it takes as long again
                 return array
             return None
@@ -318,26 +365,34 @@ class TensorflowBackend(Backend):
         return lane
 
     def _numbers_lane(self) -> Callable[[Any], Any]:
-        """TensorFlow reads a list of Python numbers faster than NumPy; the planned path has the last word."""
+        """TensorFlow reads a list of Python numbers faster than NumPy; the planned path has the last word.
+
+        Over a `np.timedelta64` among integers it ends the process, and it drops masks (measured on 2.21), so
+        each type is looked at before. Many floats leave no time for that: among them nothing harms it, and a
+        masked element becomes 0.0, so there it is enough to look where there is a zero.
+        """
         constant, host, reduce_max, reduce_min = self.tf.constant, self.host, np.max, np.min
 
         def lane(x: Any) -> Any:
-            first = x
-            while type(first) is list and first:
-                first = first[0]
-            if type(first) not in (float, int) or not self.tf.executing_eagerly():
+            first, size = sequences.first(x)
+            kind = type(first)
+            if kind not in (float, int) or not self.tf.executing_eagerly():
+                return None
+            if size > _MANY and kind is int:
+                return None
+            if size <= _MANY and sequences.element_types(x) != {kind}:
                 return None
             try:
                 result = constant(x)
-            except (ValueError, TypeError):
+            except (ValueError, TypeError, SystemError):
                 return None
             if result.device != host:
                 return None
             seen = np.asarray(result)
-            if type(first) is int:
+            if kind is int:
                 return result if seen.dtype.kind == "i" else None
             # Beyond 2**24 an integer among the floats may have been rounded: let the plan look.
-            if seen.dtype != np.float32:
+            if seen.dtype != np.float32 or (size > _MANY and (seen == 0).any() and not sequences.add_up_to_float(x)):
                 return None
             if seen.size > _MANY and _are_small(seen):
                 return result
@@ -361,14 +416,13 @@ def _are_small(numbers: Array) -> bool:
 
 
 _SNIPPETS = {
-    "value": "{x}.value()",
+    "value": "{x}.read_value_no_copy()",
     "export": "np.asarray({x})",
     "fetch": "{x}.numpy()",
     "adopt": "tf.experimental.dlpack.from_dlpack({x}.__dlpack__())",
     "copy": "tf.raw_ops.DeepCopy(x={x})",
     "hand_over": "tf.experimental.dlpack.from_dlpack({x}.__dlpack__())",
     "variable": "tf.Variable({x})",
-    "write": "out.assign({y}); {y} = out",
 }
 
 

@@ -15,11 +15,11 @@ from .files_app import add_commands
 __all__ = ["app"]
 
 app = typer.Typer(
-    help="Carry tensors between Python sequences, NumPy, PyTorch, TensorFlow and JAX.",
+    help="Carry tensors between Python sequences, NumPy, PyTorch, TensorFlow, JAX, CuPy and files.",
     epilog=(
-        "Exit codes: 0, fine or equal; 1, something differs, failed a check or did not hold; 2, wrong usage, or a file "
-        "that cannot be read or written so; 3, refused for safety; 4, what was written did not verify, and was not "
-        "published; 5, interrupted, and --resume goes on; 130, Ctrl-C."
+        "Exit codes: 0, fine or equal; 1, something differs, failed a check or did not hold, or there is no such "
+        "conversion; 2, wrong usage, or a file that cannot be read or written so; 3, refused for safety; 4, what was "
+        "written did not verify, and was not published; 5, interrupted, and --resume goes on; 130, Ctrl-C."
     ),
     no_args_is_help=True,
     add_completion=False,
@@ -49,7 +49,7 @@ def root(
         typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
-    """Carry tensors between Python sequences, NumPy, PyTorch, TensorFlow and JAX."""
+    """Carry tensors between Python sequences, NumPy, PyTorch, TensorFlow, JAX, CuPy and files."""
 
 
 add_commands(app)
@@ -72,7 +72,7 @@ def tour(
     brief: Annotated[bool, typer.Option("--brief", help="One line for each case.")] = False,
     json: Json = False,
 ) -> None:
-    """Twenty-seven everyday conversions, live: what people type today, and the one call instead."""
+    """27 everyday cases, live; those for a GPU as plans where there is none."""
     from . import tour as command
 
     unknown = command.unknown_cases(cases or [])
@@ -93,7 +93,10 @@ def explain(
         Optional[str],  # noqa: UP045
         _tensor(metavar="NAME", help="Its dtype: float32, or for a list none, by default."),
     ] = None,
-    device: Annotated[str, _tensor(metavar="NAME", help="Where it is.")] = "cpu",
+    device: Annotated[
+        Optional[str],  # noqa: UP045
+        _tensor(metavar="NAME", help="Where it is: the host by default, for CuPy the GPU."),
+    ] = None,
     strides: Annotated[
         Optional[str],  # noqa: UP045
         _tensor(metavar="M,N", help="Its strides in bytes; compact by default."),

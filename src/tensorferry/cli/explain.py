@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 from rich.padding import Padding
@@ -42,7 +43,7 @@ def hypothetical(
     *,
     shape: str,
     dtype: str | None,
-    device: str,
+    device: str | None,
     strides: str | None,
     **flags: Any,
 ) -> TensorInfo:
@@ -62,7 +63,8 @@ def hypothetical(
         raise UsageError(f"{len(steps)} strides for {len(lengths)} axes", "--strides")
     if dtype is not None:
         _named(dtype, "--dtype")
-    _named(device, "--device")
+    if device is not None:
+        _named(device, "--device")
     if framework == "python":
         kind = ferry.describe([0.0] if dtype is None else bytearray(1))
         flags.update(kind=kind.kind, weak_dtype=kind.weak_dtype)
@@ -169,9 +171,12 @@ def _print_plan(console: Console, plan: Plan) -> None:
         console.print(Text.assemble(("careful: ", "warn"), warning))
     console.print()
     console.print(Text("by hand", "quiet"))
-    colour = not console.no_color and console.is_terminal
+    if console.no_color or not console.is_terminal:
+        # Whoever reads it may be a file: a line that is broken here would be two there.
+        console.print(Text(indent(plan.code, "  ")), soft_wrap=True)
+        return
     code = Syntax(plan.code, "python", theme="ansi_dark", background_color="default", word_wrap=True)
-    console.print(Padding(code if colour else Text(plan.code), (0, 0, 0, 2)))
+    console.print(Padding(code, (0, 0, 0, 2)))
 
 
 def _gradient(plan: Plan) -> str:

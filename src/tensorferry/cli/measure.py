@@ -223,7 +223,7 @@ def _sources(frameworks: frozenset[str]) -> Iterator[tuple[str, Callable[[], Any
     )
     yield "array.array", lambda: _buffer(count)
     yield "numpy", _aligned
-    yield "numpy, read-only", lambda: _read_only(_aligned())
+    yield "numpy, read-only view", lambda: _read_only(_aligned())
     if "torch" in frameworks:
         import torch
 

@@ -7,14 +7,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .. import registry, run
-from ..errors import ConversionError, TreeError, UnsupportedTypeError, placed
+from ..errors import ConversionError, TreeError, UnsupportedTypeError
 from ..info import TensorInfo
 from ..request import make_request, writing_into
 from .aliases import Group, converted_together, overlapping, ties
 from .batches import Shipment, arrive, cross, depart, shipments
 from .outs import in_order_of, refused, write_all
 from .plans import LeafPlan, TreePlan
-from .structure import take_apart
+from .structure import placed, take_apart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -130,7 +130,7 @@ class Journey:
                 request = writing_into(request, self.outs[index])
             if isinstance(leaf, TensorInfo):
                 source = registry.backend_named(leaf.framework)
-                return run.Prepared(source, backend, leaf, leaf, *run.plan_for(leaf, request, source, backend))
+                return run.Prepared(source, backend, leaf, leaf, *run.plan_described(leaf, request, source, backend))
             return run.prepare(leaf, registry.ready(backend.name), request)
         except ConversionError as error:
             self.errors[index] = error

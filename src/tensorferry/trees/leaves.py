@@ -110,5 +110,13 @@ class LeafRule:
             backend = registry.backend_of(x)
         except UnsupportedTypeError as error:
             # A tensor that cannot be carried is an error; what has a shape and a dtype and no elements is none.
-            return error if hasattr(x, "shape") and hasattr(x, "dtype") and hasattr(kind, "__getitem__") else False
+            return error if hasattr(kind, "__getitem__") and _has(x, "shape") and _has(x, "dtype") else False
         return backend.capabilities.memory and backend
+
+
+def _has(x: Any, name: str) -> bool:
+    """Whether an object has an attribute, or one that cannot be had yet."""
+    try:
+        return hasattr(x, name)
+    except Exception:  # noqa: BLE001 - whatever a class of somebody else's raises
+        return True

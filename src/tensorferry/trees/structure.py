@@ -15,14 +15,14 @@ import numpy as np
 import optree
 
 from .. import registry
-from ..errors import ConversionError, UnsupportedTypeError, placed
+from ..errors import ConversionError, UnsupportedTypeError
 from ..nodes import Node, item
 from .containers import is_tuple_with_a_constructor, open_structured, opener_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["Structure", "take_apart", "take_apart_alike"]
+__all__ = ["Structure", "placed", "take_apart", "take_apart_alike"]
 
 _NAMESPACE = "tensorferry"
 # For good, and in this namespace alone: leaves come in the order in which a person wrote them.
@@ -115,6 +115,13 @@ class Structure:
             return inner.node.rebuild(values)
         except ConversionError as error:
             raise _NotMadeError(inner.node, error) from None
+
+
+def placed(error: ConversionError, path: str) -> ConversionError:
+    """The same error, with where it happened."""
+    result = type(error)(f"{error.message} - at {path}", error.hint)
+    result.__cause__ = error
+    return result
 
 
 class _NotMadeError(Exception):

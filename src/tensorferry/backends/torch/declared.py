@@ -42,6 +42,7 @@ ABSTRACT = {
         'torch.empty_like(x, device="cpu")',
     ),
     "FakeTensor": ("it is a FakeTensor, which has a shape and a dtype, but no memory", "use it outside FakeTensorMode"),
+    "real": ("FakeTensorMode is on, which takes no real tensor", "convert it outside FakeTensorMode"),
     "MaskedTensor": ("it is a MaskedTensor, values and a mask, and its mask would be lost", "x.to_tensor(value)"),
     "DTensor": ("it is a DTensor, a part of a tensor that lies on several devices", "x.full_tensor() or x.to_local()"),
     "wrapper": (
@@ -59,7 +60,7 @@ ABSTRACT = {
 }
 
 
-def _capabilities(default: str) -> Capabilities:
+def _capabilities(default: str, records: bool) -> Capabilities:
     return Capabilities(
         dtypes=frozenset([*NATIVE, *CARRIED]),
         numbers={
@@ -70,6 +71,7 @@ def _capabilities(default: str) -> Capabilities:
         },
         writable=True,
         gradients=True,
+        records=records,
         devices=("cpu", "cuda", "mps", "xpu"),
         strides="non-negative",
         alignment=0,
@@ -85,4 +87,9 @@ def _capabilities(default: str) -> Capabilities:
     )
 
 
-BY_DEFAULT = {name: _capabilities(name) for name in ("float16", "bfloat16", "float32", "float64")}
+BY_DEFAULT = {
+    (name, records): _capabilities(name, records)
+    for name in ("float16", "bfloat16", "float32", "float64")
+    for records in (True, False)
+}
+"""By the default dtype, and by whether autograd records."""

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ... import registry
+from ...backend import EXCHANGE
 from ...devices import HOST
 from ...dtypes import find
+from ...info import packed_strides
 from .declared import CARRIED
 
 if TYPE_CHECKING:
@@ -35,8 +38,8 @@ def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
     if verb in ("fill", "pin_array"):
         array = f".numpy().view(ml_dtypes.{info.dtype})" if carrier else ".numpy()"
         return f"{_adopt_code(info, carrier)}.pin_memory()" + (array if verb == "pin_array" else "")
-    if verb == "write" and info.device == HOST:
-        return "out.copy_(torch.from_numpy({y})); {y} = out"
+    if verb == "write":
+        return _write_code(arguments[0], info)
     return _SNIPPETS[verb]
 
 
@@ -51,7 +54,6 @@ _SNIPPETS = {
     "compact": "{x}.contiguous()",
     "stage": 'torch.empty_like({x}, device="cpu", pin_memory=True).copy_({x})',
     "read": "torch.stack({x})",
-    "write": "out.copy_(torch.from_numpy({y})); {y} = out",
 }
 
 
@@ -60,6 +62,18 @@ def _host_code(verb: str, carrier: str | None, dtype: str) -> str:
     there = _SNIPPETS["stage"] if verb == "land" else "{x}"
     array = f"{there}.view(torch.{carrier}).numpy().view(ml_dtypes.{dtype})" if carrier else f"{there}.numpy()"
     return array if verb == "land" else f"{array}.copy()"
+
+
+def _write_code(out: TensorInfo, info: TensorInfo) -> str:
+    """Values into `out`, cast by NumPy as `tensorferry.casts` does."""
+    exchange = registry.backend_named(EXCHANGE)
+    if out.device != HOST or out.conjugate or out.negative:
+        steps = packed_strides(info.shape, info.strides, find(out.dtype).itemsize)
+        own = info._replace(dtype=out.dtype, strides=steps, writable=True)
+        values = exchange.snippet("cast", (out.dtype,), info).format(x="{y}")
+        return f"out.copy_({_adopt_code(own, CARRIED.get(out.dtype)).format(x=values)}); {{y}} = out"
+    array = snippet("export", (), out).format(x="out")
+    return exchange.snippet("write", (out,), info).replace("copyto(out,", f"copyto({array},")
 
 
 def _adopt_code(info: TensorInfo, carrier: str | None) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib
 import sys
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from ... import casts, memory, registry
+from ...backend import kind_of_type
 from ...devices import HOST, device_name
 from ...dtypes import find, of_numpy
 from ...errors import UnsupportedTypeError
@@ -28,6 +29,17 @@ if TYPE_CHECKING:
     from ...streams import Stream
 
 Array = np.ndarray[Any, Any]
+
+_QUANTIZED = {"torch.qint8": "int8", "torch.quint8": "uint8", "torch.qint32": "int32"}
+"""What the integers of a quantized tensor are."""
+
+
+def _mode_that_fakes(torch: Any) -> Callable[[], Any]:
+    """What tells the FakeTensorMode that is on, in which real tensors are not taken; ``None``: there is none."""
+    try:
+        return partial(torch._C._get_dispatch_mode, torch._C._TorchDispatchModeKey.FAKE)
+    except AttributeError:
+        return lambda: None
 
 
 class TorchBackend(staging.TorchStaging):
@@ -61,14 +73,17 @@ class TorchBackend(staging.TorchStaging):
         self.strided = torch.strided
         self.wrapped = self.torch._C._functorch.is_functorch_wrapped_tensor
         self.autocast: Any = None
+        self.faking = _mode_that_fakes(torch)
+        self.uninitialized = self.torch.nn.parameter.UninitializedTensorMixin
+        self.forward: Any = torch.autograd.forward_ad
         self.tensor, self.compiling, self.cuda = torch.Tensor, torch.compiler.is_compiling, torch.cuda
         self.from_numpy, self.from_dlpack = torch.from_numpy, self.torch.utils.dlpack.from_dlpack
 
     @property
     def capabilities(self) -> Capabilities:
         if not self.loaded:
-            return BY_DEFAULT["float32"]
-        return BY_DEFAULT[self.names[self.torch.get_default_dtype()]]
+            return BY_DEFAULT["float32", True]
+        return BY_DEFAULT[self.names[self.torch.get_default_dtype()], self.torch.is_grad_enabled()]
 
     def devices(self) -> tuple[str, ...]:
         torch = self.torch
@@ -81,9 +96,14 @@ class TorchBackend(staging.TorchStaging):
         return tuple(found)
 
     def claims(self, kind: type) -> bool:
-        return issubclass(kind, self.torch.Tensor)
+        return issubclass(kind, self.torch.Tensor) and not issubclass(kind, self.uninitialized)
 
     def refusal(self, kind: type) -> tuple[str, str | None] | None:
+        if issubclass(kind, self.uninitialized):
+            return (
+                f"This {kind.__name__} has no shape yet: its module gives it one when it is called.",
+                "module(inputs) first, or x.materialize(shape)",
+            )
         if issubclass(kind, self.torch.nn.Module):
             return (
                 "A torch.nn.Module is not a tensor.",
@@ -107,7 +127,7 @@ class TorchBackend(staging.TorchStaging):
         except RuntimeError:
             pointer = 0
         # An address says that it is strided and no tracer's, no meta and no zero tensor; without one, ask.
-        if not pointer or self.compiling() or x.is_nested:
+        if not pointer or self.compiling() or x.is_nested or self.faking() is not None:
             abstract = self._abstract(x, plain)
             if abstract is not None:
                 return self._abstract_info(x, abstract)
@@ -119,18 +139,22 @@ class TorchBackend(staging.TorchStaging):
             HOST if on_host else device_name(x.device),
             x.stride(),
             pointer & 63,
-            x.requires_grad,
+            x.requires_grad or (self.forward._current_level >= 0 and self._is_dual(x)),
             dtype.is_complex and x.is_conj(),
             x.is_neg(),
             # On the host there can be pinned memory only once a GPU is in use.
             x.is_pinned() if self.cuda._initialized or not on_host else False,
-            "" if plain else type(x).__name__,
+            "" if plain else kind_of_type(type(x)),
         )
         if found is None:
             if x.is_quantized:
                 return self._abstract_info(x, "quantized")
             raise self._no_such_dtype(x)
         return found
+
+    def _is_dual(self, x: Any) -> bool:
+        """Whether forward-mode differentiation carries a tangent beside the values."""
+        return self.forward.unpack_dual(x).tangent is not None
 
     def _dense_info(
         self, shape: Sequence[int], dtype: Any, device: str, strides: Sequence[int], misalignment: int, *marks: Any
@@ -150,7 +174,8 @@ class TorchBackend(staging.TorchStaging):
         if self.compiling() or self.wrapped(x):
             return "traced"
         if not plain and type(x) is not self.torch.nn.Parameter and self._is_wrapper(x):
-            return type(x).__name__ if type(x).__name__ in ABSTRACT else "wrapper"
+            known = type(x).__name__ in ABSTRACT and type(x).__module__.startswith("torch.")
+            return type(x).__name__ if known else "wrapper"
         if x.is_nested:
             return "nested"
         if x.is_quantized:
@@ -159,7 +184,9 @@ class TorchBackend(staging.TorchStaging):
             return "opaque" if x.is_mkldnn else "sparse"
         if x.is_meta:
             return "meta"
-        return "zero" if x._is_zerotensor() else None
+        if x._is_zerotensor():
+            return "zero"
+        return None if self.faking() is None else "real"
 
     def _is_wrapper(self, x: Any) -> bool:
         from torch.utils._python_dispatch import is_traceable_wrapper_subclass
@@ -172,14 +199,16 @@ class TorchBackend(staging.TorchStaging):
             return True
 
     def _abstract_info(self, x: Any, abstract: str) -> TensorInfo:
-        name = self.names.get(x.dtype, "uint8")
+        name = self.names.get(x.dtype) or _QUANTIZED.get(str(x.dtype))
+        if name is None:
+            raise self._no_such_dtype(x)
         shape = () if abstract == "nested" else [length if isinstance(length, int) else 1 for length in x.shape]
         return TensorInfo(
             self.name,
             shape,
             name,
             requires_grad=x.requires_grad,
-            kind=type(x).__name__,
+            kind=kind_of_type(type(x)),
             abstract=abstract,
         )._replace(device=HOST if x.is_cpu else str(x.device))
 
@@ -247,15 +276,27 @@ class TorchBackend(staging.TorchStaging):
 
     def copy(self, x: Any) -> Any:
         """Other memory; still in the graph if `x` is."""
-        return x.clone()
+        return self._asked(x.clone)
+
+    def _asked(self, method: Callable[..., Any], *arguments: Any) -> Any:
+        """What a tensor's own method gives, which a mode around the call may refuse.
+
+        Raises:
+            UnsupportedTypeError: It refuses.
+        """
+        try:
+            return method(*arguments)
+        except AssertionError as error:
+            raise UnsupportedTypeError(f"PyTorch refuses: {ABSTRACT['real'][0]}.", ABSTRACT["real"][1]) from error
 
     def cast(self, x: Any, dtype: str, check: str = "") -> Any:
         """Another dtype, to the same bits as on the host; still in the graph if `x` is."""
-        if self.compiling() or self.wrapped(x) or x.is_meta:
-            return x.to(self.dtypes[dtype])
+        if self.compiling() or self._abstract(x, type(x) is self.tensor) is not None:
+            return self._asked(x.to, self.dtypes[dtype])
         if not x.is_cpu and not check and agrees(self.names[x.dtype], dtype):
             return x.to(self.dtypes[dtype])
-        if x.requires_grad and self.torch.is_grad_enabled():
+        records = x.requires_grad and self.torch.is_grad_enabled()
+        if records or (self.forward._current_level >= 0 and self._is_dual(x)):
             return self._graph_cast()(x, dtype, check)
         return self._host_cast(x.detach(), dtype, check)
 
@@ -272,11 +313,17 @@ class TorchBackend(staging.TorchStaging):
                 @staticmethod
                 def forward(context: Any, x: Any, dtype: str, check: str) -> Any:
                     context.dtype = x.dtype
-                    return backend._host_cast(x.detach(), dtype, check)
+                    result = backend._host_cast(x.detach(), dtype, check)
+                    context.new_dtype = result.dtype
+                    return result
 
                 @staticmethod
                 def backward(context: Any, gradient: Any) -> tuple[Any, None, None]:
                     return gradient.to(context.dtype), None, None
+
+                @staticmethod
+                def jvp(context: Any, tangent: Any, *_: None) -> Any:
+                    return tangent.to(context.new_dtype)
 
             self.autocast = Cast.apply
         return self.autocast  # type: ignore[no-any-return]
@@ -323,12 +370,12 @@ class TorchBackend(staging.TorchStaging):
             return None
         try:
             return self.torch.stack(tuple(tensors))
-        except RuntimeError:
+        except (AssertionError, RuntimeError):
             return None
 
     def stack(self, tensors: Sequence[Any], shape: tuple[int, ...]) -> Any:
         """One tensor of equal ones, in the graph of each."""
-        return self.torch.stack(list(tensors)).reshape(shape)
+        return self._asked(self.torch.stack, list(tensors)).reshape(shape)
 
     def read(self, x: Any) -> Any:
         """A stack, which was made while the list was opened."""
