@@ -223,7 +223,8 @@ def _value_kept(source: np.ndarray[Any, Any], result: np.ndarray[Any, Any]) -> n
             # A NaN in one part says nothing about the other.
             return np.asarray(_same(source.real, back.real, result.real) & _same(source.imag, back.imag, result.imag))
         if after.kind in ("float", "complex"):
-            kept = kept | (np.isnan(source) & np.isnan(result))
+            # On the way back a NaN may become a number, and the very one, where the source's dtype has none.
+            kept = np.where(np.isnan(result), np.isnan(source), kept)
         elif after.kind in ("int", "uint"):
             kept = kept & _inside(source.real, after.highest, signed=after.kind == "int")
     elif before.kind in ("int", "uint"):

@@ -216,6 +216,13 @@ def test_blocks_do_not_show(data):
     assert parts.shape == array.shape
 
 
+@pytest.mark.parametrize("dtype", ["float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn"])
+def test_zero_is_no_nan_where_there_is_none(dtype):
+    """A dtype without NaN takes one for zero on the way back: that does not show that the value was kept."""
+    with pytest.raises(ferry.LossyCastError):
+        ferry.to_numpy(ferry.to_numpy([0, 1], dtype=dtype), dtype="float8_e8m0fnu", casting="same_value")
+
+
 @settings(max_examples=400)
 @given(data=st.data())
 def test_a_value_is_kept_or_refused(data):
