@@ -43,6 +43,7 @@ __all__ = [
 Array = np.ndarray[Any, Any]
 
 PYTHON_NUMBERS = frozenset({float, int, bool, complex})
+_READABLE = (*PYTHON_NUMBERS, np.generic, *ROWS)
 _BUFFERS = (bytes, bytearray, memoryview, typed_array)
 _EXACT_INTEGERS = 2**53
 _FEW = 256
@@ -121,7 +122,7 @@ def read(x: Any, head: Any) -> Array:
     plain = _read_plain(x, head)
     if plain is None:
         kinds = element_types(x)
-        if not all(issubclass(kind, (*PYTHON_NUMBERS, np.generic, *ROWS)) for kind in kinds):
+        if not kinds <= PYTHON_NUMBERS and not all(issubclass(kind, _READABLE) for kind in kinds):
             x = _with_numbers(x, "x")
         plain = _read_by_types(x, kinds)
     if plain.dtype.char in "dD" and not _are_ordinary(x, plain) and _may_be_rounded(x, plain):
@@ -161,6 +162,8 @@ def _read_plain(x: Any, head: Any) -> Array | None:
     (https://docs.python.org/3/library/marshal.html: version 2 writes floats in binary)
     """
     kind = _MARSHALLED.get(type(head))
+    if type(x) is list and 0 < len(x) < _FEW and x[0] is head:
+        return None
     shape = shape_of(x)
     if kind is None or math.prod(shape) < _FEW:
         return None
@@ -256,6 +259,10 @@ def element_types(x: Any) -> set[type]:
     Raises:
         ShapeError: It is nested too deeply, or contains itself.
     """
+    if type(x) is list and x and type(x[0]) in PYTHON_NUMBERS:
+        kinds = set(map(type, x))
+        if kinds <= PYTHON_NUMBERS:
+            return kinds
     depth, row = 0, x
     while isinstance(row, ROWS) and len(row) and depth < DEEPEST:
         depth, row = depth + 1, row[0]

@@ -77,13 +77,15 @@ class TorchBackend(staging.TorchStaging):
         self.uninitialized = self.torch.nn.parameter.UninitializedTensorMixin
         self.forward: Any = torch.autograd.forward_ad
         self.tensor, self.compiling, self.cuda = torch.Tensor, torch.compiler.is_compiling, torch.cuda
+        self.default_dtype, self.is_recording = torch.get_default_dtype, torch.is_grad_enabled
+        self.by_default = {(self.dtypes[name], on): found for (name, on), found in BY_DEFAULT.items()}
         self.from_numpy, self.from_dlpack = torch.from_numpy, self.torch.utils.dlpack.from_dlpack
 
     @property
     def capabilities(self) -> Capabilities:
         if not self.loaded:
             return BY_DEFAULT["float32", True]
-        return BY_DEFAULT[self.names[self.torch.get_default_dtype()], self.torch.is_grad_enabled()]
+        return self.by_default[self.default_dtype(), self.is_recording()]
 
     def devices(self) -> tuple[str, ...]:
         torch = self.torch
