@@ -121,7 +121,7 @@ class Capabilities:
         return self.numbers[kind][0]
 
 
-_KINDS = frozenset({"Variable", "buffer", "numbers", "object", "scalar", "stack", "traced"})
+_KINDS = frozenset({"Variable", "buffer", "numbers", "object", "objects", "rows", "scalar", "stack", "traced"})
 
 
 def kind_of_type(kind: type) -> str:
@@ -336,4 +336,8 @@ class Backend(ABC):
 
     @abstractmethod
     def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
-        """The code that a person would have typed for a verb on ``{x}``; `info` is what it is then."""
+        """The code that a person would have typed for a verb on ``{x}``; `info` is what it is then.
+
+        For ``adopt`` the arguments are ``("fresh",)`` where the memory was made on the way: a person's copy need
+        not be aligned as ours is. For ``write`` they are the `TensorInfo` of what is written into.
+        """

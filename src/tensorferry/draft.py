@@ -88,11 +88,14 @@ class Draft:
         why: str,
         *,
         copies: str = "none",
-        out: TensorInfo | None = None,
+        told: tuple[Any, ...] | None = None,
         **changes: Any,
     ) -> None:
-        """Append a step, into `out` if that is given; what the value is afterwards are `changes` to what it was."""
-        template = backend.snippet(verb, arguments if out is None else (out,), self.now)
+        """Append a step; what the value is afterwards are `changes` to what it was.
+
+        Its code is asked for with what is `told`, where that is more than the verb's own arguments.
+        """
+        template = backend.snippet(verb, arguments if told is None else told, self.now)
         self.now = self.now._replace(**changes)
         moved = self.now.nbytes if copies != "none" else 0
         self.steps.append(Step(verb, backend.name, arguments, template, why, copies != "none", moved, copies))

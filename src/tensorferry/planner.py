@@ -237,7 +237,7 @@ class _Route(Transport):
             return
         arguments: tuple[Any, ...] = ()
         changes: dict[str, Any] = {}
-        if kind == "numbers" and rules.reads_as_asked(self.now, self.target, self.dtype, self.device, self.check):
+        if kind in rules.NUMBERS and rules.reads_as_asked(self.now, self.target, self.dtype, self.device, self.check):
             arguments = (self.dtype, self.check, self.target.capabilities.strides == "compact")
             changes = {"dtype": self.dtype, "strides": self.packed(), "misalignment": 0, "weak_dtype": None}
         self.add(
@@ -316,6 +316,7 @@ class _Route(Transport):
                 (),
                 rules.ADOPT_REASONS[caps.memory],
                 copies=copies,
+                told=("fresh",) if self.fresh else (),
                 **self.as_own(),
             )
         elif self.source_info.requires_grad and not self.fresh:
@@ -341,7 +342,7 @@ class _Route(Transport):
             (),
             "into the memory that was given",
             copies="bus" if out.device != HOST else "host",
-            out=out,
+            told=(out,),
             dtype=self.dtype,
         )
         self.now = out

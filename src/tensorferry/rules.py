@@ -53,6 +53,8 @@ PINNED = "pinned"
 MANY = 1 << 16
 """Python numbers from which the memory of an array of them counts."""
 
+NUMBERS = frozenset({"numbers", "objects"})
+"""Kinds of what is read number by number."""
 EXPORT_REASON = "an array over the same memory"
 ADOPT_REASONS = {True: "a tensor over the array's memory", False: "Python scalars, one by one"}
 READ_ONLY_REASON = "a write would bypass autograd's version check"
@@ -61,6 +63,8 @@ READ_REASONS = {
     "lists": "Python numbers are objects: they are read and given back part by part",
     "out": "Python numbers are objects: all are looked at part by part before the first is written",
     "scalar": "a scalar has no memory of its own to share",
+    "objects": "an array of objects holds no numbers: they are read into one that does, in one pass",
+    "rows": "a list of tensors is several memories: they are stacked into one",
     "stack": "a list of tensors is several memories: they are stacked into one",
 }
 
@@ -259,7 +263,7 @@ def reads_as_asked(info: TensorInfo, target: Backend, dtype: str, device: str, c
 
 def is_many(info: TensorInfo) -> bool:
     """Whether these are so many Python numbers that the memory of an array of them counts."""
-    return info.kind == "numbers" and info.size > MANY
+    return info.kind in NUMBERS and info.size > MANY
 
 
 def reads_in_one_go(request: Request, target: Backend) -> bool:

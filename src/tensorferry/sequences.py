@@ -43,6 +43,7 @@ __all__ = [
 Array = np.ndarray[Any, Any]
 
 PYTHON_NUMBERS = frozenset({float, int, bool, complex})
+_FLOATS = frozenset({float})
 _READABLE = (*PYTHON_NUMBERS, np.generic, *ROWS)
 _BUFFERS = (bytes, bytearray, memoryview, typed_array)
 _EXACT_INTEGERS = 2**53
@@ -63,11 +64,19 @@ _NARROWER = {"int64": _Narrower("int32", -(2**31), 2**31 - 1), "float64": _Narro
 
 
 class Stacked(NamedTuple):
-    """Tensors of equal shapes as one; `framework` is ``None`` if it is an array."""
+    """Tensors of equal shapes as one.
+
+    Args:
+        framework: Whose tensor `value` is; ``None``: it is an array.
+        value: The whole.
+        requires_grad: Whether one of them does.
+        kind: ``"stack"`` if a framework's own `stack` takes them as they are, else ``"rows"``.
+    """
 
     framework: Backend | None
     value: Any
     requires_grad: bool
+    kind: str
 
 
 def first(x: Any) -> tuple[Any, int]:
@@ -117,6 +126,8 @@ def read(x: Any, head: Any) -> Array:
         ShapeError: Rows of unequal lengths; the message says which.
         LossyCastError: No dtype holds all of these numbers.
     """
+    if type(x) is list and len(x) < _FEW and set(map(type, x)) == _FLOATS:
+        return np.array(x)
     if isinstance(x, range):
         return _read_range(x)
     plain = _read_plain(x, head)
@@ -387,7 +398,7 @@ def stack(x: Any, target: Backend | None) -> Stacked:
     if arrays is not None and len({(each.dtype, each.shape) for each in arrays}) == 1:
         dtype = arrays[0].dtype
         if dtypes.is_native_and_known(dtype):
-            return Stacked(None, _stack_alike(arrays, dtype), requires_grad=False)
+            return Stacked(None, _stack_alike(arrays, dtype), requires_grad=False, kind="stack")
     found = list(leaves(x))
     opened = [_open(path, leaf) for path, leaf in found]
     shape = outer_shape(x)
@@ -407,8 +418,9 @@ def stack(x: Any, target: Backend | None) -> Stacked:
         and len({info.dtype for _, info, _ in opened}) == 1
         and {info.abstract for _, info, _ in opened} <= {None, *target.capabilities.inside_only}
     ):
-        return Stacked(target, target.stack([handle for _, _, handle in opened], whole), requires_grad)
-    return Stacked(None, _stack_arrays(found, opened, whole), requires_grad)
+        kind = "stack" if len(shape) == 1 else "rows"
+        return Stacked(target, target.stack([handle for _, _, handle in opened], whole), requires_grad, kind)
+    return Stacked(None, _stack_arrays(found, opened, whole), requires_grad, "rows")
 
 
 def _stack_quickly(x: Any, target: Backend | None) -> Stacked | None:
@@ -419,7 +431,7 @@ def _stack_quickly(x: Any, target: Backend | None) -> Stacked | None:
     if len(kinds) > 1 or not registry.is_known_tensor(type(x[0])) or registry.backend_of(x[0]) is not target:
         return None
     value = target.stack_alike(x)
-    return None if value is None else Stacked(target, value, target.describe(value).requires_grad)
+    return None if value is None else Stacked(target, value, target.describe(value).requires_grad, "stack")
 
 
 def _as_arrays(x: Any) -> Sequence[Array] | None:

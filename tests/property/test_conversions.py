@@ -174,6 +174,9 @@ def test_the_plans_code_does_what_the_conversion_does(source, target, data):
     assert looks.content(pasted) == looks.content(result), plan.code
     if keywords["copy"] is True:
         assert not bytes_of(source, x) & bytes_of(target, pasted), plan.code
+    place = looks.place(pasted)
+    if target == "tensorflow" and place is not None and ferry.describe(pasted).size:
+        assert place.address % 64 == 0, plan.code
 
 
 @settings(max_examples=60)

@@ -278,18 +278,15 @@ def _numbers_of(x: Any, target: Backend | None, request: Request | None) -> tupl
     """An object array opens as the nested list of its elements, which must all be numbers."""
     if x.dtype.names is not None:
         raise _no_such_dtype(x.dtype)
-    if isinstance(x, np.generic) or x.shape == ():
-        return registry.backend_of(x.item()).open(x.item(), target, request)
-    python = registry.backend_named("python")
-    if x.size:
-        return python.open(x.tolist(), target, request)
     # Nested lists have no place for the axes after one of length 0.
-    source, info, numbers = python.open([], target, request)
-    return (
-        source,
-        info._replace(shape=x.shape, strides=compact_strides(x.shape, numbers.itemsize)),
-        numbers.reshape(x.shape),
-    )
+    values = x.item() if isinstance(x, np.generic) or x.shape == () else x.tolist() if x.size else []
+    source, info, handle = registry.backend_of(values).open(values, target, request)
+    if info.kind == "numbers":
+        info = info._replace(kind="objects")
+    if not x.size:
+        steps = compact_strides(x.shape, handle.itemsize)
+        return source, info._replace(shape=x.shape, strides=steps), handle.reshape(x.shape)
+    return source, info, handle
 
 
 BACKEND = NumpyBackend()

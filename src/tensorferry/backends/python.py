@@ -34,7 +34,7 @@ _CAPABILITIES = Capabilities(
     writable=True,
     host_array=True,
     memory=False,
-    read_kinds=frozenset({"numbers", "stack"}),
+    read_kinds=frozenset({"numbers", "objects", "rows", "stack"}),
     ordinary_kind="numbers",
 )
 
@@ -73,7 +73,7 @@ class PythonBackend(Backend):
     module = "builtins"
     owns = ("builtins", "array", "collections", "decimal", "fractions")
     rank = 0
-    imports: ClassVar[Mapping[str, str]] = {"np": "import numpy as np"}
+    imports: ClassVar[Mapping[str, str]] = {"np": "import numpy as np", "ferry": "import tensorferry as ferry"}
 
     @property
     def capabilities(self) -> Capabilities:
@@ -118,8 +118,8 @@ class PythonBackend(Backend):
             stacked = sequences.stack(x, target)
             if stacked.framework is not None:
                 info = stacked.framework.describe(stacked.value)
-                return stacked.framework, info._replace(kind="stack"), stacked.value
-            info = self._info(stacked.value, "stack")
+                return stacked.framework, info._replace(kind=stacked.kind), stacked.value
+            info = self._info(stacked.value, stacked.kind)
             return self, info._replace(requires_grad=stacked.requires_grad), stacked.value
         if (
             size > rules.MANY
@@ -215,18 +215,33 @@ class PythonBackend(Backend):
             as_read = "np.array({x})" if arguments[0] == info.dtype else self.snippet("read", arguments, info)
             remark, line, as_read = as_read.rpartition("\n")
             return remark + line + self.snippet("adopt", (), info._replace(dtype=arguments[0])).format(x=as_read)
-        if verb == "read" and info.kind == "stack":
-            return "np.stack({x})"
         if verb == "detach":
-            return "[tensor.detach() for tensor in {x}]"
-        if verb == "read" and arguments and arguments[0] != info.dtype:
-            if (info.dtype, arguments[0]) in _NARROWED:
-                return f'np.array({{x}}, dtype="{arguments[0]}")'
-            return registry.backend_named(EXCHANGE).snippet("cast", arguments, info).format(x="np.array({x})")
-        return {"read": "np.array({x})", "look": "np.array({x})", "export": "np.asarray(memoryview({x}))"}[verb]
+            # Rows leave the graph one by one, when they become arrays.
+            return "{x}" if info.kind == "rows" else "[tensor.detach() for tensor in {x}]"
+        if verb == "export":
+            return "np.asarray(memoryview({x}))"
+        return _read_code(arguments[0] if verb == "read" and arguments else info.dtype, arguments, info)
 
     def lanes(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
         return {(np.ndarray, self.name): _list_lane}
+
+
+def _read_code(dtype: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
+    """What is read, as an array of a dtype."""
+    if info.kind == "stack":
+        return "np.stack({x})"
+    if info.kind == "rows":
+        return f'np.stack([ferry.to_numpy(row, dtype="{info.dtype}") for row in {{x}}])'
+    if info.kind == "objects" and not info.size:
+        return f'np.empty({info.shape}, "{dtype}")'
+    numbers = "{x}.tolist()" if info.kind == "objects" else "{x}"
+    if (info.dtype, dtype) in _NARROWED:
+        return f'np.array({numbers}, dtype="{dtype}")'
+    # By itself NumPy takes integers of 64 bits beside negative or smaller ones for floats.
+    read = f'np.array({numbers}, dtype="uint64")' if info.dtype == "uint64" else f"np.array({numbers})"
+    if dtype == info.dtype:
+        return read
+    return registry.backend_named(EXCHANGE).snippet("cast", arguments, info).format(x=read)
 
 
 def _read(x: Any, first: Any, target: Backend | None) -> tuple[Array, str, str | None]:

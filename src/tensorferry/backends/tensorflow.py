@@ -316,7 +316,8 @@ class TensorflowBackend(Backend):
             return f'with tf.device("{_device_code(info.device)}"): {{y}} = tf.cast({{y}}, tf.{arguments[0]})'
         if verb == "move":
             return f'with tf.device("{_device_code(arguments[0])}"): {{y}} = tf.identity({{y}})'
-        if verb == "adopt" and (find(info.dtype).numpy not in _DLPACK or not info.writable):
+        # A copy that a person makes need not lie where TensorFlow wants it, and over DLPack it does not look.
+        if verb == "adopt" and (arguments or find(info.dtype).numpy not in _DLPACK or not info.writable):
             return "tf.constant({x})"
         if verb == "write":
             values = registry.backend_named(EXCHANGE).snippet("cast", (arguments[0].dtype, "", True), info)
@@ -392,7 +393,7 @@ class TensorflowBackend(Backend):
             if kind is int:
                 return result if seen.dtype.kind == "i" else None
             # Beyond 2**24 an integer among the floats may have been rounded: let the plan look.
-            if seen.dtype != np.float32 or (size > _MANY and (seen == 0).any() and not sequences.add_up_to_float(x)):
+            if seen.dtype != np.float32 or (size > _MANY and _has_zero(seen) and not sequences.add_up_to_float(x)):
                 return None
             if seen.size > _MANY and _are_small(seen):
                 return result
@@ -403,6 +404,11 @@ class TensorflowBackend(Backend):
 
 _MANY = 4096
 """Elements from which one pass over them is worth a call more."""
+
+
+def _has_zero(numbers: Array) -> bool:
+    """Whether 0.0 is among 32-bit floats: as an integer it is the least, and so one pass without a mask finds it."""
+    return bool(np.minimum.reduce(numbers.reshape(-1).view(np.uint32)) == 0)
 
 
 def _are_small(numbers: Array) -> bool:

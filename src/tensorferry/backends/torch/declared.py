@@ -80,7 +80,7 @@ def _capabilities(default: str, records: bool) -> Capabilities:
         packs=True,
         stages=frozenset({"cuda"}),
         options=frozenset({"non_blocking", "pinned"}),
-        read_kinds=frozenset({"stack"}),
+        read_kinds=frozenset({"rows", "stack"}),
         abstract=ABSTRACT,
         inside_only=frozenset(ABSTRACT) - {"zero", "sparse", "quantized", "nested", "opaque"},
         absent_on={"mps": frozenset({"float64", "complex128"})},

@@ -51,7 +51,7 @@ class TorchBackend(staging.TorchStaging):
     rank = 2
     is_traced = True
     install = "pip install torch"
-    imports: ClassVar[Mapping[str, str]] = {"torch": "import torch"}
+    imports: ClassVar[Mapping[str, str]] = {"torch": "import torch", "ferry": "import tensorferry as ferry"}
 
     def load(self) -> None:
         import torch
