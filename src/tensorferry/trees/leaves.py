@@ -92,12 +92,15 @@ class LeafRule:
         if self._choose is not None or self._infos:
             return [self.takes(leaf) for leaf in leaves]
         answers: dict[type, bool] = {}
+        text: dict[type, Callable[[Any], bool]] = {}
         for kind, leaf in {type(leaf): leaf for leaf in leaves}.items():
             answers[kind] = self.takes(leaf)
             known = self._known[kind]
             if isinstance(known, Backend) and type(known).is_text is not Backend.is_text:
-                return [self.takes(each) for each in leaves]
-        return [answers[type(leaf)] for leaf in leaves]
+                text[kind] = known.is_text
+        if not text:
+            return [answers[type(leaf)] for leaf in leaves]
+        return [not text[kind](leaf) if (kind := type(leaf)) in text else answers[kind] for leaf in leaves]
 
     def _look(self, x: Any) -> bool | Backend | UnsupportedTypeError:
         kind = type(x)
