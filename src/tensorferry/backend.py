@@ -82,6 +82,7 @@ class Capabilities:
         tape: What may be recording its operations for gradients, if no tensor shows that it is.
         absent_on: Dtypes that a kind of device lacks.
         absent_reasons: For a dtype that it lacks for now: why, as the end of a sentence.
+        absent_hint: The code that makes it have those, if there is any.
     """
 
     dtypes: frozenset[str]
@@ -115,6 +116,7 @@ class Capabilities:
     tape: str = ""
     absent_on: Mapping[str, frozenset[str]] = field(default_factory=dict)
     absent_reasons: Mapping[str, str] = field(default_factory=dict)
+    absent_hint: str = ""
 
     def default_dtype(self, kind: str) -> str:
         """The dtype that the framework's own constructor gives a Python number of this kind."""

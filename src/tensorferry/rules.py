@@ -294,11 +294,10 @@ def widens_later(info: TensorInfo, target: Backend, dtype: str, device: str, che
 
 
 def _no_such_dtype(name: str, target: Backend, *, asked: bool) -> LossyCastError:
-    why = target.capabilities.absent_reasons.get(name, "")
-    message = f"{target.name} has no {name}{why}."
+    why, remedy = target.capabilities.absent_reasons.get(name, ""), target.capabilities.absent_hint
+    instead = 'dtype="default", or the name of a dtype that it has' if asked else 'dtype="default"'
     return LossyCastError(
-        message,
-        'dtype="default", or the name of a dtype that it has' if asked else 'dtype="default"',
+        f"{target.name} has no {name}{why}.", f"{instead}, or {remedy}" if why and remedy else instead
     )
 
 

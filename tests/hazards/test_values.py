@@ -118,8 +118,7 @@ def test_H02_a_wide_dtype_is_refused_not_narrowed(name, framework):
         source = ferry.convert(np.array([value], name), framework, copy=True)
         with pytest.raises(ferry.LossyCastError, match=name) as caught:
             ferry.to_jax(source)
-        assert caught.value.hint == 'dtype="default"'
-        assert "jax_enable_x64" in str(caught.value)
+        assert caught.value.hint == 'dtype="default", or jax.config.update("jax_enable_x64", True) first'
         with pytest.raises(ferry.LossyCastError, match=name):
             ferry.to_jax(source, dtype=name)
 

@@ -59,6 +59,7 @@ def _capabilities(x64: bool) -> Capabilities:
         },
         inside_only=frozenset({"traced"}),
         absent_reasons={} if x64 else dict.fromkeys(_WIDE, _NO_X64),
+        absent_hint='jax.config.update("jax_enable_x64", True) first',
     )
 
 
