@@ -388,12 +388,17 @@ def release() -> None:
     blocks.forget()
 
 
+_inherited: list[object] = []
+"""What a forked child cannot give back: an allocator asks the device then, which is not the child's."""
+
+
 def _begin_anew() -> None:
     """A forked child has none of its parent's devices."""
     global _lots_lock
     _lots_lock = threading.Lock()
+    _inherited.append((_lots.copy(), _sides.streams))
     _lots.clear()
-    _sides.streams.clear()
+    _sides.streams = {}
 
 
 if hasattr(os, "register_at_fork"):

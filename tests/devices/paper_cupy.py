@@ -43,8 +43,10 @@ class Device:
 
 
 class Event:
+    done = True
+
     def __init__(self, block=False, disable_timing=False):
-        self.done = True
+        pass
 
     def synchronize(self):
         pass
@@ -78,33 +80,45 @@ def get_current_stream():
     return here[-1] if here else Stream()
 
 
+class Memory:
+    """A block of the pool."""
+
+    def __init__(self, block):
+        self.block, self.ptr, self.device_id = block, block.ctypes.data, current[0]
+
+
+class UnownedMemory:
+    def __init__(self, ptr, size, owner, device_id=-1):
+        self.ptr, self.size, self._owner, self.device_id = ptr, size, owner, device_id
+
+
 class MemoryPointer:
-    def __init__(self, block, offset, index):
-        self.block, self.offset, self.index = block, offset, index
+    def __init__(self, mem, offset):
+        self.mem, self.offset, self.device_id = mem, offset, mem.device_id
 
     @property
     def ptr(self):
-        return self.block.ctypes.data + self.offset
+        return self.mem.ptr + self.offset
 
     def __add__(self, offset):
-        return MemoryPointer(self.block, self.offset + offset, self.index)
+        return MemoryPointer(self.mem, self.offset + offset)
 
     def copy_to_host_async(self, mem, size, stream=None):
-        assert stream.device_id == self.index == current[0], "queued on another device's stream"
+        assert stream.device_id == self.device_id == current[0], "queued on another device's stream"
         ctypes.memmove(mem.value, self.ptr, size)
 
     def copy_from_host_async(self, mem, size, stream=None):
-        assert stream.device_id == self.index == current[0], "queued on another device's stream"
+        assert stream.device_id == self.device_id == current[0], "queued on another device's stream"
         ctypes.memmove(self.ptr, mem.value, size)
 
     def copy_from_device_async(self, src, size, stream=None):
-        assert stream.device_id == self.index == current[0], "queued on another device's stream"
+        assert stream.device_id == self.device_id == current[0], "queued on another device's stream"
         ctypes.memmove(self.ptr, src.ptr, size)
 
 
 def alloc(size):
     block = np.full(size + 64, 0xA5, np.uint8)
-    return MemoryPointer(block, -block.ctypes.data % 64, current[0])
+    return MemoryPointer(Memory(block), -block.ctypes.data % 64)
 
 
 class ndarray:  # noqa: N801 - CuPy's own name
@@ -115,9 +129,9 @@ class ndarray:  # noqa: N801 - CuPy's own name
         self.data = memptr if memptr is not None else alloc(int(np.prod(shape)) * dtype.itemsize)
         steps = compact_strides(tuple(shape), dtype.itemsize) if strides is None else tuple(strides)
         self.array = memory.over_address(
-            self.data.ptr, tuple(shape), steps, dtype, read_only=False, owner=self.data.block
+            self.data.ptr, tuple(shape), steps, dtype, read_only=False, owner=self.data.mem
         )
-        self.device = Device(self.data.index)
+        self.device = Device(self.data.device_id)
 
     shape = property(lambda self: self.array.shape)
     dtype = property(lambda self: self.array.dtype)
@@ -132,21 +146,15 @@ class ndarray:  # noqa: N801 - CuPy's own name
         assert self.array.flags.c_contiguous
         return ndarray(shape, self.dtype, self.data)
 
-    def copy(self, order="C"):
-        return ours(self.array.copy(order))
-
-    def astype(self, dtype):
-        assert dtype.type.__module__ == self.dtype.type.__module__ == "numpy", "CuPy is not to cast this"
-        return ours(self.array.astype(dtype))
-
     def __setitem__(self, key, value):
+        assert value.dtype.type.__module__ == self.dtype.type.__module__ == "numpy", "CuPy is not to cast this"
         self.array[key] = value.array
 
     def __dlpack_device__(self):
         return 1, 0
 
     def __dlpack__(self, *, stream=None, max_version=None, copy=None):
-        assert current[0] == self.data.index, "exported while another device is current"
+        assert current[0] == self.data.device_id, "exported while another device is current"
         assert self.dtype.type.__module__ == "numpy"
         return self.array.__dlpack__(max_version=max_version)
 
@@ -176,7 +184,9 @@ def concatenate(arrays):
 def from_dlpack(x):
     array = np.from_dlpack(x)
     assert array.dtype.type.__module__ == "numpy"
-    result = ndarray(array.shape, array.dtype, MemoryPointer(array.reshape(-1).view(np.uint8), 0, 0), array.strides)
+    result = ndarray(
+        array.shape, array.dtype, MemoryPointer(Memory(array.reshape(-1).view(np.uint8)), 0), array.strides
+    )
     result.keeps = array
     return result
 
@@ -190,7 +200,9 @@ def module():
     made.cuda = types.SimpleNamespace(
         Device=Device,
         Event=Event,
+        MemoryPointer=MemoryPointer,
         Stream=Stream,
+        UnownedMemory=UnownedMemory,
         alloc=alloc,
         alloc_pinned_memory=bytearray,
         get_current_stream=get_current_stream,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
+import weakref
 
 import numpy as np
 import pytest
@@ -10,7 +12,9 @@ from tests.devices import paper_cupy
 
 import tensorferry as ferry
 from tensorferry import TensorInfo, dtypes, registry, staging, transport
+from tensorferry.backends import cupy as backend_module
 from tensorferry.backends.cupy import CupyBackend
+from tensorferry.transfers import sides
 
 torch = pytest.importorskip("torch")
 
@@ -124,12 +128,43 @@ def test_streams(cupy):
         event.wait()
     assert paper_cupy.current == [0]
     assert cupy.current_stream("cuda").device == "cuda:0"
-    side.uses(kept := object())
-    assert side._used == [kept]
+    side.uses(theirs := paper_cupy.ours(np.zeros(3)))
+    assert side._used == [theirs]
     side.record()
     assert not side._used
     side.record()
     assert not side._held
+
+
+def test_memory_waits_for_the_streams_that_have_used_it(cupy, monkeypatch):
+    """Not given back before the consumer's stream has come past: through views, copies and casts, once."""
+    come_past = []
+    monkeypatch.setattr(paper_cupy.Event, "done", property(lambda self: self in come_past))
+    array = np.arange(60, dtype=np.float32)
+    for make in (
+        lambda: ferry.convert(array, "cupy"),
+        lambda: ferry.convert(ferry.convert(array, "cupy"), "cupy", copy=True),
+        lambda: ferry.convert(ferry.convert(array, "cupy"), "cupy", dtype="float64"),
+    ):
+        x = make()
+        place = sides.Place(cupy, "cuda:0")
+        sides.Landed(x, ((sides.Moment(place, place.current.record()), (x,)),)).hand_out()
+        block = weakref.ref(x.data.mem._owner.memory.mem)
+        y = paper_cupy.ndarray((3,), x.dtype, x.data + 8)
+        del x
+        gc.collect()
+        assert not backend_module._dropped
+        del y
+        gc.collect()
+        ((events, kept),) = backend_module._dropped
+        assert len(events) == 1
+        del kept
+        ferry.convert(array, "cupy")
+        assert block() is not None
+        come_past += [event.event for event in events]
+        ferry.convert(array, "cupy")
+        assert not backend_module._dropped
+        assert block() is None
 
 
 def test_what_is_sparse_is_refused(cupy):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import warnings
+import weakref
 
 import numpy as np
 import pytest
@@ -368,6 +369,22 @@ def test_a_forked_child_has_its_own_threads():
         print("done")
         """
     )
+
+
+def test_a_forked_child_gives_no_slot_back(monkeypatch):
+    """An allocator of page-locked memory asks the device when a slot is given back, which is the parent's."""
+    with staged():
+        assert (ferry.to_numpy(up(numbers())) == numbers()).all()
+        (lot,) = staging._lots.values()
+        slots = [weakref.ref(slot) for slot, _ in lot.free]
+        del lot
+        monkeypatch.setattr(staging, "_inherited", [])
+        staging._begin_anew()
+        gc.collect()
+        assert not staging._lots
+        assert slots
+        assert all(slot() is not None for slot in slots)
+        assert (ferry.to_numpy(up(numbers())) == numbers()).all()
 
 
 def test_the_copying_threads_end_when_there_is_nothing_to_copy():

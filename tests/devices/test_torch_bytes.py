@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from tests.support import bits
@@ -93,3 +95,18 @@ def test_pinned_without_a_gpu_is_an_error(convert, grad):
         convert(x, pinned=True)
     with pytest.raises(ferry.DeviceError, match="numpy cannot lock memory"):
         ferry.to_numpy(np.ones(4), pinned=True)
+
+
+@pytest.mark.parametrize("forked", [False, True])
+def test_the_driver_is_not_asked_in_a_forked_child(forked, monkeypatch):
+    """Whether memory is page-locked only the driver knows, which refuses to answer the child of its process."""
+
+    def is_pinned(self):
+        if forked:
+            raise RuntimeError("CUDA error: initialization error")
+        return True
+
+    cuda = SimpleNamespace(_initialized=True, is_initialized=lambda: not forked)
+    monkeypatch.setattr(torch_backend(), "cuda", cuda)
+    monkeypatch.setattr(torch.Tensor, "is_pinned", is_pinned)
+    assert ferry.describe(torch.ones(3)).pinned is not forked

@@ -13,6 +13,7 @@ def test_sharded_jax_is_gathered_and_says_so():
         """
         import numpy as np, jax, jax.numpy as jnp, tensorferry as ferry
         from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+        from tensorferry import registry
         from tensorferry.run import verifying
 
         assert len(jax.devices()) == 4
@@ -45,6 +46,9 @@ def test_sharded_jax_is_gathered_and_says_so():
         copies = jax.device_put(whole, NamedSharding(mesh, P()))
         assert ferry.describe(copies).shards == 1
         assert ferry.explain(copies, "numpy").shares_memory
+        offered = registry.ready("jax").offer(copies)
+        assert offered.__dlpack_device__() == (1, 0)
+        assert "dltensor" in repr(offered.__dlpack__())
         assert np.array_equal(ferry.to_numpy(copies), whole)
         print("done")
         """,
@@ -130,6 +134,86 @@ def test_tensorflow_code_reaches_its_device():
             x = tf.identity(tf.constant(a)) + 0
         for dtype in ("float64", "float8_e4m3fn"):
             assert registry.ready("tensorflow").cast(x, dtype).backing_device.endswith("CPU:1")
+        print("done")
+        """
+    )
+
+
+def test_tensorflow_makes_nothing_on_another_device_than_it_is_told():
+    """What it would place on the first GPU stays where the value is; a second logical CPU stands for another device."""
+    assert "done" in lives(
+        """
+        import numpy as np, tensorflow as tf
+        tf.config.set_logical_device_configuration(
+            tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
+        )
+        import tensorferry as ferry
+        from tensorferry import registry
+        backend = registry.ready("tensorflow")
+        backend.all_host = False
+        with tf.device("CPU:1"):
+            scalar = tf.identity(tf.constant(1.5)) + 0
+        assert backend._reshape(scalar, (1,)).backing_device.endswith("CPU:1")
+        assert backend.variable(scalar).device.endswith("CPU:1")
+        assert ferry.to_numpy(scalar).tolist() == 1.5
+        assert ferry.shares_memory(scalar, ferry.to_numpy(scalar))
+
+        with tf.device("CPU:1"):  # for its own scope says nothing about ours
+            found = ferry.to_tensorflow(np.array(2.5, "bfloat16"))
+            assert found.backing_device.endswith("CPU:0") and float(found) == 2.5
+            variable = ferry.to_tensorflow(np.ones(3, np.float32), variable=True)
+        assert variable.device.endswith("CPU:0") and variable.numpy().tolist() == [1, 1, 1]
+
+        for dtype in ("float32", "bool", "int16", "complex64", "float8_e4m3fn"):
+            with tf.device("CPU:1"):
+                x = tf.identity(ferry.to_tensorflow(np.arange(2), dtype=dtype))
+            copied = backend.copy(x)
+            assert copied.backing_device.endswith("CPU:1"), dtype
+            assert ferry.to_numpy(copied).tobytes() == ferry.to_numpy(x).tobytes()
+            assert not ferry.shares_memory(copied, x)
+        print("done")
+        """
+    )
+
+
+def test_jax_without_the_host_is_said():
+    """Started for a GPU alone, it has no memory where an array could begin; and no array that came from it there."""
+    assert "done" in lives(
+        """
+        import jax, numpy as np, tensorferry as ferry
+        from tensorferry import registry
+        known = jax.local_devices
+
+        def without_host(*arguments, backend=None):
+            if backend == "cpu":
+                raise RuntimeError("Unknown backend cpu. Available backends are ['cuda']")
+            return known(*arguments, backend=backend)
+
+        jax.local_devices = without_host
+        assert not registry.ready("jax").holds(object())
+        try:
+            ferry.to_jax(np.ones(3, np.float32))
+        except ferry.DeviceError as error:
+            assert "Available backends are ['cuda']" in str(error) and "JAX_PLATFORMS" in error.hint
+        else:
+            raise SystemExit("adopted")
+        jax.local_devices = known
+        assert ferry.to_jax(np.ones(3, np.float32)).tolist() == [1, 1, 1]
+        print("done")
+        """
+    )
+
+
+def test_jaxs_host_memory_is_known_while_a_gpu_is_its_default():
+    """What lies under its narrow arrays is learnt from one on the host, wherever JAX would make one."""
+    assert "done" in lives(
+        """
+        import jax, jax.numpy as jnp, numpy as np, tensorferry as ferry
+        x = jax.device_put(np.ones(64, jnp.bfloat16), jax.devices("cpu")[0])
+        array = ferry.to_numpy(x)
+        jnp.zeros = np.zeros  # as if on a GPU: the array that it gives owns its memory
+        assert ferry.shares_memory(x, array)
+        assert not ferry.describe(array).mutable
         print("done")
         """
     )

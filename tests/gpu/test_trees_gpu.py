@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
-# Frameworks share one device here: none may take all of its memory when it starts.
-os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
-
 import numpy as np
 import pytest
 

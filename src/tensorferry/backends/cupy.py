@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import importlib
 from collections import deque
+from contextlib import suppress
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,7 +16,7 @@ from ..backend import EXCHANGE_NUMBERS, Capabilities
 from ..dlpack import Offer
 from ..dtypes import DTYPES, by_numpy, find
 from ..errors import UnsupportedTypeError
-from ..info import TensorInfo
+from ..info import TensorInfo, packed_strides
 from ..rules import agrees
 from ..staging import Staging
 
@@ -136,7 +137,9 @@ class CupyBackend(Staging):
     def copy(self, x: Any) -> Any:
         """Other memory on the same device."""
         with x.device:
-            return self._integers(x).copy(order="K").view(x.dtype)
+            result = self._empty(x.shape, packed_strides(x.shape, x.strides, x.dtype.itemsize), x.dtype)
+            self._integers(result)[...] = self._integers(x)
+        return result
 
     def compact(self, x: Any) -> Any:
         """C-contiguous memory on the same device."""
@@ -147,8 +150,11 @@ class CupyBackend(Staging):
         """Another dtype, to the same bits as on the host."""
         before = _NAMES[x.dtype]
         if not check and {before, dtype} <= _NATIVE and agrees(before, dtype):
+            kind = find(dtype).numpy
             with x.device:
-                return x.astype(find(dtype).numpy)
+                result = self._empty(x.shape, packed_strides(x.shape, x.strides, kind.itemsize), kind)
+                result[...] = x
+            return result
         return self.place(casts.cast(self.fetch(x), dtype, check), f"cuda:{x.device.id}")
 
     def move(self, x: Any, device: str, non_blocking: bool = False) -> Any:
@@ -202,8 +208,12 @@ class CupyBackend(Staging):
         return self.cuda.Device(int(index)) if index else self.cuda.Device()
 
     def _empty(self, shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any) -> Any:
-        """Packed memory on the current device."""
-        return self.cupy.ndarray(shape, dtype, self.cuda.alloc(max(int(np.prod(shape)) * dtype.itemsize, 1)), strides)
+        """Packed memory on the current device, which streams besides the current one may come to use."""
+        _let_go()
+        nbytes = max(int(np.prod(shape)) * dtype.itemsize, 1)
+        found = self.cuda.alloc(nbytes)
+        own = self.cuda.UnownedMemory(found.ptr, nbytes, _Lease(found), found.device_id)
+        return self.cupy.ndarray(shape, dtype, self.cuda.MemoryPointer(own, 0), strides)
 
     # -- plain bytes over the bus -------------------------------------------------------------------
 
@@ -345,8 +355,45 @@ class CupyStream:
         self.stream.wait_event(event.event)
 
     def uses(self, tensor: Any) -> None:
-        # CuPy's pool knows one stream for each block, so the array itself is kept until this one has come past.
-        self._used.append(tensor)
+        # CuPy's pool knows one stream for each block. Memory that this backend has made waits for the others when
+        # it is dropped; an array of somebody else's is itself kept until this stream has come past.
+        owner = getattr(tensor.data.mem, "_owner", None)
+        if isinstance(owner, _Lease):
+            owner.streams[self.index, self.stream] = self
+        else:
+            self._used.append(tensor)
+
+
+class _Lease:
+    """Memory of CuPy's pool, which goes back once all other streams that have used it have come past.
+
+    The pool would give it away as soon as the last array over it is gone, to what is queued next on the stream on
+    which it was allocated. (https://docs.cupy.dev/en/stable/user_guide/memory.html)
+    """
+
+    __slots__ = ("memory", "streams")
+
+    def __init__(self, memory: Any) -> None:
+        self.memory = memory
+        self.streams: dict[tuple[int, Any], CupyStream] = {}
+
+    def __del__(self) -> None:
+        with suppress(Exception):  # the interpreter, or the driver, may be gone already
+            if self.streams:
+                _dropped.append(([stream.record() for stream in self.streams.values()], self.memory))
+
+
+_dropped: deque[tuple[list[CupyEvent], Any]] = deque()
+"""Memory that nobody holds, and what it still waits for."""
+
+
+def _let_go() -> None:
+    """Give back what waits for nothing any more."""
+    for _ in range(len(_dropped)):
+        with suppress(IndexError):  # another thread was faster
+            events, found = _dropped.popleft()
+            if not all(event.done() for event in events):
+                _dropped.append((events, found))
 
 
 BACKEND = CupyBackend()

@@ -13,7 +13,7 @@ from .. import casts, dlpack, memory, registry
 from ..backend import Backend, Capabilities
 from ..devices import HOST, device_name, kind_of
 from ..dtypes import DTYPES, by_numpy, find, of_numpy
-from ..errors import UnsupportedTypeError
+from ..errors import DeviceError, UnsupportedTypeError
 from ..info import TensorInfo
 from ..nodes import Node, attribute, item
 from ..rules import agrees
@@ -132,7 +132,7 @@ class JaxBackend(Backend):
             return TensorInfo(self.name, x.shape, name, abstract="deleted")
         shape, shards = x.shape, x.sharding.num_devices
         if shards > 1 and x.is_fully_replicated:
-            x, shards = x.addressable_shards[0].data, 1
+            x, shards = _replica(x), 1
         device, misalignment = HOST, 0
         if x.platform() != HOST:
             device = device_name(next(iter(x.sharding.device_set)))
@@ -146,8 +146,11 @@ class JaxBackend(Backend):
         if not self.loaded:
             return False
         if self._end is None:
-            with self.jax.ensure_compile_time_eval():
-                narrow = self.jax.numpy.zeros(1, find("bfloat16").numpy)
+            try:
+                with self.jax.ensure_compile_time_eval():
+                    narrow = self.adopt(np.zeros(1, find("bfloat16").numpy))
+            except DeviceError:
+                return False  # without host memory it has no such capsule
             self._end = dlpack.end_of(np.asarray(narrow).base)
         return self._end == dlpack.end_of(owner) != 0
 
@@ -157,7 +160,7 @@ class JaxBackend(Backend):
         if x.sharding.num_devices > 1:
             if not x.is_fully_replicated:
                 return None
-            x = x.addressable_shards[0].data
+            x = _replica(x)
         pointer: int = x.unsafe_buffer_pointer()
         return pointer
 
@@ -185,9 +188,18 @@ class JaxBackend(Backend):
         """The entry below `jax.device_put`, which adopts in a ninth of its time, or that itself.
 
         It is not public, so it is tried first: it must give an array that lies over the memory.
+
+        Raises:
+            DeviceError: JAX was told to start without the host.
         """
         jax = self.jax
-        host = jax.local_devices(backend="cpu")[0]
+        try:
+            host = jax.local_devices(backend="cpu")[0]
+        except RuntimeError as error:
+            raise DeviceError(
+                f"JAX has no host memory here, where arrays begin: {error}",
+                'os.environ["JAX_PLATFORMS"] = "cuda,cpu", before JAX is imported',
+            ) from error
 
         def public(array: Array) -> Any:
             return jax.device_put(array, host)
@@ -238,7 +250,7 @@ class JaxBackend(Backend):
 
     def offer(self, x: Any) -> Any:
         # It makes the stream that is named wait for the array itself, whatever device is current.
-        return dlpack.Offer(x, _NAMES[x.dtype], nullcontext)
+        return dlpack.Offer(_replica(x), _NAMES[x.dtype], nullcontext)
 
     def hand_over(self, x: Any, source: str = "") -> Any:
         """An array over another framework's memory on the same device.
@@ -313,6 +325,11 @@ _SNIPPETS = {
     "copy": "jnp.array({x}, copy=True)",
     "hand_over": "jax.dlpack.from_dlpack({x})",
 }
+
+
+def _replica(x: Any) -> Any:
+    """The first of an array's equal copies on several devices, which alone is an array of one."""
+    return x.addressable_shards[0].data if x.sharding.num_devices > 1 else x
 
 
 def _entry(tree_util: Any, key: Any) -> str:

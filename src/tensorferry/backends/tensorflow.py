@@ -102,6 +102,10 @@ _REFUSED = {
 }
 
 
+# Of what it copies on a GPU; the operation falls back to the host for others
+# (https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/kernels/inplace_ops.cc).
+_COPIED = frozenset({"float16", "bfloat16", "float32", "float64", "int8", "uint8", "int64", "uint64"})
+
 _DEFAULT_STREAM = 1
 """CUDA's legacy default stream in DLPack's numbering."""
 
@@ -136,6 +140,7 @@ class TensorflowBackend(Backend):
         self.enums = {dtype.as_datatype_enum: name for name, dtype in self.dtypes.items()}
         self.eager = tf.__internal__.EagerTensor
         self.from_dlpack = tf.experimental.dlpack.from_dlpack
+        self.all_host = not tf.config.list_physical_devices("GPU")
         with tf.init_scope(), tf.device("CPU:0"):
             # The first tensor makes TensorFlow's context, without which none can be adopted.
             self.host = tf.constant(0).backing_device
@@ -233,10 +238,10 @@ class TensorflowBackend(Backend):
 
     def _reshape(self, x: Any, shape: tuple[int, ...]) -> Any:
         """An eager tensor over the same memory, inside a traced function too."""
-        if self.tf.executing_eagerly():
+        if self.all_host and self.tf.executing_eagerly():
             return self.tf.reshape(x, shape)
         # Not tf.init_scope, which does not leave a tf.Graph that a user made.
-        with self.tf.__internal__.eager_context.eager_mode():
+        with self.tf.__internal__.eager_context.eager_mode(), self.tf.device(x.backing_device):
             return self.tf.reshape(x, shape)
 
     def fetch(self, x: Any) -> Array:
@@ -270,7 +275,9 @@ class TensorflowBackend(Backend):
             own[...] = array
             return self.adopt(own)
         with self.tf.device(x.backing_device):
-            return self.tf.raw_ops.DeepCopy(x=x)
+            if self.enums[x._datatype_enum()] in _COPIED:
+                return self.tf.raw_ops.DeepCopy(x=x)
+            return self.tf.identity(self.adopt(self.fetch(x)))
 
     def move(self, x: Any, device: str, non_blocking: bool = False) -> Any:
         """To another device."""
@@ -290,9 +297,13 @@ class TensorflowBackend(Backend):
         return self.from_dlpack(offered.__dlpack__(stream=_DEFAULT_STREAM))
 
     def variable(self, x: Any) -> Any:
-        """A variable that starts from this value, in memory of its own."""
+        """A variable that starts from this value, in memory of its own where the value is."""
+        # Said where: TensorFlow would make it on the first GPU (https://www.tensorflow.org/guide/variable).
+        eager = isinstance(x, self.eager) and self.tf.executing_eagerly()
+        place = self.tf.device(x.backing_device) if eager else nullcontext()
         try:
-            return self.tf.Variable(x)
+            with place:
+                return self.tf.Variable(x)
         except self.tf.errors.InvalidArgumentError as error:
             name = self.names[x.dtype]
             raise UnsupportedTypeError(
@@ -337,7 +348,7 @@ class TensorflowBackend(Backend):
 
     def _to_numpy_lane(self) -> Callable[[Any], Any]:
         array_type, enums = np.ndarray, self.enums
-        all_host, host = not self.tf.config.list_physical_devices("GPU"), self.host
+        all_host, host = self.all_host, self.host
         # Looked up once: through the instance each takes twice its own time.
         internal, set_flags = self.eager._numpy_internal, array_type.setflags
 

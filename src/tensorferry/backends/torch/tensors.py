@@ -76,7 +76,8 @@ class TorchBackend(staging.TorchStaging):
         self.faking = _mode_that_fakes(torch)
         self.uninitialized = self.torch.nn.parameter.UninitializedTensorMixin
         self.forward: Any = torch.autograd.forward_ad
-        self.tensor, self.compiling, self.cuda = torch.Tensor, torch.compiler.is_compiling, torch.cuda
+        self.tensor, self.compiling = torch.Tensor, torch.compiler.is_compiling
+        self.cuda: Any = torch.cuda
         self.default_dtype, self.is_recording = torch.get_default_dtype, torch.is_grad_enabled
         self.by_default = {(self.dtypes[name], on): found for (name, on), found in BY_DEFAULT.items()}
         self.from_numpy, self.from_dlpack = torch.from_numpy, self.torch.utils.dlpack.from_dlpack
@@ -144,8 +145,8 @@ class TorchBackend(staging.TorchStaging):
             x.requires_grad or (self.forward._current_level >= 0 and self._is_dual(x)),
             dtype.is_complex and x.is_conj(),
             x.is_neg(),
-            # On the host there can be pinned memory only once a GPU is in use.
-            x.is_pinned() if self.cuda._initialized or not on_host else False,
+            # There can be pinned memory only once a GPU is in use; a forked child cannot ask, the driver would refuse.
+            on_host and self.cuda._initialized and self.cuda.is_initialized() and x.is_pinned(),
             "" if plain else kind_of_type(type(x)),
         )
         if found is None:
