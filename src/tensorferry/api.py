@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
 from . import registry
+from .backend import EXCHANGE
 from .request import aim, make_request, ordinary_request
 from .run import carry
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .typing import (
         Casting,
         Grad,
@@ -29,18 +33,36 @@ __all__ = [
 ]
 
 Tensor = TypeVar("Tensor")
-
-_NON_BLOCKING = (("non_blocking", True),)
-_PINNED = (("pinned", True),)
-_VARIABLE = (("variable", True),)
-
-_to_numpy = registry.lanes_to("numpy")
-_to_torch = registry.lanes_to("torch")
-_to_tensorflow = registry.lanes_to("tensorflow")
-_to_jax = registry.lanes_to("jax")
-_to_python = registry.lanes_to("python")
+Function = TypeVar("Function", bound="Callable[..., Any]")
 
 
+def _over_lanes(name: str) -> Callable[[Function], Function]:
+    """Decorate a conversion to a framework: a call that names nothing but `x` tries the fast lane of its type.
+
+    Such a call has no keywords to look at, of which each that a function declares costs a lookup.
+    """
+    lanes, to_host = registry.lanes_to(name), name == EXCHANGE
+
+    def decorate(function: Function) -> Function:
+        @wraps(function)
+        def conversion(x: Any, /, **keywords: Any) -> Any:
+            if keywords:
+                return function(x, **keywords)
+            try:
+                result = lanes[type(x)](x)
+            except registry.REFUSALS:
+                result = None
+            # `memory.is_new`, without the call.
+            if result is None or (to_host and result.flags.owndata and result is not x):
+                return _convert(x, name)
+            return result
+
+        return cast("Function", conversion)
+
+    return decorate
+
+
+@_over_lanes("numpy")
 def to_numpy(
     x: object,
     /,
@@ -96,23 +118,11 @@ def to_numpy(
         ShapeError: Ragged input, or an `out` of another shape.
         TypeError: A keyword's value is none of those above.
     """
-    if (
-        copy is None
-        and dtype is None
-        and casting is None
-        and device is None
-        and out is None
-        and not pinned
-        and grad == "detach"
-    ):
-        try:
-            result = _to_numpy[type(x)](x)
-        except registry.REFUSALS:
-            result = None
-        return _convert(x, "numpy") if result is None else result  # type: ignore[no-any-return]
-    return _convert(x, "numpy", copy, dtype, casting, device, grad, out, _PINNED if pinned else ())  # type: ignore[no-any-return]
+    options = () if pinned is False else (("pinned", pinned),)
+    return _convert(x, "numpy", copy, dtype, casting, device, grad, out, options)  # type: ignore[no-any-return]
 
 
+@_over_lanes("torch")
 def to_torch(
     x: object,
     /,
@@ -154,22 +164,7 @@ def to_torch(
         ConversionError: As for `to_numpy`.
         FrameworkNotInstalledError: PyTorch is not installed.
     """
-    if (
-        copy is None
-        and dtype is None
-        and casting is None
-        and device is None
-        and out is None
-        and not non_blocking
-        and not pinned
-        and grad == "detach"
-    ):
-        try:
-            result = _to_torch[type(x)](x)
-        except registry.REFUSALS:
-            result = None
-        return _convert(x, "torch") if result is None else result  # type: ignore[no-any-return]
-    options = (("non_blocking", non_blocking), ("pinned", pinned)) if pinned else _NON_BLOCKING if non_blocking else ()
+    options = tuple(option for option in (("non_blocking", non_blocking), ("pinned", pinned)) if option[1] is not False)
     return _convert(x, "torch", copy, dtype, casting, device, grad, out, options)  # type: ignore[no-any-return]
 
 
@@ -199,6 +194,7 @@ def to_tensorflow(
     out: TensorflowVariable | None = ...,
     variable: bool,
 ) -> TensorflowVariable: ...
+@_over_lanes("tensorflow")
 def to_tensorflow(
     x: object,
     /,
@@ -234,23 +230,11 @@ def to_tensorflow(
         ConversionError: As for `to_numpy`.
         FrameworkNotInstalledError: TensorFlow is not installed.
     """
-    if (
-        copy is None
-        and dtype is None
-        and casting is None
-        and device is None
-        and out is None
-        and not variable
-        and grad == "detach"
-    ):
-        try:
-            result = _to_tensorflow[type(x)](x)
-        except registry.REFUSALS:
-            result = None
-        return _convert(x, "tensorflow") if result is None else result
-    return _convert(x, "tensorflow", copy, dtype, casting, device, grad, out, _VARIABLE if variable else ())
+    options = () if variable is False else (("variable", variable),)
+    return _convert(x, "tensorflow", copy, dtype, casting, device, grad, out, options)
 
 
+@_over_lanes("jax")
 def to_jax(
     x: object,
     /,
@@ -286,15 +270,10 @@ def to_jax(
         ConversionError: As for `to_numpy`.
         FrameworkNotInstalledError: JAX is not installed.
     """
-    if copy is None and dtype is None and casting is None and device is None and out is None and grad == "detach":
-        try:
-            result = _to_jax[type(x)](x)
-        except registry.REFUSALS:
-            result = None
-        return _convert(x, "jax") if result is None else result  # type: ignore[no-any-return]
     return _convert(x, "jax", copy, dtype, casting, device, grad, out, ())  # type: ignore[no-any-return]
 
 
+@_over_lanes("python")
 def to_list(
     x: object,
     /,
@@ -326,12 +305,6 @@ def to_list(
     Raises:
         ConversionError: As for `to_numpy`.
     """
-    if copy is None and dtype is None and casting is None and device is None and out is None and grad == "detach":
-        try:
-            result = _to_python[type(x)](x)
-        except registry.REFUSALS:
-            result = None
-        return _convert(x, "python") if result is None else result
     return _convert(x, "python", copy, dtype, casting, device, grad, out, ())
 
 
@@ -373,7 +346,8 @@ def convert(
         x: As for `to_numpy`.
         to: ``"numpy"``, ``"torch"``, ``"tensorflow"``, ``"jax"``, ``"cupy"``, ``"python"`` or the name of
             a registered backend.
-        like: Instead of `to`: a tensor whose framework, dtype and device the result takes.
+        like: Instead of `to`: a tensor whose framework, dtype and device the result takes. The result is the
+            framework's plain tensor, also where this is a parameter, a variable or of another subclass.
         copy: As for `to_numpy`.
         dtype: As for `to_numpy`; beside `like`, it wins over its dtype.
         casting: As for `to_numpy`.

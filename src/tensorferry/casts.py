@@ -212,6 +212,11 @@ def _stays_finite(source: np.ndarray[Any, Any], result: np.ndarray[Any, Any]) ->
 def _value_kept(source: np.ndarray[Any, Any], result: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Where a cast and the way back give the value again, with its sign, or NaN both times."""
     before, after = find(of_numpy(source.dtype) or ""), find(of_numpy(result.dtype) or "")
+    if before.kind == after.kind == "float":
+        # Not there and back: narrow floats that lack an infinity take the largest for it, and the other way round.
+        wide = np.float64 if np.float64 in (source.dtype, result.dtype) else np.float32
+        here, there = source.astype(wide, copy=False), result.astype(wide, copy=False)
+        return np.asarray((here == there) | (np.isnan(here) & np.isnan(there)))
     back: Any = np.empty(source.shape, before.numpy)
     if after.kind == "complex" and before.kind != "complex":
         _fill(back, result.real, before.kind)

@@ -136,12 +136,12 @@ def read(
                 if not sequences.is_number(head):
                     weak = None
                 elif weak is None:
-                    weak = sequences.narrowest(part, numbers) if narrows else dtype
+                    weak = sequences.narrowest(numbers) if narrows else dtype
                 wanted = decide(shape, dtype, weak)
                 if wanted is None:
                     return None
                 result, put = (wanted.sink or _nowhere)(shape, wanted.dtype)
-            elif weak not in (None, dtype) and sequences.narrowest(part, numbers) != weak:
+            elif weak not in (None, dtype) and sequences.narrowest(numbers) != weak:
                 weak, before = dtype, wanted
                 wanted = decide(shape, dtype or "", weak)
                 if wanted is None or wanted.dtype != before.dtype:

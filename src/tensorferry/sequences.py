@@ -136,7 +136,7 @@ def read(x: Any, head: Any) -> Array:
         if not kinds <= PYTHON_NUMBERS and not all(issubclass(kind, _READABLE) for kind in kinds):
             x = _with_numbers(x, "x")
         plain = _read_by_types(x, kinds)
-    if plain.dtype.char in "dD" and not _are_ordinary(x, plain) and _may_be_rounded(x, plain):
+    if plain.dtype.char in "dD" and not _are_ordinary(plain) and _may_be_rounded(x, plain):
         return _read_exactly(x, plain)
     return plain
 
@@ -241,13 +241,13 @@ def _read_range(x: range) -> Array:
     raise LossyCastError("A range beyond 64 bits fits no dtype.", "[float(number) for number in x]")
 
 
-def _are_ordinary(x: Any, numbers: Array) -> bool:
+def _are_ordinary(numbers: Array) -> bool:
     """Whether one look says that every float lies within `_EXACT_INTEGERS`, so within float32's range as well.
 
     The norm is no smaller than the largest magnitude, up to rounding, for which there is room.
     """
     few = numbers.ndim == 1 and numbers.size < _FEW and numbers.dtype.char == "d"
-    return few and math.hypot(*x) < _EXACT_INTEGERS / 2
+    return few and math.hypot(*numbers.tolist()) < _EXACT_INTEGERS / 2
 
 
 def _may_be_rounded(x: Any, array: Array) -> bool:
@@ -365,16 +365,17 @@ def _has_only_integers(x: Any) -> bool:
     return all(isinstance(number, (int, np.integer)) and not isinstance(number, bool) for _, number in leaves(x))
 
 
-def narrowest(x: Any, array: Array) -> str:
-    """The narrowest ordinary dtype that holds these Python numbers, as far as their range goes."""
+def narrowest(array: Array) -> str:
+    """The narrowest ordinary dtype that holds Python numbers as they were read, as far as their range goes."""
     name = dtypes.of_numpy(array.dtype) or ""
     narrower = _NARROWER.get(name)
     if narrower is None:
         return name
-    if not array.size or _are_ordinary(x, array):
+    if not array.size or _are_ordinary(array):
         return narrower.name
-    if array.ndim == 1 and array.size < _FEW and not isinstance(x, range):
-        low, high = min(x), max(x)
+    if array.ndim == 1 and array.size < _FEW:
+        numbers = array.tolist()
+        low, high = min(numbers), max(numbers)
     else:
         low, high = np.minimum.reduce(array, axis=None), np.maximum.reduce(array, axis=None)
     return narrower.name if narrower.low <= low and high <= narrower.high else name
@@ -446,7 +447,7 @@ def _as_arrays(x: Any) -> Sequence[Array] | None:
         arrays = list(map(registry.lanes_to(EXCHANGE)[kind], x))
     except registry.REFUSALS:
         return None
-    return None if any(each is None for each in arrays) else arrays
+    return None if any(each is None or memory.is_new(each, x) for each in arrays) else arrays
 
 
 def _open(path: str, leaf: Any) -> tuple[Backend, Any, Any]:

@@ -300,6 +300,21 @@ def test_integers_are_compared_alike_by_numpy_and_in_blocks(narrow, monkeypatch)
             assert len(outcomes) == 1
 
 
+@pytest.mark.parametrize("name", [name for name in NARROW_FLOATS if FORMATS[name].bits <= 8])
+def test_a_value_between_narrow_floats_is_kept_or_refused(name):
+    """Every pattern to every other float of at most 8 bits: where one saturates, the way back hides what was lost."""
+    patterns = range(1 << FORMATS[name].bits)
+    for other in (each for each in NARROW_FLOATS if FORMATS[each].bits <= 8 and each != name):
+        for pattern in patterns:
+            array = np.array([pattern], np.uint8).view(dtypes.find(name).numpy)
+            try:
+                found = ferry.to_numpy(array, dtype=other, casting="same_value").view(np.uint8)
+            except ferry.LossyCastError:
+                continue
+            before, after = (bits.numbers(each, at) for each, at in ((name, pattern), (other, int(found[0]))))
+            assert before == after or (isnan(before) and isnan(after)), (other, pattern)
+
+
 @pytest.mark.parametrize("name", NARROW_FLOATS)
 def test_lists_of_every_narrow_value_raise_no_flag(name):
     """Python scalars of every bit pattern, signalling NaNs too, even where NumPy raises at the least flag."""

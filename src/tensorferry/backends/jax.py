@@ -44,6 +44,7 @@ def _capabilities(x64: bool) -> Capabilities:
         alignment=memory.ALIGNMENT,
         unshared_dtypes=_PACKED,
         unhanded=_PACKED,
+        shards=True,
         fetches=True,
         fetches_ahead=True,
         abstract={
@@ -299,14 +300,11 @@ class JaxBackend(Backend):
 
     def _to_numpy_lane(self) -> Callable[[Any], Any]:
         asarray = np.asarray
-        all_host = all(device.platform == HOST for device in self.jax.local_devices())
+        if all(device.platform == HOST for device in self.jax.local_devices()):
+            return asarray
 
         def lane(x: Any) -> Any:
-            if not (all_host or x.platform() == HOST):
-                return None
-            array = asarray(x)
-            # What has no base was gathered or unpacked: it is JAX's own copy, not its memory.
-            return None if array.base is None else array
+            return asarray(x) if x.platform() == HOST else None
 
         return lane
 

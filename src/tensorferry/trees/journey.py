@@ -6,7 +6,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .. import registry, run
+from .. import memory, registry, run
+from ..backend import EXCHANGE
 from ..errors import ConversionError, TreeError, UnsupportedTypeError
 from ..info import TensorInfo
 from ..request import make_request, writing_into
@@ -219,7 +220,7 @@ class Journey:
             results = [lanes[type(leaf)](leaf) for leaf in once]
         except registry.REFUSALS:
             results = self._quickly_together(once, tensors, target)
-        if _has_none(results):
+        if _has_none(results) or (target == EXCHANGE and any(map(memory.is_new, results, once))):
             return None
         if plain:
             return results

@@ -43,7 +43,7 @@ def take_snapshot(tree: Any) -> Any:
                 continue
             backend = registry.backend_of(leaf)
             quick = _quickly(lanes, leaf)
-            if quick is not None:
+            if quick is not None and not memory.is_new(quick, leaf):
                 on_host[index] = backend, quick
                 continue
             opened, info, handle = backend.open(leaf)
@@ -60,13 +60,13 @@ def take_snapshot(tree: Any) -> Any:
     return structure.rebuild([results.get(index, leaf) for index, leaf in enumerate(leaves)])
 
 
-def _quickly(lanes: Mapping[type, Callable[[Any], Any]], leaf: Any) -> Array | None:
-    """The array over a leaf's memory by its fast lane, if that accepts it."""
+def _quickly(lanes: Mapping[type, Callable[[Any], Any]], leaf: Any) -> Any:
+    """What its fast lane gives for a leaf, if that accepts it."""
     try:
-        array: Array | None = lanes[type(leaf)](leaf)
+        found = lanes[type(leaf)](leaf)
     except registry.REFUSALS:
         return None
-    return array
+    return found
 
 
 def _on_host(found: Mapping[int, tuple[Backend, Array]], errors: dict[int, ConversionError]) -> dict[int, Any]:

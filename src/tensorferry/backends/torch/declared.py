@@ -43,6 +43,10 @@ ABSTRACT = {
     ),
     "FakeTensor": ("it is a FakeTensor, which has a shape and a dtype, but no memory", "use it outside FakeTensorMode"),
     "real": ("FakeTensorMode is on, which takes no real tensor", "convert it outside FakeTensorMode"),
+    "freed": (
+        "its storage was freed, as FSDP does between its uses, so it has no values",
+        "convert it while its memory is there: x.untyped_storage().nbytes() says",
+    ),
     "MaskedTensor": ("it is a MaskedTensor, values and a mask, and its mask would be lost", "x.to_tensor(value)"),
     "DTensor": ("it is a DTensor, a part of a tensor that lies on several devices", "x.full_tensor() or x.to_local()"),
     "wrapper": (
@@ -82,7 +86,7 @@ def _capabilities(default: str, records: bool) -> Capabilities:
         options=frozenset({"non_blocking", "pinned"}),
         read_kinds=frozenset({"rows", "stack"}),
         abstract=ABSTRACT,
-        inside_only=frozenset(ABSTRACT) - {"zero", "sparse", "quantized", "nested", "opaque"},
+        inside_only=frozenset(ABSTRACT) - {"freed", "zero", "sparse", "quantized", "nested", "opaque"},
         absent_on={"mps": frozenset({"float64", "complex128"})},
     )
 

@@ -189,6 +189,8 @@ class TorchBackend(staging.TorchStaging):
             return "meta"
         if x._is_zerotensor():
             return "zero"
+        if x.numel() and not x.data_ptr():
+            return "freed"
         return None if self.faking() is None else "real"
 
     def _is_wrapper(self, x: Any) -> bool:
@@ -372,7 +374,8 @@ class TorchBackend(staging.TorchStaging):
         if tensors[0].dtype not in self.names or tensors[0].layout is not self.strided:
             return None
         try:
-            return self.torch.stack(tuple(tensors))
+            # It reads freed storage too, which ends the process.
+            return None if 0 in {x.data_ptr() for x in tensors} else self.torch.stack(tuple(tensors))
         except (AssertionError, RuntimeError):
             return None
 
@@ -430,16 +433,25 @@ class TorchBackend(staging.TorchStaging):
         return {
             # numpy() itself refuses a graph, a device, a lazy bit, and a dtype that NumPy lacks.
             (tensor, "numpy"): tensor.numpy,
-            (tensor, "python"): lambda x: tensor.numpy(x).tolist(),
+            (tensor, "python"): self._to_python_lane(),
             (tensor, self.name): self._identity_lane(),
             (np.ndarray, self.name): self._from_numpy_lane(),
         }
+
+    def _to_python_lane(self) -> Callable[[Any], Any]:
+        to_numpy = self.tensor.numpy
+
+        def lane(x: Any) -> Any:
+            array = to_numpy(x)
+            return None if memory.is_new(array, x) else array.tolist()
+
+        return lane
 
     def _identity_lane(self) -> Callable[[Any], Any]:
         strided, names = self.strided, self.names
 
         def lane(x: Any) -> Any:
-            return x if x.layout is strided and x.dtype in names and not x.is_nested else None
+            return x if x.data_ptr() and x.layout is strided and x.dtype in names and not x.is_nested else None
 
         return lane
 
