@@ -61,11 +61,13 @@ class Capabilities:
         unshared_dtypes: Dtypes that it stores in another form than an ndarray, so always copies.
         read_kinds: Values of `TensorInfo.kind` that own no shareable memory and have to be read.
         host_array: Whether its tensors *are* ndarrays in host memory.
+        shards: Whether the parts of one of its tensors can lie on several devices.
         fetches: Whether one call of its own brings a tensor from devices, or from several shards, into
             an ndarray: its verb ``fetch``.
         fetches_ahead: Whether `start_fetch` starts such a transfer without waiting for it.
         packs: Whether many of its tensors can be packed into one, on any device: `pack` and `unpack`.
         waits: Whether memory that it is handed on a device must be finished: it names no stream.
+        takes_offers: Whether code that shares gives it another's tensor over DLPack: it would copy an array between.
         uncast: Dtypes that its own operations do not cast on a device.
         unhanded: Dtypes that it cannot give to another framework, or take from one, on a device.
         stages: Kinds of device whose large tensors cross the bus through page-locked slots: it is a
@@ -97,10 +99,12 @@ class Capabilities:
     unshared_dtypes: frozenset[str] = frozenset()
     read_kinds: frozenset[str] = frozenset()
     host_array: bool = False
+    shards: bool = False
     fetches: bool = False
     fetches_ahead: bool = False
     packs: bool = False
     waits: bool = False
+    takes_offers: bool = False
     uncast: frozenset[str] = frozenset()
     unhanded: frozenset[str] = frozenset()
     stages: frozenset[str] = frozenset()
@@ -341,5 +345,7 @@ class Backend(ABC):
         """The code that a person would have typed for a verb on ``{x}``; `info` is what it is then.
 
         For ``adopt`` the arguments are ``("fresh",)`` where the memory was made on the way: a person's copy need
-        not be aligned as ours is. For ``write`` they are the `TensorInfo` of what is written into.
+        not be aligned as ours is. For ``export`` they are ``("read-only",)`` where the array is the result, and not
+        to be written; for ``detach``, ``("by hand",)`` where it is what to do before a conversion. For ``write``
+        they are the `TensorInfo` of what is written into.
         """

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from .errors import DeviceError
+from .errors import DeviceError, shown
 
 __all__ = ["HOST", "device_name", "host_index", "kind_of", "same_place"]
 
@@ -48,7 +48,9 @@ def _text(device: object) -> str:
     if isinstance(platform, str):
         return f"{platform}:{getattr(device, 'id', 0)}"
     name = getattr(device, "name", None)
-    return name if isinstance(name, str) else str(device)
+    if isinstance(name, str):
+        return name
+    return str(device) if "device" in type(device).__name__.lower() else shown(device)
 
 
 @lru_cache(maxsize=256)

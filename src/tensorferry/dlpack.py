@@ -140,7 +140,7 @@ def take(x: Any) -> np.ndarray[Any, Any]:
         raise UnsupportedTypeError(
             f"A {type(x).__name__} exports DLPack dtype code {tensor.code} with {tensor.bits} bits and "
             f"{tensor.lanes} lanes, which has no name here.",
-            None,
+            "a dtype that has a name, such as float32, before it is exported",
         )
     row = DTYPES[name]
     shape = tuple(tensor.shape[: tensor.ndim])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .errors import LossyCastError, UnsupportedTypeError
+from .errors import LossyCastError, UnsupportedTypeError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -178,8 +178,10 @@ def name_of(dtype: object) -> str:
         UnsupportedTypeError: It names no dtype that tensorferry carries.
     """
     name: str | None = None
+    is_dtype = "dtype" in type(dtype).__name__.lower()
     if isinstance(dtype, str):
-        prefix, _, name = dtype.rpartition(".")
+        prefix, _, last = dtype.rpartition(".")
+        name = last if not prefix or _is_frameworks(prefix) else None
         if prefix and name in _AMBIGUOUS:
             raise UnsupportedTypeError(
                 f"{dtype!r} is 32 bits wide for some and 64 for others.",
@@ -192,20 +194,28 @@ def name_of(dtype: object) -> str:
             name = of_numpy(np.dtype(dtype))
         except TypeError:
             name = None
-    else:
-        inner = getattr(dtype, "dtype", None)
-        if isinstance(inner, np.dtype):
-            name = of_numpy(inner)
-        else:
-            name = getattr(dtype, "name", None) or str(dtype).rpartition(".")[2]
+    elif is_dtype:  # nothing else is asked for its name: a tensor could wait for a device
+        said = getattr(dtype, "name", None) or str(dtype).rpartition(".")[2]
+        name = said if isinstance(said, str) else None
     if name is not None:
         name = _ALIASES.get(name, name)
         if name in _table():
             return name
     raise UnsupportedTypeError(
-        f"{dtype!r} is not a dtype that tensorferry carries.",
+        f"{repr(dtype) if is_dtype else shown(dtype)} is not a dtype that tensorferry carries.",
         'dtype="float32", or one of: ' + ", ".join(sorted(_table())),
     )
+
+
+def _is_frameworks(prefix: str) -> bool:
+    """Whether what stands before a dtype's name is a framework's module, or what its users import it as."""
+    from .registry import backends
+
+    first = prefix.partition(".")[0]
+    modules = {module: each for each in backends().values() if each.install for module in each.owns}
+    lines = {name: line for each in modules.values() for name, line in each.imports.items()}
+    imported = lines.get(first, "").removeprefix("import ").partition(" ")[0]
+    return first in modules or imported.partition(".")[0] in modules
 
 
 def find(name: str) -> DType:

@@ -55,6 +55,18 @@ __all__ = [
 ]
 
 
+def shown(value: object) -> str:
+    """A value for a message: as Python writes it if that is short and safe, else its type.
+
+    >>> shown("gpu"), shown([1.5])
+    ("'gpu'", 'an object of type list')
+
+    To write a tensor could wait for a device.
+    """
+    plain = isinstance(value, type) or type(value) in (str, int, float, bool, type(None))
+    return repr(value) if plain else f"an object of type {type(value).__qualname__}"
+
+
 class ConversionError(Exception):
     """A conversion that cannot be done as asked; the root of the tree.
 

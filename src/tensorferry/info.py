@@ -116,7 +116,7 @@ class TensorInfo(_Fields):
     Raises:
         UnsupportedTypeError: No such dtype.
         DeviceError: No such device.
-        ValueError: A negative length, or as many strides as axes are not given.
+        ValueError: A negative length, fewer than one shard, or as many strides as axes are not given.
     """
 
     __slots__ = ()
@@ -143,6 +143,9 @@ class TensorInfo(_Fields):
         abstract: str | None = None,
     ) -> Self:
         name = name_of(dtype)
+        weak_dtype = None if weak_dtype is None else name_of(weak_dtype)
+        if operator.index(shards) < 1:
+            raise ValueError(f"a tensor lies in 1 shard at least, not in {shards}")
         lengths = tuple(operator.index(length) for length in shape)
         if any(length < 0 for length in lengths):
             raise ValueError(f"shape {lengths} has a negative length")

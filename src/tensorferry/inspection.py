@@ -108,6 +108,8 @@ def shares_memory(a: object, b: object, /) -> bool:
             return False
         found.append((info, source.pointer(handle)))
     (first, at), (second, also_at) = found
+    if a is b:
+        return first.size > 0
     if at is None or also_at is None:
         return False
     return memory.overlap(first, at, second, also_at)

@@ -58,6 +58,7 @@ class _Route(Transport):
         self.refuse_pinned()
         if self.source is self.target and self.target.capabilities.memory and self.stays_inside():
             self.inside()
+            self.finish_options()
             return
         if not self.target.capabilities.memory:
             self.refuse_copy([f"{self.target.name} values have no memory to share"])
@@ -67,6 +68,10 @@ class _Route(Transport):
             self.across()
             self.to_device()
             self.warn_of_tape()
+        self.finish_options()
+
+    def finish_options(self) -> None:
+        """What the target makes of its tensor in the end, in memory of its own."""
         for option in self.request.options:
             if option in self.target.capabilities.finishers:
                 if not self.fresh:
@@ -152,9 +157,10 @@ class _Route(Transport):
         if not now.requires_grad:
             return
         if self.request.grad == "error":
+            by_hand = self.source.snippet("detach", ("by hand",), now).format(x="x")
             raise GradientError(
                 f"This tensor requires grad, and {self.target.name} would leave its autograd graph.",
-                f'grad="detach" (the default), or {self.source.snippet("detach", (), now).format(x="x")} first',
+                f'grad="detach" (the default), or {by_hand} first',
             )
         self.add(self.source, "detach", (), "gradients do not cross", requires_grad=False)
 
@@ -310,6 +316,7 @@ class _Route(Transport):
         read_only = caps.read_only and not self.fresh and not self.source_info.writable
         if not caps.host_array or not caps.memory:
             copies = "host" if not caps.memory or self.now.dtype in caps.unshared_dtypes else "none"
+            offered = self.is_offered()
             self.add(
                 target,
                 "adopt",
@@ -319,13 +326,31 @@ class _Route(Transport):
                 told=("fresh",) if self.fresh else (),
                 **self.as_own(),
             )
+            if offered:
+                given = self.target.snippet("hand_over", (self.source.name,), self.now)
+                export, adopt = self.steps[-2:]
+                self.steps[-2:] = [export._replace(template="{x}"), adopt._replace(template=given)]
         elif self.source_info.requires_grad and not self.fresh:
             self.add(target, "read_only", (), rules.READ_ONLY_REASON, **{**self.as_own(), **kept})
         elif self.fresh and not self.now.writable:
             self.copy_array("a result of one's own is writable")
             self.now = self.now._replace(**self.as_own())
         else:
+            if read_only and self.ends_with_export():
+                template = self.source.snippet("export", ("read-only",), self.now)
+                self.steps[-1] = self.steps[-1]._replace(template=template)
             self.now = self.now._replace(**{**self.as_own(), **(kept if read_only else {})})
+
+    def ends_with_export(self) -> bool:
+        """Whether the last step gave an array over the source's memory."""
+        return bool(self.steps) and (self.steps[-1].verb, self.steps[-1].backend) == ("export", self.source.name)
+
+    def is_offered(self) -> bool:
+        """Whether code that shares gives the target the source's own tensor, not the array over its memory."""
+        source, target = self.source.capabilities, self.target.capabilities
+        able = target.takes_offers and self.now.dtype not in source.unhanded | target.unhanded
+        # What can live elsewhere than on the host speaks DLPack.
+        return able and source.devices != (HOST,) and not self.fresh and self.ends_with_export()
 
     def write_out(self, out: TensorInfo) -> None:
         """Write into the memory that was given."""

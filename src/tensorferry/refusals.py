@@ -105,7 +105,15 @@ def _why_no_number(path: str, leaf: Any) -> ConversionError | None:
     else:
         if owner.name != "python":
             return UnsupportedTypeError(f"The {name} at {path} stands among numbers.", f"to_list({path})")
-    return UnsupportedTypeError(f"The {name} at {path} is not a number.", None)
+    return UnsupportedTypeError(f"The {name} at {path} is not a number.", _no_number_hint(leaf, path))
+
+
+def _no_number_hint(leaf: Any, path: str) -> str:
+    if isinstance(leaf, str):
+        return f"float({path}), if it is written as one, or leave it out"
+    if isinstance(leaf, (set, frozenset)):
+        return f"sorted({path})"
+    return f"list({path}.values())" if isinstance(leaf, dict) else f"list({path})"
 
 
 def _why_no_scalar(path: str, leaf: Any) -> ConversionError | None:

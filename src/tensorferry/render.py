@@ -24,9 +24,9 @@ def code(plan: Plan) -> str:
         if remark:
             lines.append(remark)
         if "{y}" in template:
-            if expression != "y":
+            if expression != "y" and "{x}" not in template:
                 lines.append(f"y = {expression}")
-            lines.extend(part.replace("{y}", "y") for part in template.split("; "))
+            lines.extend(part.replace("{x}", expression).replace("{y}", "y") for part in template.split("; "))
             expression = "y"
             continue
         if template.count("{x}") > 1 and expression not in ("x", "y"):

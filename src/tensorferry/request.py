@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from . import registry
 from .devices import device_name, host_index
 from .dtypes import CASTINGS, name_of
-from .errors import DeviceError, UnsupportedTypeError
+from .errors import DeviceError, UnsupportedTypeError, shown
 from .info import TensorInfo
 
 if TYPE_CHECKING:
@@ -54,6 +54,9 @@ def make_request(
         UnsupportedTypeError: No such dtype, or an `out` of another framework.
         DeviceError: No such name of a device, or another of the host's than its first.
     """
+    for option, on in options:
+        if not isinstance(on, bool):  # not where it is cached: 1 is found where True was kept
+            raise TypeError(f"{option} must be True or False, not {shown(on)}")
     try:
         request = _canonical(target, copy, dtype, casting, device, grad, options)
     except TypeError:
@@ -87,17 +90,17 @@ def _canonical(
     target: Backend,
     copy: bool | None,
     dtype: object,
-    casting: str | None,
+    casting: object,
     device: object,
-    grad: str,
+    grad: object,
     options: tuple[tuple[str, bool], ...],
 ) -> Request:
     if copy is not None and not isinstance(copy, bool):
-        raise TypeError(f"copy must be True, False or None, not {copy!r}")
-    if casting is not None and casting not in CASTINGS:
-        raise TypeError(f"casting must be None or one of {', '.join(CASTINGS)}, not {casting!r}")
-    if grad not in ("detach", "error"):
-        raise TypeError(f'grad must be "detach" or "error", not {grad!r}')
+        raise TypeError(f"copy must be True, False or None, not {shown(copy)}")
+    if casting is not None and not (isinstance(casting, str) and casting in CASTINGS):
+        raise TypeError(f"casting must be None or one of {', '.join(CASTINGS)}, not {shown(casting)}")
+    if not (isinstance(grad, str) and grad in ("detach", "error")):
+        raise TypeError(f'grad must be "detach" or "error", not {shown(grad)}')
     _refuse_index(device)
     known = target.capabilities.options | target.capabilities.finishers
     for option, _ in options:
@@ -128,7 +131,7 @@ def aim(to: str | None, like: object, dtype: object, device: object) -> tuple[st
         raise TypeError('give one of to and like: convert(x, "numpy") or convert(x, like=y)')
     if to is not None:
         if not isinstance(to, str):
-            raise TypeError(f"to must be the name of a framework, not {to!r}; a tensor goes into like=")
+            raise TypeError(f"to must be the name of a framework, not {shown(to)}; a tensor goes into like=")
         return to, dtype, device
     info = like if isinstance(like, TensorInfo) else _describe(like)
     if info.abstract is not None:

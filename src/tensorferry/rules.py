@@ -108,7 +108,7 @@ def refuse_place(info: TensorInfo, source: Backend) -> None:
 
     Raises:
         DeviceError: It cannot live on that device.
-        UnsupportedTypeError: It has no such dtype, no graph, or no lazy bits.
+        UnsupportedTypeError: It has no such dtype, no graph, no lazy bits, one byte order, or one device each.
     """
     caps = source.capabilities
     known = caps.devices
@@ -118,6 +118,10 @@ def refuse_place(info: TensorInfo, source: Backend) -> None:
         raise UnsupportedTypeError(f"{source.name} tensors are in no autograd graph.", "leave requires_grad= out")
     if (info.conjugate or info.negative) and not hasattr(source, "resolve"):
         raise UnsupportedTypeError(f"{source.name} has no lazy bits.", "leave conjugate= and negative= out")
+    if info.swapped and not caps.host_array:
+        raise UnsupportedTypeError(f"{source.name} has the machine's byte order only.", "leave swapped= out")
+    if info.shards > 1 and not caps.shards:
+        raise UnsupportedTypeError(f"{source.name} tensors lie on one device each.", "leave shards= out")
     if info.abstract is None and kind_of(info.device) not in known:
         raise DeviceError(
             f"{source.name} cannot live on {info.device}: it knows {', '.join(known)}.", f'device="{known[0]}"'

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import tensorferry
@@ -78,3 +80,17 @@ def test_importing_the_library_loads_no_part_of_the_command_line():
         "assert 'tensorferry.cli' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, a disk without room")
+@pytest.mark.parametrize("words", ["explain --from numpy --to torch", "--version", "inspect {file}"])
+def test_a_disk_without_room_is_one_line_and_no_success(words, tmp_path):
+    """What cannot be written is said on stderr, without a traceback, and the exit code is not 0."""
+    np.save(tmp_path / "x.npy", np.zeros(2))
+    command = [sys.executable, "-m", "tensorferry.cli", *words.format(file=tmp_path / "x.npy").split()]
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, env=environment, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    [line] = done.stderr.splitlines()
+    assert os.strerror(errno.ENOSPC) in line

@@ -405,6 +405,15 @@ def every_plan():
                 assert "device" in keywords
 
 
+def test_a_variable_is_made_of_a_tensor_of_ones_own_on_a_gpu():
+    """The last step is not left out where the rest is the framework's own affair."""
+    for keywords in ({}, {"dtype": "float16"}, {"copy": True}):
+        info = ferry.TensorInfo("tensorflow", (2,), device="cuda:0")
+        plan = ferry.explain(info, "tensorflow", variable=True, **keywords)
+        assert (plan.steps[-1].verb, plan.result.kind, plan.shares_memory) == ("variable", "Variable", False)
+        assert sum(step.copies for step in plan.steps) == 1
+
+
 def test_every_plan_adds_up_and_is_code():
     """Bytes per path, a reason for each step, and code that compiles, for every pair, size and device."""
     count = 0

@@ -156,7 +156,7 @@ def test_a_plan_is_plain_data(source, target, data):
 @settings(max_examples=60)
 @given(data=st.data())
 def test_the_plans_code_does_what_the_conversion_does(source, target, data):
-    """Paste plan.code where x is: y is of the same type, dtype and shape, and has the same bits."""
+    """Paste plan.code where x is: y has the same type, dtype, shape and bits, and is shared and read-only alike."""
     dtype = data.draw(these.dtypes(source, target))
     x = data.draw(these.tensors(source, dtype))
     keywords = data.draw(these.requests())
@@ -174,6 +174,10 @@ def test_the_plans_code_does_what_the_conversion_does(source, target, data):
     assert looks.content(pasted) == looks.content(result), plan.code
     if keywords["copy"] is True:
         assert not bytes_of(source, x) & bytes_of(target, pasted), plan.code
+    if plan.shares_memory and source != target and "constant copies it" not in plan.code:
+        assert bytes_of(target, pasted) == bytes_of(source, x), plan.code
+    if plan.result.writable is False:
+        assert looks.writable(pasted) is False, plan.code
     place = looks.place(pasted)
     if target == "tensorflow" and place is not None and ferry.describe(pasted).size:
         assert place.address % 64 == 0, plan.code

@@ -50,7 +50,7 @@ def outcome(target, x):
         looks.shape(result),
         looks.content(result),
         shared,
-        place.address if shared else None,
+        place.address if shared and place else None,
         strides,
         looks.writable(result),
         looks.requires_grad(result),

@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import dlpack, memory
 from ..backend import Backend, Capabilities, kind_of_type
-from ..dtypes import of_numpy
+from ..dtypes import find, of_numpy
 from ..errors import DeviceError, UnsupportedTypeError
 from ..info import TensorInfo
 
@@ -34,7 +34,7 @@ class ArrayLikeBackend(Backend):
     module = "builtins"
     rank = 90
     is_target = False
-    imports: ClassVar[Mapping[str, str]] = {"np": "import numpy as np"}
+    imports: ClassVar[Mapping[str, str]] = {"np": "import numpy as np", "ferry": "import tensorferry as ferry"}
 
     @property
     def capabilities(self) -> Capabilities:
@@ -71,6 +71,7 @@ class ArrayLikeBackend(Backend):
                 "convert it to an array of numbers first",
             )
         writable = array.flags.writeable
+        over = ".__dlpack__" if name == "__dlpack__" else ""
         info = TensorInfo(
             self.name,
             array.shape,
@@ -81,7 +82,7 @@ class ArrayLikeBackend(Backend):
             mutable=writable or bool(memory.writable_somewhere(array)),
             swapped=not array.dtype.isnative,
             memory_map=memory.is_mapped(array),
-            kind=kind_of_type(type(x)),
+            kind=kind_of_type(type(x)) + over,
         )
         return self, info, array
 
@@ -96,7 +97,11 @@ class ArrayLikeBackend(Backend):
         return array
 
     def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
-        return "np.asarray({x})"
+        if not info.kind.endswith(".__dlpack__"):
+            return "np.asarray({x})"
+        if find(info.dtype).numpy.type.__module__ == "numpy":
+            return "np.from_dlpack({x})"
+        return f"# NumPy's from_dlpack does not know {info.dtype}\nferry.to_numpy({{x}})"
 
 
 def _protocol(x: object) -> tuple[str, Callable[[Any], Array]] | None:
@@ -114,7 +119,7 @@ def _protocol(x: object) -> tuple[str, Callable[[Any], Array]] | None:
     if _offers(x, "__array_interface__"):
         return "__array_interface__", _from_interface
     if _offers(x, "__array__"):
-        return "__array__", np.asarray
+        return "__array__", _from_array
     if _offers(x, "__cuda_array_interface__"):
         return "__cuda_array_interface__", _on_a_gpu
     return None
@@ -129,8 +134,12 @@ def _offers(x: object, name: str) -> bool:
 
 
 def _failed(x: object, name: str, error: Exception) -> UnsupportedTypeError:
+    call = {"__array__": "np.asarray(x)", "__dlpack__": "x.__dlpack__()"}
+    hint = f"{call.get(name, f'x.{name}')}, which has to work by itself"
+    if name == "the buffer protocol":
+        hint = 'np.frombuffer(x, "uint8"), or the dtype that is meant'
     return UnsupportedTypeError(
-        f"A {type(x).__name__} offers {name}, which failed: {type(error).__name__}: {error}", None
+        f"A {type(x).__name__} offers {name}, which failed: {type(error).__name__}: {error}", hint
     )
 
 
@@ -138,14 +147,28 @@ def _from_buffer(x: Any) -> Array:
     return np.asarray(memoryview(x))
 
 
+def _from_array(x: Any) -> Array:
+    array = np.asanyarray(x)
+    if isinstance(array, np.ma.MaskedArray):
+        raise _masked(x, "np.asanyarray(x).filled(value)")
+    return np.asarray(array)
+
+
 def _from_interface(x: Any) -> Array:
     interface = x.__array_interface__
+    if interface.get("mask") is not None:
+        # What it says is which elements are valid (https://numpy.org/doc/stable/reference/arrays.interface.html).
+        raise _masked(x, 'np.where(x.__array_interface__["mask"], np.asarray(x), value)')
     data = interface.get("data")
     empty = 0 in interface["shape"]
     if empty and data is not None and not data[0]:
         # An empty array may have no address, which NumPy refuses.
         return np.empty(interface["shape"], interface["typestr"])
     return np.asarray(x)
+
+
+def _masked(x: object, hint: str) -> UnsupportedTypeError:
+    return UnsupportedTypeError(f"A {type(x).__name__} is values and a mask, and its mask would be lost.", hint)
 
 
 def _on_a_gpu(x: Any) -> Array:

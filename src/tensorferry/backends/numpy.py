@@ -254,6 +254,11 @@ def _is_mutable(x: Array) -> bool:
 
 
 def _no_such_dtype(dtype: np.dtype[Any]) -> UnsupportedTypeError:
+    if not dtype.itemsize and dtype.names is not None:
+        return UnsupportedTypeError(
+            f"dtype {dtype} cannot be carried: it has no bytes, like the gradient of integers, which is none.",
+            "np.zeros(x.shape)",
+        )
     if dtype.names is not None:
         return UnsupportedTypeError(
             f"dtype {dtype} is structured: several tensors in one memory.",

@@ -52,7 +52,7 @@ _REFUSED: dict[type, tuple[str, str | None]] = {
         "A dict is several values with names, not one tensor.",
         "{key: to_numpy(value) for key, value in x.items()}",
     ),
-    type(None): ("None is not a tensor.", None),
+    type(None): ("None is not a tensor.", 'float("nan") for a number that is missing, or leave it out'),
 }
 _LAZY = {
     "generator",
@@ -217,7 +217,9 @@ class PythonBackend(Backend):
             return remark + line + self.snippet("adopt", (), info._replace(dtype=arguments[0])).format(x=as_read)
         if verb == "detach":
             # Rows leave the graph one by one, when they become arrays.
-            return "{x}" if info.kind == "rows" else "[tensor.detach() for tensor in {x}]"
+            if info.kind == "rows":
+                return "[ferry.to_numpy(row) for row in {x}]" if arguments else "{x}"
+            return "[tensor.detach() for tensor in {x}]"
         if verb == "export":
             return "np.asarray(memoryview({x}))"
         return _read_code(arguments[0] if verb == "read" and arguments else info.dtype, arguments, info)
@@ -252,7 +254,7 @@ def _read(x: Any, first: Any, target: Backend | None) -> tuple[Array, str, str |
         return array, name, None
     # A target that takes what is read has no use for less.
     as_read = target is not None and target.capabilities.numbers is EXCHANGE_NUMBERS
-    return array, name, name if as_read else sequences.narrowest(x, array)
+    return array, name, name if as_read else sequences.narrowest(array)
 
 
 @lru_cache(maxsize=1024)
@@ -287,7 +289,9 @@ def _over_buffer(x: Any) -> Array:
     try:
         view = memoryview(x)
     except ValueError as error:
-        raise UnsupportedTypeError(f"This {type(x).__name__} has no memory any more: {error}.", None) from error
+        raise UnsupportedTypeError(
+            f"This {type(x).__name__} has no memory any more: {error}.", "convert it before x.release()"
+        ) from error
     try:
         # Characters are bytes to the buffer protocol, and text to NumPy.
         return np.asarray(view).view(np.uint8) if view.format == "c" else np.asarray(view)

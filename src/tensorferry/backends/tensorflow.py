@@ -72,6 +72,7 @@ _CAPABILITIES = Capabilities(
     out=True,
     fetches=True,
     waits=True,
+    takes_offers=True,
     finishers=frozenset({"variable"}),
     value_kinds=frozenset({"Variable"}),
     abstract={
@@ -98,6 +99,7 @@ _REFUSED = {
         "tf.sparse.to_dense(x), or x.indices and x.values",
     ),
     "IndexedSlices": ("indices and values, not one memory", "x.indices and x.values"),
+    "KerasTensor": ("a place in a model that is being built, without values", "keras.Model(inputs, x)(values)"),
     "TensorArray": ("a list of tensors that is written step by step", "x.stack()"),
 }
 
@@ -122,7 +124,7 @@ class TensorflowBackend(Backend):
 
     name = "tensorflow"
     module = "tensorflow"
-    owns = ("tensorflow",)
+    owns = ("tensorflow", "keras")
     rank = 3
     install = "pip install tensorflow"
     imports: ClassVar[Mapping[str, str]] = {"tf": "import tensorflow as tf"}
@@ -327,14 +329,15 @@ class TensorflowBackend(Backend):
             return f'with tf.device("{_device_code(info.device)}"): {{y}} = tf.cast({{y}}, tf.{arguments[0]})'
         if verb == "move":
             return f'with tf.device("{_device_code(arguments[0])}"): {{y}} = tf.identity({{y}})'
-        # A copy that a person makes need not lie where TensorFlow wants it, and over DLPack it does not look.
-        if verb == "adopt" and (arguments or find(info.dtype).numpy not in _DLPACK or not info.writable):
-            return "tf.constant({x})"
+        if verb == "adopt":
+            return _adopt_code(info, fresh=bool(arguments))
+        if verb == "copy":
+            return _copy_code(info)
         if verb == "write":
             values = registry.backend_named(EXCHANGE).snippet("cast", (arguments[0].dtype, "", True), info)
             return f"out.assign({values.format(x='{y}')}); {{y}} = out"
-        if verb == "export" and not info.shape:
-            return "np.asarray({x}.numpy())"
+        if verb == "export":
+            return _export_code(info, is_result=bool(arguments))
         return _SNIPPETS[verb]
 
     # -- fast lanes -------------------------------------------------------------------------------
@@ -434,13 +437,39 @@ def _are_small(numbers: Array) -> bool:
 
 _SNIPPETS = {
     "value": "{x}.read_value_no_copy()",
-    "export": "np.asarray({x})",
     "fetch": "{x}.numpy()",
-    "adopt": "tf.experimental.dlpack.from_dlpack({x}.__dlpack__())",
-    "copy": "tf.raw_ops.DeepCopy(x={x})",
     "hand_over": "tf.experimental.dlpack.from_dlpack({x}.__dlpack__())",
     "variable": "tf.Variable({x})",
 }
+
+
+def _adopt_code(info: TensorInfo, *, fresh: bool) -> str:
+    # A copy that a person makes need not lie where TensorFlow wants it, and over DLPack it does not look.
+    if fresh:
+        return "tf.constant({x})"
+    if info.writable and find(info.dtype).numpy in _DLPACK:
+        return _SNIPPETS["hand_over"]
+    if info.writable and info.dtype == "bfloat16":
+        return 'tf.bitcast(tf.experimental.dlpack.from_dlpack({x}.view("int16").__dlpack__()), tf.bfloat16)'
+    return "# tensorferry lies over this memory; tf.constant copies it\ntf.constant({x})"
+
+
+def _copy_code(info: TensorInfo) -> str:
+    if info.abstract:
+        return "tf.identity({x})"
+    if info.dtype not in _UNHANDED:
+        return "tf.raw_ops.DeepCopy(x={x})"
+    if info.device == HOST:
+        return "tf.constant({x}.numpy())"
+    return f'with tf.device("{_device_code(info.device)}"): {{y}} = tf.constant({{y}}.numpy())'
+
+
+def _export_code(info: TensorInfo, *, is_result: bool) -> str:
+    """An array over the memory, which NumPy gives writable for the dtypes of ml_dtypes."""
+    code = "np.asarray({x})" if info.shape else "np.asarray(tf.reshape({x}, [1])).reshape(())"
+    if not is_result or find(info.dtype).numpy in _DLPACK:
+        return code
+    return f"{{y}} = {code}; {{y}}.flags.writeable = False"
 
 
 def _device_code(device: str) -> str:

@@ -48,18 +48,28 @@ def main() -> None:
         sys.stderr.write(_MISSING.format(name=name))
         raise SystemExit(1) from None
     _mend_streams()
-    from .console import EXIT_INTERRUPTED
+    from .console import EXIT_INTERRUPTED, EXIT_USAGE
 
     try:
-        if quick is not None:
-            from . import inspect
+        try:
+            if quick is not None:
+                from . import inspect
 
-            raise SystemExit(inspect.run(**quick))
-        from .app import app
+                raise SystemExit(inspect.run(**quick))
+            from .app import app
 
-        app(prog_name="tensorferry")
+            app(prog_name="tensorferry")
+        finally:
+            sys.stdout.flush()
     except KeyboardInterrupt:
         raise SystemExit(EXIT_INTERRUPTED) from None
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        # What could not be written is still there to be tried again when the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.stderr.write(f"tensorferry: the output cannot be written: {error.strerror}\n")
+        raise SystemExit(EXIT_USAGE) from None
 
 
 def _mend_streams() -> None:
