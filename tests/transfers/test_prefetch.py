@@ -289,6 +289,28 @@ def test_a_source_that_never_answers_does_not_hold_close_up(device):
     answer.set()
 
 
+def test_what_a_source_gives_after_the_end_is_not_converted(device):
+    """Nobody wants it."""
+    answer, seen = threading.Event(), []
+
+    class Late:
+        def __array__(self, dtype=None, copy=None):
+            seen.append(self)
+            return np.ones(2)
+
+    def stuck():
+        yield np.ones(2)
+        answer.wait(simulated.PATIENCE)
+        yield Late()
+
+    running = ferry.prefetch(stuck(), "simulated", device="sim:0")
+    next(running)
+    running.close()
+    answer.set()
+    assert until(lambda: not ours())
+    assert not seen
+
+
 def test_closing_wakes_a_consumer_that_waits(device):
     """It raises instead of waiting for ever, and does not take this for the source's end."""
     answer = threading.Event()

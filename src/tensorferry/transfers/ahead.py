@@ -259,6 +259,8 @@ def _work(ahead: Ahead, read: list[Any], source: Iterator[Any], converter: Conve
             batch = read.pop() if read else next(source)
         except StopIteration:
             return
+        if ahead.closed:  # while the source was at it
+            return
         ahead.enter("copy")
         found = _convert(converter, batch)
         del batch

@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import dtypes, memory, registry, rules, run
 from ..backend import EXCHANGE
-from ..errors import ConversionError, CopyRequiredError, ShapeError, UnsupportedTypeError
+from ..errors import ConversionError, CopyRequiredError, ShapeError, UnsupportedTypeError, shown
 from ..info import TensorInfo
 from ..request import Request
 from .journey import raise_all
@@ -41,7 +41,9 @@ class Padding:
 
     def __init__(self, ragged: str, value: complex) -> None:
         if ragged not in ("error", "pad"):
-            raise TypeError(f'ragged must be "error" or "pad", not {ragged!r}')
+            raise TypeError(f'ragged must be "error" or "pad", not {shown(ragged)}')
+        if not isinstance(value, (int, float, complex, np.number, np.bool_)):
+            raise TypeError(f"pad_value must be a number, not {shown(value)}")
         self.on = ragged == "pad"
         self.value = value
 

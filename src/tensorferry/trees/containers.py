@@ -12,6 +12,7 @@ from collections import OrderedDict, UserDict, deque
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
+from functools import cached_property
 from types import MappingProxyType, MemberDescriptorType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -184,8 +185,10 @@ def _like(x: Any) -> Any:
     if attributes and attributes is not x:
         result.__dict__.update(attributes)
     for each in kind.__mro__:
-        for slot in vars(each).values():
-            if isinstance(slot, MemberDescriptorType):
+        for name, slot in vars(each).items():
+            if isinstance(slot, cached_property):
+                getattr(result, "__dict__", {}).pop(name, None)  # of the values before
+            elif isinstance(slot, MemberDescriptorType):
                 # Through the slot itself: a frozen class refuses its own attributes. Some may not be set.
                 with suppress(AttributeError, TypeError):
                     slot.__set__(result, slot.__get__(x))

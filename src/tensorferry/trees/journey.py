@@ -204,7 +204,8 @@ class Journey:
     def _quickly(self) -> list[Any] | None:
         """The results over the fast lanes, if every leaf that is converted has one; each object goes once."""
         uniform = self._aim.uniform
-        if uniform is None or self.outs is not None or not uniform[1].is_ordinary:
+        chosen = self._rule.chosen is not None
+        if uniform is None or chosen or self.outs is not None or not uniform[1].is_ordinary:
             return None
         target = registry.ready(uniform[0].name).name
         lanes = registry.lanes_to(target)

@@ -43,7 +43,7 @@ def take_snapshot(tree: Any) -> Any:
                 continue
             backend = registry.backend_of(leaf)
             quick = _quickly(lanes, leaf)
-            if quick is not None and not memory.is_new(quick, leaf):
+            if memory.is_view(quick, leaf):
                 on_host[index] = backend, quick
                 continue
             opened, info, handle = backend.open(leaf)

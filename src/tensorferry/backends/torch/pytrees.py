@@ -7,6 +7,8 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from ...nodes import Node, attribute, item
@@ -32,15 +34,16 @@ def open_registered(x: Any) -> Node:
     """A registered container, opened one level deep."""
     pytree = _pytree()
 
-    def is_value(y: Any) -> bool:
-        return y is not x
-
-    values, spec = pytree.tree_flatten(x, is_leaf=is_value)
-    try:
-        paths = [path for path, _ in pytree.tree_flatten_with_path(x, is_leaf=is_value)[0]]
-        entries = [_entry(pytree, path[0]) for path in paths]
-    except (ValueError, IndexError):
-        # It was registered without the names of its values.
+    visits = count()
+    # All but the first: an object may be found in itself.
+    values, spec = pytree.tree_flatten(x, is_leaf=lambda _: next(visits) > 0)
+    entries = None
+    if not any(value is x for value in values):
+        # Without the names of its values, if it was registered so.
+        with suppress(ValueError, IndexError):
+            paths = [path for path, _ in pytree.tree_flatten_with_path(x, is_leaf=lambda y: y is not x)[0]]
+            entries = [_entry(pytree, path[0]) for path in paths]
+    if entries is None:
         entries = [f"[{index}]" for index in range(len(values))]
 
     def rebuild(others: Sequence[Any]) -> Any:
@@ -52,4 +55,7 @@ def open_registered(x: Any) -> Node:
 def _entry(pytree: Any, key: Any) -> str:
     if isinstance(key, pytree.GetAttrKey):
         return attribute(key.name)
-    return item(key.key if isinstance(key, pytree.MappingKey) else key.idx)
+    if isinstance(key, pytree.MappingKey):
+        return item(key.key)
+    # A key of the registration's own has no more than its words.
+    return item(key.idx) if hasattr(key, "idx") else str(key)
