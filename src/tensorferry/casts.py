@@ -200,9 +200,14 @@ def _has_place(source: np.ndarray[Any, Any], result: np.ndarray[Any, Any], dtype
     row = find(dtype)
     if "nan" in row.specials:
         return np.asarray(np.isnan(source) | ~np.isnan(result))
-    wide = source if source.dtype == np.float64 else source.astype(np.float32)
+    wide = source.astype(_wide(source.dtype), copy=False)
     # Halfway from the largest number to what would be the next.
     return np.asarray(np.abs(wide) < 2.0**row.highest - 2.0 ** (row.highest - row.precision - 1))
+
+
+def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """A dtype of the machine's that holds each value of a float, in either byte order."""
+    return np.dtype(np.float64 if dtype.type is np.float64 else np.float32)
 
 
 def _stays_finite(source: np.ndarray[Any, Any], result: np.ndarray[Any, Any]) -> Any:
@@ -210,11 +215,11 @@ def _stays_finite(source: np.ndarray[Any, Any], result: np.ndarray[Any, Any]) ->
 
 
 def _value_kept(source: np.ndarray[Any, Any], result: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Where a cast and the way back give the value again, with its sign, or NaN both times."""
+    """Where a cast keeps the value, NaN included: between floats they are compared, else there and back."""
     before, after = find(of_numpy(source.dtype) or ""), find(of_numpy(result.dtype) or "")
     if before.kind == after.kind == "float":
         # Not there and back: narrow floats that lack an infinity take the largest for it, and the other way round.
-        wide = np.float64 if np.float64 in (source.dtype, result.dtype) else np.float32
+        wide = np.promote_types(_wide(source.dtype), _wide(result.dtype))
         here, there = source.astype(wide, copy=False), result.astype(wide, copy=False)
         return np.asarray((here == there) | (np.isnan(here) & np.isnan(there)))
     back: Any = np.empty(source.shape, before.numpy)

@@ -19,6 +19,9 @@ _KINDS = {"gpu": "cuda", "cuda": "cuda", "rocm": "cuda", "cpu": "cpu", "host": "
 _NAME = re.compile(r"(?:.*device:|<|/)?([a-z_]+)(?:(?::| device )(\d+)>?)?")
 
 
+_HINT = 'device="cpu", device="cuda" or device="cuda:1"'
+
+
 def device_name(device: object) -> str:
     """The canonical name of a device of any framework.
 
@@ -50,7 +53,9 @@ def _text(device: object) -> str:
     name = getattr(device, "name", None)
     if isinstance(name, str):
         return name
-    return str(device) if "device" in type(device).__name__.lower() else shown(device)
+    if "device" in type(device).__name__.lower():
+        return str(device)
+    raise DeviceError(f"{shown(device)[:1].upper()}{shown(device)[1:]} is not the name of a device.", _HINT)
 
 
 @lru_cache(maxsize=256)
@@ -58,8 +63,8 @@ def _canonical(text: str) -> str:
     match = _NAME.fullmatch(text.strip().lower())
     if match is None:
         raise DeviceError(
-            f"{text!r} is not the name of a device.",
-            'device="cpu", device="cuda" or device="cuda:1"',
+            f"{text[:40]!r} is not the name of a device.",
+            _HINT,
         )
     kind = _KINDS.get(match[1], match[1])
     if kind == HOST or match[2] is None:

@@ -212,7 +212,7 @@ def _is_frameworks(prefix: str) -> bool:
     from .registry import backends
 
     first = prefix.partition(".")[0]
-    modules = {module: each for each in backends().values() if each.install for module in each.owns}
+    modules = {module: each for each in backends().values() if each.module != "builtins" for module in each.owns}
     lines = {name: line for each in modules.values() for name, line in each.imports.items()}
     imported = lines.get(first, "").removeprefix("import ").partition(" ")[0]
     return first in modules or imported.partition(".")[0] in modules

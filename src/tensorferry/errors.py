@@ -63,7 +63,8 @@ def shown(value: object) -> str:
 
     To write a tensor could wait for a device.
     """
-    plain = isinstance(value, type) or type(value) in (str, int, float, bool, type(None))
+    short = (type(value) is str and len(value) <= 80) or (type(value) is int and value.bit_length() <= 64)
+    plain = short or isinstance(value, type) or type(value) in (float, bool, type(None))
     return repr(value) if plain else f"an object of type {type(value).__qualname__}"
 
 
@@ -187,9 +188,13 @@ class TreeError(ConversionError, _Group):
 
     exceptions: tuple[ConversionError, ...]
 
-    def __init__(self, message: str, exceptions: Sequence[ConversionError]) -> None:
+    def __new__(cls, message: str, exceptions: Sequence[ConversionError] = ()) -> Self:  # noqa: D102 - with the class
+        # PyTorch makes an error of a DataLoader's worker anew, of its words alone.
+        return super().__new__(cls, message, exceptions or [ConversionError(message)])
+
+    def __init__(self, message: str, exceptions: Sequence[ConversionError] = ()) -> None:
         self.hint = None
-        Exception.__init__(self, message, exceptions)
+        Exception.__init__(self, message, exceptions or [ConversionError(message)])
 
     def derive(self, exceptions: Sequence[ConversionError]) -> TreeError:
         """A group of some of the errors, as ``except*`` makes it."""

@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALIGNMENT",
+    "LOWEST",
     "address",
     "compact",
     "is_mapped",
     "is_new",
+    "is_view",
     "over",
     "over_address",
     "overlap",
@@ -32,6 +34,8 @@ __all__ = [
     "writable_somewhere",
 ]
 
+LOWEST = 1 << 22
+"""An address below which no process has memory: less than where Linux loads the first program."""
 ALIGNMENT = 64
 """Bytes to which TensorFlow's and XLA's CPU allocators align, and which both ask of memory they adopt."""
 
@@ -124,6 +128,14 @@ def is_new(array: np.ndarray[Any, Any], x: object) -> bool:
     one, and under a mode that fakes tensors (measured on 2.13). What JAX gathers or unpacks is new as well.
     """
     return array.flags.owndata and array is not x
+
+
+def is_view(array: np.ndarray[Any, Any] | None, x: object) -> bool:
+    """Whether a fast lane gave something for `x` that can be read: `x` itself, or an array over memory that is there.
+
+    A view of freed storage has an address that is no more than its offset.
+    """
+    return array is not None and not is_new(array, x) and address(array) >= LOWEST
 
 
 def root(array: np.ndarray[Any, Any]) -> object:

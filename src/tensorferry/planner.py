@@ -316,7 +316,7 @@ class _Route(Transport):
         read_only = caps.read_only and not self.fresh and not self.source_info.writable
         if not caps.host_array or not caps.memory:
             copies = "host" if not caps.memory or self.now.dtype in caps.unshared_dtypes else "none"
-            offered = self.is_offered()
+            offered = self.is_offered() and target.snippet("hand_over", (self.source.name,), self.now)
             self.add(
                 target,
                 "adopt",
@@ -327,9 +327,8 @@ class _Route(Transport):
                 **self.as_own(),
             )
             if offered:
-                given = self.target.snippet("hand_over", (self.source.name,), self.now)
                 export, adopt = self.steps[-2:]
-                self.steps[-2:] = [export._replace(template="{x}"), adopt._replace(template=given)]
+                self.steps[-2:] = [export._replace(template="{x}"), adopt._replace(template=offered)]
         elif self.source_info.requires_grad and not self.fresh:
             self.add(target, "read_only", (), rules.READ_ONLY_REASON, **{**self.as_own(), **kept})
         elif self.fresh and not self.now.writable:

@@ -447,7 +447,7 @@ def _as_arrays(x: Any) -> Sequence[Array] | None:
         arrays = list(map(registry.lanes_to(EXCHANGE)[kind], x))
     except registry.REFUSALS:
         return None
-    return None if any(each is None or memory.is_new(each, x) for each in arrays) else arrays
+    return arrays if all(map(memory.is_view, arrays, x)) else None
 
 
 def _open(path: str, leaf: Any) -> tuple[Backend, Any, Any]:

@@ -167,6 +167,28 @@ def test_memory_waits_for_the_streams_that_have_used_it(cupy, monkeypatch):
         assert block() is None
 
 
+def test_memory_stays_where_the_driver_does_not_say_whether_it_is_read(cupy, monkeypatch):
+    """Neither an event that cannot be recorded nor one that cannot be asked lets it go, or breaks what comes next."""
+
+    def fails(*_):
+        raise RuntimeError("the driver")
+
+    array = np.arange(4.0)
+    for broken in ("record", "done"):
+        y = ferry.convert(array, "cupy")
+        stream = cupy.current_stream("cuda:0")
+        stream.uses(y)
+        with monkeypatch.context() as patch:
+            kind = backend_module.CupyStream if broken == "record" else backend_module.CupyEvent
+            patch.setattr(kind, broken, fails)
+            del y
+            gc.collect()
+            ferry.convert(array, "cupy")
+            held = backend_module._kept if broken == "record" else backend_module._dropped
+            assert len(held) == 1
+        held.clear()
+
+
 def test_what_is_sparse_is_refused(cupy):
     """With what to type instead."""
     kind = type("csr_matrix", (), {"__module__": "cupyx.scipy.sparse._csr"})

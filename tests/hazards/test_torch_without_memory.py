@@ -8,6 +8,7 @@ import pytest
 from tests.support import survives
 
 import tensorferry as ferry
+from tensorferry.run import verifying
 
 torch = pytest.importorskip("torch")
 
@@ -53,6 +54,26 @@ def test_a_tensor_whose_storage_was_freed_is_refused(kind, way):
     if kind == "parameter":
         x.untyped_storage().resize_(0)
     assert "freed" in refusal(way, x)
+
+
+@pytest.mark.parametrize("way", sorted(WAYS.keys() - {"to_numpy", "tree", "tied"}))
+def test_a_view_of_freed_storage_is_refused(way):
+    """Its address is its offset. (Alone, `to_numpy` gives what `x.numpy()` does, which costs no look.)"""
+    convert_once()
+    whole = torch.arange(10.0)
+    view = whole[3:]
+    whole.untyped_storage().resize_(0)
+    assert "freed" in refusal(way, view)
+
+
+def test_a_lazy_clone_stays_lazy():
+    """Nothing is asked of a tensor that comes back as it is for which PyTorch would copy it."""
+    convert_once()
+    lazy = torch._lazy_clone(torch.arange(50.0))
+    with verifying(on=False):
+        ferry.to_torch(torch.ones(1))
+        assert ferry.to_torch(lazy) is lazy
+    assert torch._C._is_cow_tensor(lazy)
 
 
 @pytest.mark.parametrize(

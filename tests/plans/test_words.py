@@ -325,3 +325,33 @@ def test_a_mask_is_not_dropped(kind, target):
     filled = eval(caught.value.hint, {"x": x, "np": np, "value": -1.0})  # noqa: S307 - that is what the hint is for
     assert ferry.to_list(filled) == [1.0, -1.0, 3.0]
     assert kind is GivesMasked or ferry.to_list(x.array) == [1.0, 2.0, 3.0]
+
+
+def test_large_values_are_not_written_out():
+    """Neither a number of thousands of digits, which Python refuses to write, nor a long text."""
+    with pytest.raises(TypeError, match="not an object of type int"):
+        ferry.to_numpy([1], copy=10**5000)
+    for device in (10**5000, "c " * 5000, [1]):
+        with pytest.raises(ferry.DeviceError) as caught:
+            ferry.to_numpy([1], device=device)
+        assert len(str(caught.value)) < 200
+        assert caught.value.hint
+
+
+def test_an_array_of_objects_that_is_no_list():
+    """One of shape () that holds a tensor, and one that contains itself."""
+    alone, itself = np.empty((), object), np.empty(1, object)
+    alone[()] = np.ones(3)
+    itself[0] = itself
+    with pytest.raises(ferry.UnsupportedTypeError, match="holds a ndarray") as caught:
+        ferry.to_numpy(alone)
+    assert ferry.to_numpy(eval(caught.value.hint, {"x": alone})).shape == (3,)  # noqa: S307 - our own hint
+    with pytest.raises(ferry.ShapeError, match="contains itself"):
+        ferry.to_numpy(itself)
+
+
+def test_what_pytorch_does_not_stack_is_our_error():
+    """Rows of unequal lengths have no stack."""
+    nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged)
+    with pytest.raises(ferry.UnsupportedTypeError, match="does not stack"):
+        ferry.to_torch([nested, nested])

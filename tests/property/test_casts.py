@@ -300,6 +300,17 @@ def test_integers_are_compared_alike_by_numpy_and_in_blocks(narrow, monkeypatch)
             assert len(outcomes) == 1
 
 
+def test_values_in_the_other_byte_order_are_kept_or_refused_alike():
+    """The order of a float64's bytes changes nothing of what is compared."""
+    for number, dtype in ((1.1, "float32"), (1e300, "float32"), (0.1, "bfloat16"), (2.0**-140, "float16")):
+        for order in "<>":
+            with pytest.raises(ferry.LossyCastError):
+                ferry.to_numpy(np.array([number], f"{order}f8"), dtype=dtype, casting="same_value")
+    for order in "<>":
+        near = np.array([np.nextafter(7.0, 0.0)], f"{order}f8")
+        assert ferry.to_numpy(near, dtype="float4_e2m1fn").astype(np.float32) == [6.0]
+
+
 @pytest.mark.parametrize("name", [name for name in NARROW_FLOATS if FORMATS[name].bits <= 8])
 def test_a_value_between_narrow_floats_is_kept_or_refused(name):
     """Every pattern to every other float of at most 8 bits: where one saturates, the way back hides what was lost."""

@@ -49,6 +49,8 @@ NUMBERS = {
     "arrays as objects": lambda: objects(np.ones(2), np.zeros(2)),
     "large integers": lambda: objects(2**63, 1),
     "large integers in a list": lambda: [2**63, 1],
+    "torch tensors as objects": lambda: objects(torch.ones(()), torch.zeros(())),
+    "lists of tensors as objects": lambda: objects([np.ones(2)], [np.zeros(2)]),
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import os
 from collections import deque
 from contextlib import suppress
 from functools import cache, lru_cache
@@ -356,7 +357,7 @@ class CupyStream:
 
     def uses(self, tensor: Any) -> None:
         # CuPy's pool knows one stream for each block. Memory that this backend has made waits for the others when
-        # it is dropped; an array of somebody else's is itself kept until this stream has come past.
+        # it is dropped; an array over somebody else's memory is held by this object until its stream has come past.
         owner = getattr(tensor.data.mem, "_owner", None)
         if isinstance(owner, _Lease):
             owner.streams[self.index, self.stream] = self
@@ -378,22 +379,44 @@ class _Lease:
         self.streams: dict[tuple[int, Any], CupyStream] = {}
 
     def __del__(self) -> None:
-        with suppress(Exception):  # the interpreter, or the driver, may be gone already
-            if self.streams:
+        if not self.streams:
+            return
+        with suppress(Exception):  # the interpreter may be gone already
+            try:
                 _dropped.append(([stream.record() for stream in self.streams.values()], self.memory))
+            except Exception:  # noqa: BLE001 - whatever the driver says: nobody knows who still reads it
+                _kept.append(self.memory)
 
 
 _dropped: deque[tuple[list[CupyEvent], Any]] = deque()
 """Memory that nobody holds, and what it still waits for."""
+_kept: list[Any] = []
+"""Memory that cannot be given back: nobody knows what it waits for."""
 
 
 def _let_go() -> None:
     """Give back what waits for nothing any more."""
     for _ in range(len(_dropped)):
-        with suppress(IndexError):  # another thread was faster
+        try:
             events, found = _dropped.popleft()
-            if not all(event.done() for event in events):
-                _dropped.append((events, found))
+        except IndexError:  # another thread was faster
+            return
+        try:
+            reached = all(event.done() for event in events)
+        except Exception:  # noqa: BLE001 - whatever the driver says: it is not this conversion's affair
+            reached = False
+        if not reached:
+            _dropped.append((events, found))
+
+
+def _begin_anew() -> None:
+    """A forked child cannot ask its parent's device."""
+    _kept.append(list(_dropped))
+    _dropped.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_anew)
 
 
 BACKEND = CupyBackend()

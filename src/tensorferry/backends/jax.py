@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from contextlib import nullcontext
 from functools import lru_cache
+from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -284,8 +285,11 @@ class JaxBackend(Backend):
         if tree_util.all_leaves([x]):
             return None
 
-        def is_value(y: Any) -> bool:
-            return y is not x
+        visits = count()
+
+        def is_value(_: Any) -> bool:
+            # All but the first: an object may be found in itself.
+            return next(visits) > 0
 
         found, spec = tree_util.tree_flatten_with_path(x, is_leaf=is_value)
         entries = [_entry(tree_util, path[0]) for path, _ in found]
@@ -333,7 +337,10 @@ def _replica(x: Any) -> Any:
 def _entry(tree_util: Any, key: Any) -> str:
     if isinstance(key, tree_util.GetAttrKey):
         return attribute(key.name)
-    return item(key.idx if isinstance(key, tree_util.SequenceKey) else key.key)
+    if isinstance(key, tree_util.SequenceKey):
+        return item(key.idx)
+    # A key of the registration's own has no more than its words.
+    return item(key.key) if hasattr(key, "key") else str(key)
 
 
 BACKEND = JaxBackend()

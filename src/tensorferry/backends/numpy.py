@@ -10,7 +10,7 @@ import numpy as np
 from .. import casts, memory, registry
 from ..backend import EXCHANGE_NUMBERS, Backend, Capabilities, kind_of_type
 from ..dtypes import DTYPES, by_numpy, of_numpy
-from ..errors import UnsupportedTypeError
+from ..errors import ShapeError, UnsupportedTypeError
 from ..info import TensorInfo, compact_strides
 
 if TYPE_CHECKING:
@@ -280,14 +280,26 @@ def _no_such_dtype(dtype: np.dtype[Any]) -> UnsupportedTypeError:
 
 
 def _numbers_of(x: Any, target: Backend | None, request: Request | None) -> tuple[Backend, TensorInfo, Any]:
-    """An object array opens as the nested list of its elements, which must all be numbers."""
+    """An object array opens as the nested list of its elements, numbers or tensors of equal shapes.
+
+    Raises:
+        UnsupportedTypeError: One of shape ``()`` holds something else than a number.
+        ShapeError: It contains itself.
+    """
     if x.dtype.names is not None:
         raise _no_such_dtype(x.dtype)
     # Nested lists have no place for the axes after one of length 0.
-    values = x.item() if isinstance(x, np.generic) or x.shape == () else x.tolist() if x.size else []
-    source, info, handle = registry.backend_of(values).open(values, target, request)
-    if info.kind == "numbers":
-        info = info._replace(kind="objects")
+    values = x.tolist() if x.size else []
+    if x.shape == () and not isinstance(values, (complex, float, int, np.generic)):
+        held = type(values).__name__
+        raise UnsupportedTypeError(f"An array of objects of shape () holds a {held}, not a number.", "x.item()")
+    try:
+        source, info, handle = registry.backend_of(values).open(values, target, request)
+    except RecursionError as error:
+        raise ShapeError(
+            "This array of objects contains itself.", "x.copy(), with another object in its place"
+        ) from error
+    info = info._replace(kind={"numbers": "objects", "stack": "rows"}.get(info.kind, info.kind))
     if not x.size:
         steps = compact_strides(x.shape, handle.itemsize)
         return source, info._replace(shape=x.shape, strides=steps), handle.reshape(x.shape)

@@ -23,6 +23,7 @@ Array = np.ndarray[Any, Any]
 
 _BUFFERS = (bytes, bytearray, memoryview, arrays.array)
 _NUMBERS = (bool, int, float, complex)
+_ROWS = (list, tuple, range)
 
 _NAMES = by_numpy()
 # np.array rounds to these as it reads, to the same bits.
@@ -114,7 +115,7 @@ class PythonBackend(Backend):
             array = _over_buffer(x)
             return self, self._info(array, "buffer"), array
         first, size = sequences.first(x)
-        if isinstance(x, (list, tuple)) and sequences.is_tensor(first):
+        if isinstance(x, (list, tuple)) and (sequences.is_tensor(first) or _stands_among_tensors(first, x)):
             stacked = sequences.stack(x, target)
             if stacked.framework is not None:
                 info = stacked.framework.describe(stacked.value)
@@ -226,6 +227,14 @@ class PythonBackend(Backend):
 
     def lanes(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
         return {(np.ndarray, self.name): _list_lane}
+
+
+def _stands_among_tensors(first: Any, x: Any) -> bool:
+    """Whether the first element is a NumPy scalar, which has a dtype, and tensors come after it."""
+    if not isinstance(first, np.generic):
+        return False
+    others = [kind for kind in sequences.element_types(x) if not issubclass(kind, (np.generic, *_NUMBERS, *_ROWS))]
+    return any(map(registry.is_tensor, others))
 
 
 def _read_code(dtype: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:

@@ -130,7 +130,7 @@ class TorchBackend(staging.TorchStaging):
         except RuntimeError:
             pointer = 0
         # An address says that it is strided and no tracer's, no meta and no zero tensor; without one, ask.
-        if not pointer or self.compiling() or x.is_nested or self.faking() is not None:
+        if pointer < memory.LOWEST or self.compiling() or x.is_nested or self.faking() is not None:
             abstract = self._abstract(x, plain)
             if abstract is not None:
                 return self._abstract_info(x, abstract)
@@ -189,7 +189,7 @@ class TorchBackend(staging.TorchStaging):
             return "meta"
         if x._is_zerotensor():
             return "zero"
-        if x.numel() and not x.data_ptr():
+        if x.numel() and not x.untyped_storage().nbytes():
             return "freed"
         return None if self.faking() is None else "real"
 
@@ -375,13 +375,23 @@ class TorchBackend(staging.TorchStaging):
             return None
         try:
             # It reads freed storage too, which ends the process.
-            return None if 0 in {x.data_ptr() for x in tensors} else self.torch.stack(tuple(tensors))
+            there = min(x.data_ptr() for x in tensors) >= memory.LOWEST
+            return self.torch.stack(tuple(tensors)) if there else None
         except (AssertionError, RuntimeError):
             return None
 
     def stack(self, tensors: Sequence[Any], shape: tuple[int, ...]) -> Any:
-        """One tensor of equal ones, in the graph of each."""
-        return self._asked(self.torch.stack, list(tensors)).reshape(shape)
+        """One tensor of equal ones, in the graph of each.
+
+        Raises:
+            UnsupportedTypeError: PyTorch does not stack what these are.
+        """
+        try:
+            return self._asked(self.torch.stack, list(tensors)).reshape(shape)
+        except RuntimeError as error:
+            raise UnsupportedTypeError(
+                f"PyTorch does not stack these: {error}", "[to_torch(row) for row in x]"
+            ) from error
 
     def read(self, x: Any) -> Any:
         """A stack, which was made while the list was opened."""
@@ -443,7 +453,7 @@ class TorchBackend(staging.TorchStaging):
 
         def lane(x: Any) -> Any:
             array = to_numpy(x)
-            return None if memory.is_new(array, x) else array.tolist()
+            return array.tolist() if memory.is_view(array, x) else None
 
         return lane
 
@@ -451,7 +461,9 @@ class TorchBackend(staging.TorchStaging):
         strided, names = self.strided, self.names
 
         def lane(x: Any) -> Any:
-            return x if x.data_ptr() and x.layout is strided and x.dtype in names and not x.is_nested else None
+            known = x.layout is strided and x.dtype in names and not x.is_nested
+            # Asked of the storage: to ask for the address would copy what is to be copied when it is written.
+            return x if known and x.untyped_storage().nbytes() else None
 
         return lane
 
