@@ -164,7 +164,9 @@ def to_torch(
         ConversionError: As for `to_numpy`.
         FrameworkNotInstalledError: PyTorch is not installed.
     """
-    options = tuple(option for option in (("non_blocking", non_blocking), ("pinned", pinned)) if option[1] is not False)
+    options: tuple[tuple[str, bool], ...] = ()
+    if non_blocking is not False or pinned is not False:
+        options = (("non_blocking", non_blocking), ("pinned", pinned))
     return _convert(x, "torch", copy, dtype, casting, device, grad, out, options)  # type: ignore[no-any-return]
 
 
