@@ -67,6 +67,7 @@ class Capabilities:
         fetches_ahead: Whether `start_fetch` starts such a transfer without waiting for it.
         packs: Whether many of its tensors can be packed into one, on any device: `pack` and `unpack`.
         waits: Whether memory that it is handed on a device must be finished: it names no stream.
+        offers: Whether its tensors have ``__dlpack__`` themselves.
         takes_offers: Whether code that shares gives it another's tensor over DLPack: it would copy an array between.
         uncast: Dtypes that its own operations do not cast on a device.
         unhanded: Dtypes that it cannot give to another framework, or take from one, on a device.
@@ -104,6 +105,7 @@ class Capabilities:
     fetches_ahead: bool = False
     packs: bool = False
     waits: bool = False
+    offers: bool = False
     takes_offers: bool = False
     uncast: frozenset[str] = frozenset()
     unhanded: frozenset[str] = frozenset()
@@ -228,7 +230,8 @@ class Backend(ABC):
         """Fast lanes: (type of source, name of target) to a function that gives what the plan gives.
 
         For what it does not accept a lane returns ``None`` or raises one of `registry.REFUSALS`; it
-        never decides differently.
+        never decides differently. One to NumPy never copies: the plan is asked instead of taking an array that
+        owns its memory (`memory.is_new`).
         """
         return {}
 

@@ -17,8 +17,6 @@ HOST = "cpu"
 
 _KINDS = {"gpu": "cuda", "cuda": "cuda", "rocm": "cuda", "cpu": "cpu", "host": "cpu"}
 _NAME = re.compile(r"(?:.*device:|<|/)?([a-z_]+)(?:(?::| device )(\d+)>?)?")
-
-
 _HINT = 'device="cpu", device="cuda" or device="cuda:1"'
 
 
@@ -55,17 +53,14 @@ def _text(device: object) -> str:
         return name
     if "device" in type(device).__name__.lower():
         return str(device)
-    raise DeviceError(f"{shown(device)[:1].upper()}{shown(device)[1:]} is not the name of a device.", _HINT)
+    raise DeviceError(f"This is not the name of a device: {shown(device)}.", _HINT)
 
 
 @lru_cache(maxsize=256)
 def _canonical(text: str) -> str:
     match = _NAME.fullmatch(text.strip().lower())
     if match is None:
-        raise DeviceError(
-            f"{text[:40]!r} is not the name of a device.",
-            _HINT,
-        )
+        raise DeviceError(f"{text[:40]!r} is not the name of a device.", _HINT)
     kind = _KINDS.get(match[1], match[1])
     if kind == HOST or match[2] is None:
         return kind

@@ -348,8 +348,7 @@ class _Route(Transport):
         """Whether code that shares gives the target the source's own tensor, not the array over its memory."""
         source, target = self.source.capabilities, self.target.capabilities
         able = target.takes_offers and self.now.dtype not in source.unhanded | target.unhanded
-        # What can live elsewhere than on the host speaks DLPack.
-        return able and source.devices != (HOST,) and not self.fresh and self.ends_with_export()
+        return able and source.offers and not self.fresh and self.ends_with_export()
 
     def write_out(self, out: TensorInfo) -> None:
         """Write into the memory that was given."""

@@ -51,6 +51,7 @@ _CAPABILITIES = Capabilities(
     fetches=True,
     stages=frozenset({"cuda"}),
     packs=True,
+    offers=True,
     uncast=_CARRIED,
     absent_reasons=dict.fromkeys(_PACKED, ": its elements are narrower than a byte"),
 )

@@ -48,6 +48,7 @@ def _capabilities(x64: bool) -> Capabilities:
         shards=True,
         fetches=True,
         fetches_ahead=True,
+        offers=True,
         abstract={
             "traced": (
                 "it is a tracer, inside a traced function (jax.jit, jax.grad, jax.vmap): its values do not exist yet",

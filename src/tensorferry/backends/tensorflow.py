@@ -72,6 +72,7 @@ _CAPABILITIES = Capabilities(
     out=True,
     fetches=True,
     waits=True,
+    offers=True,
     takes_offers=True,
     finishers=frozenset({"variable"}),
     value_kinds=frozenset({"Variable"}),

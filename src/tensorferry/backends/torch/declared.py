@@ -82,6 +82,7 @@ def _capabilities(default: str, records: bool) -> Capabilities:
         out=True,
         writes_parts=True,
         packs=True,
+        offers=True,
         stages=frozenset({"cuda"}),
         options=frozenset({"non_blocking", "pinned"}),
         read_kinds=frozenset({"rows", "stack"}),
