@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import memory
+from . import memory, subnormals
 from .dtypes import exact, find, of_numpy
 from .errors import LossyCastError
 
@@ -31,6 +31,7 @@ _COMPARES = np.lib.NumpyVersion(np.__version__) >= "2.4.0"
 """Whether `astype` knows ``casting="same_value"``. (https://numpy.org/doc/2.4/release/2.4.0-notes.html)"""
 
 
+@subnormals.kept
 def cast(array: np.ndarray[Any, Any], dtype: str, check: str = "", *, compact: bool = False) -> np.ndarray[Any, Any]:
     """A packed, aligned array of another dtype.
 
@@ -69,6 +70,7 @@ def cast(array: np.ndarray[Any, Any], dtype: str, check: str = "", *, compact: b
     return result
 
 
+@subnormals.kept
 def check_values(array: np.ndarray[Any, Any], dtype: str, check: str) -> None:
     """Compare each value with what a cast would make of it, without memory for the result.
 
@@ -84,6 +86,7 @@ def check_values(array: np.ndarray[Any, Any], dtype: str, check: str) -> None:
             _compare(array, result, index, dtype, check)
 
 
+@subnormals.kept
 def fill(result: np.ndarray[Any, Any], array: np.ndarray[Any, Any], check: str) -> None:
     """Cast a small array into memory that nobody has seen yet.
 
@@ -97,6 +100,7 @@ def fill(result: np.ndarray[Any, Any], array: np.ndarray[Any, Any], check: str) 
             _compare(array, result, (...,), row.name, check)
 
 
+@subnormals.kept
 def copy_into(out: np.ndarray[Any, Any], values: np.ndarray[Any, Any] | Parts) -> None:
     """Put values into other memory, cast to its dtype; an array may overlap with it."""
     kind = find(of_numpy(out.dtype) or "").kind
@@ -109,8 +113,11 @@ def copy_into(out: np.ndarray[Any, Any], values: np.ndarray[Any, Any] | Parts) -
 
 
 def _same_integers(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any] | None:
-    """Integers cast and compared by NumPy in one go; ``None`` if it cannot, or if one does not fit."""
-    if not (_COMPARES and array.dtype.kind in "iu" and dtype.kind in "iu"):
+    """Integers cast and compared by NumPy in one go; ``None`` if it cannot, or if one does not fit.
+
+    Of integers in the other byte order it compares none: 2**40 in ``>i8`` becomes an int32 of 0 (NumPy 2.4).
+    """
+    if not (_COMPARES and array.dtype.kind in "iu" and dtype.kind in "iu" and array.dtype.isnative):
         return None
     try:
         kept: np.ndarray[Any, Any] = array.astype(dtype, casting="same_value", subok=False)

@@ -1,0 +1,86 @@
+"""Subnormal floats keep their bits on every thread, also where a framework has the processor flush them to zero.
+
+TensorFlow's and XLA's threads, on which callbacks run (`tf.py_function`, `tf.data.Dataset.map`, `jax.pure_callback`),
+and `torch.set_flush_denormal` switch that on: each float operation then takes a subnormal for zero, a cast and a
+comparison too. It is a register of each thread's (https://en.cppreference.com/w/c/numeric/fenv).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from contextlib import contextmanager
+from functools import cache, wraps
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Function = TypeVar("Function", bound=Callable[..., Any])
+
+__all__ = ["are_flushed", "kept"]
+
+_SMALLEST = 5e-324
+
+
+def are_flushed() -> bool:
+    """Whether this thread's float operations take subnormals for zero.
+
+    >>> are_flushed()
+    False
+    """
+    return not _SMALLEST * 1.0
+
+
+def kept(function: Function) -> Function:
+    """Decorate a function that casts or compares floats: it gives the same bits on every thread."""
+
+    @wraps(function)
+    def on_any_thread(*arguments: Any, **keywords: Any) -> Any:
+        if _SMALLEST * 1.0:
+            return function(*arguments, **keywords)
+        with _ordinary():
+            return function(*arguments, **keywords)
+
+    return cast("Function", on_any_thread)
+
+
+class _Environment(NamedTuple):
+    """C's functions for a thread's floating-point environment, and its default one."""
+
+    get: Callable[[Any], int]
+    set: Callable[[Any], int]
+    default: Any
+
+
+_ROOM = 512
+"""Bytes, more than any platform's `fenv_t` has."""
+
+
+@cache
+def _environment() -> _Environment:
+    # Without giving the interpreter's lock away: the register is this thread's.
+    library = ctypes.PyDLL(None)
+    try:
+        get, put = library.fegetenv, library.fesetenv
+    except AttributeError:
+        library = ctypes.PyDLL("libm.so.6")
+        get, put = library.fegetenv, library.fesetenv
+    get.argtypes, put.argtypes = (ctypes.c_void_p,), (ctypes.c_void_p,)
+    try:
+        default: Any = ctypes.addressof(ctypes.c_char.in_dll(library, "_FE_DFL_ENV"))
+    except ValueError:
+        default = ctypes.c_void_p(-1)  # so it is written in glibc and in musl
+    return _Environment(get, put, default)
+
+
+@contextmanager
+def _ordinary() -> Iterator[None]:
+    """The environment that a program starts with, for this thread and the time of the block."""
+    environment = _environment()
+    before = ctypes.create_string_buffer(_ROOM)
+    environment.get(before)
+    environment.set(environment.default)
+    try:
+        yield
+    finally:
+        environment.set(before)
