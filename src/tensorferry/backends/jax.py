@@ -170,13 +170,14 @@ class JaxBackend(Backend):
     # -- verbs ------------------------------------------------------------------------------------
 
     def export(self, x: Any) -> Array:
-        array: Array = np.asarray(x)
+        # A transfer guard lets pass what is asked for in so many words, and takes unpacking for a transfer.
+        array: Array = self.jax.device_get(x) if of_numpy(x.dtype) in _PACKED else np.asarray(x)
         # What JAX had to gather or unpack it keeps, and hands out again: that is not ours.
         return array.copy() if array.flags.owndata else array
 
     def fetch(self, x: Any) -> Array:
         """The whole of an array on devices, in host memory of one's own."""
-        return np.array(x)
+        return np.array(self.jax.device_get(x))
 
     def start_fetch(self, x: Any) -> None:
         """See https://docs.jax.dev/en/latest/_autosummary/jax.Array.copy_to_host_async.html."""
@@ -208,7 +209,8 @@ class JaxBackend(Backend):
             return jax.device_put(array, host)
 
         try:
-            put = importlib.import_module("jax._src.lib").xla_client.batched_device_put
+            private = importlib.import_module("jax._src.lib")
+            put, guard = private.xla_client.batched_device_put, private.guard_lib.thread_local_state
             sharding = jax.sharding.SingleDeviceSharding(host)
             committed = jax.default_backend() != HOST
 
@@ -217,7 +219,13 @@ class JaxBackend(Backend):
                 return jax.core.ShapedArray(shape, dtype)
 
             def place(array: Array) -> Any:
-                return put(shaped(array.shape, array.dtype), sharding, [array], [host], committed)
+                # As `jax.device_put` says to a transfer guard that it was asked for in so many words.
+                here = guard()
+                before, here.explicit_device_put = here.explicit_device_put, True
+                try:
+                    return put(shaped(array.shape, array.dtype), sharding, [array], [host], committed)
+                finally:
+                    here.explicit_device_put = before
 
             probe = memory.compact((16,), np.dtype(np.int8))
             probe[...] = range(16)
@@ -232,7 +240,7 @@ class JaxBackend(Backend):
     def cast(self, x: Any, dtype: str, check: str = "") -> Any:
         """Another dtype, to the same bits as on the host; inside a traced function JAX's own cast."""
         if not isinstance(x, self.tracer) and (check or not agrees(_NAMES[x.dtype], dtype)):
-            return self.jax.device_put(casts.cast(np.asarray(x), dtype, check, compact=True), x.sharding)
+            return self.jax.device_put(casts.cast(self.jax.device_get(x), dtype, check, compact=True), x.sharding)
         return x.astype(find(dtype).numpy)
 
     def copy(self, x: Any) -> Any:
@@ -299,17 +307,24 @@ class JaxBackend(Backend):
     # -- fast lanes -------------------------------------------------------------------------------
 
     def lanes(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
-        with self.jax.ensure_compile_time_eval():
-            kind = type(self.jax.numpy.zeros(()))
+        try:
+            # Not public. To make an array instead, and look at its type, would compile a program: that never ends in a
+            # forked child, and a transfer guard may forbid it.
+            kind = importlib.import_module("jax._src.array").ArrayImpl
+        except (ImportError, AttributeError):
+            return {}
         return {(kind, "numpy"): self._to_numpy_lane(), (kind, self.name): self._identity_lane()}
 
     def _to_numpy_lane(self) -> Callable[[Any], Any]:
         asarray = np.asarray
-        if all(device.platform == HOST for device in self.jax.local_devices()):
-            return asarray
+        all_host = all(device.platform == HOST for device in self.jax.local_devices())
 
         def lane(x: Any) -> Any:
-            return asarray(x) if x.platform() == HOST else None
+            if not (all_host or x.platform() == HOST):
+                return None
+            array = asarray(x)
+            # What JAX gathers from several shards, or unpacks, it keeps in an array that owns its memory.
+            return None if array.flags.owndata else array
 
         return lane
 
