@@ -6,7 +6,6 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
 from . import registry
-from .backend import EXCHANGE
 from .request import aim, make_request, ordinary_request
 from .run import carry
 
@@ -41,7 +40,7 @@ def _over_lanes(name: str) -> Callable[[Function], Function]:
 
     Such a call has no keywords to look at, of which each that a function declares costs a lookup.
     """
-    lanes, to_host = registry.lanes_to(name), name == EXCHANGE
+    lanes, refusals = registry.lanes_to(name), registry.REFUSALS
 
     def decorate(function: Function) -> Function:
         @wraps(function)
@@ -50,12 +49,9 @@ def _over_lanes(name: str) -> Callable[[Function], Function]:
                 return function(x, **keywords)
             try:
                 result = lanes[type(x)](x)
-            except registry.REFUSALS:
+            except refusals:
                 result = None
-            # `memory.is_new`, without the call.
-            if result is None or (to_host and result.flags.owndata and result is not x):
-                return _convert(x, name)
-            return result
+            return _convert(x, name) if result is None else result
 
         return cast("Function", conversion)
 

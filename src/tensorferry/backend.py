@@ -9,6 +9,7 @@ live object of it or for an explicit target, never to look around.
 from __future__ import annotations
 
 import importlib
+import math
 import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
@@ -80,8 +81,10 @@ class Capabilities:
         finishers: Those of them that are a last step of their own, by the verb of that name.
         ordinary_kind: The `TensorInfo.kind` of one that is written by hand and names none.
         value_kinds: Values of `TensorInfo.kind` whose value is another object (a variable's).
+        axes: How many axes its tensors have at most.
         abstract: For each reason why an object has no memory: why, and what to do.
         inside_only: Those of them that may still be converted inside their own framework.
+        tracer: What records its operations on real values now: there what leaves the framework becomes a constant.
         tape: What may be recording its operations for gradients, if no tensor shows that it is.
         absent_on: Dtypes that a kind of device lacks.
         absent_reasons: For a dtype that it lacks for now: why, as the end of a sentence.
@@ -117,8 +120,10 @@ class Capabilities:
     finishers: frozenset[str] = frozenset()
     ordinary_kind: str = ""
     value_kinds: frozenset[str] = frozenset()
+    axes: float = math.inf
     abstract: Mapping[str, tuple[str, str | None]] = field(default_factory=dict)
     inside_only: frozenset[str] = frozenset()
+    tracer: str = ""
     tape: str = ""
     absent_on: Mapping[str, frozenset[str]] = field(default_factory=dict)
     absent_reasons: Mapping[str, str] = field(default_factory=dict)
@@ -230,8 +235,8 @@ class Backend(ABC):
         """Fast lanes: (type of source, name of target) to a function that gives what the plan gives.
 
         For what it does not accept a lane returns ``None`` or raises one of `registry.REFUSALS`; it
-        never decides differently. One to NumPy never copies: the plan is asked instead of taking an array that
-        owns its memory (`memory.is_new`).
+        never decides differently. One to NumPy gives `x` itself or an array over memory that it does not own:
+        what owns its memory was copied, or never set.
         """
         return {}
 
@@ -264,6 +269,15 @@ class Backend(ABC):
         is told so that what has to be read can be read as that.
         """
         return self, self.describe(x), x
+
+    def preview(
+        self, x: Any, target: Backend | None = None, request: Request | None = None
+    ) -> tuple[Backend, TensorInfo, Any]:
+        """What `open` would give, for somebody who only looks: no memory of a tensor is read for that.
+
+        The object is ``None`` where it would have to be made.
+        """
+        return self.open(x, target, request)
 
     def is_text(self, x: Any) -> bool:
         """Whether an object that is claimed holds text, not numbers."""

@@ -52,11 +52,17 @@ class Draft:
         """Over what a copy of the value goes where it is."""
         return "host" if self.now.device == HOST else "device"
 
-    def packed(self) -> tuple[int, ...]:
-        """The strides of a packed copy that keeps the order of the axes in memory."""
-        if self.target.capabilities.strides == "compact":
-            return compact_strides(self.now.shape, dtypes.find(self.dtype).itemsize)
-        return packed_strides(self.now.shape, self.now.strides, dtypes.find(self.dtype).itemsize)
+    def packed(self, owner: Backend, dtype: str | None = None) -> tuple[int, ...]:
+        """The strides of a packed copy, as a framework lays one out: in C order, or with the order of the axes kept.
+
+        Args:
+            owner: Whose copy it is; one in host memory is laid out as the target takes it.
+            dtype: What its elements are, if no longer what they were.
+        """
+        itemsize = dtypes.find(dtype or self.now.dtype).itemsize
+        if owner.capabilities.strides == "compact":
+            return compact_strides(self.now.shape, itemsize)
+        return packed_strides(self.now.shape, self.now.strides, itemsize)
 
     def as_own(self) -> dict[str, Any]:
         """What a value becomes when it is the target framework's."""

@@ -26,13 +26,13 @@ def describe(x: object, /) -> TensorInfo:
     >>> info.framework, info.shape, info.dtype, info.strides
     ('numpy', (3, 2), 'int16', (2, 6))
 
-    Nothing is copied, and no device is waited for. Python numbers are the exception: to know the
-    shape and dtype of a list, every element is looked at.
+    Nothing is copied, and no device is waited for; of a list of tensors each one's description is looked at.
+    Python numbers are the exception: to know the shape and dtype of a list, every element is looked at.
 
     Raises:
         UnsupportedTypeError: `x` is not a tensor.
     """
-    return registry.backend_of(x).open(x)[1]
+    return registry.backend_of(x).preview(x)[1]
 
 
 def explain(
@@ -81,7 +81,7 @@ def explain(
         return plan_described(x, request, registry.backend_named(x.framework), target)[0]
     registry.ready(name)
     request = make_request(target, copy, dtype, casting, device, grad, out, tuple(options.items()))
-    source, info, _ = registry.backend_of(x).open(x, target, request)
+    source, info, _ = registry.backend_of(x).preview(x, target, request)
     return plan_for(info, here(request, info, target), source, target)[0]
 
 
@@ -100,7 +100,7 @@ def shares_memory(a: object, b: object, /) -> bool:
     """
     found = []
     for x in (a, b):
-        source, info, handle = registry.backend_of(x).open(x)
+        source, info, handle = registry.backend_of(x).preview(x)
         if info.abstract is not None:
             why, hint = source.capabilities.abstract[info.abstract]
             raise UnsupportedTypeError(f"This {source.name} object has no memory: {why}.", hint)

@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALIGNMENT",
+    "IN_ONE_RUN",
     "LOWEST",
     "address",
     "compact",
     "is_mapped",
-    "is_new",
-    "is_view",
+    "is_spread",
+    "is_there",
     "over",
     "over_address",
     "overlap",
@@ -38,6 +39,17 @@ LOWEST = 1 << 22
 """An address below which no process has memory: less than where Linux loads the first program."""
 ALIGNMENT = 64
 """Bytes to which TensorFlow's and XLA's CPU allocators align, and which both ask of memory they adopt."""
+_C_ORDER, _F_ORDER, _ALIGNED, _WRITEABLE = 0x0001, 0x0002, 0x0100, 0x0400
+IN_ONE_RUN = frozenset(
+    order | aligned | writable
+    for order in (_C_ORDER, _F_ORDER, _C_ORDER | _F_ORDER)
+    for aligned in (0, _ALIGNED)
+    for writable in (0, _WRITEABLE)
+)
+"""``array.flags.num`` of an array that lies without gaps over memory that it does not own: seen in one look.
+
+(https://numpy.org/doc/stable/reference/c-api/array.html#array-flags)
+"""
 
 
 def _slow_address(array: np.ndarray[Any, Any]) -> int:
@@ -121,21 +133,9 @@ def over_address(
     return array
 
 
-def is_new(array: np.ndarray[Any, Any], x: object) -> bool:
-    """Whether what a fast lane gave for `x` owns its memory: then it is neither `x` nor a view of its memory.
-
-    PyTorch gives such an array, whose values were never set, for a tensor whose storage was freed, for a functional
-    one, and under a mode that fakes tensors (measured on 2.13). What JAX gathers or unpacks is new as well.
-    """
-    return array.flags.owndata and array is not x
-
-
-def is_view(array: np.ndarray[Any, Any] | None, x: object) -> bool:
-    """Whether a fast lane gave something for `x` that can be read: `x` itself, or an array over memory that is there.
-
-    A view of freed storage has an address that is no more than its offset.
-    """
-    return array is not None and not is_new(array, x) and address(array) >= LOWEST
+def is_there(array: np.ndarray[Any, Any] | None) -> bool:
+    """Whether a fast lane gave an array that can be read: a view of freed storage begins at no more than its offset."""
+    return array is not None and address(array) >= LOWEST
 
 
 def root(array: np.ndarray[Any, Any]) -> object:
@@ -194,23 +194,38 @@ def overlap(first: TensorInfo, at: int, second: TensorInfo, also_at: int) -> boo
     return bool(np.shares_memory(_ghost(first, at), _ghost(second, also_at)))
 
 
+def is_spread(array: np.ndarray[Any, Any]) -> bool:
+    """Whether an array lies over memory that it does not own, each element where one look says that no other is."""
+    if array.base is None:
+        return False
+    reach = array.itemsize
+    for length, step in zip(array.shape[::-1], array.strides[::-1], strict=False):
+        if length > 1:
+            if step < reach:
+                # Not in the order of the axes, or one over the other.
+                return _are_apart(array.shape, array.strides, array.itemsize)
+            reach += (length - 1) * step
+    return True
+
+
+def _are_apart(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
+    """Whether each axis, by the length of its step, goes beyond all that the shorter ones reach."""
+    reach = itemsize
+    for step, length in sorted((abs(step), length) for length, step in zip(shape, strides, strict=True) if length > 1):
+        if step < reach:
+            return False
+        reach += (length - 1) * step
+    return True
+
+
 def overlaps_itself(info: TensorInfo) -> bool:
     """Whether two elements of a tensor have a byte in common, which a write to it would get wrong.
 
     What takes too long to be told counts as yes.
     """
-    itemsize = find(info.dtype).itemsize
-    axes = sorted((abs(step), length) for length, step in zip(info.shape, info.strides, strict=True) if length > 1)
-    reach = itemsize
-    for step, length in axes:
-        if step < reach:
-            break
-        reach += (length - 1) * step
-    else:
+    if _are_apart(info.shape, info.strides, find(info.dtype).itemsize) or not info.size:
         return False
-    if not info.size:
-        return False
-    if axes[0][0] == 0:
+    if any(length > 1 and step == 0 for length, step in zip(info.shape, info.strides, strict=True)):
         return True
     # Two such elements differ on some axis, along which both can be moved until the one is its first.
     ghost = _ghost(info, 1 << 40)
@@ -231,7 +246,10 @@ _TRIES = 1 << 20
 def _ghost(info: TensorInfo, start: int) -> np.ndarray[Any, Any]:
     """An array over an address that is never read: only its geometry is looked at."""
     void = np.dtype(f"V{find(info.dtype).itemsize}")
-    return over_address(start, info.shape, info.strides, void, read_only=True, owner=None)
+    # Without those of length 1: a tensor may have more axes than an array.
+    axes = [axis for axis in zip(info.shape, info.strides, strict=True) if axis[0] != 1]
+    shape, strides = zip(*axes, strict=True) if axes else ((), ())
+    return over_address(start, shape, strides, void, read_only=True, owner=None)
 
 
 def spans(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, int]:

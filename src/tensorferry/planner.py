@@ -69,6 +69,7 @@ class _Route(Transport):
             self.to_device()
             self.warn_of_tape()
         self.finish_options()
+        self.warn_of_tracer()
 
     def finish_options(self) -> None:
         """What the target makes of its tensor in the end, in memory of its own."""
@@ -94,6 +95,12 @@ class _Route(Transport):
         if tape and self.source is self.target and self.fresh and dtypes.find(self.dtype).kind in ("float", "complex"):
             self.warnings.append(f"a {tape} does not record what is done here: no gradient flows through the result")
 
+    def warn_of_tracer(self) -> None:
+        """Say that a result outside the source's framework is a constant to what records there."""
+        tracer = self.source.capabilities.tracer
+        if tracer:
+            self.warnings.append(f"{tracer} records no conversion: what it makes has this result as a constant")
+
     # -- inside one framework ---------------------------------------------------------------------
 
     def stays_inside(self) -> bool:
@@ -106,6 +113,8 @@ class _Route(Transport):
             return False
         if self.request.out is not None or now.swapped:
             return False
+        if caps.tracer:
+            return True
         if now.kind in caps.read_kinds and caps.host_array and not now.requires_grad and now.device == HOST:
             return False
         if self.dtype == now.dtype and same_place(now.device, self.device):
@@ -208,6 +217,7 @@ class _Route(Transport):
         caps, now = self.source.capabilities, self.now
         if now.framework != self.source.name:
             return  # it has come down as an array
+        rules.refuse_axes(now, self.exchange)
         if now.kind in caps.value_kinds:
             self.add(self.source, "value", (), f"a {now.kind}'s value", kind="")
         if now.device != HOST or (now.shards > 1 and not self.fresh):
@@ -245,7 +255,8 @@ class _Route(Transport):
         changes: dict[str, Any] = {}
         if kind in rules.NUMBERS and rules.reads_as_asked(self.now, self.target, self.dtype, self.device, self.check):
             arguments = (self.dtype, self.check, self.target.capabilities.strides == "compact")
-            changes = {"dtype": self.dtype, "strides": self.packed(), "misalignment": 0, "weak_dtype": None}
+            changes = {"dtype": self.dtype, "strides": self.packed(self.target, self.dtype)}
+            changes |= {"misalignment": 0, "weak_dtype": None}
         self.add(
             self.source, "read", arguments, why, copies=self.path(), writable=True, mutable=True, kind="", **changes
         )
@@ -281,7 +292,8 @@ class _Route(Transport):
             "finite": f"Python numbers take {self.target.name}'s own dtype",
         }[self.check]
         compact = self.target.capabilities.strides == "compact"
-        changes: dict[str, Any] = {"strides": self.packed(), "misalignment": 0, "swapped": False}
+        strides = self.packed(self.target, self.dtype)
+        changes: dict[str, Any] = {"strides": strides, "misalignment": 0, "swapped": False}
         self.add(
             self.exchange,
             "cast",
@@ -302,7 +314,7 @@ class _Route(Transport):
             (self.target.capabilities.strides == "compact",),
             why,
             copies="host",
-            strides=self.packed(),
+            strides=self.packed(self.target),
             misalignment=0,
             swapped=False,
         )
@@ -329,8 +341,8 @@ class _Route(Transport):
             if offered:
                 export, adopt = self.steps[-2:]
                 self.steps[-2:] = [export._replace(template="{x}"), adopt._replace(template=offered)]
-        elif self.source_info.requires_grad and not self.fresh:
-            self.add(target, "read_only", (), rules.READ_ONLY_REASON, **{**self.as_own(), **kept})
+        elif not self.fresh and (why := rules.why_read_only(self.source_info, target)):
+            self.add(target, "read_only", (), why, **{**self.as_own(), **kept})
         elif self.fresh and not self.now.writable:
             self.copy_array("a result of one's own is writable")
             self.now = self.now._replace(**self.as_own())

@@ -161,4 +161,4 @@ def _refuse_index(device: object) -> None:
 
 
 def _describe(x: object) -> TensorInfo:
-    return registry.backend_of(x).open(x)[1]
+    return registry.backend_of(x).preview(x)[1]

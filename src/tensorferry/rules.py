@@ -29,6 +29,7 @@ __all__ = [
     "PINNED",
     "READ_ONLY_REASON",
     "READ_REASONS",
+    "REPEATED_REASON",
     "agrees",
     "check_of",
     "fills_lists",
@@ -38,12 +39,14 @@ __all__ = [
     "reads_as_asked",
     "reads_in_one_go",
     "refuse_abstract",
+    "refuse_axes",
     "refuse_move",
     "refuse_out",
     "refuse_place",
     "sharing",
     "target_device",
     "target_dtype",
+    "why_read_only",
     "widens_later",
 ]
 
@@ -58,6 +61,7 @@ NUMBERS = frozenset({"numbers", "objects"})
 EXPORT_REASON = "an array over the same memory"
 ADOPT_REASONS = {True: "a tensor over the array's memory", False: "Python scalars, one by one"}
 READ_ONLY_REASON = "a write would bypass autograd's version check"
+REPEATED_REASON = "elements lie in one place (expanded, or windows overlap): one write would change several"
 READ_REASONS = {
     "numbers": "Python numbers are objects: they are read into an array in one pass",
     "lists": "Python numbers are objects: they are read and given back part by part",
@@ -90,6 +94,21 @@ def refuse_abstract(info: TensorInfo, request: Request, source: Backend, target:
                 )
         return
     raise UnsupportedTypeError(f"This {source.name} object has no values to carry: {why}.", hint)
+
+
+def refuse_axes(info: TensorInfo, exchange: Backend) -> None:
+    """Raise for a tensor of more axes than an array in host memory can have.
+
+    Raises:
+        ShapeError: It has more.
+    """
+    most = exchange.capabilities.axes
+    if len(info.shape) > most:
+        longer = tuple(length for length in info.shape if length != 1)
+        raise ShapeError(
+            f"A {exchange.name} array has at most {most} axes, and this tensor has {len(info.shape)}.",
+            f"x.reshape({longer}), which leaves out the axes of length 1" if len(longer) <= most else "x.reshape(-1)",
+        )
 
 
 def refuse_move(info: TensorInfo, source: Backend, device: str) -> None:
@@ -366,8 +385,9 @@ def sharing(info: TensorInfo, target: Backend, request: Request) -> tuple[bool, 
             risk = f"a later write to the source shows in the {target.name} tensor, a constant"
             return True, "copy=False consents to share", [risk]
         return False, f"a later write to the source would change a {target.name} constant", []
-    if info.requires_grad and caps.read_only:
-        return True, f"read-only: {READ_ONLY_REASON}", []
+    read_only = why_read_only(info, target)
+    if read_only:
+        return True, f"read-only: {read_only}", []
     if info.writable:
         return True, "both sides know that writes show", []
     if caps.read_only:
@@ -376,6 +396,16 @@ def sharing(info: TensorInfo, target: Backend, request: Request) -> tuple[bool, 
         risk = f"a write to the {target.name} tensor changes memory that the source does not permit to write"
         return True, "copy=False consents to share", [risk]
     return False, f"{target.name} has no read-only tensors: a write would change the source", []
+
+
+def why_read_only(info: TensorInfo, target: Backend) -> str:
+    """Why a target that can present writable memory read-only does so; empty where it does not."""
+    if not target.capabilities.read_only:
+        return ""
+    if info.requires_grad:
+        return READ_ONLY_REASON
+    foreign = info.framework != target.name and info.writable
+    return REPEATED_REASON if foreign and memory.overlaps_itself(info) else ""
 
 
 def layout_obstacles(info: TensorInfo, target: Backend) -> list[str]:

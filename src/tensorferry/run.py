@@ -24,6 +24,7 @@ __all__ = [
     "Program",
     "carry",
     "check",
+    "foresee",
     "here",
     "is_verifying",
     "plan_described",
@@ -104,7 +105,16 @@ class Prepared(NamedTuple):
 
 def prepare(x: Any, target: Backend, request: Request) -> Prepared:
     """Describe `x` and plan; `carry` without the run."""
-    source, info, handle = registry.backend_of(x).open(x, target, request)
+    return _prepared(registry.backend_of(x).open(x, target, request), target, request)
+
+
+def foresee(x: Any, target: Backend, request: Request) -> Prepared:
+    """The same without what it starts from, where that would have to be made: nothing is read."""
+    return _prepared(registry.backend_of(x).preview(x, target, request), target, request)
+
+
+def _prepared(opened: tuple[Backend, TensorInfo, Any], target: Backend, request: Request) -> Prepared:
+    source, info, handle = opened
     return Prepared(source, target, info, handle, *plan_for(info, here(request, info, target), source, target))
 
 

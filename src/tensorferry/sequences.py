@@ -1,4 +1,4 @@
-"""Nested sequences: numbers read into one array in one pass, tensors stacked into one memory.
+"""Nested sequences of numbers, read into one array in one pass; `stacks` has those of tensors.
 
 What a sequence is, its first element says: if that is a Python number, they are Python numbers,
 whose dtype the target chooses; if it is a NumPy scalar or a tensor, they are typed.
@@ -15,29 +15,27 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from . import casts, dtypes, memory, registry
-from .backend import EXCHANGE
+from . import dtypes, registry, subnormals
 from .errors import ConversionError, GradientError, LossyCastError, ShapeError
-from .refusals import DEEPEST, ROWS, leaves, length_of, outer_shape, shape_of, why_unreadable
+from .refusals import DEEPEST, ROWS, leaves, length_of, shape_of, why_unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from .backend import Backend
+    from .info import TensorInfo
 
 __all__ = [
     "PYTHON_NUMBERS",
-    "Stacked",
     "add_up_to_float",
+    "carry_at",
     "element_types",
     "first",
     "is_number",
     "is_tensor",
     "length_of",
     "narrowest",
+    "open_at",
     "read",
     "shape_of",
-    "stack",
 ]
 
 Array = np.ndarray[Any, Any]
@@ -61,22 +59,6 @@ class _Narrower(NamedTuple):
 
 _FLOAT32 = float(np.finfo(np.float32).max)
 _NARROWER = {"int64": _Narrower("int32", -(2**31), 2**31 - 1), "float64": _Narrower("float32", -_FLOAT32, _FLOAT32)}
-
-
-class Stacked(NamedTuple):
-    """Tensors of equal shapes as one.
-
-    Args:
-        framework: Whose tensor `value` is; ``None``: it is an array.
-        value: The whole.
-        requires_grad: Whether one of them does.
-        kind: ``"stack"`` if a framework's own `stack` takes them as they are, else ``"rows"``.
-    """
-
-    framework: Backend | None
-    value: Any
-    requires_grad: bool
-    kind: str
 
 
 def first(x: Any) -> tuple[Any, int]:
@@ -110,6 +92,7 @@ def is_tensor(element: Any) -> bool:
 # -- numbers ------------------------------------------------------------------------------------
 
 
+@subnormals.kept
 def read(x: Any, head: Any) -> Array:
     """Numbers in one fresh array, exactly: integers as int64 or uint64, floats as float64.
 
@@ -325,13 +308,13 @@ def _with_numbers(x: Any, path: str, depth: int = 0) -> Any:
         return [_with_numbers(each, f"{path}[{index}]", depth + 1) for index, each in enumerate(x)]
     if not is_tensor(x):
         return x
-    _, info, _ = _open(path, x)
+    _, info, _ = open_at(path, x)
     if info.requires_grad:
         raise GradientError(
             f"The {info.framework} tensor at {path} requires grad, and stands among numbers, which have no graph.",
             f"{path}.detach()",
         )
-    return _carry(path, x, "python")
+    return carry_at(path, x, "python")
 
 
 def _read_exactly(x: Any, array: Array) -> Array:
@@ -381,84 +364,20 @@ def narrowest(array: Array) -> str:
     return narrower.name if narrower.low <= low and high <= narrower.high else name
 
 
-# -- tensors ------------------------------------------------------------------------------------
+# -- elements ------------------------------------------------------------------------------------
 
 
-def stack(x: Any, target: Backend | None) -> Stacked:
-    """Tensors of equal shapes in one memory: on the target if it keeps their graph, else an array.
-
-    Raises:
-        ShapeError: Unequal shapes; the message says where, and both.
-        UnsupportedTypeError: An element is not a tensor; the message says where.
-        LossyCastError: No dtype holds the values of all.
-    """
-    own = _stack_quickly(x, target)
-    if own is not None:
-        return own
-    arrays = _as_arrays(x)
-    if arrays is not None and len({(each.dtype, each.shape) for each in arrays}) == 1:
-        dtype = arrays[0].dtype
-        if dtypes.is_native_and_known(dtype):
-            return Stacked(None, _stack_alike(arrays, dtype), requires_grad=False, kind="stack")
-    found = list(leaves(x))
-    opened = [_open(path, leaf) for path, leaf in found]
-    shape = outer_shape(x)
-    first_path, (_, head, _) = found[0][0], opened[0]
-    for (path, _), (_, info, _) in zip(found, opened, strict=True):
-        if info.shape != head.shape:
-            raise ShapeError(
-                f"Tensors of unequal shapes do not stack: {head.shape} at {first_path}, {info.shape} at {path}.",
-                "pad them to one shape first",
-            )
-    whole = (*shape, *head.shape)
-    requires_grad = any(info.requires_grad for _, info, _ in opened)
-    if (
-        target is not None
-        and target.capabilities.gradients
-        and all(source is target for source, _, _ in opened)
-        and len({info.dtype for _, info, _ in opened}) == 1
-        and {info.abstract for _, info, _ in opened} <= {None, *target.capabilities.inside_only}
-    ):
-        kind = "stack" if len(shape) == 1 else "rows"
-        return Stacked(target, target.stack([handle for _, _, handle in opened], whole), requires_grad, kind)
-    return Stacked(None, _stack_arrays(found, opened, whole), requires_grad, "rows")
-
-
-def _stack_quickly(x: Any, target: Backend | None) -> Stacked | None:
-    """Tensors of the target's own, stacked by it, if it sees at a glance that they are alike."""
-    if target is None or not target.capabilities.gradients:
-        return None
-    kinds = set(map(type, x))
-    if len(kinds) > 1 or not registry.is_known_tensor(type(x[0])) or registry.backend_of(x[0]) is not target:
-        return None
-    value = target.stack_alike(x)
-    return None if value is None else Stacked(target, value, target.describe(value).requires_grad, "stack")
-
-
-def _as_arrays(x: Any) -> Sequence[Array] | None:
-    """Tensors of one type as arrays, if a fast lane takes all of them: what has a graph it refuses."""
-    kinds = set(map(type, x))
-    if kinds == {np.ndarray}:
-        return x  # type: ignore[no-any-return]
-    kind = kinds.pop()
-    if kinds or not registry.is_known_tensor(kind):
-        return None
+def open_at(path: str, leaf: Any, *, looks: bool = False) -> tuple[Backend, TensorInfo, Any]:
+    """An element, opened or only looked at; an error ends in where it is."""
     try:
-        arrays = list(map(registry.lanes_to(EXCHANGE)[kind], x))
-    except registry.REFUSALS:
-        return None
-    return arrays if all(map(memory.is_view, arrays, x)) else None
-
-
-def _open(path: str, leaf: Any) -> tuple[Backend, Any, Any]:
-    try:
-        source, info, handle = registry.backend_of(leaf).open(leaf)
+        backend = registry.backend_of(leaf)
+        return backend.preview(leaf) if looks else backend.open(leaf)
     except ConversionError as error:
         raise type(error)(f"{error.message} - at {path}", error.hint) from error
-    return source, info, handle
 
 
-def _carry(path: str, leaf: Any, target: str) -> Any:
+def carry_at(path: str, leaf: Any, target: str) -> Any:
+    """An element as a tensor of a target; an error ends in where it is."""
     from .request import Request
     from .run import carry
 
@@ -466,35 +385,3 @@ def _carry(path: str, leaf: Any, target: str) -> Any:
         return carry(leaf, registry.backend_named(target), Request(target))
     except ConversionError as error:
         raise type(error)(f"{error.message} - at {path}", error.hint) from error
-
-
-def _stack_arrays(
-    found: list[tuple[str, Any]], opened: list[tuple[Backend, Any, Any]], whole: tuple[int, ...]
-) -> Array:
-    name = dtypes.common(info.dtype for _, info, _ in opened)
-    exchange = registry.backend_named("numpy")
-    arrays = []
-    for (path, leaf), (source, info, handle) in zip(found, opened, strict=True):
-        if source is exchange and not info.swapped:
-            arrays.append(handle)
-            continue
-        arrays.append(_carry(path, leaf, exchange.name))
-    row = dtypes.find(name)
-    if all(array.dtype == row.numpy for array in arrays):
-        return _stack_alike(arrays, row.numpy).reshape(whole)
-    result = memory.compact((len(arrays), *arrays[0].shape), row.numpy)
-    for index, array in enumerate(arrays):
-        casts.copy_into(result[index : index + 1], array[np.newaxis])
-    return result.reshape(whole)
-
-
-def _stack_alike(arrays: Sequence[Array], dtype: np.dtype[Any]) -> Array:
-    """Arrays of one dtype and shape in one memory, aligned so that any target can adopt it."""
-    length, shape = len(arrays), arrays[0].shape
-    result = memory.compact((length, *shape), dtype)
-    if shape:
-        # Not `np.stack`, which makes a view of each: where arrays are small, as much memory again.
-        np.concatenate(arrays, out=result.reshape(length * shape[0], *shape[1:]))
-    else:
-        np.stack(arrays, out=result)
-    return result

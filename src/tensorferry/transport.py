@@ -64,10 +64,12 @@ class Transport(Draft):
     def cast_inside(self, by: Backend, why: str = "the dtype that was asked for") -> None:
         """Cast with a framework's own operation, where the value lies."""
         kept = self.now.requires_grad and self.in_graph() and by.capabilities.records
-        if self.now.abstract is not None and self.check:
+        unseen = by.capabilities.tracer and f"{by.capabilities.tracer} records no look at values"
+        if self.now.abstract is not None:
+            unseen = by.capabilities.abstract[self.now.abstract][0]
+        if unseen and self.check:
             raise LossyCastError(
-                f"{self.now.dtype} to {self.dtype} has to look at each value: "
-                f"{by.capabilities.abstract[self.now.abstract][0]}.",
+                f"{self.now.dtype} to {self.dtype} has to look at each value: {unseen}.",
                 f'dtype="{self.dtype}", casting="unsafe"',
             )
         self.add(
@@ -80,7 +82,7 @@ class Transport(Draft):
             requires_grad=kept,
             conjugate=False,
             negative=False,
-            strides=self.packed(),
+            strides=self.packed(by, self.dtype),
             misalignment=0,
             kind="",
         )
@@ -106,14 +108,14 @@ class Transport(Draft):
                 copies=self.path(),
                 conjugate=False,
                 negative=False,
-                strides=self.packed(),
+                strides=self.packed(self.source),
             )
             self.fresh = True
             self.reason = why
 
     def duplicate(self, why: str) -> None:
         """Copy where the value is, with the order of the axes kept."""
-        changes: dict[str, Any] = {"strides": self.packed(), "misalignment": 0, "kind": ""}
+        changes: dict[str, Any] = {"strides": self.packed(self.source), "misalignment": 0, "kind": ""}
         changes["requires_grad"] = self.stays_recorded()
         self.add(self.source, "copy", (), why, copies=self.path(), **changes)
         self.fresh = True
@@ -199,7 +201,7 @@ class Transport(Draft):
             step,
             copies="bus",
             device=self.device,
-            strides=self.packed() if not now.is_compact else now.strides,
+            strides=self.packed(self.source) if not now.is_compact else now.strides,
             misalignment=0,
             shards=1,
         )
@@ -322,7 +324,7 @@ class Transport(Draft):
             copies="bus",
             device=device,
             pinned=False,
-            strides=self.packed() if not self.now.is_compact else self.now.strides,
+            strides=self.packed(by) if not self.now.is_compact else self.now.strides,
             misalignment=0,
             shards=1,
             requires_grad=self.now.requires_grad and by.capabilities.records,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from .. import casts, memory, parts, registry, rules, sequences
+from .. import casts, memory, parts, registry, rules, sequences, stacks, subnormals
 from ..backend import EXCHANGE, EXCHANGE_NUMBERS, Backend, Capabilities
 from ..dtypes import DTYPES, by_numpy, of_numpy
 from ..errors import UnsupportedTypeError
@@ -115,8 +115,8 @@ class PythonBackend(Backend):
             array = _over_buffer(x)
             return self, self._info(array, "buffer"), array
         first, size = sequences.first(x)
-        if isinstance(x, (list, tuple)) and (sequences.is_tensor(first) or _stands_among_tensors(first, x)):
-            stacked = sequences.stack(x, target)
+        stacked = stacks.stack(x, target) if _has_tensors(x, first) else None
+        if stacked is not None:
             if stacked.framework is not None:
                 info = stacked.framework.describe(stacked.value)
                 return stacked.framework, info._replace(kind=stacked.kind), stacked.value
@@ -133,6 +133,14 @@ class PythonBackend(Backend):
                 return self, _numbers_info(read.shape, read.dtype, read.weak_dtype), read.value
         array, name, weak = _read(x, first, target)
         return self, _numbers_info(array.shape, name, weak), array
+
+    def preview(
+        self, x: Any, target: Backend | None = None, request: Request | None = None
+    ) -> tuple[Backend, TensorInfo, Any]:
+        described = stacks.describe_stack(x, target) if _has_tensors(x, sequences.first(x)[0]) else None
+        if described is None:
+            return self.open(x, target, request)
+        return described[0] or self, described[1], None
 
     def _read_parts(self, x: Any, first: Any, target: Backend, request: Request) -> parts.Read | None:
         """Many numbers as what the plan will make of them, if it takes them part by part."""
@@ -229,6 +237,11 @@ class PythonBackend(Backend):
         return {(np.ndarray, self.name): _list_lane}
 
 
+def _has_tensors(x: Any, first: Any) -> bool:
+    """Whether a sequence is one of tensors, by its first element."""
+    return isinstance(x, (list, tuple)) and (sequences.is_tensor(first) or _stands_among_tensors(first, x))
+
+
 def _stands_among_tensors(first: Any, x: Any) -> bool:
     """Whether the first element is a NumPy scalar, which has a dtype, and tensors come after it."""
     if not isinstance(first, np.generic):
@@ -276,6 +289,7 @@ def _exact_scalar(name: str) -> str:
     return {"int": "int8", "uint": "uint8", "float": "float32"}[DTYPES[name].kind]
 
 
+@subnormals.kept
 def to_scalars(array: Array) -> Any:
     """Nested lists of Python scalars; narrow types by way of a wider one that holds each value."""
     # No floating-point flag can be raised: ml_dtypes widens by moving bits.
@@ -289,7 +303,8 @@ _WIDER = {
 
 
 def _list_lane(x: Array) -> Any:
-    return x.tolist() if x.dtype.kind in "biufc" and x.dtype.itemsize <= 16 and of_numpy(x.dtype) else None
+    known = x.dtype.kind in "biufc" and x.dtype.itemsize <= 16 and of_numpy(x.dtype)
+    return x.tolist() if known and not subnormals.are_flushed() else None
 
 
 def _over_buffer(x: Any) -> Array:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from .. import casts, dlpack, memory, registry, sequences
+from .. import casts, dlpack, memory, registry, sequences, subnormals
 from ..backend import EXCHANGE, Backend, Capabilities
 from ..devices import HOST, device_name, kind_of
 from ..dtypes import find
@@ -109,6 +109,9 @@ _REFUSED = {
 # (https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/kernels/inplace_ops.cc).
 _COPIED = frozenset({"float16", "bfloat16", "float32", "float64", "int8", "uint8", "int64", "uint64"})
 
+_AXES = 64
+"""Axes that an array has at most."""
+
 _DEFAULT_STREAM = 1
 """CUDA's legacy default stream in DLPack's numbering."""
 
@@ -187,7 +190,9 @@ class TensorflowBackend(Backend):
         # The name of the device that backs it: TensorFlow keeps int32 "GPU" tensors in host memory.
         place = x.backing_device
         device = HOST if place == self.host else device_name(place)
-        misalignment = memory.address(self._array(x)) & 63 if device == HOST else 0
+        # TensorFlow tells an address only through an array, which has not room for all axes.
+        told = device == HOST and len(shape) <= _AXES
+        misalignment = memory.address(self._array(x)) & 63 if told else 0
         return _described(shape, name, device, misalignment, "")
 
     def _no_such_dtype(self, dtype: Any) -> UnsupportedTypeError:
@@ -206,7 +211,8 @@ class TensorflowBackend(Backend):
     def pointer(self, x: Any) -> int | None:
         if isinstance(x, self.tf.Variable):
             x = self.value(x)
-        return memory.address(self._array(x)) if device_name(x.backing_device) == HOST else None
+        told = device_name(x.backing_device) == HOST and len(x.shape) <= _AXES
+        return memory.address(self._array(x)) if told else None
 
     # -- verbs ------------------------------------------------------------------------------------
 
@@ -352,7 +358,7 @@ class TensorflowBackend(Backend):
 
     def _to_numpy_lane(self) -> Callable[[Any], Any]:
         array_type, enums = np.ndarray, self.enums
-        all_host, host = self.all_host, self.host
+        all_host, host, over_memory = self.all_host, self.host, memory.IN_ONE_RUN
         # Looked up once: through the instance each takes twice its own time.
         internal, set_flags = self.eager._numpy_internal, array_type.setflags
 
@@ -365,7 +371,7 @@ class TensorflowBackend(Backend):
             except Exception:  # noqa: BLE001 - resources and variants raise what is no public class
                 return None
             # The tensor's own dtype: the array of a quantized one is of plain integers.
-            if type(array) is array_type and x._datatype_enum() in enums:
+            if type(array) is array_type and x._datatype_enum() in enums and array.flags.num in over_memory:
                 set_flags(array, False)  # type: ignore[call-arg]  # by its name it takes as long again
                 return array
             return None
@@ -392,7 +398,7 @@ class TensorflowBackend(Backend):
         def lane(x: Any) -> Any:
             first, size = sequences.first(x)
             kind = type(first)
-            if kind not in (float, int) or not self.tf.executing_eagerly():
+            if kind not in (float, int) or not self.tf.executing_eagerly() or subnormals.are_flushed():
                 return None
             if size > _MANY and kind is int:
                 return None

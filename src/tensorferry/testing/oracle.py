@@ -73,9 +73,9 @@ def verdict(
         return fresh._replace(writable=target.writable if copy else None)
     possible = _possible(sample, place, source, target)
     if copy is False:
-        return _shared(sample, target) if possible else Verdict(CopyRequiredError)
+        return _shared(sample, place, target) if possible else Verdict(CopyRequiredError)
     if copy is None and possible and _permitted(sample, target):
-        return _shared(sample, target)
+        return _shared(sample, place, target)
     return fresh
 
 
@@ -86,13 +86,20 @@ def _permitted(sample: Sample, target: Capabilities) -> bool:
     return target.read_only or (sample.writable and not sample.requires_grad)
 
 
-def _shared(sample: Sample, target: Capabilities) -> Verdict:
+def _shared(sample: Sample, place: Place | None, target: Capabilities) -> Verdict:
     written = sample.writable and not sample.requires_grad
     if not target.writable:
         return Verdict(None, True, False, hazard=sample.mutable)
     if target.read_only:
-        return Verdict(None, True, written, hazard=sample.file)
+        return Verdict(None, True, written and not _repeats(place), hazard=sample.file)
     return Verdict(None, True, True, hazard=sample.file or not written)
+
+
+def _repeats(place: Place | None) -> bool:
+    """Whether elements lie in one place, so that one write would change several."""
+    return place is not None and any(
+        length > 1 and not step for length, step in zip(place.shape, place.strides, strict=True)
+    )
 
 
 def _possible(sample: Sample, place: Place | None, source: Capabilities, target: Capabilities) -> bool:

@@ -274,7 +274,7 @@ def _describe(tree: Any, rule: LeafRule) -> dict[str, TensorInfo]:
             if isinstance(leaf, TensorInfo):
                 found[path] = leaf
             elif rule.takes(leaf):
-                found[path] = registry.backend_of(leaf).open(leaf)[1]
+                found[path] = registry.backend_of(leaf).preview(leaf)[1]
         except ConversionError as error:
             errors[index] = error
     raise_all(errors, paths.__getitem__)

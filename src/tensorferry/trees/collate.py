@@ -83,7 +83,7 @@ class Padding:
 
 
 def _describe(leaf: Any) -> TensorInfo:
-    return registry.backend_of(leaf).open(leaf)[1]
+    return registry.backend_of(leaf).preview(leaf)[1]
 
 
 def _dtype_of(infos: Sequence[TensorInfo], target: Backend, request: Request) -> str:

@@ -6,8 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .. import memory, registry, run
-from ..backend import EXCHANGE
+from .. import registry, run
 from ..errors import ConversionError, TreeError, UnsupportedTypeError
 from ..info import TensorInfo
 from ..request import make_request, writing_into
@@ -94,6 +93,7 @@ class Journey:
         self._aim = aim
         self._rule = rule
         self._coalesce = coalesce
+        self._prepares = run.prepare
         self.leaves, self._structure = take_apart(tree, rule.chosen)
         self._paths: list[str] | None = None
         self.errors: dict[int, ConversionError] = {}
@@ -132,7 +132,7 @@ class Journey:
             if isinstance(leaf, TensorInfo):
                 source = registry.backend_named(leaf.framework)
                 return run.Prepared(source, backend, leaf, leaf, *run.plan_described(leaf, request, source, backend))
-            return run.prepare(leaf, registry.ready(backend.name), request)
+            return self._prepares(leaf, registry.ready(backend.name), request)
         except ConversionError as error:
             self.errors[index] = error
             return None
@@ -150,6 +150,7 @@ class Journey:
         Raises:
             ConversionError: A leaf cannot be converted; several raise a `TreeError`.
         """
+        self._prepares = run.foresee
         prepared = self.prepare()
         self.raise_errors()
         same, groups, sent = self.bind(prepared)
@@ -221,7 +222,7 @@ class Journey:
             results = [lanes[type(leaf)](leaf) for leaf in once]
         except registry.REFUSALS:
             results = self._quickly_together(once, tensors, target)
-        if _has_none(results) or (target == EXCHANGE and any(map(memory.is_new, results, once))):
+        if _has_none(results):
             return None
         if plain:
             return results

@@ -43,7 +43,7 @@ def take_snapshot(tree: Any) -> Any:
                 continue
             backend = registry.backend_of(leaf)
             quick = _quickly(lanes, leaf)
-            if memory.is_view(quick, leaf):
+            if memory.is_there(quick):
                 on_host[index] = backend, quick
                 continue
             opened, info, handle = backend.open(leaf)

@@ -64,7 +64,7 @@ ABSTRACT = {
 }
 
 
-def _capabilities(default: str, records: bool) -> Capabilities:
+def _capabilities(default: str, records: bool, traces: bool) -> Capabilities:
     return Capabilities(
         dtypes=frozenset([*NATIVE, *CARRIED]),
         numbers={
@@ -76,13 +76,13 @@ def _capabilities(default: str, records: bool) -> Capabilities:
         writable=True,
         gradients=True,
         records=records,
+        tracer="torch.jit.trace" if traces else "",
         devices=("cpu", "cuda", "mps", "xpu"),
         strides="non-negative",
         alignment=0,
         out=True,
         writes_parts=True,
         packs=True,
-        offers=True,
         stages=frozenset({"cuda"}),
         options=frozenset({"non_blocking", "pinned"}),
         read_kinds=frozenset({"rows", "stack"}),
@@ -93,8 +93,9 @@ def _capabilities(default: str, records: bool) -> Capabilities:
 
 
 BY_DEFAULT = {
-    (name, records): _capabilities(name, records)
+    (name, records, traces): _capabilities(name, records, traces)
     for name in ("float16", "bfloat16", "float32", "float64")
     for records in (True, False)
+    for traces in (True, False)
 }
-"""By the default dtype, and by whether autograd records."""
+"""By the default dtype, by whether autograd records, and by whether `torch.jit.trace` does."""

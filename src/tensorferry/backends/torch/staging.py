@@ -75,7 +75,9 @@ def offer(backend: TorchBackend, x: Any) -> Offer:
     def around() -> Any:
         return backend.torch.cuda.device(x.device) if x.is_cuda else nullcontext()
 
-    return Offer(x if carrier is None else x.view(getattr(backend.torch, carrier)), name, around)
+    # Of the tensor itself the memory is gone once somebody calls `x.set_`, `x.resize_` or assigns `x.data`.
+    held = x.detach()
+    return Offer(held if carrier is None else held.view(getattr(backend.torch, carrier)), name, around)
 
 
 def take_over(backend: TorchBackend, offered: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import warnings
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,7 +17,7 @@ from ...dtypes import find, of_numpy
 from ...errors import UnsupportedTypeError
 from ...info import TensorInfo
 from ...rules import agrees
-from . import packing, staging, streams
+from . import fast_paths, packing, staging, streams
 from .declared import ABSTRACT, BY_DEFAULT, CARRIED, NATIVE
 from .pytrees import is_registered, open_registered
 from .snippets import snippet, whole_strides
@@ -84,14 +85,15 @@ class TorchBackend(staging.TorchStaging):
         self.tensor, self.compiling = torch.Tensor, torch.compiler.is_compiling
         self.cuda: Any = torch.cuda
         self.default_dtype, self.is_recording = torch.get_default_dtype, torch.is_grad_enabled
-        self.by_default = {(self.dtypes[name], on): found for (name, on), found in BY_DEFAULT.items()}
+        self.tracing: Callable[[], Any] = getattr(self.torch._C, "_get_tracing_state", lambda: None)
+        self.by_default = {(self.dtypes[name], *marks): found for (name, *marks), found in BY_DEFAULT.items()}
         self.from_numpy, self.from_dlpack = torch.from_numpy, self.torch.utils.dlpack.from_dlpack
 
     @property
     def capabilities(self) -> Capabilities:
         if not self.loaded:
-            return BY_DEFAULT["float32", True]
-        return self.by_default[self.default_dtype(), self.is_recording()]
+            return BY_DEFAULT["float32", True, False]
+        return self.by_default[self.default_dtype(), self.is_recording(), self.tracing() is not None]
 
     def devices(self) -> tuple[str, ...]:
         torch = self.torch
@@ -254,8 +256,28 @@ class TorchBackend(staging.TorchStaging):
             array: Array = x.numpy()
             return array
         carrier, dtype = carried
+        if self.tracing() is not None:
+            return self._export_traced(x, carrier).view(dtype)
         viewed: Array = x.view(carrier).numpy().view(dtype)
         return viewed
+
+    def _export_traced(self, x: Any, carrier: Any) -> Array:
+        """An array of another dtype over the same memory, of which `torch.jit.trace` must not see how it is made.
+
+        It would record a view of another dtype, and fail in the end. As for other dtypes, it warns.
+        """
+        state = self.tracing()
+        self.torch._C._set_tracing_state(None)
+        try:
+            array: Array = x.detach().view(carrier).numpy()
+        finally:
+            self.torch._C._set_tracing_state(state)
+        warnings.warn(
+            "torch.jit.trace records no conversion to another framework: in the trace its result is a constant.",
+            self.torch.jit.TracerWarning,
+            stacklevel=2,
+        )
+        return array
 
     def adopt(self, array: Array) -> Any:
         carried = self.adopted.get(array.dtype)
@@ -301,7 +323,7 @@ class TorchBackend(staging.TorchStaging):
 
     def cast(self, x: Any, dtype: str, check: str = "") -> Any:
         """Another dtype, to the same bits as on the host; still in the graph if `x` is."""
-        if self.compiling() or self._abstract(x, type(x) is self.tensor) is not None:
+        if self.compiling() or self.tracing() is not None or self._abstract(x, type(x) is self.tensor) is not None:
             return self._asked(x.to, self.dtypes[dtype])
         if not x.is_cpu and not check and agrees(self.names[x.dtype], dtype):
             return x.to(self.dtypes[dtype])
@@ -441,42 +463,5 @@ class TorchBackend(staging.TorchStaging):
         # The compiler may be at work already, if it has been imported.
         return torch.compiler.disable(function) if "torch._dynamo" in sys.modules else function
 
-    # -- fast lanes -------------------------------------------------------------------------------
-
     def lanes(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
-        tensor = self.torch.Tensor
-        return {
-            # numpy() itself refuses a graph, a device, a lazy bit, and a dtype that NumPy lacks.
-            (tensor, "numpy"): tensor.numpy,
-            (tensor, "python"): self._to_python_lane(),
-            (tensor, self.name): self._identity_lane(),
-            (np.ndarray, self.name): self._from_numpy_lane(),
-        }
-
-    def _to_python_lane(self) -> Callable[[Any], Any]:
-        to_numpy = self.tensor.numpy
-
-        def lane(x: Any) -> Any:
-            array = to_numpy(x)
-            return array.tolist() if memory.is_view(array, x) else None
-
-        return lane
-
-    def _identity_lane(self) -> Callable[[Any], Any]:
-        strided, names = self.strided, self.names
-
-        def lane(x: Any) -> Any:
-            known = x.layout is strided and x.dtype in names and not x.is_nested
-            # Asked of the storage: to ask for the address would copy what is to be copied when it is written.
-            return x if known and x.untyped_storage().nbytes() else None
-
-        return lane
-
-    def _from_numpy_lane(self) -> Callable[[Any], Any]:
-        from_numpy = self.torch.from_numpy
-
-        def lane(x: Any) -> Any:
-            # carray: C-contiguous, aligned to the element and writable; the rest is for the planner.
-            return from_numpy(x) if x.flags.carray else None
-
-        return lane
+        return fast_paths.fast_paths(self)

@@ -1,0 +1,137 @@
+"""Lists of tensors: looked at without being read, and mixed with rows of numbers in whatever order."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+import tensorferry as ferry
+from tensorferry import registry, request, run, stacks
+
+jax = pytest.importorskip("jax")
+torch = pytest.importorskip("torch")
+tf = pytest.importorskip("tensorflow")
+
+LISTS = {
+    "arrays": lambda: [np.ones((2, 3)), np.zeros((2, 3))],
+    "other byte order": lambda: [np.ones(2, ">f4"), np.zeros(2, ">f4")],
+    "torch": lambda: [torch.ones(3), torch.zeros(3)],
+    "torch, nested": lambda: [[torch.ones(3)], [torch.zeros(3)]],
+    "torch, a graph": lambda: [torch.ones(3, requires_grad=True), torch.zeros(3)],
+    "parameters": lambda: [torch.nn.Parameter(torch.ones(3)), torch.nn.Parameter(torch.ones(3))],
+    "torch, bfloat16": lambda: [torch.ones(3, dtype=torch.bfloat16)] * 2,
+    "torch, expanded": lambda: [torch.ones(1).expand(3)] * 2,
+    "torch, strided": lambda: [torch.ones(6)[::2], torch.zeros(6)[::2]],
+    "torch, conjugate": lambda: [torch.tensor([1j]).conj(), torch.tensor([2j]).conj()],
+    "torch, no axes": lambda: [torch.tensor(1.0), torch.tensor(2.0)],
+    "two dtypes": lambda: [torch.ones(3), torch.ones(3, dtype=torch.int16)],
+    "jax": lambda: [jax.numpy.ones(3), jax.numpy.zeros(3)],
+    "jax, bfloat16": lambda: [jax.numpy.ones(3, "bfloat16")] * 2,
+    "tensorflow": lambda: [tf.ones(3), tf.zeros(3)],
+    "variables": lambda: [tf.Variable([1.0]), tf.Variable([2.0])],
+    "frameworks": lambda: [torch.ones(3), np.ones(3, "float32"), jax.numpy.ones(3), tf.ones(3)],
+    "a tuple": lambda: (torch.ones(3), torch.zeros(3)),
+    "scalars among tensors": lambda: [np.float32(1), torch.tensor(2.0)],
+    "no elements": lambda: [torch.ones(0, 2), torch.ones(0, 2)],
+}
+TARGETS = ["numpy", "torch", "tensorflow", "jax", "python"]
+
+
+@pytest.fixture
+def _no_stacking(monkeypatch):
+    """Nothing is stacked while this is in use."""
+
+    def refuse(*_):
+        raise AssertionError("data were read")
+
+    monkeypatch.setattr(stacks, "stack", refuse)
+    monkeypatch.setattr(torch, "stack", refuse)
+    monkeypatch.setattr(np, "stack", refuse)
+    monkeypatch.setattr(np, "concatenate", refuse)
+
+
+@pytest.mark.usefixtures("_no_stacking")
+@pytest.mark.parametrize("name", LISTS)
+def test_looking_at_a_list_of_tensors_reads_nothing(name):
+    """describe, explain, shares_memory, like= and the functions for trees go by each one's description."""
+    x = LISTS[name]()
+    info = ferry.describe(x)
+    assert info.shape[: 1 + isinstance(x[0], list)] == (2, 1)[: 1 + isinstance(x[0], list)] or len(x) == info.shape[0]
+    for target in TARGETS:
+        assert ferry.explain(x, target).source.shape == info.shape
+    assert not ferry.shares_memory(x, x)
+    assert ferry.explain([1, 2], like=x).result.dtype == info.dtype
+    whole = lambda each: each is x  # noqa: E731 - one word for the two calls below
+    assert ferry.describe_tree({"x": x}, leaves=whole)['$["x"]'] == info
+    assert ferry.explain_tree({"x": x}, "numpy", leaves=whole).leaves[0].plan.source.shape == info.shape
+
+
+@pytest.mark.parametrize(("name", "target"), product(LISTS, TARGETS))
+def test_the_plan_that_is_shown_is_the_plan_that_runs(name, target):
+    """explain goes by descriptions, a conversion by the stack itself: the same steps from the same source."""
+    x = LISTS[name]()
+    shown = ferry.explain(x, target)
+    backend = registry.ready(target)
+    ran = run.prepare(x, backend, request.ordinary_request(backend)).plan
+
+    assert shown.source == ran.source
+    assert shown.steps == ran.steps
+    assert shown.result == ran.result
+
+
+def test_a_list_that_does_not_stack_says_so_when_it_is_looked_at():
+    """Errors are those of the conversion, with the same words."""
+    cases = {
+        "shapes": [torch.ones(2), torch.ones(3)],
+        "dtypes": [torch.ones(2, dtype=torch.int64), torch.ones(2)],
+        "no memory": [torch.ones(2), torch.ones(2, device="meta")],
+        "no tensor": [torch.ones(2), "text"],
+        "ragged": [[torch.ones(2)], [torch.ones(2)] * 2],
+    }
+    for name, x in cases.items():
+        with pytest.raises(ferry.ConversionError) as looked:
+            ferry.explain(x, "numpy")
+        with pytest.raises(ferry.ConversionError) as converted:
+            ferry.to_numpy(x)
+        assert (type(looked.value), str(looked.value)) == (type(converted.value), str(converted.value)), name
+
+
+# -- rows of numbers among tensors -------------------------------------------------------------------
+
+ROWS = {
+    "tensorflow": (lambda: tf.constant([1, 2]), [3, 4]),
+    "arrays": (lambda: np.array([1, 2]), [3, 4]),
+    "torch": (lambda: torch.tensor([1.5, 2]), [3, 4]),
+    "jax": (lambda: jax.numpy.array([1, 2]), [3.5, 4]),
+    "tuples": (lambda: np.array([1, 2]), (3, 4)),
+    "ranges": (lambda: np.array([1, 2]), range(3, 5)),
+    "two axes": (lambda: np.array([[1, 2]]), [[3, 4]]),
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", ROWS)
+def test_a_tensor_before_rows_of_numbers_is_read_as_after_them(name, target):
+    """``[tf.constant([1, 2]), [3, 4]]`` gives the dtype and the numbers of the other order."""
+    make, row = ROWS[name]
+    before, after = ferry.convert([make(), row], target), ferry.convert([row, make()], target)
+
+    assert ferry.to_list(before) == ferry.to_list(after)[::-1]
+    if target != "python":
+        assert before.dtype == after.dtype
+    assert ferry.describe([make(), row]).shape == ferry.describe([row, make()]).shape
+
+
+def test_deeper_rows_are_found_too():
+    """One level further down."""
+    assert ferry.to_list(ferry.to_numpy([[np.array([1, 2])], [[3, 4]]])) == [[[1, 2]], [[3, 4]]]
+
+
+def test_rows_of_tensors_among_tensors_are_still_no_numbers():
+    """Both orders say the shapes that differ."""
+    row = [torch.tensor(1.0), torch.tensor(2.0)]
+    for x in ([torch.ones(2), row], [row, torch.ones(2)]):
+        with pytest.raises(ferry.ShapeError):
+            ferry.to_numpy(x)
