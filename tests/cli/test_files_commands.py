@@ -775,6 +775,8 @@ def test_progress_is_for_terminals(start, files, tmp_path):
 
     assert code == 0
     assert "converting" in text
+    assert " of " in text, "sizes as everywhere else"
+    assert "bytes" not in text
     assert "\x1b[3" not in text
     done = start("convert", files / "model.pt", tmp_path / "b.npz", capture_output=True)
     assert (done.returncode, done.stderr) == (0, b"")

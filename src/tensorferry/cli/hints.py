@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import shlex
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -115,6 +114,8 @@ def _typed(name: str, option: str, value: str | None) -> str:
 
 def _words(value: str) -> list[str]:
     """A value of Python as the words of a shell, one for each time that the option is typed."""
+    import shlex  # only an error needs it
+
     if "…" in value:
         return ["…"]
     try:

@@ -113,16 +113,18 @@ def progress(words: str, total: Callable[[], int]) -> Iterator[Callable[[int], N
     columns = (
         bars.TextColumn("{task.description}"),
         bars.BarColumn(),
-        bars.DownloadColumn(binary_units=True),
+        bars.TextColumn("{task.fields[sizes]}"),
         bars.TextColumn("{task.fields[rate]}"),
         bars.TimeRemainingColumn(),
     )
     with bars.Progress(*columns, console=err(), transient=True) as shown:
-        task = shown.add_task(words, total=total(), rate="")
+        whole = total()
+        task = shown.add_task(words, total=whole, sizes="", rate="")
 
         def moved(count: int) -> None:
-            speed = shown.tasks[0].speed
-            shown.update(task, advance=count, rate=f"{size_text(int(speed))}/s" if speed else "")
+            done, speed = shown.tasks[0].completed + count, shown.tasks[0].speed
+            sizes = f"{size_text(int(done))} of {size_text(whole)}"
+            shown.update(task, advance=count, sizes=sizes, rate=f"{size_text(int(speed))}/s" if speed else "")
 
         yield moved
 
