@@ -257,7 +257,7 @@ class _Inspection:
         with _workplace() as folder:
             for look in _LOOKS:
                 subprocess.run([sys.executable, "-c", look.make], cwd=folder, check=True)  # noqa: S603
-                ours = _best(["-m", "tensorferry.cli", "inspect", look.name], folder)
+                ours = _best(["-m", "tensorferry", "inspect", look.name], folder)
                 theirs = _best(["-c", look.theirs], folder)
                 name = f"tensorferry inspect {look.name} / {look.theirs.rpartition('; ')[2]}"
                 yield Measured(name, ours[0], theirs[0], look.seconds)

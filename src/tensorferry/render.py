@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from .info import TensorInfo
     from .plan import Plan
 
-__all__ = ["code", "size_text", "to_dict", "to_html", "to_text"]
+__all__ = ["PATHS", "code", "size_text", "to_dict", "to_html", "to_text"]
 
-_PATHS = {"host": "host memory", "bus": "the bus", "device": "device memory", "none": "no bytes"}
+PATHS = {"host": "host memory", "bus": "the bus", "device": "device memory", "none": "no bytes"}
 
 
 def code(plan: Plan) -> str:
@@ -68,7 +68,7 @@ def to_text(plan: Plan) -> str:
         lines.append("   nothing to do: x is returned as it is")
     width = max((len(step.code) for step in plan.steps), default=0)
     for number, step in enumerate(plan.steps, 1):
-        cost = f"  [{size_text(step.bytes)} over {_PATHS[step.path]}]" if step.copies else ""
+        cost = f"  [{size_text(step.bytes)} over {PATHS[step.path]}]" if step.copies else ""
         lines.append(f"{number:2}. {step.code:<{width}}  # {step.why}{cost}")
     lines += ["", f"   dtype {_kept(plan.keeps_dtype, plan.source.dtype, plan.result.dtype)}"]
     if plan.source.requires_grad:

@@ -22,7 +22,7 @@ class Cli:
         paths += [str(SOURCE), *filter(None, [os.environ.get("PYTHONPATH")])]
         clean = {key: value for key, value in os.environ.items() if key not in _DECIDES_LOOKS}
         return subprocess.run(
-            [sys.executable, "-m", "tensorferry.cli", *arguments],
+            [sys.executable, "-m", "tensorferry", *arguments],
             env={**clean, "PYTHONPATH": os.pathsep.join(paths), **(env or {})},
             capture_output=True,
             encoding="utf-8",

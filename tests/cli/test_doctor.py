@@ -137,6 +137,15 @@ def test_an_absent_framework_comes_with_the_line_that_installs_it(unwell):
     assert {pair["target"] for pair in plain["pairs"]} == {"python", "numpy"}
 
 
+def test_without_frameworks_nothing_is_empty(cli, absent):
+    """There is nobody to share an ndarray with: no table of rows without a word."""
+    done = cli("doctor", shadows=absent("torch", "tensorflow", "jax", "cupy"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "What copy=False needs" not in done.stdout
+    assert "What a conversion does" in done.stdout
+    assert not [line for line in done.stdout.splitlines() if line.startswith("transposed")]
+
+
 @pytest.mark.parametrize("columns", [80, 120])
 def test_it_fits_the_terminal(cli, columns, absent):
     done = cli("doctor", env={"COLUMNS": str(columns)}, shadows=absent("tensorflow", "jax"))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 import textwrap
 
 import pytest
+
+import tensorferry as ferry
 
 CUDA = [
     "--from",
@@ -49,6 +53,38 @@ def test_code_is_never_broken_where_it_goes_to_a_file(cli):
     assert max(map(len, code.splitlines())) > 40
     done = cli("explain", *words, env={"COLUMNS": "40"})
     assert textwrap.dedent(done.stdout.partition("by hand")[2].lstrip("\n")).strip() == code
+
+
+def test_on_a_terminal_no_line_is_wider_and_no_token_broken(cli):
+    """At 80 columns: each step has lines of its own, and what stands by hand is the plan's code."""
+    told = json.loads(cli("explain", *CUDA, "--to", "tensorflow", "--json").stdout)
+    env = {"FORCE_COLOR": "1", "COLUMNS": "80", "TERM": "xterm-256color"}
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", cli("explain", *CUDA, "--to", "tensorflow", env=env).stdout)
+    lines = [line.rstrip() for line in shown.splitlines()]
+    assert max(map(len, lines)) <= 80
+    for number, step in enumerate(told["steps"], 1):
+        assert f"{number}  {step['code']}" in lines
+    code = textwrap.dedent("\n".join(lines[lines.index("by hand") + 1 :]))
+    assert max(map(len, told["code"].splitlines())) > 80
+    assert ast.dump(ast.parse(code)) == ast.dump(ast.parse(told["code"]))
+
+
+def test_sizes_have_the_units_that_python_has(cli):
+    words = ["explain", "--from", "numpy", "--to", "torch", "--shape", "1024,1536", "--copy"]
+    text = cli(*words).stdout
+    assert ferry.explain(ferry.TensorInfo("numpy", (1024, 1536), "float32"), "torch", copy=True).bytes_copied == 6 << 20
+    assert "[6 MiB over host memory]" in text
+    assert ["copied", "6", "MiB"] in [line.split() for line in text.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "near"),
+    [("--from", "numpi", "numpy"), ("--casting", "saefe", "safe"), ("--grad", "eror", "error")],
+)
+def test_a_word_that_is_nearly_right(cli, option, value, near):
+    done = cli("explain", "--from", "numpy", "--to", "torch", option, value)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"'{near}'" in done.stderr
 
 
 def test_no_color_wins_over_a_terminal(cli):
@@ -198,7 +234,7 @@ def test_html(cli, tmp_path):
 
 def test_html_that_cannot_be_written(cli, tmp_path):
     done = cli("explain", *CUDA, "--html", str(tmp_path / "absent" / "plan.html"))
-    assert done.returncode == 1
+    assert (done.returncode, done.stdout) == (2, "")
     assert "No such file" in done.stderr
     assert "Traceback" not in done.stderr
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import pty
 import subprocess
 import sys
@@ -206,6 +207,68 @@ def test_an_allowed_class_is_a_container(run, tmp_path):
         assert (done.code, done.err) == (0, "")
 
 
+def test_inspect_says_what_was_allowed(run, tmp_path):
+    """A file is not called safe because somebody allowed what it asks for; one that needs no permission is."""
+    path, plain = tmp_path / "a.pt", tmp_path / "b.pt"
+    torch.save({"x": torch.ones(2), "config": _Config()}, path)
+    torch.save({"x": torch.ones(2)}, plain)
+    name = f"{_Config.__module__}._Config"
+
+    done = run("inspect", path, "--allow", name)
+    assert f"allowed     {name}: read as plain values, not imported (--allow)" in done.out
+    assert not [line for line in done.out.splitlines() if line.split()[:1] == ["safe"]]
+    (told,) = run("inspect", path, "--allow", name, "--json").data["files"]
+    assert (told["safe"], told["allowed"], told["refuses"]) == (False, [name], [])
+    (told,) = run("inspect", plain, "--allow", name, "--json").data["files"]
+    assert (told["safe"], told["allowed"]) == (True, [])
+
+
+def test_roundtrip_of_an_allowed_class(run, tmp_path):
+    """What the hint of a refusal says can be typed."""
+    path = tmp_path / "a.pt"
+    torch.save({"x": torch.ones(2), "config": _Config()}, path)
+    done = run("roundtrip", path)
+    assert (done.code, done.out) == (3, "")
+    assert "--allow NAME" in done.err
+    assert run("roundtrip", path, "--allow", f"{_Config.__module__}._Config").code == 0
+
+
+@pytest.mark.parametrize("name", ["a", "a.pt", "a.npy", "a.npz", "a.safetensors", "a.h5", "a.txt", "a.pkl"])
+@pytest.mark.parametrize("command", ["inspect", "check"])
+def test_an_empty_file_is_called_empty(run, tmp_path, command, name):
+    (tmp_path / name).touch()
+    done = run(command, tmp_path / name)
+    assert (done.code, done.out) == (2, "")
+    assert f"{name} is empty" in done.err
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+@pytest.mark.parametrize("name", ["a.pkl", "a.pickle", "a.pt", "a.bin"])
+@pytest.mark.parametrize(
+    "value",
+    [{"x": np.ones(2)}, [1, 2], (1.5, None), OrderedDict(a=1), [], {"a"}],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_bare_pickle_is_called_a_bare_pickle(run, tmp_path, protocol, name, value):
+    """With the line that makes something safe of it, where it can be trusted."""
+    path = tmp_path / name
+    path.write_bytes(pickle.dumps(value, protocol=protocol))
+    done = run("inspect", path)
+    assert (done.code, done.out) == (2, "")
+    assert f"{name} is a bare pickle" in done.err
+
+
+def test_what_the_hint_of_a_bare_pickle_says_can_be_pasted(run, tmp_path):
+    path, legacy = tmp_path / "a.pkl", tmp_path / "old.pt"
+    path.write_bytes(pickle.dumps({"x": np.arange(3)}))
+    torch.save({"y": torch.ones(2)}, legacy, _use_new_zipfile_serialization=False)
+    for each in (path, legacy):
+        done = run("inspect", each, "--json")
+        exec(done.data["files"][0]["error"]["hint"].partition("in Python: ")[2], {})  # noqa: S102 - our own line
+    assert list(tensorferry.load(tmp_path / "a.safetensors")["x"]) == [0, 1, 2]
+    assert list(tensorferry.load(legacy)) == ["y"]
+
+
 def test_an_allowed_class_is_one_in_every_shard(run, tmp_path):
     """With --allow each shard may hold it, also for check; another class is still told, in whatever shard it is."""
     for number in (1, 2):
@@ -258,7 +321,7 @@ class _Config:
         ("folder", 2, "folder"),
         ("text.txt", 2, "no format"),
         ("text.pt", 2, "no format"),
-        ("empty.safetensors", 2, "empty.safetensors"),
+        ("empty.safetensors", 2, "is empty"),
         ("cut.safetensors", 2, "cut.safetensors"),
     ],
 )
@@ -306,7 +369,7 @@ def test_check_values(run, files):
 
 
 @pytest.mark.parametrize(
-    ("name", "code"), [("nothing", 2), ("folder", 2), ("text.txt", 2), ("empty.safetensors", 1), ("evil.pt", 3)]
+    ("name", "code"), [("nothing", 2), ("folder", 2), ("text.txt", 2), ("empty.safetensors", 2), ("evil.pt", 3)]
 )
 def test_check_of_what_is_no_model(run, files, name, code):
     """What cannot be checked is exit code 2, what is of a format and broken 1, what is unsafe 3."""
@@ -339,6 +402,28 @@ def test_diff_tells_what_differs(run, files):
     assert (found["name"], found["largest"], found["position"]) == ("layers.1.weight", 0.5, [2, 3])
     assert found["accepted"]
     assert data["metadata"] == [{"place": "note", "a": None, "b": "'yes'"}]
+
+
+def test_diff_says_within_what_it_is_equal(run, files):
+    """With a tolerance: equal within which, or equal to the last bit; what differs beyond it is counted apart."""
+    a, b = files / "model.safetensors", files / "other.safetensors"
+    assert run("diff", a, b, "--tol", "0.5", "--tensors-only").out.splitlines()[-1] == (
+        "equal within atol=0.5, rtol=0: 5 tensors in common, accepted: 1"
+    )
+    assert run("diff", a, a, "--tol", "0.5").out == "equal: 5 tensors in common, all equal, bit for bit\n"
+    done = run("diff", a, b, "--tol", "0.5")
+    assert (done.code, done.out.splitlines()[-1]) == (
+        1,
+        "different: 5 tensors in common, within atol=0.5, rtol=0: 1; metadata: 1",
+    )
+    assert run("diff", a, b, "--tol", "0.4", "--tensors-only").out.endswith("in common, differing: 1\n")
+
+
+def test_diff_of_two_dtypes_says_that_values_are_equal(run, tmp_path):
+    for name, dtype in (("a", "float32"), ("b", "float64")):
+        np.save(tmp_path / f"{name}.npy", np.ones(3, dtype))
+    done = run("diff", tmp_path / "a.npy", tmp_path / "b.npy", "--any-dtype")
+    assert (done.code, done.out.splitlines()[-1]) == (0, "equal in value: 1 tensor in common, accepted: 1")
 
 
 def test_diff_of_infinities_is_json(run, tmp_path):
@@ -618,9 +703,9 @@ def start():
         environment = {key: value for key, value in os.environ.items() if key not in {"COLUMNS", "FORCE_COLOR"}}
         environment |= {"PYTHONPATH": SOURCE, "TERM": "xterm-256color", "NO_COLOR": ""}
         environment |= keywords.pop("env", {})
-        command = [sys.executable, "-m", "tensorferry.cli", *map(str, arguments)]
+        command = [sys.executable, "-m", "tensorferry", *map(str, arguments)]
         if shell is not None:
-            command = ["bash", "-o", "pipefail", "-c", shell.format(f"{sys.executable} -m tensorferry.cli")]
+            command = ["bash", "-o", "pipefail", "-c", shell.format(f"{sys.executable} -m tensorferry")]
         return subprocess.run(command, env=environment, timeout=120, check=False, **keywords)
 
     return do
@@ -690,6 +775,8 @@ def test_progress_is_for_terminals(start, files, tmp_path):
 
     assert code == 0
     assert "converting" in text
+    assert " of " in text, "sizes as everywhere else"
+    assert "bytes" not in text
     assert "\x1b[3" not in text
     done = start("convert", files / "model.pt", tmp_path / "b.npz", capture_output=True)
     assert (done.returncode, done.stderr) == (0, b"")

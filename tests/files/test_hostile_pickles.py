@@ -344,8 +344,8 @@ def test_a_file_that_only_pickle_could_read_is_refused_with_what_to_do(tmp_path)
         warnings.simplefilter("ignore", DeprecationWarning)
         torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), script)
     for path, what, hint in (
-        (legacy, "before 1.6", "torch.save(torch.load("),
-        (bare, "a bare pickle", "torch.save(torch.load("),
+        (legacy, "a bare pickle, as torch.save wrote it before 1.6", "torch.save(torch.load("),
+        (bare, "a bare pickle", "ferry.save(pickle.loads("),
         (script, "TorchScript", "state_dict()"),
     ):
         with path.open("rb") as file:

@@ -10,7 +10,8 @@ Data goes to stdout, messages to stderr. Exit codes:
 - 5: interrupted; ``--resume`` goes on
 - 130: Ctrl-C
 
-Nothing here is imported by ``import tensorferry``: Typer and Rich come with the extra ``tensorferry[cli]``.
+Nothing here is imported by ``import tensorferry``: Typer and Rich come with the extra ``tensorferry[cli]``;
+``--version`` needs neither.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ import importlib
 import io
 import os
 import sys
+from typing import Any
 
 __all__ = ["main"]
 
 _MISSING = """\
 tensorferry: the command line needs Typer and Rich, and {name} is not installed.
 
-Hint: pip install 'tensorferry[cli]'
+Hint: pip install typer rich
 """
 
 
@@ -35,9 +37,40 @@ def main() -> None:
     Raises:
         SystemExit: Always, with the exit code.
     """
+    from .console import EXIT_INTERRUPTED, EXIT_USAGE
+
+    _mend_streams()
+    code: Any = 0
+    try:
+        try:
+            code = _run(sys.argv[1:])
+        except SystemExit as ended:
+            code = ended.code
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        code = EXIT_INTERRUPTED
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        # What could not be written is still there to be tried again when the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        # A reader that leaves early is no error.
+        if not isinstance(error, BrokenPipeError):
+            sys.stderr.write(f"tensorferry: the output cannot be written: {error.strerror}\n")
+            code = EXIT_USAGE
+    raise SystemExit(code)
+
+
+def _run(words: list[str]) -> int:
+    """What stands behind the program's name, done; the exit code."""
+    if words == ["--version"]:
+        from tensorferry import __version__
+
+        sys.stdout.write(f"tensorferry {__version__}\n")
+        return 0
     from .quick import inspect_arguments
 
-    quick = inspect_arguments(sys.argv[1:])
+    quick = inspect_arguments(words)
     try:
         for needed in ("typer", "rich") if quick is None else ("rich",):
             importlib.import_module(needed)
@@ -46,34 +79,19 @@ def main() -> None:
         if name not in {"typer", "rich"}:
             raise
         sys.stderr.write(_MISSING.format(name=name))
-        raise SystemExit(1) from None
-    _mend_streams()
-    from .console import EXIT_INTERRUPTED, EXIT_USAGE
+        return 1
+    if quick is not None:
+        from . import inspect
 
-    try:
-        try:
-            if quick is not None:
-                from . import inspect
+        return inspect.run(**quick)
+    from .app import app
 
-                raise SystemExit(inspect.run(**quick))
-            from .app import app
-
-            app(prog_name="tensorferry")
-        finally:
-            sys.stdout.flush()
-    except KeyboardInterrupt:
-        raise SystemExit(EXIT_INTERRUPTED) from None
-    except OSError as error:
-        if error.filename is not None:
-            raise
-        # What could not be written is still there to be tried again when the interpreter ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        sys.stderr.write(f"tensorferry: the output cannot be written: {error.strerror}\n")
-        raise SystemExit(EXIT_USAGE) from None
+    app(prog_name="tensorferry")
+    return 0
 
 
 def _mend_streams() -> None:
-    """Give closed streams somewhere to go, and let no character stop the output."""
+    """Give closed streams somewhere to go, and let no character stop the output, or be lost in it."""
     while True:  # the lowest free descriptors are those of the streams that are closed
         descriptor = os.open(os.devnull, os.O_RDWR)
         if descriptor > 2:
@@ -84,4 +102,4 @@ def _mend_streams() -> None:
             setattr(sys, name, open(os.devnull, "r+", encoding="utf-8"))  # noqa: SIM115, PTH123 - for good
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
+            stream.reconfigure(errors="backslashreplace")

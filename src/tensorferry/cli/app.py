@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from pathlib import Path  # noqa: TC003 - Typer reads the annotations at run time
-from typing import Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
 import tensorferry
 
 from .files_app import add_commands
+from .usage import Command, Group
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["app"]
 
@@ -21,8 +26,8 @@ app = typer.Typer(
         "conversion; 2, wrong usage, or a file that cannot be read or written so; 3, refused for safety; 4, what was "
         "written did not verify, and was not published; 5, interrupted, and --resume goes on; 130, Ctrl-C."
     ),
+    cls=Group,
     no_args_is_help=True,
-    add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
@@ -34,6 +39,14 @@ Json = Annotated[bool, typer.Option("--json", help="Print plain data as JSON on 
 
 _tensor = partial(typer.Option, rich_help_panel="The tensor, which need not exist")
 _asked = partial(typer.Option, rich_help_panel="What is asked for")
+
+
+def _ended(run: Callable[[], int]) -> typer.Exit:
+    """The end of a command that prints as it goes; a reader of stdout that leaves early is no error."""
+    code = 0
+    with suppress(BrokenPipeError):
+        code = run()
+    return typer.Exit(code)
 
 
 def _print_version(wanted: bool) -> None:
@@ -55,19 +68,19 @@ def root(
 add_commands(app)
 
 
-@app.command()
+@app.command(cls=Command)
 def doctor(json: Json = False) -> None:
     """What is installed, and which conversions share memory here: measured now, not looked up."""
     from . import doctor as command
 
-    raise typer.Exit(command.run(as_json=json))
+    raise _ended(partial(command.run, as_json=json))
 
 
-@app.command()
+@app.command(cls=Command)
 def tour(
     cases: Annotated[
         Optional[list[str]],  # noqa: UP045 - Typer reads this on Python 3.10 too
-        typer.Argument(help="Only these cases, such as C03 C26; all of them by default."),
+        typer.Argument(metavar="CASE", help="Only these cases, such as C03 C26; all of them by default."),
     ] = None,
     brief: Annotated[bool, typer.Option("--brief", help="One line for each case.")] = False,
     json: Json = False,
@@ -79,12 +92,12 @@ def tour(
     if unknown:
         raise typer.BadParameter(
             f"no case {', '.join(unknown)}; they are C01 to C{len(command.CASES):02d}",
-            param_hint="CASES",
+            param_hint="CASE",
         )
-    raise typer.Exit(command.run(cases or [], brief=brief, as_json=json))
+    raise _ended(partial(command.run, cases or [], brief=brief, as_json=json))
 
 
-@app.command()
+@app.command(cls=Command)
 def explain(
     source: Annotated[str, _tensor("--from", metavar="FRAMEWORK", help="The framework it comes from.")],
     target: Annotated[str, _asked("--to", metavar="FRAMEWORK", help="The framework it goes to.")],
@@ -168,4 +181,4 @@ def explain(
         "grad": grad,
         **dict.fromkeys(option or [], True),
     }
-    raise typer.Exit(command.run(info, target, keywords, html=html, as_json=json))
+    raise _ended(partial(command.run, info, target, keywords, html=html, as_json=json))

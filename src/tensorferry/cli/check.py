@@ -44,14 +44,14 @@ def run(paths: Sequence[Path], *, values: bool, allow: Sequence[str], as_json: b
                     "path": str(path),
                     "ok": error is None and not errors,
                     "findings": [each._asdict() for each in findings],
-                    "error": None if error is None else told(error),
+                    "error": None if error is None else told(error, "check"),
                 }
             )
             continue
         with writing():
             _print(path, findings, errors, error)
         if error is not None:
-            show_error(error)
+            show_error(error, "check")
     if as_json:
         with writing():
             result("check", {"ok": code == 0, "files": reports})

@@ -82,12 +82,18 @@ def _console(**options: Any) -> Console:
     from rich.console import Console
     from rich.theme import Theme
 
-    return Console(theme=Theme(_STYLES), highlight=False, **options)
+    class Passing(Console):
+        def on_broken_pipe(self) -> None:  # else Rich ends the process as if the command had failed
+            raise BrokenPipeError
+
+    return Passing(theme=Theme(_STYLES), highlight=False, **options)
 
 
 def print_json(data: Any) -> None:
     """Write plain data to stdout as JSON, without colours or folding whatever stdout is."""
-    text = json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False)
+    # Where stdout cannot say everything, JSON has a way to write it.
+    unable = (sys.stdout.encoding or "utf-8").lower().replace("-", "").replace("_", "") != "utf8"
+    text = json.dumps(data, indent=2, ensure_ascii=unable, allow_nan=False)
     sys.stdout.write(_UNPRINTABLE.sub(_as_json, text) + "\n")
 
 

@@ -32,7 +32,7 @@ def run(sources: Sequence[Path], target: Path, options: dict[str, Any], *, as_js
             with writing():
                 result("convert", {"report": None}, error)
         else:
-            show_error(error)
+            show_error(error, "convert")
         return code_of(error)
     except KeyboardInterrupt:
         words = "interrupted; the target is as it was"

@@ -45,23 +45,27 @@ def run(
             with writing():
                 result("diff", paths, error)
         else:
-            show_error(error)
+            show_error(error, "diff")
         return code_of(error)
     with writing():
         if as_json:
             result("diff", {**paths, **found.to_dict()})
         else:
-            _print(found)
+            _print(found, tolerance)
     return 0 if found.equal else EXIT_FAILED
 
 
-def _print(found: Difference) -> None:
+def _print(found: Difference, tolerance: float | None) -> None:
     rows(_lines(found), styles=("warn", "name", "", ""))
+    accepted = sum(each.accepted for each in found.differing)
+    differing = len(found.differing) - accepted
+    within = "equal in value" if tolerance is None else f"within atol={tolerance:g}, rtol=0"
+    counts = [f"differing: {differing:,}"] if differing else []
+    counts += [f"{'accepted' if found.equal else within}: {accepted:,}"] if accepted else []
+    words = [f"{counted(found.tensors, 'tensor')} in common, {', '.join(counts) or 'all equal, bit for bit'}"]
     verdict = ("equal", "ok") if found.equal else ("different", "bad")
-    differing = len(found.differing)
-    words = [
-        f"{counted(found.tensors, 'tensor')} in common, {f'differing: {differing:,}' if differing else 'all equal'}"
-    ]
+    if found.equal and accepted:
+        verdict = (within if tolerance is None else f"equal {within}", "ok")
     for names, what in (
         (found.only_a, "only in A"),
         (found.only_b, "only in B"),

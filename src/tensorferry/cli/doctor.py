@@ -119,8 +119,10 @@ def _print(
     console.print(framework_table(status))
     _heading(console, "What a conversion does", "each was run just now, and its memory looked at")
     _print_pairs(console, pairs)
-    _heading(console, "What copy=False needs of an ndarray", "yes: it shares")
-    console.print(_layout_table(layouts))
+    # Without a framework there is nobody to share with.
+    if any(row for _, row in layouts):
+        _heading(console, "What copy=False needs of an ndarray", "yes: it shares")
+        console.print(_layout_table(layouts))
     _heading(console, "Dtypes, there and back", "bit for bit or refused, never changed in silence")
     console.print(_dtype_table(dtypes))
     console.print()

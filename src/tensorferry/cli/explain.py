@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 from rich.padding import Padding
-from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
@@ -14,17 +12,22 @@ import tensorferry as ferry
 from tensorferry.devices import device_name
 from tensorferry.dtypes import name_of
 from tensorferry.registry import backend_named, backends
+from tensorferry.render import PATHS, size_text
+from tensorferry.rules import refuse_place
 
-from .console import EXIT_FAILED, err, out, print_json
+from .code import print_code
+from .console import EXIT_FAILED, EXIT_USAGE, err, out, print_json, printable
+from .hints import as_options
+from .outcome import none_of, show_error, told
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rich.console import Console, RenderableType
+    from rich.console import Console
 
     from tensorferry import Plan, TensorInfo
 
-__all__ = ["UsageError", "check_words", "hypothetical", "plan_view", "run", "show_error"]
+__all__ = ["UsageError", "check_words", "hypothetical", "run"]
 
 _CASTINGS = ("safe", "same_value", "same_kind", "unsafe")
 _GRADS = ("detach", "error")
@@ -82,13 +85,13 @@ def check_words(
     """
     _known(target, "--to")
     if casting is not None and casting not in _CASTINGS:
-        raise UsageError(f"{casting!r} is none of {', '.join(_CASTINGS)}", "--casting")
-    if dtype is not None and dtype != "default":
+        raise UsageError(none_of(casting, _CASTINGS), "--casting")
+    if dtype not in (None, "default", "fit"):
         _named(dtype, "--to-dtype")
     if device is not None:
         _named(device, "--to-device")
     if grad not in _GRADS:
-        raise UsageError(f"{grad!r} is none of {', '.join(_GRADS)}", "--grad")
+        raise UsageError(none_of(grad, _GRADS), "--grad")
     abilities = backend_named(target).capabilities
     known = sorted(abilities.options | abilities.finishers)
     for option in options:
@@ -98,22 +101,24 @@ def check_words(
 
 def run(info: TensorInfo, target: str, keywords: dict[str, Any], *, html: Path | None, as_json: bool) -> int:
     """Print the plan, or why there is none; the exit code."""
+    about = "explain --from"  # until it is sure that there can be such a tensor, the error is about that
     try:
+        refuse_place(info, backend_named(info.framework))
+        about = "explain"
         plan = ferry.explain(info, target, **keywords)
     except ferry.ConversionError as error:
         if as_json:
-            problem = {"type": type(error).__name__, "message": error.message, "hint": error.hint}
-            print_json({"source": info.to_dict(), "target": target, "error": problem})
+            print_json({"source": info.to_dict(), "target": target, "error": told(error, about)})
         else:
-            show_error(err(), error)
+            show_error(error, about)
         return EXIT_FAILED
     if html is not None:
         try:
             html.write_text(_page(plan), encoding="utf-8")
         except OSError as error:
-            err().print(Text(f"{html}: {error.strerror}", style="bad"))
-            return EXIT_FAILED
-        err().print(Text(f"wrote {html}", style="quiet"))
+            show_error(error, "explain")
+            return EXIT_USAGE
+        err().print(Text(f"wrote {printable(str(html))}", style="quiet"), soft_wrap=True)
     if as_json:
         print_json(plan.to_dict())
     else:
@@ -121,30 +126,17 @@ def run(info: TensorInfo, target: str, keywords: dict[str, Any], *, html: Path |
     return 0
 
 
-def show_error(console: Console, error: ferry.ConversionError) -> None:
-    """An error as a person reads it: what and why, then what to type."""
-    console.print(Text.assemble((type(error).__name__, "bad"), ": ", error.message))
-    if error.hint:
-        console.print()
-        console.print(Text.assemble(("Hint: ", "title"), (error.hint, "code")))
-
-
-def plan_view(plan: Plan) -> RenderableType:
-    """The steps of a plan as a table: what, why, and what it costs."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
-    table.add_column(justify="right", style="quiet")
-    table.add_column(style="code", overflow="fold")
-    table.add_column(overflow="fold")
-    table.add_column(justify="right", no_wrap=True)
+def _print_steps(console: Console, plan: Plan) -> None:
+    """Each step on lines of its own: the code, then why it is there, and what it costs."""
+    margin = " " * (len(str(len(plan.steps))) + 2)
     for number, step in enumerate(plan.steps, 1):
-        cost = f"{step.bytes:,} B over {_PATHS[step.path]}" if step.copies else "no copy"
-        table.add_row(str(number), step.code, step.why, Text(cost, "copied" if step.copies else "quiet"))
+        console.print(Text(f"{number:>{len(margin) - 2}}", "quiet"), end="")
+        print_code(console, step.code, margin, first="  ")
+        cost = f"{size_text(step.bytes)} over {PATHS[step.path]}" if step.copies else "no copy"
+        words = Text.assemble(step.why, "  ", (f"[{cost}]", "copied" if step.copies else "quiet"))
+        console.print(Padding(words, (0, 0, 0, len(margin))))
     if not plan.steps:
-        table.add_row("", "x", "it is what was asked for", Text("no copy", "quiet"))
-    return table
-
-
-_PATHS = {"none": "nothing", "host": "memory", "bus": "the bus", "device": "the device"}
+        console.print(Text("nothing to do: x is returned as it is"))
 
 
 def _print_plan(console: Console, plan: Plan) -> None:
@@ -162,21 +154,16 @@ def _print_plan(console: Console, plan: Plan) -> None:
     words = [memory, *(mark for mark in marks if mark[0])]
     facts.add_row("memory", Text(", ").join(Text(word, style) for word, style in words))
     facts.add_row("why", plan.reason)
-    facts.add_row("copied", f"{plan.bytes_copied:,} bytes")
+    facts.add_row("copied", size_text(plan.bytes_copied))
     console.print(facts)
     console.print()
-    console.print(plan_view(plan))
+    _print_steps(console, plan)
     for warning in plan.warnings:
         console.print()
         console.print(Text.assemble(("careful: ", "warn"), warning))
     console.print()
     console.print(Text("by hand", "quiet"))
-    if console.no_color or not console.is_terminal:
-        # Whoever reads it may be a file: a line that is broken here would be two there.
-        console.print(Text(indent(plan.code, "  ")), soft_wrap=True)
-        return
-    code = Syntax(plan.code, "python", theme="ansi_dark", background_color="default", word_wrap=True)
-    console.print(Padding(code, (0, 0, 0, 2)))
+    print_code(console, plan.code, "  ")
 
 
 def _gradient(plan: Plan) -> str:
@@ -207,10 +194,12 @@ def _named(name: str, option: str) -> None:
     try:
         name_of(name) if option.endswith("dtype") else device_name(name)
     except ferry.ConversionError as error:
-        raise UsageError(error.message, option) from None
+        about = "explain" if option.startswith("--to-") else "explain --from"
+        hint = f" Hint: {as_options(error.hint, about)}" if error.hint else ""
+        raise UsageError(error.message + hint, option) from None
 
 
 def _known(framework: str, option: str) -> None:
     names = [name for name, backend in backends().items() if option == "--from" or backend.capabilities.dtypes]
     if framework not in names:
-        raise UsageError(f"{framework!r} is none of {', '.join(names)}", option)
+        raise UsageError(none_of(framework, names), option)

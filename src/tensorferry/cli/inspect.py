@@ -54,20 +54,33 @@ def _report(
     """Print what one file holds, or give it as plain data; with the exit code."""
     try:
         contents = open_path(path, allow=allow)
+        allowed = _allowed(path, contents, allow)
         summary = summarise(path, contents)
     except UnsafeFileError as error:
         return _refused(path, error, as_json=as_json, first=first)
     except (ConversionError, OSError) as error:
         if as_json:
-            return code_of(error), {"path": str(path), "error": told(error)}
-        show_error(error)
+            return code_of(error), {"path": str(path), "error": told(error, "inspect")}
+        show_error(error, "inspect")
         return code_of(error), None
     code = 0 if summary.safe else EXIT_REFUSED
     if as_json:
-        return code, _data(summary, contents, every=every)
+        return code, _data(summary, contents, allowed, every=every)
     with writing():
-        _print(summary, contents, every=every, first=first)
+        _print(summary, contents, allowed, every=every, first=first)
     return code, None
+
+
+def _allowed(path: Path, contents: Contents, allow: frozenset[str]) -> list[str]:
+    """The classes without whose permission the file would have been refused."""
+    named = [name for name in contents.asks_for if name in allow]
+    if not named:
+        return []
+    try:
+        open_path(path)
+    except UnsafeFileError:
+        return named
+    return []
 
 
 def _refused(path: Path, error: UnsafeFileError, *, as_json: bool, first: bool) -> tuple[int, dict[str, Any] | None]:
@@ -79,7 +92,7 @@ def _refused(path: Path, error: UnsafeFileError, *, as_json: bool, first: bool) 
         data["asks_for"] = list(asked)
         data["bytes"] = disk_bytes([str(path)])
     if as_json:
-        return EXIT_REFUSED, {**data, "error": told(error)}
+        return EXIT_REFUSED, {**data, "error": told(error, "inspect")}
     with writing():
         _title(path, first=first)
         lines = [("format", data["format"])] if "format" in data else []
@@ -88,11 +101,11 @@ def _refused(path: Path, error: UnsafeFileError, *, as_json: bool, first: bool) 
         if data.get("asks_for"):
             lines.append(("asks for", ", ".join(map(printable, data["asks_for"]))))
         facts(lines)
-    show_error(error)
+    show_error(error, "inspect")
     return EXIT_REFUSED, None
 
 
-def _data(summary: Summary, contents: Contents, *, every: bool) -> dict[str, Any]:
+def _data(summary: Summary, contents: Contents, allowed: list[str], *, every: bool) -> dict[str, Any]:
     data: dict[str, Any] = {
         "path": summary.path,
         "format": summary.format,
@@ -100,7 +113,8 @@ def _data(summary: Summary, contents: Contents, *, every: bool) -> dict[str, Any
         "bytes": summary.nbytes,
         "tensors": summary.tensors,
         "parameters": summary.parameters,
-        "safe": summary.safe,
+        "safe": summary.safe and not allowed,
+        "allowed": allowed,
         "asks_for": list(summary.asks_for),
         "refuses": list(summary.refuses),
         "tied": summary.tied,
@@ -134,9 +148,9 @@ def _data(summary: Summary, contents: Contents, *, every: bool) -> dict[str, Any
     return data
 
 
-def _print(summary: Summary, contents: Contents, *, every: bool, first: bool) -> None:
+def _print(summary: Summary, contents: Contents, allowed: list[str], *, every: bool, first: bool) -> None:
     _title(summary.path, first=first)
-    facts(list(_facts(summary, every=every)))
+    facts(list(_facts(summary, allowed, every=every)))
     if summary.tensors:
         sys.stdout.write("\n")
     if every:
@@ -172,7 +186,7 @@ def _title(path: object, *, first: bool) -> None:
     heading(printable(str(path)))
 
 
-def _facts(summary: Summary, *, every: bool) -> Iterator[tuple[str, str]]:
+def _facts(summary: Summary, allowed: list[str], *, every: bool) -> Iterator[tuple[str, str]]:
     yield "format", summary.format
     files = f" in {counted(len(summary.files), 'file')}" if len(summary.files) > 1 else ""
     yield "size", size_text(summary.nbytes) + files
@@ -183,6 +197,8 @@ def _facts(summary: Summary, *, every: bool) -> Iterator[tuple[str, str]]:
     yield "parameters", f"{total:,} ({by_dtype})" if len(summary.parameters) > 1 else by_dtype or "0"
     if summary.refuses:
         yield "safe", "no: " + ", ".join(map(printable, summary.refuses))
+    elif allowed:
+        yield "allowed", f"{', '.join(map(printable, allowed))}: read as plain values, not imported (--allow)"
     else:
         yield "safe", "yes"
     if summary.asks_for:

@@ -5,31 +5,23 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import re
 import sys
 from typing import TYPE_CHECKING, Any
 
 from tensorferry.errors import ConversionError, ResumableError, UnsafeFileError, VerificationError
 from tensorferry.render import size_text
 
-from .console import (
-    EXIT_REFUSED,
-    EXIT_RESUMABLE,
-    EXIT_UNVERIFIED,
-    EXIT_USAGE,
-    err,
-    print_json,
-    printable,
-)
+from .console import EXIT_REFUSED, EXIT_RESUMABLE, EXIT_UNVERIFIED, EXIT_USAGE, err, print_json, printable
+from .hints import as_options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 __all__ = [
     "SCHEMA",
-    "as_options",
     "code_of",
     "counted",
+    "none_of",
     "plain",
     "progress",
     "result",
@@ -52,20 +44,21 @@ def code_of(error: BaseException) -> int:
     return EXIT_RESUMABLE if isinstance(error, ResumableError) else EXIT_USAGE
 
 
-def told(error: Exception) -> dict[str, Any]:
-    """An error as plain data for JSON."""
-    message, hint = _words(error)
+def told(error: Exception, command: str) -> dict[str, Any]:
+    """An error as plain data for JSON, its hint for those who typed this command."""
+    message, hint = _words(error, command)
     return {"type": type(error).__name__, "message": message, "hint": hint}
 
 
-def show_error(error: Exception) -> None:
-    """An error on stderr: what and why, then what to type."""
+def show_error(error: Exception, command: str) -> None:
+    """An error on stderr: what and why, then what to type after this command."""
     from rich.text import Text
 
-    message, hint = _words(error)
-    hint = hint and as_options(hint)
+    message, hint = _words(error, command)
     console = err()
-    console.print(Text.assemble((type(error).__name__, "bad"), ": ", printable(message)), soft_wrap=True)
+    # Words are kept whole where a person reads them; code is never broken, nor is anything in a file.
+    text = Text.assemble((type(error).__name__, "bad"), ": ", printable(message))
+    console.print(text, soft_wrap=not console.is_terminal)
     if hint:
         console.print()
         console.print(Text.assemble(("Hint: ", "title"), (printable(hint), "code")), soft_wrap=True)
@@ -73,7 +66,7 @@ def show_error(error: Exception) -> None:
 
 def result(command: str, data: dict[str, Any], error: Exception | None = None) -> None:
     """Print the JSON of a command."""
-    print_json({"schema": SCHEMA, "command": command, **data, "error": None if error is None else told(error)})
+    print_json({"schema": SCHEMA, "command": command, **data, "error": None if error is None else told(error, command)})
 
 
 @contextlib.contextmanager
@@ -90,7 +83,7 @@ def writing() -> Iterator[None]:
         # What is still in the buffer goes nowhere, when Python flushes it at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
-            show_error(error)
+            show_error(error, "")
             raise SystemExit(EXIT_USAGE) from None
 
 
@@ -120,16 +113,18 @@ def progress(words: str, total: Callable[[], int]) -> Iterator[Callable[[int], N
     columns = (
         bars.TextColumn("{task.description}"),
         bars.BarColumn(),
-        bars.DownloadColumn(binary_units=True),
+        bars.TextColumn("{task.fields[sizes]}"),
         bars.TextColumn("{task.fields[rate]}"),
         bars.TimeRemainingColumn(),
     )
     with bars.Progress(*columns, console=err(), transient=True) as shown:
-        task = shown.add_task(words, total=total(), rate="")
+        whole = total()
+        task = shown.add_task(words, total=whole, sizes="", rate="")
 
         def moved(count: int) -> None:
-            speed = shown.tasks[0].speed
-            shown.update(task, advance=count, rate=f"{size_text(int(speed))}/s" if speed else "")
+            done, speed = shown.tasks[0].completed + count, shown.tasks[0].speed
+            sizes = f"{size_text(int(done))} of {size_text(whole)}"
+            shown.update(task, advance=count, sizes=sizes, rate=f"{size_text(int(speed))}/s" if speed else "")
 
         yield moved
 
@@ -146,32 +141,22 @@ def counted(number: int, one: str, several: str = "") -> str:
     return f"{number:,} {one if number == 1 else several or one + 's'}"
 
 
-def as_options(hint: str) -> str:
-    """A hint of the Python functions as a person types it in a shell.
+def none_of(word: str, words: Iterable[str]) -> str:
+    """What to say to a word that is none of those that are known.
 
-    >>> as_options('rename=["s/a/b/"], or tensors_only=True, or to="npz", or another to=')
-    '--rename s/a/b/, or --tensors-only, or --to npz, or another --to'
+    >>> none_of("saefe", ["safe", "unsafe"])
+    "'saefe' is none of safe, unsafe. Did you mean 'safe'?"
     """
-    return _KEYWORD.sub(lambda found: _option(found[1], found[2] or ""), hint)
+    from difflib import get_close_matches
+
+    known = list(words)
+    near = get_close_matches(word.lower(), known, 1)
+    return f"{word!r} is none of {', '.join(known)}" + (f". Did you mean {near[0]!r}?" if near else "")
 
 
-_KEYWORD = re.compile(
-    r"\b(to|dtype|overflow|include|exclude|rename|shard|allow|tensors_only|overwrite|resume)="
-    r'(True|\[…\]|\["[^"]*"\]|"[^"]*")?'
-)
-
-
-def _option(keyword: str, value: str) -> str:
-    import shlex
-
-    option = "--" + keyword.replace("_", "-")
-    bare = value.strip('[]"')
-    return option if bare in ("", "True") else f"{option} {bare if bare == '…' else shlex.quote(bare)}"
-
-
-def _words(error: Exception) -> tuple[str, str | None]:
+def _words(error: Exception, command: str) -> tuple[str, str | None]:
     if isinstance(error, ConversionError):
-        return error.message, error.hint
+        return error.message, error.hint and as_options(error.hint, command)
     if isinstance(error, OSError) and error.strerror:
         names = [os.fspath(name) for name in (error.filename, error.filename2) if isinstance(name, (str, os.PathLike))]
         return ": ".join([*map(str, names), error.strerror]), None

@@ -17,13 +17,14 @@ import tensorferry as ferry
 from tensorferry.errors import ConversionError, LossyCastError
 from tensorferry.files.diff import diff
 from tensorferry.files.format import formats
+from tensorferry.render import size_text
 
 from .console import EXIT_FAILED, out, printable, quiet
 from .doctor import working
 from .outcome import code_of, counted, result, show_error, writing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from tensorferry.files.contents import Contents
 
@@ -43,14 +44,14 @@ def example() -> Path | None:
     return None
 
 
-def run(path: Path, *, as_json: bool) -> int:
+def run(path: Path, *, allow: Sequence[str] = (), as_json: bool) -> int:
     """Carry a file through the formats and into the frameworks, and print what happened; the exit code."""
     console = out()
     try:
-        source = ferry.open(path)
+        source = ferry.open(path, allow=allow)
         with TemporaryDirectory() as folder:
             made: dict[str, Path] = {}
-            journeys = list(_journeys(path, source, Path(folder), made))
+            journeys = list(_journeys(path, source, Path(folder), made, allow))
             with quiet("loading the frameworks …"):
                 loaded = list(_loads(made, source))
     except (ConversionError, OSError) as error:
@@ -58,7 +59,7 @@ def run(path: Path, *, as_json: bool) -> int:
             with writing():
                 result("roundtrip", {"path": str(path)}, error)
         else:
-            show_error(error)
+            show_error(error, "roundtrip")
         return code_of(error)
     held = all(row["equal"] for row in (*journeys, *loaded))
     with writing():
@@ -69,7 +70,7 @@ def run(path: Path, *, as_json: bool) -> int:
             console.print(
                 Text.assemble(
                     (str(path.name), "title"),
-                    f": {counted(len(source.tensors), 'tensor')}, {sizes / 1e6:,.0f} MB, {source.format}",
+                    f": {counted(len(source.tensors), 'tensor')}, {size_text(sizes)}, {source.format}",
                 )
             )
             console.print(_journey_table(journeys))
@@ -81,12 +82,14 @@ def run(path: Path, *, as_json: bool) -> int:
     return 0 if held else EXIT_FAILED
 
 
-def _journeys(path: Path, source: Contents, folder: Path, made: dict[str, Path]) -> Iterator[dict[str, Any]]:
+def _journeys(
+    path: Path, source: Contents, folder: Path, made: dict[str, Path], allow: Sequence[str]
+) -> Iterator[dict[str, Any]]:
     """From the file to every format, which stay in `made`, and from each of those to every other."""
     whole = [each for each in formats().values() if each.first_class and not each.holds_one]
     for each in whole:
         made[each.name] = folder / f"first{each.suffixes[0]}"
-        yield _step(path, made[each.name], source)
+        yield _step(path, made[each.name], source, allow=allow)
     for one, other in permutations(whole, 2):
         there = folder / f"then{other.suffixes[0]}"
         yield _step(made[one.name], there, source)
@@ -94,14 +97,16 @@ def _journeys(path: Path, source: Contents, folder: Path, made: dict[str, Path])
     largest = max(source.tensors, key=lambda name: source.tensors[name].nbytes, default=None)
     for each in formats().values():
         if each.first_class and each.holds_one and largest is not None:
-            yield _step(path, folder / f"one{each.suffixes[0]}", source, largest)
+            yield _step(path, folder / f"one{each.suffixes[0]}", source, largest, allow=allow)
 
 
-def _step(path: Path, target: Path, source: Contents, only: str | None = None) -> dict[str, Any]:
+def _step(
+    path: Path, target: Path, source: Contents, only: str | None = None, *, allow: Sequence[str] = ()
+) -> dict[str, Any]:
     """One conversion, and whether its output has the bits of the file that all began with."""
     started = time.perf_counter()
     keywords: dict[str, Any] = {} if only is None else {"include": [only], "tensors_only": True}
-    report = ferry.convert_files(path, target, **keywords)
+    report = ferry.convert_files(path, target, **keywords, allow=allow)
     seconds = time.perf_counter() - started
     there = ferry.open(target)
     if only is None:
@@ -109,7 +114,7 @@ def _step(path: Path, target: Path, source: Contents, only: str | None = None) -
     else:
         equal = _bits(source.tensors[only].array()) == _bits(next(iter(there.tensors.values())).array())
     return {
-        "from": ferry.open(path).format,
+        "from": ferry.open(path, allow=allow).format,
         "to": report.format,
         "tensors": report.tensors,
         "bytes": target.stat().st_size,
@@ -163,13 +168,13 @@ def _bits(array: np.ndarray[Any, Any]) -> tuple[str, tuple[int, ...], bytes]:
 
 
 def _journey_table(rows: list[dict[str, Any]]) -> Table:
-    table = _table("from", "to", "tensors", "MB", "seconds", "bits", right=(2, 3, 4))
+    table = _table("from", "to", "tensors", "size", "seconds", "bits", right=(2, 3, 4))
     for row in rows:
         table.add_row(
             row["from"],
             row["to"],
             f"{row['tensors']:,}",
-            f"{row['bytes'] / 1e6:,.1f}",
+            size_text(row["bytes"]),
             f"{row['seconds']:.2f}",
             _verdict(equal=row["equal"]),
         )

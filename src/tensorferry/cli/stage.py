@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 import tensorferry as ferry
+from tensorferry.render import size_text
 
 from .observe import Observation, observe
 
@@ -192,5 +193,5 @@ def _summary(value: Any) -> str:
 
 def _plan_words(plan: Any) -> str:
     steps = " → ".join(step.code for step in plan.steps) or "x"
-    moved = "nothing is copied" if plan.shares_memory else f"{plan.bytes_copied:,} bytes copied"
+    moved = "nothing is copied" if plan.shares_memory else f"copies {size_text(plan.bytes_copied)}"
     return f"{steps}; {moved}"

@@ -60,7 +60,7 @@ def run(ids: Sequence[str], *, brief: bool, as_json: bool) -> int:
         importlib.import_module("sklearn")
     except ImportError:
         err().print(Text.assemble(("tour", "bad"), " needs scikit-learn for its data, and it is not installed."))
-        err().print(Text.assemble("\n", ("Hint: ", "title"), ("pip install 'tensorferry[tour]'", "code")))
+        err().print(Text.assemble("\n", ("Hint: ", "title"), ("pip install scikit-learn", "code")))
         return EXIT_FAILED
     with quiet("loading the frameworks, training a classifier …"):
         status = ferry.frameworks(load=True)

@@ -6,6 +6,7 @@ import errno
 import importlib
 import os
 import pkgutil
+import re
 import stat
 from abc import ABC, abstractmethod
 from functools import cache
@@ -237,6 +238,8 @@ def format_of(path: Path) -> Format:
             )
         with path.open("rb") as file:
             head = file.read(_HEAD)
+        if not head:
+            raise FileFormatError(f"{path} is empty: it has no bytes.", "get the file anew")
     # Others are only looked for if need be: what finds them is larger than all that is here.
     found = (
         _recognised(path, head, _namesake(path))
@@ -247,7 +250,30 @@ def format_of(path: Path) -> Format:
         return found
     if mode is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+    if _is_pickle(path, head):
+        raise bare_pickle(path)
     raise FileFormatError(f"{path} is of no format that tensorferry knows.", "one of " + ", ".join(formats()))
+
+
+def bare_pickle(path: Path) -> FileFormatError:
+    """The error for what `pickle.dump` wrote."""
+    return FileFormatError(
+        f"{path} is a bare pickle, as pickle.dump writes it: it cannot be read without running it.",
+        "where it can be trusted, in Python: import pathlib, pickle, tensorferry as ferry; "
+        f"ferry.save(pickle.loads(pathlib.Path({str(path)!r}).read_bytes()), "
+        f"{str(path.with_suffix('.safetensors'))!r})",
+    )
+
+
+_PICKLES = (".pkl", ".pickle", ".p", ".pt", ".pth", ".bin", ".ckpt")
+_PICKLED = re.compile(rb"\x80[\2-\5]")
+_PICKLED_AS_TEXT = re.compile(rb"\([dl]p\d+\n|c[\w.]+\n\w+\n|[}\])]q\0|\((?:[FILSV].*\n|[BGJKMNTUX\]}])", re.DOTALL)
+"""Protocols 0 and 1 have no mark: how a container begins in them, which is not enough without a suffix."""
+
+
+def _is_pickle(path: Path, head: bytes) -> bool:
+    named = path.name.lower().endswith(_PICKLES)
+    return bool(_PICKLED.match(head) or (named and _PICKLED_AS_TEXT.match(head)))
 
 
 def _mode(path: Path) -> int | None:

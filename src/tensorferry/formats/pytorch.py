@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ConversionError, FileFormatError
 from ..files.contents import Contents, Finding
-from ..files.format import Format
+from ..files.format import Format, bare_pickle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -162,10 +162,13 @@ class PyTorch(Format):
             head = file.read(64)
         if head.startswith(b"PK"):
             return
-        what = "is of the form that PyTorch wrote before 1.6" if head.startswith(_LEGACY[:-1]) else "is a bare pickle"
+        if not head.startswith(_LEGACY[:-1]):
+            raise bare_pickle(path)
+        name = str(path)
         raise FileFormatError(
-            f"{path} {what}: it cannot be read without running it.",
-            "where it can be trusted: torch.save(torch.load(path, weights_only=True), path), with PyTorch 1.6 or newer",
+            f"{path} is a bare pickle, as torch.save wrote it before 1.6: it cannot be read without running it.",
+            "where it can be trusted, in Python: "
+            f"import torch; torch.save(torch.load({name!r}, weights_only=True), {name!r})",
         )
 
 

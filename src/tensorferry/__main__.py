@@ -1,8 +1,8 @@
-"""``python -m tensorferry.cli``."""
+"""``python -m tensorferry``: the command line."""
 
 from __future__ import annotations
 
-from . import main
+from .cli import main
 
 if __name__ == "__main__":
     main()

@@ -1,0 +1,107 @@
+"""Code on a terminal: broken between tokens, where Python permits a line to end, and nowhere else."""
+
+from __future__ import annotations
+
+import io
+import textwrap
+import tokenize
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["folded", "print_code"]
+
+
+def print_code(console: Console, code: str, margin: str, *, first: str | None = None) -> None:
+    """Print Python code behind a margin: on a terminal in colours and in its width, elsewhere line for line.
+
+    Whoever reads it elsewhere may be a file: a line that is broken here would be two there.
+
+    Args:
+        console: Where it is printed.
+        code: One or more lines.
+        margin: What stands before each line.
+        first: What stands before the first line instead.
+    """
+    from rich.text import Text
+
+    lines = [Text(line) for line in code.split("\n")]
+    if console.is_terminal:
+        from rich.syntax import Syntax
+
+        looks = Syntax("", "python", theme="ansi_dark", background_color="default")
+        lines = list(looks.highlight(folded(code, console.width - len(margin))).split())
+    for number, line in enumerate(lines):
+        before = margin if number or first is None else first
+        console.print(Text.assemble(before, line), soft_wrap=True)
+
+
+def folded(code: str, width: int) -> str:
+    r"""The same code in lines of at most that width, as far as its brackets and comments permit it.
+
+    >>> print(folded("y = torch.from_numpy(x.view(np.int16)).view(torch.bfloat16)", 30))
+    y = torch.from_numpy(
+        x.view(np.int16)
+    ).view(torch.bfloat16)
+    """
+    return "\n".join(part for line in code.split("\n") for part in _parts(line, width))
+
+
+def _parts(line: str, width: int, indent: str = "") -> list[str]:
+    if len(indent + line) <= width:
+        return [indent + line]
+    if line.startswith("#"):
+        return textwrap.wrap(line, width, subsequent_indent="# ", break_long_words=False, break_on_hyphens=False)
+    first, word, second = line.partition(" or ")
+    if indent and word and first.count("(") == first.count(")") and not {"'", '"'} & set(first):
+        return [*_parts(first, width, indent), *_parts(f"or {second}", width, indent)]
+    pairs = [(start, end) for start, end in _brackets(line) if end > start]
+    if not pairs:
+        return [indent + line]
+    fitting = [(start, end) for start, end in pairs if len(indent) + start <= width]
+    start, end = max(fitting or pairs[:1], key=lambda pair: pair[1] - pair[0])
+    return [
+        indent + line[:start],
+        *(part for each in _arguments(line[start:end]) for part in _parts(each, width, indent + "    ")),
+        *_parts(line[end:], width, indent),
+    ]
+
+
+def _brackets(line: str) -> list[tuple[int, int]]:
+    """From where to where the contents of each outermost pair of brackets go."""
+    pairs: list[tuple[int, int]] = []
+    open_at: list[int] = []
+    for text, place in _operators(line):
+        if text in "([{":
+            open_at.append(place + 1)
+        elif text in ")]}" and open_at:
+            start = open_at.pop()
+            if not open_at:
+                pairs.append((start, place))
+    return pairs
+
+
+def _arguments(inside: str) -> list[str]:
+    """What stands between commas that are in no further brackets, each with its comma."""
+    parts, depth, start = [], 0, 0
+    for text, place in _operators(inside):
+        depth += (text in "([{") - (text in ")]}")
+        if text == "," and not depth:
+            parts.append(inside[start : place + 1].strip())
+            start = place + 1
+    return [part for part in (*parts, inside[start:].strip()) if part]
+
+
+def _operators(line: str) -> list[tuple[str, int]]:
+    """The operators of a line and where they stand; none that stand in strings."""
+    found: list[tuple[str, int]] = []
+    # What a part of a line opens, and does not close, ends the reading.
+    with suppress(tokenize.TokenError, SyntaxError):
+        found.extend(
+            (token.string, token.start[1])
+            for token in tokenize.generate_tokens(io.StringIO(line).readline)
+            if token.type == tokenize.OP and token.start[0] == 1
+        )
+    return found

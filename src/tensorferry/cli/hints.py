@@ -1,0 +1,127 @@
+"""Hints of the Python functions, as a person types them in a shell: the one place where keywords become options."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["OPTIONS", "as_options"]
+
+_CONVERT = {
+    name: f"--{name.replace('_', '-')}"
+    for name in (
+        "to", "dtype", "overflow", "include", "exclude", "rename", "tensors_only", "allow", "shard", "overwrite",
+        "verify", "dry_run", "resume", "jobs", "engine", "part",
+    )
+}  # fmt: skip
+
+OPTIONS: Mapping[str, Mapping[str, str]] = {
+    "inspect": {"allow": "--allow"},
+    "check": {"allow": "--allow"},
+    "diff": {"allow": "--allow", "any_dtype": "--any-dtype", "tensors_only": "--tensors-only"},
+    "convert": _CONVERT,
+    "roundtrip": {"allow": "--allow"},
+    "explain": {
+        "copy": "--copy",
+        "dtype": "--to-dtype",
+        "casting": "--casting",
+        "device": "--to-device",
+        "grad": "--grad",
+        "pinned": "--option pinned",
+        "non_blocking": "--option non_blocking",
+        "variable": "--option variable",
+    },
+    "explain --from": {
+        "dtype": "--dtype",
+        "device": "--device",
+        "requires_grad": "--requires-grad",
+        "conjugate": "--conjugate",
+        "negative": "--negative",
+        "swapped": "--swapped",
+    },
+}
+"""For each command the options that stand for Python's keywords; `explain` has them for the call and for its tensor."""
+
+_KEYWORD = re.compile(
+    r"""
+    (?P<call>[\w.]+\()                  # what stands in the brackets of a call is Python's
+    | (?<![\w.])(?P<keyword>[a-z_]+)=(?!=)
+      (?P<value>True|False|None|"[^"]*"|'[^']*'|\[[^\]]*\]|\{[^}]*\}|\w+(?:\.\w+)*)?
+    """,
+    re.VERBOSE,
+)
+
+
+def as_options(hint: str, command: str) -> str:
+    """A hint as a person types it after ``tensorferry COMMAND``.
+
+    >>> as_options('rename=["s/a/b/"], or tensors_only=True, or to="npz", or another to=', "convert")
+    '--rename s/a/b/, or --tensors-only, or --to npz, or another --to'
+    >>> as_options('copy=None (the default) shares; or dtype="fit"', "explain")
+    'leaving --no-copy out (the default) shares; or --to-dtype fit'
+
+    What another command on files has no option for is to be done by `convert`.
+
+    >>> as_options("tensors_only=True, which leaves it out", "roundtrip")
+    'first tensorferry convert IN OUT with --tensors-only, which leaves it out'
+
+    Args:
+        hint: Of an error that the library raised.
+        command: The key in `OPTIONS`; hints of commands that are not there stay as they are.
+    """
+    own = OPTIONS.get(command, {})
+    others = _CONVERT if "allow" in own else {}
+    before = ""
+    parts: list[str] = []
+    place = 0
+    while (found := _KEYWORD.search(hint, place)) is not None:
+        parts.append(hint[place : found.start()])
+        place = _closing(hint, found.end()) if found["call"] else found.end()
+        name = found["keyword"]
+        if name in own:
+            parts.append(_typed(name, own[name], found["value"]))
+        elif name in others:
+            before = "first tensorferry convert IN OUT with "
+            parts.append(_typed(name, others[name], found["value"]))
+        else:
+            parts.append(hint[found.start() : place])
+    return "".join([before, *parts, hint[place:]])
+
+
+def _closing(text: str, place: int) -> int:
+    """Behind the bracket that closes the one before `place`."""
+    depth = 1
+    while depth and place < len(text):
+        depth += (text[place] == "(") - (text[place] == ")")
+        place += 1
+    return place
+
+
+def _typed(name: str, option: str, value: str | None) -> str:
+    if value in (None, "True"):
+        return option
+    if value in ("None", "False"):
+        # Two options stand for what has three values.
+        if name == "copy":
+            return "--no-copy" if value == "False" else "leaving --no-copy out"
+        return f"leaving {option} out"
+    return " ".join(f"{option} {each}" for each in _words(value or ""))
+
+
+def _words(value: str) -> list[str]:
+    """A value of Python as the words of a shell, one for each time that the option is typed."""
+    import shlex  # only an error needs it
+
+    if "…" in value:
+        return ["…"]
+    try:
+        plain: Any = ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        plain = value
+    if isinstance(plain, dict):
+        plain = [f"{key}={each}" for key, each in plain.items()]
+    return [shlex.quote(str(each)) for each in (plain if isinstance(plain, (list, tuple)) else [plain])]

@@ -1,0 +1,70 @@
+"""Many conversions as `tensorferry explain` is asked for them: what plans show, and what refusals say."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import tensorferry as ferry
+from tensorferry.cli.explain import UsageError, hypothetical
+from tensorferry.registry import backend_named, backends
+from tensorferry.rules import refuse_place
+
+_DTYPES = (None, "int64", "complex128", "bfloat16", "float4_e2m1fn", "float64")
+_DEVICES = (None, "cuda:1", "mps", "cpu")
+_FLAGS = (
+    {},
+    {"requires_grad": True},
+    {"conjugate": True},
+    {"swapped": True},
+    {"writable": False},
+    {"strides": "-16,4"},
+)
+_ASKED = (
+    {},
+    {"copy": False},
+    {"dtype": "int8"},
+    {"dtype": "int8", "casting": "safe"},
+    {"dtype": "float64", "casting": "safe", "copy": False},
+    {"dtype": "complex64"},
+    {"device": "cuda:1"},
+    {"device": "mps"},
+    {"device": "cpu", "copy": False},
+    {"grad": "error"},
+)
+
+
+@cache
+def everything():
+    """The code of all plans and their steps; the hints on what is asked for, and on the tensor that is described."""
+    codes, asked, described = {}, {}, {}
+    for source in backends():
+        for target, kept in backends().items():
+            if not kept.capabilities.dtypes:
+                continue
+            abilities = backend_named(target).capabilities
+            options = [{name: True} for name in sorted(abilities.options | abilities.finishers)]
+            for info in _tensors(source):
+                try:
+                    refuse_place(info, backend_named(source))
+                except ferry.ConversionError as error:
+                    described[error.hint] = error
+                    continue
+                for keywords in (*_ASKED, *options):
+                    try:
+                        plan = ferry.explain(info, target, **keywords)
+                    except ferry.ConversionError as error:
+                        asked[error.hint] = error
+                    else:
+                        codes.update(dict.fromkeys([plan.code, *(step.code for step in plan.steps)]))
+    return list(codes), asked, described
+
+
+def _tensors(framework):
+    for dtype in _DTYPES:
+        for device in _DEVICES:
+            for flags in _FLAGS:
+                more = {"strides": None, **flags}
+                try:
+                    yield hypothetical(framework, shape="3,4", dtype=dtype, device=device, **more)
+                except (UsageError, ferry.ConversionError):
+                    continue

@@ -1,0 +1,167 @@
+"""Hints are spelled as options, whichever command shows them; and code is never broken inside a token."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+from tests.cli.plans import everything
+
+import tensorferry
+from tensorferry.cli.app import app
+from tensorferry.cli.code import folded
+from tensorferry.cli.hints import OPTIONS, as_options
+
+PACKAGE = Path(tensorferry.__file__).parent
+COMMANDS = typer.main.get_command(app).commands
+PYTHON_ONLY = {"names", "metadata"}
+"""Keywords of `load` and `save`, which no command calls with them."""
+
+
+def _options(command):
+    return {option for param in COMMANDS[command].params for option in (*param.opts, *param.secondary_opts)}
+
+
+def _keywords(text):
+    """The keywords of Python that stand in a hint, but for those in calls, which are code."""
+    return set(re.findall(r"(?<![\w.])([a-z_]+)=(?!=)", _without_calls(text)))
+
+
+def _without_calls(text):
+    while (found := re.search(r"[\w.]+\([^()]*\)", text)) is not None:
+        text = text[: found.start()] + text[found.end() :]
+    return text
+
+
+def _typed(text):
+    return set(re.findall(r"--[a-z-]+", re.sub(r"pip install [^,]*", "", text)))
+
+
+class _Hints(ast.NodeVisitor):
+    """The hints in a module: what stands behind the message of an error, with a word in the place of each value."""
+
+    def __init__(self, tree):
+        self.found = set()
+        self.constants = {
+            target.id: node.value
+            for node in tree.body
+            if isinstance(node, ast.Assign)
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        }
+        self.visit(tree)
+
+    def visit_Call(self, node):
+        name = getattr(node.func, "id", getattr(node.func, "attr", ""))
+        keywords = [word.value for word in node.keywords if word.arg == "hint"]
+        if name.endswith("Error") and (node.args[1:2] or keywords):
+            self.found.update(self._texts((node.args[1:2] or keywords)[0]))
+        self.generic_visit(node)
+
+    def _texts(self, node):
+        if isinstance(node, ast.Constant):
+            return [node.value] if isinstance(node.value, str) else []
+        if isinstance(node, ast.JoinedStr):
+            return ["".join(part.value if isinstance(part, ast.Constant) else "VALUE" for part in node.values)]
+        if isinstance(node, ast.IfExp):
+            return [*self._texts(node.body), *self._texts(node.orelse)]
+        if isinstance(node, ast.BinOp):
+            return [one + other for one in self._texts(node.left) for other in self._texts(node.right) or ["VALUE"]]
+        if isinstance(node, ast.Name) and node.id in self.constants:
+            return self._texts(self.constants[node.id])
+        return []
+
+
+def _hints_on_files():
+    modules = [path for part in ("files", "formats", "encodings", "pickles") for path in (PACKAGE / part).glob("*.py")]
+    return sorted({hint for path in modules for hint in _Hints(ast.parse(path.read_text())).found})
+
+
+def test_each_option_of_the_table_is_one_of_its_command():
+    for command, options in OPTIONS.items():
+        for option in options.values():
+            assert option.split()[0] in _options(command.split()[0]), (command, option)
+
+
+@pytest.mark.parametrize("command", ["inspect", "check", "diff", "convert", "roundtrip"])
+def test_every_hint_on_files_is_spelled_as_options(command):
+    """No keyword of Python is left, and each option is one of the command that is to be typed."""
+    hints = _hints_on_files()
+    assert len(hints) > 40
+    assert sum(bool(_keywords(hint)) for hint in hints) > 20
+    for hint in hints:
+        text = as_options(hint, command)
+        typed = "convert" if "tensorferry convert" in text else command
+        assert _keywords(text) <= PYTHON_ONLY, (hint, text)
+        assert _typed(text) <= _options(typed), (hint, text)
+
+
+def test_every_hint_of_explain_is_spelled_as_options():
+    """What is asked for and what the tensor is told to be have options of their own: each hint has the right ones."""
+    _, asked, described = everything()
+    assert len(asked) > 8
+    assert len(described) > 4
+    for about, hints in (("explain", asked), ("explain --from", described)):
+        for hint in filter(None, hints):
+            text = as_options(hint, about)
+            assert not _keywords(text), (hint, text)
+            assert _typed(text) <= _options("explain"), (hint, text)
+            for word in ("dtype", "device"):
+                assert f"--{word}" not in text or about == "explain --from"
+                assert f"--to-{word}" not in text or about == "explain"
+
+
+@pytest.mark.parametrize(
+    ("hint", "command", "text"),
+    [
+        ('dtype="float32", or exclude=["a b"]', "convert", "--dtype float32, or --exclude 'a b'"),
+        ('dtype={"int64": "int32", "float": "bf16"}', "convert", "--dtype int64=int32 --dtype float=bf16"),
+        ("exclude=[…], or dtype= with another", "convert", "--exclude …, or --dtype with another"),
+        ("without shard=", "convert", "without --shard"),
+        ('allow=["a.B"]', "inspect", "--allow a.B"),
+        ("tensors_only=True", "inspect", "first tensorferry convert IN OUT with --tensors-only"),
+        ("copy=True", "explain", "--copy"),
+        ("copy=False", "explain", "--no-copy"),
+        ("leave pinned= out", "explain", "leave --option pinned out"),
+        ('dtype="fit", or device="cpu"', "explain", "--to-dtype fit, or --to-device cpu"),
+        ('device="cpu"', "explain --from", "--device cpu"),
+        ("f(path, dtype=(1, 2), allow=3), dtype=x.y", "convert", "f(path, dtype=(1, 2), allow=3), --dtype x.y"),
+        ('dtype="fit"', "doctor", 'dtype="fit"'),
+        ("if dtype == 3", "convert", "if dtype == 3"),
+    ],
+)  # fmt: skip
+def test_how_a_hint_is_spelled(hint, command, text):
+    assert as_options(hint, command) == text
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_hints_as_they_are_shown(cli, tmp_path, options):
+    """On stderr and in the JSON, of files and of plans."""
+    np.savez(tmp_path / "two.npz", a=np.ones(2), b=np.ones(2))
+    for command, hint in (
+        (["convert", "two.npz", "one.npy"], "--include … with the name of one"),
+        (["convert", "two.npz", "folder"], "--to safetensors"),
+        (["explain", "--from", "numpy", "--to", "torch", "--device", "cuda"], "--device cpu"),
+        (["explain", "--from", "numpy", "--to", "torch", "--to-device", "tpu"], "--to-device cpu"),
+    ):
+        paths = [str(tmp_path / word) if word.startswith(("two", "one", "folder")) else word for word in command]
+        done = cli(*paths, *options)
+        shown = json.loads(done.stdout)["error"]["hint"] if options else done.stderr.partition("Hint: ")[2].strip()
+        assert shown == hint
+
+
+@pytest.mark.parametrize("width", [40, 77, 200])
+def test_code_is_folded_between_tokens_and_is_the_same_code(width):
+    """All plans and their steps: what is pasted does the same, and what can be brought into the width is."""
+    codes, _, _ = everything()
+    assert max(map(len, codes)) > 200
+    for code in codes:
+        text = folded(code, width)
+        assert ast.dump(ast.parse(text)) == ast.dump(ast.parse(code))
+        if width > 70:
+            assert max(map(len, text.split("\n"))) <= width, text
