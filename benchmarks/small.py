@@ -66,7 +66,13 @@ def tensors(length: int = 16, dtype: str = "float32") -> dict[str, Any]:
 
 def _float32() -> dict[str, Any]:
     names = {**modules(), **tensors()}
-    return {**names, "g": names["t"].clone().requires_grad_()}
+    torch = names["torch"]
+    return {
+        **names,
+        "g": names["t"].clone().requires_grad_(),
+        "p": torch.nn.Parameter(names["t"].clone()),
+        "s": torch.arange(32, dtype=torch.float32)[::2],
+    }
 
 
 def _bfloat16() -> dict[str, Any]:
@@ -84,12 +90,20 @@ def _pairs(table: str, keywords: str = "") -> tuple[Case, ...]:
 
 _LANES = (
     Case("ferry.to_numpy(t)", "t.detach().cpu().numpy()", Target(ratio=0.8)),
+    Case("ferry.to_numpy(g)", "g.detach().cpu().numpy()", Target(ratio=1.3)),
+    Case("ferry.to_numpy(p)", "p.detach().cpu().numpy()", Target(ratio=1.3)),
+    Case("ferry.to_numpy(s)", "s.detach().cpu().numpy()", Target()),
+    Case("ferry.to_list(g)", "g.tolist()", Target()),
     Case("ferry.to_torch(a)", "torch.as_tensor(a)", Target(ratio=0.6)),
     Case("ferry.to_numpy(x)", "x.numpy()", Target(ratio=1.2)),
     Case("ferry.to_numpy(j)", "np.asarray(j)", Target(ratio=1.5)),
     Case("ferry.to_tensorflow(a)", "tf.convert_to_tensor(a)", Target(ratio=1.0)),
     Case("ferry.to_jax(a)", "jnp.asarray(a)", Target(ratio=1.2)),
     Case("ferry.to_list(a)", "a.tolist()", Target()),
+)
+
+_NARROW_LANES = (
+    Case("ferry.to_numpy(t)", "t.detach().view(torch.int16).numpy().view(ml_dtypes.bfloat16)", Target(ratio=1.3)),
 )
 
 _DEFAULT = """
@@ -182,6 +196,7 @@ list        g  g.tolist()
 
 SECTIONS = (
     Section("Small: 16 float32, as called", _float32, _LANES),
+    Section("Small: 16 bfloat16, as called", _bfloat16, _NARROW_LANES),
     Section("Planned path: 16 float32", _float32, _pairs(_DEFAULT), lanes=False),
     Section("Planned path: copy=True", _float32, _pairs(_COPY, ", copy=True"), lanes=False),
     Section("Planned path: copy=False", _float32, _pairs(_SHARE, ", copy=False"), lanes=False),
