@@ -204,6 +204,17 @@ class Prefetch:
 
     # -- looking ----------------------------------------------------------------------------------
 
+    def __repr__(self) -> str:
+        if self._closed:
+            state = "closed"
+        elif self._ended:
+            state = "at its end"
+        else:
+            begun = self._batches or self._source is not None or self._ahead is not None
+            state = f"up to {self._depth} ahead" if begun else "not begun"
+        batches = "1 batch" if self._batches == 1 else f"{self._batches} batches"
+        return f"<Prefetch to {self._goal}: {batches} handed out, {state}>"
+
     def stats(self) -> PrefetchStats:
         """What has been done so far, and how many seconds the consumer waited for data and for copies.
 
