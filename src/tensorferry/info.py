@@ -165,7 +165,8 @@ class TensorInfo(_Fields):
         kind: str = "",
         abstract: str | None = None,
     ) -> Self:
-        framework = registry.NAMES.get(framework, framework) if isinstance(framework, str) else _canonical(framework)
+        known = registry.NAMES.get(framework) if isinstance(framework, str) else None
+        framework = known or _canonical(framework)
         name = name_of(dtype)
         weak_dtype = None if weak_dtype is None else name_of(weak_dtype)
         if operator.index(shards) < 1:
