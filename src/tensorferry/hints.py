@@ -18,6 +18,7 @@ _ALONE = {
     "convert_tree": "convert",
     "describe_tree": "describe",
     "explain_tree": "explain",
+    "prefetch": "convert",
     "shares_memory": "describe",
 }
 """For a function that does not take one tensor, the one that does the same to one."""
@@ -26,7 +27,6 @@ _IN_TREES = {
     "describe_tree": "describe_tree",
     "explain": "explain_tree",
     "explain_tree": "explain_tree",
-    "prefetch": "prefetch",
     "shares_memory": "describe_tree",
     "snapshot": "snapshot",
     "start": "start",

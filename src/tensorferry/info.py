@@ -87,6 +87,12 @@ def _canonical(framework: object) -> str:
         raise
 
 
+def _literal(value: object) -> str:
+    """A value as a person would write it."""
+    text = repr(value)
+    return f'"{value}"' if isinstance(value, str) and text == f"'{value}'" and '"' not in value else text
+
+
 def _ordinary(framework: str) -> tuple[str, bool | None]:
     """The device and the mutability of a framework's ordinary tensors."""
     try:
@@ -237,10 +243,9 @@ class TensorInfo(_Fields):
         ordinary = TensorInfo(self.framework, self.shape, self.dtype)
         if self.writable is not ordinary.writable:
             ordinary = ordinary._replace(mutable=self.writable)
-        told = [f'"{self.framework}"', repr(self.shape), f'"{self.dtype}"']
-        for name, value, usual in zip(self._fields[3:], self[3:], ordinary[3:], strict=True):
-            if value != usual:
-                told.append(f"{name}={value!r}".replace("'", '"'))
+        told = [_literal(value) for value in self[:3]]
+        each = zip(self._fields[3:], self[3:], ordinary[3:], strict=True)
+        told += [f"{name}={_literal(value)}" for name, value, usual in each if value != usual]
         return f"{type(self).__name__}({', '.join(told)})"
 
     def __str__(self) -> str:

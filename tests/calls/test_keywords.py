@@ -71,7 +71,7 @@ def test_collate_is_the_collate_fn_of_a_dataloader(method):
 def test_what_is_made_of_a_function_and_its_target_can_be_pickled(name):
     """As `spawn` does with it."""
     made = functools.partial(getattr(ferry, name), to=torch.Tensor)
-    again = pickle.loads(pickle.dumps(made))
+    again = pickle.loads(pickle.dumps(made))  # noqa: S301 - our own
     assert (again.func, again.keywords) == (made.func, made.keywords)
 
 

@@ -42,7 +42,7 @@ def test_a_framework_is_what_people_call_it(name, to, tmp_path):
     assert ferry.explain([1.5], to) == ferry.explain([1.5], name)
     assert ferry.explain([1.5], to).request.target == name
     assert TensorInfo(to, (2,)) == TensorInfo(name, (2,))
-    assert pickle.loads(pickle.dumps(TensorInfo(to, (2,)))).framework == name
+    assert pickle.loads(pickle.dumps(TensorInfo(to, (2,)))).framework == name  # noqa: S301 - our own
 
 
 def test_names_are_known_before_anything_else_is():

@@ -8,7 +8,9 @@ import weakref
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..backend import EXCHANGE
 from ..devices import HOST
+from ..errors import ConversionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -91,6 +93,8 @@ class Prefetch:
         try:
             return self._next()
         except BaseException as error:
+            if isinstance(error, ConversionError):
+                error.said_of("prefetch", self._goal.to or EXCHANGE)
             # An interrupt while waiting leaves everything as it is.
             if not isinstance(error, KeyboardInterrupt) or self._is_over():
                 self._end()
