@@ -82,7 +82,7 @@ def writing_into(request: Request, out: object) -> Request:
     Raises:
         UnsupportedTypeError: `out` is no tensor, or one of another framework than the target.
     """
-    info = out if isinstance(out, TensorInfo) else _describe(out)
+    info = out if isinstance(out, TensorInfo) else _describe(out, "out")
     if info.framework != request.target:
         raise UnsupportedTypeError(
             f"out= is a {info.framework} tensor, the target is {request.target}.", f"out= of {request.target}"
@@ -189,7 +189,7 @@ def aim(to: object, like: object, dtype: object, device: object) -> tuple[str, o
     if to is not None:
         name = registry.NAMES.get(to) if isinstance(to, str) else None
         return name or registry.canonical(to), dtype, device
-    info = like if isinstance(like, TensorInfo) else _describe(like)
+    info = like if isinstance(like, TensorInfo) else _describe(like, "like")
     if info.abstract is not None:
         abstract = registry.backend_named(info.framework).capabilities.abstract
         why = abstract.get(info.abstract, (f"it is {info.abstract}", None))[0]
@@ -216,5 +216,8 @@ def _refuse_index(device: object) -> None:
         )
 
 
-def _describe(x: object) -> TensorInfo:
-    return registry.backend_of(x).open(x)[1]
+def _describe(x: object, keyword: str) -> TensorInfo:
+    try:
+        return registry.backend_of(x).open(x)[1]
+    except UnsupportedTypeError as error:
+        raise UnsupportedTypeError(f"{keyword}= has to be a tensor. {error.message}", f"{keyword}= a tensor") from error

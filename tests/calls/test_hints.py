@@ -198,6 +198,14 @@ def test_a_class_is_called_a_class(kind):
     assert ferry.convert_tree({"of": kind}, "numpy") == {"of": kind}
 
 
+def test_what_is_wrong_with_a_keyword_is_not_said_of_x():
+    """Its name comes first."""
+    for keyword in ("like", "out"):
+        with pytest.raises(ferry.UnsupportedTypeError, match=f"^{keyword}= has to be a tensor. A dict is") as caught:
+            ferry.convert([1.5], **{"like": np.ones(1), keyword: {"a": 1}})
+        assert caught.value.hint == f"{keyword}= a tensor"
+
+
 # -- the text itself --------------------------------------------------------------------------------
 
 
