@@ -528,3 +528,5 @@ def installed(**settings):
         for table in (registry._by_name, registry._by_module, registry._ready, registry._by_type):
             for key in [key for key, each in table.items() if each.name not in known]:
                 del table[key]
+        for key in [key for key, name in registry.NAMES.items() if name not in known]:
+            del registry.NAMES[key]

@@ -78,11 +78,11 @@ def _table():
     """What the formats declare."""
     yield "| `--to` | format | suffixes | install | values | metadata | writes |"
     yield "|---|---|---|---|---|---|---|"
-    listed = sorted(formats().values(), key=lambda each: (bool(each.extra), each.rank, each.name))
+    listed = sorted(formats().values(), key=lambda each: (bool(each.module), each.rank, each.name))
     for each in listed:
         suffixes = " ".join(f"`{suffix}`" for suffix in each.suffixes) + (" (folders)" if each.is_folder else "")
         marks = ("yes" if held else "" for held in (each.holds_tree, each.holds_metadata, each.writes))
-        install = f"`tensorferry[{each.extra}]`" if each.extra else ""
+        install = f"`{each.module}`" if each.module else ""
         yield f"| `{each.name}` | {each.title} | {suffixes} | {install} | {' | '.join(marks)} |"
     yield ""
     yield "| format | dtypes that it does not hold |"

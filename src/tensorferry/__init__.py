@@ -11,6 +11,8 @@ for what can be raised.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from .api import (
     convert,
     to_jax,
@@ -33,11 +35,13 @@ from .errors import (
     ResumableError,
     ShapeError,
     TreeError,
+    UnknownFrameworkError,
     UnsafeFileError,
     UnsupportedTypeError,
     VerificationError,
 )
-from .files.api import convert_files, load, open, save  # noqa: A004 - `ferry.open`, as in `os.open`
+from .files.api import convert_files, load, save
+from .files.api import open as open  # noqa: A004 - `ferry.open`, as in `os.open`; a star takes it to nobody
 from .info import TensorInfo
 from .inspection import FrameworkStatus, describe, explain, frameworks, shares_memory
 from .plan import Plan, Step
@@ -45,6 +49,11 @@ from .transfers.api import prefetch, start
 from .transfers.prefetch import Prefetch
 from .transfers.transfer import Transfer
 from .trees.api import collate, convert_tree, describe_tree, explain_tree, snapshot
+
+if TYPE_CHECKING:
+    from .files.convert import Report
+    from .files.lazy import LazyTree
+    from .trees.plans import TreePlan
 
 __version__ = "0.1.0"
 
@@ -57,17 +66,21 @@ __all__ = [
     "FrameworkNotInstalledError",
     "FrameworkStatus",
     "GradientError",
+    "LazyTree",
     "LossyCastError",
     "OutputExistsError",
     "Plan",
     "PlanViolation",
     "Prefetch",
+    "Report",
     "ResumableError",
     "ShapeError",
     "Step",
     "TensorInfo",
     "Transfer",
     "TreeError",
+    "TreePlan",
+    "UnknownFrameworkError",
     "UnsafeFileError",
     "UnsupportedTypeError",
     "VerificationError",
@@ -81,7 +94,6 @@ __all__ = [
     "explain_tree",
     "frameworks",
     "load",
-    "open",
     "prefetch",
     "save",
     "shares_memory",
@@ -94,7 +106,23 @@ __all__ = [
     "to_torch",
 ]
 
-for _each in [globals()[name] for name in __all__]:
+_LATER = {"LazyTree": "files.lazy", "Report": "files.convert", "TreePlan": "trees.plans"}
+"""Names for annotations, and the modules that importing tensorferry need not wait for."""
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return globals().setdefault(name, getattr(import_module(f".{_LATER[name]}", __name__), name))
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__", "open"]
+
+
+for _each in [globals()[name] for name in (*__all__, "open") if name not in _LATER]:
     # Read by AutoGraph, which would rewrite what a function that it traces calls, and warn of what it cannot.
     if not isinstance(_each, type):
         _each.__dict__["autograph_info__"] = None

@@ -6,19 +6,33 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
 from . import registry
-from .request import aim, make_request, ordinary_request
+from .errors import ConversionError
+from .request import aim, make_request, ordinary_request, refuse_unknown
 from .run import carry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from typing_extensions import Unpack
+
     from .typing import (
+        AnyKeywords,
         Casting,
         Grad,
         JaxArray,
+        JaxName,
+        Keywords,
         NumpyArray,
+        NumpyKeywords,
+        NumpyName,
+        Options,
+        TensorflowKeywords,
+        TensorflowName,
         TensorflowTensor,
         TensorflowVariable,
+        To,
+        TorchKeywords,
+        TorchName,
         TorchTensor,
     )
 
@@ -43,15 +57,21 @@ def _over_lanes(name: str) -> Callable[[Function], Function]:
     lanes, refusals = registry.lanes_to(name), registry.REFUSALS
 
     def decorate(function: Function) -> Function:
+        called = function.__name__
+
         @wraps(function)
         def conversion(x: Any, /, **keywords: Any) -> Any:
             if keywords:
-                return function(x, **keywords)
+                try:
+                    return function(x, **keywords)
+                except TypeError:
+                    refuse_unknown(function, keywords)
+                    raise
             try:
                 result = lanes[type(x)](x)
             except refusals:
                 result = None
-            return _convert(x, name) if result is None else result
+            return _convert(called, x, name) if result is None else result
 
         return cast("Function", conversion)
 
@@ -115,7 +135,7 @@ def to_numpy(
         TypeError: A keyword's value is none of those above.
     """
     options = () if pinned is False else (("pinned", pinned),)
-    return _convert(x, "numpy", copy, dtype, casting, device, grad, out, options)  # type: ignore[no-any-return]
+    return _convert("to_numpy", x, "numpy", copy, dtype, casting, device, grad, out, options)  # type: ignore[no-any-return]
 
 
 @_over_lanes("torch")
@@ -163,35 +183,15 @@ def to_torch(
     options: tuple[tuple[str, bool], ...] = ()
     if non_blocking is not False or pinned is not False:
         options = (("non_blocking", non_blocking), ("pinned", pinned))
-    return _convert(x, "torch", copy, dtype, casting, device, grad, out, options)  # type: ignore[no-any-return]
+    return _convert("to_torch", x, "torch", copy, dtype, casting, device, grad, out, options)  # type: ignore[no-any-return]
 
 
 @overload
 def to_tensorflow(
-    x: object,
-    /,
-    *,
-    copy: bool | None = ...,
-    dtype: object = ...,
-    casting: Casting | None = ...,
-    device: object = ...,
-    grad: Grad = ...,
-    out: TensorflowVariable | None = ...,
-    variable: Literal[False] = ...,
+    x: object, /, *, variable: Literal[False] = ..., **keywords: Unpack[TensorflowKeywords]
 ) -> TensorflowTensor: ...
 @overload
-def to_tensorflow(
-    x: object,
-    /,
-    *,
-    copy: bool | None = ...,
-    dtype: object = ...,
-    casting: Casting | None = ...,
-    device: object = ...,
-    grad: Grad = ...,
-    out: TensorflowVariable | None = ...,
-    variable: bool,
-) -> TensorflowVariable: ...
+def to_tensorflow(x: object, /, *, variable: bool, **keywords: Unpack[TensorflowKeywords]) -> TensorflowVariable: ...
 @_over_lanes("tensorflow")
 def to_tensorflow(
     x: object,
@@ -229,7 +229,7 @@ def to_tensorflow(
         FrameworkNotInstalledError: TensorFlow is not installed.
     """
     options = () if variable is False else (("variable", variable),)
-    return _convert(x, "tensorflow", copy, dtype, casting, device, grad, out, options)
+    return _convert("to_tensorflow", x, "tensorflow", copy, dtype, casting, device, grad, out, options)
 
 
 @_over_lanes("jax")
@@ -268,7 +268,7 @@ def to_jax(
         ConversionError: As for `to_numpy`.
         FrameworkNotInstalledError: JAX is not installed.
     """
-    return _convert(x, "jax", copy, dtype, casting, device, grad, out, ())  # type: ignore[no-any-return]
+    return _convert("to_jax", x, "jax", copy, dtype, casting, device, grad, out, ())  # type: ignore[no-any-return]
 
 
 @_over_lanes("python")
@@ -303,25 +303,41 @@ def to_list(
     Raises:
         ConversionError: As for `to_numpy`.
     """
-    return _convert(x, "python", copy, dtype, casting, device, grad, out, ())
+    return _convert("to_list", x, "python", copy, dtype, casting, device, grad, out, ())
 
 
 @overload
-def convert(x: object, to: Literal["numpy"], /, **keywords: Any) -> NumpyArray: ...
+def convert(x: object, /, to: NumpyName | type[NumpyArray], **keywords: Unpack[NumpyKeywords]) -> NumpyArray: ...
 @overload
-def convert(x: object, to: Literal["torch"], /, **keywords: Any) -> TorchTensor: ...
+def convert(x: object, /, to: TorchName | type[TorchTensor], **keywords: Unpack[TorchKeywords]) -> TorchTensor: ...
 @overload
-def convert(x: object, to: Literal["tensorflow"], /, **keywords: Any) -> TensorflowTensor: ...
+def convert(x: object, /, to: JaxName | type[JaxArray], **keywords: Unpack[Keywords]) -> JaxArray: ...
 @overload
-def convert(x: object, to: Literal["jax"], /, **keywords: Any) -> JaxArray: ...
-@overload
-def convert(x: object, to: str, /, **keywords: Any) -> Any: ...
-@overload
-def convert(x: object, /, *, like: Tensor, **keywords: Any) -> Tensor: ...
 def convert(
     x: object,
-    to: str | None = None,
     /,
+    to: TensorflowName | type[TensorflowTensor],
+    *,
+    variable: Literal[False] = ...,
+    **keywords: Unpack[TensorflowKeywords],
+) -> TensorflowTensor: ...
+@overload
+def convert(
+    x: object,
+    /,
+    to: TensorflowName | type[TensorflowTensor],
+    *,
+    variable: bool,
+    **keywords: Unpack[TensorflowKeywords],
+) -> TensorflowVariable: ...
+@overload
+def convert(x: object, /, to: To, **keywords: Unpack[AnyKeywords]) -> Any: ...
+@overload
+def convert(x: object, /, *, like: Tensor, **keywords: Unpack[AnyKeywords]) -> Tensor: ...
+def convert(
+    x: object,
+    /,
+    to: To | None = None,
     *,
     like: object = None,
     copy: bool | None = None,
@@ -329,13 +345,13 @@ def convert(
     casting: Casting | None = None,
     device: object = None,
     grad: Grad = "detach",
-    out: object = None,
-    **options: bool,
+    out: Any = None,
+    **options: Unpack[Options],
 ) -> Any:
     """Any tensor as a tensor of a framework that is named, or like another tensor.
 
     >>> import numpy as np, tensorferry as ferry
-    >>> ferry.convert([1, 2], "numpy")
+    >>> ferry.convert([1, 2], to="numpy")
     array([1, 2])
     >>> ferry.convert([1, 2], like=np.ones(3, dtype="float16"))
     array([1., 2.], dtype=float16)
@@ -343,7 +359,8 @@ def convert(
     Args:
         x: As for `to_numpy`.
         to: ``"numpy"``, ``"torch"``, ``"tensorflow"``, ``"jax"``, ``"cupy"``, ``"python"`` or the name of
-            a registered backend.
+            a registered backend; what else they are called (``"np"``, ``"pt"``, ``"tf"``, ``"jnp"`` …); a
+            framework's module (``jax.numpy``) or tensor class (``torch.Tensor``).
         like: Instead of `to`: a tensor whose framework, dtype and device the result takes. The result is the
             framework's plain tensor, also where this is a parameter, a variable or of another subclass.
         copy: As for `to_numpy`.
@@ -357,16 +374,25 @@ def convert(
 
     Raises:
         ConversionError: As for `to_numpy`.
-        TypeError: Neither or both of `to` and `like`, or an option that the target does not have.
+        UnknownFrameworkError: `to` is no framework's name; the hint has the nearest.
+        TypeError: Neither or both of `to` and `like`, or a keyword that nothing knows, or not the target.
     """
     name, dtype, device = aim(to, like, dtype, device)
-    return _convert(x, name, copy, dtype, casting, device, grad, out, tuple(options.items()))
+    try:
+        return _convert("convert", x, name, copy, dtype, casting, device, grad, out, tuple(options.items()))
+    except TypeError:
+        refuse_unknown(convert, options)
+        raise
 
 
-def _convert(x: Any, name: str, *asked: Any) -> Any:
+def _convert(called: str, x: Any, name: str, *asked: Any) -> Any:
     """Convert as was `asked`: what `make_request` takes after the target, or nothing for an ordinary call."""
     run = registry.shield(_plan_and_run) if registry.may_be_traced else _plan_and_run
-    return run(x, name, asked)
+    try:
+        return run(x, name, asked)
+    except ConversionError as error:
+        error.said_of(called, name)
+        raise
 
 
 @registry.untraced

@@ -153,6 +153,8 @@ class Backend(ABC):
     """What users write, and the key in the registry."""
     module: ClassVar[str]
     """The module to import."""
+    aliases: ClassVar[tuple[str, ...]] = ()
+    """What else users call it, names of modules that give its tensors included."""
     owns: ClassVar[tuple[str, ...]] = ()
     """Top-level modules whose types belong to this backend."""
     is_target: ClassVar[bool] = True
@@ -223,6 +225,10 @@ class Backend(ABC):
         """Why a type from a module that it owns is not one of its tensors, and what to do."""
         return None
 
+    def holds_tensors(self, kind: type) -> bool:
+        """Whether a type that it refuses holds tensors, which would be left out of a tree without a word."""
+        return False
+
     def accepts_foreign(self, x: object) -> bool:
         """Whether it takes objects of other libraries, like this one."""
         return False
@@ -230,6 +236,10 @@ class Backend(ABC):
     @abstractmethod
     def claims(self, kind: type) -> bool:
         """Whether objects of this type, which comes from a module that it owns, are its tensors."""
+
+    def stands_for(self, kind: type) -> bool:
+        """Whether a class, from a module that it owns, names it as a target: plain tensors of its are of that class."""
+        return False
 
     def lanes(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
         """Fast lanes: (type of source, name of target) to a function that gives what the plan gives.

@@ -9,6 +9,7 @@ The tree, with the builtin that a caller of the frameworks would already catch::
     ├── DeviceError                 (RuntimeError)              no such device, or nothing can live there
     ├── ShapeError                  (ValueError)                ragged input, or `out` of another shape
     ├── UnsupportedTypeError        (TypeError)                 no tensor, or one that has no memory to carry
+    ├── UnknownFrameworkError       (ValueError)                no framework that is known has this name
     ├── FrameworkNotInstalledError  (ImportError)               the framework that was named is not here
     ├── FileFormatError             (ValueError)                a file that breaks its format's rules, or has none
     ├── TreeError                   (ExceptionGroup)            several leaves of a tree at once
@@ -30,8 +31,10 @@ import pickle
 import sys
 from typing import TYPE_CHECKING, Any
 
+from .hints import Hint
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from typing_extensions import Self
 
@@ -49,6 +52,7 @@ __all__ = [
     "ResumableError",
     "ShapeError",
     "TreeError",
+    "UnknownFrameworkError",
     "UnsafeFileError",
     "UnsupportedTypeError",
     "VerificationError",
@@ -66,6 +70,18 @@ def shown(value: object) -> str:
     short = (type(value) is str and len(value) <= 80) or (type(value) is int and value.bit_length() <= 64)
     plain = short or isinstance(value, type) or type(value) in (float, bool, type(None))
     return repr(value) if plain else f"an object of type {type(value).__qualname__}"
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that was most likely meant, or ``None``.
+
+    >>> nearest("devcie", ["device", "dtype"]), nearest("Torch", ["torch"]), nearest("x", ["y"])
+    ('device', 'torch', None)
+    """
+    from difflib import get_close_matches
+
+    found = get_close_matches(word.casefold(), sorted(set(known)), 1)
+    return found[0] if found else None
 
 
 class ConversionError(Exception):
@@ -92,6 +108,12 @@ class ConversionError(Exception):
         self.message = message
         self.hint = hint
         super().__init__(message, hint)
+
+    def said_of(self, function: str, target: str) -> None:
+        """Let the hint name the function that was called, and the target that was asked for."""
+        if isinstance(self.hint, Hint):
+            self.hint = self.hint.said_of(function, target)
+            self.args = (self.message, self.hint)
 
     def __str__(self) -> str:
         return self.message if self.hint is None else f"{self.message}\n\nHint: {self.hint}"
@@ -123,6 +145,10 @@ class ShapeError(ConversionError, ValueError):
 
 class UnsupportedTypeError(ConversionError, TypeError):
     """Not a tensor, or one that has no memory to carry (a tracer, a deleted array, a meta tensor)."""
+
+
+class UnknownFrameworkError(ConversionError, ValueError):
+    """No framework that is known here has the name that was given; `FrameworkNotInstalledError`: it is known."""
 
 
 class FrameworkNotInstalledError(ConversionError, ImportError):
@@ -195,6 +221,11 @@ class TreeError(ConversionError, _Group):
     def __init__(self, message: str, exceptions: Sequence[ConversionError] = ()) -> None:
         self.hint = None
         Exception.__init__(self, message, exceptions or [ConversionError(message)])
+
+    def said_of(self, function: str, target: str) -> None:
+        """The same for each of the errors."""
+        for error in self.exceptions:
+            error.said_of(function, target)
 
     def derive(self, exceptions: Sequence[ConversionError]) -> TreeError:
         """A group of some of the errors, as ``except*`` makes it."""

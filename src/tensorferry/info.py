@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import operator
+from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import registry
 from .devices import HOST, device_name
 from .dtypes import find, name_of
-from .errors import FrameworkNotInstalledError
+from .errors import UnknownFrameworkError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from typing_extensions import Self
+
+    from .backend import Backend
+    from .typing import To
 
 __all__ = ["TensorInfo", "compact_strides", "is_compact", "packed_strides"]
 
@@ -73,19 +77,43 @@ def packed_strides(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: i
     return tuple(packed)
 
 
-def _ordinary_device(framework: str) -> str:
-    """The host; the first kind of device of a framework that cannot live there."""
+def _canonical(framework: object) -> str:
+    """A framework's canonical name; a name that is not known here as it is, as a package may bring it."""
     try:
-        devices = registry.backend_named(framework).capabilities.devices
-    except FrameworkNotInstalledError:
-        return HOST  # whoever plans with it says that there is no such backend
-    return HOST if HOST in devices else devices[0]
+        return registry.canonical(framework)
+    except UnknownFrameworkError:
+        if isinstance(framework, str):
+            return framework  # whoever plans with it says that there is no such backend
+        raise
+
+
+def _literal(value: object) -> str:
+    """A value as a person would write it."""
+    text = repr(value)
+    return f'"{value}"' if isinstance(value, str) and text == f"'{value}'" and '"' not in value else text
+
+
+def _ordinary(framework: str) -> tuple[str, bool | None]:
+    """The device and the mutability of a framework's ordinary tensors."""
+    try:
+        return _declared(registry.backend_named(framework))
+    except UnknownFrameworkError:
+        return HOST, None
+
+
+@lru_cache(maxsize=64)
+def _declared(backend: Backend) -> tuple[str, bool]:
+    """The host, or the first kind of device of a framework that cannot live there; whether its tensors are written."""
+    caps = backend.capabilities
+    return HOST if HOST in caps.devices else caps.devices[0], caps.writable
 
 
 class TensorInfo(_Fields):
     """What a tensor is: everything a plan is made from, and nothing of its values.
 
     >>> info = TensorInfo("torch", shape=(3, 4), dtype="bfloat16", device="cuda:0", requires_grad=True)
+    >>> info
+    TensorInfo("torch", (3, 4), "bfloat16", device="cuda:0", requires_grad=True)
     >>> info.strides, info.nbytes
     ((8, 2), 24)
 
@@ -93,14 +121,15 @@ class TensorInfo(_Fields):
     its own mutability, the host (CuPy: the current GPU).
 
     Args:
-        framework: The name of its backend (``"torch"``, ``"numpy"``, ``"python"`` …).
+        framework: The name of its backend (``"torch"``, ``"numpy"``, ``"python"`` …), or what else `convert` takes
+            for it; kept as its canonical name.
         shape: Lengths of the axes.
         dtype: A dtype of any framework, or a name; kept as its canonical name.
         device: A device of any framework, or a name; kept as its canonical name.
         strides: Bytes from one element to the next along each axis.
         misalignment: Address of the first element modulo 64 bytes.
-        writable: Whether this object permits writes; ``None``: as is usual for the framework.
-        mutable: Whether anybody can write this memory, through this object or another.
+        writable: Whether this object permits writes; left out: as is usual for the framework.
+        mutable: Whether anybody can write this memory, through this object or another; left out: as `writable`.
         requires_grad: Whether it belongs to an autograd graph.
         conjugate: Whether the conjugate bit is set: memory holds the conjugates.
         negative: Whether the negative bit is set: memory holds the negatives.
@@ -123,7 +152,7 @@ class TensorInfo(_Fields):
 
     def __new__(  # noqa: D102 - documented with the class
         cls,
-        framework: str,
+        framework: To,
         shape: Sequence[int] = (),
         dtype: object = "float32",
         device: object = None,
@@ -142,6 +171,8 @@ class TensorInfo(_Fields):
         kind: str = "",
         abstract: str | None = None,
     ) -> Self:
+        known = registry.NAMES.get(framework) if isinstance(framework, str) else None
+        framework = known or _canonical(framework)
         name = name_of(dtype)
         weak_dtype = None if weak_dtype is None else name_of(weak_dtype)
         if operator.index(shards) < 1:
@@ -155,16 +186,18 @@ class TensorInfo(_Fields):
             steps = tuple(operator.index(step) for step in strides)
             if len(steps) != len(lengths):
                 raise ValueError(f"{len(steps)} strides for {len(lengths)} axes")
+        if writable is None:
+            writable = _ordinary(framework)[1]
         return cls._make(
             (
                 framework,
                 lengths,
                 name,
-                _ordinary_device(framework) if device is None else device_name(device),
+                _ordinary(framework)[0] if device is None else device_name(device),
                 steps,
                 operator.index(misalignment) % 64,
                 writable,
-                mutable,
+                writable if mutable is None else mutable,
                 requires_grad,
                 conjugate,
                 negative,
@@ -205,6 +238,15 @@ class TensorInfo(_Fields):
         """The same, as plain data for JSON."""
         fields = self._asdict()
         return {**fields, "shape": list(self.shape), "strides": list(self.strides)}
+
+    def __repr__(self) -> str:
+        ordinary = TensorInfo(self.framework, self.shape, self.dtype)
+        if self.writable is not ordinary.writable:
+            ordinary = ordinary._replace(mutable=self.writable)
+        told = [_literal(value) for value in self[:3]]
+        each = zip(self._fields[3:], self[3:], ordinary[3:], strict=True)
+        told += [f"{name}={_literal(value)}" for name, value, usual in each if value != usual]
+        return f"{type(self).__name__}({', '.join(told)})"
 
     def __str__(self) -> str:
         marks = [

@@ -5,15 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from . import memory, registry
-from .errors import FrameworkNotInstalledError, UnsupportedTypeError
+from .backend import EXCHANGE
+from .errors import ConversionError, FrameworkNotInstalledError, UnsupportedTypeError
 from .info import TensorInfo
-from .request import aim, make_request
+from .request import aim, make_request, refuse_unknown
 from .run import here, plan_described, plan_for
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from .backend import Backend
     from .plan import Plan
-    from .typing import Casting, Grad
+    from .typing import Casting, Grad, Options, To
 
 __all__ = ["FrameworkStatus", "describe", "explain", "frameworks", "shares_memory"]
 
@@ -32,13 +35,17 @@ def describe(x: object, /) -> TensorInfo:
     Raises:
         UnsupportedTypeError: `x` is not a tensor.
     """
-    return registry.backend_of(x).preview(x)[1]
+    try:
+        return registry.backend_of(x).preview(x)[1]
+    except ConversionError as error:
+        error.said_of("describe", EXCHANGE)
+        raise
 
 
 def explain(
     x: object,
-    to: str | None = None,
     /,
+    to: To | None = None,
     *,
     like: object = None,
     copy: bool | None = None,
@@ -47,7 +54,7 @@ def explain(
     device: object = None,
     grad: Grad = "detach",
     out: object = None,
-    **options: bool,
+    **options: Unpack[Options],
 ) -> Plan:
     """The plan that the same call of `convert` would run; nothing is converted.
 
@@ -76,13 +83,20 @@ def explain(
     """
     name, dtype, device = aim(to, like, dtype, device)
     target = registry.backend_named(name)
-    if isinstance(x, TensorInfo):
+    if not isinstance(x, TensorInfo):
+        registry.ready(name)
+    try:
         request = make_request(target, copy, dtype, casting, device, grad, out, tuple(options.items()))
-        return plan_described(x, request, registry.backend_named(x.framework), target)[0]
-    registry.ready(name)
-    request = make_request(target, copy, dtype, casting, device, grad, out, tuple(options.items()))
-    source, info, _ = registry.backend_of(x).preview(x, target, request)
-    return plan_for(info, here(request, info, target), source, target)[0]
+        if isinstance(x, TensorInfo):
+            return plan_described(x, request, registry.backend_named(x.framework), target)[0]
+        source, info, _ = registry.backend_of(x).preview(x, target, request)
+        return plan_for(info, here(request, info, target), source, target)[0]
+    except ConversionError as error:
+        error.said_of("explain", name)
+        raise
+    except TypeError:
+        refuse_unknown(explain, options)
+        raise
 
 
 def shares_memory(a: object, b: object, /) -> bool:
@@ -100,7 +114,11 @@ def shares_memory(a: object, b: object, /) -> bool:
     """
     found = []
     for x in (a, b):
-        source, info, handle = registry.backend_of(x).preview(x)
+        try:
+            source, info, handle = registry.backend_of(x).preview(x)
+        except ConversionError as error:
+            error.said_of("shares_memory", EXCHANGE)
+            raise
         if info.abstract is not None:
             why, hint = source.capabilities.abstract[info.abstract]
             raise UnsupportedTypeError(f"This {source.name} object has no memory: {why}.", hint)

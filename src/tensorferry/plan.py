@@ -96,6 +96,9 @@ class Plan:
         """The plan as plain data for JSON."""
         return render.to_dict(self)
 
+    def __repr__(self) -> str:
+        return render.to_line(self)
+
     def __str__(self) -> str:
         return render.to_text(self)
 

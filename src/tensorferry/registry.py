@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import importlib
 import threading
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .errors import FrameworkNotInstalledError, UnsupportedTypeError
+from .errors import UnknownFrameworkError, UnsupportedTypeError, nearest, shown
+from .hints import Hint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,10 +23,13 @@ if TYPE_CHECKING:
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
 __all__ = [
+    "NAMES",
     "REFUSALS",
     "backend_named",
     "backend_of",
     "backends",
+    "canonical",
+    "holds_tensors",
     "is_known_tensor",
     "is_tensor",
     "lane_together",
@@ -66,6 +71,8 @@ _unshielded: list[Backend] = []
 _untraced: list[Callable[..., Any]] = []
 may_be_traced = True
 """Whether a framework may yet be imported whose tracer has to be kept out; see `shield`."""
+NAMES: dict[object, str] = {}
+"""The canonical name by all that has been met for it: names, aliases, modules, tensor classes."""
 _by_name: dict[str, Backend] = {}
 _by_module: dict[str, Backend] = {}
 _lock = threading.RLock()
@@ -81,6 +88,9 @@ def register(backend: Backend) -> None:
     global may_be_traced
     with _lock:
         _by_name[backend.name] = backend
+        NAMES[backend.name] = backend.name
+        for alias in backend.aliases:
+            NAMES.setdefault(alias, backend.name)
         for module in backend.owns:
             _by_module[module] = backend
         if backend.is_traced:
@@ -116,19 +126,66 @@ def backends() -> dict[str, Backend]:
 
 
 def backend_named(name: str) -> Backend:
-    """The backend of this name, not loaded yet.
+    """The backend of this canonical name, not loaded yet.
 
     Raises:
-        FrameworkNotInstalledError: There is no backend of this name.
+        UnknownFrameworkError: There is no backend of this name.
     """
     found = _by_name.get(name) or backends().get(name)
     if found is None:
-        known = ", ".join(each.name for each in backends().values() if each.is_target)
-        raise FrameworkNotInstalledError(
-            f"There is no backend named {name!r}.",
-            f"one of {known}; or install the package that brings it",
-        )
+        raise _unknown(name)
     return found
+
+
+def canonical(to: object) -> str:
+    """The canonical name of what a caller has named: by a name or an alias, a module, or a tensor class.
+
+    >>> import numpy as np
+    >>> canonical("np"), canonical(np), canonical(np.ndarray)
+    ('numpy', 'numpy', 'numpy')
+
+    Raises:
+        UnknownFrameworkError: It is a name, and no backend's.
+        TypeError: It is nothing that could name one.
+    """
+    try:
+        found = NAMES.get(to)
+    except TypeError:  # it cannot be hashed
+        found = None
+    if found is not None:
+        return found
+    backends()
+    if isinstance(to, str):
+        if to not in NAMES:
+            raise _unknown(to)
+        return NAMES[to]
+    if isinstance(to, ModuleType):
+        if to.__name__ not in NAMES:
+            raise _unknown(to.__name__)
+        return NAMES.setdefault(to, NAMES[to.__name__])
+    meant = ""
+    if isinstance(to, type):
+        owner = _by_module.get(to.__module__.partition(".")[0])
+        if owner is not None and owner.is_imported() and load(owner).stands_for(to):
+            return NAMES.setdefault(to, owner.name)
+        meant = "" if owner is None else f', "{owner.name}"'
+    raise TypeError(
+        f"to must be a framework (its name{meant}, its module or its tensor class), not {shown(to)}; "
+        "a tensor goes into like="
+    )
+
+
+def _unknown(name: str) -> UnknownFrameworkError:
+    """The error for a name that is no backend's, with the one that was meant."""
+    targets = [each for each in backends().values() if each.is_target]
+    if any(name.partition(":")[0] in each.capabilities.devices for each in targets):
+        return UnknownFrameworkError(f"{name!r} is a device, and not the name of a framework.", f'device="{name}"')
+    names = {each.name for each in targets}
+    meant = nearest(name, [word for word in NAMES if isinstance(word, str) and NAMES[word] in names])
+    return UnknownFrameworkError(
+        f"{name!r} is not the name of a framework.",
+        f'to="{NAMES[meant]}"' if meant else "one of " + ", ".join(f'"{each.name}"' for each in targets),
+    )
 
 
 def lanes_to(target: str) -> dict[type, Callable[[Any], Any]]:
@@ -200,7 +257,8 @@ def ready(name: str) -> Backend:
     """The backend of this name, loaded.
 
     Raises:
-        FrameworkNotInstalledError: There is none, or its framework cannot be imported.
+        UnknownFrameworkError: There is none.
+        FrameworkNotInstalledError: Its framework cannot be imported.
     """
     found = _ready.get(name)
     if found is None:
@@ -236,6 +294,12 @@ def is_tensor(kind: type) -> bool:
     return owner is not None and owner.capabilities.memory
 
 
+def holds_tensors(kind: type) -> bool:
+    """Whether objects of this type are no tensors, and hold some of a framework's that is loaded."""
+    owners = (_by_module.get(base.__module__.partition(".")[0]) for base in kind.__mro__)
+    return any(owner is not None and owner.loaded and owner.holds_tensors(kind) for owner in owners)
+
+
 def _owner(kind: type) -> Backend | None:
     """The backend that claims a type, loaded; ``None``: none does.
 
@@ -259,15 +323,22 @@ def _owner(kind: type) -> Backend | None:
 
 def _find(x: object) -> Backend:
     kind = type(x)
+    if isinstance(x, type):
+        raise UnsupportedTypeError(f"{_full_name(x)} is a class, not an object: it has no values.", "an object of it")
     owner = _owner(kind)
     if owner is not None:
         return owner
     for backend in backends().values():
         if backend.accepts_foreign(x):
             return load(backend)
-    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     raise UnsupportedTypeError(
-        f"An object of type {name} is not a tensor.",
-        "pass a tensor, a sequence of numbers, or an object with __dlpack__, a buffer, "
-        "__array_interface__ or __array__",
+        f"An object of type {_full_name(kind)} is not a tensor.",
+        Hint(
+            "pass a tensor, a sequence of numbers, or an object with __dlpack__, a buffer, "
+            "__array_interface__ or __array__; {tree:x} for the tensors inside a container"
+        ),
     )
+
+
+def _full_name(kind: type) -> str:
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from .info import TensorInfo
     from .plan import Plan
 
-__all__ = ["PATHS", "code", "size_text", "to_dict", "to_html", "to_text"]
+__all__ = ["PATHS", "code", "size_text", "to_dict", "to_html", "to_line", "to_text"]
 
 PATHS = {"host": "host memory", "bus": "the bus", "device": "device memory", "none": "no bytes"}
 
@@ -59,6 +59,13 @@ def summary(plan: Plan) -> str:
         return f"shares memory ({mode}), copies nothing: {plan.reason}"
     copied = size_text(plan.bytes_copied) if plan.bytes_copied else "nothing"
     return f"copies {copied}: {plan.reason}"
+
+
+def to_line(plan: Plan) -> str:
+    """The plan at the prompt: from what to what, and whether it copies."""
+    steps = "1 step" if len(plan.steps) == 1 else f"{len(plan.steps)} steps"
+    warned = ", with a warning" if plan.warnings else ""
+    return f"<Plan: {plan.source} -> {plan.result}\n  {summary(plan)}\n  print() shows the {steps}{warned}>"
 
 
 def to_text(plan: Plan) -> str:

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import registry
+from .backend import EXCHANGE
 from .devices import device_name, host_index
 from .dtypes import CASTINGS, name_of
-from .errors import DeviceError, UnsupportedTypeError, shown
+from .errors import ConversionError, DeviceError, UnsupportedTypeError, nearest, shown
 from .info import TensorInfo
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from .backend import Backend
 
-__all__ = ["Request", "aim", "make_request", "ordinary_request", "writing_into"]
+__all__ = [
+    "Request",
+    "aim",
+    "make_request",
+    "ordinary_request",
+    "refuse_unknown",
+    "target_of",
+    "writing_into",
+]
 
 
 class Request(NamedTuple):
@@ -45,7 +56,7 @@ def make_request(
     device: object,
     grad: str,
     out: object,
-    options: tuple[tuple[str, bool], ...],
+    options: tuple[tuple[str, object], ...],
 ) -> Request:
     """The request in canonical names.
 
@@ -71,7 +82,7 @@ def writing_into(request: Request, out: object) -> Request:
     Raises:
         UnsupportedTypeError: `out` is no tensor, or one of another framework than the target.
     """
-    info = out if isinstance(out, TensorInfo) else _describe(out)
+    info = out if isinstance(out, TensorInfo) else _describe(out, "out")
     if info.framework != request.target:
         raise UnsupportedTypeError(
             f"out= is a {info.framework} tensor, the target is {request.target}.", f"out= of {request.target}"
@@ -93,7 +104,7 @@ def _canonical(
     casting: object,
     device: object,
     grad: object,
-    options: tuple[tuple[str, bool], ...],
+    options: tuple[tuple[str, object], ...],
 ) -> Request:
     if copy is not None and not isinstance(copy, bool):
         raise TypeError(f"copy must be True, False or None, not {shown(copy)}")
@@ -102,12 +113,10 @@ def _canonical(
     if not (isinstance(grad, str) and grad in ("detach", "error")):
         raise TypeError(f'grad must be "detach" or "error", not {shown(grad)}')
     _refuse_index(device)
-    known = target.capabilities.options | target.capabilities.finishers
+    known = _options(target)
     for option, _ in options:
         if option not in known:
-            raise TypeError(
-                f"{target.name} has no option {option}=" + (f": it has {', '.join(sorted(known))}" if known else "")
-            )
+            raise TypeError(f"{target.name} has no option {option}=: {_who_has(option)}")
     return Request(
         target=target.name,
         copy=copy,
@@ -119,21 +128,68 @@ def _canonical(
     )
 
 
-def aim(to: str | None, like: object, dtype: object, device: object) -> tuple[str, object, object]:
-    """The target's name, dtype and device from `to` or `like`, of which there must be one.
+_TAKES_ANY = 8
+"""`inspect.CO_VARKEYWORDS`, whose module importing tensorferry need not wait for."""
+
+
+def refuse_unknown(function: Callable[..., Any], keywords: Iterable[str]) -> None:
+    """Raise for a keyword that a function does not have, and no framework as an option.
+
+    Of a function that takes no options, whose target is fixed, options are refused too.
 
     Raises:
-        TypeError: There is none, or there are both.
+        TypeError: There is one; the message names the function, and the keyword that may have been meant.
+    """
+    own = set(function.__kwdefaults__ or ())
+    takes_options = bool(function.__code__.co_flags & _TAKES_ANY)
+    options = {name for backend in registry.backends().values() for name in _options(backend)}
+    known = {*own, *options} if takes_options else own
+    for keyword in keywords:
+        if keyword in known:
+            continue
+        refused = f"{function.__name__}() got an unexpected keyword argument {keyword!r}"
+        if keyword in options:
+            raise TypeError(f"{refused}: {_who_has(keyword)}") from None
+        meant = nearest(keyword, {*known, "to"} if takes_options else known)
+        raise TypeError(refused if meant is None else f"{refused}. Did you mean {meant!r}?") from None
+
+
+# Read by torch.compile: it has nothing to see here.
+refuse_unknown.__dict__["_torchdynamo_disable"] = True
+
+
+def _options(target: Backend) -> frozenset[str]:
+    return target.capabilities.options | target.capabilities.finishers
+
+
+def _who_has(option: str) -> str:
+    names = [backend.name for backend in registry.backends().values() if option in _options(backend)]
+    return f"{' and '.join(names) or 'no framework'} {'have' if len(names) > 1 else 'has'} it"
+
+
+def target_of(to: object, like: object) -> str:
+    """The canonical name of the target, to name it in a hint; NumPy's if what was asked for names none."""
+    try:
+        return aim(to, like, None, None)[0]
+    except (TypeError, ConversionError):
+        return EXCHANGE
+
+
+def aim(to: object, like: object, dtype: object, device: object) -> tuple[str, object, object]:
+    """The target's canonical name, dtype and device from `to` or `like`, of which there must be one.
+
+    Raises:
+        TypeError: There is none, or there are both, or `to` is nothing that could name one.
+        UnknownFrameworkError: `to` is a name, and no framework's.
         UnsupportedTypeError: `like` is no tensor, or one without memory.
         DeviceError: `like` is on another device of the host than its first.
     """
     if (to is None) == (like is None):
         raise TypeError('give one of to and like: convert(x, "numpy") or convert(x, like=y)')
     if to is not None:
-        if not isinstance(to, str):
-            raise TypeError(f"to must be the name of a framework, not {shown(to)}; a tensor goes into like=")
-        return to, dtype, device
-    info = like if isinstance(like, TensorInfo) else _describe(like)
+        name = registry.NAMES.get(to) if isinstance(to, str) else None
+        return name or registry.canonical(to), dtype, device
+    info = like if isinstance(like, TensorInfo) else _describe(like, "like")
     if info.abstract is not None:
         abstract = registry.backend_named(info.framework).capabilities.abstract
         why = abstract.get(info.abstract, (f"it is {info.abstract}", None))[0]
@@ -160,5 +216,8 @@ def _refuse_index(device: object) -> None:
         )
 
 
-def _describe(x: object) -> TensorInfo:
-    return registry.backend_of(x).preview(x)[1]
+def _describe(x: object, keyword: str) -> TensorInfo:
+    try:
+        return registry.backend_of(x).preview(x)[1]
+    except UnsupportedTypeError as error:
+        raise UnsupportedTypeError(f"{keyword}= has to be a tensor. {error.message}", f"{keyword}= a tensor") from error

@@ -1,16 +1,37 @@
-"""Names of the frameworks' types for type checkers; at run time they are `Any`, and nothing is imported."""
+"""Names for type checkers: frameworks' types, what a target can be called, the keywords of each.
+
+At run time the frameworks' types are `Any`, and nothing is imported.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from typing_extensions import TypedDict
+
 __all__ = [
+    "AnyKeywords",
     "Casting",
+    "Grad",
     "JaxArray",
+    "JaxName",
+    "Keywords",
+    "Leaves",
     "NumpyArray",
+    "NumpyKeywords",
+    "NumpyName",
+    "Options",
+    "PythonName",
     "Target",
+    "TensorflowKeywords",
+    "TensorflowName",
     "TensorflowTensor",
     "TensorflowVariable",
+    "To",
+    "TorchKeywords",
+    "TorchName",
     "TorchTensor",
 ]
 
@@ -28,6 +49,61 @@ if TYPE_CHECKING:
 else:
     NumpyArray = TorchTensor = TensorflowTensor = TensorflowVariable = JaxArray = Any
 
-Target: TypeAlias = Literal["numpy", "torch", "tensorflow", "jax", "python"]
+NumpyName: TypeAlias = Literal["numpy", "np"]
+TorchName: TypeAlias = Literal["torch", "pt", "pytorch"]
+TensorflowName: TypeAlias = Literal["tensorflow", "tf"]
+JaxName: TypeAlias = Literal["jax", "jnp", "jax.numpy"]
+PythonName: TypeAlias = Literal["python", "list"]
+Target: TypeAlias = NumpyName | TorchName | TensorflowName | JaxName | PythonName | Literal["cupy"]
+"""The names of the frameworks that have a backend here; a package can bring others."""
+To: TypeAlias = Target | str | ModuleType | type[Any]
+"""What names a target: a name, a framework's module, or its tensor class."""
+
 Casting: TypeAlias = Literal["safe", "same_value", "same_kind", "unsafe"]
 Grad: TypeAlias = Literal["detach", "error"]
+Leaves: TypeAlias = Literal["tensors", "numbers"] | Callable[[Any], bool]
+
+
+class Keywords(TypedDict, total=False):
+    """What every conversion takes."""
+
+    copy: bool | None
+    dtype: object
+    casting: Casting | None
+    device: object
+    grad: Grad
+
+
+class Options(TypedDict, total=False):
+    """What the target's own function takes besides."""
+
+    non_blocking: bool
+    pinned: bool
+    variable: bool
+
+
+class NumpyKeywords(Keywords, total=False):
+    """What a conversion to NumPy takes."""
+
+    out: NumpyArray | None
+    pinned: bool
+
+
+class TorchKeywords(Keywords, total=False):
+    """What a conversion to PyTorch takes."""
+
+    out: TorchTensor | None
+    non_blocking: bool
+    pinned: bool
+
+
+class TensorflowKeywords(Keywords, total=False):
+    """What a conversion to TensorFlow takes, beside ``variable``."""
+
+    out: TensorflowVariable | None
+
+
+class AnyKeywords(Keywords, Options, total=False):
+    """What a conversion to some framework takes."""
+
+    out: Any

@@ -242,3 +242,13 @@ def test_html_that_cannot_be_written(cli, tmp_path):
 def test_no_framework_is_needed(cli, absent):
     done = cli("explain", *CUDA, "--json", shadows=absent("torch", "tensorflow", "jax"))
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_framework_is_what_people_call_it(cli):
+    """As in Python: the plan is of the framework that is meant; lists are Python's."""
+    for names in (("pt", "np"), ("list", "tf")):
+        done = cli("explain", "--from", names[0], "--to", names[1], "--json")
+        usual = {"pt": "torch", "np": "numpy", "tf": "tensorflow", "list": "python"}
+        same = cli("explain", "--from", usual[names[0]], "--to", usual[names[1]], "--json")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout == same.stdout

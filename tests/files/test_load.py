@@ -370,7 +370,7 @@ def test_contents_are_short_to_look_at(tmp_path):
     contents = ferry.open(tmp_path / "many.safetensors")
     assert repr(contents) == "<Contents of safetensors: 2,000 tensors>"
     assert "float16[2, 3]" in repr(contents.tensors["t0"])
-    assert len(repr(ferry.load(tmp_path / "many.safetensors"))) < 80
+    assert len(repr(ferry.load(tmp_path / "many.safetensors"))) < 120
 
 
 @pytest.mark.parametrize("target", ["torch", "jax", "tensorflow"])

@@ -366,7 +366,7 @@ def test_explain_raises_what_the_conversion_would():
         (info(device="cpu"), "numpy", {"device": "cuda"}, ferry.DeviceError),
         (info("numpy", device="cpu"), "numpy", {"out": TensorInfo("numpy", (3,))}, ferry.ShapeError),
         (info("numpy", device="cpu"), "jax", {"out": TensorInfo("jax", (N,))}, ferry.UnsupportedTypeError),
-        (info("numpy", device="cpu"), "mxnet", {}, ferry.FrameworkNotInstalledError),
+        (info("numpy", device="cpu"), "mxnet", {}, ferry.UnknownFrameworkError),
     ]
     for source, target, keywords, error in refused:
         with pytest.raises(error):

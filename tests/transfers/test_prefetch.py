@@ -368,7 +368,7 @@ def test_wrong_arguments_are_said_at_once():
         ferry.prefetch(source)
     with pytest.raises(TypeError, match="int is none"):
         ferry.prefetch(3, "torch")
-    with pytest.raises(ferry.FrameworkNotInstalledError):
+    with pytest.raises(ferry.UnknownFrameworkError):
         ferry.prefetch(source, "nobody")
     assert source.read == 0
 

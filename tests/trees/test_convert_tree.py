@@ -89,7 +89,7 @@ def test_to_or_like_not_both_and_not_neither():
         ferry.convert_tree([1])
     with pytest.raises(TypeError, match="give one of to and like"):
         ferry.convert_tree([1], "numpy", like=np.ones(1))
-    with pytest.raises(ferry.FrameworkNotInstalledError):
+    with pytest.raises(ferry.UnknownFrameworkError):
         ferry.convert_tree([np.ones(1)], "tensorflux")
 
 

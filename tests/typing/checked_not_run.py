@@ -1,5 +1,7 @@
 """What a type checker sees; mypy and pyright read this file, nothing runs it."""
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -18,12 +20,47 @@ assert_type(ferry.convert([1, 2], "numpy"), Array)
 assert_type(ferry.convert([1, 2], "torch", copy=True), torch.Tensor)
 assert_type(ferry.convert([1, 2], "jax"), jax.Array)
 assert_type(ferry.convert([1, 2], like=torch.ones(2)), torch.Tensor)
+assert_type(ferry.convert([1, 2], to="numpy"), Array)
+assert_type(ferry.convert([1, 2], to="np", pinned=True, out=np.ones(2)), Array)
+assert_type(ferry.convert([1, 2], to="pt", non_blocking=True, casting="safe"), torch.Tensor)
+assert_type(ferry.convert([1, 2], to="jnp", device="cpu"), jax.Array)
+assert_type(ferry.convert([1, 2], to=torch.Tensor), torch.Tensor)
+assert_type(ferry.convert([1, 2], to=np.ndarray), Array)
+assert_type(ferry.convert([1, 2], to=jax.Array), jax.Array)
+assert_type(ferry.convert([1, 2], to=torch), Any)
+assert_type(ferry.convert([1, 2], to="of a package of its own"), Any)
+assert_type(ferry.convert([1, 2], like=torch.ones(2), dtype="float16"), torch.Tensor)
+assert_type(ferry.convert([1, 2], like=ferry.to_numpy([1.5]), grad="error"), Array)
+assert_type(ferry.convert_tree({"x": [1, 2]}, to="torch", leaves="numbers", non_blocking=True), Any)
+assert_type(ferry.collate([{"x": 1}], to=np, ragged="pad"), Any)
+assert_type(ferry.snapshot({"x": torch.ones(2)}), dict[str, torch.Tensor])
+assert_type(ferry.explain_tree([1], to="jax"), ferry.TreePlan)
+assert_type(ferry.start([1], to="tf", variable=True), ferry.Transfer)
+assert_type(ferry.prefetch([[1]], to=torch.Tensor, device="cuda"), ferry.Prefetch)
+assert_type(ferry.TensorInfo(torch, (2,)), ferry.TensorInfo)
 assert_type(ferry.describe([1, 2]), ferry.TensorInfo)
-assert_type(ferry.explain([1, 2], "numpy"), ferry.Plan)
+assert_type(ferry.explain([1, 2], to="numpy", pinned=True), ferry.Plan)
 assert_type(ferry.explain([1, 2], "numpy").steps, tuple[ferry.Step, ...])
 assert_type(ferry.shares_memory([1], [2]), bool)
 assert_type(ferry.frameworks(), dict[str, ferry.FrameworkStatus])
 
+collate: Callable[[list[Any]], Any] = functools.partial(ferry.collate, to="torch")
+annotated: tuple[type[ferry.LazyTree], type[ferry.Report], type[ferry.TreePlan]] | None = None
+
+ferry.to_numpy([1], devcie="cpu")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+ferry.to_tensorflow([1], devcie="cpu")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+ferry.convert([1], to="numpy", devcie="cpu")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+ferry.convert([1], to="other", devcie="cpu")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+ferry.convert([1], like=torch.ones(2), devcie=1)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+ferry.convert([1], to="numpy", casting="loose")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+ferry.convert([1], to=3)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+ferry.convert_tree([1], to="numpy", devcie="cpu")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+ferry.convert_tree([1], to="numpy", leaves="all")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+ferry.collate([1], to="numpy", casting="loose")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+ferry.explain([1], to="numpy", devcie="cpu")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+ferry.explain_tree([1], to="numpy", devcie="cpu")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+ferry.start([1], to="numpy", devcie="cpu")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+ferry.prefetch([1], to="numpy", devcie="cpu")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 ferry.to_numpy([1], casting="loose")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 ferry.to_numpy([1], grad="keep")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 ferry.to_numpy([1], True)  # type: ignore[call-arg, misc, unused-ignore]  # pyright: ignore[reportCallIssue]

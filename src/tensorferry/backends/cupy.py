@@ -94,6 +94,9 @@ class CupyBackend(Staging):
     def claims(self, kind: type) -> bool:
         return issubclass(kind, self.cupy.ndarray)
 
+    def stands_for(self, kind: type) -> bool:
+        return kind is self.cupy.ndarray
+
     def refusal(self, kind: type) -> tuple[str, str | None] | None:
         if kind.__module__.startswith("cupyx.scipy.sparse"):
             return f"A {kind.__name__} of cupyx is sparse: indices and values, not one memory.", "x.toarray()"

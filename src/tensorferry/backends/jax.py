@@ -82,6 +82,7 @@ class JaxBackend(Backend):
 
     name = "jax"
     module = "jax"
+    aliases = ("jnp", "jax.numpy")
     owns = ("jax", "jaxlib")
     rank = 4
     install = "pip install jax"
@@ -106,6 +107,9 @@ class JaxBackend(Backend):
 
     def claims(self, kind: type) -> bool:
         return issubclass(kind, (self.jax.Array, self.tracer))
+
+    def stands_for(self, kind: type) -> bool:
+        return issubclass(kind, self.jax.Array) and not issubclass(kind, self.tracer)
 
     def refusal(self, kind: type) -> tuple[str, str | None] | None:
         if kind.__name__ in ("BCOO", "BCSR", "CSR", "COO", "CSC"):

@@ -11,6 +11,7 @@ from .. import casts, memory, registry
 from ..backend import EXCHANGE_NUMBERS, Backend, Capabilities, kind_of_type
 from ..dtypes import DTYPES, by_numpy, of_numpy
 from ..errors import ShapeError, UnsupportedTypeError
+from ..hints import Hint
 from ..info import TensorInfo, compact_strides
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class NumpyBackend(Backend):
 
     name = "numpy"
     module = "numpy"
+    aliases = ("np",)
     owns = ("numpy", "ml_dtypes")
     rank = 1
     install = "pip install numpy"
@@ -67,7 +69,12 @@ class NumpyBackend(Backend):
             return not issubclass(kind, (np.ma.MaskedArray, np.matrix, np.rec.recarray))
         return issubclass(kind, np.generic)
 
+    def stands_for(self, kind: type) -> bool:
+        return kind is np.ndarray
+
     def refusal(self, kind: type) -> tuple[str, str | None] | None:
+        if issubclass(kind, np.lib.npyio.NpzFile):
+            return "An NpzFile is a file of arrays, not one of them.", Hint("{load:x.zip.filename} or {tree:dict(x)}")
         if issubclass(kind, np.ma.MaskedArray):
             return (
                 "A MaskedArray is values and a mask, and its mask would be lost.",
@@ -78,7 +85,7 @@ class NumpyBackend(Backend):
         if issubclass(kind, np.rec.recarray):
             return (
                 "A recarray is fields of several dtypes.",
-                "{name: x[name] for name in x.dtype.names}",
+                Hint("{tree:x}"),
             )
         return None
 
@@ -266,7 +273,7 @@ def _no_such_dtype(dtype: np.dtype[Any]) -> UnsupportedTypeError:
     if dtype.names is not None:
         return UnsupportedTypeError(
             f"dtype {dtype} is structured: several tensors in one memory.",
-            "{name: ferry.to_numpy(x[name]) for name in x.dtype.names}",
+            Hint("{tree:x}"),
         )
     if dtype.kind in _HOLDERS:
         hint, why = _HOLDERS[dtype.kind]

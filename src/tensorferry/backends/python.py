@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import array as arrays
+from collections.abc import Mapping
 from functools import lru_cache
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -12,10 +14,11 @@ from .. import casts, memory, parts, registry, rules, sequences, stacks, subnorm
 from ..backend import EXCHANGE, EXCHANGE_NUMBERS, Backend, Capabilities
 from ..dtypes import DTYPES, by_numpy, of_numpy
 from ..errors import UnsupportedTypeError
+from ..hints import Hint
 from ..info import TensorInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from ..request import Request
 
@@ -42,17 +45,16 @@ _CAPABILITIES = Capabilities(
 _REFUSED: dict[type, tuple[str, str | None]] = {
     str: (
         "A str is text, not numbers.",
-        "to_numpy(x.encode()), or [float(word) for word in x.split()]",
+        Hint("{load:x} if it is a path; {one:[float(word) for word in x.split()]} if it is numbers"),
     ),
-    set: ("A set is not a tensor: it has no order.", "to_numpy(sorted(x)) or to_numpy(list(x))"),
+    set: ("A set is not a tensor: it has no order.", Hint("{one:sorted(x)} or {one:list(x)}")),
     frozenset: (
         "A frozenset is not a tensor: it has no order.",
-        "to_numpy(sorted(x)) or to_numpy(list(x))",
+        Hint("{one:sorted(x)} or {one:list(x)}"),
     ),
-    dict: (
-        "A dict is several values with names, not one tensor.",
-        "{key: to_numpy(value) for key, value in x.items()}",
-    ),
+    dict: ("A dict is several values with names, not one tensor.", Hint("{tree:x}")),
+    Mapping: ("A mapping is several values with names, not one tensor.", Hint("{tree:x}")),
+    PurePath: ("A path is where a file is, not what is in it.", Hint("{load:x}")),
     type(None): ("None is not a tensor.", 'float("nan") for a number that is missing, or leave it out'),
 }
 _LAZY = {
@@ -72,7 +74,8 @@ class PythonBackend(Backend):
 
     name = "python"
     module = "builtins"
-    owns = ("builtins", "array", "collections", "decimal", "fractions")
+    aliases = ("list",)
+    owns = ("builtins", "array", "collections", "decimal", "fractions", "pathlib")
     rank = 0
     imports: ClassVar[Mapping[str, str]] = {"np": "import numpy as np", "ferry": "import tensorferry as ferry"}
 
@@ -86,21 +89,24 @@ class PythonBackend(Backend):
     def claims(self, kind: type) -> bool:
         return issubclass(kind, (list, tuple, range, *_BUFFERS, *_NUMBERS)) and not issubclass(kind, TensorInfo)
 
+    def stands_for(self, kind: type) -> bool:
+        return kind is list
+
     def refusal(self, kind: type) -> tuple[str, str | None] | None:
         if issubclass(kind, TensorInfo):
-            return "A TensorInfo describes a tensor, and has no values.", "explain(x, target) says what would be done"
+            return "A TensorInfo describes a tensor, and has no values.", 'explain(x, "numpy") says what would be done'
         for base, words in _REFUSED.items():
             if issubclass(kind, base):
                 return words
         if kind.__name__ in _LAZY:
             return (
                 f"A {kind.__name__} is not a sequence: it has no length or no order of its own.",
-                "to_numpy(list(x))",
+                Hint("{one:list(x)}"),
             )
         if kind.__name__ in ("Decimal", "Fraction"):
             return (
                 f"A {kind.__name__} is an exact number that no dtype holds.",
-                "to_numpy(float(x)), which rounds",
+                Hint("{one:float(x)}, which rounds"),
             )
         return None
 

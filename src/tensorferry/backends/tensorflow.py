@@ -13,6 +13,7 @@ from ..backend import EXCHANGE, Backend, Capabilities
 from ..devices import HOST, device_name, kind_of
 from ..dtypes import find
 from ..errors import UnsupportedTypeError
+from ..hints import Hint
 from ..info import TensorInfo
 from ..rules import agrees
 
@@ -128,6 +129,7 @@ class TensorflowBackend(Backend):
 
     name = "tensorflow"
     module = "tensorflow"
+    aliases = ("tf",)
     owns = ("tensorflow", "keras")
     rank = 3
     install = "pip install tensorflow"
@@ -161,9 +163,19 @@ class TensorflowBackend(Backend):
     def claims(self, kind: type) -> bool:
         return issubclass(kind, (self.tf.Tensor, self.tf.Variable))
 
+    def stands_for(self, kind: type) -> bool:
+        return kind is self.tf.Tensor or issubclass(kind, self.eager)
+
     def refusal(self, kind: type) -> tuple[str, str | None] | None:
+        if issubclass(kind, self.tf.data.Dataset):
+            return "A tf.data.Dataset is many tensors, one after the other.", Hint("{prefetch:x}")
+        if self.holds_tensors(kind):
+            return f"A {kind.__name__} holds tensors, and is none.", Hint("{tree:x.variables}")
         found = _REFUSED.get(kind.__name__)
         return None if found is None else (f"A tf.{kind.__name__} is {found[0]}.", found[1])
+
+    def holds_tensors(self, kind: type) -> bool:
+        return issubclass(kind, self.tf.Module) or (hasattr(kind, "variables") and hasattr(kind, "get_weights"))
 
     # -- describe ---------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from rich.text import Text
 import tensorferry as ferry
 from tensorferry.devices import device_name
 from tensorferry.dtypes import name_of
-from tensorferry.registry import backend_named, backends
+from tensorferry.registry import NAMES, backend_named, backends
 from tensorferry.render import PATHS, size_text
 from tensorferry.rules import refuse_place
 
@@ -58,7 +58,7 @@ def hypothetical(
         UsageError: One of them makes no sense; its `option` says which.
     """
     lengths = _integers(shape, "--shape")
-    _known(framework, "--from")
+    framework = _known(framework, "--from")
     if any(length < 0 for length in lengths):
         raise UsageError(f"a length cannot be negative: {shape}", "--shape")
     steps = None if strides is None else _integers(strides, "--strides")
@@ -83,7 +83,7 @@ def check_words(
     Raises:
         UsageError: One of them is unknown.
     """
-    _known(target, "--to")
+    target = _known(target, "--to")
     if casting is not None and casting not in _CASTINGS:
         raise UsageError(none_of(casting, _CASTINGS), "--casting")
     if dtype not in (None, "default", "fit"):
@@ -199,7 +199,10 @@ def _named(name: str, option: str) -> None:
         raise UsageError(error.message + hint, option) from None
 
 
-def _known(framework: str, option: str) -> None:
+def _known(framework: str, option: str) -> str:
+    """The canonical name of a framework."""
     names = [name for name, backend in backends().items() if option == "--from" or backend.capabilities.dtypes]
+    framework = NAMES.get(framework, framework)
     if framework not in names:
         raise UsageError(none_of(framework, names), option)
+    return framework

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from os import PathLike
 
+    from ..typing import To
     from .contents import Contents
     from .convert import Report
 
@@ -47,7 +48,7 @@ def open(path: Path, /, *, allow: Iterable[str] = ()) -> Contents:  # noqa: A001
 def load(
     path: Path,
     /,
-    to: str = "numpy",
+    to: To = "numpy",
     *,
     names: Iterable[str] | None = None,
     device: object = None,
@@ -72,7 +73,7 @@ def load(
 
     Args:
         path: As for `open`.
-        to: ``"numpy"``, ``"torch"``, ``"tensorflow"``, ``"jax"``, or ``"python"`` for lists.
+        to: As for `convert`: ``"numpy"``, ``"torch"``, ``"tensorflow"``, ``"jax"``, or ``"python"`` for lists …
         names: Globs of the tensors to have; ``None``: all, and the other values.
         device: As for `to_numpy`, for each tensor.
         copy: As for `to_numpy`, for each tensor.
@@ -91,11 +92,12 @@ def load(
         FrameworkNotInstalledError: The framework, or the library that the format needs, is not installed.
         ConversionError: When a tensor is used: as for `to_numpy`; the message ends in its name.
     """
-    from ..registry import ready
+    from ..registry import canonical, ready
     from .lazy import lazily
     from .select import select
 
     contents = open(path, allow=allow)
+    to = canonical(to)
     ready(to)
     if names is not None:
         contents = select(contents, include=tuple(names), include_as="names", tensors_only=contents.tree is None)

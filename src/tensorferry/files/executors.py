@@ -223,13 +223,13 @@ class _RayFuture:
             raise error.cause from None
 
 
-def _needed(module: str, extra: str) -> Any:
+def _needed(module: str, engine: str) -> Any:
     try:
         return importlib.import_module(module)
     except Exception as error:
         raise FrameworkNotInstalledError(
-            f'engine="{extra}" needs {module}, which cannot be imported ({type(error).__name__}: {error}).',
-            f"pip install 'tensorferry[{extra}]'",
+            f'engine="{engine}" needs {module}, which cannot be imported ({type(error).__name__}: {error}).',
+            f"pip install {module}",
         ) from error
 
 

@@ -42,9 +42,7 @@ class Format(ABC):
     dtypes: ClassVar[frozenset[str]] = frozenset()
     """Canonical names of the dtypes that it can hold."""
     module: ClassVar[str] = ""
-    """The library that it needs."""
-    extra: ClassVar[str] = ""
-    """The extra that installs that library."""
+    """The library that it needs, which `pip` has under the same name."""
     is_folder: ClassVar[bool] = False
     """Whether what it writes is a folder."""
     holds_tree: ClassVar[bool] = False
@@ -164,7 +162,7 @@ class Format(ABC):
             raise FrameworkNotInstalledError(
                 f"{self.title or self.name} needs {self.module}, which cannot be imported "
                 f"({type(error).__name__}: {error}).",
-                f"pip install 'tensorferry[{self.extra}]'",
+                f"pip install {self.module}",
             ) from error
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Mapping
 from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ..api import convert
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["LazyTree"]
 
+_SHOWN = 4
+_WIDTH = 60
+
 
 class LazyTree(Mapping[Any, Any]):
     """What a file holds, as a read-only mapping; `load` makes it.
@@ -32,13 +36,15 @@ class LazyTree(Mapping[Any, Any]):
     Args:
         node: The mapping's own node of the file's tree.
         make: Gives the tensor of a name.
+        stored: What the file says of each tensor.
     """
 
-    __slots__ = ("_make", "_node")
+    __slots__ = ("_make", "_node", "_stored")
 
-    def __init__(self, node: dict[Any, Any], make: Callable[[str], Any]) -> None:
+    def __init__(self, node: dict[Any, Any], make: Callable[[str], Any], stored: Mapping[str, Stored]) -> None:
         self._node = node
         self._make = make
+        self._stored = stored
 
     def __getitem__(self, key: Any) -> Any:
         return self._lazily(self._node[key])
@@ -50,9 +56,16 @@ class LazyTree(Mapping[Any, Any]):
         return len(self._node)
 
     def __repr__(self) -> str:
-        shown = ", ".join(repr(key) for key in list(self._node)[:3])
-        more = ", …" if len(self._node) > 3 else ""
-        return f"<LazyTree of {len(self._node)}: {shown}{more}>"
+        shown = [f"{_short(key)}: {self._look(child)}" for key, child in islice(self._node.items(), _SHOWN)]
+        more = ", …" if len(self._node) > _SHOWN else ""
+        return f"<LazyTree of {len(self._node)}: {', '.join(shown)}{more}>"
+
+    def _look(self, node: Any) -> str:
+        """What is there, from the header alone."""
+        if isinstance(node, Ref):
+            stored = self._stored[node.name]
+            return f"{stored.dtype}{list(stored.shape)}"
+        return f"{{{len(node)}}}" if isinstance(node, dict) else _short(node)
 
     def read(self) -> Any:
         """All of it at once, as the plain dicts, lists and values that were saved.
@@ -66,7 +79,7 @@ class LazyTree(Mapping[Any, Any]):
         if isinstance(node, Ref):
             return self._make(node.name)
         if isinstance(node, dict):
-            return LazyTree(node, self._make)
+            return LazyTree(node, self._make, self._stored)
         return _rebuilt(node, self._lazily) if isinstance(node, (list, tuple)) else node
 
     def _read(self, node: Any) -> Any:
@@ -75,6 +88,14 @@ class LazyTree(Mapping[Any, Any]):
         if isinstance(node, dict):
             return like(node, ((key, self._read(child)) for key, child in node.items()))
         return _rebuilt(node, self._read) if isinstance(node, (list, tuple)) else node
+
+
+def _short(value: Any) -> str:
+    """A key, or a value that is no tensor, as Python writes it if that is short."""
+    if isinstance(value, (list, tuple)):
+        return f"{type(value).__name__}[{len(value)}]"
+    text = repr(value)
+    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 1]}…"
 
 
 def _rebuilt(node: Any, child: Callable[[Any], Any]) -> Any:
@@ -109,7 +130,7 @@ def lazily(contents: Contents, to: str, *, device: object, copy: bool | None, dt
     tree = contents.tree
     if tree is None:
         tree = {name: Ref(name) for name in contents.tensors}
-    lazy = LazyTree(tree if isinstance(tree, dict) else {}, make)
+    lazy = LazyTree(tree if isinstance(tree, dict) else {}, make, contents.tensors)
     return lazy if isinstance(tree, dict) else lazy._lazily(tree)  # noqa: SLF001 - its own module
 
 

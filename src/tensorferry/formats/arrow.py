@@ -67,7 +67,6 @@ class Arrow(Format):
     suffixes: ClassVar[tuple[str, ...]] = (".arrow", ".feather")
     dtypes = frozenset(_NATIVE.values()) | frozenset(_COMPLEX) | _NARROW
     module = "pyarrow"
-    extra = "arrow"
     holds_tree = True
     holds_metadata = True
     rank = 80

@@ -97,7 +97,6 @@ class Hdf5(Format):
     suffixes = (".h5", ".hdf5", ".he5")
     dtypes = _PLAIN | _OPAQUE
     module = "h5py"
-    extra = "hdf5"
     holds_tree = True
     holds_metadata = True
     rank = 61

@@ -44,7 +44,6 @@ class Keras(Format):
         | {"bfloat16", "float16", "float32", "float64"}
     )
     module = "h5py"
-    extra = "hdf5"
     holds_metadata = True
     rank = 60
 

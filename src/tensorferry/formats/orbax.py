@@ -66,7 +66,6 @@ class Orbax(Format):
         | {"float8_e5m2fnuz", "float8_e8m0fnu", "bfloat16", "float16", "float32", "float64", "complex64", "complex128"}
     )
     module = "tensorstore"
-    extra = "orbax"
     is_folder = True
     holds_tree = True
     holds_metadata = True

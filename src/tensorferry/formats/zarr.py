@@ -62,7 +62,6 @@ class Zarr(Format):
     suffixes = (".zarr",)
     dtypes = _NATIVE | _EXTENDED | _NARROW
     module = "zarr"
-    extra = "zarr"
     is_folder = True
     holds_tree = True
     holds_metadata = True

@@ -5,12 +5,16 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any
 
+from ..errors import ConversionError
+from ..request import refuse_unknown, target_of
 from .prefetch import Prefetch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable, Mapping
 
-    from ..typing import Casting, Grad
+    from typing_extensions import Unpack
+
+    from ..typing import Casting, Grad, Leaves, Options, To
     from .transfer import Transfer
 
 __all__ = ["prefetch", "start"]
@@ -18,8 +22,8 @@ __all__ = ["prefetch", "start"]
 
 def start(
     x: Any,
-    to: str | None = None,
     /,
+    to: To | None = None,
     *,
     like: Any = None,
     copy: bool | None = None,
@@ -27,9 +31,9 @@ def start(
     casting: Casting | None = None,
     device: object = None,
     grad: Grad = "detach",
-    leaves: str | Callable[[Any], bool] = "tensors",
+    leaves: Leaves = "tensors",
     coalesce: bool = True,
-    **options: bool,
+    **options: Unpack[Options],
 ) -> Transfer:
     """Begin a conversion of a tensor or a tree, and return at once what it can be asked for.
 
@@ -66,15 +70,21 @@ def start(
     from .goal import Goal
 
     keywords = {"copy": copy, "casting": casting, "grad": grad}
-    _refuse_out(options)
+    if options:
+        _refuse_out(options)
+        refuse_unknown(start, options)
     goal = Goal.of(to, like, dtype, device, keywords=keywords, options=options, leaves=leaves, coalesce=coalesce)
-    return begin(x, goal)
+    try:
+        return begin(x, goal)
+    except ConversionError as error:
+        error.said_of("start", target_of(to, like))
+        raise
 
 
 def prefetch(
     iterable: Iterable[Any],
-    to: str | None = None,
     /,
+    to: To | None = None,
     *,
     like: Any = None,
     device: object = None,
@@ -83,9 +93,9 @@ def prefetch(
     dtype: object = None,
     casting: Casting | None = None,
     grad: Grad = "detach",
-    leaves: str | Callable[[Any], bool] = "tensors",
+    leaves: Leaves = "tensors",
     coalesce: bool = True,
-    **options: bool,
+    **options: Unpack[Options],
 ) -> Prefetch:
     """Iterate over batches that are converted ahead: the next one crosses the bus while this one is worked on.
 
@@ -137,11 +147,13 @@ def prefetch(
     if operator.index(depth) < 1:
         raise ValueError(f"depth must be at least 1, not {depth}: without a batch there is nothing to hand out")
     keywords = {"copy": copy, "casting": casting, "grad": grad}
-    _refuse_out(options)
+    if options:
+        _refuse_out(options)
+        refuse_unknown(prefetch, options)
     goal = Goal.of(to, like, dtype, device, keywords=keywords, options=options, leaves=leaves, coalesce=coalesce)
     return Prefetch(iterable, goal, operator.index(depth))
 
 
-def _refuse_out(options: dict[str, bool]) -> None:
+def _refuse_out(options: Mapping[str, object]) -> None:
     if "out" in options:
         raise TypeError("There is no out= here: whoever holds it could read it before it is complete.")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import registry, rules, run
 from ..api import convert
+from ..devices import device_name
 from ..info import TensorInfo
 from ..inspection import explain
 from ..request import aim, make_request
@@ -16,9 +17,10 @@ from ..trees.plans import LeafPlan
 from ..trees.structure import take_apart
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Mapping
 
     from ..backend import Backend
+    from ..typing import Leaves
 
 __all__ = ["Goal"]
 
@@ -47,12 +49,12 @@ class Goal:
     dtype: object
     device: object
     keywords: dict[str, Any] = field(default_factory=dict)
-    options: dict[str, bool] = field(default_factory=dict)
-    leaves: str | Callable[[Any], bool] = "tensors"
+    options: Mapping[str, object] = field(default_factory=dict)
+    leaves: Leaves = "tensors"
     coalesce: bool = True
 
     @classmethod
-    def of(cls, to: str | None, like: Any, dtype: object, device: object, **rest: Any) -> Goal:
+    def of(cls, to: object, like: Any, dtype: object, device: object, **rest: Any) -> Goal:
         """The goal of a call's keywords; a single tensor in `like` is looked at now and not kept.
 
         Raises:
@@ -81,6 +83,10 @@ class Goal:
         )
         probe = TensorInfo(target.name, (), _PROBE)
         rules.target_device(probe, run.here(request, probe, target), target, _PROBE)
+
+    def __str__(self) -> str:
+        place = "" if self.device is None else f" on {device_name(self.device)}"
+        return f"{self.to or 'what like= names'}{place}"
 
     def without_waiting(self) -> Goal:
         """The same, where transfers to a device need not be complete, if the target knows of that."""
@@ -123,7 +129,7 @@ class Goal:
         return convert_tree(x, self.to, leaves=self.leaves, coalesce=self.coalesce, **asked)
 
 
-def _is_alone(x: Any, leaves: str | Callable[[Any], bool]) -> bool:
+def _is_alone(x: Any, leaves: Leaves) -> bool:
     """Whether an object is one tensor and no container."""
     rule = LeafRule(leaves)
     parts, _ = take_apart(x, rule.chosen)

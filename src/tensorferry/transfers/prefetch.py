@@ -8,7 +8,9 @@ import weakref
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..backend import EXCHANGE
 from ..devices import HOST
+from ..errors import ConversionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -91,6 +93,8 @@ class Prefetch:
         try:
             return self._next()
         except BaseException as error:
+            if isinstance(error, ConversionError):
+                error.said_of("prefetch", self._goal.to or EXCHANGE)
             # An interrupt while waiting leaves everything as it is.
             if not isinstance(error, KeyboardInterrupt) or self._is_over():
                 self._end()
@@ -203,6 +207,17 @@ class Prefetch:
         self.close()
 
     # -- looking ----------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        if self._closed:
+            state = "closed"
+        elif self._ended:
+            state = "at its end"
+        else:
+            begun = self._batches or self._source is not None or self._ahead is not None
+            state = f"up to {self._depth} ahead" if begun else "not begun"
+        batches = "1 batch" if self._batches == 1 else f"{self._batches} batches"
+        return f"<Prefetch to {self._goal}: {batches} handed out, {state}>"
 
     def stats(self) -> PrefetchStats:
         """What has been done so far, and how many seconds the consumer waited for data and for copies.

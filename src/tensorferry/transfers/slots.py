@@ -199,6 +199,7 @@ def _fill(leaf: Any, plan: Plan, memory: Bytes, offset: int, dtype: str) -> Any:
     """A tensor of the target over its part of the slot, with the leaf's values."""
     kind = find(dtype).numpy
     part = memory[offset : offset + plan.source.size * kind.itemsize].view(kind).reshape(plan.source.shape)
-    convert(leaf, EXCHANGE, out=part, casting=plan.request.casting)
+    casting: Any = plan.request.casting
+    convert(leaf, EXCHANGE, out=part, casting=casting)
     target = registry.backend_named(plan.result.framework)
     return convert(part, target.name, copy=False)

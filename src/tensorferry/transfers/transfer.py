@@ -84,8 +84,10 @@ class Transfer:
         return self.result()
 
     def __repr__(self) -> str:
-        state = "going on" if not self.done() else "failed" if self._future.exception() else "complete"
-        return f"<Transfer: {state}>"
+        if not self.done():
+            return "<Transfer: going on>"
+        error = self._future.exception()
+        return "<Transfer: complete>" if error is None else f"<Transfer: failed with {type(error).__name__}>"
 
 
 def _tell(loop: Any, complete: Any) -> None:

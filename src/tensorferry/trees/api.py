@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from .. import registry
+from ..backend import EXCHANGE
 from ..errors import ConversionError, UnsupportedTypeError
 from ..info import TensorInfo
-from ..request import aim
+from ..request import aim, refuse_unknown, target_of
 from .leaves import LeafRule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ..typing import Casting, Grad
+    from typing_extensions import Unpack
+
+    from ..typing import Casting, Grad, Leaves, Options, To
     from .journey import Aim
     from .plans import TreePlan
 
-    Goal = tuple[str | None, Any, object, object, bool | None, str | None, str, dict[str, bool]]
+    Goal = tuple[To | None, Any, object, object, bool | None, str | None, str, Options]
 
 __all__ = ["collate", "convert_tree", "describe_tree", "explain_tree", "snapshot"]
+
+Tree = TypeVar("Tree")
 
 
 def convert_tree(
     tree: Any,
-    to: str | None = None,
     /,
+    to: To | None = None,
     *,
     like: Any = None,
     copy: bool | None = None,
@@ -34,9 +39,9 @@ def convert_tree(
     device: object = None,
     grad: Grad = "detach",
     out: Any = None,
-    leaves: str | Callable[[Any], bool] = "tensors",
+    leaves: Leaves = "tensors",
     coalesce: bool = True,
-    **options: bool,
+    **options: Unpack[Options],
 ) -> Any:
     """Every tensor inside containers as a tensor of one framework; the containers and the rest as they are.
 
@@ -79,10 +84,10 @@ def convert_tree(
         TypeError: As for `convert`.
     """
     goal = (to, like, dtype, device, copy, casting, grad, options)
-    return _untraced(_convert, tree, goal, out, leaves, coalesce)
+    return _untraced(convert_tree, goal, _convert, tree, goal, out, leaves, coalesce)
 
 
-def snapshot(tree: Any, /) -> Any:
+def snapshot(tree: Tree, /) -> Tree:
     """The tensors of a tree as they are now, each of its own framework, in one memory that nobody else has.
 
     >>> import numpy as np, tensorferry as ferry
@@ -106,23 +111,23 @@ def snapshot(tree: Any, /) -> Any:
     """
     from .snapshot import take_snapshot
 
-    return _untraced(take_snapshot, tree)
+    return _untraced(snapshot, None, take_snapshot, tree)  # type: ignore[no-any-return]
 
 
 def collate(
     samples: Iterable[Any],
-    to: str | None = None,
     /,
+    to: To | None = None,
     *,
     like: Any = None,
     dtype: object = None,
     casting: Casting | None = None,
     device: object = None,
     grad: Grad = "detach",
-    leaves: str | Callable[[Any], bool] = "numbers",
+    leaves: Leaves = "numbers",
     ragged: Literal["error", "pad"] = "error",
     pad_value: complex = 0,
-    **options: bool,
+    **options: Unpack[Options],
 ) -> Any:
     """A list of trees as one tree of stacked tensors: a batch of samples, with an axis in front.
 
@@ -159,13 +164,13 @@ def collate(
         TypeError: As for `convert`.
     """
     goal = (to, like, dtype, device, None, casting, grad, options)
-    return _untraced(_collate, samples, goal, leaves, ragged, pad_value)
+    return _untraced(collate, goal, _collate, samples, goal, leaves, ragged, pad_value)
 
 
 def explain_tree(
     tree: Any,
-    to: str | None = None,
     /,
+    to: To | None = None,
     *,
     like: Any = None,
     copy: bool | None = None,
@@ -174,9 +179,9 @@ def explain_tree(
     device: object = None,
     grad: Grad = "detach",
     out: Any = None,
-    leaves: str | Callable[[Any], bool] = "tensors",
+    leaves: Leaves = "tensors",
     coalesce: bool = True,
-    **options: bool,
+    **options: Unpack[Options],
 ) -> TreePlan:
     """What the same call of `convert_tree` would do: each leaf's plan, and the sums; nothing is converted.
 
@@ -203,10 +208,10 @@ def explain_tree(
         ConversionError: The same as the conversion would raise, except for what only the values show.
     """
     goal = (to, like, dtype, device, copy, casting, grad, options)
-    return _untraced(_explain, tree, goal, out, leaves, coalesce)  # type: ignore[no-any-return]
+    return _untraced(explain_tree, goal, _explain, tree, goal, out, leaves, coalesce)  # type: ignore[no-any-return]
 
 
-def describe_tree(tree: Any, /, *, leaves: str | Callable[[Any], bool] = "tensors") -> dict[str, TensorInfo]:
+def describe_tree(tree: Any, /, *, leaves: Leaves = "tensors") -> dict[str, TensorInfo]:
     """What each tensor of a tree is, by its path.
 
     >>> import numpy as np, tensorferry as ferry
@@ -221,15 +226,22 @@ def describe_tree(tree: Any, /, *, leaves: str | Callable[[Any], bool] = "tensor
     Raises:
         ConversionError: A tensor of a kind that cannot be carried; several raise a `TreeError`.
     """
-    return _untraced(_describe, tree, LeafRule(leaves, infos=True))  # type: ignore[no-any-return]
+    return _untraced(describe_tree, None, _describe, tree, LeafRule(leaves, infos=True))  # type: ignore[no-any-return]
 
 
 # -- what they do, out of any tracer's sight ----------------------------------------------------------
 
 
-def _untraced(function: Callable[..., Any], *arguments: Any) -> Any:
+def _untraced(called: Callable[..., Any], goal: Goal | None, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function for the one that was `called`: that is named in hints, and where a keyword is unknown."""
+    if goal is not None and goal[-1]:
+        refuse_unknown(called, goal[-1])
     run = registry.shield(_call) if registry.may_be_traced else _call
-    return run(function, arguments)
+    try:
+        return run(function, arguments)
+    except ConversionError as error:
+        error.said_of(called.__name__, EXCHANGE if goal is None else target_of(goal[0], goal[1]))
+        raise
 
 
 @registry.untraced
@@ -281,7 +293,7 @@ def _describe(tree: Any, rule: LeafRule) -> dict[str, TensorInfo]:
     return found
 
 
-def _aim(goal: Goal, leaves: str | Callable[[Any], bool]) -> Aim:
+def _aim(goal: Goal, leaves: Leaves) -> Aim:
     """Where the leaves go, from `to` or `like`."""
     from .journey import Aim
 

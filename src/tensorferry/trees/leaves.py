@@ -113,6 +113,8 @@ class LeafRule:
             backend = registry.backend_of(x)
         except UnsupportedTypeError as error:
             # A tensor that cannot be carried is an error; what has a shape and a dtype and no elements is none.
+            if registry.holds_tensors(kind):
+                return error
             holds = hasattr(kind, "__getitem__") or hasattr(kind, "values")
             return error if holds and _has(x, "shape") and _has(x, "dtype") else False
         return backend.capabilities.memory and backend

@@ -117,6 +117,9 @@ class TreePlan:
             "warnings": list(self.warnings),
         }
 
+    def __repr__(self) -> str:
+        return f"<TreePlan of {self._head()}; print() shows {'it' if len(self.leaves) == 1 else 'them'}>"
+
     def __str__(self) -> str:
         rows = [(leaf.path, f"{leaf.plan.source} -> {leaf.plan.result}", _what(leaf)) for leaf in self.leaves[:_SHOWN]]
         width = max((len(path) for path, _, _ in rows), default=0)

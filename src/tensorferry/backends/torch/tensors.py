@@ -15,6 +15,7 @@ from ...backend import kind_of_type
 from ...devices import HOST, device_name
 from ...dtypes import find, of_numpy
 from ...errors import UnsupportedTypeError
+from ...hints import Hint
 from ...info import TensorInfo
 from ...rules import agrees
 from . import fast_paths, packing, staging, streams
@@ -51,6 +52,7 @@ class TorchBackend(staging.TorchStaging):
 
     name = "torch"
     module = "torch"
+    aliases = ("pt", "pytorch")
     owns = ("torch",)
     rank = 2
     is_traced = True
@@ -108,17 +110,22 @@ class TorchBackend(staging.TorchStaging):
     def claims(self, kind: type) -> bool:
         return issubclass(kind, self.torch.Tensor) and not issubclass(kind, self.uninitialized)
 
+    def stands_for(self, kind: type) -> bool:
+        return kind is self.torch.Tensor
+
     def refusal(self, kind: type) -> tuple[str, str | None] | None:
         if issubclass(kind, self.uninitialized):
             return (
                 f"This {kind.__name__} has no shape yet: its module gives it one when it is called.",
                 "module(inputs) first, or x.materialize(shape)",
             )
-        if issubclass(kind, self.torch.nn.Module):
+        if self.holds_tensors(kind):
             return (
-                "A torch.nn.Module is not a tensor.",
-                "{name: ferry.to_numpy(p) for name, p in x.named_parameters()}",
+                f"A {kind.__name__} is a torch.nn.Module: it holds tensors, and is none.",
+                Hint("{tree:x.state_dict()}"),
             )
+        if issubclass(kind, self.torch.utils.data.DataLoader):
+            return "A DataLoader is many batches, one after the other.", Hint("{prefetch:x}")
         if issubclass(kind, (self.torch.Size, tuple)):
             return None
         if kind.__name__ == "PackedSequence":
@@ -127,6 +134,9 @@ class TorchBackend(staging.TorchStaging):
                 "torch.nn.utils.rnn.pad_packed_sequence(x)",
             )
         return None
+
+    def holds_tensors(self, kind: type) -> bool:
+        return issubclass(kind, self.torch.nn.Module)
 
     # -- describe ---------------------------------------------------------------------------------
 
@@ -417,7 +427,7 @@ class TorchBackend(staging.TorchStaging):
             return self._asked(self.torch.stack, list(tensors)).reshape(shape)
         except RuntimeError as error:
             raise UnsupportedTypeError(
-                f"PyTorch does not stack these: {error}", "[to_torch(row) for row in x]"
+                f"PyTorch does not stack these: {error}", Hint("[{one:row} for row in x]")
             ) from error
 
     def read(self, x: Any) -> Any:

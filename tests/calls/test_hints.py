@@ -1,0 +1,308 @@
+"""Hints name the function that was called, and work when they are pasted."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import pickle
+import re
+from collections import OrderedDict, UserDict, deque
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.support import SOURCE
+
+import tensorferry as ferry
+from tensorferry import errors, registry
+from tensorferry.backends.tensorflow import _REFUSED as REFUSED_BY_TENSORFLOW
+from tensorferry.hints import Hint
+
+torch = pytest.importorskip("torch")
+tf = pytest.importorskip("tensorflow")
+keras = pytest.importorskip("keras")
+
+PUBLIC = {name: getattr(ferry, name) for name in (*ferry.__all__, "open")}
+
+
+def hint_of(call):
+    with pytest.raises(ferry.ConversionError) as caught:
+        call()
+    return caught.value.hint
+
+
+def pasted(hint, x):
+    """What each piece of code in a hint gives."""
+    found = [eval(code, {**PUBLIC, "x": x, "torch": torch}) for code in calls_in(hint)]  # noqa: S307 - that is what it is for
+    assert found, hint
+    return found
+
+
+def calls_in(text):
+    """Each call in a text, as far as its brackets go."""
+    at = 0
+    while (
+        match := re.compile(r"(?<![\w.\"'`])\[?[A-Za-z_][\w.]*\(|(?<![\w.\"'`)\]])\[(?=[A-Za-z_])").search(text, at)
+    ) is not None:
+        at = end = match.end()
+        closes = [text[i] for i in range(match.start(), match.end()) if text[i] in "(["]
+        while closes and end < len(text):
+            if text[end] in "([{":
+                closes.append(text[end])
+            elif text[end] in ")]}":
+                closes.pop()
+            end += 1
+        if not closes:
+            at = end
+            while (
+                more := re.compile(r"(\.\w+)+(\((?:[^()]|\([^()]*\))*\))?|\[[^\[\]]*\]").match(text, at)
+            ) is not None:
+                at = more.end()
+        yield text[match.start() : max(at, end)]
+
+
+# -- what is refused, and what to type instead ------------------------------------------------------
+
+
+def module():
+    made = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2))
+    made.eval()
+    return made
+
+
+TREES = {
+    "dict": lambda: {"a": np.ones(2), "b": 1},
+    "OrderedDict": lambda: OrderedDict(a=np.ones(2)),
+    "UserDict": lambda: UserDict(a=np.ones(2)),
+    "Module": module,
+    "tf.Module": lambda: keras.Sequential([keras.layers.Dense(2)]),
+    "structured": lambda: np.zeros(3, [("a", "f4"), ("b", "i4")]),
+    "recarray": lambda: np.rec.array([(1, 2.0)], dtype=[("a", "i4"), ("b", "f4")]),
+}
+CALLS = {
+    "to_numpy": (ferry.to_numpy, "convert_tree", "numpy"),
+    "to_torch": (ferry.to_torch, "convert_tree", "torch"),
+    "to_list": (ferry.to_list, "convert_tree", "python"),
+    "convert": (lambda x: ferry.convert(x, to="pt"), "convert_tree", "torch"),
+    "convert like": (lambda x: ferry.convert(x, like=torch.ones(2)), "convert_tree", "torch"),
+    "explain": (lambda x: ferry.explain(x, "torch"), "explain_tree", "torch"),
+    "describe": (ferry.describe, "describe_tree", None),
+    "shares_memory": (lambda x: ferry.shares_memory(x, x), "describe_tree", None),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("kind", TREES)
+def test_a_container_is_sent_to_the_function_for_trees(kind, call):
+    """With the target that was asked for, and it works."""
+    x = TREES[kind]()
+    function, other, target = CALLS[call]
+    hint = hint_of(lambda: function(x))
+    assert re.fullmatch(rf"{other}\((.*?)(, \"{target}\")?\)", hint), hint
+    assert target is None or hint.endswith(f', "{target}")')
+    pasted(hint, x)
+
+
+def test_a_module_comes_with_its_buffers():
+    """As its state, which `named_parameters` is not the whole of."""
+    x = module()
+    [state] = pasted(hint_of(lambda: ferry.to_numpy(x)), x)
+    assert state.keys() == x.state_dict().keys() != dict(x.named_parameters()).keys()
+    assert all(isinstance(each, np.ndarray) for each in state.values())
+
+
+MODULES = {
+    "alone": lambda x: x,
+    "in a dict": lambda x: {"model": x, "epoch": 3},
+    "in a deque": lambda x: deque([1, x]),
+}
+
+
+@pytest.mark.parametrize("place", MODULES)
+@pytest.mark.parametrize(
+    "name", ["convert_tree", "explain_tree", "describe_tree", "snapshot", "start", "prefetch", "collate"]
+)
+def test_no_tree_function_leaves_a_modules_tensors_out_in_silence(name, place):
+    """It is refused with its path, and the hint calls the same function."""
+    x = module()
+    tree = MODULES[place](x)
+    calls = {
+        "convert_tree": lambda: ferry.convert_tree(tree, "torch"),
+        "explain_tree": lambda: ferry.explain_tree(tree, "torch"),
+        "describe_tree": lambda: ferry.describe_tree(tree),
+        "snapshot": lambda: ferry.snapshot(tree),
+        "start": lambda: ferry.start(tree, "torch").result(),
+        "prefetch": lambda: list(ferry.prefetch([tree], "torch")),
+        "collate": lambda: ferry.collate([tree, tree], "torch"),
+    }
+    named = {"prefetch": "convert_tree", "collate": "convert_tree"}.get(name, name)
+    hint = hint_of(calls[name])
+    assert '"numpy"' not in hint
+    assert hint.startswith(f"{named}(x.state_dict()"), hint
+    pasted(hint, x)
+
+
+def test_a_file_is_sent_to_load(tmp_path):
+    """A path as text or as an object, and what `np.load` makes of one."""
+    path = tmp_path / "a.npz"
+    np.savez(path, a=np.ones(2))
+    assert hint_of(lambda: ferry.to_numpy(path)) == "load(x)"
+    assert hint_of(lambda: ferry.convert(path, "torch")) == 'load(x, "torch")'
+    assert hint_of(lambda: ferry.to_torch(str(path))).startswith('load(x, "torch") if it is a path; ')
+    for x in (path, Path(path)):
+        [loaded] = pasted(hint_of(lambda x=x: ferry.to_torch(x)), x)
+        assert isinstance(loaded["a"], torch.Tensor)
+    with np.load(path) as archive:
+        loaded, tree = pasted(hint_of(lambda: ferry.to_torch(archive)), archive)
+        assert isinstance(loaded["a"], torch.Tensor)
+        assert isinstance(tree["a"], torch.Tensor)
+
+
+def test_what_gives_batches_is_sent_to_prefetch():
+    """A dataset of TensorFlow's, and a loader of PyTorch's."""
+    for x in (tf.data.Dataset.range(4).batch(2), torch.utils.data.DataLoader(torch.arange(4), batch_size=2)):
+        hint = hint_of(lambda x=x: ferry.convert(x, to=np))
+        assert hint == 'prefetch(x, "numpy")'
+        [batches] = pasted(hint, x)
+        assert [batch.tolist() for batch in batches] == [[0, 1], [2, 3]]
+
+
+@pytest.mark.parametrize(
+    ("x", "expected"),
+    [({2, 1}, [1, 2]), (frozenset({1}), [1]), (map(float, [1, 2]), [1, 2]), (Decimal("0.5"), 0.5), ("1 2", None)],
+    ids=["set", "frozenset", "map", "Decimal", "text"],
+)
+def test_the_function_that_was_called_is_called_again(x, expected):
+    """On something that it takes; in a list too."""
+    for function, start in (
+        (ferry.to_torch, "to_torch("),
+        (lambda x: ferry.convert(x, like=torch.ones(2)), "convert("),
+        (lambda x: ferry.explain(x, "torch"), "explain("),
+        (ferry.describe, "describe("),
+    ):
+        hint = hint_of(lambda function=function: function(x))
+        [code, *_] = [code for code in calls_in(hint) if not code.startswith("load(")]
+        assert code.startswith(start)
+    if expected is not None:
+        assert pasted(hint_of(lambda: ferry.to_numpy(x)), x)[0].tolist() == expected
+
+
+@pytest.mark.parametrize("kind", [np.ndarray, torch.Tensor, tf.Tensor, int, list, torch.nn.Linear, dict, Path])
+def test_a_class_is_called_a_class(kind):
+    """It has no values, whatever its objects have; a class in a tree is no tensor, and stays."""
+    for function in (ferry.to_numpy, ferry.describe, lambda x: ferry.explain(x, "numpy")):
+        with pytest.raises(ferry.UnsupportedTypeError, match=f"{kind.__name__} is a class, not an object"):
+            function(kind)
+    assert ferry.convert_tree({"of": kind}, "numpy") == {"of": kind}
+
+
+def test_what_is_wrong_with_a_keyword_is_not_said_of_x():
+    """Its name comes first."""
+    for keyword in ("like", "out"):
+        with pytest.raises(ferry.UnsupportedTypeError, match=f"^{keyword}= has to be a tensor. A dict is") as caught:
+            ferry.convert([1.5], **{"like": np.ones(1), keyword: {"a": 1}})
+        assert caught.value.hint == f"{keyword}= a tensor"
+
+
+# -- the text itself --------------------------------------------------------------------------------
+
+
+def test_a_hint_survives_a_process():
+    """With the call that it names, and that it may yet be told."""
+    error = ferry.UnsupportedTypeError("no", Hint("{one:list(x)}"))
+    error.said_of("explain", "torch")
+    again = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
+    assert (str(again), again.hint) == (str(error), 'explain(list(x), "torch")')
+    again.said_of("to_jax", "jax")
+    assert again.hint == "to_jax(list(x))"
+
+
+def test_several_errors_name_the_function_that_was_called():
+    """Each of a group."""
+    with pytest.raises(ferry.TreeError) as caught:
+        ferry.explain_tree([module(), module()], "torch")
+    assert [error.hint for error in caught.value.exceptions] == ['explain_tree(x.state_dict(), "torch")'] * 2
+
+
+def parts_of(node):
+    """The texts of an expression; what is put into one stands for a name."""
+    if isinstance(node, ast.JoinedStr):
+        yield "".join(part.value if isinstance(part, ast.Constant) else "x" for part in node.values)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+    elif isinstance(node, ast.Call) and ast.unparse(node.func) == "Hint":
+        for template in parts_of(node.args[0]):
+            for function, target in (("to_numpy", "numpy"), ("convert", "torch"), ("explain_tree", "jax")):
+                yield str(Hint(template, function, target))
+    elif not isinstance(node, ast.Call):
+        for child in ast.iter_child_nodes(node):
+            yield from parts_of(child)
+
+
+def hints_in(path):
+    """The hints of a module: of errors that it makes, and of what its `refusal` says."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call):
+            name = ast.unparse(node.func)
+            if name in errors.__all__ and len(node.args) > 1 and name != "TreeError":
+                yield from parts_of(node.args[1])
+            elif name == "Hint":
+                yield from parts_of(node)
+        elif isinstance(node, ast.FunctionDef) and node.name == "refusal":
+            for each in ast.walk(node):
+                if isinstance(each, ast.Return) and isinstance(each.value, ast.Tuple):
+                    yield from parts_of(each.value.elts[1])
+
+
+SOURCES = sorted((SOURCE / "tensorferry").rglob("*.py"))
+HINTS = [(path.stem, hint) for path in SOURCES for hint in dict.fromkeys(hints_in(path))]
+HINTS += [
+    (backend.name, hint)
+    for backend in registry.backends().values()
+    for _, hint in backend.capabilities.abstract.values()
+    if hint is not None
+]
+HINTS += [("tensorflow", hint) for _, hint in REFUSED_BY_TENSORFLOW.values()]
+MODULES_OF_OTHERS = {"np", "torch", "tf", "jax", "jnp", "keras", "optree", "ml_dtypes", "functools", "pickle"}
+VALUES = {
+    "batch",
+    "high",
+    "inputs",
+    "key",
+    "loader",
+    "low",
+    "metadata",
+    "model",
+    "module",
+    "number",
+    "out",
+    "path",
+    "row",
+}
+VALUES |= {"shape", "tensor", "to", "value", "values", "x", "y"}
+
+
+def test_there_are_hints_to_look_at():
+    """The search finds them."""
+    assert len(HINTS) > 150
+
+
+@pytest.mark.parametrize(("where", "hint"), HINTS, ids=[f"{where}-{number}" for number, (where, _) in enumerate(HINTS)])
+def test_code_in_a_hint_can_be_typed(where, hint):
+    """It compiles, and what it calls is there: public functions, by their own names, with keywords that they have."""
+    assert "tensorferry[" not in hint
+    assert "import tensorferry as ferry" in hint or "ferry." not in hint, "public functions are named without a prefix"
+    for code in calls_in(hint):
+        tree = ast.parse(code, mode="eval")
+        bound = {name.id for name in ast.walk(tree) if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Name) and node.id not in bound:
+                known = node.id in PUBLIC or hasattr(builtins, node.id) or node.id in VALUES | MODULES_OF_OTHERS
+                assert known or where in ("pytorch", "executors"), f"{node.id} in {code}"
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in PUBLIC:
+                arguments = [None for each in node.args if not isinstance(each, ast.Constant) or each.value is not ...]
+                inspect.signature(PUBLIC[node.func.id]).bind(
+                    *arguments, **{each.arg: None for each in node.keywords if each.arg}
+                )

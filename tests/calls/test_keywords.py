@@ -1,0 +1,143 @@
+"""The target is a keyword like any other, and a keyword that nothing knows is refused under its function's name."""
+
+from __future__ import annotations
+
+import functools
+import pickle
+
+import numpy as np
+import pytest
+from tests.support import survives
+
+import tensorferry as ferry
+
+torch = pytest.importorskip("torch")
+
+FUNCTIONS = {
+    "convert": lambda **keywords: ferry.convert([1.5], **keywords),
+    "convert_tree": lambda **keywords: ferry.convert_tree({"x": np.ones(2)}, **keywords),
+    "collate": lambda **keywords: ferry.collate([{"x": 1.5}], **keywords),
+    "explain": lambda **keywords: ferry.explain([1.5], **keywords),
+    "explain_tree": lambda **keywords: ferry.explain_tree({"x": np.ones(2)}, **keywords),
+    "start": lambda **keywords: ferry.start(np.ones(2), **keywords).result(),
+    "prefetch": lambda **keywords: list(ferry.prefetch([np.ones(2)], **keywords)),
+}
+CONVERSIONS = {
+    "to_numpy": ferry.to_numpy,
+    "to_torch": ferry.to_torch,
+    "to_tensorflow": ferry.to_tensorflow,
+    "to_jax": ferry.to_jax,
+    "to_list": ferry.to_list,
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_target_can_be_written_as_a_keyword(name):
+    """With the result of the same call without the word."""
+    result = FUNCTIONS[name](to="torch")
+    found = {
+        "convert_tree": lambda: result["x"],
+        "collate": lambda: result["x"],
+        "prefetch": lambda: result[0],
+    }.get(name, lambda: result)()
+    if name.startswith("explain"):
+        plan = found if name == "explain" else found.plans['$["x"]']
+        assert plan.result.framework == "torch"
+    else:
+        assert isinstance(found, torch.Tensor)
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_collate_is_the_collate_fn_of_a_dataloader(method):
+    """In a worker process, however that begins."""
+    told = survives(
+        f"""
+        import functools, torch, tensorferry as ferry
+        if __name__ == "__main__":
+            samples = [{{"x": [float(i), 1.0], "label": i}} for i in range(4)]
+            collate = functools.partial(ferry.collate, to="torch")
+            loader = torch.utils.data.DataLoader(
+                samples, batch_size=2, num_workers=1, collate_fn=collate, multiprocessing_context={method!r}
+            )
+            for batch in loader:
+                assert isinstance(batch["label"], torch.Tensor)
+                print(batch["x"][0].tolist(), batch["label"].tolist())
+        """
+    )
+    assert told.splitlines() == ["[0.0, 1.0] [0, 1]", "[2.0, 3.0] [2, 3]"]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_what_is_made_of_a_function_and_its_target_can_be_pickled(name):
+    """As `spawn` does with it."""
+    made = functools.partial(getattr(ferry, name), to=torch.Tensor)
+    again = pickle.loads(pickle.dumps(made))  # noqa: S301 - our own
+    assert (again.func, again.keywords) == (made.func, made.keywords)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("like", [False, True])
+def test_a_keyword_that_nothing_knows_is_refused_as_such(name, like):
+    """Under the function that was called, with the keyword that may have been meant."""
+    target = {"like": {"x": np.ones(2)} if name in ("convert_tree", "explain_tree") else np.ones(2)}
+    target = target if like else {"to": "numpy"}
+    with pytest.raises(TypeError) as caught:
+        FUNCTIONS[name](**target, devcie="cpu")
+    assert str(caught.value) == f"{name}() got an unexpected keyword argument 'devcie'. Did you mean 'device'?"
+    with pytest.raises(TypeError) as caught:
+        FUNCTIONS[name](**target, nothing_of_the_kind=1)
+    assert str(caught.value) == f"{name}() got an unexpected keyword argument 'nothing_of_the_kind'"
+
+
+@pytest.mark.parametrize("name", CONVERSIONS)
+def test_a_conversion_refuses_it_too(name):
+    """The same words, beside right keywords too, and without a second error above the first."""
+    for keywords in ({}, {"copy": True}):
+        with pytest.raises(TypeError) as caught:
+            CONVERSIONS[name]([1.5], devcie="cpu", **keywords)
+        assert str(caught.value) == f"{name}() got an unexpected keyword argument 'devcie'. Did you mean 'device'?"
+        assert caught.value.__suppress_context__
+
+
+def test_it_is_refused_where_there_is_nothing_to_convert():
+    """An empty tree has no leaf to which the keyword could not be applied."""
+    with pytest.raises(TypeError, match="'devcie'"):
+        ferry.convert_tree({}, like={"x": np.ones(2)}, devcie="cpu")
+    with pytest.raises(TypeError, match="'devcie'"):
+        ferry.prefetch([], like={"x": np.ones(2)}, devcie="cpu")
+
+
+def test_an_option_of_another_target_says_whose_it_is():
+    """The target has no such option; these have."""
+    for call in (
+        lambda: ferry.convert([1.5], "jax", pinned=True),
+        lambda: ferry.explain([1.5], to="jax", pinned=True),
+        lambda: ferry.convert_tree([np.ones(2)], "jax", pinned=False),
+        lambda: ferry.collate([1.5], to="jax", pinned=True),
+        lambda: ferry.start(np.ones(2), "jax", pinned=True),
+        lambda: ferry.prefetch([np.ones(2)], "jax", pinned=True),
+    ):
+        with pytest.raises(TypeError) as caught:
+            call()
+        assert str(caught.value) == "jax has no option pinned=: numpy and torch have it"
+    with pytest.raises(TypeError) as caught:
+        ferry.to_jax([1.5], variable=True)
+    assert str(caught.value) == "to_jax() got an unexpected keyword argument 'variable': tensorflow has it"
+
+
+def test_an_error_of_a_value_is_not_taken_for_one_of_a_keyword():
+    """Its own words are kept."""
+    with pytest.raises(ferry.LossyCastError):
+        ferry.convert([1.5], "numpy", dtype="int8", pinned=False)
+    with pytest.raises(ferry.LossyCastError):
+        ferry.to_numpy([1.5], dtype="int8")
+    with pytest.raises(TypeError, match="pinned must be True or False"):
+        ferry.convert([1.5], "numpy", pinned="yes")
+
+
+def test_the_target_is_given_once():
+    """By position or by its word."""
+    with pytest.raises(TypeError, match="multiple values for argument 'to'"):
+        ferry.convert([1.5], "numpy", to="torch")
+    with pytest.raises(TypeError, match="give one of to and like"):
+        ferry.convert([1.5], to="numpy", like=np.ones(2))

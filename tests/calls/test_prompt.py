@@ -1,0 +1,244 @@
+"""What is seen at the prompt: short, true, and without a word to a framework or a device."""
+
+from __future__ import annotations
+
+import inspect
+from concurrent.futures import Future
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.simulated import installed
+from tests.support import frozen, survives
+
+import tensorferry as ferry
+from tensorferry import TensorInfo
+from tensorferry.dtypes import DTYPES
+from tensorferry.transfers.transfer import Transfer
+
+jax = pytest.importorskip("jax")
+torch = pytest.importorskip("torch")
+tf = pytest.importorskip("tensorflow")
+
+
+# -- TensorInfo -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("info", "text"),
+    [
+        (TensorInfo("numpy", (3, 4)), 'TensorInfo("numpy", (3, 4), "float32")'),
+        (
+            TensorInfo("torch", (3, 4), "bfloat16", device="cuda:0", requires_grad=True),
+            'TensorInfo("torch", (3, 4), "bfloat16", device="cuda:0", requires_grad=True)',
+        ),
+        (TensorInfo("jax", (2,)), 'TensorInfo("jax", (2,), "float32")'),
+        (
+            TensorInfo("jax", (2,), device="cuda", shards=2),
+            'TensorInfo("jax", (2,), "float32", device="cuda", shards=2)',
+        ),
+        (TensorInfo("cupy", (2,)), 'TensorInfo("cupy", (2,), "float32")'),
+        (TensorInfo("numpy", (3, 2), strides=(4, 12)), 'TensorInfo("numpy", (3, 2), "float32", strides=(4, 12))'),
+        (TensorInfo("numpy", (), writable=False), 'TensorInfo("numpy", (), "float32", writable=False)'),
+        (
+            TensorInfo("numpy", (), writable=False, mutable=True),
+            'TensorInfo("numpy", (), "float32", writable=False, mutable=True)',
+        ),
+        (TensorInfo("unheard", (1,)), 'TensorInfo("unheard", (1,), "float32")'),
+    ],
+)
+def test_a_tensor_info_shows_what_is_not_ordinary(info, text):
+    """As a person would write it."""
+    assert repr(info) == text
+    assert eval(text) == info  # noqa: S307 - that is what it is for
+
+
+@given(
+    framework=st.sampled_from(["numpy", "torch", "tensorflow", "jax", "cupy", "python", "another"]),
+    shape=st.lists(st.integers(0, 5), max_size=3),
+    dtype=st.sampled_from(sorted(DTYPES)),
+    device=st.sampled_from([None, "cpu", "cuda", "cuda:1"]),
+    flags=st.fixed_dictionaries(
+        {},
+        optional={
+            **{name: st.booleans() for name in ("requires_grad", "conjugate", "negative", "swapped", "pinned")},
+            **{name: st.sampled_from([None, True, False]) for name in ("writable", "mutable")},
+            "misalignment": st.integers(0, 63),
+            "weak_dtype": st.sampled_from([None, "int8", "float32"]),
+            "memory_map": st.booleans(),
+            "shards": st.integers(1, 4),
+            "kind": st.sampled_from(["", "Parameter", "odd 'kind\""]),
+            "abstract": st.sampled_from([None, "meta"]),
+        },
+    ),
+)
+def test_every_tensor_info_can_be_pasted(framework, shape, dtype, device, flags):
+    """What it shows makes an equal one."""
+    info = TensorInfo(framework, shape, dtype, device, **flags)
+    assert eval(repr(info)) == info  # noqa: S307 - that is what it is for
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: np.zeros((3, 4))[::2, ::-1],
+        lambda: frozen(np.ones(2)),
+        lambda: torch.ones(2, requires_grad=True),
+        lambda: torch.nn.Parameter(torch.ones(2)),
+        lambda: torch.ones(2, dtype=torch.complex64).conj(),
+        lambda: torch.empty(2, device="meta"),
+        lambda: tf.Variable([1.0]),
+        lambda: jax.numpy.ones(2),
+        lambda: [1, 2],
+        lambda: b"ab",
+        lambda: np.float32(1),
+    ],
+)
+def test_what_describe_gives_can_be_pasted(make):
+    """Of a tensor of each kind; an ordinary one's mutability goes without saying."""
+    info = ferry.describe(make())
+    assert eval(repr(info)) == info  # noqa: S307 - that is what it is for
+    assert len(repr(info)) < 160
+
+
+def test_what_is_ordinary_is_filled_in():
+    """A description by hand has its framework's own mutability, as a tensor of it has."""
+    assert (TensorInfo("numpy").writable, TensorInfo("numpy").mutable) == (True, True)
+    assert (TensorInfo("jax").writable, TensorInfo("jax").mutable) == (False, False)
+    assert TensorInfo("numpy", writable=False).mutable is False
+    assert TensorInfo("unheard").writable is None
+
+
+# -- plans and transfers ----------------------------------------------------------------------------
+
+
+def test_a_plan_is_a_few_lines():
+    """From what to what, whether it copies and why, and where the rest is."""
+    info = TensorInfo("torch", (3, 4), "bfloat16", device="cuda:0", requires_grad=True)
+    lines = repr(ferry.explain(info, "numpy")).splitlines()
+    assert lines == [
+        "<Plan: torch bfloat16[3, 4] on cuda:0, requires grad -> numpy bfloat16[3, 4] on cpu",
+        "  copies 24 B: the source is on cuda:0, the result on cpu",
+        "  print() shows the 3 steps>",
+    ]
+
+
+def test_a_plan_of_a_large_tree_is_a_line():
+    """The sums."""
+    plan = ferry.explain_tree({"a": [TensorInfo("torch", (1 << 20,)) for _ in range(500)], "b": "text"}, "numpy")
+    assert repr(plan) == "<TreePlan of 500 leaves, 1 kept as they are: 0 B copied, 1.95 GiB shared; print() shows them>"
+
+
+def test_a_transfer_says_how_far_it_is():
+    """Going on, complete, or failed with what."""
+    future = Future()
+    transfer = Transfer(future)
+    assert repr(transfer) == "<Transfer: going on>"
+    future.set_exception(ferry.LossyCastError("no"))
+    assert repr(transfer) == "<Transfer: failed with LossyCastError>"
+    assert repr(ferry.start(np.ones(2), "numpy")) == "<Transfer: complete>"
+
+
+def test_a_prefetch_says_how_far_it_is():
+    """How many it has handed out, and in what state it is; to look does not begin it."""
+    read = []
+    batches = ferry.prefetch((read.append(i) or np.ones(2) for i in range(2)), "pt", device="cpu")
+    assert repr(batches) == "<Prefetch to torch on cpu: 0 batches handed out, not begun>"
+    assert not read
+    next(batches)
+    assert repr(batches) == "<Prefetch to torch on cpu: 1 batch handed out, up to 2 ahead>"
+    list(batches)
+    assert repr(batches) == "<Prefetch to torch on cpu: 2 batches handed out, at its end>"
+    batches.close()
+    assert repr(batches) == "<Prefetch to torch on cpu: 2 batches handed out, closed>"
+    like = ferry.prefetch([], like={"x": np.ones(2)})
+    assert repr(like) == "<Prefetch to what like= names: 0 batches handed out, not begun>"
+
+
+def test_a_lazy_tree_shows_its_header(tmp_path, monkeypatch):
+    """Names, dtypes and shapes, nested and long; no tensor is made."""
+    state = {"weight": np.ones((2, 3), "f2"), "epoch": 3, "inner": {"bias": np.ones(4)}, "names": ["a"], "last": "x"}
+    ferry.save({**state, "k" * 500: "v" * 500}, tmp_path / "a.npz")
+    lazy = ferry.load(tmp_path / "a.npz", "torch")
+    monkeypatch.setattr("tensorferry.files.lazy._convert", lambda *_: pytest.fail("a tensor was made"))
+    shown = "'weight': float16[2, 3], 'epoch': 3, 'inner': {1}, 'names': list[1], …"
+    assert repr(lazy) == f"<LazyTree of 6: {shown}>"
+    assert repr(lazy["inner"]) == "<LazyTree of 1: 'bias': float64[4]>"
+    ferry.save({"k" * 500: "v" * 500, "x": np.ones(1)}, tmp_path / "b.npz")
+    assert len(repr(ferry.load(tmp_path / "b.npz"))) < 200
+
+
+def test_no_repr_asks_a_framework_or_a_device():
+    """All that is shown was known before; the framework could be gone."""
+    with installed() as backend:
+        info = TensorInfo(backend.name, (2,), device="cpu")
+        shown = [
+            info,
+            ferry.explain(info, "numpy"),
+            ferry.explain_tree([info], "numpy"),
+            ferry.prefetch([], backend.name, device="cpu"),
+            ferry.start(np.ones(2), "numpy"),
+        ]
+        before = [repr(each) for each in shown]
+        for name, method in inspect.getmembers(type(backend), inspect.isfunction):
+            if not name.startswith("__"):
+                setattr(backend, name, lambda *_, name=name, **__: pytest.fail(f"{name} was called"))
+                assert callable(method)
+        try:
+            assert [repr(each) for each in shown] == before
+        finally:
+            for name in list(vars(backend)):
+                if callable(getattr(type(backend), name, None)):
+                    delattr(backend, name)
+
+
+# -- the package's own names ------------------------------------------------------------------------
+
+
+def test_dir_shows_the_public_names():
+    """And nothing that they are made of."""
+    assert dir(ferry) == sorted([*ferry.__all__, "open", "__version__"])
+    assert all(hasattr(ferry, name) for name in dir(ferry))
+
+
+def test_a_star_takes_no_builtins_place():
+    """`open` has to be asked for."""
+    import builtins
+
+    names = {}
+    exec("from tensorferry import *", names)  # noqa: S102 - a star stands at a module's top alone
+    del names["__builtins__"]
+    assert not set(names) & set(dir(builtins))
+    assert set(names) == set(ferry.__all__)
+    assert callable(ferry.open)
+
+
+@pytest.mark.parametrize("name", ["LazyTree", "Report", "TreePlan", "Transfer"])
+def test_names_for_annotations_are_at_the_top(name):
+    """Classes, the very ones that functions give, which importing the package does not wait for."""
+    assert isinstance(getattr(ferry, name), type)
+    survives(
+        f"""
+        import sys, tensorferry as ferry
+        later = {{"LazyTree": "files.lazy", "Report": "files.convert", "TreePlan": "trees.plans"}}
+        assert not any(f"tensorferry.{{module}}" in sys.modules for module in later.values())
+        found = ferry.{name}
+        assert found.__name__ == {name!r} and found is ferry.{name} and {name!r} in vars(ferry)
+        """
+    )
+
+
+def test_what_functions_give_is_of_these_classes(tmp_path):
+    """So that an annotation is true."""
+    report = ferry.save({"x": np.ones(2)}, tmp_path / "a.npz")
+    assert type(report) is ferry.Report
+    assert type(ferry.load(tmp_path / "a.npz")) is ferry.LazyTree
+    assert type(ferry.explain_tree([np.ones(2)], "numpy")) is ferry.TreePlan
+    assert type(ferry.start(np.ones(2), "numpy")) is ferry.Transfer
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error():
+    """As of any module."""
+    with pytest.raises(AttributeError, match="module 'tensorferry' has no attribute 'to_nunpy'"):
+        ferry.to_nunpy  # noqa: B018 - that is what is refused
