@@ -293,6 +293,10 @@ class Backend(ABC):
         """Whether an object that is claimed holds text, not numbers."""
         return False
 
+    def remark(self, info: TensorInfo) -> str:
+        """What a plan has to say of such a tensor's numbers, if it is not what one expects."""
+        return ""
+
     @abstractmethod
     def pointer(self, x: Any) -> int | None:
         """The address of the first element, or ``None`` where there is none to tell."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .dtypes import DTYPES
 from .errors import DeviceError, UnsupportedTypeError
@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-__all__ = ["Offer", "end_of", "take"]
+__all__ = ["Offer", "Taken", "end_of", "take"]
 
 _HOST_DEVICES = {1: "cpu", 3: "pinned memory"}
 _READ_ONLY = 1
+_IS_COPIED = 2
 
 _DTYPES = {
     (6, 8): "bool",
@@ -66,7 +67,7 @@ class _Tensor(ctypes.Structure):
 
 
 class _Managed(ctypes.Structure):
-    """An unversioned ``DLManagedTensor``, which cannot say that it is read-only."""
+    """An unversioned ``DLManagedTensor``, which cannot say whether it is read-only."""
 
 
 _Managed._fields_ = (
@@ -110,7 +111,21 @@ class _Owner:
     __slots__ = ("__weakref__",)
 
 
-def take(x: Any) -> np.ndarray[Any, Any]:
+class Taken(NamedTuple):
+    """What an object exported.
+
+    Args:
+        array: Lies over the memory. Without a version it is read-only: such an export cannot say whether it is.
+        versioned: Whether the export has a version.
+        copied: Whether it says that the memory was made for it.
+    """
+
+    array: np.ndarray[Any, Any]
+    versioned: bool
+    copied: bool
+
+
+def take(x: Any) -> Taken:
     """The array over the host memory that an object exports through ``__dlpack__``.
 
     Args:
@@ -129,10 +144,11 @@ def take(x: Any) -> np.ndarray[Any, Any]:
     capsule = _export(x)
     if _is_valid(capsule, b"dltensor_versioned"):
         managed: Any = ctypes.cast(_pointer(capsule, b"dltensor_versioned"), ctypes.POINTER(_Versioned)).contents
-        used, read_only = b"used_dltensor_versioned", bool(managed.flags & _READ_ONLY)
+        used, flags, versioned = b"used_dltensor_versioned", managed.flags, True
     else:
         managed = ctypes.cast(_pointer(capsule, b"dltensor"), ctypes.POINTER(_Managed)).contents
-        used, read_only = b"used_dltensor", False
+        # It says nothing of flags; NumPy takes it for read-only as well.
+        used, flags, versioned = b"used_dltensor", _READ_ONLY, False
     tensor = managed.tensor
     name = _DTYPES.get((tensor.code, tensor.bits))
     if name is None or tensor.lanes != 1:
@@ -154,7 +170,8 @@ def take(x: Any) -> np.ndarray[Any, Any]:
     if managed.deleter:
         weakref.finalize(owner, managed.deleter, ctypes.addressof(managed)).atexit = False
     start = (tensor.data or 0) + tensor.byte_offset
-    return over_address(start, shape, strides, row.numpy, read_only=read_only, owner=owner)
+    array = over_address(start, shape, strides, row.numpy, read_only=bool(flags & _READ_ONLY), owner=owner)
+    return Taken(array, versioned, bool(flags & _IS_COPIED))
 
 
 class Offer:

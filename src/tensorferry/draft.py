@@ -113,6 +113,9 @@ class Draft:
             self.reason = "there are no elements"
         if shares and self.source_info.memory_map and self.now.writable:
             self.warnings.append("writes reach the file that is mapped, unless it is mapped copy-on-write")
+        remark = self.source.remark(self.source_info)
+        if remark:
+            self.warnings.append(remark)
         known = {**self.source.imports, **self.target.imports, **self.exchange.imports}
         imports = {
             line: None for name, line in known.items() if any(f"{name}." in step.template for step in self.steps)

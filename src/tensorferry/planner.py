@@ -245,7 +245,7 @@ class _Route(Transport):
     def read(self) -> None:
         """Take the values of something that owns no memory to share."""
         kind = self.now.kind
-        why = rules.READ_REASONS.get(kind, f"a {kind} has no memory of its own to share")
+        why = rules.why_read(kind)
         self.refuse_copy([why])
         if rules.fills_out(self.now, self.request, self.target):
             self.add(self.source, "look", (self.dtype, self.check), rules.READ_REASONS["out"])

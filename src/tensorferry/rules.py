@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ADOPT_REASONS",
+    "COPIED",
     "EXPORT_REASON",
     "MANY",
     "PINNED",
@@ -46,6 +47,7 @@ __all__ = [
     "sharing",
     "target_device",
     "target_dtype",
+    "why_read",
     "why_read_only",
     "widens_later",
 ]
@@ -55,6 +57,9 @@ PINNED = "pinned"
 
 MANY = 1 << 16
 """Python numbers from which the memory of an array of them counts."""
+
+COPIED = "copied "
+"""How a `TensorInfo.kind` starts if what an object gives is not shown to lie in memory of the object's own."""
 
 NUMBERS = frozenset({"numbers", "objects"})
 """Kinds of what is read number by number."""
@@ -71,6 +76,12 @@ READ_REASONS = {
     "rows": "a list of tensors is several memories: they are stacked into one",
     "stack": "a list of tensors is several memories: they are stacked into one",
 }
+
+
+def why_read(kind: str) -> str:
+    """Why something of a kind that owns no memory to share has to be read."""
+    found = READ_REASONS.get(kind)
+    return found or f"what a {kind.removeprefix(COPIED)} gives is not shown to be its own memory, and counts as a copy"
 
 
 # -- what cannot be carried at all --------------------------------------------------------------

@@ -332,6 +332,31 @@ def test_H24_a_distributed_tensor_never_reaches_dlpack():
     )
 
 
+def test_H92_a_distributed_tensor_is_refused_wherever_it_stands():
+    """NumPy's from_dlpack gives an array of the global shape over the memory of one part."""
+    assert "done" in lives(
+        """
+        import warnings; warnings.simplefilter("ignore")
+        import torch, torch.distributed as dist, tensorferry as ferry
+        from torch.testing._internal.distributed.fake_pg import FakeStore
+        dist.init_process_group("fake", rank=0, world_size=2, store=FakeStore())
+        from torch.distributed.tensor import DTensor, DeviceMesh, Shard
+        x = DTensor.from_local(torch.arange(3.0), DeviceMesh("cpu", [0, 1]), [Shard(0)])
+        assert x.shape == (6,)
+        calls = [lambda: ferry.to_numpy([x, x]), lambda: ferry.convert_tree({"a": [x]}, "numpy")]
+        calls += [lambda to=to: ferry.convert(x, to) for to in ("numpy", "tensorflow", "jax", "python")]
+        for call in calls:
+            try:
+                call()
+            except ferry.UnsupportedTypeError as error:
+                assert "DTensor" in error.message and "x.full_tensor()" in error.hint
+            else:
+                raise SystemExit("carried a DTensor")
+        print("done")
+        """
+    )
+
+
 # -- H25, H26: layouts ----------------------------------------------------------------------------
 
 

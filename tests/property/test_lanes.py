@@ -291,7 +291,7 @@ def test_there_are_lanes_and_they_are_taken(target):
 
 def test_objects_that_are_not_tensors_are_refused_alike():
     """Object arrays, strings, masked arrays and sets: the same error either way."""
-    odd = [np.array([1, 2.5], object), np.array(["a"]), np.ma.MaskedArray([1.0]), {1.0}, "text", None]
+    odd = [np.array([1, 2.5], object), np.array(["a"]), np.ma.MaskedArray([1.0], mask=[True]), {1.0}, "text", None]
     for target in CALLS:
         for x in odd:
             fast = seen(target, x)

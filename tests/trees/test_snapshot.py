@@ -173,5 +173,5 @@ def test_what_has_not_one_memory_is_refused_by_path():
     import torch
 
     with pytest.raises(ferry.TreeError) as caught:
-        ferry.snapshot({"a": torch.eye(2).to_sparse(), "b": [np.ma.array([1])], "c": np.ones(1)})
+        ferry.snapshot({"a": torch.eye(2).to_sparse(), "b": [np.ma.array([1], mask=[True])], "c": np.ones(1)})
     assert [each.message.rpartition(" - at ")[2] for each in caught.value.exceptions] == ['$["a"]', '$["b"][0]']

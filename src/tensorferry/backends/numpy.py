@@ -66,7 +66,7 @@ class NumpyBackend(Backend):
 
     def claims(self, kind: type) -> bool:
         if issubclass(kind, np.ndarray):
-            return not issubclass(kind, (np.ma.MaskedArray, np.matrix, np.rec.recarray))
+            return not issubclass(kind, (np.matrix, np.rec.recarray))
         return issubclass(kind, np.generic)
 
     def stands_for(self, kind: type) -> bool:
@@ -75,11 +75,6 @@ class NumpyBackend(Backend):
     def refusal(self, kind: type) -> tuple[str, str | None] | None:
         if issubclass(kind, np.lib.npyio.NpzFile):
             return "An NpzFile is a file of arrays, not one of them.", Hint("{load:x.zip.filename} or {tree:dict(x)}")
-        if issubclass(kind, np.ma.MaskedArray):
-            return (
-                "A MaskedArray is values and a mask, and its mask would be lost.",
-                "x.filled(value)",
-            )
         if issubclass(kind, np.matrix):
             return "A matrix is not a plain array: its products and shapes differ.", "np.asarray(x)"
         if issubclass(kind, np.rec.recarray):
@@ -94,6 +89,8 @@ class NumpyBackend(Backend):
 
     def describe(self, x: Any) -> TensorInfo:
         dtype = x.dtype
+        if isinstance(x, np.ma.MaskedArray):
+            _refuse_masked(x)
         name = _NAMES.get(dtype)
         if name is None:
             name = of_numpy(dtype)
@@ -113,7 +110,8 @@ class NumpyBackend(Backend):
         return self, self.describe(x), x
 
     def is_text(self, x: Any) -> bool:
-        return x.dtype.kind in "UST"
+        kind = x.dtype.kind
+        return kind in "UST" or (kind == "O" and _is_all_text(x))
 
     def pointer(self, x: Any) -> int | None:
         return memory.address(x) if isinstance(x, np.ndarray) else None
@@ -264,6 +262,29 @@ def _is_mutable(x: Array) -> bool:
         return True
 
 
+def _refuse_masked(x: Any) -> None:
+    """Raise for a masked array of which an element is masked; one of which none is, is its data."""
+    if _has_masked(x.mask):
+        raise UnsupportedTypeError("A MaskedArray is values and a mask, and its mask would be lost.", "x.filled(value)")
+
+
+def _has_masked(mask: Any) -> bool:
+    if mask.dtype.names is None:
+        return bool(mask.any())
+    return any(_has_masked(mask[name]) for name in mask.dtype.names)
+
+
+def _is_all_text(x: Any) -> bool:
+    """Whether an array of objects holds text, or arrays of text, and nothing else but ``None`` for what is missing."""
+    return bool(x.size) and not isinstance(x, np.ma.MaskedArray) and all(map(_is_text_or_none, x.flat))
+
+
+def _is_text_or_none(each: Any) -> bool:
+    if not isinstance(each, np.ndarray):
+        return each is None or isinstance(each, (str, bytes))
+    return each.dtype.kind in "UST" or (each.dtype.kind == "O" and (not each.size or _is_all_text(each)))
+
+
 def _no_such_dtype(dtype: np.dtype[Any]) -> UnsupportedTypeError:
     if not dtype.itemsize and dtype.names is not None:
         return UnsupportedTypeError(
@@ -299,6 +320,8 @@ def _numbers_of(x: Any, target: Backend | None, request: Request | None) -> tupl
     """
     if x.dtype.names is not None:
         raise _no_such_dtype(x.dtype)
+    if isinstance(x, np.ma.MaskedArray):
+        _refuse_masked(x)
     # Nested lists have no place for the axes after one of length 0.
     values = x.tolist() if x.size else []
     if x.shape == () and not isinstance(values, (complex, float, int, np.generic)):
@@ -310,6 +333,10 @@ def _numbers_of(x: Any, target: Backend | None, request: Request | None) -> tupl
         raise ShapeError(
             "This array of objects contains itself.", "x.copy(), with another object in its place"
         ) from error
+    except UnsupportedTypeError as error:
+        if isinstance(next(iter(x.flat), None), dict):
+            raise UnsupportedTypeError(error.message, "x.tolist(), whose dicts convert_tree enters") from error
+        raise
     info = info._replace(kind={"numbers": "objects", "stack": "rows"}.get(info.kind, info.kind))
     if not x.size:
         steps = compact_strides(x.shape, handle.itemsize)

@@ -1,0 +1,32 @@
+"""dask: arrays are computed when they are read; tables have to be computed first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .chunked import is_text, open_later
+from .columns import refuse
+from .neighbours import Neighbour
+from .protocols import from_array
+
+if TYPE_CHECKING:
+    from .neighbours import Opened
+
+__all__ = ["neighbour"]
+
+
+def neighbour(kind: type) -> Neighbour | None:
+    """What is known of a class of dask's, or of one that is derived from it."""
+    names = {base.__name__ for base in kind.__mro__}
+    if "Array" in names:
+        return Neighbour(_open, is_text)
+    return Neighbour(_refuse) if names & {"DataFrame", "Series", "Index"} else None
+
+
+def _open(x: Any, target: Any, request: Any) -> Opened:
+    # Its `__array__` drops a mask.
+    return open_later(x, target, request, lambda x: from_array(x.compute(), "x.compute()"))
+
+
+def _refuse(x: Any, _target: Any, request: Any) -> Opened:
+    raise refuse(f"A {type(x).__name__} of dask", "is a computation that has not run", "x.compute()", request)

@@ -1,0 +1,39 @@
+"""Hugging Face datasets: a column is read when it is sliced; a dataset is several."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ... import registry
+from .columns import refuse
+from .neighbours import Neighbour
+
+if TYPE_CHECKING:
+    from .neighbours import Opened
+
+__all__ = ["neighbour"]
+
+
+def neighbour(kind: type) -> Neighbour | None:
+    """What is known of a class of datasets, or of one that is derived from it."""
+    names = {base.__name__ for base in kind.__mro__}
+    if "Column" in names:
+        return Neighbour(_open_column, _is_text)
+    return Neighbour(_refuse) if names & {"Dataset", "IterableDataset"} else None
+
+
+def _open_column(x: Any, target: Any, request: Any) -> Opened:
+    values = x[:]
+    return registry.backend_of(values).open(values, target, request)
+
+
+def _is_text(x: Any) -> bool:
+    return len(x) > 0 and isinstance(x[0], (str, bytes))
+
+
+def _refuse(x: Any, _target: Any, request: Any) -> Opened:
+    kind = type(x).__name__
+    hint = 'ferry.convert_tree(x[:], "numpy"), or batch by batch: ferry.prefetch(x.iter(32), "numpy")'
+    if kind == "IterableDataset":
+        hint = 'ferry.prefetch(x.iter(32), "numpy")'
+    raise refuse(f"A {kind} of datasets", "is several columns", hint, request)

@@ -1,0 +1,33 @@
+"""h5py: datasets are read from their file each time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .chunked import is_text, open_later
+from .columns import TEXT, refuse
+from .neighbours import Neighbour
+
+if TYPE_CHECKING:
+    from .neighbours import Opened
+
+__all__ = ["neighbour"]
+
+
+def neighbour(kind: type) -> Neighbour | None:
+    """What is known of a class of h5py's, or of one that is derived from it."""
+    import h5py
+
+    return Neighbour(_open, _is_text) if issubclass(kind, h5py.Dataset) else None
+
+
+def _open(x: Any, target: Any, request: Any) -> Opened:
+    if _is_text(x):
+        raise refuse("This Dataset", TEXT, "x[()].tolist()", request)
+    return open_later(x, target, request)
+
+
+def _is_text(x: Any) -> bool:
+    import h5py
+
+    return is_text(x) or h5py.check_string_dtype(x.dtype) is not None

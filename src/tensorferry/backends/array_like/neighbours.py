@@ -1,0 +1,73 @@
+"""The libraries whose objects are known better than their protocols tell, by the top-level module of their classes.
+
+Each has a module beside this one, which is loaded when one of its objects comes in: the library is there then, and is
+never imported to look.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...backend import Backend
+    from ...info import TensorInfo
+
+    Opened = tuple[Backend | None, TensorInfo, Any]
+
+__all__ = ["MODULES", "Neighbour", "neighbour_of"]
+
+MODULES = {
+    "PIL": "pillow",
+    "dask": "dask",
+    "datasets": "datasets",
+    "h5py": "h5py",
+    "pandas": "pandas",
+    "polars": "polars",
+    "pyarrow": "pyarrow",
+    "scipy": "scipy",
+    "xarray": "xarray",
+    "zarr": "zarr",
+}
+"""For each library's top-level module, the module beside this one."""
+
+
+class Neighbour(NamedTuple):
+    """What is known of a class.
+
+    Args:
+        open: As `Backend.open`; ``None`` in place of a backend: the object is array-like.
+        is_text: Whether an object holds text, and nothing else.
+    """
+
+    open: Callable[[Any, Any, Any], Opened]
+    is_text: Callable[[Any], bool] = lambda _: False
+
+
+def neighbour_of(kind: type) -> Neighbour | None:
+    """What is known of a class; ``None``: its protocols tell all."""
+    try:
+        return _known[kind]
+    except KeyError:
+        pass
+    if len(_known) >= _MOST:
+        _known.clear()
+    found = _known[kind] = _look(kind)
+    return found
+
+
+_known: dict[type, Neighbour | None] = {}
+_MOST = 4096
+"""Classes that are kept, for a program that makes ever new ones."""
+
+
+def _look(kind: type) -> Neighbour | None:
+    for base in kind.__mro__:
+        name = MODULES.get(base.__module__.partition(".")[0])
+        if name is not None:
+            found: Neighbour | None = importlib.import_module(f"{__package__}.{name}").neighbour(kind)
+            if found is not None:
+                return found
+    return None

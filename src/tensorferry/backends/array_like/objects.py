@@ -1,0 +1,119 @@
+"""The backend of objects that belong to no framework's backend: sources for every target, never targets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from ... import memory
+from ...backend import Backend, Capabilities
+from ...dtypes import find
+from ...rules import COPIED
+from .neighbours import neighbour_of
+from .protocols import DLPACK, offered, open_offered
+from .sources import NAME, PALETTE, ROWS, Later, own, reading
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ...info import TensorInfo
+    from ...request import Request
+
+Array = np.ndarray[Any, Any]
+
+
+class _CopiedKinds(frozenset[str]):
+    """Every `TensorInfo.kind` that says that the values are copied."""
+
+    def __contains__(self, kind: object) -> bool:
+        return isinstance(kind, str) and kind.startswith(COPIED)
+
+
+_CAPABILITIES = Capabilities(
+    dtypes=frozenset(),
+    numbers={},
+    writable=True,
+    host_array=True,
+    ordinary_kind="object",
+    read_kinds=_CopiedKinds(),
+)
+
+
+class ArrayLikeBackend(Backend):
+    """Any object that offers an array, and tables and the like of libraries that are known."""
+
+    name = NAME
+    module = "builtins"
+    rank = 90
+    is_target = False
+    imports: ClassVar[Mapping[str, str]] = {"np": "import numpy as np", "ferry": "import tensorferry as ferry"}
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return _CAPABILITIES
+
+    def load(self) -> None:
+        """No framework stands behind it."""
+
+    def claims(self, kind: type) -> bool:
+        return False
+
+    def accepts_foreign(self, x: object) -> bool:
+        return neighbour_of(type(x)) is not None or offered(x) is not None
+
+    def is_text(self, x: Any) -> bool:
+        neighbour = neighbour_of(type(x))
+        try:
+            if neighbour is not None:
+                return neighbour.is_text(x)
+            dtype = getattr(x, "dtype", None)
+        except Exception:  # noqa: BLE001 - whatever a class of somebody else's raises: `open` says it
+            return False
+        return isinstance(dtype, np.dtype) and dtype.kind in "UST"
+
+    def describe(self, x: Any) -> TensorInfo:
+        """What the array is that lies over the object's memory, or that is made of its values."""
+        return self.open(x)[1]
+
+    def open(
+        self, x: Any, target: Backend | None = None, request: Request | None = None
+    ) -> tuple[Backend, TensorInfo, Any]:
+        neighbour = neighbour_of(type(x))
+        if neighbour is None:
+            backend, info, handle = open_offered(x, target, request)
+        else:
+            with reading(type(x).__name__):
+                backend, info, handle = neighbour.open(x, target, request)
+        return backend or self, info, handle
+
+    def remark(self, info: TensorInfo) -> str:
+        if not info.kind.endswith(PALETTE):
+            return ""
+        return 'the numbers are indices into the image\'s palette, no colours: x.convert("RGB") has those'
+
+    def pointer(self, x: Any) -> int | None:
+        return None if isinstance(x, Later) else memory.address(x)
+
+    def read(self, x: Any) -> Array:
+        """The object's values in memory of one's own."""
+        return own(x)
+
+    def export(self, x: Any) -> Array:
+        array: Array = x
+        return array
+
+    def adopt(self, array: Array) -> Any:
+        return array
+
+    def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
+        native = find(info.dtype).numpy.type.__module__ == "numpy"
+        if info.kind.endswith(ROWS):
+            return f"np.asarray({{x}}.flatten()).reshape({info.shape})"
+        if not info.kind.endswith(DLPACK):
+            if verb == "read":
+                return f'np.array({{x}}, dtype="{info.dtype}")' if native else "np.array({x})"
+            return "np.asarray({x})"
+        if native:
+            return "np.from_dlpack({x}).copy()" if verb == "read" else "np.from_dlpack({x})"
+        return f"# NumPy's from_dlpack does not know {info.dtype}\nferry.to_numpy({{x}})"

@@ -1,0 +1,43 @@
+"""Pillow: an image's pixels are made when they are asked for, and a palette's are indices."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...dtypes import of_numpy
+from .neighbours import Neighbour
+from .protocols import open_offered
+from .sources import PALETTE, kind_of, later
+
+if TYPE_CHECKING:
+    from .neighbours import Opened
+
+__all__ = ["neighbour"]
+
+
+def neighbour(kind: type) -> Neighbour | None:
+    """What is known of a class of Pillow, or of one that is derived from it."""
+    from PIL import Image
+
+    return Neighbour(_open) if issubclass(kind, Image.Image) else None
+
+
+def _open(x: Any, target: Any, request: Any) -> Opened:
+    from PIL import ImageMode
+
+    mode = ImageMode.getmode(x.mode)
+    dtype = of_numpy(np.dtype(mode.typestr))
+    if dtype is None:
+        return open_offered(x, target, request)
+    bands = (len(mode.bands),) if len(mode.bands) > 1 else ()
+    kind = f"{kind_of(x)}{PALETTE}" if x.mode in ("P", "PA") else ""
+    return None, *later(x, partial(_read, x), (x.height, x.width, *bands), dtype, kind)
+
+
+def _read(x: Any) -> Any:
+    # A file that is broken is an error here; NumPy would take it for an image of zeros.
+    x.load()
+    return np.array(x)

@@ -1,0 +1,156 @@
+"""What objects of any library offer: ``__dlpack__``, a buffer, ``__array_interface__``, ``__array__``.
+
+One order for every target: the first of these that an object has is taken, and if it fails the producer's own error
+is the cause that is shown.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ... import dlpack, registry
+from ...backend import EXCHANGE
+from ...errors import DeviceError, UnsupportedTypeError
+from .sources import copied, kind_of, over, shown, taken
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...backend import Backend
+    from ...info import TensorInfo
+    from ...request import Request
+
+__all__ = ["DLPACK", "from_array", "offered", "open_given", "open_offered"]
+
+Array = np.ndarray[Any, Any]
+
+DLPACK = ".__dlpack__"
+"""How a `TensorInfo.kind` ends if the array came through that."""
+
+
+def offered(x: object) -> str | None:
+    """The first protocol that an object offers."""
+    if _offers(x, "__dlpack__") and _offers(x, "__dlpack_device__"):
+        return "__dlpack__"
+    try:
+        memoryview(x)  # type: ignore[arg-type]
+    except TypeError:
+        pass
+    except Exception as error:
+        raise _failed(x, "the buffer protocol", error) from error
+    else:
+        return "the buffer protocol"
+    for name in ("__array_interface__", "__array__", "__cuda_array_interface__"):
+        if _offers(x, name):
+            return name
+    return None
+
+
+def open_offered(x: Any, target: Backend | None, request: Request | None) -> tuple[Backend | None, TensorInfo, Any]:
+    """An object through the first protocol that it offers; ``None`` in place of a backend: it is array-like."""
+    name = offered(x) or "__array__"
+    try:
+        if name == "the buffer protocol":
+            return None, *over(np.asarray(memoryview(x)), kind_of(x))
+        if name == "__dlpack__":
+            return None, *_over_dlpack(x)
+        return open_given(x, _TAKEN[name], target, request)
+    except (UnsupportedTypeError, DeviceError):
+        raise
+    except Exception as error:
+        raise _failed(x, name, error) from error
+
+
+def open_given(
+    x: Any, take: Callable[[Any], Array], target: Backend | None, request: Request | None
+) -> tuple[Backend | None, TensorInfo, Any]:
+    """An object as the array that it gives; as what they are, if it gives Python objects."""
+    try:
+        return None, *taken(x, take)
+    except _Objects as found:
+        return registry.backend_named(EXCHANGE).open(found.array, target, request)
+
+
+class _Objects(Exception):  # noqa: N818 - no error: an array of objects may hold numbers
+    """What was taken is an array of Python objects."""
+
+    def __init__(self, array: Array) -> None:
+        self.array = array
+
+
+def _offers(x: object, name: str) -> bool:
+    """Whether an object has an attribute; to look can run code of its class, which can fail."""
+    try:
+        return hasattr(x, name)
+    except Exception as error:
+        raise _failed(x, name, error) from error
+
+
+def _failed(x: object, name: str, error: Exception) -> UnsupportedTypeError:
+    call = {"__array__": "np.asarray(x)", "__dlpack__": "x.__dlpack__()"}
+    hint = f"{call.get(name, f'x.{name}')}, which has to work by itself"
+    if name == "the buffer protocol":
+        hint = 'np.frombuffer(x, "uint8"), or the dtype that is meant'
+    return UnsupportedTypeError(
+        f"A {type(x).__name__} offers {name}, which failed: {type(error).__name__}: {error}", hint
+    )
+
+
+def _over_dlpack(x: Any) -> tuple[TensorInfo, Any]:
+    capsule = dlpack.take(x)
+    kind = kind_of(x) + DLPACK
+    if capsule.versioned:
+        return (copied if capsule.copied else over)(capsule.array, kind)
+    # One without a version cannot say whether it is a copy.
+    return shown(capsule.array, kind, lambda: dlpack.take(x).array)
+
+
+def from_array(x: Any, code: str = "np.asanyarray(x)") -> Array:
+    """What an object's ``__array__`` gives.
+
+    Args:
+        x: The object, or what it was computed to.
+        code: Gives that.
+
+    Raises:
+        UnsupportedTypeError: It has masked elements.
+    """
+    array = np.asanyarray(x)
+    if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
+        raise _masked(x, f"{code}.filled(value)")
+    if array.dtype.hasobject and array.dtype.names is None:
+        raise _Objects(np.asarray(array))
+    return np.asarray(array)
+
+
+def _from_interface(x: Any) -> Array:
+    interface = x.__array_interface__
+    if interface.get("mask") is not None:
+        # What it says is which elements are valid (https://numpy.org/doc/stable/reference/arrays.interface.html).
+        raise _masked(x, 'np.where(x.__array_interface__["mask"], np.asarray(x), value)')
+    data = interface.get("data")
+    empty = 0 in interface["shape"]
+    if empty and data is not None and not data[0]:
+        # An empty array may have no address, which NumPy refuses.
+        return np.empty(interface["shape"], interface["typestr"])
+    return np.asarray(x)
+
+
+def _masked(x: object, hint: str) -> UnsupportedTypeError:
+    return UnsupportedTypeError(f"A {type(x).__name__} is values and a mask, and its mask would be lost.", hint)
+
+
+def _on_a_gpu(x: Any) -> Array:
+    raise DeviceError(
+        f"A {type(x).__name__} lies on a GPU and offers only __cuda_array_interface__.",
+        "convert it to a tensor of a framework on the GPU first",
+    )
+
+
+_TAKEN: dict[str, Callable[[Any], Array]] = {
+    "__array_interface__": _from_interface,
+    "__array__": from_array,
+    "__cuda_array_interface__": _on_a_gpu,
+}

@@ -1,0 +1,26 @@
+"""SciPy: sparse matrices have no dense memory to carry."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...errors import UnsupportedTypeError
+from .neighbours import Neighbour
+
+if TYPE_CHECKING:
+    from .neighbours import Opened
+
+__all__ = ["neighbour"]
+
+
+def neighbour(kind: type) -> Neighbour | None:
+    """What is known of a class of SciPy's, or of one that is derived from it."""
+    from scipy import sparse
+
+    return Neighbour(_refuse) if issubclass(kind, (sparse.sparray, sparse.spmatrix)) else None
+
+
+def _refuse(x: Any, _target: Any, _request: Any) -> Opened:
+    raise UnsupportedTypeError(
+        f"A {type(x).__name__} is sparse: indices and values, not one tensor.", "x.toarray(), which has every zero"
+    )

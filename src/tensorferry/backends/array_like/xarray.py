@@ -1,0 +1,37 @@
+"""xarray: an array with names is its array; a dataset is several."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .chunked import is_text, open_later
+from .columns import refuse
+from .neighbours import Neighbour
+from .protocols import open_offered
+
+if TYPE_CHECKING:
+    from .neighbours import Opened
+
+__all__ = ["neighbour"]
+
+
+def neighbour(kind: type) -> Neighbour | None:
+    """What is known of a class of xarray, or of one that is derived from it."""
+    import xarray as xr
+
+    if issubclass(kind, xr.Dataset):
+        return Neighbour(_refuse)
+    return Neighbour(_open, is_text) if issubclass(kind, (xr.DataArray, xr.Variable)) else None
+
+
+def _open(x: Any, target: Any, request: Any) -> Opened:
+    # To ask for the data would read them; what xarray has no public word for is taken to be read later.
+    lies_here = isinstance(getattr(getattr(x, "variable", x), "_data", None), np.ndarray)
+    return (open_offered if lies_here else open_later)(x, target, request)
+
+
+def _refuse(_x: Any, _target: Any, request: Any) -> Opened:
+    hint = 'x.to_dataarray(); or ferry.convert_tree(dict(x.data_vars), "numpy"), each for itself'
+    raise refuse("A Dataset", "is several arrays with names", hint, request)

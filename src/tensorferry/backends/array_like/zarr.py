@@ -1,0 +1,15 @@
+"""zarr: arrays are read from their store each time."""
+
+from __future__ import annotations
+
+from .chunked import is_text, open_later
+from .neighbours import Neighbour
+
+__all__ = ["neighbour"]
+
+
+def neighbour(kind: type) -> Neighbour | None:
+    """What is known of a class of zarr's, or of one that is derived from it."""
+    import zarr
+
+    return Neighbour(open_later, is_text) if issubclass(kind, zarr.Array) else None
