@@ -233,8 +233,7 @@ def test_leaving_a_with_ends_the_thread(device):
     with prefetch(source, DEVICE) as running:
         next(running)
         assert len(ours()) == 1
-    assert not ours()
-    assert source.ended
+    assert until(lambda: not ours() and source.ended)
     with pytest.raises(ValueError, match="is closed"):
         next(running)
     with pytest.raises(ValueError, match="is closed"):
@@ -254,7 +253,7 @@ def test_a_break_and_dropping_it_end_the_thread(device):
     try:
         del running, batch
         assert gone() is None
-        assert until(lambda: not ours() and source.ended, ahead.PATIENCE)
+        assert until(lambda: not ours() and source.ended)
     finally:
         gc.enable()
 
@@ -268,7 +267,7 @@ def test_its_memory_is_given_back(device, where):
     del arrays
     next(running)
     running.close()
-    assert not [each for each in alive if each() is not None]
+    assert until(lambda: not [each for each in alive if each() is not None])
     device.synchronize()
     assert device.locked == 0
 
@@ -311,8 +310,9 @@ def test_what_a_source_gives_after_the_end_is_not_converted(device):
     assert not seen
 
 
-def test_closing_wakes_a_consumer_that_waits(device):
+def test_closing_wakes_a_consumer_that_waits(device, monkeypatch):
     """It raises instead of waiting for ever, and does not take this for the source's end."""
+    monkeypatch.setattr(ahead, "PATIENCE", 0.0)
     answer = threading.Event()
 
     def stuck():
@@ -332,9 +332,9 @@ def test_closing_wakes_a_consumer_that_waits(device):
     thread = threading.Thread(target=consume)
     thread.start()
     assert until(lambda: running._ahead._waiting_since is not None)
-    threading.Timer(0.05, answer.set).start()
     running.close()
     thread.join(simulated.PATIENCE)
+    answer.set()
     assert len(raised) == 1
 
 
