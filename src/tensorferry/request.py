@@ -13,6 +13,7 @@ from .info import TensorInfo
 
 if TYPE_CHECKING:
     from .backend import Backend
+    from .devices import Placement
 
 __all__ = ["Request", "aim", "make_request", "ordinary_request", "writing_into"]
 
@@ -30,6 +31,8 @@ class Request(NamedTuple):
     options: tuple[str, ...] = ()
     present: tuple[str, ...] | None = None
     """The target's devices on this machine, where that matters; ``None``: as declared."""
+    placement: Placement | None = None
+    """How the result is laid out over devices, where `device` was the target's own object that says so."""
 
     @property
     def is_ordinary(self) -> bool:
@@ -101,7 +104,9 @@ def _canonical(
         raise TypeError(f"casting must be None or one of {', '.join(CASTINGS)}, not {shown(casting)}")
     if not (isinstance(grad, str) and grad in ("detach", "error")):
         raise TypeError(f'grad must be "detach" or "error", not {shown(grad)}')
-    _refuse_index(device)
+    placement = None if device is None or isinstance(device, str) else target.placement(device)
+    if placement is None:
+        _refuse_index(device)
     known = target.capabilities.options | target.capabilities.finishers
     for option, _ in options:
         if option not in known:
@@ -113,9 +118,10 @@ def _canonical(
         copy=copy,
         dtype=None if dtype is None else "default" if isinstance(dtype, str) and dtype == "default" else name_of(dtype),
         casting=casting,
-        device=None if device is None else device_name(device),
+        device=None if device is None or placement is not None else device_name(device),
         grad=grad,
         options=tuple(sorted(option for option, on in options if on)),
+        placement=placement,
     )
 
 

@@ -13,7 +13,7 @@ from tests.transfers.conftest import ours, until
 
 import tensorferry as ferry
 from tensorferry.transfers import sides, slots
-from tensorferry.transfers.prefetch import SLOTS
+from tensorferry.transfers.one_pass import SLOTS
 
 
 def reused(count, make, size=64):
