@@ -20,7 +20,7 @@ from .case import Measured, Target, Unmeasured
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["SECTIONS"]
+__all__ = ["LOOKS", "MAKE", "MANY", "SECTIONS", "TORCH", "Line", "why_not", "workplace"]
 
 TENSORS = 64
 LENGTH = 1 << 22
@@ -59,7 +59,7 @@ heap.join()
 print(json.dumps([seconds, status("VmHWM") - rss, heap.peak - anonymous]))
 """
 
-_TORCH = "import torch; from safetensors.torch import save_file"
+TORCH = "import torch; from safetensors.torch import save_file"
 _NUMPY = "import numpy as np; from safetensors.numpy import load_file"
 # Modules that are imported at first use are imported here, as theirs are.
 _FERRY = "import tensorferry as ferry, tensorferry.files.convert, tensorferry.files.lazy; ferry.files.format.formats()"
@@ -69,7 +69,7 @@ _ALL = "state = {name: lazy[name] for name in lazy}"
 
 
 @dataclass(frozen=True)
-class _Line:
+class Line:
     """What is typed, and what has to be imported for it; the import is not measured."""
 
     code: str
@@ -95,8 +95,8 @@ class _Pair(NamedTuple):
     """Two lines that end in the same, the file that both start from, and what is asked of ours."""
 
     name: str
-    ours: _Line
-    theirs: _Line
+    ours: Line
+    theirs: Line
     source: str
     target: Target
     memory: bool = False
@@ -108,15 +108,15 @@ def _loading(framework: str, imports: str, theirs: str) -> tuple[_Pair, ...]:
     return (
         _Pair(
             f"load to {framework}, before the first touch",
-            _Line(ours, f"{_FERRY}; {warm_up}"),
-            _Line(theirs, imports),
+            Line(ours, f"{_FERRY}; {warm_up}"),
+            Line(theirs, imports),
             "model.safetensors",
             Target(ratio=0.05),
         ),
         _Pair(
             f"load to {framework}, every page touched",
-            _Line(f"{ours}\n{_ALL}\n{_TOUCH}", f"{_FERRY}; import numpy as np; {warm_up}"),
-            _Line(f"{theirs}\n{_TOUCH}", f"import numpy as np; {imports}"),
+            Line(f"{ours}\n{_ALL}\n{_TOUCH}", f"{_FERRY}; import numpy as np; {warm_up}"),
+            Line(f"{theirs}\n{_TOUCH}", f"import numpy as np; {imports}"),
             "model.safetensors",
             Target(ratio=0.6),
         ),
@@ -126,24 +126,24 @@ def _loading(framework: str, imports: str, theirs: str) -> tuple[_Pair, ...]:
 _PAIRS = (
     _Pair(
         ".pt -> .safetensors / torch.load + save_file",
-        _Line('ferry.convert_files("model.pt", "out", to="safetensors")', _FERRY),
-        _Line('save_file(torch.load("model.pt"), "out")', _TORCH),
+        Line('ferry.convert_files("model.pt", "out", to="safetensors")', _FERRY),
+        Line('save_file(torch.load("model.pt"), "out")', TORCH),
         "model.pt",
         Target(ratio=0.5),
         memory=True,
     ),
     _Pair(
         ".safetensors -> .npz / load_file + np.savez",
-        _Line('ferry.convert_files("model.safetensors", "out", to="npz")', _FERRY),
-        _Line('np.savez(open("out", "wb"), **load_file("model.safetensors"))', _NUMPY),
+        Line('ferry.convert_files("model.safetensors", "out", to="npz")', _FERRY),
+        Line('np.savez(open("out", "wb"), **load_file("model.safetensors"))', _NUMPY),
         "model.safetensors",
         Target(ratio=0.7),
         memory=True,
     ),
     _Pair(
         ".safetensors float32 -> bfloat16 / shutil.copyfile",
-        _Line('ferry.convert_files("model.safetensors", "out", to="safetensors", dtype="bfloat16")', _FERRY),
-        _Line('shutil.copyfile("model.safetensors", "out")', "import shutil"),
+        Line('ferry.convert_files("model.safetensors", "out", to="safetensors", dtype="bfloat16")', _FERRY),
+        Line('shutil.copyfile("model.safetensors", "out")', "import shutil"),
         "model.safetensors",
         Target(ratio=1 / 0.8),
         memory=True,
@@ -161,18 +161,18 @@ class _Conversions:
     title = "Files of 1 GiB, in fresh processes; ours flushes what it writes to the disk"
 
     def rows(self) -> Iterator[Measured | Unmeasured]:
-        why = _why_not()
+        why = why_not()
         if why is not None:
             yield from (Unmeasured(pair.name, pair.target, why) for pair in _PAIRS)
             return
-        with _workplace() as folder:
-            _Line(_MAKE, "import torch; from safetensors.torch import save_file").run(folder)
+        with workplace() as folder:
+            Line(MAKE, "import torch; from safetensors.torch import save_file").run(folder)
             os.sync()  # the disk's work on these is nobody's below
             for pair in _PAIRS:
                 yield from _measure(pair, folder)
 
 
-_MAKE = f"""
+MAKE = f"""
 state = {{f"layer.{{i}}.weight": torch.randn({LENGTH}) for i in range({TENSORS})}}
 torch.save(state, "model.pt")
 save_file(state, "model.safetensors")
@@ -223,11 +223,12 @@ class _Look(NamedTuple):
     memory: Target = Target(total=60 * 2**20)
 
 
-_LOOKS = (
+LOOKS = (
     _Look(
         "many.safetensors",
         "from safetensors.numpy import save_file; import numpy as np; "
-        f"save_file({{f'layers.{{i}}.weight': np.zeros(4, 'f4') for i in range({MANY})}}, 'many.safetensors')",
+        "save_file({f'model.layers.{i // 1000}.mlp.experts.{i % 1000 // 4}.{\"abcd\"[i % 4]}_proj.weight': "
+        f"np.zeros(4, 'f4') for i in range({MANY})}}, 'many.safetensors')",
         "from safetensors import safe_open; f = safe_open('many.safetensors', 'np'); "
         "[f.get_slice(name).get_shape() for name in f.keys()]",
     ),
@@ -250,12 +251,12 @@ class _Inspection:
     title = f"Looking into a file of {MANY:,} tensors, process start included"
 
     def rows(self) -> Iterator[Measured | Unmeasured]:
-        why = _why_not()
+        why = why_not()
         if why is not None:
-            yield from (Unmeasured(f"tensorferry inspect {look.name}", look.seconds, why) for look in _LOOKS)
+            yield from (Unmeasured(f"tensorferry inspect {look.name}", look.seconds, why) for look in LOOKS)
             return
-        with _workplace() as folder:
-            for look in _LOOKS:
+        with workplace() as folder:
+            for look in LOOKS:
                 subprocess.run([sys.executable, "-c", look.make], cwd=folder, check=True)  # noqa: S603
                 ours = _best(["-m", "tensorferry", "inspect", look.name], folder)
                 theirs = _best(["-c", look.theirs], folder)
@@ -275,7 +276,7 @@ def _best(arguments: list[str], folder: Path) -> tuple[float, float]:
     return min(run[0] for run in runs), min(run[1] for run in runs)
 
 
-def _why_not() -> str | None:
+def why_not() -> str | None:
     if sys.platform != "linux":
         return "reads /proc, which only Linux has"
     if shutil.disk_usage(tempfile.gettempdir()).free < _ROOM:
@@ -284,7 +285,7 @@ def _why_not() -> str | None:
 
 
 @contextmanager
-def _workplace() -> Iterator[Path]:
+def workplace() -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as folder:
         yield Path(folder)
 

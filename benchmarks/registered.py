@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import files, footprint, gpu, large, sequences, small, start, transfers, trees
+from . import file_memory, files, footprint, gpu, large, sequences, small, start, transfers, trees
 
 __all__ = ["SECTIONS"]
 
@@ -14,6 +14,7 @@ SECTIONS = (
     *trees.SECTIONS,
     *start.SECTIONS,
     *files.SECTIONS,
+    *file_memory.SECTIONS,
     *transfers.SECTIONS,
     *gpu.SECTIONS,
 )

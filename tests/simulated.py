@@ -40,7 +40,7 @@ __all__ = ["POISON", "SimulatedBackend", "Tensor", "installed"]
 POISON = 0xA5
 """What every byte is that nobody has written yet, or that somebody else has by now."""
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 """Seconds after which a wait is a deadlock."""
 
 
@@ -209,6 +209,8 @@ class SimulatedBackend(Backend):
     def __init__(self, delay=(0.0, 0.001), lockable=None, events_lie=False, seed=0):
         super().__init__()
         self.delay = delay
+        self.gate = None
+        self.gates = []
         self.lockable = lockable
         self.events_lie = events_lie
         self.random = random.Random(seed)  # noqa: S311 - for delays
@@ -249,14 +251,20 @@ class SimulatedBackend(Backend):
             event.reached.wait(PATIENCE)
 
     @contextmanager
-    def delayed(self, seconds):
-        """Another delay for what is queued meanwhile."""
-        before, self.delay = self.delay, (seconds, seconds)
-        yield
-        self.delay = before
+    def held(self):
+        """What is queued meanwhile does not begin before the function that this gives is called."""
+        gate = threading.Event()
+        self.gates.append(gate)
+        before, self.gate = self.gate, gate
+        try:
+            yield gate.set
+        finally:
+            self.gate = before
 
     def close(self):
         """End every stream's thread, after what is queued."""
+        for gate in self.gates:
+            gate.set()
         for stream in list(self.streams):
             stream.end()
         for thread in self.threads:
@@ -475,7 +483,11 @@ class SimulatedBackend(Backend):
     def _queue_copy(self, device, nbytes, do):
         seconds = self.delay(nbytes) if callable(self.delay) else self.random.uniform(*self.delay)
 
+        gate = self.gate
+
         def later():
+            if gate is not None and not gate.wait(PATIENCE):
+                raise RuntimeError("deadlock: nobody lets this copy begin")
             time.sleep(seconds)
             do()
 

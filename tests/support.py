@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import atexit
+import gc
+import inspect
 import json
 import os
 import subprocess
 import sys
 import textwrap
+import tracemalloc
 from functools import cache
 from math import prod
 from pathlib import Path
@@ -75,6 +78,25 @@ def bits(x):
 def dtype_name(x):
     """The name of a tensor's dtype, as its own framework tells it."""
     return str(getattr(x.dtype, "name", x.dtype)).removeprefix("torch.")
+
+
+def peak_of(call):
+    """The bytes that Python and NumPy held at most, beyond what they held before, while a call ran; and its result.
+
+    They are counted, not measured: no allocator's habits, no page and no other process is in it. What a library keeps
+    with an allocator of its own is not in it either: the memory of whole processes is measured in `benchmarks`.
+    """
+    gc.collect()
+    tracemalloc.start()
+    try:
+        result = call()
+        return tracemalloc.get_traced_memory()[1], result
+    finally:
+        tracemalloc.stop()
+
+
+PEAK = f"import gc, tracemalloc\n\n{inspect.getsource(peak_of)}\n"
+"""`peak_of` as code for a process of its own."""
 
 
 def python(code, *arguments, timeout=240, **environment):

@@ -260,7 +260,7 @@ def to_jax(
         copy: As for `to_numpy`.
         dtype: As for `to_numpy`.
         casting: As for `to_numpy`.
-        device: As for `to_numpy`.
+        device: As for `to_numpy`, or a ``jax.sharding.Sharding``, over whose devices the result is laid out.
         grad: As for `to_numpy`.
         out: Refused: JAX arrays are immutable.
 

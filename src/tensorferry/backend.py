@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from .devices import Placement
     from .info import TensorInfo
     from .nodes import Node
     from .request import Request
@@ -348,6 +349,20 @@ class Backend(ABC):
     def open_node(self, x: Any) -> Node | None:
         """Such a container, opened; ``None``: this one is a leaf."""
         return None
+
+    # -- one tensor on several devices: for a framework that has an object which says how -------------
+
+    def placement(self, device: object) -> Placement | None:
+        """What ``device=`` asks for, if it is the framework's own object that lays a tensor out over devices."""
+        return None
+
+    def misfit(self, placement: Placement, shape: tuple[int, ...]) -> str:
+        """Why a tensor of this shape cannot be laid out so; empty if it can."""
+        return ""
+
+    def place_over(self, x: Any, placement: Placement) -> Any:
+        """A tensor of this framework's laid out over devices; only asked with what `placement` gave."""
+        raise TypeError(f"{self.name} tensors lie on one device each")
 
     def offer(self, x: Any) -> Any:
         """What another framework asks for the memory of a tensor on a device: an object with ``__dlpack__``."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import dtypes, rules
 from .devices import HOST, kind_of, same_place
-from .errors import GradientError
+from .errors import GradientError, ShapeError
 from .transport import PINNED_REASON, Transport
 
 if TYPE_CHECKING:
@@ -56,9 +56,11 @@ class _Route(Transport):
         rules.refuse_move(self.now, self.source, self.device)
         self.check = rules.check_of(self.now, self.request, self.dtype)
         self.refuse_pinned()
+        self.refuse_misfit()
         if self.source is self.target and self.target.capabilities.memory and self.stays_inside():
             self.inside()
             self.finish_options()
+            self.lay_out()
             return
         if not self.target.capabilities.memory:
             self.refuse_copy([f"{self.target.name} values have no memory to share"])
@@ -70,6 +72,41 @@ class _Route(Transport):
             self.warn_of_tape()
         self.finish_options()
         self.warn_of_tracer()
+        self.lay_out()
+
+    def refuse_misfit(self) -> None:
+        """Raise if the layout over devices that is asked for does not take this shape."""
+        placement = self.request.placement
+        why = "" if placement is None else self.target.misfit(placement, self.now.shape)
+        if why:
+            raise ShapeError(
+                f"A tensor of shape {self.now.shape} cannot be laid out as device= says: {why}.",
+                "a layout that divides the shape, or one that leaves this tensor whole",
+            )
+
+    def lay_out(self) -> None:
+        """Lay the target's tensor out over devices, as the target's own object in ``device=`` says."""
+        placement, target = self.request.placement, self.target
+        if placement is None:
+            return
+        why = "device= lays it out over devices"
+        self.refuse_copy([why])
+        # What has a place on the host already may be kept there as the one replica, or the only one.
+        kept = self.now.device == HOST == placement.device and placement.shards == 1
+        if not self.fresh and self.now.abstract is None and (self.request.copy is True or kept):
+            self.add(target, "copy", (), "a replica could be the source's own memory", copies=self.path())
+        bus = (self.now.device == HOST) != (placement.device == HOST)
+        self.add(
+            target,
+            "place_over",
+            (placement,),
+            f"over {placement.shards} devices" if placement.shards > 1 else "whole on each device",
+            copies="bus" if bus else self.path(),
+            device=placement.device,
+            shards=placement.shards,
+            misalignment=0,
+        )
+        self.fresh, self.reason = True, why
 
     def finish_options(self) -> None:
         """What the target makes of its tensor in the end, in memory of its own."""

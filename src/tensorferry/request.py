@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from .backend import Backend
+    from .devices import Placement
 
 __all__ = [
     "Request",
@@ -41,6 +42,8 @@ class Request(NamedTuple):
     options: tuple[str, ...] = ()
     present: tuple[str, ...] | None = None
     """The target's devices on this machine, where that matters; ``None``: as declared."""
+    placement: Placement | None = None
+    """How the result is laid out over devices, where `device` was the target's own object that says so."""
 
     @property
     def is_ordinary(self) -> bool:
@@ -112,7 +115,9 @@ def _canonical(
         raise TypeError(f"casting must be None or one of {', '.join(CASTINGS)}, not {shown(casting)}")
     if not (isinstance(grad, str) and grad in ("detach", "error")):
         raise TypeError(f'grad must be "detach" or "error", not {shown(grad)}')
-    _refuse_index(device)
+    placement = None if device is None or isinstance(device, str) else target.placement(device)
+    if placement is None:
+        _refuse_index(device)
     known = _options(target)
     for option, _ in options:
         if option not in known:
@@ -122,9 +127,10 @@ def _canonical(
         copy=copy,
         dtype=None if dtype is None else "default" if isinstance(dtype, str) and dtype == "default" else name_of(dtype),
         casting=casting,
-        device=None if device is None else device_name(device),
+        device=None if device is None or placement is not None else device_name(device),
         grad=grad,
         options=tuple(sorted(option for option, on in options if on)),
+        placement=placement,
     )
 
 

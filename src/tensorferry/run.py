@@ -175,7 +175,7 @@ def check(plan: Plan, source: Backend, target: Backend, handle: Any, result: Any
     if not target.capabilities.memory or plan.source.abstract is not None:
         return
     seen = target.describe(result)
-    for claim in ("framework", "shape", "dtype", "device", "requires_grad", "writable"):
+    for claim in ("framework", "shape", "dtype", "device", "shards", "requires_grad", "writable"):
         planned, observed = getattr(plan.result, claim), getattr(seen, claim)
         if planned != observed and not (claim == "device" and same_place(observed, planned)):
             raise PlanViolation(f"the plan claims {claim} {planned!r}, observed {observed!r}\n\n{plan}")

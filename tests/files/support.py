@@ -83,18 +83,3 @@ def same_bits(a, b):
         return list(a) == list(b) and all(same_bits(a[name], b[name]) for name in a)
     a, b = np.asarray(a), np.asarray(b)
     return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
-
-
-PEAK = """
-import re
-from pathlib import Path
-
-def peak():
-    # Not ru_maxrss: a child begins with its parent's.
-    return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
-
-def reset():
-    Path("/proc/self/clear_refs").write_text("5")
-    return peak()
-"""
-"""Code for `survives`: the highest memory of a process in KiB, since it was reset."""

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -98,22 +99,23 @@ def kill_at_random_moments(folder, scenario, times, mebibytes):
     for dtype in ("bfloat16", "float16"):
         convert_files(source, target, dtype=dtype, overwrite=True, **{**keywords, "jobs": 1, "engine": "threads"})
         wanted[dtype] = digest(target)
-    began = time.monotonic()
     child = start(folder, source, target, {**keywords, "dtype": "float16", "overwrite": True})
+    began = time.monotonic()
     assert end(child) == 0
-    # The whole time with the start is longer than what follows "ready".
     longest = time.monotonic() - began
 
     now, interrupted = "float16", 0
     rng = random.Random(1)  # noqa: S311 - moments, not secrets
-    for attempt in range(times):
+    for attempt in count():
         goal = "bfloat16" if now == "float16" else "float16"
         everything = {**keywords, "dtype": goal, "overwrite": True, "resume": True}
         child = start(folder, source, target, everything)
-        time.sleep(rng.random() * longest * 0.8)
+        time.sleep(rng.random() * longest)
         child.send_signal(signal.SIGKILL)
         killed = end(child) == -signal.SIGKILL
         interrupted += killed
+        if not killed:
+            longest *= 0.9  # it was quicker than the one that was timed
         found = digest(target)
         assert found in (wanted[now], wanted[goal]), f"neither the old nor the new output, attempt {attempt}"
         assert len(open_path(target).tensors) == mebibytes // 2
@@ -127,13 +129,14 @@ def kill_at_random_moments(folder, scenario, times, mebibytes):
         else:
             wait_for_workers(child.pid)
         now = next(dtype for dtype, value in wanted.items() if value == found)
-    assert interrupted >= times // 4, "most runs had ended before they were killed"
+        if interrupted == times:
+            break
     assert source.read_bytes() == before
 
 
 def wait_for_workers(session):
     """The workers of a killed parent end at once, but not in the same instant: they are all of its session."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         left = [process.name for process in Path("/proc").glob("[0-9]*") if is_of(process, session)]
         if not left:

@@ -241,7 +241,7 @@ def test_parts_at_once(tmp_path):
         )
         for number in range(1, 7)
     ]
-    ended = [(each.communicate(timeout=120)[1], each.returncode) for each in running]
+    ended = [(each.communicate(timeout=600)[1], each.returncode) for each in running]
     assert ended == [("", 0)] * 6
     same(arrays_of(tmp_path / "out"), model())
     assert names(tmp_path) == ["in.safetensors", "out"]

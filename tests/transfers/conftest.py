@@ -15,8 +15,8 @@ def ours():
     return [thread for thread in threading.enumerate() if thread.name.startswith("tensorferry")]
 
 
-def until(holds, seconds=10.0):
-    """Wait until something holds; whether it does."""
+def until(holds, seconds=simulated.PATIENCE):
+    """Wait until something holds; whether it does, before it is taken for a deadlock."""
     end = time.monotonic() + seconds
     while not holds():
         if time.monotonic() > end:

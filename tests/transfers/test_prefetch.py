@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import traceback
+import warnings
 import weakref
 
 import numpy as np
@@ -233,8 +234,7 @@ def test_leaving_a_with_ends_the_thread(device):
     with prefetch(source, DEVICE) as running:
         next(running)
         assert len(ours()) == 1
-    assert not ours()
-    assert source.ended
+    assert until(lambda: not ours() and source.ended)
     with pytest.raises(ValueError, match="is closed"):
         next(running)
     with pytest.raises(ValueError, match="is closed"):
@@ -254,7 +254,7 @@ def test_a_break_and_dropping_it_end_the_thread(device):
     try:
         del running, batch
         assert gone() is None
-        assert until(lambda: not ours() and source.ended, ahead.PATIENCE)
+        assert until(lambda: not ours() and source.ended)
     finally:
         gc.enable()
 
@@ -268,7 +268,7 @@ def test_its_memory_is_given_back(device, where):
     del arrays
     next(running)
     running.close()
-    assert not [each for each in alive if each() is not None]
+    assert until(lambda: not [each for each in alive if each() is not None])
     device.synchronize()
     assert device.locked == 0
 
@@ -311,8 +311,9 @@ def test_what_a_source_gives_after_the_end_is_not_converted(device):
     assert not seen
 
 
-def test_closing_wakes_a_consumer_that_waits(device):
+def test_closing_wakes_a_consumer_that_waits(device, monkeypatch):
     """It raises instead of waiting for ever, and does not take this for the source's end."""
+    monkeypatch.setattr(ahead, "PATIENCE", 0.0)
     answer = threading.Event()
 
     def stuck():
@@ -331,20 +332,250 @@ def test_closing_wakes_a_consumer_that_waits(device):
 
     thread = threading.Thread(target=consume)
     thread.start()
-    assert until(lambda: running._ahead._waiting_since is not None)
-    threading.Timer(0.05, answer.set).start()
+    assert until(lambda: running._pass._ahead._waiting_since is not None)
     running.close()
     thread.join(simulated.PATIENCE)
+    answer.set()
     assert len(raised) == 1
 
 
-def test_iterating_twice_is_an_error_and_not_an_empty_loop():
-    """The second pass of an epoch loop says what is wrong; inside one pass an iterator of it is itself."""
-    running = ferry.prefetch([np.ones(1)] * 3, "torch")
-    next(iter(running))
-    assert len(list(running)) == 2
+@BOTH
+def test_a_source_that_can_be_read_again_is_read_again(device, where):
+    """Each `for` is a pass from the beginning, after the end, after a `break` and after an error."""
+    source = Source(4)
+    running = prefetch(source, where)
+    for _ in range(2):
+        assert [seen(batch) for batch in running] == [0, 1, 2, 3]
+    for batch in running:
+        if seen(batch) == 1:
+            break
+    assert [seen(batch) for batch in running] == [0, 1, 2, 3]
+    assert running.stats().batches == 14
+    source.fails_at = 2
+    with pytest.raises(KeyError):
+        list(running)
+    assert list(iter(lambda: next(running, None), None)) == []
+    source.fails_at = None
+    assert [seen(batch) for batch in running] == [0, 1, 2, 3]
+    running.close()
+    assert until(lambda: not ours())
+
+
+@BOTH
+def test_a_second_loop_ends_the_first(device, where):
+    """Which says so, instead of going on somewhere in the other's batches; `next` goes on with the latest."""
+    running = prefetch(Source(4), where)
+    first = iter(running)
+    assert iter(first) is first
+    assert seen(next(first)) == 0
+    second = iter(running)
+    assert seen(next(second)) == 0
+    with pytest.raises(ValueError, match="another one over the same prefetch has begun"):
+        next(first)
+    assert seen(next(running)) == 1
+    assert [seen(batch) for batch in second] == [2, 3]
+
+
+@BOTH
+def test_a_generator_gives_one_pass_and_then_an_error_instead_of_an_empty_loop(device, where):
+    """A loop after a `break` goes on with it, as with the generator itself."""
+    running = prefetch(batches_of(4), where)
+    assert seen(next(iter(running))) == 0
+    assert [seen(batch) for batch in running] == [1, 2, 3]
     with pytest.raises(RuntimeError, match="make another"):
         iter(running)
+
+
+@BOTH
+def test_a_dataloader_in_epochs_under_break(device, where):
+    """With processes of its own too, which a loader keeps for all its passes: each epoch has every batch once."""
+    torch = pytest.importorskip("torch")
+    loader = torch.utils.data.DataLoader(torch.arange(12), batch_size=2, num_workers=1, persistent_workers=True)
+    with prefetch(loader, where) as running:
+        assert len(running) == 6
+        for _ in range(2):
+            assert [number for batch in running for number in ferry.to_list(batch)] == list(range(12))
+            next(iter(running))
+
+
+def test_len_is_the_sources():
+    """Where it has one; and what has none says so as Python does, and is true all the same."""
+    assert len(ferry.prefetch([np.ones(1)] * 3, "torch")) == 3
+    assert not ferry.prefetch([], "torch")
+    running = ferry.prefetch(iter([np.ones(1)]), "torch")
+    with pytest.raises(TypeError, match="has no len"):
+        len(running)
+    assert running
+    running.close()
+    with pytest.raises(ValueError, match="is closed"):
+        len(running)
+
+
+# -- what cannot be converted ---------------------------------------------------------------------
+
+
+def some_bad(count, bad):
+    """Batches of which some have a value that no int8 holds."""
+    return [{"x": np.full(3, 0.5 if i in bad else i), "i": i} for i in range(count)]
+
+
+@BOTH
+@pytest.mark.parametrize("bad", [{0}, {1, 2, 5}, {9}, set(range(10)), set()])
+def test_bad_batches_are_skipped_and_counted(device, where, bad):
+    """With one warning, at the line that asks; the others are all there, in order, in each pass."""
+    running = prefetch(some_bad(10, bad), where, dtype="int8", on_error="skip")
+    for turn in (1, 2):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            assert [seen(batch) for batch in running] == [i for i in range(10) if i not in bad]
+        assert running.skipped == turn * len(bad)
+        assert len(caught) == (1 if bad and turn == 1 else 0)
+        for each in caught:
+            assert each.category is RuntimeWarning
+            assert '$["x"]' in str(each.message)
+            assert each.filename == __file__
+    assert running.stats().batches == 2 * (10 - len(bad))
+    assert until(lambda: not ours())
+
+
+@BOTH
+def test_skipped_batches_make_room_for_others(device, where):
+    """Never more than `depth` are ahead, however many are skipped."""
+    running = prefetch(some_bad(30, set(range(1, 30, 2))), where, dtype="int8", on_error="skip", depth=1)
+    with pytest.warns(RuntimeWarning, match="skipped"):
+        assert [seen(batch) for batch in running] == list(range(0, 30, 2))
+    assert running.skipped == 15
+    device.synchronize()
+    assert device.locked == 0
+
+
+@BOTH
+def test_what_the_source_raises_is_never_skipped(device, where):
+    """A KeyError of a source, a conversion that raises what is no ConversionError: raised in its place."""
+    running = prefetch(Source(5, fails_at=2), where, on_error="skip")
+    with pytest.raises(KeyError, match="the source broke"):
+        list(running)
+
+    def broken(_):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        list(prefetch([np.ones(1)], where, on_error="skip", leaves=broken))
+
+
+@BOTH
+def test_a_conversion_error_of_the_source_is_the_sources(device, where):
+    """One that the source raises, with a conversion of its own, ends it: it is not taken for a batch's."""
+
+    def source():
+        yield {"x": np.ones(3), "i": 1}
+        ferry.to_numpy(np.array([0.5]), dtype="int8")
+
+    running = prefetch(source(), where, on_error="skip")
+    assert seen(next(running)) == 1
+    with pytest.raises(ferry.LossyCastError):
+        next(running)
+    assert running.skipped == 0
+
+
+# -- interrupts -----------------------------------------------------------------------------------
+
+
+class Interrupted:
+    """An iterator that is interrupted once in the middle, and can go on."""
+
+    def __init__(self, count, at):
+        self.left = iter(batches_of(count))
+        self.at = at
+        self.asked = 0
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        self.asked += 1
+        if self.asked == self.at:
+            raise KeyboardInterrupt
+        return next(self.left)
+
+
+@pytest.mark.parametrize("at", [1, 2, 4])
+def test_on_the_host_an_interrupt_in_the_source_leaves_it_usable(at):
+    """The next batch is the one that would have come; no thread is there."""
+    running = prefetch(Interrupted(4, at), HOST)
+    found = []
+    with pytest.raises(KeyboardInterrupt):
+        found.extend(seen(batch) for batch in running)
+    assert found == list(range(at - 1))
+    found += [seen(batch) for batch in running]
+    assert found == [0, 1, 2, 3]
+    assert not ours()
+
+
+def test_on_the_host_an_interrupt_in_a_conversion_loses_no_batch():
+    """What has been read is converted when it is asked for again."""
+    interrupts = [True]
+
+    class Once:
+        def __array__(self, dtype=None, copy=None):
+            if interrupts:
+                interrupts.pop()
+                raise KeyboardInterrupt
+            return np.ones(2)
+
+    running = ferry.prefetch(iter([Once(), np.zeros(2)]), "torch", leaves=lambda x: not isinstance(x, dict))
+    with pytest.raises(KeyboardInterrupt):
+        next(running)
+    assert [batch.tolist() for batch in running] == [[1, 1], [0, 0]]
+
+
+def test_a_loop_begins_anew_after_an_interrupt():
+    """What can be read again is read again, from the beginning."""
+    interrupts = [True]
+
+    class Batches(list):
+        def __iter__(self):
+            for i, batch in enumerate(batches_of(3)):
+                if i == 1 and interrupts:
+                    interrupts.pop()
+                    raise KeyboardInterrupt
+                yield batch
+
+    running = prefetch(Batches(), HOST)
+    with pytest.raises(KeyboardInterrupt):
+        list(running)
+    assert [seen(batch) for batch in running] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("at", [1, 2])
+def test_to_a_device_an_interrupt_in_the_source_leaves_no_thread(device, at):
+    """Before there is a thread it can go on; in the thread it is the source's end, in its place."""
+    running = prefetch(Interrupted(4, at), DEVICE)
+    with pytest.raises(KeyboardInterrupt):
+        list(running)
+    assert [seen(batch) for batch in running] == [0, 1, 2, 3] if at == 1 else True
+    assert until(lambda: not ours())
+
+
+def test_an_interrupt_while_a_thread_is_started_loses_nothing(device, monkeypatch):
+    """The thread runs or it does not: batches come once, in order, and no thread is left."""
+    start = threading.Thread.start
+    for before in (True, False):
+
+        def interrupted(thread, before=before):
+            if thread.name != "tensorferry prefetch":
+                return start(thread)
+            monkeypatch.setattr(threading.Thread, "start", start)
+            if not before:
+                start(thread)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(threading.Thread, "start", interrupted)
+        running = prefetch(batches_of(5), DEVICE)
+        with pytest.raises(KeyboardInterrupt):
+            next(running)
+        assert [seen(batch) for batch in running] == [0, 1, 2, 3, 4]
+        assert until(lambda: not ours())
 
 
 def test_wrong_arguments_are_said_at_once():
@@ -360,6 +591,7 @@ def test_wrong_arguments_are_said_at_once():
         ({"leaves": "all"}, TypeError, "leaves"),
         ({"out": np.zeros(1)}, TypeError, "out="),
         ({"wings": True}, TypeError, "wings"),
+        ({"on_error": "ignore"}, ValueError, "on_error"),
         ({"like": np.ones(1)}, TypeError, "one of to and like"),
     ]:
         with pytest.raises(error, match=words):

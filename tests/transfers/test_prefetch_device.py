@@ -13,7 +13,7 @@ from tests.transfers.conftest import ours, until
 
 import tensorferry as ferry
 from tensorferry.transfers import sides, slots
-from tensorferry.transfers.prefetch import SLOTS
+from tensorferry.transfers.one_pass import SLOTS
 
 
 def reused(count, make, size=64):
@@ -83,10 +83,13 @@ BROKEN = {
 def test_what_is_broken_is_found(how, monkeypatch):
     """The same check finds each safeguard missing, so it is known to be able to fail."""
     settings = BROKEN[how](monkeypatch) or {}
-    with simulated.installed(delay=(0.002, 0.006), **settings) as backend:
-        wrong, count = wrong_batches(backend, 60)
-    assert count == 60
-    assert wrong > 0
+    for slower in (1, 10, 100):  # on a busy machine the copies have to be slower yet to be overtaken
+        with simulated.installed(delay=(0.002 * slower, 0.006 * slower), **settings) as backend:
+            wrong, count = wrong_batches(backend, 60)
+        assert count == 60
+        if wrong:
+            return
+    pytest.fail("everything is right without it")
 
 
 def test_copies_come_from_page_locked_memory_and_are_not_waited_for(device):

@@ -13,17 +13,19 @@ POISONED = np.frombuffer(bytes([simulated.POISON] * 8)).item()
 
 @pytest.fixture
 def slow():
-    """Copies that begin late enough to be overtaken."""
-    with simulated.installed(delay=(0.05, 0.05)) as backend:
+    """A device whose copies can be held back until they are overtaken."""
+    with simulated.installed(delay=(0.0, 0.0)) as backend:
         yield backend
 
 
 def test_memory_holds_poison_until_the_copy_has_run(slow):
     """Whoever looks before the event sees garbage, and afterwards the values."""
-    x = ferry.convert(np.ones(3), "simulated", device="sim:0", non_blocking=True)
+    with slow.held() as go:
+        x = ferry.convert(np.ones(3), "simulated", device="sim:0", non_blocking=True)
     assert (slow.values(x) == POISONED).all()
     event = slow.current_stream("sim:0").record()
     assert not event.done()
+    go()
     event.wait()
     assert event.done()
     assert (slow.values(x) == 1).all()
@@ -32,13 +34,13 @@ def test_memory_holds_poison_until_the_copy_has_run(slow):
 def test_a_stream_that_does_not_wait_for_the_event_reads_poison(slow):
     """Two streams are ordered by events alone."""
     side = slow.side_stream("sim:0")
-    with side:
+    with side, slow.held() as go:
         x = ferry.convert(np.ones(3), "simulated", device="sim:0", non_blocking=True)
         event = side.record()
-    with slow.delayed(0.0):
-        assert (ferry.to_numpy(x) == POISONED).all()
-        slow.current_stream("sim:0").wait_for(event)
-        assert (ferry.to_numpy(x) == 1).all()
+    assert (ferry.to_numpy(x) == POISONED).all()
+    slow.current_stream("sim:0").wait_for(event)
+    go()
+    assert (ferry.to_numpy(x) == 1).all()
 
 
 def test_page_locked_memory_is_read_when_the_copy_runs(slow):
@@ -47,10 +49,12 @@ def test_page_locked_memory_is_read_when_the_copy_runs(slow):
     slot[...] = 1
     pinned, pageable = ferry.convert(slot, "simulated", copy=False), np.ones(3)
     assert ferry.describe(pinned).pinned
-    first = slow.move(pinned, "sim:0", True)
-    second = slow.move(slow.adopt(pageable), "sim:0", True)
+    with slow.held() as go:
+        first = slow.move(pinned, "sim:0", True)
+        second = slow.move(slow.adopt(pageable), "sim:0", True)
     slot[...] = 2
     pageable[...] = 2
+    go()
     assert (ferry.to_numpy(first) == 2).all()
     assert (ferry.to_numpy(second) == 1).all()
 
@@ -59,8 +63,10 @@ def test_page_locked_memory_that_is_given_back_too_early_is_poison(slow):
     """The allocator does not wait for the readers of what `pinned_memory` gave."""
     slot = slow.pinned_memory(24).view(np.float64)
     slot[...] = 1
-    x = slow.move(ferry.convert(slot, "simulated", copy=False), "sim:0", True)
+    with slow.held() as go:
+        x = slow.move(ferry.convert(slot, "simulated", copy=False), "sim:0", True)
     del slot
+    go()
     assert (ferry.to_numpy(x) == POISONED).all()
 
 
@@ -69,12 +75,15 @@ def test_memory_of_a_device_is_given_away_unless_a_stream_is_recorded(slow, reco
     """A stream that still reads a tensor that is gone reads poison, unless it was told to the allocator."""
     x = ferry.convert(np.ones(3), "simulated", device="sim:0")
     side = slow.side_stream("sim:0")
-    with side:
+    with side, slow.held() as go:
         y = slow.compute(lambda values: values + 1, x)
         if recorded:
             side.uses(x)
         event = side.record()
     del x
+    if not recorded:
+        slow.current_stream("sim:0").record().wait()  # it is somebody else's by now
+    go()
     event.wait()
     assert (slow.values(y) == 2).all() == recorded
 

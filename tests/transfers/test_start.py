@@ -145,20 +145,25 @@ def test_it_waits_for_an_event_and_not_for_the_device(device):
         gate.set()
 
 
-def read_what_was_just_computed(device):
-    """Whether a transfer to the host brings what the caller's stream is still computing."""
+def start_reading_what_is_being_computed(device):
+    """A transfer to the host of what the caller's stream computes, and what lets that go on."""
     x = ferry.convert(np.zeros(3), "simulated", device="sim:0")
-    with device.delayed(0.02):
+    with device.held() as go:
         y = device.compute(lambda values: values + 1, x)
-    return (ferry.start(y, "numpy").result() == 1).all()
+    return ferry.start(y, "numpy"), go
 
 
 def test_it_reads_what_the_callers_stream_has_computed():
     """The side stream waits for what was queued before; with events that lie this fails, so it is tested."""
     with simulated.installed() as honest:
-        assert read_what_was_just_computed(honest)
+        transfer, go = start_reading_what_is_being_computed(honest)
+        assert not transfer.done()
+        go()
+        assert (transfer.result() == 1).all()
     with simulated.installed(events_lie=True) as liar:
-        assert not read_what_was_just_computed(liar)
+        transfer, go = start_reading_what_is_being_computed(liar)
+        assert not (transfer.result() == 1).all()
+        go()
 
 
 def test_the_host_gets_an_ordinary_array(device):
@@ -302,12 +307,16 @@ def test_the_interpreter_ends_cleanly_while_a_transfer_goes_on():
     """It is finished first; no hang, and nothing is printed but what is asked for here."""
     printed = survives(
         """
-        import atexit, numpy as np, tensorferry as ferry
+        import atexit, threading, numpy as np, tensorferry as ferry
         from tests import simulated
-        installed = simulated.installed(delay=(0.2, 0.2))
+        installed = simulated.installed()
         device = installed.__enter__()
-        transfer = ferry.start(np.ones(3), "simulated", device="sim:0")
+        with device.held() as go:
+            transfer = ferry.start(np.ones(3), "simulated", device="sim:0", non_blocking=True)
+            while not device.transfers:
+                pass  # its thread has not queued the copy yet
         assert not transfer.done()
+        threading.Timer(0.2, go).start()  # after the main thread's end, most likely
         atexit.register(lambda: print(transfer.done(), device.values(transfer.result())))
         """,
         PYTHONPATH=f"{SOURCE}:{ROOT}",

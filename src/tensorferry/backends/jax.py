@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import casts, dlpack, memory, registry
 from ..backend import Backend, Capabilities
-from ..devices import HOST, device_name, kind_of
+from ..devices import HOST, Placement, device_name, kind_of
 from ..dtypes import DTYPES, by_numpy, find, of_numpy
 from ..errors import DeviceError, UnsupportedTypeError
 from ..info import TensorInfo
@@ -263,6 +263,29 @@ class JaxBackend(Backend):
         """The same array, whose values are there now."""
         return x.block_until_ready()
 
+    def placement(self, device: object) -> Placement | None:
+        """What a ``jax.sharding.Sharding`` says."""
+        if not self.is_imported() or not isinstance(device, importlib.import_module(self.module).sharding.Sharding):
+            return None
+        name = device_name(next(iter(device.device_set)))
+        if device.num_devices > 1:
+            name = kind_of(name)
+        return Placement(name, 1 if device.is_fully_replicated else device.num_devices, device)
+
+    def misfit(self, placement: Placement, shape: tuple[int, ...]) -> str:
+        layout: Any = placement.layout
+        axes = len(getattr(layout, "spec", ()))
+        if axes > len(shape):
+            return f"{layout.spec} is for {axes} axes, and there are {len(shape)}"
+        try:
+            layout.shard_shape(shape)
+        except ValueError as error:
+            return f"{getattr(layout, 'spec', layout)} does not divide it evenly ({str(error).partition(chr(10))[0]})"
+        return ""
+
+    def place_over(self, x: Any, placement: Placement) -> Any:
+        return self.jax.device_put(x, placement.layout)
+
     def offer(self, x: Any) -> Any:
         # It makes the stream that is named wait for the array itself, whatever device is current.
         return dlpack.Offer(_replica(x), _NAMES[x.dtype], nullcontext)
@@ -346,6 +369,7 @@ _SNIPPETS = {
     "wait": "{x}.block_until_ready()",
     "copy": "jnp.array({x}, copy=True)",
     "hand_over": "jax.dlpack.from_dlpack({x})",
+    "place_over": "# sharding is what was given as device=\njax.device_put({x}, sharding)",
 }
 
 

@@ -14,6 +14,7 @@ from contextvars import copy_context
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from ..errors import ConversionError
 from .sides import Landed, Sides, landed, moments, places_of
 from .slots import Ring, stage
 
@@ -54,7 +55,7 @@ class Converter:
         if not (sources or targets):
             return Landed(self._goal.convert(batch))
         places = (*(place for place in sources if place not in targets), *targets)
-        before, self._before = (*self._before, *moments(sources)), ()
+        before = (*self._before, *moments(sources))
         if targets and self.ring is None:
             self.ring = Ring(targets[0], self._slots)
         ring = self.ring if targets else None
@@ -65,6 +66,7 @@ class Converter:
             goal = staged.goal.without_waiting() if staged.complete else staged.goal
             value, after = self._sides.convert(lambda: goal.convert(staged.batch), places, before)
             ring.read_until(after)
+        self._before = ()
         self._let_source_wait(batch, leaves, sources, after)
         return landed(value, after)
 
@@ -95,10 +97,14 @@ class Ahead:
 
     Args:
         depth: How many batches may be read from the source and not yet handed out.
+        skips: Whether a batch that cannot be converted is left out.
+        waited: Where the seconds are added that the consumer waits; ``None``: somewhere of its own.
     """
 
-    def __init__(self, depth: int) -> None:
+    def __init__(self, depth: int, *, skips: bool = False, waited: dict[str, float] | None = None) -> None:
         self._depth = depth
+        self.skips = skips
+        self._skipped, self._why_skipped = 0, ""
         self._change = threading.Condition()
         self._ready: deque[Landed] = deque()
         self._admitted = 0
@@ -108,7 +114,7 @@ class Ahead:
         self.thread: threading.Thread | None = None
         self._phase = "data"
         self._waiting_since: float | None = None
-        self.waited = {"data": 0.0, "copy": 0.0}
+        self.waited = {"data": 0.0, "copy": 0.0} if waited is None else waited
 
     def begin(self, *arguments: Any) -> None:
         """Start the thread that does `work` with these arguments."""
@@ -117,6 +123,10 @@ class Ahead:
         )
         _working.add(self)
         self.thread.start()
+
+    def runs(self) -> bool:
+        """Whether its thread is there, in this process."""
+        return self.thread is not None and self.thread.is_alive()
 
     # -- the worker's side ------------------------------------------------------------------------
 
@@ -150,6 +160,13 @@ class Ahead:
             if not self.closed:
                 self._ready.append(batch)
                 self._change.notify_all()
+
+    def skip(self, why: str) -> None:
+        """Leave the batch out that was admitted last."""
+        with self._change:
+            self._admitted -= 1
+            self._skipped += 1
+            self._why_skipped = self._why_skipped or why
 
     def end(self, error: BaseException | None = None) -> None:
         """Say that nothing comes after what is ready, but perhaps an error."""
@@ -190,8 +207,14 @@ class Ahead:
 
     def _has_news(self) -> bool:
         # In a child process there is no worker.
-        lost = self.thread is None or not self.thread.is_alive()
-        return bool(self._ready) or self._ended or self.closed or lost
+        return bool(self._ready) or self._ended or self.closed or not self.runs()
+
+    def take_skipped(self) -> tuple[int, str]:
+        """How many batches have been left out since this was asked last, and why the first of them was."""
+        with self._change:
+            found = self._skipped, self._why_skipped
+            self._skipped, self._why_skipped = 0, ""
+            return found
 
     @property
     def exhausted(self) -> bool:
@@ -262,8 +285,15 @@ def _work(ahead: Ahead, read: list[Any], source: Iterator[Any], converter: Conve
         if ahead.closed:  # while the source was at it
             return
         ahead.enter("copy")
-        found = _convert(converter, batch)
-        del batch
+        try:
+            found = _convert(converter, batch)
+        except ConversionError as error:
+            if not ahead.skips:
+                raise
+            ahead.skip(str(error))
+            continue
+        finally:
+            del batch
         ahead.put(found)
         del found
 

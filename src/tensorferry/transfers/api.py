@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from ..errors import ConversionError
+from ..errors import ConversionError, shown
 from ..request import refuse_unknown, target_of
 from .prefetch import Prefetch
 
@@ -89,6 +89,7 @@ def prefetch(
     like: Any = None,
     device: object = None,
     depth: int = 2,
+    on_error: Literal["raise", "skip"] = "raise",
     copy: bool | None = None,
     dtype: object = None,
     casting: Casting | None = None,
@@ -120,12 +121,18 @@ def prefetch(
     The result may share memory with the source's batch, as with `convert`: a source that fills the same memory
     again for each batch needs ``copy=True``, unless the batch goes to another device.
 
+    Each ``for`` over it is a pass from the beginning if the source can be read again, as a list and a ``DataLoader``
+    can; a generator gives one pass. It has a ``len`` where the source has one.
+
     Args:
         iterable: Gives tensors or trees: a ``torch.utils.data.DataLoader``, a ``tf.data.Dataset``, a generator …
         to: As for `convert_tree`.
         like: As for `convert_tree`.
-        device: As for `convert_tree`.
+        device: As for `convert_tree`; for JAX also a ``jax.sharding.Sharding``, over which each batch is laid out.
         depth: How many batches may be ahead of the consumer, at least 1.
+        on_error: ``"skip"`` leaves a batch out that cannot be converted (a `ConversionError`): they are counted in
+            ``.skipped``, with one warning for the first. What the source itself raises is raised in its place
+            all the same: whether it can go on after that, only the source knows.
         copy: As for `convert_tree`.
         dtype: As for `convert_tree`.
         casting: As for `convert_tree`.
@@ -136,7 +143,7 @@ def prefetch(
 
     Raises:
         TypeError: `iterable` is none, `depth` is no integer, or as for `convert`.
-        ValueError: `depth` is less than 1.
+        ValueError: `depth` is less than 1, or `on_error` is not one of its two words.
         DeviceError: There is no such device.
         ConversionError: As for `convert_tree`; by the iterator, for the batch that it is about.
     """
@@ -146,12 +153,14 @@ def prefetch(
         raise TypeError(f"prefetch reads an iterable of batches; {type(iterable).__name__} is none")
     if operator.index(depth) < 1:
         raise ValueError(f"depth must be at least 1, not {depth}: without a batch there is nothing to hand out")
+    if on_error not in ("raise", "skip"):
+        raise ValueError(f'on_error must be "raise" or "skip", not {shown(on_error)}')
     keywords = {"copy": copy, "casting": casting, "grad": grad}
     if options:
         _refuse_out(options)
         refuse_unknown(prefetch, options)
     goal = Goal.of(to, like, dtype, device, keywords=keywords, options=options, leaves=leaves, coalesce=coalesce)
-    return Prefetch(iterable, goal, operator.index(depth))
+    return Prefetch(iterable, goal, operator.index(depth), skips=on_error == "skip")
 
 
 def _refuse_out(options: Mapping[str, object]) -> None:

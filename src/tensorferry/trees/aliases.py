@@ -142,6 +142,7 @@ def _is_plain_copy(each: Prepared) -> bool:
     return (
         not each.plan.shares_memory
         and not each.plan.request.options
+        and each.plan.request.placement is None
         and bool(info.size)
         and not is_broadcast(info.shape, info.strides)
         and info.abstract is None

@@ -1,0 +1,255 @@
+"""`OnePass`: one pass over a source, a little ahead of whoever reads it."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+import warnings
+import weakref
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from ..backend import EXCHANGE
+from ..devices import HOST
+from ..errors import ConversionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from typing_extensions import Self
+
+    from ..plan import Plan
+    from .ahead import Ahead, Converter
+    from .goal import Goal
+
+__all__ = ["OnePass", "Tally"]
+
+SLOTS = 2
+"""Slots of page-locked memory: while one is read, the other is filled."""
+_NOTHING: Any = object()
+
+
+@dataclass
+class Tally:
+    """What the passes over one source have done together.
+
+    Args:
+        batches: How many batches were handed out.
+        skipped: How many could not be converted, and were left out.
+        waited: How many seconds the consumer waited, and for what.
+        warned: Of what there has been a warning.
+    """
+
+    batches: int = 0
+    skipped: int = 0
+    waited: dict[str, float] = field(default_factory=lambda: {"data": 0.0, "copy": 0.0})
+    warned: set[str] = field(default_factory=set)
+
+    def warn(self, about: str, text: str) -> None:
+        """Warn once, at the line that asks for a batch."""
+        if about not in self.warned:
+            self.warned.add(about)
+            warnings.warn(text, RuntimeWarning, stacklevel=_frames_of_ours())
+
+
+class OnePass:
+    """The batches of one pass, converted; an iterator.
+
+    Args:
+        iterable: Gives the batches.
+        goal: Where they go.
+        depth: How many may be ahead of the consumer.
+        skips: Whether a batch that cannot be converted is left out.
+        tally: What is told what has been done.
+    """
+
+    def __init__(self, iterable: Iterable[Any], goal: Goal, depth: int, *, skips: bool, tally: Tally) -> None:
+        self._iterable: Any = iterable
+        self._source: Iterator[Any] | None = None
+        self._read: Any = _NOTHING
+        self._goal = goal
+        self._depth = depth
+        self._skips = skips
+        self._tally = tally
+        self._ahead: Ahead | None = None
+        self._converter: Converter | None = None
+        self._lock = threading.RLock()
+        self._passes = False
+        self._ended = False
+        self._closed = ""
+        self.is_only = False
+        """Whether the source can be read once: it is its own iterator."""
+
+    @property
+    def begun(self) -> bool:
+        """Whether the source has been asked for anything."""
+        return self._iterable is None
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing comes any more."""
+        return self._ended or bool(self._closed)
+
+    @property
+    def threaded(self) -> bool:
+        """Whether batches are converted ahead."""
+        return self._ahead is not None
+
+    @property
+    def pinned_bytes(self) -> int:
+        """How much page-locked memory is held."""
+        ring = None if self._converter is None else self._converter.ring
+        return 0 if ring is None else ring.nbytes
+
+    # -- iterating --------------------------------------------------------------------------------
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        self._refuse_closed()
+        if self._ended:
+            raise StopIteration
+        try:
+            return self._next()
+        except BaseException as error:
+            if isinstance(error, ConversionError):
+                error.said_of("prefetch", self._goal.to or EXCHANGE)
+            # An interrupt leaves everything as it is.
+            if not isinstance(error, KeyboardInterrupt) or self._is_over():
+                self._end()
+            raise
+
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise ValueError(self._closed)
+
+    def _next(self) -> Any:
+        with self._lock:
+            if self._ahead is None:
+                found = self._begin()
+                if self._ahead is None:
+                    self._tally.batches += 1
+                    return found
+            ahead = self._ahead
+        try:
+            landed = ahead.take()
+        except StopIteration:
+            self._refuse_closed()
+            raise
+        finally:
+            self._look_after(ahead)
+        with self._lock:
+            self._tally.batches += 1
+        return landed.hand_out()
+
+    def _begin(self) -> Any:
+        """The next batch, or a thread for it and all others if there is something to do beside the consumer."""
+        if self._source is None:
+            # Here and not in the thread: the iterators of some loaders start processes.
+            iterable, self._source = self._iterable, iter(self._iterable)
+            self.is_only = self._source is iterable
+            self._iterable = None
+            del iterable
+        while True:
+            start = perf_counter()
+            if self._read is _NOTHING:
+                self._read = next(self._source)
+            read = perf_counter()
+            self._tally.waited["data"] += read - start
+            try:
+                found = self._convert(self._read)
+            except ConversionError as error:
+                self._read = _NOTHING
+                if not self._skips:
+                    raise
+                self._tally.skipped += 1
+                _warn_of_skipped(self._tally, str(error))
+                continue
+            except StopIteration as error:
+                # It would look like the source's end.
+                raise RuntimeError("a conversion raised StopIteration") from error
+            self._read = _NOTHING
+            if self._ahead is None:
+                self._tally.waited["copy"] += perf_counter() - read
+            return found
+
+    def _convert(self, batch: Any) -> Any:
+        if not self._passes:
+            plans = [leaf.plan for leaf in self._goal.explain(batch)]
+            if any(info.device != HOST for plan in plans for info in (plan.source, plan.result)):
+                self._set_going(batch, plans)
+                return None
+            self._passes = bool(plans)
+        return self._goal.convert(batch)
+
+    def _set_going(self, batch: Any, plans: Sequence[Plan]) -> None:
+        """Convert this batch and the following ones ahead from now on."""
+        from .ahead import Ahead, Converter
+        from .sides import moments, places_of
+
+        sources, targets = places_of(plans)
+        places = (*(place for place in sources if place not in targets), *targets)
+        # What the source may hold already has been queued by this thread.
+        self._converter = Converter(self._goal, moments(sources), min(self._depth, SLOTS))
+        ahead = Ahead(self._depth, skips=self._skips, waited=self._tally.waited)
+        weakref.finalize(self, ahead.close).atexit = False
+        self._ahead = ahead
+        try:
+            ahead.begin([batch], self._source, self._converter, [place.current for place in places])
+        except BaseException:
+            if not ahead.runs():
+                self._ahead = None
+            raise
+        self._source = None
+        if self._closed:
+            ahead.close()
+
+    def _look_after(self, ahead: Ahead) -> None:
+        """Count, and warn of, what the thread met."""
+        skipped, why = ahead.take_skipped()
+        with self._lock:
+            self._tally.skipped += skipped
+        if why:
+            _warn_of_skipped(self._tally, why)
+        ring = None if self._converter is None else self._converter.ring
+        if ring is not None and ring.failure:
+            self._tally.warn(
+                "pageable",
+                f"Copies go on from pageable memory, and may not overlap with the device's work: {ring.failure}.",
+            )
+
+    # -- ending -----------------------------------------------------------------------------------
+
+    def _is_over(self) -> bool:
+        return self._ahead is not None and self._ahead.exhausted
+
+    def _end(self) -> None:
+        self._ended = True
+        self._iterable, self._source, self._read = None, None, _NOTHING
+        if self._ahead is not None:
+            self._ahead.close()
+
+    def close(self, why: str) -> None:
+        """End the thread, and forget what has been converted; asking for more raises with these words."""
+        self._closed = self._closed or why
+        self._iterable, self._source, self._read = None, None, _NOTHING
+        if self._ahead is not None:
+            from .ahead import PATIENCE
+
+            self._ahead.close(PATIENCE)
+
+
+def _frames_of_ours() -> int:
+    """How many frames above the caller's the first one is that is not of this package: who asks for a batch."""
+    frame, count = inspect.currentframe(), 0
+    ours = __name__.partition(".")[0] + "."
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(ours):
+        frame, count = frame.f_back, count + 1
+    return count
+
+
+def _warn_of_skipped(tally: Tally, why: str) -> None:
+    text = why.partition("\n")[0]
+    tally.warn("skipped", f"A batch is skipped, as on_error says; all are counted in .skipped. {text}")
