@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import registry
 from .devices import device_name, host_index
-from .dtypes import CASTINGS, name_of
+from .dtypes import CASTINGS, asked
 from .errors import DeviceError, UnsupportedTypeError, shown
 from .info import TensorInfo
+from .leaf_dtypes import DtypeRule
 
 if TYPE_CHECKING:
     from .backend import Backend
@@ -111,7 +113,7 @@ def _canonical(
     return Request(
         target=target.name,
         copy=copy,
-        dtype=None if dtype is None else "default" if isinstance(dtype, str) and dtype == "default" else name_of(dtype),
+        dtype=_of_one(dtype),
         casting=casting,
         device=None if device is None else device_name(device),
         grad=grad,
@@ -119,7 +121,21 @@ def _canonical(
     )
 
 
-def aim(to: str | None, like: object, dtype: object, device: object) -> tuple[str, object, object]:
+def _of_one(dtype: object) -> str | None:
+    """What ``dtype=`` asks of one tensor.
+
+    Raises:
+        UnsupportedTypeError: It is no dtype, or says something of each leaf of a tree.
+    """
+    if isinstance(dtype, (Mapping, DtypeRule)):
+        raise UnsupportedTypeError(
+            "dtype= of one tensor is one dtype; a mapping says which each leaf of a tree takes.",
+            'dtype="float32", or convert_tree(x, to, dtype={"float": "float32"})',
+        )
+    return asked(dtype)
+
+
+def aim(to: str | None, like: object, dtype: object, device: object) -> tuple[str, Any, object]:
     """The target's name, dtype and device from `to` or `like`, of which there must be one.
 
     Raises:

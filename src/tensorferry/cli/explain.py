@@ -12,7 +12,7 @@ from rich.text import Text
 
 import tensorferry as ferry
 from tensorferry.devices import device_name
-from tensorferry.dtypes import name_of
+from tensorferry.dtypes import KEYWORDS, name_of
 from tensorferry.registry import backend_named, backends
 
 from .console import EXIT_FAILED, err, out, print_json
@@ -83,7 +83,7 @@ def check_words(
     _known(target, "--to")
     if casting is not None and casting not in _CASTINGS:
         raise UsageError(f"{casting!r} is none of {', '.join(_CASTINGS)}", "--casting")
-    if dtype is not None and dtype != "default":
+    if dtype is not None and dtype not in KEYWORDS:
         _named(dtype, "--to-dtype")
     if device is not None:
         _named(device, "--to-device")
