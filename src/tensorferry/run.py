@@ -102,9 +102,19 @@ class Prepared(NamedTuple):
     program: Program
 
 
-def prepare(x: Any, target: Backend, request: Request) -> Prepared:
-    """Describe `x` and plan; `carry` without the run."""
-    source, info, handle = registry.backend_of(x).open(x, target, request)
+def prepare(
+    x: Any, target: Backend, request: Request, decide: Callable[[TensorInfo], Request] | None = None
+) -> Prepared:
+    """Describe `x` and plan; `carry` without the run.
+
+    Args:
+        x: What comes in.
+        target: The backend of what is to come out.
+        request: What was asked for.
+        decide: Gives the request instead, where it depends on what `x` is.
+    """
+    source, info, handle = registry.backend_of(x).open(x, target, request if decide is None else None)
+    request = request if decide is None else decide(info)
     return Prepared(source, target, info, handle, *plan_for(info, here(request, info, target), source, target))
 
 

@@ -49,7 +49,7 @@ def start(
         to: As for `convert_tree`.
         like: As for `convert_tree`.
         copy: As for `convert_tree`.
-        dtype: As for `convert_tree`.
+        dtype: As for `convert_tree`; for a tensor alone, of whatever kind, one dtype is as for `convert`.
         casting: As for `convert_tree`.
         device: As for `convert_tree`.
         grad: As for `convert_tree`.
@@ -117,7 +117,7 @@ def prefetch(
         device: As for `convert_tree`.
         depth: How many batches may be ahead of the consumer, at least 1.
         copy: As for `convert_tree`.
-        dtype: As for `convert_tree`.
+        dtype: As for `convert_tree`; for a tensor alone, of whatever kind, one dtype is as for `convert`.
         casting: As for `convert_tree`.
         grad: As for `convert_tree`.
         leaves: As for `convert_tree`.
