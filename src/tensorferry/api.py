@@ -110,8 +110,9 @@ def to_numpy(
             ``__array_interface__`` or ``__array__``.
         copy: ``None`` shares where the sharing rule allows it, ``True`` never, ``False`` always or
             raises.
-        dtype: A dtype of any framework, a name, or ``"default"`` for the target's own default of the
-            kind; ``None`` keeps the source's, bit for bit.
+        dtype: A dtype of any framework, or a name; ``None`` keeps the source's, bit for bit, or raises where the
+            target has it not. ``"fit"`` takes the widest narrower one of the kind there, or if there are only wider
+            ones the narrowest that holds every value; ``"default"`` the target's own default of the kind.
         casting: ``None`` rounds floats to a named dtype and keeps every other value or raises;
             ``"safe"``, ``"same_value"``, ``"same_kind"`` and ``"unsafe"`` as in NumPy.
         device: ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or a framework's device; ``None`` stays on the
@@ -252,7 +253,7 @@ def to_jax(
 
     JAX arrays are immutable, so a writable source is copied unless ``copy=False`` consents to share,
     which needs compact memory at a 64-byte aligned address. Without ``jax_enable_x64`` JAX has no
-    64-bit dtypes: such a source raises, and ``dtype="default"`` narrows it.
+    64-bit dtypes: such a source raises, and ``dtype="fit"`` narrows it.
     (https://docs.jax.dev/en/latest/default_dtypes.html)
 
     Args:

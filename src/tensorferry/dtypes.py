@@ -6,7 +6,10 @@ A dtype's identity is its name (``"bfloat16"``), never NumPy's ``kind`` or ``str
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from functools import cache
+from re import search
+from struct import calcsize
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -14,21 +17,26 @@ import numpy as np
 from .errors import LossyCastError, UnsupportedTypeError, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
 __all__ = [
     "DTYPES",
     "DType",
     "Scale",
+    "asked",
     "by_numpy",
     "casting_scale",
     "common",
     "exact",
     "find",
+    "fit",
     "name_of",
     "of_numpy",
+    "width",
 ]
 
+DEFAULT, FIT = KEYWORDS = ("default", "fit")
+"""What ``dtype=`` takes beside dtypes: see `rules.target_dtype`."""
 CASTINGS = ("safe", "same_value", "same_kind", "unsafe")
 KINDS = ("bool", "uint", "int", "float", "complex")
 _ROUNDS = frozenset({"nan", "negative", "zero"})
@@ -121,28 +129,76 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-_ALIASES = {
-    "bf16": "bfloat16",
-    "half": "float16",
-    "float": "float64",
-    "double": "float64",
-    "single": "float32",
-    "int": "int64",
-    "complex": "complex128",
-    "bool_": "bool",
-    "cfloat": "complex64",
-    "cdouble": "complex128",
-    "fp16": "float16",
-    "fp32": "float32",
-    "fp64": "float64",
-    "f16": "float16",
-    "f32": "float32",
-    "f64": "float64",
+_LONG = f"int{8 * calcsize('l')}"
+"""What C calls long on this machine."""
+
+_WORDS: dict[str, tuple[str, ...]] = {
+    "bool_": ("bool",),
+    "bf16": ("bfloat16",),
+    **dict.fromkeys(("half", "fp16"), ("float16",)),
+    **dict.fromkeys(("single", "fp32", "f32"), ("float32",)),
+    **dict.fromkeys(("double", "float", "fp64", "f64"), ("float64",)),
+    **dict.fromkeys(("cfloat", "csingle", "c64"), ("complex64",)),
+    **dict.fromkeys(("cdouble", "complex", "c128"), ("complex128",)),
+    **dict.fromkeys(("short", "i16"), ("int16",)),
+    **dict.fromkeys(("intc", "i32"), ("int32",)),
+    **dict.fromkeys(("int", "int_", "longlong", "i64"), ("int64",)),
+    "ubyte": ("uint8",),
+    **dict.fromkeys(("ushort", "u16"), ("uint16",)),
+    **dict.fromkeys(("uintc", "u32"), ("uint32",)),
+    **dict.fromkeys(("uint", "ulonglong", "u64"), ("uint64",)),
+    "intp": (f"int{8 * calcsize('P')}",),
+    "uintp": (f"uint{8 * calcsize('P')}",),
+    "long": tuple({_LONG: "", "int64": ""}),
+    "ulong": (f"u{_LONG}",),
+    "byte": ("int8", "uint8"),
+    # Bytes to NumPy, bits to JAX, safetensors and Rust.
+    "i8": ("int64", "int8"),
+    "u8": ("uint64", "uint8"),
+    "f16": ("float16", "float128"),
 }
+"""What a word that is no dtype's own name may mean, upper or lower case: more than one thing is refused."""
 
+_CODES = {
+    "?": "bool",
+    "b1": "bool",
+    "b": "int8",
+    "i1": "int8",
+    "h": "int16",
+    "i2": "int16",
+    "i": "int32",
+    "i4": "int32",
+    "l": _LONG,
+    "q": "int64",
+    "B": "uint8",
+    "u1": "uint8",
+    "H": "uint16",
+    "u2": "uint16",
+    "I": "uint32",
+    "u4": "uint32",
+    "L": f"u{_LONG}",
+    "Q": "uint64",
+    "e": "float16",
+    "f2": "float16",
+    "f": "float32",
+    "f4": "float32",
+    "d": "float64",
+    "f8": "float64",
+    "F": "complex64",
+    "c8": "complex64",
+    "D": "complex128",
+    "c16": "complex128",
+}
+"""NumPy's codes, in which upper and lower case are two."""
+_ORDERED = _CODES | {"i8": "int64", "u8": "uint64"}
+"""Those behind a sign for the order of bytes, which nobody writes but for NumPy."""
 
-_AMBIGUOUS = {"float": ("float32", "float64"), "int": ("int32", "int64"), "complex": ("complex64", "complex128")}
-"""Aliases that are Python's alone: behind a framework's name they may mean another width."""
+_OTHERWISE = {
+    "float": ("float32", "float64"),
+    "int": ("int32", "int64"),
+    "complex": ("complex64", "complex128"),
+}
+"""Words that mean one thing to Python and NumPy, and may mean another width behind a framework's name."""
 
 
 @cache
@@ -168,25 +224,23 @@ def name_of(dtype: object) -> str:
     """The canonical name of a dtype of any framework, or of a name.
 
     >>> import numpy as np
-    >>> name_of("torch.bfloat16"), name_of(np.float32), name_of("half"), name_of(float)
-    ('bfloat16', 'float32', 'float16', 'float64')
+    >>> name_of("torch.bfloat16"), name_of(np.float32), name_of("half"), name_of(float), name_of("f4")
+    ('bfloat16', 'float32', 'float16', 'float64', 'float32')
+
+    A name means what it means to NumPy; what else people write is known too (``"bf16"``, ``"Float32"``), unless it
+    is another dtype to some (``"u8"``). Python's types are the dtypes that NumPy makes of them.
 
     Args:
         dtype: A name, a NumPy dtype or scalar type, a Python type, or a framework's dtype object.
 
     Raises:
-        UnsupportedTypeError: It names no dtype that tensorferry carries.
+        UnsupportedTypeError: It names no dtype that tensorferry carries, or may be one of two; the hint has the
+            nearest, or both.
     """
     name: str | None = None
     is_dtype = "dtype" in type(dtype).__name__.lower()
     if isinstance(dtype, str):
-        prefix, _, last = dtype.rpartition(".")
-        name = last if not prefix or _is_frameworks(prefix) else None
-        if prefix and name in _AMBIGUOUS:
-            raise UnsupportedTypeError(
-                f"{dtype!r} is 32 bits wide for some and 64 for others.",
-                " or ".join(map('dtype="{}"'.format, _AMBIGUOUS[name])),
-            )
+        name = dtype if dtype in _table() else _meant(dtype)
     elif isinstance(dtype, np.dtype):
         name = of_numpy(dtype)
     elif isinstance(dtype, type):
@@ -196,15 +250,85 @@ def name_of(dtype: object) -> str:
             name = None
     elif is_dtype:  # nothing else is asked for its name: a tensor could wait for a device
         said = getattr(dtype, "name", None) or str(dtype).rpartition(".")[2]
-        name = said if isinstance(said, str) else None
+        name = _meant(said) if isinstance(said, str) else None
     if name is not None:
-        name = _ALIASES.get(name, name)
-        if name in _table():
-            return name
+        return name
     raise UnsupportedTypeError(
-        f"{repr(dtype) if is_dtype else shown(dtype)} is not a dtype that tensorferry carries.",
-        'dtype="float32", or one of: ' + ", ".join(sorted(_table())),
+        f"{repr(dtype) if is_dtype else shown(dtype)} is not a dtype that tensorferry carries.", _nearest(dtype)
     )
+
+
+def asked(dtype: object) -> str | None:
+    """What ``dtype=`` asks of one tensor: a canonical name, one of `KEYWORDS`, or ``None``.
+
+    Raises:
+        UnsupportedTypeError: As for `name_of`; or it asks for an order of bytes that is not the machine's.
+    """
+    if dtype is None or (isinstance(dtype, str) and dtype in KEYWORDS):
+        return dtype
+    name = name_of(dtype)
+    if isinstance(dtype, np.dtype) and not dtype.isnative:
+        raise _in_the_other_order(dtype, name)
+    return name
+
+
+def _meant(text: str) -> str | None:
+    """The dtype that a name means; ``None`` if it is none.
+
+    Raises:
+        UnsupportedTypeError: It may mean one of two, or asks for an order of bytes.
+    """
+    prefix, _, last = text.rpartition(".")
+    if prefix and not _is_frameworks(prefix):
+        return None
+    word = last.lower()
+    if prefix and word in _OTHERWISE:
+        raise _ambiguous(text, _OTHERWISE[word])
+    if not prefix and text[:1] in "<>=|" and (name := _ORDERED.get(text[1:])) is not None:
+        if np.dtype(text).isnative:
+            return name
+        raise _in_the_other_order(text, name)
+    if last in _table():
+        return last
+    if not prefix and last in _CODES:
+        return _CODES[last]
+    meanings = _WORDS.get(word, (word,) if word in _table() else ())
+    if len(meanings) > 1:
+        raise _ambiguous(text, meanings)
+    return meanings[0] if meanings else None
+
+
+def _in_the_other_order(dtype: str | np.dtype[Any], name: str) -> UnsupportedTypeError:
+    return UnsupportedTypeError(
+        f"{dtype!r} asks for bytes in the other order, and results are in the machine's.", f'dtype="{name}"'
+    )
+
+
+def _ambiguous(text: str, meanings: tuple[str, ...]) -> UnsupportedTypeError:
+    carried = [name for name in meanings if name in _table()]
+    absent = [name for name in meanings if name not in _table()]
+    also = f"; {' and '.join(absent)} cannot be carried" if absent else ""
+    return UnsupportedTypeError(
+        f"{text!r} means {' to some and '.join(meanings)} to others{also}.",
+        " or ".join(map('dtype="{}"'.format, carried)),
+    )
+
+
+def _nearest(dtype: object) -> str:
+    """The code with the name of a dtype that is like what was written, if there is one."""
+    if isinstance(dtype, str) and len(dtype) <= _LONGEST:
+        written = dtype.rpartition(".")[2].lower()
+        words = {name: (name,) for name in (*_table(), *KEYWORDS)} | _WORDS
+        found = get_close_matches(written, words, n=1, cutoff=_ALIKE)
+        if found:
+            return f'dtype="{words[found[0]][0]}"'
+    return 'dtype="float32", or x.dtype of a tensor that has the one you mean'
+
+
+_LONGEST = 80
+"""Characters up to which it is looked for what a name is like."""
+_ALIKE = 0.7
+"""How like two names are (`difflib`) of which the one is offered for the other."""
 
 
 def _is_frameworks(prefix: str) -> bool:
@@ -288,6 +412,38 @@ def casting_scale(source: str, target: str, casting: str | None) -> Scale:
         f'casting="{casting}" does not permit {source} to {target}: not every {source} is a {target}.',
         f'dtype="{target}", casting="same_value" keeps each value or raises; casting="unsafe" takes what comes',
     )
+
+
+def width(name: str) -> int:
+    """How many bits a value has: fewer than a byte for some that take one."""
+    digits = search(r"\d+", name)
+    return 1 if digits is None else int(digits[0])
+
+
+def fit(name: str, held: Collection[str]) -> str | None:
+    """The dtype among those that somebody has which fits one best; ``None`` if none of its kind does.
+
+    Itself; else the widest narrower one of its kind, each of whose values is one of its own; else the narrowest of
+    its kind that holds each of its values.
+
+    >>> fit("float64", ["float16", "float32", "int64"]), fit("int4", ["int8", "int16"]), fit("bool", ["int8"])
+    ('float32', 'int8', None)
+
+    Args:
+        name: The canonical name of a dtype.
+        held: Those of the dtypes that there are.
+    """
+    if name in held:
+        return name
+    kind = find(name).kind
+    kin = sorted((other for other in held if find(other).kind == kind), key=lambda other: (_size(other), other))
+    narrower = [other for other in kin if exact(other, name)]
+    wider = [other for other in kin if exact(name, other)]
+    return narrower[-1] if narrower else wider[0] if wider else None
+
+
+def _size(name: str) -> tuple[int, int]:
+    return width(name), find(name).precision
 
 
 def common(names: Iterable[str]) -> str:

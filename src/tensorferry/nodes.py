@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["Node", "attribute", "item"]
+__all__ = ["Node", "attribute", "dotted", "item"]
 
 
 class Node(NamedTuple):
@@ -41,3 +41,14 @@ def attribute(name: str) -> str:
     '.weight'
     """
     return f".{name}"
+
+
+def dotted(step: str) -> str:
+    """What leads to a value, as a part of a dotted name.
+
+    >>> dotted('["encoder"]') + dotted("[3]") + dotted(".weight")
+    '.encoder.3.weight'
+    """
+    if step[:2] == '["':
+        return f".{json.loads(step[1:-1])}"
+    return f".{step[1:-1]}" if step[:1] == "[" else f".{step.removeprefix('.')}"

@@ -322,10 +322,11 @@ class _Route(Transport):
 
     def cast_array(self) -> None:
         """Cast in host memory, into memory of one's own."""
+        asked = rules.cast_reason(self.source_info, self.request, self.target)
         why = {
-            "": "the dtype that was asked for",
-            "value": "the dtype that was asked for; each value is compared",
-            "number": "the dtype that was asked for; each value is looked at",
+            "": asked,
+            "value": f"{asked}; each value is compared",
+            "number": f"{asked}; each value is looked at",
             "finite": f"Python numbers take {self.target.name}'s own dtype",
         }[self.check]
         compact = self.target.capabilities.strides == "compact"

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import registry
 from .backend import EXCHANGE
 from .devices import device_name, host_index
-from .dtypes import CASTINGS, name_of
+from .dtypes import CASTINGS, asked
 from .errors import ConversionError, DeviceError, UnsupportedTypeError, nearest, shown
 from .info import TensorInfo
+from .leaf_dtypes import DtypeRule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -125,13 +127,27 @@ def _canonical(
     return Request(
         target=target.name,
         copy=copy,
-        dtype=None if dtype is None else "default" if isinstance(dtype, str) and dtype == "default" else name_of(dtype),
+        dtype=_of_one(dtype),
         casting=casting,
         device=None if device is None or placement is not None else device_name(device),
         grad=grad,
         options=tuple(sorted(option for option, on in options if on)),
         placement=placement,
     )
+
+
+def _of_one(dtype: object) -> str | None:
+    """What ``dtype=`` asks of one tensor.
+
+    Raises:
+        UnsupportedTypeError: It is no dtype, or says something of each leaf of a tree.
+    """
+    if isinstance(dtype, (Mapping, DtypeRule)):
+        raise UnsupportedTypeError(
+            "dtype= of one tensor is one dtype; a mapping says which each leaf of a tree takes.",
+            'dtype="float32", or convert_tree(x, to, dtype={"float": "float32"})',
+        )
+    return asked(dtype)
 
 
 _TAKES_ANY = 8
@@ -181,7 +197,7 @@ def target_of(to: object, like: object) -> str:
         return EXCHANGE
 
 
-def aim(to: object, like: object, dtype: object, device: object) -> tuple[str, object, object]:
+def aim(to: object, like: object, dtype: object, device: object) -> tuple[str, Any, object]:
     """The target's canonical name, dtype and device from `to` or `like`, of which there must be one.
 
     Raises:

@@ -18,7 +18,7 @@ from .errors import (
 from .info import is_compact
 
 if TYPE_CHECKING:
-    from .backend import Backend, Capabilities
+    from .backend import Backend
     from .info import TensorInfo
     from .request import Request
 
@@ -32,6 +32,7 @@ __all__ = [
     "READ_REASONS",
     "REPEATED_REASON",
     "agrees",
+    "cast_reason",
     "check_of",
     "fills_lists",
     "fills_out",
@@ -223,22 +224,41 @@ def target_dtype(info: TensorInfo, request: Request, target: Backend) -> str:
     """
     caps = target.capabilities
     if request.out is not None:
-        asked = target_dtype(info, request._replace(out=None), target) if request.dtype == "default" else request.dtype
+        asked = request.dtype
+        if asked in dtypes.KEYWORDS:
+            asked = target_dtype(info, request._replace(out=None), target)
         if asked not in (None, request.out.dtype):
             raise LossyCastError(f"out= is {request.out.dtype}, and dtype= asks for {asked}.", "leave dtype= out")
         return request.out.dtype
-    kind = dtypes.find(info.dtype).kind
-    if request.dtype == "default":
-        return _default_dtype(info, kind, caps)
-    if request.dtype is not None:
+    if request.dtype not in (None, *dtypes.KEYWORDS):
         if request.dtype not in caps.dtypes:
             raise _no_such_dtype(request.dtype, target, asked=True)
         return request.dtype
+    kind = dtypes.find(info.dtype).kind
+    if request.dtype == dtypes.DEFAULT and kind == "float":
+        return caps.default_dtype("float")
     if info.weak_dtype is not None and caps.memory:
-        return _number_dtype(info.weak_dtype, kind, target)
-    if info.dtype not in caps.dtypes and not _stays_as_it_is(info, request, target):
+        return _number_dtype(info.weak_dtype, kind, target, request.dtype)
+    if request.dtype is None:
+        if info.dtype not in caps.dtypes and not _stays_as_it_is(info, request, target):
+            raise _no_such_dtype(info.dtype, target, asked=False)
+        return info.dtype
+    if request.dtype == dtypes.FIT and _stays_as_it_is(info, request, target):
+        return info.dtype
+    held = caps.dtypes - caps.absent_on.get(kind_of(_place(info, request, target)), frozenset())
+    found = _widest(info.dtype, held) if request.dtype == dtypes.DEFAULT else dtypes.fit(info.dtype, held)
+    if found is None:
         raise _no_such_dtype(info.dtype, target, asked=False)
-    return info.dtype
+    return found
+
+
+def _widest(name: str, held: frozenset[str]) -> str | None:
+    """A dtype if it is among those that there are, else the widest of its kind."""
+    if name in held:
+        return name
+    kind = dtypes.find(name).kind
+    kin = sorted(other for other in held if dtypes.find(other).kind == kind)
+    return max(kin, key=lambda other: (dtypes.width(other), dtypes.find(other).precision), default=None)
 
 
 def _stays_as_it_is(info: TensorInfo, request: Request, target: Backend) -> bool:
@@ -247,32 +267,21 @@ def _stays_as_it_is(info: TensorInfo, request: Request, target: Backend) -> bool
     return own and request.copy is not True and request.device is None and not request.options
 
 
-def _default_dtype(info: TensorInfo, kind: str, caps: Capabilities) -> str:
-    if kind == "float":
-        return caps.default_dtype("float")
-    if info.weak_dtype is not None:
-        holders = [name for name in caps.numbers[_family(kind)] if dtypes.exact(info.weak_dtype, name)]
-        return (holders or list(caps.numbers[_family(kind)][-1:]))[0]
-    if info.dtype in caps.dtypes:
-        return info.dtype
-    kin = [dtypes.find(name) for name in caps.dtypes if dtypes.find(name).kind == kind]
-    return max(kin, key=lambda row: (row.itemsize, row.precision)).name
-
-
-def _family(kind: str) -> str:
-    return "int" if kind == "uint" else kind
-
-
-def _number_dtype(weak: str, kind: str, target: Backend) -> str:
-    candidates = target.capabilities.numbers[_family(kind)]
+def _number_dtype(weak: str, kind: str, target: Backend, asked: str | None) -> str:
+    caps = target.capabilities
+    candidates = caps.numbers["int" if kind == "uint" else kind]
     if kind in ("float", "complex"):
         return candidates[0]
     for name in candidates:
         if dtypes.exact(weak, name):
             return name
+    if asked is not None:  # each number is compared
+        return (dtypes.fit(weak, caps.dtypes) if asked == dtypes.FIT else None) or candidates[-1]
+    wide = f'dtype="{weak}"' if weak in caps.dtypes else caps.absent_hint if weak in caps.absent_reasons else ""
+    as_floats = 'dtype="float32", which keeps each value or raises'
     raise LossyCastError(
         f"These Python integers need {weak}; {target.name} gives integers {' or '.join(candidates)} here.",
-        f'dtype="{weak}" if {target.name} has it, or dtype="float32", which keeps each value or raises',
+        f"{wide}, or {as_floats}" if wide else as_floats,
     )
 
 
@@ -284,8 +293,12 @@ def check_of(info: TensorInfo, request: Request, dtype: str) -> str:
     """
     if dtype == info.dtype:
         return ""
-    if info.weak_dtype is not None and request.dtype is None and request.out is None and request.casting is None:
-        return "" if dtypes.exact(info.weak_dtype, dtype) else "finite"
+    own = request.dtype in (None, dtypes.FIT) and request.out is None and request.casting is None
+    if info.weak_dtype is not None and own:
+        if dtypes.exact(info.weak_dtype, dtype):
+            return ""
+        if dtypes.find(dtype).kind in ("float", "complex"):
+            return "finite"
     return dtypes.casting_scale(info.dtype, dtype, request.casting).check
 
 
@@ -327,12 +340,27 @@ def widens_later(info: TensorInfo, target: Backend, dtype: str, device: str, che
     return late and able and info.dtype in target.capabilities.dtypes
 
 
+def cast_reason(info: TensorInfo, request: Request, target: Backend) -> str:
+    """Why the dtype changes."""
+    if request.dtype == dtypes.FIT and request.out is None:
+        return f"{target.name} has no {info.dtype} here"
+    return "the dtype that was asked for"
+
+
 def _no_such_dtype(name: str, target: Backend, *, asked: bool) -> LossyCastError:
-    why, remedy = target.capabilities.absent_reasons.get(name, ""), target.capabilities.absent_hint
-    instead = 'dtype="default", or the name of a dtype that it has' if asked else 'dtype="default"'
-    return LossyCastError(
-        f"{target.name} has no {name}{why}.", f"{instead}, or {remedy}" if why and remedy else instead
-    )
+    caps = target.capabilities
+    why, remedy = caps.absent_reasons.get(name, ""), caps.absent_hint
+    hint = _instead(name, caps.dtypes, asked=asked)
+    return LossyCastError(f"{target.name} has no {name}{why}.", f"{hint}, or {remedy}" if why and remedy else hint)
+
+
+def _instead(name: str, held: frozenset[str], *, asked: bool) -> str:
+    """The keyword that does it with another dtype than one that there is not."""
+    fitting = dtypes.fit(name, held)
+    if fitting is None:
+        holders = sorted((other for other in held if dtypes.exact(name, other)), key=dtypes.width)
+        return f'dtype="{holders[0]}"' if holders else 'dtype="float32", which keeps each value or raises'
+    return f'dtype="{fitting}"' if asked else 'dtype="fit"'
 
 
 # -- which device -------------------------------------------------------------------------------
@@ -347,18 +375,11 @@ def target_device(info: TensorInfo, request: Request, target: Backend, dtype: st
     """
     caps = target.capabilities
     present = request.present
-    if request.out is not None:
-        device = request.out.device
-    elif request.device is not None:
-        device = request.device
-        if kind_of(device) not in caps.devices:
-            kinds = ", ".join(caps.devices)
-            hint = f'device="{caps.devices[0]}"'
-            raise DeviceError(f"{target.name} cannot live on {device}: it knows {kinds}.", hint)
-    elif info.abstract is not None or _stays(info, target, present):
-        device = info.device
-    else:
-        device = caps.devices[0]
+    device = _place(info, request, target)
+    if request.out is None and request.device is not None and kind_of(device) not in caps.devices:
+        kinds = ", ".join(caps.devices)
+        hint = f'device="{caps.devices[0]}"'
+        raise DeviceError(f"{target.name} cannot live on {device}: it knows {kinds}.", hint)
     asked = request.device is not None or caps.devices[0] != HOST
     if asked and present is not None and not any(device in (name, kind_of(name)) for name in present):
         seen = f"sees {', '.join(present)}" if present else "sees no device"
@@ -366,10 +387,23 @@ def target_device(info: TensorInfo, request: Request, target: Backend, dtype: st
             f"There is no {device} here: {target.name} {seen}.",
             f'device="{present[0]}"' if present else "a machine that has one, or another target",
         )
-    if dtype in caps.absent_on.get(kind_of(device), frozenset()):
-        narrower = "complex64" if dtypes.find(dtype).kind == "complex" else "float32"
-        raise LossyCastError(f"{dtype} cannot live on {device}.", f'dtype="{narrower}", or device="cpu"')
+    absent = caps.absent_on.get(kind_of(device), frozenset())
+    if dtype in absent:
+        named = request.dtype is not None or request.out is not None
+        hint = _instead(dtype, caps.dtypes - absent, asked=named)
+        raise LossyCastError(f"{dtype} cannot live on {device}.", f'{hint}, or device="cpu"')
     return device
+
+
+def _place(info: TensorInfo, request: Request, target: Backend) -> str:
+    """The device of the result, if the target can live there."""
+    if request.out is not None:
+        return request.out.device
+    if request.device is not None:
+        return request.device
+    if info.abstract is not None or _stays(info, target, request.present):
+        return info.device
+    return target.capabilities.devices[0]
 
 
 def _stays(info: TensorInfo, target: Backend, present: tuple[str, ...] | None) -> bool:

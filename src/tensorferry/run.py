@@ -103,18 +103,37 @@ class Prepared(NamedTuple):
     program: Program
 
 
-def prepare(x: Any, target: Backend, request: Request) -> Prepared:
-    """Describe `x` and plan; `carry` without the run."""
-    return _prepared(registry.backend_of(x).open(x, target, request), target, request)
+def prepare(
+    x: Any, target: Backend, request: Request, decide: Callable[[TensorInfo], Request] | None = None
+) -> Prepared:
+    """Describe `x` and plan; `carry` without the run.
+
+    Args:
+        x: What comes in.
+        target: The backend of what is to come out.
+        request: What was asked for.
+        decide: Gives the request instead, where it depends on what `x` is.
+    """
+    opened = registry.backend_of(x).open(x, target, request if decide is None else None)
+    return _prepared(opened, target, request, decide)
 
 
-def foresee(x: Any, target: Backend, request: Request) -> Prepared:
+def foresee(
+    x: Any, target: Backend, request: Request, decide: Callable[[TensorInfo], Request] | None = None
+) -> Prepared:
     """The same without what it starts from, where that would have to be made: nothing is read."""
-    return _prepared(registry.backend_of(x).preview(x, target, request), target, request)
+    opened = registry.backend_of(x).preview(x, target, request if decide is None else None)
+    return _prepared(opened, target, request, decide)
 
 
-def _prepared(opened: tuple[Backend, TensorInfo, Any], target: Backend, request: Request) -> Prepared:
+def _prepared(
+    opened: tuple[Backend, TensorInfo, Any],
+    target: Backend,
+    request: Request,
+    decide: Callable[[TensorInfo], Request] | None,
+) -> Prepared:
     source, info, handle = opened
+    request = request if decide is None else decide(info)
     return Prepared(source, target, info, handle, *plan_for(info, here(request, info, target), source, target))
 
 

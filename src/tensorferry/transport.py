@@ -61,8 +61,9 @@ class Transport(Draft):
             return narrower or not self.agrees()
         return self.now.abstract is not None or same_place(self.now.device, self.device) or (narrower and self.agrees())
 
-    def cast_inside(self, by: Backend, why: str = "the dtype that was asked for") -> None:
+    def cast_inside(self, by: Backend, why: str = "") -> None:
         """Cast with a framework's own operation, where the value lies."""
+        why = why or rules.cast_reason(self.source_info, self.request, self.target)
         kept = self.now.requires_grad and self.in_graph() and by.capabilities.records
         unseen = by.capabilities.tracer and f"{by.capabilities.tracer} records no look at values"
         if self.now.abstract is not None:

@@ -286,7 +286,7 @@ def test_C17_exact_by_default_and_the_default_on_request():
     assert ferry.to_torch(np.array([2**40]), dtype="default").dtype == torch.int64
     with pytest.raises(ferry.LossyCastError) as caught:
         ferry.to_jax(a)
-    assert caught.value.hint == 'dtype="default", or jax.config.update("jax_enable_x64", True) first'
+    assert caught.value.hint == 'dtype="fit", or jax.config.update("jax_enable_x64", True) first'
 
 
 @pytest.mark.parametrize(

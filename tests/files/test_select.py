@@ -111,7 +111,7 @@ def test_two_tensors_of_one_name_are_refused():
         select(contents(), rename=["s/mask//"])
 
 
-@pytest.mark.parametrize("word", ["float16", "fp16", "f16", "half"])
+@pytest.mark.parametrize("word", ["float16", "fp16", "f2", "half"])
 def test_a_dtype_for_all_is_for_floats(word):
     """Integers and bools stay; what has the dtype already is not touched; people spell it as they are used to."""
     before = contents()
@@ -127,8 +127,8 @@ def test_a_dtype_for_all_is_for_floats(word):
     assert isinstance(after.tensors["layers.0.weight"], Recast)
 
 
-def test_dtypes_by_glob_in_order():
-    """The last that fits counts; a glob reaches integers too; globs are of the source's names."""
+def test_dtypes_by_glob():
+    """Of several globs the last that fits counts; one reaches integers too; they are of the source's names."""
     after = select(
         contents(),
         dtype=["bfloat16", "*.bias=float32", "position_ids=int32", "layers.1.*=float16"],

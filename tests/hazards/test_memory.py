@@ -747,7 +747,7 @@ def test_H30_errors_inside_a_traced_tensorflow_function_keep_their_type(capfd):
         traced(tf.ones(3))
     with pytest.raises(ferry.LossyCastError) as caught:
         refused(tf.ones(3))
-    assert caught.value.hint == 'dtype="default", or jax.config.update("jax_enable_x64", True) first'
+    assert caught.value.hint == 'dtype="fit", or jax.config.update("jax_enable_x64", True) first'
     assert "AutoGraph" not in "".join(capfd.readouterr())
 
 

@@ -118,7 +118,7 @@ def test_H02_a_wide_dtype_is_refused_not_narrowed(name, framework):
         source = ferry.convert(np.array([value], name), framework, copy=True)
         with pytest.raises(ferry.LossyCastError, match=name) as caught:
             ferry.to_jax(source)
-        assert caught.value.hint == 'dtype="default", or jax.config.update("jax_enable_x64", True) first'
+        assert caught.value.hint == 'dtype="fit", or jax.config.update("jax_enable_x64", True) first'
         with pytest.raises(ferry.LossyCastError, match=name):
             ferry.to_jax(source, dtype=name)
 
@@ -126,7 +126,7 @@ def test_H02_a_wide_dtype_is_refused_not_narrowed(name, framework):
 def test_H02_a_narrower_integer_dtype_keeps_each_value_or_raises():
     """With a narrower dtype asked for, values that do not fit raise unless told otherwise."""
     fits, large = np.array([2**31 - 1, -(2**31)]), np.array([1, 2**32 + 5])
-    for dtype in ("int32", "default"):
+    for dtype in ("int32", "default", "fit"):
         result = ferry.to_jax(fits, dtype=dtype)
         assert result.dtype == np.int32
         assert result.tolist() == fits.tolist()
@@ -136,10 +136,11 @@ def test_H02_a_narrower_integer_dtype_keeps_each_value_or_raises():
 
 
 def test_H02_a_narrower_float_dtype_rounds_when_asked():
-    """``dtype="default"`` gives JAX's own float; rounding was asked for."""
-    result = ferry.to_jax(np.array([0.1]), dtype="default")
-    assert result.dtype == np.float32
-    assert result[0] == np.float32(0.1)
+    """``dtype="default"`` gives JAX's own float, ``"fit"`` the widest that it has; rounding was asked for."""
+    for dtype in ("default", "fit"):
+        result = ferry.to_jax(np.array([0.1]), dtype=dtype)
+        assert result.dtype == np.float32
+        assert result[0] == np.float32(0.1)
 
 
 def test_H02_with_x64_every_value_arrives(x64):

@@ -214,9 +214,14 @@ def test_float64_cannot_go_to_mps(source):
     """It raises with the dtype to ask for, and goes when that is asked for."""
     with pytest.raises(ferry.LossyCastError, match="float64 cannot live on mps") as caught:
         ferry.explain(info(source, "float64", "cpu"), "torch", device="mps")
-    assert 'dtype="float32"' in caught.value.hint
-    plan = ferry.explain(info(source, "float64", "cpu"), "torch", device="mps", dtype="float32")
-    assert verbs(plan).index("cast") < verbs(plan).index("move")
+    assert caught.value.hint == 'dtype="fit", or device="cpu"'
+    with pytest.raises(ferry.LossyCastError, match="float64 cannot live on mps") as caught:
+        ferry.explain(info(source, "float32", "cpu"), "torch", device="mps", dtype="float64")
+    assert caught.value.hint == 'dtype="float32", or device="cpu"'
+    for dtype in ("float32", "fit"):
+        plan = ferry.explain(info(source, "float64", "cpu"), "torch", device="mps", dtype=dtype)
+        assert plan.result.dtype == "float32"
+        assert verbs(plan).index("cast") < verbs(plan).index("move")
 
 
 def test_pinned_memory_is_not_pinned_again():

@@ -103,7 +103,7 @@ def test_an_exception_comes_in_its_place_with_its_traceback(device, where, at):
 def test_a_batch_that_cannot_be_converted_raises_in_its_place(device, where):
     """The error of the conversion, with the path in the batch, after the batches before it."""
     source = [{"x": np.ones(2)}, {"x": np.ones(2)}, {"x": np.array([0.5])}, {"x": np.ones(2)}]
-    running = prefetch(source, where, dtype="int8")
+    running = prefetch(source, where, dtype={"x": "int8"})
     assert [ferry.to_list(next(running)["x"]) for _ in range(2)] == [[1, 1], [1, 1]]
     with pytest.raises(ferry.LossyCastError, match=r'\$\["x"\]'):
         next(running)

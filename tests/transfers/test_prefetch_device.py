@@ -273,3 +273,26 @@ def test_keys_that_look_alike(device):
     batch = {Key(): np.ones(3), Key(): np.zeros(3)}
     (found,) = ferry.prefetch([batch], "simulated", device="sim:0")
     assert [ferry.to_list(found[key]) for key in batch] == [[1] * 3, [0] * 3]
+
+
+@pytest.mark.parametrize("many", [2, 100])
+def test_a_dtype_is_decided_once_by_what_a_leaf_was(device, many):
+    """On its way a leaf lies in a slot as another dtype already, which the mapping names too."""
+    asked = {"float64": "float32", "float32": "bfloat16", "bool": "uint8", "uint8": "float32", "rest.0": "float64"}
+    tree = {"a": np.ones(4), "b": np.ones(4, "float32"), "c": np.ones(4, bool), "d": np.ones(4, "uint8")}
+    tree["rest"] = [np.ones(4, "float32") for _ in range(many)]
+    expected = {
+        path: info.dtype for path, info in ferry.describe_tree(ferry.convert_tree(tree, "numpy", dtype=asked)).items()
+    }
+    assert [expected[f'$["{name}"]'] for name in "abcd"] == ["float32", "bfloat16", "uint8", "float32"]
+    for batch in ferry.prefetch([tree] * 3, "simulated", device="sim:0", dtype=asked):
+        assert {path: info.dtype for path, info in ferry.describe_tree(batch).items()} == expected
+        assert ferry.to_list(batch["c"]) == [1] * 4
+
+
+def test_a_tensor_alone_is_converted_as_by_convert_and_in_a_mapping_as_a_leaf(device):
+    """One dtype is for it, whatever its kind; a mapping speaks of its own."""
+    source = [np.arange(4)] * 2
+    assert {x.dtype for x in ferry.prefetch(source, "simulated", device="sim:0", dtype="float32")} == {"float32"}
+    mapping = {"int64": "int32", "int32": "int8"}
+    assert {x.dtype for x in ferry.prefetch(source, "simulated", device="sim:0", dtype=mapping)} == {"int32"}

@@ -218,7 +218,7 @@ def test_a_failing_leaf_leaves_nothing_behind(device):
     """The error comes from `result` with the leaf's path, and holds no more than itself."""
     tree = {"good": np.ones(3), "bad": np.array([1.5])}
     alive = weakref.ref(tree["good"])
-    transfer = ferry.start(tree, "simulated", device="sim:0", dtype="int32", coalesce=False)
+    transfer = ferry.start(tree, "simulated", device="sim:0", dtype={"float": "int32"}, coalesce=False)
     with pytest.raises(ferry.LossyCastError, match=r'\$\["bad"\]'):
         transfer.result()
     del tree, transfer

@@ -207,13 +207,14 @@ def test_a_tree_crosses_the_bus_once_each_way_and_every_bit_arrives():
 def test_leaves_of_a_batch_fail_under_their_own_paths():
     """All at once, before the bus and after it; the others do not stand for them."""
     tree = {"good": np.ones(3), "bad": np.array([1.5]), "fine": np.zeros(1), "worse": np.array([np.nan])}
+    to_integers = {"float": "int32"}
     with simulated.installed() as device:
         with pytest.raises(ferry.TreeError) as caught:
-            ferry.convert_tree(tree, "simulated", device="sim:0", dtype="int32")
+            ferry.convert_tree(tree, "simulated", device="sim:0", dtype=to_integers)
         there = ferry.convert_tree(tree, "simulated", device="sim:0")
         device.transfers.clear()
         with pytest.raises(ferry.TreeError) as also_caught:
-            ferry.convert_tree(there, "numpy", dtype="int32")
+            ferry.convert_tree(there, "numpy", dtype=to_integers)
         assert len(device.transfers) == 1
     for error in (caught.value, also_caught.value):
         assert [each.message.rpartition(" - at ")[2] for each in error.exceptions] == ['$["bad"]', '$["worse"]']

@@ -164,10 +164,10 @@ def test_keywords_and_like():
     import torch
 
     samples = [{"x": np.array([1.0, 2.0])}, {"x": np.array([3.0, 4.0])}]
-    assert ferry.collate(samples, "jax", dtype="int8")["x"].dtype == np.int8
+    assert ferry.collate(samples, "jax", dtype={"float": "int8"})["x"].dtype == np.int8
     assert ferry.collate(samples, like=torch.ones(1, dtype=torch.bfloat16))["x"].dtype is torch.bfloat16
     with pytest.raises(ferry.LossyCastError, match=r'\$\["x"\]'):
-        ferry.collate([{"x": np.array([1.5])}], "jax", dtype="int8")
+        ferry.collate([{"x": np.array([1.5])}], "jax", dtype={"x": "int8"})
 
 
 def test_a_list_of_numbers_is_a_row_if_a_callable_says_so():
@@ -259,7 +259,7 @@ def test_rows_of_numbers_have_one_dtype_padded_or_not(target):
 def test_a_pad_value_is_a_number_of_the_result(dtype, value, asked):
     """A float is rounded to the dtype that the batch has, as any Python number is."""
     rows = [ferry.to_numpy([1, 2], dtype=dtype), ferry.to_numpy([1], dtype=dtype)]
-    batch = ferry.collate(rows, "numpy", ragged="pad", pad_value=value, dtype=asked)
+    batch = ferry.collate(rows, "numpy", ragged="pad", pad_value=value, dtype={dtype: asked})
     assert ferry.describe(batch).dtype == (asked or dtype)
     assert batch[1, 1:].tobytes() == ferry.to_numpy([value], dtype=asked or dtype).tobytes()
 

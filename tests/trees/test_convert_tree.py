@@ -52,13 +52,13 @@ def test_the_keywords_mean_the_same_as_for_one_tensor(target, copy):
         assert ferry.shares_memory(x, result) == ferry.explain(x, target, copy=copy).shares_memory
 
 
-def test_a_dtype_is_asked_of_every_leaf():
-    """Values are checked leaf by leaf, as `casting` says."""
+def test_values_are_checked_leaf_by_leaf():
+    """As `casting` says, with the leaf's path."""
     tree = {"a": np.array([1.5]), "b": np.array([2], "int64")}
-    result = ferry.convert_tree(tree, "torch", dtype="bfloat16")
+    result = ferry.convert_tree(tree, "torch", dtype={"float": "bfloat16", "int": "bfloat16"})
     assert [str(result[key].dtype) for key in tree] == ["torch.bfloat16"] * 2
     with pytest.raises(ferry.LossyCastError) as caught:
-        ferry.convert_tree(tree, "torch", dtype="int32")
+        ferry.convert_tree(tree, "torch", dtype={"*": "int32"})
     assert caught.value.message.endswith(' - at $["a"]')
 
 
@@ -221,7 +221,7 @@ def test_all_failing_leaves_are_reported_at_once():
     """A group, in the tree's order, which also is a ConversionError; planning and values alike."""
     tree = {"a": np.array([2.5]), "b": np.ones(1), "c": np.ma.array([1.0], mask=[True]), "d": [np.array([np.nan])]}
     with pytest.raises(ferry.ConversionError) as caught:
-        ferry.convert_tree(tree, "torch", dtype="int32")
+        ferry.convert_tree(tree, "torch", dtype={"float": "int32"})
     error = caught.value
     assert isinstance(error, ferry.TreeError)
     assert [each.message.rpartition(" - at ")[2] for each in error.exceptions] == ['$["a"]', '$["c"]', '$["d"][0]']

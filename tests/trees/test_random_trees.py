@@ -191,7 +191,7 @@ def test_a_leaf_that_fails_in_the_middle_leaves_nothing_behind(target):
     watched = [weakref.ref(each) for each in tree.values()]
     for _ in range(3):
         with pytest.raises(ferry.LossyCastError, match=r'\$\["10"\]'):
-            ferry.convert_tree(tree, target, dtype="int32")
+            ferry.convert_tree(tree, target, dtype={"float": "int32"})
     del tree
     gc.collect()
     assert not [each for each in watched if each() is not None]
@@ -204,7 +204,7 @@ def test_failing_keeps_nothing():
     def fail(times):
         for _ in range(times):
             with pytest.raises(ferry.LossyCastError):
-                ferry.convert_tree(tree, "numpy", dtype="int32")
+                ferry.convert_tree(tree, "numpy", dtype={"float": "int32"})
         gc.collect()
 
     fail(5)

@@ -128,7 +128,7 @@ def explain(
     ] = None,
     to_dtype: Annotated[
         Optional[str],  # noqa: UP045
-        _asked(metavar="NAME", help="The dtype to give it, or default for the target's own."),
+        _asked(metavar="NAME", help="The dtype to give it; fit for its own if the target has that; or default."),
     ] = None,
     casting: Annotated[
         Optional[str],  # noqa: UP045

@@ -10,7 +10,7 @@ from rich.text import Text
 
 import tensorferry as ferry
 from tensorferry.devices import device_name
-from tensorferry.dtypes import name_of
+from tensorferry.dtypes import KEYWORDS, name_of
 from tensorferry.registry import NAMES, backend_named, backends
 from tensorferry.render import PATHS, size_text
 from tensorferry.rules import refuse_place
@@ -86,7 +86,7 @@ def check_words(
     target = _known(target, "--to")
     if casting is not None and casting not in _CASTINGS:
         raise UsageError(none_of(casting, _CASTINGS), "--casting")
-    if dtype not in (None, "default", "fit"):
+    if dtype is not None and dtype not in KEYWORDS:
         _named(dtype, "--to-dtype")
     if device is not None:
         _named(device, "--to-device")

@@ -110,7 +110,11 @@ def convert(
         _written(metavar="FORMAT", help="safetensors, pytorch, npz, …; OUT's suffix says it by default."),
     ] = None,
     dtype: Annotated[
-        _Words, _chosen(metavar="[GLOB=]NAME", help="A dtype for all floating tensors, or for those that fit.")
+        _Words,
+        _chosen(
+            metavar="[KEY=]NAME",
+            help="A dtype for all tensors of its kind; or for those of a kind, dtype or GLOB. fit: what OUT can hold.",
+        ),
     ] = None,
     overflow: Annotated[
         str, _chosen(metavar="RULE", help="raise, saturate or nan: what becomes of a number too large for --dtype.")

@@ -77,7 +77,8 @@ def load(
         names: Globs of the tensors to have; ``None``: all, and the other values.
         device: As for `to_numpy`, for each tensor.
         copy: As for `to_numpy`, for each tensor.
-        dtype: As for `to_numpy`, for each tensor; ``"default"`` lets JAX without 64-bit types have them narrowed.
+        dtype: As for `convert_tree`, by the names that tensors have in the file; ``"fit"`` lets JAX without 64-bit
+            types have them narrowed.
         allow: As for `open`.
 
     Returns:
@@ -88,20 +89,23 @@ def load(
         OSError: It cannot be read.
         FileFormatError: As for `open`.
         UnsafeFileError: As for `open`.
-        FormatLimitError: A glob of `names` fits no tensor.
+        FormatLimitError: A glob of `names`, or a name in `dtype`, fits no tensor.
+        UnsupportedTypeError: There is no such dtype.
         FrameworkNotInstalledError: The framework, or the library that the format needs, is not installed.
         ConversionError: When a tensor is used: as for `to_numpy`; the message ends in its name.
     """
+    from ..leaf_dtypes import rule_of
     from ..registry import canonical, ready
     from .lazy import lazily
     from .select import select
 
+    rule = rule_of(dtype)
     contents = open(path, allow=allow)
     to = canonical(to)
     ready(to)
     if names is not None:
         contents = select(contents, include=tuple(names), include_as="names", tensors_only=contents.tree is None)
-    return lazily(contents, to, device=device, copy=copy, dtype=dtype)
+    return lazily(contents, to, device=device, copy=copy, rule=rule)
 
 
 def save(
@@ -159,7 +163,7 @@ def convert_files(
     /,
     *,
     to: str | None = None,
-    dtype: str | Sequence[str] | None = None,
+    dtype: object = None,
     overflow: Literal["raise", "saturate", "nan"] = "raise",
     include: Sequence[str] = (),
     exclude: Sequence[str] = (),
@@ -190,7 +194,8 @@ def convert_files(
         sources: A file, a folder of shards, its ``index.json``, or several files that make one model.
         target: The file to write; a folder for several, or with `shard`.
         to: The format's name; ``None`` goes by the target's suffix.
-        dtype: A dtype for all floating tensors, or ``"GLOB=dtype"`` for those whose names fit; several apply in order.
+        dtype: As for `convert_tree`, by the names that tensors have in the source; or as on the command line, one
+            or several of ``"bfloat16"`` and ``"KEY=bfloat16"``. ``"fit"`` is what the format can hold.
         overflow: What becomes of a finite number that the dtype has no room for: an error, its largest number, or NaN.
         include: Globs of the tensors to take; none: all.
         exclude: Globs of the tensors to leave out.

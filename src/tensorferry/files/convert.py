@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import FileFormatError, FormatLimitError
+from ..leaf_dtypes import rule_of_words
 from .executors import ENGINES, run_all
 from .format import Format, format_for, format_named, formats, named
 from .jobs import Recipe, open_all, prints, sizes, write_piece
@@ -76,7 +77,7 @@ def convert_files(
     target: str | os.PathLike[str],
     *,
     to: str | None = None,
-    dtype: str | Sequence[str] | None = None,
+    dtype: object = None,
     overflow: str = "raise",
     include: Sequence[str] = (),
     exclude: Sequence[str] = (),
@@ -106,15 +107,15 @@ def convert_files(
         "include": tuple(include),
         "exclude": tuple(exclude),
         "rename": tuple(rename),
-        "dtype": dtype if dtype is None or isinstance(dtype, str) else tuple(dtype),
+        "dtype": rule_of_words(dtype),
         "overflow": overflow,
         "tensors_only": tensors_only,
     }
     before = open_all(paths, frozenset(allow), tensors_only=tensors_only)
     marks = prints((*paths, *before.paths))
-    contents = select(before, **selection)  # type: ignore[arg-type]
-    _demand_carriable(contents)
     format_ = _format(place, to)
+    contents = select(before, **selection, held=format_.dtypes)  # type: ignore[arg-type]
+    _demand_carriable(contents)
     shards = _shards(place, format_, shard, several=len(paths) > 1 or index_of(Path(given[0])) is not None)
     layout = Layout.of(contents, format_, place, shards)
     recipe = Recipe(paths, marks, frozenset(allow), tuple(selection.items()), format_.name, shards)

@@ -272,7 +272,10 @@ def _pieces(recipe: Recipe) -> list[Contents]:
     if kept is None or kept[0] != recipe:
         selection = dict(recipe.selection)
         opened = open_all(recipe.sources, recipe.allow, tensors_only=selection["tensors_only"])
-        kept = _kept = (recipe, pieces(select(opened, **selection), recipe.shards))
+        kept = _kept = (
+            recipe,
+            pieces(select(opened, **selection, held=format_named(recipe.format).dtypes), recipe.shards),
+        )
     return kept[1]
 
 

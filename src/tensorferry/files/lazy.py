@@ -9,14 +9,16 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ..api import convert
-from ..errors import ConversionError, CopyRequiredError
+from ..errors import ConversionError, CopyRequiredError, FormatLimitError
 from ..inspection import explain
+from ..leaf_dtypes import dtype_of_leaf, unknown_name
 from .contents import Ref
 from .nesting import like
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from ..leaf_dtypes import DtypeRule
     from .contents import Contents
     from .stored import Stored
 
@@ -105,7 +107,7 @@ def _rebuilt(node: Any, child: Callable[[Any], Any]) -> Any:
     return node if hasattr(node, "_fields") else tuple(child(each) for each in node)
 
 
-def lazily(contents: Contents, to: str, *, device: object, copy: bool | None, dtype: object) -> Any:
+def lazily(contents: Contents, to: str, *, device: object, copy: bool | None, rule: DtypeRule) -> Any:
     """A file's tree with tensors of a framework, made when they are used.
 
     Args:
@@ -113,18 +115,25 @@ def lazily(contents: Contents, to: str, *, device: object, copy: bool | None, dt
         to: The framework's name.
         device: As for `convert`, for each tensor.
         copy: As for `convert`, for each tensor.
-        dtype: As for `convert`, for each tensor.
+        rule: Which dtype each tensor takes.
+
+    Raises:
+        FormatLimitError: The rule has a name that no tensor has.
     """
+    unknown = unknown_name(rule, contents.tensors)
+    if unknown is not None:
+        raise FormatLimitError(*unknown)
     made: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
 
     def make(name: str) -> Any:
         stored = contents.tensors[name]
-        tensor = made.get(stored.key)
+        dtype = dtype_of_leaf(rule, stored.dtype, name)
+        tensor = made.get((stored.key, dtype))
         if tensor is None:
             tensor = _convert(name, stored, to, device, copy, dtype)
             # Lists and numbers of Python have no weak references.
             with suppress(TypeError):
-                made[stored.key] = tensor
+                made[stored.key, dtype] = tensor
         return tensor
 
     tree = contents.tree

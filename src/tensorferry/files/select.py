@@ -8,15 +8,16 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from ..dtypes import find, name_of
-from ..errors import FormatLimitError
+from ..dtypes import DEFAULT, FIT, fit
+from ..errors import FormatLimitError, UnsupportedTypeError
+from ..leaf_dtypes import DtypeRule, dtype_of_leaf, rule_of_words, unknown_name
 from .format import named
 from .recast import OVERFLOWS, Recast
 from .tree import rename as rename_in
 from .tree import without
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from .contents import Contents
     from .stored import Stored
@@ -30,10 +31,11 @@ def select(
     include: Sequence[str] = (),
     exclude: Sequence[str] = (),
     rename: Sequence[str] = (),
-    dtype: str | Sequence[str] | None = None,
+    dtype: object = None,
     overflow: str = "raise",
     tensors_only: bool = False,
     include_as: str = "include",
+    held: Collection[str] | None = None,
 ) -> Contents:
     """Other contents over the same files; nothing is read.
 
@@ -46,16 +48,16 @@ def select(
         exclude: Globs of the tensors to leave out.
         rename: Substitutions ``"s/REGEX/REPLACEMENT/"``, applied to each name one after the other. As in sed, any
             character may be the separator, and only a ``g`` after the last one replaces more than the first match.
-        dtype: A dtype for all floating tensors, or ``"GLOB=dtype"`` for all that fit, of whatever kind; or several,
-            the last of which counts.
+        dtype: As for `rule_of_words`.
         overflow: As for `Recast`.
         tensors_only: Leave out metadata, values that are no tensors, what cannot be carried, and how they nest.
         include_as: What `include` is called where it was asked for.
+        held: The dtypes that the output can hold, for ``"fit"``; ``None``: all.
 
     Raises:
         FormatLimitError: A pattern is none, or fits nothing; two tensors would have one name; what is left cannot
             stand in the file's tree.
-        UnsupportedTypeError: There is no such dtype.
+        UnsupportedTypeError: There is no such dtype, or a file has no default one.
     """
     if overflow not in OVERFLOWS:
         raise FormatLimitError(f"overflow={overflow!r} is not known.", "one of " + ", ".join(OVERFLOWS))
@@ -64,7 +66,7 @@ def select(
     excluded = [name for name in (*contents.tensors, *contents.others) if name not in kept]
     names = [name for name in contents.tensors if name in kept]
     mapping = _renamed(names, rename)
-    casts = _casts(names, contents, dtype)
+    casts = _casts(names, contents.tensors, rule_of_words(dtype), held)
     tensors: dict[str, Stored] = {}
     for name in names:
         stored = contents.tensors[name]
@@ -152,14 +154,21 @@ def _split(text: str, mark: str) -> list[str]:
     return [piece.replace("\\" + mark, mark) for piece in (*pieces, text[start:])]
 
 
-def _casts(names: Sequence[str], contents: Contents, dtype: str | Sequence[str] | None) -> dict[str, str]:
+def _casts(
+    names: Sequence[str], tensors: Mapping[str, Stored], rule: DtypeRule, held: Collection[str] | None
+) -> dict[str, str]:
     """The dtype of each tensor that gets one."""
+    if rule == DtypeRule():
+        return {}
+    unknown = unknown_name(rule, names)
+    if unknown is not None:
+        raise FormatLimitError(*unknown)
     casts: dict[str, str] = {}
-    for entry in [dtype] if isinstance(dtype, str) else dtype or ():
-        glob, equals, wanted = entry.rpartition("=")
-        wanted = name_of(wanted)
-        if equals:
-            casts.update(dict.fromkeys(_fitting(glob, names, "dtype"), wanted))
-        else:
-            casts.update((name, wanted) for name in names if find(contents.tensors[name].dtype).kind == "float")
+    for name in names:
+        own = tensors[name].dtype
+        choice = dtype_of_leaf(rule, own, name)
+        if choice == DEFAULT:
+            raise UnsupportedTypeError("A file has no default dtype.", 'dtype="float32", or dtype="fit"')
+        # What does not fit at all is refused with whatever else the format cannot hold.
+        casts[name] = (own if held is None else fit(own, held) or own) if choice == FIT else choice or own
     return casts

@@ -53,7 +53,7 @@ def start(
         to: As for `convert_tree`.
         like: As for `convert_tree`.
         copy: As for `convert_tree`.
-        dtype: As for `convert_tree`.
+        dtype: As for `convert_tree`; for a tensor alone, of whatever kind, one dtype is as for `convert`.
         casting: As for `convert_tree`.
         device: As for `convert_tree`.
         grad: As for `convert_tree`.
@@ -134,7 +134,7 @@ def prefetch(
             ``.skipped``, with one warning for the first. What the source itself raises is raised in its place
             all the same: whether it can go on after that, only the source knows.
         copy: As for `convert_tree`.
-        dtype: As for `convert_tree`.
+        dtype: As for `convert_tree`; for a tensor alone, of whatever kind, one dtype is as for `convert`.
         casting: As for `convert_tree`.
         grad: As for `convert_tree`.
         leaves: As for `convert_tree`.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from ..api import convert
 from ..devices import device_name
 from ..info import TensorInfo
 from ..inspection import explain
+from ..leaf_dtypes import DtypeRule, rule_of
 from ..request import aim, make_request
 from ..trees.api import convert_tree, explain_tree
 from ..trees.leaves import LeafRule
@@ -17,7 +19,7 @@ from ..trees.plans import LeafPlan
 from ..trees.structure import take_apart
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable
 
     from ..backend import Backend
     from ..typing import Leaves
@@ -36,8 +38,9 @@ class Goal:
     Args:
         to: The target's name; ``None`` if `like` is a tree.
         like: A tree with a target for each leaf, or ``None``.
-        dtype: As for `convert`.
+        dtype: As for `convert`, for a tensor alone.
         device: As for `convert`.
+        rule: Which dtype each leaf of a tree takes.
         keywords: ``copy``, ``casting`` and ``grad``.
         options: The target's options.
         leaves: As for `convert_tree`.
@@ -48,6 +51,7 @@ class Goal:
     like: Any
     dtype: object
     device: object
+    rule: DtypeRule
     keywords: dict[str, Any] = field(default_factory=dict)
     options: Mapping[str, object] = field(default_factory=dict)
     leaves: Leaves = "tensors"
@@ -63,9 +67,9 @@ class Goal:
         """
         LeafRule(rest["leaves"])
         if to is None and like is not None and not isinstance(like, TensorInfo) and not _is_alone(like, "tensors"):
-            return cls(None, like, dtype, device, **rest)
-        name, dtype, device = aim(to, like, dtype, device)
-        goal = cls(name, None, dtype, device, **rest)
+            return cls(None, like, dtype, device, rule_of(dtype), **rest)
+        name, theirs, device = aim(to, like, None, device)
+        goal = cls(name, None, theirs if dtype is None else dtype, device, rule_of(dtype, theirs), **rest)
         goal._check(registry.ready(name))
         return goal
 
@@ -74,7 +78,7 @@ class Goal:
         request = make_request(
             target,
             keywords["copy"],
-            self.dtype,
+            None,
             keywords["casting"],
             self.device,
             keywords["grad"],
@@ -102,8 +106,19 @@ class Goal:
         """The same for a tree whose leaves are the objects with these ids."""
         return replace(self, leaves=lambda x: id(x) in chosen)
 
-    def _asked(self) -> dict[str, Any]:
-        return {"like": self.like, "dtype": self.dtype, "device": self.device, **self.keywords, **self.options}
+    def as_planned(self, leaves: Iterable[LeafPlan]) -> Goal:
+        """The same for leaves that may have another dtype already than the one by which theirs was decided."""
+        if self.rule.is_settled:
+            return self
+        return replace(self, rule=DtypeRule(paths=tuple((leaf.path, leaf.plan.result.dtype) for leaf in leaves)))
+
+    def _is_alone(self, x: Any) -> bool:
+        """Whether an object is one tensor, for which one dtype was named at most."""
+        one = not isinstance(self.dtype, Mapping)
+        return one and self.to is not None and _is_alone(x, self.leaves)
+
+    def _asked(self, dtype: object) -> dict[str, Any]:
+        return {"like": self.like, "dtype": dtype, "device": self.device, **self.keywords, **self.options}
 
     def explain(self, x: Any) -> tuple[LeafPlan, ...]:
         """The plan of each leaf that would be converted; a tensor alone is its own leaf.
@@ -111,10 +126,10 @@ class Goal:
         Raises:
             ConversionError: There is no such plan.
         """
-        asked = self._asked()
-        if self.to is not None and _is_alone(x, self.leaves):
-            plan = explain(x, self.to, **asked)
+        if self._is_alone(x):
+            plan = explain(x, self.to, **self._asked(self.dtype))
             return (LeafPlan("$", plan, bytes_copied=plan.bytes_copied),)
+        asked = self._asked(self.rule)
         return explain_tree(x, self.to, leaves=self.leaves, coalesce=self.coalesce, **asked).leaves
 
     def convert(self, x: Any) -> Any:
@@ -123,10 +138,9 @@ class Goal:
         Raises:
             ConversionError: As they do.
         """
-        asked = self._asked()
-        if self.to is not None and _is_alone(x, self.leaves):
-            return convert(x, self.to, **asked)
-        return convert_tree(x, self.to, leaves=self.leaves, coalesce=self.coalesce, **asked)
+        if self._is_alone(x):
+            return convert(x, self.to, **self._asked(self.dtype))  # type: ignore[arg-type]
+        return convert_tree(x, self.to, leaves=self.leaves, coalesce=self.coalesce, **self._asked(self.rule))
 
 
 def _is_alone(x: Any, leaves: Leaves) -> bool:

@@ -180,7 +180,8 @@ def stage(batch: Any, leaves: Sequence[LeafPlan], goal: Goal, ring: Ring) -> Sta
             here[leaf.path] = here[leaf.same_as]
     crossing = [leaf for leaf in leaves if leaf.plan.source.device == HOST != leaf.plan.result.device]
     complete = all(leaf.path in layout or leaf.same_as in layout or overlaps(leaf.plan) for leaf in crossing)
-    onward = goal if len(layout) > MANY else goal.one_by_one()
+    onward = goal.as_planned(leaves)
+    onward = onward if len(layout) > MANY else onward.one_by_one()
     if callable(goal.leaves):
         onward = onward.among({id(here[leaf.path]) for leaf in leaves})
     return Staged(structure.rebuild(list(here.values())), onward, complete)

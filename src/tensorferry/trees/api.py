@@ -8,6 +8,7 @@ from .. import registry
 from ..backend import EXCHANGE
 from ..errors import ConversionError, UnsupportedTypeError
 from ..info import TensorInfo
+from ..leaf_dtypes import rule_of
 from ..request import aim, refuse_unknown, target_of
 from .leaves import LeafRule
 
@@ -62,10 +63,14 @@ def convert_tree(
     Args:
         tree: The tree, or one tensor.
         to: As for `convert`.
-        like: Instead of `to`: a tensor whose framework, dtype and device all leaves take, or a tree of the
-            same structure, of which each leaf takes its own.
+        like: Instead of `to`: a tensor whose framework and device all leaves take, and those of its kind its dtype;
+            or a tree of the same structure, of which each leaf takes its own. `dtype` beside it counts for the leaves
+            of which it speaks.
         copy: As for `convert`.
-        dtype: As for `convert`.
+        dtype: One dtype is for the leaves of its kind (an integer one for signed and unsigned), ``"fit"`` and
+            ``"default"`` are for all. Or a mapping to those, or to ``None``, from dotted names of leaves with ``*``,
+            which win over dtypes, which win over ``"float"``, ``"int"``, ``"uint"``, ``"bool"`` and ``"complex"``:
+            ``{"image": "bfloat16", "encoder.*": "fit", "int64": "int32", "bool": "uint8"}``.
         casting: As for `convert`.
         device: As for `convert`.
         grad: As for `convert`.
@@ -80,6 +85,7 @@ def convert_tree(
     Raises:
         ConversionError: A leaf cannot be converted, as for `convert`; the message ends in its path,
             ``$["encoder"][3].weight``.
+        UnsupportedTypeError: `dtype` has a name that no leaf has; the hint has the nearest.
         TreeError: Several cannot: a group of their errors. Nothing half-converted is returned.
         TypeError: As for `convert`.
     """
@@ -146,7 +152,7 @@ def collate(
         samples: Trees of one structure, at least one.
         to: As for `convert`.
         like: As for `convert_tree`; a tree is one of the structure of a sample.
-        dtype: As for `convert`.
+        dtype: As for `convert_tree`, by the names of a sample's leaves and the dtype that they have together.
         casting: As for `convert`.
         device: As for `convert`.
         grad: As for `convert`; padding leaves the graph.
@@ -300,9 +306,13 @@ def _aim(goal: Goal, leaves: Leaves) -> Aim:
     to, like, dtype, device, copy, casting, grad, options = goal
     keywords = {"copy": copy, "casting": casting, "grad": grad, "options": tuple(options.items())}
     if like is None or to is not None or isinstance(like, TensorInfo):
-        return Aim(aim(to, like, dtype, device), **keywords)
+        name, theirs, device = aim(to, like, None, device)
+        return Aim((name, device), rule_of(dtype, theirs), **keywords)
     infos = _describe(like, LeafRule(leaves, infos=True))
     if not infos:
         raise UnsupportedTypeError("like= has no tensor in it.", "like= a tensor, or a tree of tensors")
-    targets = {path: aim(None, info, dtype, device) for path, info in infos.items()}
-    return Aim(targets["$"] if set(targets) == {"$"} else targets, **keywords)
+    targets = {path: aim(None, info, None, device) for path, info in infos.items()}
+    if set(targets) != {"$"}:
+        return Aim(targets, rule_of(dtype), **keywords)
+    name, theirs, device = targets["$"]
+    return Aim((name, device), rule_of(dtype, theirs), **keywords)

@@ -8,10 +8,10 @@ import numpy as np
 
 from .. import dtypes, memory, registry, rules, run
 from ..backend import EXCHANGE
-from ..errors import ConversionError, CopyRequiredError, ShapeError, UnsupportedTypeError, shown
+from ..errors import ConversionError, CopyRequiredError, LossyCastError, ShapeError, UnsupportedTypeError, shown
 from ..info import TensorInfo
 from ..request import Request
-from .journey import raise_all
+from .journey import raise_all, refuse_unknown_name
 from .structure import Structure, take_apart, take_apart_alike
 
 if TYPE_CHECKING:
@@ -100,11 +100,36 @@ def _dtype_of(infos: Sequence[TensorInfo], target: Backend, request: Request) ->
     return rules.target_dtype(info, request, target)
 
 
+def _dtype_together(column: Sequence[Any]) -> str:
+    """The dtype by which it is decided what a column is asked for: of its tensors, or of a number of a higher kind."""
+    infos = [_describe(each) for each in column]
+    typed = {info.dtype for info in infos if info.weak_dtype is None}
+    numbers = {info.dtype for info in infos} - typed
+    if not typed or not numbers:
+        return _widest(typed or numbers)
+    first, other = _widest(typed), _widest(numbers)
+    return first if _rank(first) >= _rank(other) else other
+
+
+def _widest(names: set[str]) -> str:
+    try:
+        return dtypes.common(names)
+    except LossyCastError:
+        return max(names, key=lambda name: (_rank(name), dtypes.width(name), name))
+
+
+def _rank(name: str) -> int:
+    return dtypes.KINDS.index(dtypes.find(name).kind)
+
+
 def stack_samples(samples: Sequence[Any], aim: Aim, rule: LeafRule, padding: Padding) -> Any:
     """See `tensorferry.collate`."""
     if not samples:
         raise ShapeError("There are no samples to collate.", None)
     columns, structure = _columns(samples, rule.chosen)
+    if aim.rule.names:
+        stacked = (any(map(rule.takes, column)) for column in columns)
+        refuse_unknown_name(aim.rule, [name for name, on in zip(structure.names(), stacked, strict=True) if on])
     results: list[Any] = []
     errors: dict[int, ConversionError] = {}
     for index, column in enumerate(columns):
@@ -156,6 +181,11 @@ def _stack(column: list[Any], aim: Aim, rule: LeafRule, padding: Padding, struct
         )
     target, request = aim.of(lambda: structure.paths()[index])
     target = registry.ready(target.name)
+    if aim.decides_by_leaf:
+        asked, name, path = request, (lambda: structure.names()[index]), (lambda: structure.paths()[index])
+        if not padding.on and _is_of_one_kind(column):
+            return _stack_decided(column, target, request, lambda info: aim.asked_of(asked, info.dtype, name, path))
+        request = aim.asked_of(asked, _dtype_together(column), name, path)
     if padding.on:
         block = padding.pad(column, target, request)
         if block is not None:
@@ -163,7 +193,31 @@ def _stack(column: list[Any], aim: Aim, rule: LeafRule, padding: Padding, struct
     try:
         return run.carry(_of_one_kind(column, target, request), target, request)
     except ShapeError as error:
-        raise ShapeError(error.message.replace(" at x[", " in samples[", 2), 'ragged="pad", pad_value=0') from error
+        raise _ragged(error) from error
+
+
+def _stack_decided(
+    column: list[Any], target: Backend, request: Request, decide: Callable[[TensorInfo], Request]
+) -> Any:
+    """Stack leaves, and decide by what they are together what is asked for."""
+    try:
+        each = run.prepare(column, target, request, decide)
+    except ShapeError as error:
+        raise _ragged(error) from error
+    result = run.run(each.program, each.handle)
+    if run.is_verifying():
+        run.check(each.plan, each.source, target, each.handle, result)
+    return result
+
+
+def _ragged(error: ShapeError) -> ShapeError:
+    return ShapeError(error.message.replace(" at x[", " in samples[", 2), 'ragged="pad", pad_value=0')
+
+
+def _is_of_one_kind(column: Sequence[Any]) -> bool:
+    """Whether there are no Python numbers among tensors."""
+    kinds = set(map(type, column))
+    return kinds <= _NUMBERS or not kinds & _NUMBERS
 
 
 def _of_one_kind(column: list[Any], target: Backend, request: Request) -> list[Any]:
@@ -172,8 +226,7 @@ def _of_one_kind(column: list[Any], target: Backend, request: Request) -> list[A
     Raises:
         LossyCastError: A number does not fit into it.
     """
-    kinds = set(map(type, column))
-    if kinds <= _NUMBERS or not kinds & _NUMBERS:
+    if _is_of_one_kind(column):
         return column
     infos = [_describe(leaf) for leaf in column]
     dtype = _dtype_of(infos, target, request)

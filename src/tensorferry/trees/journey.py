@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .. import registry, run
 from ..errors import ConversionError, TreeError, UnsupportedTypeError
 from ..info import TensorInfo
+from ..leaf_dtypes import dtype_of_leaf, unknown_name
 from ..request import make_request, writing_into
 from .aliases import Group, converted_together, overlapping, ties
 from .batches import Shipment, arrive, cross, depart, shipments
@@ -20,40 +21,72 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from ..backend import Backend
+    from ..leaf_dtypes import DtypeRule
     from ..request import Request
     from ..run import Prepared
     from .leaves import LeafRule
 
-__all__ = ["Aim", "Journey", "raise_all"]
+__all__ = ["Aim", "Journey", "raise_all", "refuse_unknown_name"]
 
 
 class Aim:
     """Where the leaves go: one target for all, or each leaf's own by its path.
 
     Args:
-        targets: The backend's name, dtype and device, for all or by path.
+        targets: The backend's name and device, for all; or by path, with the dtype that a leaf takes if `rule` says
+            nothing of it.
+        rule: Which dtype each leaf takes.
         keywords: ``copy``, ``casting``, ``grad`` and the target's options, as `make_request` takes them.
     """
 
     def __init__(
-        self, targets: tuple[str, object, object] | Mapping[str, tuple[str, object, object]], **keywords: Any
+        self,
+        targets: tuple[str, object] | Mapping[str, tuple[str, object, object]],
+        rule: DtypeRule,
+        **keywords: Any,
     ) -> None:
         self._keywords = keywords
         self._common: tuple[Backend, Request] | None = None
         self._by_path: Mapping[str, tuple[str, object, object]] = {}
+        self.rule = rule
+        for_all = rule.for_all
+        self.decides_by_leaf = for_all is None
+        """Whether the request depends on what a leaf is: see `asked_of`."""
+        self._by_dtype: dict[tuple[Request, str], Request] = {}
         if isinstance(targets, tuple):
-            name, dtype, device = targets
-            self._common = self._make(name, dtype, device)
+            name, device = targets
+            self._common = self._make(name, None if for_all is None else for_all[0], device)
         else:
             self._by_path = targets
+            self.decides_by_leaf = bool(any(rule))
 
     @property
     def uniform(self) -> tuple[Backend, Request] | None:
         """The target and the request, if they are the same for all leaves."""
-        return self._common
+        return None if self.decides_by_leaf else self._common
+
+    def asked_of(self, request: Request, dtype: str, name: Callable[[], str], path: Callable[[], str]) -> Request:
+        """The request for a leaf of a dtype, if that depends on what it is.
+
+        Args:
+            request: What `of` gives.
+            dtype: Canonical name of the leaf's dtype.
+            name: Gives the leaf's dotted name.
+            path: Gives its path.
+        """
+        rule = self.rule
+        if rule.names or rule.paths:
+            said = dtype_of_leaf(rule, dtype, name() if rule.names else "", request.dtype, path() if rule.paths else "")
+            return request._replace(dtype=said)
+        # Alike leaves are asked the same.
+        found = self._by_dtype.get((request, dtype))
+        if found is None:
+            found = request._replace(dtype=dtype_of_leaf(rule, dtype, "", request.dtype))
+            self._by_dtype[request, dtype] = found
+        return found
 
     def of(self, path: Callable[[], str]) -> tuple[Backend, Request]:
-        """The target and the request of a leaf.
+        """The target and the request of a leaf; its dtype aside where `decides_by_leaf`.
 
         Raises:
             UnsupportedTypeError: ``like`` has no such leaf.
@@ -96,6 +129,7 @@ class Journey:
         self._prepares = run.prepare
         self.leaves, self._structure = take_apart(tree, rule.chosen)
         self._paths: list[str] | None = None
+        self._names: list[str] | None = None
         self.errors: dict[int, ConversionError] = {}
         self.outs: list[Any] | None = None if out is None else self._match(out)
 
@@ -105,6 +139,12 @@ class Journey:
             self._paths = self._structure.paths()
         return self._paths[index]
 
+    def name(self, index: int) -> str:
+        """The dotted name of a leaf."""
+        if self._names is None:
+            self._names = self._structure.names()
+        return self._names[index]
+
     def _match(self, out: Any) -> list[Any]:
         leaves, structure = take_apart(out, self._rule.chosen)
         return in_order_of(self._structure.paths(), leaves, structure.paths())
@@ -112,9 +152,15 @@ class Journey:
     # -- plan -------------------------------------------------------------------------------------
 
     def prepare(self) -> dict[int, Prepared]:
-        """The conversion of each leaf that does not stay as it is; errors are kept."""
+        """The conversion of each leaf that does not stay as it is; errors are kept.
+
+        Raises:
+            UnsupportedTypeError: ``dtype=`` has a name that no leaf has.
+        """
         each = ((index, self._prepare(index, leaf)) for index, leaf in enumerate(self.leaves))
         prepared = {index: found for index, found in each if found is not None}
+        if self._aim.rule.names:
+            refuse_unknown_name(self._aim.rule, map(self.name, sorted({*prepared, *self.errors})))
         for index, earlier in refused(prepared, self.outs) if self.outs is not None else ():
             self.errors[index] = UnsupportedTypeError(
                 f"out= has the same memory here as at {self.path(earlier)}: the one would overwrite the other.",
@@ -126,13 +172,22 @@ class Journey:
         try:
             if not self._rule.takes(leaf):
                 return None
-            backend, request = self._aim.of(lambda: self.path(index))
+            aim = self._aim
+            backend, request = aim.of(lambda: self.path(index))
             if self.outs is not None:
                 request = writing_into(request, self.outs[index])
+            decide: Callable[[TensorInfo], Request] | None = None
+            if aim.decides_by_leaf:
+                asked, name, path = request, partial(self.name, index), partial(self.path, index)
+
+                def decide(info: TensorInfo) -> Request:
+                    return aim.asked_of(asked, info.dtype, name, path)
+
             if isinstance(leaf, TensorInfo):
                 source = registry.backend_named(leaf.framework)
+                request = request if decide is None else decide(leaf)
                 return run.Prepared(source, backend, leaf, leaf, *run.plan_described(leaf, request, source, backend))
-            return self._prepares(leaf, registry.ready(backend.name), request)
+            return self._prepares(leaf, registry.ready(backend.name), request, decide)
         except ConversionError as error:
             self.errors[index] = error
             return None
@@ -270,6 +325,17 @@ class Journey:
     def raise_errors(self) -> None:
         """Raise what went wrong, all at once."""
         raise_all(self.errors, self.path)
+
+
+def refuse_unknown_name(rule: DtypeRule, names: Iterable[str]) -> None:
+    """Raise if ``dtype=`` has a name that no leaf has.
+
+    Raises:
+        UnsupportedTypeError: It has.
+    """
+    unknown = unknown_name(rule, names)
+    if unknown is not None:
+        raise UnsupportedTypeError(*unknown)
 
 
 def raise_all(errors: dict[int, ConversionError], path: Callable[[int], str]) -> None:

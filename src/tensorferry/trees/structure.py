@@ -16,7 +16,7 @@ import optree
 
 from .. import registry
 from ..errors import ConversionError, UnsupportedTypeError
-from ..nodes import Node, item
+from ..nodes import Node, dotted, item
 from .containers import is_tuple_with_a_constructor, open_structured, opener_of
 
 if TYPE_CHECKING:
@@ -72,21 +72,28 @@ class Structure:
             numbered.append(path if seen[path] == 1 else f"{path} ({seen[path]})")
         return numbered
 
-    def places(self, root: str, entries: Sequence[str] | None = None) -> Iterator[tuple[str, Node | None]]:
+    def names(self) -> list[str]:
+        """The dotted name of each leaf: ``encoder.3.weight``; of a tree that is one leaf, the empty one."""
+        return [name.removeprefix(".") for name, node in self.places("", spell=dotted) if node is None]
+
+    def places(
+        self, root: str, entries: Sequence[str] | None = None, spell: Callable[[str], str] = str
+    ) -> Iterator[tuple[str, Node | None]]:
         """The path of each leaf, with ``None``, and of each container that was opened here, with what opened it.
 
         Args:
             root: The path of the tree.
             entries: What leads to each of its values, where it is the list of an opened container's.
+            spell: How each step of a path is written.
         """
         for index, accessor in enumerate(self._spec.accessors()):
             first = () if entries is None else accessor[:1]
-            path = root + "".join(entries[int(each.entry)] for each in first if entries is not None)
-            path += "".join(map(_entry, accessor[len(first) :]))
+            path = root + "".join(spell(entries[int(each.entry)]) for each in first if entries is not None)
+            path += "".join(spell(_entry(each)) for each in accessor[len(first) :])
             inner = self._inner.get(index)
             yield path, None if inner is None else inner.node
             if inner is not None:
-                yield from inner.structure.places(path, inner.node.entries)
+                yield from inner.structure.places(path, inner.node.entries, spell)
 
     def rebuild(self, leaves: Sequence[Any]) -> Any:
         """The tree with these leaves in the place of those that it had.

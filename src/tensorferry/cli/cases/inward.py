@@ -78,7 +78,7 @@ def _default_float(s: Stage) -> None:
         s.today("jnp.asarray(a)")
         if s.names["today"].dtype != s.names["a"].dtype:
             s.refuses("ferry.to_jax(a)", ferry.LossyCastError)
-            s.now('ferry.to_jax(a, dtype="default")')
+            s.now('ferry.to_jax(a, dtype="fit")')
             s.check("JAX on request", "np.array_equal(y, a.astype(np.float32))")
 
 
