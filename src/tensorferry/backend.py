@@ -311,7 +311,11 @@ class Backend(ABC):
         """The tensors of a packed one, as views of its memory."""
         raise TypeError(f"{self.name} tensors are not packed")
 
-    # -- containers that the framework's own users registered with it -------------------------------
+    # -- containers: the framework's own, and those that its users registered with it ---------------
+
+    def opener_of(self, kind: type) -> Callable[[Any], Node] | None:
+        """What opens the objects of a type that is one of the framework's own containers; ``None``: it is none."""
+        return None
 
     def has_node(self, kind: type) -> bool:
         """Whether objects of this type are containers by a registration with the framework."""

@@ -31,3 +31,4 @@ else:
 Target: TypeAlias = Literal["numpy", "torch", "tensorflow", "jax", "python"]
 Casting: TypeAlias = Literal["safe", "same_value", "same_kind", "unsafe"]
 Grad: TypeAlias = Literal["detach", "error"]
+Unknown: TypeAlias = Literal["error", "keep"]

@@ -14,6 +14,7 @@ from ..devices import HOST, device_name, kind_of
 from ..dtypes import find
 from ..errors import UnsupportedTypeError
 from ..info import TensorInfo
+from ..nodes import Node
 from ..rules import agrees
 
 if TYPE_CHECKING:
@@ -120,6 +121,9 @@ def _described(shape: tuple[int, ...], name: str, device: str, misalignment: int
     )
 
 
+_WRAPPERS: dict[str, Callable[[Any], Any]] = {"ListWrapper": list, "_DictWrapper": dict, "_TupleWrapper": tuple}
+
+
 class TensorflowBackend(Backend):
     """`tf.Tensor` and `tf.Variable`."""
 
@@ -154,6 +158,11 @@ class TensorflowBackend(Backend):
     def devices(self) -> tuple[str, ...]:
         found = [f"cuda:{index}" for index, _ in enumerate(self.tf.config.list_logical_devices("GPU"))]
         return ("cpu", *found)
+
+    def opener_of(self, kind: type) -> Callable[[Any], Node] | None:
+        """Lists, dicts and tuples that a `tf.Module` has wrapped, to keep track of them: opened as plain ones."""
+        wraps = kind.__name__ in _WRAPPERS and kind.__module__.startswith(self.module)
+        return (lambda x: Node([""], [_WRAPPERS[kind.__name__](x)], lambda values: values[0])) if wraps else None
 
     def claims(self, kind: type) -> bool:
         return issubclass(kind, (self.tf.Tensor, self.tf.Variable))

@@ -17,6 +17,7 @@ from ...errors import UnsupportedTypeError
 from ...info import TensorInfo
 from ...rules import agrees
 from . import packing, staging, streams
+from .containers import opener_of
 from .declared import ABSTRACT, BY_DEFAULT, CARRIED, NATIVE
 from .pytrees import is_registered, open_registered
 from .snippets import snippet, whole_strides
@@ -412,6 +413,9 @@ class TorchBackend(staging.TorchStaging):
 
     def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
         return snippet(verb, arguments, info)
+
+    def opener_of(self, kind: type) -> Callable[[Any], Node] | None:
+        return opener_of(kind)
 
     def has_node(self, kind: type) -> bool:
         return is_registered(kind)
