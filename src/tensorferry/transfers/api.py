@@ -10,7 +10,7 @@ from .prefetch import Prefetch
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ..typing import Casting, Grad
+    from ..typing import Casting, Grad, Unknown
     from .transfer import Transfer
 
 __all__ = ["prefetch", "start"]
@@ -28,6 +28,7 @@ def start(
     device: object = None,
     grad: Grad = "detach",
     leaves: str | Callable[[Any], bool] = "tensors",
+    unknown: Unknown = "error",
     coalesce: bool = True,
     **options: bool,
 ) -> Transfer:
@@ -54,6 +55,7 @@ def start(
         device: As for `convert_tree`.
         grad: As for `convert_tree`.
         leaves: As for `convert_tree`.
+        unknown: As for `convert_tree`.
         coalesce: As for `convert_tree`.
         **options: As for `convert_tree`.
 
@@ -67,7 +69,8 @@ def start(
 
     keywords = {"copy": copy, "casting": casting, "grad": grad}
     _refuse_out(options)
-    goal = Goal.of(to, like, dtype, device, keywords=keywords, options=options, leaves=leaves, coalesce=coalesce)
+    trees = {"leaves": leaves, "unknown": unknown, "coalesce": coalesce}
+    goal = Goal.of(to, like, dtype, device, keywords=keywords, options=options, **trees)
     return begin(x, goal)
 
 
@@ -84,6 +87,7 @@ def prefetch(
     casting: Casting | None = None,
     grad: Grad = "detach",
     leaves: str | Callable[[Any], bool] = "tensors",
+    unknown: Unknown = "error",
     coalesce: bool = True,
     **options: bool,
 ) -> Prefetch:
@@ -121,6 +125,7 @@ def prefetch(
         casting: As for `convert_tree`.
         grad: As for `convert_tree`.
         leaves: As for `convert_tree`.
+        unknown: As for `convert_tree`.
         coalesce: As for `convert_tree`.
         **options: As for `convert_tree`.
 
@@ -138,7 +143,8 @@ def prefetch(
         raise ValueError(f"depth must be at least 1, not {depth}: without a batch there is nothing to hand out")
     keywords = {"copy": copy, "casting": casting, "grad": grad}
     _refuse_out(options)
-    goal = Goal.of(to, like, dtype, device, keywords=keywords, options=options, leaves=leaves, coalesce=coalesce)
+    trees = {"leaves": leaves, "unknown": unknown, "coalesce": coalesce}
+    goal = Goal.of(to, like, dtype, device, keywords=keywords, options=options, **trees)
     return Prefetch(iterable, goal, operator.index(depth))
 
 

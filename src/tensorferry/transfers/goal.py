@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..backend import Backend
+    from ..typing import Unknown
 
 __all__ = ["Goal"]
 
@@ -39,6 +40,7 @@ class Goal:
         keywords: ``copy``, ``casting`` and ``grad``.
         options: The target's options.
         leaves: As for `convert_tree`.
+        unknown: As for `convert_tree`.
         coalesce: As for `convert_tree`.
     """
 
@@ -49,6 +51,7 @@ class Goal:
     keywords: dict[str, Any] = field(default_factory=dict)
     options: dict[str, bool] = field(default_factory=dict)
     leaves: str | Callable[[Any], bool] = "tensors"
+    unknown: Unknown = "error"
     coalesce: bool = True
 
     @classmethod
@@ -59,7 +62,7 @@ class Goal:
             TypeError: A keyword's value is not one of those that it takes.
             ConversionError: There is no such target, dtype or device.
         """
-        LeafRule(rest["leaves"])
+        LeafRule(rest["leaves"], unknown=rest["unknown"])
         if to is None and like is not None and not isinstance(like, TensorInfo) and not _is_alone(like, "tensors"):
             return cls(None, like, dtype, device, **rest)
         name, dtype, device = aim(to, like, dtype, device)
@@ -109,7 +112,9 @@ class Goal:
         if self.to is not None and _is_alone(x, self.leaves):
             plan = explain(x, self.to, **asked)
             return (LeafPlan("$", plan, bytes_copied=plan.bytes_copied),)
-        return explain_tree(x, self.to, leaves=self.leaves, coalesce=self.coalesce, **asked).leaves
+        return explain_tree(
+            x, self.to, leaves=self.leaves, unknown=self.unknown, coalesce=self.coalesce, **asked
+        ).leaves
 
     def convert(self, x: Any) -> Any:
         """What `convert` gives for a tensor, and `convert_tree` for anything else.
@@ -120,7 +125,7 @@ class Goal:
         asked = self._asked()
         if self.to is not None and _is_alone(x, self.leaves):
             return convert(x, self.to, **asked)
-        return convert_tree(x, self.to, leaves=self.leaves, coalesce=self.coalesce, **asked)
+        return convert_tree(x, self.to, leaves=self.leaves, unknown=self.unknown, coalesce=self.coalesce, **asked)
 
 
 def _is_alone(x: Any, leaves: str | Callable[[Any], bool]) -> bool:
