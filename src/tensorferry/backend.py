@@ -226,10 +226,6 @@ class Backend(ABC):
         """Why a type from a module that it owns is not one of its tensors, and what to do."""
         return None
 
-    def holds_tensors(self, kind: type) -> bool:
-        """Whether a type that it refuses holds tensors, which would be left out of a tree without a word."""
-        return False
-
     def accepts_foreign(self, x: object) -> bool:
         """Whether it takes objects of other libraries, like this one."""
         return False
@@ -340,7 +336,11 @@ class Backend(ABC):
         """The tensors of a packed one, as views of its memory."""
         raise TypeError(f"{self.name} tensors are not packed")
 
-    # -- containers that the framework's own users registered with it -------------------------------
+    # -- containers: the framework's own, and those that its users registered with it ---------------
+
+    def opener_of(self, kind: type) -> Callable[[Any], Node] | None:
+        """What opens the objects of a type that is one of the framework's own containers; ``None``: it is none."""
+        return None
 
     def has_node(self, kind: type) -> bool:
         """Whether objects of this type are containers by a registration with the framework."""

@@ -103,6 +103,8 @@ class ConversionError(Exception):
 
     # Read by AutoGraph, which would raise another type in place of an error that crosses what it has rewritten.
     ag_pass_through = True
+    inside = ""
+    """What leads from the leaf of a tree that it is about to what is meant in it."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         self.message = message

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 __all__ = ["Node", "attribute", "dotted", "item"]
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class Node(NamedTuple):
@@ -18,11 +21,19 @@ class Node(NamedTuple):
         entries: What leads to each value: ``.weight``, ``["weight"]``, ``[3]``.
         values: Its values, in order.
         rebuild: Makes the container again from as many other values.
+        static: What it has beside its values, by what leads to it; the same in the container that is made again.
+        registered: What its registration keeps of it beside its values.
+        stack: Makes one container for so many samples from stacked values; ``None``: as `rebuild` does.
+        no_batch: Why it cannot be stacked, and what to do; ``None``: it can.
     """
 
     entries: Sequence[str]
     values: Sequence[Any]
     rebuild: Callable[[Sequence[Any]], Any]
+    static: Mapping[str, Any] = _NOTHING
+    registered: Any = None
+    stack: Callable[[Sequence[Any], int], Any] | None = None
+    no_batch: tuple[str, str] | None = None
 
 
 def item(key: object) -> str:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .backend import Backend
+    from .nodes import Node
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
@@ -29,7 +30,6 @@ __all__ = [
     "backend_of",
     "backends",
     "canonical",
-    "holds_tensors",
     "is_known_tensor",
     "is_tensor",
     "lane_together",
@@ -37,7 +37,9 @@ __all__ = [
     "load",
     "may_be_traced",
     "open_lanes",
+    "opener_of",
     "ready",
+    "refusal_of",
     "register",
     "shield",
     "untraced",
@@ -65,6 +67,8 @@ _together: dict[tuple[type, str], Callable[[list[Any]], list[Any] | None]] = {}
 _lanes_open = True
 
 _by_type: dict[type, Backend] = {}
+_openers: dict[type, Callable[[Any], Node] | None] = {}
+_MANY = 4096
 _opened: set[str] = set()
 _ready: dict[str, Backend] = {}
 _unshielded: list[Backend] = []
@@ -97,6 +101,7 @@ def register(backend: Backend) -> None:
             _unshielded.append(backend)
             may_be_traced = True
         _by_type.clear()
+        _openers.clear()
         _ready.pop(backend.name, None)
 
 
@@ -279,6 +284,20 @@ def backend_of(x: object) -> Backend:
     return found if found is not None else _find(x)
 
 
+def opener_of(kind: type) -> Callable[[Any], Node] | None:
+    """What opens objects of a type that is a framework's own container; ``None``: it is none."""
+    try:
+        return _openers[kind]
+    except KeyError:
+        pass
+    imported = [each for each in backends().values() if each.is_imported()]
+    found = next((found for each in imported if (found := each.opener_of(kind)) is not None), None)
+    if len(_openers) >= _MANY:
+        _openers.clear()
+    _openers[kind] = found
+    return found
+
+
 def is_known_tensor(kind: type) -> bool:
     """Whether objects of this type have been met as tensors with memory of their own."""
     found = _by_type.get(kind)
@@ -294,10 +313,13 @@ def is_tensor(kind: type) -> bool:
     return owner is not None and owner.capabilities.memory
 
 
-def holds_tensors(kind: type) -> bool:
-    """Whether objects of this type are no tensors, and hold some of a framework's that is loaded."""
-    owners = (_by_module.get(base.__module__.partition(".")[0]) for base in kind.__mro__)
-    return any(owner is not None and owner.loaded and owner.holds_tensors(kind) for owner in owners)
+def refusal_of(kind: type) -> UnsupportedTypeError | None:
+    """Why a framework says that a type of its own is no tensor; ``None``: none says anything."""
+    try:
+        _owner(kind)
+    except UnsupportedTypeError as error:
+        return error
+    return None
 
 
 def _owner(kind: type) -> Backend | None:

@@ -61,6 +61,7 @@ To: TypeAlias = Target | str | ModuleType | type[Any]
 
 Casting: TypeAlias = Literal["safe", "same_value", "same_kind", "unsafe"]
 Grad: TypeAlias = Literal["detach", "error"]
+Unknown: TypeAlias = Literal["error", "keep"]
 Leaves: TypeAlias = Literal["tensors", "numbers"] | Callable[[Any], bool]
 
 

@@ -329,7 +329,8 @@ class JaxBackend(Backend):
 
         found, spec = tree_util.tree_flatten_with_path(x, is_leaf=is_value)
         entries = [_entry(tree_util, path[0]) for path, _ in found]
-        return Node(entries, [value for _, value in found], lambda values: tree_util.tree_unflatten(spec, values))
+        values = [value for _, value in found]
+        return Node(entries, values, lambda others: tree_util.tree_unflatten(spec, others), registered=spec)
 
     # -- fast lanes -------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from ..dtypes import find
 from ..errors import UnsupportedTypeError
 from ..hints import Hint
 from ..info import TensorInfo
+from ..nodes import Node
 from ..rules import agrees
 
 if TYPE_CHECKING:
@@ -124,6 +125,9 @@ def _described(shape: tuple[int, ...], name: str, device: str, misalignment: int
     )
 
 
+_WRAPPERS: dict[str, Callable[[Any], Any]] = {"ListWrapper": list, "_DictWrapper": dict, "_TupleWrapper": tuple}
+
+
 class TensorflowBackend(Backend):
     """`tf.Tensor` and `tf.Variable`."""
 
@@ -160,6 +164,11 @@ class TensorflowBackend(Backend):
         found = [f"cuda:{index}" for index, _ in enumerate(self.tf.config.list_logical_devices("GPU"))]
         return ("cpu", *found)
 
+    def opener_of(self, kind: type) -> Callable[[Any], Node] | None:
+        """Lists, dicts and tuples that a `tf.Module` has wrapped, to keep track of them: opened as plain ones."""
+        wraps = kind.__name__ in _WRAPPERS and kind.__module__.startswith(self.module)
+        return (lambda x: Node([""], [_WRAPPERS[kind.__name__](x)], lambda values: values[0])) if wraps else None
+
     def claims(self, kind: type) -> bool:
         return issubclass(kind, (self.tf.Tensor, self.tf.Variable))
 
@@ -169,13 +178,10 @@ class TensorflowBackend(Backend):
     def refusal(self, kind: type) -> tuple[str, str | None] | None:
         if issubclass(kind, self.tf.data.Dataset):
             return "A tf.data.Dataset is many tensors, one after the other.", Hint("{prefetch:x}")
-        if self.holds_tensors(kind):
+        if issubclass(kind, self.tf.Module) or (hasattr(kind, "variables") and hasattr(kind, "get_weights")):
             return f"A {kind.__name__} holds tensors, and is none.", Hint("{tree:x.variables}")
         found = _REFUSED.get(kind.__name__)
         return None if found is None else (f"A tf.{kind.__name__} is {found[0]}.", found[1])
-
-    def holds_tensors(self, kind: type) -> bool:
-        return issubclass(kind, self.tf.Module) or (hasattr(kind, "variables") and hasattr(kind, "get_weights"))
 
     # -- describe ---------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from os import PathLike
 
-    from ..typing import To
+    from ..typing import To, Unknown
     from .contents import Contents
     from .convert import Report
 
@@ -118,6 +118,7 @@ def save(
     shard: int | str | None = None,
     verify: bool = False,
     overwrite: bool = False,
+    unknown: Unknown = "error",
 ) -> Report:
     """Write tensors of any framework, mixed too, with what stands around them, to a file of any format.
 
@@ -141,6 +142,7 @@ def save(
         shard: Write a folder of files of at most so many bytes (``"5GB"``) and their index.
         verify: Read it back and compare, before it appears.
         overwrite: Replace what is there.
+        unknown: As for `convert_tree`, but a file has no place for an object: both refuse one that holds a tensor.
 
     Returns:
         What was written.
@@ -154,7 +156,8 @@ def save(
     """
     from .save import write
 
-    return write(tree, path, to=to, metadata=metadata, shard=shard, verify=verify, overwrite=overwrite)
+    asked = {"to": to, "metadata": metadata, "shard": shard, "verify": verify, "overwrite": overwrite}
+    return write(tree, path, unknown=unknown, **asked)
 
 
 def convert_files(

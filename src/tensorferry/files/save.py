@@ -12,6 +12,7 @@ import numpy as np
 from .. import registry
 from ..api import to_numpy
 from ..errors import ConversionError, UnsupportedTypeError
+from ..trees.leaves import LeafRule
 from .contents import Contents, Ref
 from .stored import Stored, parts
 from .tree_json import FACTORIES, MOST_BITS
@@ -59,7 +60,7 @@ class Held(Stored):
         return to_numpy(self.tensor)
 
 
-def contents_of(tree: Any, metadata: Mapping[str, str] | None = None) -> Contents:
+def contents_of(tree: Any, metadata: Mapping[str, str] | None = None, unknown: str = "error") -> Contents:
     """What a file of this tree holds.
 
     Raises:
@@ -69,7 +70,7 @@ def contents_of(tree: Any, metadata: Mapping[str, str] | None = None) -> Content
     from .tree import names, relabel
 
     strings = _strings({} if metadata is None else metadata)
-    outline = _outline(tree, "$", 0)
+    outline = _outline(tree, "$", 0, LeafRule("tensors", unknown=unknown))
     found: list[Held] = []
     relabel(outline, found.append, Held)
     named = names(outline, Held)
@@ -98,7 +99,7 @@ def _strings(metadata: Any) -> dict[str, str]:
     return {str.__str__(key): str.__str__(value) for key, value in metadata.items()}
 
 
-def _outline(node: Any, path: str, depth: int) -> Any:
+def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
     """The tree in plain containers, with what is written for each tensor in its place."""
     if depth > _DEEPEST:
         raise UnsupportedTypeError(f"This tree is nested deeper than {_DEEPEST} levels, or contains itself.")
@@ -111,15 +112,28 @@ def _outline(node: Any, path: str, depth: int) -> Any:
                 raise UnsupportedTypeError(
                     f"A key is an integer of {key.bit_length()} bits, and {MOST_BITS} is the most - at {path}"
                 )
-            result[key] = _outline(child, f"{path}[{key!r}]", depth + 1)
+            result[key] = _outline(child, f"{path}[{key!r}]", depth + 1, rule)
         return result
     if isinstance(node, (list, tuple)):
-        children = [_outline(child, f"{path}[{index}]", depth + 1) for index, child in enumerate(node)]
+        children = [_outline(child, f"{path}[{index}]", depth + 1, rule) for index, child in enumerate(node)]
         return children if isinstance(node, list) else tuple(children)
     try:
         return Held(node)
     except ConversionError as error:
-        raise type(error)(f"{error.message} - at {path}", error.hint) from error
+        inside = rule.tensor_inside(node)
+        if inside is None:
+            raise type(error)(f"{error.message} - at {path}", error.hint) from error
+        name = type(node).__name__
+        raise UnsupportedTypeError(
+            f"A {name} holds a tensor, and a file holds tensors, plain values, dicts, lists and tuples of them, "
+            f"but no objects: there is none to keep it as it is - at {path}{inside}",
+            _how_to_open(error, node),
+        ) from error
+
+
+def _how_to_open(error: ConversionError, node: Any) -> str | None:
+    """What to save instead of an object: what its framework says, or its attributes."""
+    return error.hint if registry.refusal_of(type(node)) else "vars(x) in its place: a dict of its attributes"
 
 
 def _container(node: Mapping[Any, Any], path: str) -> dict[Any, Any]:
@@ -153,4 +167,5 @@ def write(tree: Any, path: str | PathLike[str], **options: Any) -> Report:
     """Write a tree; the arguments are those of `tensorferry.save`."""
     from .convert import write_contents
 
-    return write_contents(contents_of(tree, options.pop("metadata")), Path(path), **options)
+    contents = contents_of(tree, options.pop("metadata"), options.pop("unknown"))
+    return write_contents(contents, Path(path), **options)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
-    from ..typing import Casting, Grad, Leaves, Options, To
+    from ..typing import Casting, Grad, Leaves, Options, To, Unknown
     from .transfer import Transfer
 
 __all__ = ["prefetch", "start"]
@@ -32,6 +32,7 @@ def start(
     device: object = None,
     grad: Grad = "detach",
     leaves: Leaves = "tensors",
+    unknown: Unknown = "error",
     coalesce: bool = True,
     **options: Unpack[Options],
 ) -> Transfer:
@@ -58,6 +59,7 @@ def start(
         device: As for `convert_tree`.
         grad: As for `convert_tree`.
         leaves: As for `convert_tree`.
+        unknown: As for `convert_tree`.
         coalesce: As for `convert_tree`.
         **options: As for `convert_tree`.
 
@@ -73,7 +75,8 @@ def start(
     if options:
         _refuse_out(options)
         refuse_unknown(start, options)
-    goal = Goal.of(to, like, dtype, device, keywords=keywords, options=options, leaves=leaves, coalesce=coalesce)
+    trees = {"leaves": leaves, "unknown": unknown, "coalesce": coalesce}
+    goal = Goal.of(to, like, dtype, device, keywords=keywords, options=options, **trees)
     try:
         return begin(x, goal)
     except ConversionError as error:
@@ -95,6 +98,7 @@ def prefetch(
     casting: Casting | None = None,
     grad: Grad = "detach",
     leaves: Leaves = "tensors",
+    unknown: Unknown = "error",
     coalesce: bool = True,
     **options: Unpack[Options],
 ) -> Prefetch:
@@ -138,6 +142,7 @@ def prefetch(
         casting: As for `convert_tree`.
         grad: As for `convert_tree`.
         leaves: As for `convert_tree`.
+        unknown: As for `convert_tree`.
         coalesce: As for `convert_tree`.
         **options: As for `convert_tree`.
 
@@ -159,7 +164,8 @@ def prefetch(
     if options:
         _refuse_out(options)
         refuse_unknown(prefetch, options)
-    goal = Goal.of(to, like, dtype, device, keywords=keywords, options=options, leaves=leaves, coalesce=coalesce)
+    trees = {"leaves": leaves, "unknown": unknown, "coalesce": coalesce}
+    goal = Goal.of(to, like, dtype, device, keywords=keywords, options=options, **trees)
     return Prefetch(iterable, goal, operator.index(depth), skips=on_error == "skip")
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ..backend import Backend
-    from ..typing import Leaves
+    from ..typing import Leaves, Unknown
 
 __all__ = ["Goal"]
 
@@ -44,6 +44,7 @@ class Goal:
         keywords: ``copy``, ``casting`` and ``grad``.
         options: The target's options.
         leaves: As for `convert_tree`.
+        unknown: As for `convert_tree`.
         coalesce: As for `convert_tree`.
     """
 
@@ -55,6 +56,7 @@ class Goal:
     keywords: dict[str, Any] = field(default_factory=dict)
     options: Mapping[str, object] = field(default_factory=dict)
     leaves: Leaves = "tensors"
+    unknown: Unknown = "error"
     coalesce: bool = True
 
     @classmethod
@@ -65,7 +67,7 @@ class Goal:
             TypeError: A keyword's value is not one of those that it takes.
             ConversionError: There is no such target, dtype or device.
         """
-        LeafRule(rest["leaves"])
+        LeafRule(rest["leaves"], unknown=rest["unknown"])
         if to is None and like is not None and not isinstance(like, TensorInfo) and not _is_alone(like, "tensors"):
             return cls(None, like, dtype, device, rule_of(dtype), **rest)
         name, theirs, device = aim(to, like, None, device)
@@ -130,7 +132,9 @@ class Goal:
             plan = explain(x, self.to, **self._asked(self.dtype))
             return (LeafPlan("$", plan, bytes_copied=plan.bytes_copied),)
         asked = self._asked(self.rule)
-        return explain_tree(x, self.to, leaves=self.leaves, coalesce=self.coalesce, **asked).leaves
+        return explain_tree(
+            x, self.to, leaves=self.leaves, unknown=self.unknown, coalesce=self.coalesce, **asked
+        ).leaves
 
     def convert(self, x: Any) -> Any:
         """What `convert` gives for a tensor, and `convert_tree` for anything else.
@@ -140,7 +144,8 @@ class Goal:
         """
         if self._is_alone(x):
             return convert(x, self.to, **self._asked(self.dtype))  # type: ignore[arg-type]
-        return convert_tree(x, self.to, leaves=self.leaves, coalesce=self.coalesce, **self._asked(self.rule))
+        asked = self._asked(self.rule)
+        return convert_tree(x, self.to, leaves=self.leaves, unknown=self.unknown, coalesce=self.coalesce, **asked)
 
 
 def _is_alone(x: Any, leaves: Leaves) -> bool:

@@ -167,7 +167,7 @@ def stage(batch: Any, leaves: Sequence[LeafPlan], goal: Goal, ring: Ring) -> Sta
     layout, size = _lay_out(leaves)
     if not layout:
         return None
-    found, structure = take_apart(batch, LeafRule(goal.leaves).chosen)
+    found, structure = take_apart(batch, LeafRule(goal.leaves).chosen, sharing=True)
     here = dict(zip(structure.paths(), found, strict=True))
     # Two keys of one mapping may look alike: their leaves cannot be told apart by their paths.
     memory = ring.take(size) if len(here) == len(found) else None

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
-    from ..typing import Casting, Grad, Leaves, Options, To
+    from ..typing import Casting, Grad, Leaves, Options, To, Unknown
     from .journey import Aim
     from .plans import TreePlan
 
@@ -41,6 +41,7 @@ def convert_tree(
     grad: Grad = "detach",
     out: Any = None,
     leaves: Leaves = "tensors",
+    unknown: Unknown = "error",
     coalesce: bool = True,
     **options: Unpack[Options],
 ) -> Any:
@@ -54,11 +55,12 @@ def convert_tree(
     array(1)
 
     Containers are dict, list, tuple and their kin and subclasses, named tuples, deques, dataclasses, attrs
-    classes, `types.SimpleNamespace`, mappings, structured NumPy arrays (as a dict of their fields), and
+    classes, namespaces, mappings, structured NumPy arrays (as a dict of their fields), caches of transformers,
+    pydantic models, graphs of PyTorch Geometric, TensorDicts (a dict in another framework), and
     what is registered with optree, or with a framework that is imported. Their types, the order of keys
     and all that is no tensor are kept; ``None`` passes through; the tree that came in is never changed.
-    A tensor that is there twice is converted once, and what overlaps in one memory still does. The result
-    *may share memory* with the tree, as `convert` would: `snapshot` never does.
+    A tensor or a container that is there twice is converted once, and what overlaps in one memory still does.
+    The result *may share memory* with the tree, as `convert` would: `snapshot` never does.
 
     Args:
         tree: The tree, or one tensor.
@@ -79,6 +81,8 @@ def convert_tree(
         leaves: ``"tensors"`` converts what has memory of a framework's; ``"numbers"`` Python numbers and
             NumPy's scalars too, each as a tensor of shape ``()``; a callable what it says yes to, which can
             be a container (a list of numbers, say).
+        unknown: What is done about an object that is neither tensor nor plain value nor container, and holds a
+            tensor: ``"error"`` refuses it, ``"keep"`` keeps it as it is.
         coalesce: Let small leaves cross the bus together, in one transfer for each pair of devices.
         **options: As for `convert`.
 
@@ -90,10 +94,10 @@ def convert_tree(
         TypeError: As for `convert`.
     """
     goal = (to, like, dtype, device, copy, casting, grad, options)
-    return _untraced(convert_tree, goal, _convert, tree, goal, out, leaves, coalesce)
+    return _untraced(convert_tree, goal, _convert, tree, goal, out, leaves, unknown, coalesce)
 
 
-def snapshot(tree: Tree, /) -> Tree:
+def snapshot(tree: Tree, /, *, unknown: Unknown = "error") -> Tree:
     """The tensors of a tree as they are now, each of its own framework, in one memory that nobody else has.
 
     >>> import numpy as np, tensorferry as ferry
@@ -110,6 +114,7 @@ def snapshot(tree: Tree, /) -> Tree:
 
     Args:
         tree: As for `convert_tree`; everything that is no tensor stays as it is.
+        unknown: As for `convert_tree`.
 
     Raises:
         ConversionError: A tensor has not one memory to copy (sparse, quantized, deleted …); several raise a
@@ -117,7 +122,7 @@ def snapshot(tree: Tree, /) -> Tree:
     """
     from .snapshot import take_snapshot
 
-    return _untraced(snapshot, None, take_snapshot, tree)  # type: ignore[no-any-return]
+    return _untraced(snapshot, None, take_snapshot, tree, unknown)  # type: ignore[no-any-return]
 
 
 def collate(
@@ -131,6 +136,7 @@ def collate(
     device: object = None,
     grad: Grad = "detach",
     leaves: Leaves = "numbers",
+    unknown: Unknown = "error",
     ragged: Literal["error", "pad"] = "error",
     pad_value: complex = 0,
     **options: Unpack[Options],
@@ -157,6 +163,7 @@ def collate(
         device: As for `convert`.
         grad: As for `convert`; padding leaves the graph.
         leaves: As for `convert_tree`; here Python numbers stack too unless ``"tensors"`` is asked for.
+        unknown: As for `convert_tree`; what is kept becomes a list.
         ragged: What is done about leaves of unequal shapes: ``"error"``, or ``"pad"`` them to the largest
             length of each axis.
         pad_value: What is filled in.
@@ -170,7 +177,7 @@ def collate(
         TypeError: As for `convert`.
     """
     goal = (to, like, dtype, device, None, casting, grad, options)
-    return _untraced(collate, goal, _collate, samples, goal, leaves, ragged, pad_value)
+    return _untraced(collate, goal, _collate, samples, goal, leaves, unknown, ragged, pad_value)
 
 
 def explain_tree(
@@ -186,6 +193,7 @@ def explain_tree(
     grad: Grad = "detach",
     out: Any = None,
     leaves: Leaves = "tensors",
+    unknown: Unknown = "error",
     coalesce: bool = True,
     **options: Unpack[Options],
 ) -> TreePlan:
@@ -207,6 +215,7 @@ def explain_tree(
         grad: As for `convert_tree`.
         out: As for `convert_tree`.
         leaves: As for `convert_tree`.
+        unknown: As for `convert_tree`.
         coalesce: As for `convert_tree`.
         **options: As for `convert_tree`.
 
@@ -214,10 +223,10 @@ def explain_tree(
         ConversionError: The same as the conversion would raise, except for what only the values show.
     """
     goal = (to, like, dtype, device, copy, casting, grad, options)
-    return _untraced(explain_tree, goal, _explain, tree, goal, out, leaves, coalesce)  # type: ignore[no-any-return]
+    return _untraced(explain_tree, goal, _explain, tree, goal, out, leaves, unknown, coalesce)  # type: ignore[no-any-return]
 
 
-def describe_tree(tree: Any, /, *, leaves: Leaves = "tensors") -> dict[str, TensorInfo]:
+def describe_tree(tree: Any, /, *, leaves: Leaves = "tensors", unknown: Unknown = "error") -> dict[str, TensorInfo]:
     """What each tensor of a tree is, by its path.
 
     >>> import numpy as np, tensorferry as ferry
@@ -228,11 +237,13 @@ def describe_tree(tree: Any, /, *, leaves: Leaves = "tensors") -> dict[str, Tens
     Args:
         tree: As for `convert_tree`.
         leaves: As for `convert_tree`.
+        unknown: As for `convert_tree`.
 
     Raises:
         ConversionError: A tensor of a kind that cannot be carried; several raise a `TreeError`.
     """
-    return _untraced(describe_tree, None, _describe, tree, LeafRule(leaves, infos=True))  # type: ignore[no-any-return]
+    rule = LeafRule(leaves, infos=True, unknown=unknown)
+    return _untraced(describe_tree, None, _describe, tree, rule)  # type: ignore[no-any-return]
 
 
 # -- what they do, out of any tracer's sight ----------------------------------------------------------
@@ -258,24 +269,24 @@ def _call(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
 _untraced.__dict__["_torchdynamo_disable"] = True
 
 
-def _convert(tree: Any, goal: Goal, out: Any, leaves: Any, coalesce: bool) -> Any:
+def _convert(tree: Any, goal: Goal, out: Any, leaves: Any, unknown: str, coalesce: bool) -> Any:
     from .journey import Journey  # with it comes optree, which importing tensorferry need not wait for
 
-    rule = LeafRule(leaves)
+    rule = LeafRule(leaves, unknown=unknown)
     return Journey(tree, _aim(goal, leaves), rule, out, coalesce=coalesce).arrive()
 
 
-def _explain(tree: Any, goal: Goal, out: Any, leaves: Any, coalesce: bool) -> TreePlan:
+def _explain(tree: Any, goal: Goal, out: Any, leaves: Any, unknown: str, coalesce: bool) -> TreePlan:
     from .journey import Journey
 
-    rule = LeafRule(leaves, infos=True)
+    rule = LeafRule(leaves, infos=True, unknown=unknown)
     return Journey(tree, _aim(goal, leaves), rule, out, coalesce=coalesce).plan()
 
 
-def _collate(samples: Iterable[Any], goal: Goal, leaves: Any, ragged: str, pad_value: complex) -> Any:
+def _collate(samples: Iterable[Any], goal: Goal, leaves: Any, unknown: str, ragged: str, pad_value: complex) -> Any:
     from .collate import Padding, stack_samples
 
-    rule = LeafRule(leaves)
+    rule = LeafRule(leaves, unknown=unknown)
     return stack_samples(list(samples), _aim(goal, leaves), rule, Padding(ragged, pad_value))
 
 
@@ -286,6 +297,7 @@ def _describe(tree: Any, rule: LeafRule) -> dict[str, TensorInfo]:
     found: dict[str, TensorInfo] = {}
     errors: dict[int, ConversionError] = {}
     parts, structure = take_apart(tree, rule.chosen)
+    rule.check(structure)
     paths = structure.paths()
     for index, (path, leaf) in enumerate(zip(paths, parts, strict=True)):
         try:

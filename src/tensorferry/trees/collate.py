@@ -12,7 +12,7 @@ from ..errors import ConversionError, CopyRequiredError, LossyCastError, ShapeEr
 from ..info import TensorInfo
 from ..request import Request
 from .journey import raise_all, refuse_unknown_name
-from .structure import Structure, take_apart, take_apart_alike
+from .structure import Structure, equal, placed, take_apart, take_apart_alike
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -126,7 +126,7 @@ def stack_samples(samples: Sequence[Any], aim: Aim, rule: LeafRule, padding: Pad
     """See `tensorferry.collate`."""
     if not samples:
         raise ShapeError("There are no samples to collate.", None)
-    columns, structure = _columns(samples, rule.chosen)
+    columns, structure = _columns(samples, rule)
     if aim.rule.names:
         stacked = (any(map(rule.takes, column)) for column in columns)
         refuse_unknown_name(aim.rule, [name for name, on in zip(structure.names(), stacked, strict=True) if on])
@@ -139,33 +139,80 @@ def stack_samples(samples: Sequence[Any], aim: Aim, rule: LeafRule, padding: Pad
             errors[index] = error
     if errors:
         raise_all(errors, structure.paths().__getitem__)
-    return structure.rebuild(results)
+    return structure.rebuild(results, len(samples))
 
 
-def _columns(samples: Sequence[Any], chosen: Callable[[Any], bool] | None) -> tuple[list[list[Any]], Structure]:
+def _columns(samples: Sequence[Any], rule: LeafRule) -> tuple[list[list[Any]], Structure]:
     """For each leaf of a sample, that leaf of all samples; and what is left of the first.
 
     Raises:
-        UnsupportedTypeError: A sample is another tree than the first.
+        UnsupportedTypeError: A sample is another tree than the first, or cannot be stacked.
     """
+    chosen = rule.chosen
     alike = take_apart_alike(samples, chosen)
     if alike is not None:
         return alike
     first, structure = take_apart(samples[0], chosen)
-    paths = structure.paths()
+    rule.check(structure)
+    for node in structure.nodes():
+        if node.no_batch is not None:
+            raise placed(UnsupportedTypeError(*node.no_batch), structure.path_of(node))
     columns = [[leaf] for leaf in first]
     for number, sample in enumerate(samples[1:], 1):
         found, other = take_apart(sample, chosen)
-        by_path = dict(zip(other.paths(), found, strict=True))
-        odd = [path for path in paths if path not in by_path] or [path for path in by_path if path not in set(paths)]
-        if odd:
-            raise UnsupportedTypeError(
-                f"Samples 0 and {number} are different trees: only one of them has the leaf - at {odd[0]}",
-                "leaves= a callable that says yes to what is one leaf, a list of numbers, say",
-            )
-        for column, path in zip(columns, paths, strict=True):
-            column.append(by_path[path])
+        rule.check(other)
+        if not structure.is_like(other):
+            found = _in_order_of(structure, found, other, number)
+        for column, leaf in zip(columns, found, strict=True):
+            column.append(leaf)
     return columns, structure
+
+
+def _in_order_of(structure: Structure, found: list[Any], other: Structure, number: int) -> list[Any]:
+    """A sample's leaves in the order of the first one's.
+
+    Raises:
+        UnsupportedTypeError: It is another tree.
+    """
+    paths = structure.paths()
+    by_path = dict(zip(other.paths(), found, strict=True))
+    odd = [path for path in paths if path not in by_path] or [path for path in by_path if path not in set(paths)]
+    if odd:
+        raise UnsupportedTypeError(
+            f"Samples 0 and {number} are different trees: only one of them has the leaf - at {odd[0]}",
+            "leaves= a callable that says yes to what is one leaf, a list of numbers, say",
+        )
+    _compare(structure.statics(), other.statics(), number)
+    return [by_path[path] for path in paths]
+
+
+def _compare(first: dict[str, tuple[type, Any]], other: dict[str, tuple[type, Any]], number: int) -> None:
+    """Refuse samples whose containers differ in what is not stacked.
+
+    Raises:
+        UnsupportedTypeError: They do.
+    """
+    for path in {**first, **other}:
+        here, there = first.get(path), other.get(path)
+        kinds = ["plain container" if each is None else each[0].__name__ for each in (here, there)]
+        if here is None or there is None or here[0] is not there[0]:
+            what = f"is a {kinds[0]} in one and a {kinds[1]} in the other"
+        elif not equal(here[1], there[1]):
+            what = f"is a {kinds[0]} with other static fields{_names(here[1], there[1])}"
+        else:
+            continue
+        raise UnsupportedTypeError(
+            f"Samples 0 and {number} are different trees: what is here {what} - at {path}",
+            "make them equal in all samples first, or convert_tree(sample, ...) each by itself",
+        )
+
+
+def _names(x: Any, y: Any) -> str:
+    """Which static fields differ, where they have names."""
+    if not isinstance(x, tuple) or not isinstance(y, tuple):
+        return ""
+    found = [entry for entry in {**x[0], **y[0]} if not equal(x[0].get(entry), y[0].get(entry))]
+    return ": " + ", ".join(found) if found else ""
 
 
 def _stack(column: list[Any], aim: Aim, rule: LeafRule, padding: Padding, structure: Structure, index: int) -> Any:

@@ -8,7 +8,8 @@ count or convert, and everything that is not a value of its own (attributes, fie
 from __future__ import annotations
 
 import copy
-from collections import OrderedDict, UserDict, deque
+import sys
+from collections import OrderedDict, UserDict, UserList, deque
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
@@ -24,7 +25,7 @@ from ..nodes import Node, attribute, item
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence, Sized
 
-__all__ = ["is_tuple_with_a_constructor", "open_structured", "opener_of"]
+__all__ = ["is_tuple_with_a_constructor", "like", "open_attributes", "open_structured", "opener_of", "rest"]
 
 
 def opener_of(kind: type) -> Callable[[Any], Node] | None:
@@ -32,6 +33,9 @@ def opener_of(kind: type) -> Callable[[Any], Node] | None:
     for base, opener in _OPENERS:
         if issubclass(kind, base):
             return opener
+    argparse: Any = sys.modules.get("argparse")
+    if argparse is not None and issubclass(kind, argparse.Namespace):
+        return _open_namespace
     if is_dataclass(kind):
         return _open_dataclass
     return _open_attrs if hasattr(kind, "__attrs_attrs__") else None
@@ -42,7 +46,7 @@ def _open_dict(x: dict[Any, Any]) -> Node:
     put = OrderedDict.__setitem__ if isinstance(x, OrderedDict) else dict.__setitem__
 
     def rebuild(values: Sequence[Any]) -> Any:
-        result = _like(x)
+        result = like(x)
         for key, value in zip(keys, values, strict=True):
             # Not `result[key] = value`: a subclass may refuse it, or do it to what has been through it already.
             put(result, key, value)
@@ -50,7 +54,17 @@ def _open_dict(x: dict[Any, Any]) -> Node:
         return result
 
     # Not `x.values()`: a subclass may hand out something else there.
-    return Node([item(key) for key in keys], [dict.__getitem__(x, key) for key in keys], rebuild)
+    values = [dict.__getitem__(x, key) for key in keys]
+    return Node([item(key) for key in keys], values, rebuild, _not_mirrored(x))
+
+
+def _not_mirrored(x: dict[Any, Any]) -> dict[str, Any]:
+    """The attributes of a dict that are not its items over again."""
+    return {
+        entry: value
+        for entry, value in rest(x).items()
+        if not (dict.__contains__(x, entry[1:]) and dict.__getitem__(x, entry[1:]) is value)
+    }
 
 
 def _mirror(x: dict[Any, Any], result: dict[Any, Any]) -> None:
@@ -69,11 +83,23 @@ def _open_user_dict(x: UserDict[Any, Any]) -> Node:
     inside = _open_dict(data) if isinstance(data, dict) else _open_mapping(data)
 
     def rebuild(values: Sequence[Any]) -> Any:
-        result = _like(x)
+        result = like(x)
         result.data = inside.rebuild(values)
         return result
 
-    return inside._replace(rebuild=rebuild)
+    return inside._replace(rebuild=rebuild, static=dict(inside.static) | rest(x, ("data",)))
+
+
+def _open_user_list(x: UserList[Any]) -> Node:
+    data: Any = x.data
+    inside = _open_list(data) if isinstance(data, list) else _open_tuple(tuple(data))
+
+    def rebuild(values: Sequence[Any]) -> Any:
+        result = like(x)
+        result.data = inside.rebuild(values)
+        return result
+
+    return inside._replace(rebuild=rebuild, static=dict(inside.static) | rest(x, ("data",)))
 
 
 def _open_mapping(x: Mapping[Any, Any]) -> Node:
@@ -93,20 +119,20 @@ def _open_mapping(x: Mapping[Any, Any]) -> Node:
 
 def _open_list(x: list[Any]) -> Node:
     def rebuild(values: Sequence[Any]) -> Any:
-        result = _like(x)
+        result = like(x)
         list.__setitem__(result, slice(None), values)
         return result
 
-    return Node(_indices(x), list(list.__iter__(x)), rebuild)
+    return Node(_indices(x), list(list.__iter__(x)), rebuild, rest(x))
 
 
 def _open_deque(x: deque[Any]) -> Node:
     def rebuild(values: Sequence[Any]) -> Any:
-        result = _like(x)
+        result = like(x)
         deque.__init__(result, values, x.maxlen)
         return result
 
-    return Node(_indices(x), list(deque.__iter__(x)), rebuild)
+    return Node(_indices(x), list(deque.__iter__(x)), rebuild, rest(x))
 
 
 def _open_tuple(x: tuple[Any, ...]) -> Node:
@@ -124,7 +150,7 @@ def _open_tuple(x: tuple[Any, ...]) -> Node:
             result.__dict__.update(x.__dict__)
         return result
 
-    return Node([attribute(name) for name in names] if names else _indices(x), held, rebuild)
+    return Node([attribute(name) for name in names] if names else _indices(x), held, rebuild, rest(x))
 
 
 def _indices(x: Sized) -> list[str]:
@@ -142,34 +168,47 @@ def is_tuple_with_a_constructor(kind: type) -> bool:
     return issubclass(kind, tuple) and hasattr(kind, "_fields") and tuple not in kind.__bases__
 
 
-def _open_namespace(x: SimpleNamespace) -> Node:
-    names = list(vars(x))
-    return _open_object(x, names)
+def _open_namespace(x: Any) -> Node:
+    return open_attributes(x, list(vars(x)))
 
 
 def _open_dataclass(x: Any) -> Node:
-    return _open_object(x, [field.name for field in fields(x)])
+    return open_attributes(x, [field.name for field in fields(x)])
 
 
 def _open_attrs(x: Any) -> Node:
-    return _open_object(x, [field.name for field in type(x).__attrs_attrs__])
+    return open_attributes(x, [field.name for field in type(x).__attrs_attrs__])
 
 
-def _open_object(x: Any, names: Sequence[str]) -> Node:
-    """An object with attributes; one that is not set yet is left out."""
+def open_attributes(x: Any, names: Sequence[str]) -> Node:
+    """An object by some of its attributes; one that is not set yet is left out."""
     present = [name for name in names if hasattr(x, name)]
 
     def rebuild(values: Sequence[Any]) -> Any:
-        result = _like(x)
+        result = like(x)
         for name, value in zip(present, values, strict=True):
             # Not `setattr`: a frozen class refuses it, and a converter would run again.
             object.__setattr__(result, name, value)
         return result
 
-    return Node([attribute(name) for name in present], [getattr(x, name) for name in present], rebuild)
+    values = [getattr(x, name) for name in present]
+    return Node([attribute(name) for name in present], values, rebuild, rest(x, present))
 
 
-def _like(x: Any) -> Any:
+def rest(x: Any, names: Sequence[str] = ()) -> dict[str, Any]:
+    """What an object's ``__dict__`` holds besides its values, and what was computed of them, by what leads to it."""
+    attributes = getattr(x, "__dict__", None)
+    if not attributes or attributes is x or attributes.keys() <= set(names):
+        return {}
+    kind = type(x)
+    return {
+        attribute(name): value
+        for name, value in attributes.items()
+        if name not in names and not isinstance(getattr(kind, name, None), cached_property)
+    }
+
+
+def like(x: Any) -> Any:
     """An object of the same class with the same attributes, without asking the class for a copy if that can be.
 
     Raises:
@@ -225,6 +264,7 @@ _OPENERS: tuple[tuple[Any, Callable[[Any], Node]], ...] = (
     (MappingProxyType, _open_mapping),
     (Mapping, _open_mapping),
     (list, _open_list),
+    (UserList, _open_user_list),
     (deque, _open_deque),
     (tuple, _open_tuple),
     (SimpleNamespace, _open_namespace),

@@ -14,7 +14,7 @@ from ..request import make_request, writing_into
 from .aliases import Group, converted_together, overlapping, ties
 from .batches import Shipment, arrive, cross, depart, shipments
 from .outs import in_order_of, refused, write_all
-from .plans import LeafPlan, TreePlan
+from .plans import KeptObject, LeafPlan, TreePlan
 from .structure import placed, take_apart
 
 if TYPE_CHECKING:
@@ -127,7 +127,8 @@ class Journey:
         self._rule = rule
         self._coalesce = coalesce
         self._prepares = run.prepare
-        self.leaves, self._structure = take_apart(tree, rule.chosen)
+        self.leaves, self._structure = take_apart(tree, rule.chosen, sharing=True)
+        rule.check(self._structure)
         self._paths: list[str] | None = None
         self._names: list[str] | None = None
         self.errors: dict[int, ConversionError] = {}
@@ -194,10 +195,18 @@ class Journey:
 
     def bind(self, prepared: Mapping[int, Prepared]) -> tuple[dict[int, int], list[Group], list[Shipment]]:
         """The leaves that are one, those that are copied together, and those that cross the bus together."""
-        same = {} if self.outs is not None else ties(prepared)
+        same = {} if self.outs is not None else {**self._twins(prepared), **ties(prepared)}
         groups = [] if self.outs is not None else overlapping(prepared, same)
         sent = shipments(prepared, same) if self._coalesce else []
         return same, groups, sent
+
+    def _twins(self, prepared: Mapping[int, Prepared]) -> dict[int, int]:
+        """The leaves of a container that has been met before, where they go to the same."""
+        return {
+            index: first
+            for index, first in self._structure.twins.items()
+            if index in prepared and first in prepared and prepared[index].plan.request == prepared[first].plan.request
+        }
 
     def plan(self) -> TreePlan:
         """What will be done; nothing is.
@@ -217,6 +226,11 @@ class Journey:
                 for index, each in prepared.items()
             ),
             kept=len(self.leaves) - len(prepared),
+            unknown=tuple(
+                KeptObject(self.path(index), type(leaf).__name__, self.path(index) + inside)
+                for index, leaf in enumerate(self.leaves)
+                if index not in prepared and (inside := self._rule.tensor_inside(leaf)) is not None
+            ),
             batches=tuple(shipment.batch for shipment in sent),
         )
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from .. import registry
 from ..backend import Backend
 from ..dtypes import of_numpy
-from ..errors import UnsupportedTypeError
+from ..errors import UnsupportedTypeError, shown
 from ..info import TensorInfo
+from .unknown import may_hold, tensor_inside
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    from .structure import Structure
 
 __all__ = ["LeafRule"]
 
@@ -23,6 +26,12 @@ _BOOL = np.dtype(bool)
 _KINDS = "biufc"
 
 
+class _Unknown(NamedTuple):
+    """What is known of a type that is neither tensor nor plain value: its objects may hold a tensor."""
+
+    hint: str | None
+
+
 class LeafRule:
     """Which objects are to be converted.
 
@@ -30,19 +39,25 @@ class LeafRule:
         leaves: ``"tensors"``: what has memory of a framework's; ``"numbers"``: Python numbers and NumPy's
             scalars too; a callable: what it says yes to, containers included.
         infos: Whether a `TensorInfo` stands for a tensor.
+        unknown: ``"error"``: an object that is no container and holds a tensor is refused; ``"keep"``: it is not
+            looked into.
 
     Raises:
-        TypeError: `leaves` is none of those.
+        TypeError: `leaves` or `unknown` is none of those.
     """
 
-    def __init__(self, leaves: str | Callable[[Any], bool], *, infos: bool = False) -> None:
+    def __init__(self, leaves: str | Callable[[Any], bool], *, infos: bool = False, unknown: str = "keep") -> None:
         if not callable(leaves) and leaves not in ("tensors", "numbers"):
             raise TypeError(f'leaves must be "tensors", "numbers" or a callable, not {leaves!r}')
+        if unknown not in ("error", "keep"):
+            raise TypeError(f'unknown must be "error" or "keep", not {shown(unknown)}')
         self._choose = leaves if callable(leaves) else None
         self._infos = infos
         self._numbers = leaves == "numbers"
         self._chosen: dict[int, Any] = {}
-        self._known: dict[type, bool | Backend | UnsupportedTypeError] = {}
+        self._known: dict[type, bool | Backend | UnsupportedTypeError | _Unknown] = {}
+        self._refuses = unknown == "error"
+        self._kinds: dict[type, bool | UnsupportedTypeError] = {}
 
     @property
     def chosen(self) -> Callable[[Any], bool] | None:
@@ -69,19 +84,30 @@ class LeafRule:
         """Whether a leaf is to be converted; an array of text is no tensor, unless a callable says yes to it.
 
         Raises:
-            UnsupportedTypeError: It is a tensor of a kind that cannot be carried.
+            UnsupportedTypeError: It is a tensor of a kind that cannot be carried, or an object that holds a tensor
+                and would stay as it is.
         """
         if self._infos and isinstance(x, TensorInfo):
             return True
-        if self._choose is not None:
-            return id(x) in self._chosen
         kind = type(x)
+        if self._choose is not None:
+            if id(x) in self._chosen:
+                return True
+            if self._refuses and may_hold(kind):
+                self._refuse(x, None)
+            return False
         known = self._known.get(kind)
         if known is None:
             known = self._known[kind] = self._look(x)
+        if isinstance(known, bool):
+            return known
+        if isinstance(known, _Unknown):
+            if self._refuses:
+                self._refuse(x, known.hint)
+            return False
         if isinstance(known, UnsupportedTypeError):
             raise type(known)(known.message, known.hint)
-        return known if isinstance(known, bool) else not known.is_text(x)
+        return not known.is_text(x)
 
     def takes_each(self, leaves: Sequence[Any]) -> list[bool]:
         """The same for many leaves; each type is asked once where that decides.
@@ -96,13 +122,17 @@ class LeafRule:
         for kind, leaf in {type(leaf): leaf for leaf in leaves}.items():
             answers[kind] = self.takes(leaf)
             known = self._known[kind]
+            if isinstance(known, _Unknown) and self._refuses:
+                for each in leaves:
+                    if type(each) is kind:
+                        self.takes(each)
             if isinstance(known, Backend) and type(known).is_text is not Backend.is_text:
                 text[kind] = known.is_text
         if not text:
             return [answers[type(leaf)] for leaf in leaves]
         return [not text[kind](leaf) if (kind := type(leaf)) in text else answers[kind] for leaf in leaves]
 
-    def _look(self, x: Any) -> bool | Backend | UnsupportedTypeError:
+    def _look(self, x: Any) -> bool | Backend | UnsupportedTypeError | _Unknown:
         kind = type(x)
         if x is None or isinstance(x, str):
             return False
@@ -113,11 +143,76 @@ class LeafRule:
             backend = registry.backend_of(x)
         except UnsupportedTypeError as error:
             # A tensor that cannot be carried is an error; what has a shape and a dtype and no elements is none.
-            if registry.holds_tensors(kind):
-                return error
             holds = hasattr(kind, "__getitem__") or hasattr(kind, "values")
-            return error if holds and _has(x, "shape") and _has(x, "dtype") else False
+            if holds and _has(x, "shape") and _has(x, "dtype"):
+                return error
+            return may_hold(kind) and _Unknown(error.hint if isinstance(self._kind(kind), Exception) else None)
         return backend.capabilities.memory and backend
+
+    # -- objects that are no containers -----------------------------------------------------------------
+
+    def tensor_inside(self, x: Any) -> str | None:
+        """What leads to the first tensor in an object that stays as it is; ``None``: there is none, or it is one."""
+        if not may_hold(type(x)) or self._kind(type(x)) is True:
+            return None
+        return tensor_inside(x, self._is_tensor, self._goes_on)
+
+    def check(self, structure: Structure) -> None:
+        """Look at what the containers of a tree have besides their values, as at any other object.
+
+        Raises:
+            UnsupportedTypeError: It is, or holds, a tensor, which would stay as it is.
+        """
+        for node in structure.nodes() if self._refuses else ():
+            inside = self._in_static(node.static) if node.static else None
+            if inside is not None:
+                path = structure.path_of(node)
+                raise UnsupportedTypeError(
+                    f"This attribute is, or holds, a tensor, and is none of its container's values - at {path}{inside}",
+                    'unknown="keep" keeps it as it is; a field of the container, or a key, is converted with it',
+                )
+
+    def _in_static(self, static: Mapping[str, Any]) -> str | None:
+        for entry, value in static.items():
+            if self._is_tensor(value):
+                return entry
+            inside = self.tensor_inside(value)
+            if inside is not None:
+                return entry + inside
+        return None
+
+    def _refuse(self, x: Any, hint: str | None) -> None:
+        inside = self.tensor_inside(x)
+        if inside is None:
+            return
+        name = type(x).__name__
+        kept = 'unknown="keep" keeps it as it is; '
+        if isinstance(hint, Hint):
+            hint = hint.after(kept)
+        else:
+            way = f'optree.register_pytree_node({name}, …, namespace="tensorferry") says how it is opened'
+            hint = kept + (hint or way)
+        error = UnsupportedTypeError(
+            f"A {name} is no container that is known here, and holds a tensor, which would stay as it is", hint
+        )
+        error.inside = inside
+        raise error
+
+    def _kind(self, kind: type) -> bool | UnsupportedTypeError:
+        """Whether objects of a type are tensors; an error: they are none in the words of a framework."""
+        known = self._kinds.get(kind)
+        if known is None:
+            known = self._kinds[kind] = _is_tensor_type(kind)
+        return known
+
+    def _is_tensor(self, x: Any) -> bool:
+        if self._kind(type(x)) is not True or registry.backend_of(x).is_text(x):
+            return False
+        return self._choose is None or bool(self._choose(x))
+
+    def _goes_on(self, kind: type) -> bool:
+        # A framework's own objects: a module may have as many others in each other as it likes.
+        return isinstance(self._kind(kind), UnsupportedTypeError)
 
 
 def _has(x: Any, name: str) -> bool:
@@ -126,3 +221,15 @@ def _has(x: Any, name: str) -> bool:
         return hasattr(x, name)
     except Exception:  # noqa: BLE001 - whatever a class of somebody else's raises
         return True
+
+
+def _is_tensor_type(kind: type) -> bool | UnsupportedTypeError:
+    if kind.__module__ == "builtins" or issubclass(kind, np.generic):
+        return False
+    return registry.is_tensor(kind) or registry.refusal_of(kind) or _offers_memory(kind)
+
+
+def _offers_memory(kind: type) -> bool:
+    """Whether a type of another library offers its objects' memory, and says what is in it."""
+    offers = any(hasattr(kind, name) for name in ("__dlpack__", "__array_interface__", "__array__"))
+    return offers and hasattr(kind, "shape") and hasattr(kind, "dtype")

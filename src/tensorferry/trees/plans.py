@@ -10,7 +10,7 @@ from ..render import size_text
 if TYPE_CHECKING:
     from ..plan import Plan
 
-__all__ = ["Batch", "LeafPlan", "TreePlan"]
+__all__ = ["Batch", "KeptObject", "LeafPlan", "TreePlan"]
 
 _SHOWN = 12
 
@@ -60,6 +60,23 @@ class Batch(NamedTuple):
         return f"{self.transfers} transfers {way}, {size}: all are started before the first is waited for"
 
 
+class KeptObject(NamedTuple):
+    """An object that is no container that is known, holds a tensor, and stays as it is.
+
+    Args:
+        path: Where it is.
+        type: The name of its type.
+        tensor: Where its first tensor is.
+    """
+
+    path: str
+    type: str
+    tensor: str
+
+    def __str__(self) -> str:
+        return f"{self.path}  {self.type}, kept as it is with the tensor at {self.tensor}"
+
+
 @dataclass(frozen=True)
 class TreePlan:
     """What `convert_tree` does, leaf by leaf; the very plans that are run.
@@ -76,11 +93,13 @@ class TreePlan:
         leaves: The leaves that are converted, in the tree's order.
         kept: How many other leaves stay as they are.
         batches: The leaves that cross the bus together.
+        unknown: Those of the kept that hold a tensor, as ``unknown="keep"`` lets them.
     """
 
     leaves: tuple[LeafPlan, ...]
     kept: int
     batches: tuple[Batch, ...] = ()
+    unknown: tuple[KeptObject, ...] = ()
 
     @property
     def plans(self) -> dict[str, Plan]:
@@ -112,6 +131,7 @@ class TreePlan:
             "leaves": [{**leaf._asdict(), "plan": leaf.plan.to_dict()} for leaf in self.leaves],
             "kept": self.kept,
             "batches": [batch._asdict() for batch in self.batches],
+            "unknown": [each._asdict() for each in self.unknown],
             "bytes_copied": self.bytes_copied,
             "bytes_shared": self.bytes_shared,
             "warnings": list(self.warnings),
@@ -127,6 +147,7 @@ class TreePlan:
         if len(self.leaves) > _SHOWN:
             lines.append(f"   … and {len(self.leaves) - _SHOWN} more: see .plans")
         lines += [f"   {batch}" for batch in self.batches]
+        lines += [f"   {each}" for each in self.unknown]
         lines += [f"   Warning: {warning}" for warning in self.warnings]
         return "\n".join(lines)
 
@@ -143,7 +164,7 @@ class TreePlan:
             f"<td>{escape(str(leaf.plan.result))}</td><td>{escape(_what(leaf))}</td></tr>"
             for leaf in self.leaves
         )
-        batches = "".join(f"<p>{escape(str(batch))}</p>" for batch in self.batches)
+        batches = "".join(f"<p>{escape(str(each))}</p>" for each in (*self.batches, *self.unknown))
         warnings = "".join(f"<p>Warning: {escape(warning)}</p>" for warning in self.warnings)
         return f"<div><b>{escape(self._head())}</b><table>{rows}</table>{batches}{warnings}</div>"
 

@@ -29,10 +29,11 @@ __all__ = ["take_snapshot"]
 Array = np.ndarray[Any, Any]
 
 
-def take_snapshot(tree: Any) -> Any:
+def take_snapshot(tree: Any, unknown: str) -> Any:
     """See `tensorferry.snapshot`."""
-    rule = LeafRule("tensors")
-    leaves, structure = take_apart(tree, rule.chosen)
+    rule = LeafRule("tensors", unknown=unknown)
+    leaves, structure = take_apart(tree, rule.chosen, sharing=True)
+    rule.check(structure)
     on_host: dict[int, tuple[Backend, Array]] = {}
     on_devices: dict[int, tuple[Backend, TensorInfo, Any]] = {}
     errors: dict[int, ConversionError] = {}
@@ -57,7 +58,8 @@ def take_snapshot(tree: Any) -> Any:
     results = {} if errors else {**_on_host(on_host, errors), **_on_devices(on_devices, leaves, errors)}
     if errors:
         raise_all(errors, structure.paths().__getitem__)
-    return structure.rebuild([results.get(index, leaf) for index, leaf in enumerate(leaves)])
+    twins = structure.twins
+    return structure.rebuild([results.get(twins.get(index, index), leaf) for index, leaf in enumerate(leaves)])
 
 
 def _quickly(lanes: Mapping[type, Callable[[Any], Any]], leaf: Any) -> Any:

@@ -49,7 +49,7 @@ def open_registered(x: Any) -> Node:
     def rebuild(others: Sequence[Any]) -> Any:
         return pytree.tree_unflatten(list(others), spec)
 
-    return Node(entries, values, rebuild)
+    return Node(entries, values, rebuild, registered=spec)
 
 
 def _entry(pytree: Any, key: Any) -> str:

@@ -19,6 +19,7 @@ from ...hints import Hint
 from ...info import TensorInfo
 from ...rules import agrees
 from . import fast_paths, packing, staging, streams
+from .containers import opener_of
 from .declared import ABSTRACT, BY_DEFAULT, CARRIED, NATIVE
 from .pytrees import is_registered, open_registered
 from .snippets import snippet, whole_strides
@@ -119,7 +120,7 @@ class TorchBackend(staging.TorchStaging):
                 f"This {kind.__name__} has no shape yet: its module gives it one when it is called.",
                 "module(inputs) first, or x.materialize(shape)",
             )
-        if self.holds_tensors(kind):
+        if issubclass(kind, self.torch.nn.Module):
             return (
                 f"A {kind.__name__} is a torch.nn.Module: it holds tensors, and is none.",
                 Hint("{tree:x.state_dict()}"),
@@ -134,9 +135,6 @@ class TorchBackend(staging.TorchStaging):
                 "torch.nn.utils.rnn.pad_packed_sequence(x)",
             )
         return None
-
-    def holds_tensors(self, kind: type) -> bool:
-        return issubclass(kind, self.torch.nn.Module)
 
     # -- describe ---------------------------------------------------------------------------------
 
@@ -444,6 +442,9 @@ class TorchBackend(staging.TorchStaging):
 
     def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
         return snippet(verb, arguments, info)
+
+    def opener_of(self, kind: type) -> Callable[[Any], Node] | None:
+        return opener_of(kind)
 
     def has_node(self, kind: type) -> bool:
         return is_registered(kind)

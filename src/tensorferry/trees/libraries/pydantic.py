@@ -1,0 +1,47 @@
+"""Models of pydantic: their fields, what they were given beside them, and their private attributes.
+
+A model is made again as it is, without validation: a validator may have said what type a field has.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from ...nodes import Node, attribute
+from ..containers import like
+from . import is_a
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["opener_of"]
+
+_SETS = ("__pydantic_fields_set__", "__fields_set__")
+"""The name since version 2, and the one before."""
+_DICTS = ("__pydantic_extra__", "__pydantic_private__")
+
+
+def opener_of(kind: type) -> Callable[[Any], Node] | None:
+    """What opens models; ``None`` for other types."""
+    return _open if is_a(kind, "pydantic", "BaseModel") else None
+
+
+def _open(x: Any) -> Node:
+    fields = [name for name in vars(x) if not isinstance(getattr(type(x), name, None), cached_property)]
+    more = {where: dict(found) for where in _DICTS if (found := getattr(x, where, None))}
+    names = [*fields, *(name for found in more.values() for name in found)]
+
+    def rebuild(values: Sequence[Any]) -> Any:
+        result = like(x)
+        given = next(where for where in _SETS if hasattr(x, where))
+        object.__setattr__(result, given, copy(getattr(x, given)))
+        left = iter(values)
+        vars(result).update(zip(fields, left))  # noqa: B905 - what follows takes the others
+        for where, found in more.items():
+            object.__setattr__(result, where, {name: next(left) for name in found})
+        return result
+
+    held = [*(vars(x)[name] for name in fields), *(value for found in more.values() for value in found.values())]
+    return Node([attribute(name) for name in names], held, rebuild)

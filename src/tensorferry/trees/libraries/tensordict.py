@@ -1,0 +1,138 @@
+"""TensorDicts, and classes of tensors: the same again while their tensors are of the same framework, else a dict.
+
+What is no tensor in one (text, objects) is a leaf like any other.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from ...nodes import Node, attribute, item
+from . import is_a, same_framework
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["opener_of"]
+
+_PLAIN = ("TensorDict", "_SubTensorDict", "PersistentTensorDict", "TensorDictParams")
+_OTHERS = _PLAIN[1:]
+"""Those that are made again as plain ones: their memory is another's, or a file's, or a module's."""
+
+
+def opener_of(kind: type) -> Callable[[Any], Node] | None:
+    """What opens objects of a type of the library's, or made by its decorator; ``None`` for other types."""
+    if getattr(kind, "_is_non_tensor", False):
+        return _open_object
+    if getattr(kind, "_is_tensorclass", False):
+        return _open_class
+    if is_a(kind, "tensordict", "LazyStackedTensorDict"):
+        return _open_stack
+    return _open if is_a(kind, "tensordict", *_PLAIN) else None
+
+
+def _library() -> Any:
+    return sys.modules["tensordict"]
+
+
+def _open(x: Any) -> Node:
+    items = dict(x.items())
+    objects = {key: value.data for key, value in items.items() if _is_object(value)}
+    held = {**items, **objects}
+
+    def made(values: Sequence[Any], count: int | None) -> Any:
+        found = dict(zip(held, values, strict=True))
+        kept = all(_stays(old, found[key]) for key, old in held.items() if key not in objects)
+        if not kept:
+            return {key: _as_dict(value) for key, value in found.items()}
+        if is_a(type(x), "tensordict", *_OTHERS) and all(found[key] is held[key] for key in held):
+            return x
+        return _filled(x, found, objects, count)
+
+    static = {".batch_size": tuple(x.batch_size), ".names": tuple(x.names)}
+    return Node([item(key) for key in held], list(held.values()), lambda values: made(values, None), static, stack=made)
+
+
+def _open_class(x: Any) -> Node:
+    held, rest = vars(x)["_tensordict"], dict(vars(x)["_non_tensordict"])
+    inside = _open(held)
+
+    def made(values: Sequence[Any], count: int | None) -> Any:
+        found = inside.rebuild(values) if count is None or inside.stack is None else inside.stack(values, count)
+        if isinstance(found, dict):
+            return found | rest
+        return type(x).from_tensordict(found, dict(rest))
+
+    return Node(
+        [attribute(name) for name in held.keys()],  # noqa: SIM118 - to iterate over one goes along its batch
+        inside.values,
+        lambda values: made(values, None),
+        {**inside.static, **{attribute(name): value for name, value in rest.items()}},
+        stack=made,
+    )
+
+
+def _open_stack(x: Any) -> Node:
+    """One that is stacked only when it is read: a list of dicts where it cannot be one."""
+    held = list(x.tensordicts)
+
+    def made(values: Sequence[Any], dim: int) -> Any:
+        if not all(_library().is_tensor_collection(value) for value in values):
+            return [_as_dict(value) for value in values]
+        result = type(x)(*values, stack_dim=dim)
+        return result.lock_() if x.is_locked else result
+
+    return Node(
+        [item(index) for index in range(len(held))],
+        held,
+        lambda values: made(values, x.stack_dim),
+        {".stack_dim": x.stack_dim},
+        stack=lambda values, _: made(values, x.stack_dim + 1),
+    )
+
+
+def _open_object(x: Any) -> Node:
+    """What the library wraps around what is no tensor."""
+    made = {".data": x.tolist(), ".batch_size": tuple(x.batch_size)}
+    return Node((), (), lambda _: x, made, stack=lambda _, count: _library().NonTensorStack(*[x] * count))
+
+
+def _is_object(value: Any) -> bool:
+    return _library().is_non_tensor(value) and not hasattr(value, "tensordicts")
+
+
+def _stays(before: Any, after: Any) -> bool:
+    """Whether a tensor is of the framework that it was of, and a TensorDict still one."""
+    library = _library()
+    if library.is_tensor_collection(before):
+        return bool(library.is_tensor_collection(after))
+    return same_framework(before, after)
+
+
+def _as_dict(value: Any) -> Any:
+    """What has no tensors, and so has stayed a TensorDict among dicts, as plain Python too."""
+    library = _library()
+    if library.is_non_tensor(value):
+        return value.tolist()
+    return value.to_dict() if library.is_tensor_collection(value) else value
+
+
+def _filled(x: Any, found: dict[str, Any], objects: dict[str, Any], count: int | None) -> Any:
+    """A TensorDict with these values; on one device, and locked, if `x` says so of itself."""
+    library = _library()
+    kind = library.TensorDict if is_a(type(x), "tensordict", *_OTHERS) else type(x)
+    ahead: list[Any] = [] if count is None else [count]
+    names = [*([None] * len(ahead)), *x.names] if any(name is not None for name in x.names) else None
+    result = kind({}, batch_size=[*ahead, *x.batch_size], names=names)
+    for key, value in found.items():
+        if key not in objects:
+            result.set(key, value)
+        elif count is not None and isinstance(value, list) and len(value) == count:
+            each = [library.NonTensorData(one, batch_size=x.batch_size) for one in value]
+            result.set(key, library.NonTensorStack(*each))
+        else:
+            result.set_non_tensor(key, value)
+    if x.device is not None:
+        result.auto_device_()
+    return result.lock_() if x.is_locked else result

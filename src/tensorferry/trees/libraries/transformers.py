@@ -1,0 +1,78 @@
+"""Caches of keys and values, and what tokenizers and processors give, of Hugging Face's transformers.
+
+The cache of version 5 is layers with tensors as attributes; older ones had lists of tensors. Both are their attributes.
+"""
+
+from __future__ import annotations
+
+from collections import UserDict
+from typing import TYPE_CHECKING, Any
+
+from ... import registry
+from ...nodes import Node, attribute
+from ..containers import like
+from ..containers import opener_of as plain_opener_of
+from ..unknown import may_hold
+from . import is_a
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["opener_of"]
+
+_CACHES = ("Cache", "CacheLayerMixin", "LinearAttentionCacheLayerMixin", "DummyLayer")
+_ENCODINGS = ("BatchEncoding", "BatchFeature")
+
+
+def opener_of(kind: type) -> Callable[[Any], Node] | None:
+    """What opens caches, their layers, and encodings; ``None`` for other types."""
+    if is_a(kind, "transformers", *_CACHES):
+        return _open_cache
+    return _open_encoding if is_a(kind, "transformers", *_ENCODINGS) and issubclass(kind, UserDict) else None
+
+
+def _open_cache(x: Any) -> Node:
+    """A cache, or one of its layers, by all its attributes but counts, flags and the like."""
+    held = {name: value for name, value in vars(x).items() if not _is_static(value)}
+    static = {attribute(name): value for name, value in vars(x).items() if name not in held}
+
+    def rebuild(values: Sequence[Any]) -> Any:
+        result = like(x)
+        for name, value in vars(x).items():
+            if isinstance(value, (dict, list, set)):
+                vars(result)[name] = value.copy()
+        vars(result).update(zip(held, values, strict=True))
+        _say_where(x, result)
+        return result
+
+    return Node([attribute(name) for name in held], list(held.values()), rebuild, static)
+
+
+def _is_static(value: Any) -> bool:
+    """Whether something stays as it is in another cache: a plain value, or plain values in a dict."""
+    if isinstance(value, dict):
+        return not any(may_hold(kind) or registry.is_tensor(kind) for kind in set(map(type, value.values())))
+    return not (may_hold(type(value)) or registry.is_tensor(type(value)))
+
+
+def _say_where(x: Any, result: Any) -> None:
+    """Let a layer's ``dtype`` and ``device`` say what its keys are now, if that is what they said before."""
+    before, after = getattr(x, "keys", None), getattr(result, "keys", None)
+    for name in ("dtype", "device"):
+        if name in vars(x) and type(getattr(after, name, None)) is type(getattr(before, name, None)) is type(
+            vars(x)[name]
+        ):
+            vars(result)[name] = getattr(after, name)
+
+
+def _open_encoding(x: Any) -> Node:
+    opener: Any = plain_opener_of(UserDict)
+    node: Node = opener(x)
+
+    def stack(values: Sequence[Any], _: int) -> Any:
+        result = node.rebuild(values)
+        # What the tokenizer remembers of one text says nothing of a batch of them.
+        vars(result).update({name: None for name in ("_encodings",) if name in vars(x)})
+        return result
+
+    return node._replace(static={}, stack=stack)

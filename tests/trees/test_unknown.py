@@ -1,0 +1,226 @@
+"""Objects that are no containers and hold a tensor: refused with the path of it, or kept because somebody says so."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import threading
+import types
+
+import numpy as np
+import optree
+import pytest
+
+import tensorferry as ferry
+
+torch = pytest.importorskip("torch")
+
+
+class Box:
+    def __init__(self, held):
+        self.held = held
+
+
+class Slotted:
+    __slots__ = ("held", "unset")
+
+    def __init__(self, held):
+        self.held = held
+
+
+class Code:
+    """An object that says what is asked of it."""
+
+    def __init__(self, asked):
+        object.__setattr__(self, "asked", asked)
+        object.__setattr__(self, "held", torch.ones(2))
+
+    def __getattribute__(self, name):
+        object.__getattribute__(self, "asked").append(name)
+        return object.__getattribute__(self, name)
+
+    @property
+    def computed(self):
+        raise AssertionError
+
+
+TENSOR = torch.ones(2)
+
+HOLDING = [
+    (Box(TENSOR), ".held"),
+    (Slotted(TENSOR), ".held"),
+    (Box([0, {"k": (TENSOR,)}]), '.held[1]["k"][0]'),
+    (Box(Box(np.ones(2))), ".held.held"),
+    ({TENSOR}, "[0]"),
+    (torch.distributions.Normal(TENSOR, TENSOR), ".loc"),
+    (torch.distributions.Independent(torch.distributions.Normal(TENSOR, TENSOR), 1), ".base_dist.loc"),
+    (torch.utils.data.TensorDataset(TENSOR), ".tensors[0]"),
+    (torch.nn.Linear(1, 1), '._parameters["weight"]'),
+    (
+        torch.nn.Sequential(torch.nn.Sequential(torch.nn.Sequential(torch.nn.Linear(1, 1)))),
+        '._modules["0"]._modules["0"]._modules["0"]._parameters["weight"]',
+    ),
+]
+
+
+EVERY_FUNCTION = {
+    "convert_tree": lambda tree, **keywords: ferry.convert_tree(tree, "numpy", **keywords),
+    "numbers": lambda tree, **keywords: ferry.convert_tree(tree, "numpy", leaves="numbers", **keywords),
+    "explain_tree": lambda tree, **keywords: ferry.explain_tree(tree, "numpy", **keywords),
+    "describe_tree": ferry.describe_tree,
+    "snapshot": ferry.snapshot,
+    "collate": lambda tree, **keywords: ferry.collate([tree], "numpy", **keywords),
+    "start": lambda tree, **keywords: ferry.start(tree, "numpy", **keywords).result(),
+    "prefetch": lambda tree, **keywords: list(ferry.prefetch([tree], "numpy", **keywords)),
+}
+
+
+@pytest.mark.parametrize("function", EVERY_FUNCTION)
+def test_every_function_refuses_and_keeps(function):
+    """With the path of the tensor; what is kept is the object itself."""
+    box = Box([TENSOR])
+    tree = {"x": torch.ones(1), "box": box}
+    with pytest.raises(ferry.UnsupportedTypeError) as caught:
+        EVERY_FUNCTION[function](tree)
+    assert caught.value.message.endswith('- at $["box"].held[0]')
+    assert 'unknown="keep"' in caught.value.hint
+    EVERY_FUNCTION[function](tree, unknown="keep")
+    with pytest.raises(TypeError, match="unknown must be"):
+        EVERY_FUNCTION[function](tree, unknown="maybe")
+    assert ferry.convert_tree(tree, "numpy", unknown="keep")["box"] is box
+    assert ferry.snapshot(tree, unknown="keep")["box"] is box
+
+
+@pytest.mark.parametrize(("x", "inside"), HOLDING, ids=lambda x: x if isinstance(x, str) else type(x).__name__)
+def test_where_a_tensor_is_found(x, inside):
+    """In attributes and slots, and in lists, tuples, dicts, sets and objects in them."""
+    with pytest.raises(ferry.UnsupportedTypeError) as caught:
+        ferry.convert_tree([x], "numpy")
+    assert caught.value.message.endswith(f"- at $[0]{inside}")
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        Box("text"),
+        Box(np.array(["text"])),
+        Box(np.float32(1)),
+        Slotted(None),
+        {1, 2},
+        torch.nn.ReLU(),
+        lambda: TENSOR,
+        Box,
+        types,
+        threading.Lock(),
+        np.random.default_rng(0),
+        torch.Generator(),
+        torch.float32,
+        functools.partial(print, 1),
+        (each for each in [TENSOR]),
+    ],
+    ids=lambda x: type(x).__name__,
+)
+def test_what_holds_no_tensor_is_kept(x):
+    """And so is code, whatever it refers to."""
+    assert ferry.convert_tree([x], "numpy")[0] is x
+    assert ferry.snapshot([x])[0] is x
+
+
+def test_a_module_is_refused_in_its_frameworks_words():
+    """As `to_numpy` does."""
+    module = torch.nn.Linear(1, 1)
+    with pytest.raises(ferry.UnsupportedTypeError) as alone:
+        ferry.to_numpy(module)
+    with pytest.raises(ferry.UnsupportedTypeError) as inside:
+        ferry.convert_tree({"model": module}, "numpy")
+    assert inside.value.hint.endswith(alone.value.hint)
+
+
+def test_no_code_of_an_object_is_run():
+    """No property, and not its own way to get attributes."""
+    asked = []
+    with pytest.raises(ferry.UnsupportedTypeError, match=r"\.held\[0\]\.held"):
+        ferry.convert_tree(Box([Code(asked)]), "numpy")
+    assert asked == []
+
+
+def test_an_object_that_refers_to_itself_is_looked_at_once():
+    """Or to one that refers to it."""
+    box = Box(None)
+    box.held = [box, Box(box)]
+    assert ferry.convert_tree([box], "numpy")[0] is box
+
+
+def test_a_callable_says_which_tensors_are_meant():
+    """An object that holds none of them is kept."""
+    box = Box(TENSOR)
+    assert ferry.convert_tree([box], "numpy", leaves=lambda x: isinstance(x, (np.ndarray, list)) and x != [box]) == [
+        box
+    ]
+    with pytest.raises(ferry.UnsupportedTypeError, match=r"\$\[0\]\.held"):
+        ferry.convert_tree([box], "numpy", leaves=lambda x: isinstance(x, torch.Tensor))
+    assert ferry.convert_tree([box], "torch", leaves=lambda x: x is box.held and False) == [box]
+
+
+def test_a_plan_says_what_is_kept():
+    """Where, of which type, and where its tensor is."""
+    plan = ferry.explain_tree({"box": Box([TENSOR]), "x": TENSOR, "plain": Box(1)}, "numpy", unknown="keep")
+    assert plan.kept == 2
+    assert plan.unknown == (('$["box"]', "Box", '$["box"].held[0]'),)
+    assert '$["box"]  Box, kept as it is with the tensor at $["box"].held[0]' in str(plan)
+    assert plan.to_dict()["unknown"] == [{"path": '$["box"]', "type": "Box", "tensor": '$["box"].held[0]'}]
+    assert ferry.explain_tree({"x": TENSOR}, "numpy").unknown == ()
+
+
+def test_what_a_container_has_beside_its_values_is_looked_at_too():
+    """An attribute of a list is none of its items."""
+
+    class Rows(list):
+        pass
+
+    rows = Rows([TENSOR])
+    rows.note = [TENSOR]
+    for function in EVERY_FUNCTION.values():
+        with pytest.raises(ferry.UnsupportedTypeError, match=r"\$\[0\]\.note"):
+            function([rows])
+    assert ferry.convert_tree(rows, "numpy", unknown="keep").note is rows.note
+    rows.note = "text"
+    assert ferry.convert_tree([rows], "numpy")[0].note == "text"
+
+
+def test_every_sample_of_a_batch_is_looked_at():
+    """Not the first of a type alone."""
+    with pytest.raises(ferry.UnsupportedTypeError, match=r'\$\["box"\]\.held'):
+        ferry.collate([{"box": Box(1)}, {"box": Box(TENSOR)}], "numpy")
+    boxes = [Box(1), Box(TENSOR)]
+    assert ferry.collate([{"box": box} for box in boxes], "numpy", unknown="keep")["box"] == boxes
+
+
+@pytest.mark.parametrize("unknown", ["error", "keep"])
+def test_a_file_keeps_no_objects(tmp_path, unknown):
+    """Where one holds a tensor, the message says where."""
+    for x, inside in ((Box(TENSOR), ".held"), (torch.nn.Linear(1, 1), r'\._parameters\["weight"\]')):
+        with pytest.raises(ferry.UnsupportedTypeError, match=rf"\$\['box'\]{inside}"):
+            ferry.save({"box": x}, tmp_path / "all.npz", unknown=unknown)
+    ferry.save({"box": vars(Box(TENSOR))}, tmp_path / "all.npz")
+    with pytest.raises(TypeError, match="unknown must be"):
+        ferry.save({"x": TENSOR}, tmp_path / "other.npz", unknown="maybe")
+
+
+def test_a_type_that_is_registered_is_a_container():
+    """As the hint says, in a namespace of its own."""
+
+    class Mine(Box):
+        pass
+
+    def rebuild(_, values):
+        result = copy.copy(mine)
+        result.held = values[0]
+        return result
+
+    mine = Mine(TENSOR)
+    optree.register_pytree_node(Mine, lambda x: ((x.held,), None), rebuild, namespace="tensorferry")
+    try:
+        assert isinstance(ferry.convert_tree([mine], "numpy")[0].held, np.ndarray)
+    finally:
+        optree.unregister_pytree_node(Mine, namespace="tensorferry")
