@@ -7,7 +7,7 @@ from concurrent.futures import Future
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.simulated import installed
 from tests.support import frozen, survives
@@ -54,6 +54,7 @@ def test_a_tensor_info_shows_what_is_not_ordinary(info, text):
     assert eval(text) == info  # noqa: S307 - that is what it is for
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)  # a busy machine is no finding
 @given(
     framework=st.sampled_from(["numpy", "torch", "tensorflow", "jax", "cupy", "python", "another"]),
     shape=st.lists(st.integers(0, 5), max_size=3),
