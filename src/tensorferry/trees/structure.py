@@ -245,13 +245,12 @@ def _openers(kind: type, leaves: Sequence[Any]) -> tuple[Callable[[Any], Node | 
         return (_open_fields,) if names else ()
     if registry.is_known_tensor(kind):
         return ()
-    imported = [each for each in registry.backends().values() if each.is_imported()]
     # Frameworks know what optree knows, and lose the same.
-    backends = [] if _is_lossy(kind) else [each for each in imported if each.has_node(kind)]
-    if backends and registry.is_tensor(kind):
-        return ()
+    openers = [] if _is_lossy(kind) else registry.node_openers(kind)
     own = opener_of(kind)
-    return (*(each.open_node for each in backends), *(() if own is None else (own,)))
+    if (openers or own is not None) and registry.is_tensor(kind):
+        return ()
+    return (*openers, *(() if own is None else (own,)))
 
 
 def _open_fields(x: Any) -> Node | None:
