@@ -33,6 +33,8 @@ __all__ = [
     "check_of",
     "fills_lists",
     "fills_out",
+    "guarded_reason",
+    "is_guarded",
     "is_many",
     "layout_obstacles",
     "reads_as_asked",
@@ -366,16 +368,27 @@ def sharing(info: TensorInfo, target: Backend, request: Request) -> tuple[bool, 
             risk = f"a later write to the source shows in the {target.name} tensor, a constant"
             return True, "copy=False consents to share", [risk]
         return False, f"a later write to the source would change a {target.name} constant", []
-    if info.requires_grad and caps.read_only:
-        return True, f"read-only: {READ_ONLY_REASON}", []
-    if info.writable:
+    if not is_guarded(info):
         return True, "both sides know that writes show", []
     if caps.read_only:
-        return True, "read-only: the source does not permit writes", []
+        return True, f"read-only: {guarded_reason(info)}", []
+    if info.requires_grad:
+        # No consent: whoever wants to share and write takes it out of its graph first, in one word.
+        return False, f"{target.name} has no read-only tensors: {READ_ONLY_REASON}", []
     if request.copy is False:
         risk = f"a write to the {target.name} tensor changes memory that the source does not permit to write"
         return True, "copy=False consents to share", [risk]
     return False, f"{target.name} has no read-only tensors: a write would change the source", []
+
+
+def is_guarded(info: TensorInfo) -> bool:
+    """Whether nobody may write to a tensor's memory through the result, by the sharing rule."""
+    return info.requires_grad or not info.writable
+
+
+def guarded_reason(info: TensorInfo) -> str:
+    """Why `is_guarded`."""
+    return READ_ONLY_REASON if info.requires_grad else "the source does not permit writes"
 
 
 def layout_obstacles(info: TensorInfo, target: Backend) -> list[str]:
