@@ -13,7 +13,7 @@ from rich.text import Text
 import tensorferry as ferry
 from tensorferry.devices import device_name
 from tensorferry.dtypes import name_of
-from tensorferry.registry import backend_named, backends
+from tensorferry.registry import backend_named, backends, outside
 
 from .console import EXIT_FAILED, err, out, print_json
 
@@ -212,5 +212,8 @@ def _named(name: str, option: str) -> None:
 
 def _known(framework: str, option: str) -> None:
     names = [name for name, backend in backends().items() if option == "--from" or backend.capabilities.dtypes]
+    broken = None if framework in names else outside.failure({framework})
+    if broken is not None:
+        raise UsageError(broken.message, option)
     if framework not in names:
         raise UsageError(f"{framework!r} is none of {', '.join(names)}", option)
