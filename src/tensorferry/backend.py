@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .request import Request
     from .streams import Stream
 
-__all__ = ["EXCHANGE", "EXCHANGE_NUMBERS", "Backend", "Capabilities", "kind_of_type"]
+__all__ = ["EXCHANGE", "EXCHANGE_NUMBERS", "Backend", "Capabilities", "kind_of_type", "verbs_lacking"]
 
 EXCHANGE = "numpy"
 """The backend whose tensors are the common currency of host memory."""
@@ -52,7 +52,8 @@ class Capabilities:
         numbers: For each kind of Python number, the dtypes that its own constructor gives it,
             narrowest first: the first that holds the values is taken.
         writable: Whether its tensors can be written.
-        read_only: Whether it can present memory read-only.
+        read_only: Whether it can present memory read-only: its verb ``read_only``, which takes its own tensor and
+            gives one over the same memory that nobody can write through.
         gradients: Whether its tensors carry an autograd graph.
         records: Whether what is done to one in a graph is recorded now; if not, the result is in none.
         devices: Kinds of device on which it can live, were they present.
@@ -130,6 +131,21 @@ class Capabilities:
     absent_reasons: Mapping[str, str] = field(default_factory=dict)
     absent_hint: str = ""
 
+    def verbs(self) -> dict[str, tuple[str, ...]]:
+        """The verbs that a backend must have, by the declaration that calls for them."""
+        pairs = {
+            "read_only=True": ("read_only",) if self.read_only else (),
+            "gradients=True": ("detach",) if self.gradients else (),
+            "fetches=True": ("fetch",) if self.fetches else (),
+            "fetches_ahead=True": ("start_fetch",) if self.fetches_ahead else (),
+            "packs=True": ("pack", "unpack") if self.packs else (),
+            "out=True": ("write",) if self.out else (),
+            "value_kinds": ("value",) if self.value_kinds else (),
+            "stages": ("fill", "send", "stage", "unload", "land", "compact", "pin_array") if self.stages else (),
+            "finishers": tuple(sorted(self.finishers)),
+        }
+        return {declared: verbs for declared, verbs in pairs.items() if verbs}
+
     def default_dtype(self, kind: str) -> str:
         """The dtype that the framework's own constructor gives a Python number of this kind."""
         return self.numbers[kind][0]
@@ -143,11 +159,31 @@ def kind_of_type(kind: type) -> str:
     return f"{kind.__module__}.{kind.__name__}" if kind.__name__ in _KINDS else kind.__name__
 
 
+def verbs_lacking(backend: Backend) -> list[str]:
+    """What a backend declares without the verb for it, in words; a verb of `Backend` itself only says that it is none.
+
+    >>> from tensorferry.registry import backends
+    >>> verbs_lacking(backends()["numpy"])
+    []
+    """
+    return [
+        f"{declared} and has no verb {verb}()"
+        for declared, verbs in backend.capabilities.verbs().items()
+        for verb in verbs
+        if not _has(backend, verb)
+    ]
+
+
+def _has(backend: Backend, verb: str) -> bool:
+    found, by_default = getattr(backend, verb, None), getattr(Backend, verb, None)
+    return callable(found) and (by_default is None or getattr(found, "__func__", None) is not by_default)
+
+
 class Backend(ABC):
     """The base of every backend.
 
     A subclass declares the class variables and `capabilities`, and implements `load`, `describe`
-    and the verbs that its capabilities call for. Each verb has a `snippet`: what a person would type.
+    and the verbs that its capabilities call for (`verbs_lacking`). Each verb has a `snippet`: what a person would type.
     """
 
     name: ClassVar[str]
@@ -168,33 +204,39 @@ class Backend(ABC):
     """The line that installs it."""
     imports: ClassVar[Mapping[str, str]] = {}
     """For each name that its snippets use, the line that brings it in."""
+    loaded: bool = False
+    """Whether `load` has been called."""
 
     @property
     @abstractmethod
     def capabilities(self) -> Capabilities:
-        """What it can hold, adopt and promise as things are now."""
-
-    def __init__(self) -> None:
-        self.loaded = False
+        """What it can hold, adopt and promise as things are now; its framework need not be installed."""
 
     # -- the framework ----------------------------------------------------------------------------
 
-    def ensure_loaded(self) -> None:
-        """Load the framework once; its own words are the cause if that fails.
+    def import_framework(self) -> None:
+        """Import the framework; its own words are the cause if that fails.
 
         Raises:
             FrameworkNotInstalledError: It is not installed, or its import fails.
         """
-        if self.loaded:
-            return
         try:
             importlib.import_module(self.module)
         except (Exception, SystemExit) as error:
             absent = isinstance(error, ModuleNotFoundError) and error.name == self.module
             what = "is not installed" if absent else f"fails when it is imported ({type(error).__name__}: {error})"
             raise FrameworkNotInstalledError(f"{self.module} {what}.", self.install) from error
-        self.load()
-        self.loaded = True
+
+    def ensure_loaded(self) -> None:
+        """Load the framework once.
+
+        Raises:
+            FrameworkNotInstalledError: It is not installed, or its import fails.
+        """
+        if not self.loaded:
+            self.import_framework()
+            self.load()
+            self.loaded = True
 
     @abstractmethod
     def load(self) -> None:

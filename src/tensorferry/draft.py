@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from . import dtypes
+from . import dtypes, rules
 from .devices import HOST
 from .errors import CopyRequiredError
 from .info import compact_strides, packed_strides
@@ -78,13 +78,28 @@ class Draft:
             changes["strides"] = compact_strides(self.now.shape, dtypes.find(self.now.dtype).itemsize)
         return changes
 
-    def refuse_copy(self, reasons: list[str]) -> None:
+    def refuse_copy(self, reasons: list[str], hint: str = "") -> None:
         """Raise if ``copy=False`` was asked for; memory would have to be copied for these reasons."""
         if self.request.copy is False:
             raise CopyRequiredError(
                 f"{self.source.name} to {self.target.name} cannot share this memory: {'; '.join(reasons)}.",
-                "copy=None (the default) shares where it can and copies where it must",
+                hint or "copy=None (the default) shares where it can and copies where it must",
             )
+
+    def refuse_to_share(self, obstacles: list[str], share: bool, reason: str) -> None:
+        """Raise if ``copy=False`` was asked for where there are obstacles, or no consent: out of a graph."""
+        if obstacles:
+            self.refuse_copy(obstacles)
+        elif not share and not self.fresh and self.request.copy is False:
+            detached = self.source.snippet("detach", ("by hand",), self.source_info).format(x="x")
+            self.refuse_copy([reason], f'convert({detached}, "{self.target.name}", copy=False), whose writes show in x')
+
+    def present_read_only(self) -> None:
+        """Let the target's tensor over the source's memory be one that nobody can write through, where it has that."""
+        info = self.source_info
+        why = rules.why_read_only(info, self.target)
+        if why and self.target.capabilities.writable and not self.fresh:
+            self.add(self.target, "read_only", (), why, writable=False, mutable=info.mutable)
 
     def add(
         self,

@@ -19,6 +19,8 @@ from .errors import LossyCastError, UnsupportedTypeError, shown
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
+    from .backend import Backend
+
 __all__ = [
     "DTYPES",
     "DType",
@@ -333,10 +335,14 @@ _ALIKE = 0.7
 
 def _is_frameworks(prefix: str) -> bool:
     """Whether what stands before a dtype's name is a framework's module, or what its users import it as."""
-    from .registry import backends
+    from .registry import backends, known
 
-    first = prefix.partition(".")[0]
-    modules = {module: each for each in backends().values() if each.module != "builtins" for module in each.owns}
+    # Outside packages are looked up if need be.
+    return any(_is_module_of(prefix.partition(".")[0], list(each().values())) for each in (known, backends))
+
+
+def _is_module_of(first: str, among: Iterable[Backend]) -> bool:
+    modules = {module: each for each in among if each.module != "builtins" for module in each.owns}
     lines = {name: line for each in modules.values() for name, line in each.imports.items()}
     imported = lines.get(first, "").removeprefix("import ").partition(" ")[0]
     return first in modules or imported.partition(".")[0] in modules

@@ -142,6 +142,7 @@ class FrameworkStatus(NamedTuple):
         devices: The devices that it sees; empty unless it is loaded.
         error: Why it cannot be used.
         install: The line that installs it.
+        package: The package that its backend came from, with its version; ``None`` for tensorferry's own.
     """
 
     installed: bool
@@ -149,6 +150,7 @@ class FrameworkStatus(NamedTuple):
     devices: tuple[str, ...]
     error: str | None
     install: str
+    package: str | None = None
 
 
 def frameworks(*, load: bool = False) -> dict[str, FrameworkStatus]:
@@ -158,22 +160,40 @@ def frameworks(*, load: bool = False) -> dict[str, FrameworkStatus]:
     >>> ferry.frameworks()["numpy"].installed
     True
 
+    Those of outside packages are among them, also one whose backend is broken: with its error, and the package.
+
     Args:
         load: Import the frameworks, which can take seconds: only then can their devices be seen, and
             it be said that one is broken. Frameworks that are imported already are always looked at.
     """
-    return {name: _status(backend, load=load) for name, backend in registry.backends().items() if backend.install}
+    outside = registry.outside
+    found = {
+        name: _status(backend, load=load)
+        for name, backend in registry.backends().items()
+        if backend.install or outside.package_of(name)
+    }
+    for plugin in outside.plugins():
+        if plugin.error is not None:
+            own = found.get(plugin.name)
+            if own is not None and own.package == plugin.package:
+                found[plugin.name] = own._replace(error=plugin.error)
+            else:
+                name = plugin.name if own is None else f"{plugin.name} ({plugin.package})"
+                broken = outside.broken(*plugin[1:])
+                found[name] = FrameworkStatus(False, None, (), plugin.error, broken.hint or "", plugin.package)
+    return found
 
 
 def _status(backend: Backend, *, load: bool) -> FrameworkStatus:
-    if load or backend.is_imported():
-        try:
+    package = registry.outside.package_of(backend.name)
+    try:
+        if load or backend.is_imported():
             registry.load(backend)
-            return FrameworkStatus(True, backend.version(), backend.devices(), None, backend.install)
-        except FrameworkNotInstalledError as error:
-            return FrameworkStatus(False, None, (), error.message, backend.install)
-        except Exception as error:  # noqa: BLE001 - a broken framework is a finding, not a failure
-            return FrameworkStatus(False, None, (), f"{type(error).__name__}: {error}", backend.install)
-    version = backend.installed_version()
+            return FrameworkStatus(True, backend.version(), backend.devices(), None, backend.install, package)
+        version = backend.installed_version()
+    except FrameworkNotInstalledError as error:
+        return FrameworkStatus(False, None, (), error.message, backend.install, package)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a broken framework is a finding, not a failure
+        return FrameworkStatus(False, None, (), f"{type(error).__name__}: {error}", backend.install, package)
     absent = None if version is not None else f"{backend.module} is not installed."
-    return FrameworkStatus(version is not None, version, (), absent, backend.install)
+    return FrameworkStatus(version is not None, version, (), absent, backend.install, package)

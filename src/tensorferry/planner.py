@@ -219,8 +219,7 @@ class _Route(Transport):
         self.to_array()
         share, reason, warnings = rules.sharing(self.source_info, self.target, self.request)
         obstacles = self.obstacles()
-        if obstacles:
-            self.refuse_copy(obstacles)
+        self.refuse_to_share(obstacles, share, reason)
         if self.device != HOST and self.target.capabilities.writable and not self.fresh:
             # The transfer is the copy, and it has read the source when it returns.
             self.fresh, self.reason = True, obstacles[0]
@@ -362,8 +361,6 @@ class _Route(Transport):
     def to_target(self) -> None:
         """Make the array a tensor of the target."""
         target, caps = self.target, self.target.capabilities
-        kept = {"writable": False, "mutable": self.source_info.mutable}
-        read_only = caps.read_only and not self.fresh and not self.source_info.writable
         if not caps.host_array or not caps.memory:
             copies = "host" if not caps.memory or self.now.dtype in caps.unshared_dtypes else "none"
             offered = self.is_offered() and target.snippet("hand_over", (self.source.name,), self.now)
@@ -379,16 +376,24 @@ class _Route(Transport):
             if offered:
                 export, adopt = self.steps[-2:]
                 self.steps[-2:] = [export._replace(template="{x}"), adopt._replace(template=offered)]
-        elif not self.fresh and (why := rules.why_read_only(self.source_info, target)):
-            self.add(target, "read_only", (), why, **{**self.as_own(), **kept})
+            self.present_read_only()
+        elif self.source_permits_writes() and rules.why_read_only(self.source_info, target) and not self.fresh:
+            self.now = self.now._replace(**self.as_own())
+            self.present_read_only()
         elif self.fresh and not self.now.writable:
             self.copy_array("a result of one's own is writable")
             self.now = self.now._replace(**self.as_own())
         else:
+            read_only = caps.read_only and not self.fresh and not self.source_info.writable
             if read_only and self.ends_with_export():
                 template = self.source.snippet("export", ("read-only",), self.now)
                 self.steps[-1] = self.steps[-1]._replace(template=template)
-            self.now = self.now._replace(**{**self.as_own(), **(kept if read_only else {})})
+            kept = {"writable": False, "mutable": self.source_info.mutable} if read_only else {}
+            self.now = self.now._replace(**{**self.as_own(), **kept})
+
+    def source_permits_writes(self) -> bool:
+        """Whether the source's own array would let writes through."""
+        return bool(self.source_info.writable or self.source_info.requires_grad)
 
     def ends_with_export(self) -> bool:
         """Whether the last step gave an array over the source's memory."""

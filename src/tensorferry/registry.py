@@ -1,22 +1,26 @@
 """From a type to its backend in one dict hit, and from a name to its backend.
 
 Backends of this package are one file each in `backends/`; outside packages register theirs through
-the entry-point group ``tensorferry.backends``. None of that is read before it is needed, and no
-framework is imported to look whether an object is one of its tensors.
+the entry-point group ``tensorferry.backends``. Those are looked up on a miss only: a name that no
+known backend has, or a type of a module that none owns. One that is broken is recorded (`plugins`), and who
+has not named it goes on without it. No framework is imported to look whether an object is one of its tensors.
 """
 
 from __future__ import annotations
 
 import importlib
+import sys
 import threading
+from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .errors import UnknownFrameworkError, UnsupportedTypeError, nearest, shown
+from .errors import FrameworkNotInstalledError, UnknownFrameworkError, UnsupportedTypeError, nearest, shown
 from .hints import Hint
+from .plugins import Door
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from .backend import Backend
     from .nodes import Node
@@ -30,14 +34,18 @@ __all__ = [
     "backend_of",
     "backends",
     "canonical",
+    "immutable_holds",
     "is_known_tensor",
     "is_tensor",
+    "known",
     "lane_together",
     "lanes_to",
     "load",
     "may_be_traced",
+    "node_openers",
     "open_lanes",
     "opener_of",
+    "outside",
     "ready",
     "refusal_of",
     "register",
@@ -79,55 +87,107 @@ NAMES: dict[object, str] = {}
 """The canonical name by all that has been met for it: names, aliases, modules, tensor classes."""
 _by_name: dict[str, Backend] = {}
 _by_module: dict[str, Backend] = {}
+_own: dict[str, Backend] = {}
 _lock = threading.RLock()
-_complete = False
+_loading: dict[str, threading.RLock] = {}
 
 
 def register(backend: Backend) -> None:
-    """Make a backend known under its name and for the modules that it owns.
+    """Make a backend known under its name and for the modules that it owns; one of that name before it is replaced.
 
     Args:
         backend: An instance; it has not loaded its framework yet.
+
+    Raises:
+        TypeError: It is no backend, or declares what it has no verb for.
+        ValueError: It owns a module that another backend owns.
     """
-    global may_be_traced
+    _validate(backend)
     with _lock:
-        _by_name[backend.name] = backend
-        NAMES[backend.name] = backend.name
-        for alias in backend.aliases:
-            NAMES.setdefault(alias, backend.name)
-        for module in backend.owns:
-            _by_module[module] = backend
-        if backend.is_traced:
-            _unshielded.append(backend)
-            may_be_traced = True
-        _by_type.clear()
-        _openers.clear()
-        _ready.pop(backend.name, None)
+        _keep(backend)
+
+
+def _keep(backend: Backend) -> None:
+    global may_be_traced
+    _by_name[backend.name] = backend
+    NAMES[backend.name] = backend.name
+    for alias in backend.aliases:
+        NAMES.setdefault(alias, backend.name)
+    for module in backend.owns:
+        _by_module[module] = backend
+    if backend.is_traced:
+        _unshielded.append(backend)
+        may_be_traced = True
+    _by_type.clear()
+    _openers.clear()
+    _ready.pop(backend.name, None)
+
+
+def _validate(backend: Any) -> None:
+    from .backend import Backend, Capabilities, verbs_lacking
+
+    kind = type(backend).__qualname__
+    if not isinstance(backend, Backend):
+        raise TypeError(f"a backend is an instance of tensorferry.backend.Backend, not of {kind}")
+    declared: dict[str, Any] = {each: getattr(backend, each) for each in ("name", "owns", "capabilities")}
+    if not isinstance(declared["name"], str):
+        raise TypeError(f"{kind}.name must be a string")
+    if not isinstance(declared["owns"], tuple) or not all(isinstance(module, str) for module in declared["owns"]):
+        raise TypeError(f"{kind}.owns must be a tuple of names of top-level modules")
+    if not isinstance(declared["capabilities"], Capabilities):
+        raise TypeError(f"{kind}.capabilities must be of tensorferry.backend.Capabilities")
+    lacking = verbs_lacking(backend)
+    if lacking:
+        raise TypeError(f"the backend {backend.name!r} declares {', '.join(lacking)}")
+    known()
+    for module in backend.owns:
+        owner = _by_module.get(module, backend)
+        if owner.name != backend.name:
+            raise ValueError(f"the backend {backend.name!r} owns {module!r}, which {owner.name!r} owns already")
+
+
+def known() -> dict[str, Backend]:
+    """The backends that are known by now, by name: this package's in a fixed order, then others; none is looked up."""
+    if not _own:
+        with _lock:
+            _own.update({backend.name: backend for backend in _read_own()} if not _own else {})
+    return _by_name
+
+
+def _read_own() -> list[Backend]:
+    import pkgutil
+
+    from . import backends as package
+
+    modules = [module.name for module in pkgutil.iter_modules(package.__path__)]
+    found = [importlib.import_module(f"{package.__name__}.{name}").BACKEND for name in modules]
+    found.sort(key=lambda each: (each.rank, each.name))
+    for backend in found:
+        _keep(backend)
+    return found
 
 
 def backends() -> dict[str, Backend]:
-    """Every backend by name: this package's in a fixed order, then the outside ones."""
-    global _complete
-    with _lock:
-        if not _complete:
-            import pkgutil
-            from importlib.metadata import entry_points
+    """Every backend by name: this package's in a fixed order, then the outside ones, which are looked up now."""
+    outside.open_all()
+    return dict(known())
 
-            from . import backends as package
 
-            found = []
-            for module in pkgutil.iter_modules(package.__path__):
-                loaded = importlib.import_module(f"{package.__name__}.{module.name}")
-                found.append(loaded.BACKEND)
-            for backend in sorted(found, key=lambda each: (each.rank, each.name)):
-                if backend.name not in _by_name:
-                    register(backend)
-            for point in entry_points(group="tensorferry.backends"):
-                if point.name not in _by_name:
-                    outside = point.load()
-                    register(outside() if isinstance(outside, type) else outside)
-            _complete = True
-        return dict(_by_name)
+def _make(name: str, found: object) -> Backend:
+    """The backend that an entry point gave, as its class or an instance."""
+    from .backend import Backend
+
+    backend: Any = found() if isinstance(found, type) and issubclass(found, Backend) else found
+    _validate(backend)
+    if backend.name != name:
+        raise ValueError(f"its entry point is named {name!r}, and its backend {backend.name!r}: both need one name")
+    return backend  # type: ignore[no-any-return]
+
+
+outside: Door[Backend] = Door(
+    "tensorferry.backends", "backend", known=known, own=lambda: known() and _own, make=_make, keep=_keep, lock=_lock
+)
+"""The backends of outside packages."""
 
 
 def backend_named(name: str) -> Backend:
@@ -135,8 +195,9 @@ def backend_named(name: str) -> Backend:
 
     Raises:
         UnknownFrameworkError: There is no backend of this name.
+        FrameworkNotInstalledError: It is an outside package's that is broken.
     """
-    found = _by_name.get(name) or backends().get(name)
+    found = _by_name.get(name) or known().get(name) or outside.open(name)
     if found is None:
         raise _unknown(name)
     return found
@@ -159,18 +220,23 @@ def canonical(to: object) -> str:
         found = None
     if found is not None:
         return found
-    backends()
+    known()
     if isinstance(to, str):
-        if to not in NAMES:
+        if to not in NAMES and outside.open(to) is None:
             raise _unknown(to)
         return NAMES[to]
     if isinstance(to, ModuleType):
+        if to.__name__ not in NAMES:
+            outside.search()
         if to.__name__ not in NAMES:
             raise _unknown(to.__name__)
         return NAMES.setdefault(to, NAMES[to.__name__])
     meant = ""
     if isinstance(to, type):
-        owner = _by_module.get(to.__module__.partition(".")[0])
+        module = to.__module__.partition(".")[0]
+        if module not in _by_module and module not in _NOBODYS:
+            outside.search()
+        owner = _by_module.get(module)
         if owner is not None and owner.is_imported() and load(owner).stands_for(to):
             return NAMES.setdefault(to, owner.name)
         meant = "" if owner is None else f', "{owner.name}"'
@@ -182,14 +248,14 @@ def canonical(to: object) -> str:
 
 def _unknown(name: str) -> UnknownFrameworkError:
     """The error for a name that is no backend's, with the one that was meant."""
-    targets = [each for each in backends().values() if each.is_target]
+    targets = [each for each in known().values() if each.is_target]
     if any(name.partition(":")[0] in each.capabilities.devices for each in targets):
         return UnknownFrameworkError(f"{name!r} is a device, and not the name of a framework.", f'device="{name}"')
-    names = {each.name for each in targets}
-    meant = nearest(name, [word for word in NAMES if isinstance(word, str) and NAMES[word] in names])
+    names = dict.fromkeys([*(each.name for each in targets), *outside.names()])
+    meant = nearest(name, [*names, *(word for word in NAMES if isinstance(word, str) and NAMES[word] in names)])
     return UnknownFrameworkError(
         f"{name!r} is not the name of a framework.",
-        f'to="{NAMES[meant]}"' if meant else "one of " + ", ".join(f'"{each.name}"' for each in targets),
+        f'to="{NAMES.get(meant, meant)}"' if meant else "one of " + ", ".join(f'"{each}"' for each in names),
     )
 
 
@@ -218,16 +284,35 @@ def lane_together(kind: type, target: str) -> Callable[[list[Any]], list[Any] | 
 
 
 def _add_lanes(backend: Backend) -> None:
-    for (kind, target), lane in backend.lanes().items():
-        lanes_to(target)[kind] = lane
-    _together.update(backend.lanes_together())
+    with outside.guard(backend.name):
+        lanes, together = backend.lanes(), backend.lanes_together()
+        if outside.package_of(backend.name):
+            for kind, target in (*lanes, *together):
+                if target != backend.name and not backend.claims(kind):
+                    raise ValueError(f"its fast lane from {kind.__qualname__} to {target!r} is between two others")
+        for (kind, target), lane in lanes.items():
+            lanes_to(target)[kind] = lane
+        _together.update(together)
 
 
 def load(backend: Backend) -> Backend:
-    """The backend with its framework loaded and its fast lanes open."""
+    """The backend with its framework loaded and its fast lanes open.
+
+    Raises:
+        FrameworkNotInstalledError: Its framework cannot be imported; or it is an outside package's that is broken.
+    """
     if not backend.loaded:
+        # Before any lock is taken: another thread may be importing it, and what it imports may call tensorferry.
+        backend.import_framework()
+        try:
+            with _loading.setdefault(backend.name, threading.RLock()):
+                backend.ensure_loaded()
+        except BaseException as error:
+            if outside.takes_blame(backend.name, error):
+                raise outside.broken(backend.name, outside.package_of(backend.name) or "", error) from error
+            raise
+        outside.forgive(backend.name)
         with _lock:
-            backend.ensure_loaded()
             if backend.name not in _opened:
                 _opened.add(backend.name)
                 if _lanes_open:
@@ -246,14 +331,16 @@ def untraced(function: Function) -> Function:
 def shield(function: Callable[..., Any]) -> Callable[..., Any]:
     """Keep the tracers of imported frameworks out of what is `untraced`; what to call for a function this once."""
     global may_be_traced
-    backends()
+    known()
     called = function
     with _lock:
-        for backend in [each for each in _unshielded if each.is_imported()]:
-            _unshielded.remove(backend)
-            for each in _untraced:
-                shielded = backend.shield(each)
-                called = shielded if each is function else called
+        for backend in list(_unshielded):
+            with outside.guard(backend.name):
+                if backend.is_imported():
+                    _unshielded.remove(backend)
+                    for each in _untraced:
+                        shielded = backend.shield(each)
+                        called = shielded if each is function else called
         may_be_traced = bool(_unshielded)
     return called
 
@@ -290,8 +377,10 @@ def opener_of(kind: type) -> Callable[[Any], Node] | None:
         return _openers[kind]
     except KeyError:
         pass
-    imported = [each for each in backends().values() if each.is_imported()]
-    found = next((found for each in imported if (found := each.opener_of(kind)) is not None), None)
+    found = None
+    for each in list(known().values()):
+        with outside.guard(each.name):
+            found = found or (each.opener_of(kind) if each.is_imported() else None)
     if len(_openers) >= _MANY:
         _openers.clear()
     _openers[kind] = found
@@ -328,19 +417,29 @@ def _owner(kind: type) -> Backend | None:
     Raises:
         UnsupportedTypeError: It is of a framework's, and no tensor that can be carried.
     """
-    backends()
+    known()
     for base in kind.__mro__:
-        owner = _by_module.get(base.__module__.partition(".")[0])
-        if owner is None or not owner.is_imported():
+        module = base.__module__.partition(".")[0]
+        if module not in _by_module and module not in _NOBODYS:
+            outside.search()
+        owner = _by_module.get(module)
+        if owner is None:
             continue
-        load(owner)
-        if owner.claims(kind):
-            _by_type[kind] = owner
-            return owner
-        refused = owner.refusal(kind)
+        refused = None
+        with outside.guard(owner.name):
+            if not owner.is_imported():
+                continue
+            if load(owner).claims(kind) and owner.capabilities is not None:
+                _by_type[kind] = owner
+                return owner
+            refused = owner.refusal(kind)
         if refused is not None:
             raise UnsupportedTypeError(*refused)
     return None
+
+
+_NOBODYS = frozenset({*sys.stdlib_module_names, "__main__"})
+"""Modules that no outside package's framework is."""
 
 
 def _find(x: object) -> Backend:
@@ -350,9 +449,15 @@ def _find(x: object) -> Backend:
     owner = _owner(kind)
     if owner is not None:
         return owner
-    for backend in backends().values():
-        if backend.accepts_foreign(x):
-            return load(backend)
+    for backend in _in_turn():
+        with outside.guard(backend.name):
+            if backend.accepts_foreign(x):
+                return load(backend)
+    broken = _broken_owner(kind)
+    if broken is not None:
+        raise UnsupportedTypeError(
+            f"An object of type {_full_name(kind)} is not a tensor. {broken.message}", broken.hint
+        )
     raise UnsupportedTypeError(
         f"An object of type {_full_name(kind)} is not a tensor.",
         Hint(
@@ -364,3 +469,43 @@ def _find(x: object) -> Backend:
 
 def _full_name(kind: type) -> str:
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _in_turn() -> Iterator[Backend]:
+    """The known backends, then, if none of them was taken, those that outside packages bring."""
+    before = list(known().values())
+    yield from before
+    outside.search()
+    yield from (backend for backend in list(_by_name.values()) if backend not in before)
+
+
+def _broken_owner(kind: type) -> FrameworkNotInstalledError | None:
+    """The error of the outside backend whose tensor a type might have been, if there is one that is broken."""
+    modules = {base.__module__.partition(".")[0] for base in kind.__mro__} - _NOBODYS
+    return outside.failure({*modules, *(_by_module[module].name for module in modules if module in _by_module)})
+
+
+def node_openers(kind: type) -> list[Callable[[Any], Node | None]]:
+    """What opens objects of a type that is a container by a registration with an imported framework."""
+    found: list[Callable[[Any], Node | None]] = []
+    for backend in list(known().values()):
+        with outside.guard(backend.name):
+            if backend.is_imported() and backend.has_node(kind):
+                found.append(partial(_open_node, backend) if outside.package_of(backend.name) else backend.open_node)
+    return found
+
+
+def _open_node(backend: Backend, x: Any) -> Node | None:
+    """A container that an outside package's backend opens, or not, if it cannot."""
+    with outside.guard(backend.name):
+        return backend.open_node(x)
+    return None
+
+
+def immutable_holds(owner: object) -> bool:
+    """Whether an object that owns an array's memory stands for a known framework's tensor that nobody can write."""
+    for backend in list(known().values()):
+        with outside.guard(backend.name):
+            if not backend.capabilities.writable and backend.holds(owner):
+                return True
+    return False

@@ -164,7 +164,7 @@ def refuse_unknown(function: Callable[..., Any], keywords: Iterable[str]) -> Non
     """
     own = set(function.__kwdefaults__ or ())
     takes_options = bool(function.__code__.co_flags & _TAKES_ANY)
-    options = {name for backend in registry.backends().values() for name in _options(backend)}
+    options = {name for backend in registry.known().values() for name in _options(backend)}
     known = {*own, *options} if takes_options else own
     for keyword in keywords:
         if keyword in known:
@@ -185,7 +185,7 @@ def _options(target: Backend) -> frozenset[str]:
 
 
 def _who_has(option: str) -> str:
-    names = [backend.name for backend in registry.backends().values() if option in _options(backend)]
+    names = [backend.name for backend in registry.known().values() if option in _options(backend)]
     return f"{' and '.join(names) or 'no framework'} {'have' if len(names) > 1 else 'has'} it"
 
 

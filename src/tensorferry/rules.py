@@ -433,10 +433,11 @@ def sharing(info: TensorInfo, target: Backend, request: Request) -> tuple[bool, 
     read_only = why_read_only(info, target)
     if read_only:
         return True, f"read-only: {read_only}", []
-    if info.writable:
+    if info.writable and not info.requires_grad:
         return True, "both sides know that writes show", []
-    if caps.read_only:
-        return True, "read-only: the source does not permit writes", []
+    if info.requires_grad:
+        # No consent: whoever wants to share and write takes it out of its graph first, in one word.
+        return False, f"{target.name} has no read-only tensors: {READ_ONLY_REASON}", []
     if request.copy is False:
         risk = f"a write to the {target.name} tensor changes memory that the source does not permit to write"
         return True, "copy=False consents to share", [risk]
@@ -449,7 +450,9 @@ def why_read_only(info: TensorInfo, target: Backend) -> str:
         return ""
     if info.requires_grad:
         return READ_ONLY_REASON
-    foreign = info.framework != target.name and info.writable
+    if not info.writable:
+        return "the source does not permit writes"
+    foreign = info.framework != target.name
     return REPEATED_REASON if foreign and memory.overlaps_itself(info) else ""
 
 

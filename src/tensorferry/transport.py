@@ -171,6 +171,7 @@ class Transport(Draft):
             self.straighten(obstacles[0])
         share, reason, warnings = rules.sharing(self.source_info, self.target, self.request)
         self.reason = self.reason or reason
+        self.refuse_to_share([], share, reason)
         if not share and not self.fresh:
             self.duplicate(reason)
         if self.fresh:
@@ -180,6 +181,7 @@ class Transport(Draft):
         if self.target.capabilities.waits:
             self.add(self.source, "wait", (), f"{self.target.name} cannot say on which stream it reads")
         self.add(self.target, "hand_over", (self.source.name,), "the same device: no bytes move", **self.as_own())
+        self.present_read_only()
         return True
 
     def move_to_peer(self) -> None:

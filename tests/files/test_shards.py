@@ -324,6 +324,6 @@ def test_what_is_no_file_is_not_opened(tmp_path):
 
 def test_a_file_that_appears_while_it_is_looked_for_is_not_there(tmp_path, monkeypatch):
     """It was not looked at, so nothing is said of its format."""
-    monkeypatch.setattr("tensorferry.files.format._recognised", lambda path, *_: path.touch())
+    monkeypatch.setattr("tensorferry.files.format.recognised", lambda path, *_: path.touch())
     with pytest.raises(FileNotFoundError):
         format_of(tmp_path / "a")

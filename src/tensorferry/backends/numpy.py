@@ -255,7 +255,7 @@ def _is_mutable(x: Array) -> bool:
         return found
     if type(found).__name__ == "PyCapsule":
         # It may have been exported by who can write it: an array's own read-only view, for one.
-        return not any(each.holds(found) for each in registry.backends().values() if not each.capabilities.writable)
+        return not registry.immutable_holds(found)
     try:
         return registry.backend_of(found).capabilities.writable
     except UnsupportedTypeError:

@@ -10,17 +10,20 @@ from rich.table import Table
 from rich.text import Text
 
 import tensorferry as ferry
-from tensorferry.registry import backends
+from tensorferry.files import format as file_formats
+from tensorferry.registry import backends, outside
 
 from . import measure
-from .console import EXIT_FAILED, out, print_json, quiet
+from .console import EXIT_FAILED, out, print_json, printable, quiet
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from tensorferry.plugins import Plugin
+
     Status = dict[str, ferry.FrameworkStatus]
 
-__all__ = ["framework_table", "is_broken", "run", "working"]
+__all__ = ["framework_table", "is_broken", "plugins", "run", "working"]
 
 
 def run(*, as_json: bool) -> int:
@@ -31,6 +34,7 @@ def run(*, as_json: bool) -> int:
         pairs = measure.pairs(here)
         layouts = measure.layouts(here)
         dtypes = measure.dtypes(here)
+        brought = plugins()
     held = (
         all(map(measure.as_planned, pairs))
         and all(outcome.held for _, row in layouts for outcome in row.values())
@@ -43,6 +47,7 @@ def run(*, as_json: bool) -> int:
                 "python": platform.python_version(),
                 "platform": platform.platform(),
                 "frameworks": {name: _status(found) for name, found in status.items()},
+                "plugins": [each._asdict() for each in brought],
                 "pairs": [pair.to_dict() for pair in pairs],
                 "layouts": [
                     {
@@ -66,13 +71,19 @@ def run(*, as_json: bool) -> int:
             }
         )
     else:
-        _print(out(), status, pairs, layouts, dtypes, held=held)
+        _print(out(), status, brought, pairs, layouts, dtypes, held=held)
     return 0 if held else EXIT_FAILED
 
 
 def working(status: Status) -> frozenset[str]:
     """The backends that work here; those that need no framework always do."""
     return frozenset(name for name in backends() if name not in status or status[name].installed)
+
+
+def plugins() -> list[Plugin]:
+    """What outside packages bring: backends and file formats, those that are broken with their errors."""
+    file_formats.outside.open_all()
+    return [*outside.plugins(), *file_formats.outside.plugins()]
 
 
 def is_broken(found: ferry.FrameworkStatus) -> bool:
@@ -87,6 +98,7 @@ def _status(found: ferry.FrameworkStatus) -> dict[str, Any]:
         "devices": list(found.devices),
         "error": found.error,
         "install": found.install,
+        "package": found.package,
     }
 
 
@@ -94,7 +106,7 @@ def framework_table(status: Status) -> Table:
     """What is installed, where it runs, and what is wrong with it."""
     table = _plain_table("framework", "version", "devices", "")
     for name, found in status.items():
-        if found.installed:
+        if found.installed and found.error is None:
             state = Text("ok", "ok")
         elif is_broken(found):
             state = Text.assemble(("broken: ", "bad"), _one_line(found.error or ""), "\n", (found.install, "code"))
@@ -107,6 +119,7 @@ def framework_table(status: Status) -> Table:
 def _print(
     console: Console,
     status: Status,
+    brought: list[Plugin],
     pairs: list[measure.Pair],
     layouts: list[tuple[str, dict[str, measure.Outcome]]],
     dtypes: list[measure.Dtypes],
@@ -117,6 +130,9 @@ def _print(
     console.print(Text.assemble((f"tensorferry {ferry.__version__}", "title"), f" · {system}"))
     console.print()
     console.print(framework_table(status))
+    if brought:
+        _heading(console, "What other packages bring", "by entry points; what is broken is left aside")
+        console.print(_plugin_table(brought))
     _heading(console, "What a conversion does", "each was run just now, and its memory looked at")
     _print_pairs(console, pairs)
     # Without a framework there is nobody to share with.
@@ -132,6 +148,14 @@ def _print(
             console.print(Text(words, "bad"))
     good = Text("Everything that was measured is as planned.", "ok")
     console.print(good if held else Text("Something did not hold.", "bad"))
+
+
+def _plugin_table(brought: list[Plugin]) -> Table:
+    table = _plain_table("group", "name", "package", "")
+    for group, name, package, error in brought:
+        state = Text("ok", "ok") if error is None else Text.assemble(("broken: ", "bad"), printable(error))
+        table.add_row(group, Text(printable(name), "name"), printable(package), state)
+    return table
 
 
 def _print_pairs(console: Console, pairs: list[measure.Pair]) -> None:

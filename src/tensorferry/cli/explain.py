@@ -11,7 +11,7 @@ from rich.text import Text
 import tensorferry as ferry
 from tensorferry.devices import device_name
 from tensorferry.dtypes import KEYWORDS, name_of
-from tensorferry.registry import NAMES, backend_named, backends
+from tensorferry.registry import NAMES, backend_named, backends, outside
 from tensorferry.render import PATHS, size_text
 from tensorferry.rules import refuse_place
 
@@ -203,6 +203,9 @@ def _known(framework: str, option: str) -> str:
     """The canonical name of a framework."""
     names = [name for name, backend in backends().items() if option == "--from" or backend.capabilities.dtypes]
     framework = NAMES.get(framework, framework)
+    broken = None if framework in names else outside.failure({framework})
+    if broken is not None:
+        raise UsageError(broken.message, option)
     if framework not in names:
         raise UsageError(none_of(framework, names), option)
     return framework

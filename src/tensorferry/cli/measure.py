@@ -14,7 +14,7 @@ import numpy as np
 import tensorferry as ferry
 from tensorferry.registry import backends
 
-from .observe import Observation, observe
+from .observe import Observation, array_of, observe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -186,7 +186,7 @@ def _values(x: Any) -> list[Any]:
         return x.tolist()
     if hasattr(x, "detach"):
         x = x.detach().cpu().double()  # exact for every dtype that is measured
-    return np.asarray(x).reshape(-1).tolist()  # type: ignore[no-any-return]
+    return array_of(x).reshape(-1).tolist()  # type: ignore[no-any-return]
 
 
 def _aligned(offset: int = 0, dtype: str = "float32", *, swapped: bool = False) -> NDArray[Any]:

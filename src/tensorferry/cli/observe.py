@@ -11,9 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Observation", "address", "observe", "root_module"]
+from tensorferry import to_numpy
+from tensorferry.registry import backend_of
+
+__all__ = ["Observation", "address", "array_of", "observe", "root_module"]
 
 _BUFFERS = (bytes, bytearray, array.array, memoryview)
+_LOOKED_AT = frozenset({"numpy", "torch", "jax", "tensorflow"})
 
 
 class Observation(NamedTuple):
@@ -84,7 +88,16 @@ def address(x: Any) -> int | None:
             return int(np.asarray(x).ctypes.data)
     if isinstance(x, _BUFFERS):
         return int(np.frombuffer(x, np.uint8).ctypes.data)
-    return None
+    return backend_of(x).pointer(x) if _is_of_another_package(x) else None
+
+
+def array_of(x: Any) -> np.ndarray[Any, Any]:
+    """The values, read by the framework itself; only what another package brings has nobody but its backend to ask."""
+    return np.asarray(to_numpy(x) if _is_of_another_package(x) else x)
+
+
+def _is_of_another_package(x: Any) -> bool:
+    return not isinstance(x, (*_BUFFERS, list, tuple, int, float, complex)) and root_module(x) not in _LOOKED_AT
 
 
 class _Cell:
@@ -127,6 +140,6 @@ def _first(x: Any) -> Any:
     root = root_module(x)
     if root == "torch":
         return x.detach().reshape(-1)[0].item()
-    if root in {"numpy", "jax", "tensorflow"}:
-        return np.asarray(x).reshape(-1)[0].item()
+    if root in _LOOKED_AT or _is_of_another_package(x):
+        return array_of(x).reshape(-1)[0].item()
     return np.asarray(memoryview(x)).reshape(-1)[0].item()

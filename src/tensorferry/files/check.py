@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,13 +9,14 @@ import numpy as np
 from ..dtypes import find
 from ..errors import ConversionError, FrameworkNotInstalledError, UnsafeFileError
 from .contents import Finding
-from .format import format_of, formats
+from .format import format_of
 from .pump import Pump
-from .shards import check_folder, index_of, open_path
+from .shards import check_folder, index_of, lone, open_path
 from .stored import Packed, View
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from .contents import Contents
     from .format import Format
@@ -81,9 +81,8 @@ def _structure(path: Path, allow: frozenset[str]) -> Iterator[Finding]:
     index = index_of(path)
     if index is not None:
         return check_folder(index, allow=allow)
-    if path.is_dir() and not any(each.recognises(path, b"") for each in formats().values()):
-        # A folder with a file of the usual name.
-        path = Path(open_path(path, allow=allow).paths[0])
+    if path.is_dir():
+        path = lone(path)
     found = format_of(path)
     found.ensure_loaded()
     return found.check(path, allow=allow)

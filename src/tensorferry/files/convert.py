@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import FileFormatError, FormatLimitError
 from ..leaf_dtypes import rule_of_words
 from .executors import ENGINES, run_all
-from .format import Format, format_for, format_named, formats, named
+from .format import Format, each_format, format_for, format_named, named
 from .jobs import Recipe, open_all, prints, sizes, write_piece
 from .overlaps import overlaps
 from .publish import demand, publishing
@@ -248,9 +248,11 @@ def _format(target: Path, to: str | None) -> Format:
 def _shards(target: Path, format_: Format, shard: int | str | None, *, several: bool) -> int | None:
     """How the output is split, as `Recipe` says it."""
     name = target.name.lower()
-    names_a_file = any(name.endswith(suffix) for each in formats().values() for suffix in each.suffixes)
+    if shard is None and not several:
+        return None
+    names_a_file = "." in name and any(name.endswith(suffix) for each in each_format() for suffix in each.suffixes)
     if shard is None:
-        return 0 if several and format_.index_suffix and not names_a_file else None
+        return 0 if format_.index_suffix and not names_a_file else None
     if not format_.index_suffix:
         raise FormatLimitError(f"{format_.title or format_.name} has no shards.", "without shard=")
     if names_a_file:

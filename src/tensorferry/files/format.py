@@ -8,11 +8,13 @@ import os
 import pkgutil
 import re
 import stat
+import threading
 from abc import ABC, abstractmethod
 from functools import cache
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..errors import FileFormatError, FormatLimitError, FrameworkNotInstalledError
+from ..plugins import Door
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -21,7 +23,18 @@ if TYPE_CHECKING:
     from .contents import Contents, Finding
     from .pump import Pump
 
-__all__ = ["Format", "format_for", "format_named", "format_of", "formats", "owned"]
+__all__ = [
+    "Format",
+    "each_format",
+    "format_for",
+    "format_named",
+    "format_of",
+    "formats",
+    "outside",
+    "own_formats",
+    "owned",
+    "recognised",
+]
 
 _HEAD = 64
 """The first bytes of a file that are shown to each format."""
@@ -173,22 +186,64 @@ def named(names: object, most: int = 5) -> str:
     return ", ".join(listed[:most]) + more
 
 
-@cache
 def formats() -> dict[str, Format]:
-    """Every format by name: this package's, and those of the entry-point group ``tensorferry.formats``."""
-    from importlib.metadata import entry_points
+    """Every format by name: this package's, and those of outside packages, which are looked up now."""
+    outside.open_all()
+    return {each.name: each for each in sorted([*own_formats(), *_brought.values()], key=_place)}
 
-    found = [*_own(), *(point.load() for point in entry_points(group="tensorferry.formats"))]
-    return {each.name: each for each in sorted(found, key=_place)}
+
+def each_format() -> Iterator[Format]:
+    """This package's formats; then, if none of them was what is looked for, those of outside packages."""
+    yield from own_formats()
+    yield from _others()
 
 
 @cache
-def _own() -> list[Format]:
+def own_formats() -> tuple[Format, ...]:
     """This package's formats."""
     from .. import formats as package
 
     modules = [module.name for module in pkgutil.iter_modules(package.__path__)]
-    return sorted((importlib.import_module(f"{package.__name__}.{name}").FORMAT for name in modules), key=_place)
+    found = (importlib.import_module(f"{package.__name__}.{name}").FORMAT for name in modules)
+    return tuple(sorted(found, key=_place))
+
+
+def _others() -> Iterator[Format]:
+    outside.search()
+    yield from sorted(_brought.values(), key=_place)
+
+
+_brought: dict[str, Format] = {}
+
+
+def _make(name: str, found: Any) -> Format:
+    """The format that an entry point gave, as an instance or its class."""
+    made = found() if isinstance(found, type) and issubclass(found, Format) else found
+    kind = type(made).__qualname__
+    if not isinstance(made, Format):
+        raise TypeError(f"a format is an instance of tensorferry.files.format.Format, not of {kind}")
+    declared: dict[str, Any] = {each: getattr(made, each) for each in ("name", "suffixes", "dtypes", "rank")}
+    if not isinstance(declared["suffixes"], tuple) or not all(isinstance(each, str) for each in declared["suffixes"]):
+        raise TypeError(f"{kind}.suffixes must be a tuple of strings")
+    if not isinstance(declared["dtypes"], frozenset) or not isinstance(declared["rank"], int):
+        raise TypeError(f"{kind}.dtypes must be a frozenset of names, and {kind}.rank a whole number")
+    if made.index_suffix and not made.suffixes:
+        raise TypeError(f"{kind} has an index_suffix, and no suffix that it is put after")
+    if declared["name"] != name:
+        raise ValueError(f"its entry point is named {name!r}, and its format {made.name!r}: both need one name")
+    return made
+
+
+outside: Door[Format] = Door(
+    "tensorferry.formats",
+    "format",
+    known=lambda: _brought,
+    own=lambda: {each.name for each in own_formats()},
+    make=_make,
+    keep=lambda made: _brought.setdefault(made.name, made),
+    lock=threading.RLock(),
+)
+"""The formats of outside packages."""
 
 
 def _namesake(path: Path) -> list[Format]:
@@ -210,10 +265,12 @@ def format_named(name: str) -> Format:
 
     Raises:
         FileFormatError: There is none.
+        FrameworkNotInstalledError: It is an outside package's, and broken.
     """
-    found = formats().get(name)
+    found = next((each for each in own_formats() if each.name == name), None) or outside.open(name)
     if found is None:
-        raise FileFormatError(f"There is no format named {name!r}.", "one of " + ", ".join(formats()))
+        names = [*(each.name for each in own_formats()), *outside.names()]
+        raise FileFormatError(f"There is no format named {name!r}.", "one of " + ", ".join(names))
     return found
 
 
@@ -239,15 +296,14 @@ def format_of(path: Path) -> Format:
         if not head:
             raise FileFormatError(f"{path} is empty: it has no bytes.", "get the file anew")
     # Others are only looked for if need be: what finds them is larger than all that is here.
-    found = (
-        _recognised(path, head, _namesake(path))
-        or _recognised(path, head, _own())
-        or _recognised(path, head, formats().values())
-    )
+    found = recognised(path, head, _namesake(path)) or recognised(path, head, each_format())
     if found is not None:
         return found
     if mode is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+    broken = outside.failure({suffix[1:].lower() for suffix in path.suffixes})
+    if broken is not None:
+        raise FileFormatError(f"{path} is of no format that tensorferry knows. {broken.message}", broken.hint)
     if _is_pickle(path, head):
         raise bare_pickle(path)
     raise FileFormatError(f"{path} is of no format that tensorferry knows.", "one of " + ", ".join(formats()))
@@ -282,8 +338,13 @@ def _mode(path: Path) -> int | None:
         return None
 
 
-def _recognised(path: Path, head: bytes, among: Iterable[Format]) -> Format | None:
-    return next((each for each in among if each.recognises(path, head)), None)
+def recognised(path: Path, head: bytes, among: Iterable[Format]) -> Format | None:
+    """The first format that a file, or a folder, is of."""
+    for each in among:
+        with outside.guard(each.name):
+            if each.recognises(path, head):
+                return each
+    return None
 
 
 def owned(folder: Path, fits: Callable[[str], object]) -> list[str]:
@@ -311,13 +372,11 @@ def format_for(path: Path) -> Format:
         FileFormatError: No format has it.
     """
     name = path.name.lower()
-    fitting = [
-        (len(suffix), each)
-        for each in formats().values()
-        for suffix in each.suffixes
-        if each.writes and name.endswith(suffix)
-    ]
-    if not fitting:
-        raise FileFormatError(f"The name {path.name} does not say which format to write.", 'to="safetensors"')
-    longest = max(length for length, _ in fitting)
-    return next(each for length, each in fitting if length == longest)
+    for among in (own_formats, _others):
+        fitting = [
+            (len(suffix), each) for each in among() for suffix in each.suffixes if each.writes and name.endswith(suffix)
+        ]
+        if fitting:
+            longest = max(length for length, _ in fitting)
+            return next(each for length, each in fitting if length == longest)
+    raise FileFormatError(f"The name {path.name} does not say which format to write.", 'to="safetensors"')

@@ -15,17 +15,27 @@ from typing import TYPE_CHECKING, Any
 from ..encodings.json_scan import Cut, blank, expect, string, strings, value
 from ..errors import ConversionError, FileFormatError, UnsafeFileError
 from .contents import Contents, Finding, Ref
-from .format import format_of, formats, named
+from .format import each_format, format_of, formats, named, own_formats, recognised
 from .tree import TIES, TREE, pack, unpack
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from .format import Format
     from .stored import Stored
 
-__all__ = ["asked_for", "check_folder", "index_name", "index_of", "index_text", "open_path", "shard_names", "split"]
+__all__ = [
+    "asked_for",
+    "check_folder",
+    "index_name",
+    "index_of",
+    "index_text",
+    "lone",
+    "open_path",
+    "shard_names",
+    "split",
+]
 
 _LARGEST_INDEX = 1 << 26
 _DERIVED = ("total_size", "total_parameters")
@@ -52,7 +62,7 @@ def open_path(path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
     if index is not None:
         return _together(index, _format_of_index(index), allow)
     if path.is_dir():
-        path = _lone(path)
+        path = lone(path)
     found = format_of(path)
     found.ensure_loaded()
     return found.read(path, allow=allow)
@@ -70,9 +80,9 @@ def asked_for(path: Path) -> tuple[str, tuple[str, ...]]:
     """
     index = index_of(path)
     if index is None:
-        lone = _lone(path) if path.is_dir() else path
-        found = format_of(lone)
-        return found.name, _asks(found, lone)
+        place = lone(path) if path.is_dir() else path
+        found = format_of(place)
+        return found.name, _asks(found, place)
     found = _format_of_index(index)
     asks: dict[str, None] = {}
     try:
@@ -100,17 +110,29 @@ def index_of(path: Path) -> Path | None:
     if not path.is_dir():
         return path if _format_of_index(path, None) is not None and path.is_file() else None
     names = {each.name for each in path.iterdir()}
-    for each in formats().values():
+    found = _index_among(path, names, own_formats())
+    if found is None and _lone_among(path, own_formats()) is None:
+        found = _index_among(path, names, each_format())
+    return found
+
+
+def _index_among(folder: Path, names: Collection[str], among: Iterable[Format]) -> Path | None:
+    for each in among:
         if not each.index_suffix:
             continue
         if index_name(each) in names:
-            return path / index_name(each)
-        found = sorted(name for name in names if _format_of_index(path / name, None) is each)
+            return folder / index_name(each)
+        found = sorted(name for name in names if _is_index(name, each))
         if len(found) > 1:
-            raise FileFormatError(f"{path} has several indexes: {named(found)}.", f"{path / found[0]}")
+            raise FileFormatError(f"{folder} has several indexes: {named(found)}.", f"{folder / found[0]}")
         if found:
-            return path / found[0]
+            return folder / found[0]
     return None
+
+
+def _is_index(name: str, format: Format) -> bool:  # noqa: A002 - the term
+    suffix = format.index_suffix
+    return bool(suffix) and any(name.lower().endswith(each + suffix) for each in format.suffixes)
 
 
 def index_name(format: Format) -> str:  # noqa: A002 - the term
@@ -314,28 +336,36 @@ def _as_text(held: Any) -> str:
 
 
 def _format_of_index(path: Path, default: Any = FileFormatError) -> Any:
-    name = path.name.lower()
-    for each in formats().values() if name.endswith(".json") else ():
-        if each.index_suffix and any(name.endswith(suffix + each.index_suffix) for suffix in each.suffixes):
+    for each in each_format() if path.name.lower().endswith(".json") else ():
+        if _is_index(path.name, each):
             return each
     if default is FileFormatError:
         raise FileFormatError(f"The name {path.name} does not say of which format's shards it is the index.")
     return default
 
 
-def _lone(folder: Path) -> Path:
-    """The folder itself, for formats that are folders; else the one file in it that has the usual name."""
-    if any(each.recognises(folder, b"") for each in formats().values()):
-        return folder
-    for each in formats().values():
-        usual = folder / f"{each.shard_stem}{each.suffixes[0] if each.suffixes else ''}"
-        if each.index_suffix and usual.is_file():
-            return usual
+def lone(folder: Path) -> Path:
+    """The folder itself, for formats that are folders; else the one file in it that has the usual name.
+
+    Raises:
+        FileFormatError: There is no such file, and no such format.
+    """
+    found = _lone_among(folder, own_formats()) or _lone_among(folder, each_format())
+    if found is not None:
+        return found
     known = [f"*{each.suffixes[0]}{each.index_suffix}" for each in formats().values() if each.index_suffix]
     raise FileFormatError(
         f"{folder} is a folder without an index of shards ({', '.join(known)}), and of no format that is a folder.",
         "the path of a file in it",
     )
+
+
+def _lone_among(folder: Path, among: Iterable[Format]) -> Path | None:
+    among = list(among)
+    if recognised(folder, b"", among) is not None:
+        return folder
+    usual = (folder / f"{each.shard_stem}{each.suffixes[0]}" for each in among if each.index_suffix)
+    return next((path for path in usual if path.is_file()), None)
 
 
 def _place(index: Path, name: str) -> Path | None:

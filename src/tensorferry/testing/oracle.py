@@ -73,7 +73,9 @@ def verdict(
         return fresh._replace(writable=target.writable if copy else None)
     possible = _possible(sample, place, source, target)
     if copy is False:
-        return _shared(sample, place, target) if possible else Verdict(CopyRequiredError)
+        # Out of a graph there is no consent to writes: detach is that.
+        refused = sample.requires_grad and target.writable and not target.read_only
+        return _shared(sample, place, target) if possible and not refused else Verdict(CopyRequiredError)
     if copy is None and possible and _permitted(sample, target):
         return _shared(sample, place, target)
     return fresh

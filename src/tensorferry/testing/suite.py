@@ -15,7 +15,7 @@ from ..run import verifying
 from .bits import FORMATS
 from .memory import Place, addresses
 from .oracle import verdict
-from .witness import Sample, Witness, witness_for, witnesses
+from .witness import Sample, Witness, witness_for, witness_named, witnesses
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -75,21 +75,28 @@ class NonConformance(AssertionError):  # noqa: N818 - a verdict
 # -- what there is to judge ---------------------------------------------------------------------
 
 
-def groups(backend: str | None = None, *, lanes: bool = False) -> Iterator[Group]:
+def groups(backend: str | None = None, *, lanes: bool = False) -> list[Group]:
     """The groups of cells, in a fixed order.
 
     Args:
-        backend: Only those from or to this one.
+        backend: Only those from or to this one, and of the others only frameworks that are installed.
         lanes: Those that the fast lanes may take, instead of all.
+
+    Raises:
+        LookupError: Nobody is a witness of `backend`.
     """
     everybody = witnesses()
-    for source in everybody.values():
-        for target in everybody.values():
-            if backend not in (None, source.name, target.name):
-                continue
-            for mode in _modes(source, target):
-                for layout in source.layouts:
-                    yield Group(source.name, layout, target.name, mode, lanes)
+    if backend is not None:
+        named = witness_named(backend)
+        everybody = {name: each for name, each in everybody.items() if each is named or each.is_installed()}
+    return [
+        Group(source.name, layout, target.name, mode, lanes)
+        for source in everybody.values()
+        for target in everybody.values()
+        if backend in (None, source.name, target.name)
+        for mode in _modes(source, target)
+        for layout in source.layouts
+    ]
 
 
 def _modes(source: Witness, target: Witness) -> tuple[str, ...]:

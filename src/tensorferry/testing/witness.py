@@ -7,8 +7,9 @@ without tensorferry.
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import pkgutil
+import sys
 from abc import ABC, abstractmethod
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from .memory import Image, Place
 
-__all__ = ["COMPACT", "Sample", "Witness", "add_witness", "witness_for", "witnesses"]
+__all__ = ["COMPACT", "Sample", "Witness", "add_witness", "witness_for", "witness_named", "witnesses"]
 
 COMPACT = ("aligned", "zero-d", "empty")
 
@@ -92,6 +93,10 @@ class Witness(ABC):
 
     def load(self) -> None:  # noqa: B027 - a framework may need nothing
         """Import what is needed."""
+
+    def is_installed(self) -> bool:
+        """Whether its framework is here to be imported, which it may be already."""
+        return self.module in sys.modules or importlib.util.find_spec(self.module) is not None
 
     def missing(self) -> str | None:
         """Why there is nothing to be witnessed here, or ``None``."""
@@ -196,15 +201,25 @@ def add_witness(witness: Witness) -> None:
     _outside[witness.name] = witness
 
 
+def witness_named(name: str) -> Witness:
+    """The witness of a backend.
+
+    Raises:
+        LookupError: There is none.
+    """
+    found = witnesses().get(name)
+    if found is None:
+        raise LookupError(f"no witness of {name!r} is known: tensorferry.testing.add_witness(...)")
+    return found
+
+
 def witness_for(name: str) -> Witness:
     """The witness of a backend, its framework imported.
 
     Raises:
         LookupError: There is none, or its framework is not installed.
     """
-    found = witnesses().get(name)
-    if found is None:
-        raise LookupError(f"no witness of {name!r} is known: tensorferry.testing.add_witness(...)")
+    found = witness_named(name)
     why = found.missing()
     if why is not None:
         raise LookupError(why)

@@ -10,6 +10,7 @@ from .. import registry
 from ..backend import Backend
 from ..dtypes import of_numpy
 from ..errors import UnsupportedTypeError, shown
+from ..hints import Hint
 from ..info import TensorInfo
 from .unknown import may_hold, tensor_inside
 

@@ -457,13 +457,12 @@ def _openers(kind: type, leaves: Sequence[Any]) -> tuple[Callable[[Any], Node | 
     known = registry.opener_of(kind) or libraries.opener_of(kind)
     if known is not None:
         return (known,)
-    imported = [each for each in registry.backends().values() if each.is_imported()]
     # Frameworks know what optree knows, and lose the same.
-    backends = [] if _is_lossy(kind) else [each for each in imported if each.has_node(kind)]
-    if backends and registry.is_tensor(kind):
-        return ()
+    openers = [] if _is_lossy(kind) else registry.node_openers(kind)
     own = opener_of(kind)
-    return (*(each.open_node for each in backends), *(() if own is None else (own,)))
+    if (openers or own is not None) and registry.is_tensor(kind):
+        return ()
+    return (*openers, *(() if own is None else (own,)))
 
 
 def _open_fields(x: Any) -> Node | None:
