@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALIGNMENT",
+    "AXES",
     "IN_ONE_RUN",
     "LOWEST",
     "address",
@@ -39,6 +40,8 @@ LOWEST = 1 << 22
 """An address below which no process has memory: less than where Linux loads the first program."""
 ALIGNMENT = 64
 """Bytes to which TensorFlow's and XLA's CPU allocators align, and which both ask of memory they adopt."""
+AXES = 64
+"""Axes that an array has at most. (https://numpy.org/doc/stable/release/2.0.0-notes.html)"""
 _C_ORDER, _F_ORDER, _ALIGNED, _WRITEABLE = 0x0001, 0x0002, 0x0100, 0x0400
 IN_ONE_RUN = frozenset(
     order | aligned | writable

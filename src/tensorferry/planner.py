@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from . import dtypes, rules
+from . import dtypes, preconditions, rules
 from .devices import HOST, kind_of, same_place
 from .errors import GradientError, ShapeError
 from .transport import PINNED_REASON, Transport
@@ -49,11 +49,11 @@ class _Route(Transport):
 
     def plan_all(self) -> None:
         """Make every decision."""
-        rules.refuse_abstract(self.now, self.request, self.source, self.target)
-        rules.refuse_out(self.now, self.request, self.target)
+        preconditions.refuse_abstract(self.now, self.request, self.source, self.target)
+        preconditions.refuse_out(self.now, self.request, self.target)
         self.dtype = rules.target_dtype(self.now, self.request, self.target)
         self.device = rules.target_device(self.now, self.request, self.target, self.dtype)
-        rules.refuse_move(self.now, self.source, self.device)
+        preconditions.refuse_move(self.now, self.source, self.device)
         self.check = rules.check_of(self.now, self.request, self.dtype)
         self.refuse_pinned()
         self.refuse_misfit()
@@ -253,7 +253,7 @@ class _Route(Transport):
         caps, now = self.source.capabilities, self.now
         if now.framework != self.source.name:
             return  # it has come down as an array
-        rules.refuse_axes(now, self.exchange)
+        preconditions.refuse_axes(now, self.exchange)
         if now.kind in caps.value_kinds:
             self.add(self.source, "value", (), f"a {now.kind}'s value", kind="")
         if now.device != HOST or (now.shards > 1 and not self.fresh):

@@ -11,7 +11,6 @@ from __future__ import annotations
 import importlib
 import sys
 import threading
-from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from .backend import Backend
-    from .nodes import Node
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
@@ -42,9 +40,7 @@ __all__ = [
     "lanes_to",
     "load",
     "may_be_traced",
-    "node_openers",
     "open_lanes",
-    "opener_of",
     "outside",
     "ready",
     "refusal_of",
@@ -75,12 +71,12 @@ _together: dict[tuple[type, str], Callable[[list[Any]], list[Any] | None]] = {}
 _lanes_open = True
 
 _by_type: dict[type, Backend] = {}
-_openers: dict[type, Callable[[Any], Node] | None] = {}
-_MANY = 4096
 _opened: set[str] = set()
 _ready: dict[str, Backend] = {}
 _unshielded: list[Backend] = []
 _untraced: list[Callable[..., Any]] = []
+revision = 0
+"""How many backends have been registered: what is kept of all of them is good for one of these."""
 may_be_traced = True
 """Whether a framework may yet be imported whose tracer has to be kept out; see `shield`."""
 NAMES: dict[object, str] = {}
@@ -108,7 +104,8 @@ def register(backend: Backend) -> None:
 
 
 def _keep(backend: Backend) -> None:
-    global may_be_traced
+    global may_be_traced, revision
+    revision += 1
     _by_name[backend.name] = backend
     NAMES[backend.name] = backend.name
     for alias in backend.aliases:
@@ -119,7 +116,6 @@ def _keep(backend: Backend) -> None:
         _unshielded.append(backend)
         may_be_traced = True
     _by_type.clear()
-    _openers.clear()
     _ready.pop(backend.name, None)
 
 
@@ -371,22 +367,6 @@ def backend_of(x: object) -> Backend:
     return found if found is not None else _find(x)
 
 
-def opener_of(kind: type) -> Callable[[Any], Node] | None:
-    """What opens objects of a type that is a framework's own container; ``None``: it is none."""
-    try:
-        return _openers[kind]
-    except KeyError:
-        pass
-    found = None
-    for each in list(known().values()):
-        with outside.guard(each.name):
-            found = found or (each.opener_of(kind) if each.is_imported() else None)
-    if len(_openers) >= _MANY:
-        _openers.clear()
-    _openers[kind] = found
-    return found
-
-
 def is_known_tensor(kind: type) -> bool:
     """Whether objects of this type have been met as tensors with memory of their own."""
     found = _by_type.get(kind)
@@ -483,23 +463,6 @@ def _broken_owner(kind: type) -> FrameworkNotInstalledError | None:
     """The error of the outside backend whose tensor a type might have been, if there is one that is broken."""
     modules = {base.__module__.partition(".")[0] for base in kind.__mro__} - _NOBODYS
     return outside.failure({*modules, *(_by_module[module].name for module in modules if module in _by_module)})
-
-
-def node_openers(kind: type) -> list[Callable[[Any], Node | None]]:
-    """What opens objects of a type that is a container by a registration with an imported framework."""
-    found: list[Callable[[Any], Node | None]] = []
-    for backend in list(known().values()):
-        with outside.guard(backend.name):
-            if backend.is_imported() and backend.has_node(kind):
-                found.append(partial(_open_node, backend) if outside.package_of(backend.name) else backend.open_node)
-    return found
-
-
-def _open_node(backend: Backend, x: Any) -> Node | None:
-    """A container that an outside package's backend opens, or not, if it cannot."""
-    with outside.guard(backend.name):
-        return backend.open_node(x)
-    return None
 
 
 def immutable_holds(owner: object) -> bool:

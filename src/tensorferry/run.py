@@ -66,7 +66,7 @@ def plan_described(info: TensorInfo, request: Request, source: Backend, target: 
     Raises:
         ConversionError: There can be no such tensor, or no such conversion.
     """
-    from .rules import refuse_place
+    from .preconditions import refuse_place
 
     refuse_place(info, source)
     return plan_for(info, request, source, target)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from . import casts, dtypes, memory, registry, rules
+from . import casts, dtypes, memory, preconditions, registry
 from .backend import EXCHANGE
 from .devices import HOST
 from .dtypes import find, of_numpy
@@ -157,7 +157,7 @@ def _refuse(path: str, info: TensorInfo, source: Backend, exchange: Backend) -> 
         UnsupportedTypeError: It has no memory.
     """
     try:
-        rules.refuse_abstract(info, Request(EXCHANGE), source, exchange)
+        preconditions.refuse_abstract(info, Request(EXCHANGE), source, exchange)
     except UnsupportedTypeError as error:
         raise UnsupportedTypeError(f"{error.message} - at {path}", error.hint) from error
 
@@ -210,7 +210,7 @@ def _as_arrays(x: Any) -> Sequence[Array] | None:
 def _stack_arrays(found: Sequence[Opened], whole: tuple[int, ...]) -> Array:
     exchange = registry.backend_named(EXCHANGE)
     row = find(dtypes.common(info.dtype for *_, info, _ in found))
-    rules.refuse_axes(TensorInfo(EXCHANGE, whole, row.name), exchange)
+    preconditions.refuse_axes(TensorInfo(EXCHANGE, whole, row.name), exchange)
     arrays = [
         handle if source is exchange and not info.swapped else carry_at(path, leaf, exchange.name)
         for path, leaf, source, info, handle in found
@@ -228,7 +228,7 @@ def _stack_alike(arrays: Sequence[Array], dtype: np.dtype[Any]) -> Array:
     length, shape = len(arrays), arrays[0].shape
     exchange = registry.backend_named(EXCHANGE)
     if len(shape) >= exchange.capabilities.axes:
-        rules.refuse_axes(TensorInfo(EXCHANGE, (length, *shape), find(of_numpy(dtype) or "").name), exchange)
+        preconditions.refuse_axes(TensorInfo(EXCHANGE, (length, *shape), find(of_numpy(dtype) or "").name), exchange)
     result = memory.compact((length, *shape), dtype)
     if shape:
         # Not `np.stack`, which makes a view of each: where arrays are small, as much memory again.

@@ -14,7 +14,15 @@ jax = pytest.importorskip("jax")
 torch = pytest.importorskip("torch")
 tf = pytest.importorskip("tensorflow")
 
+
+def objects(*values):
+    made = np.empty(len(values), object)
+    made[:] = values
+    return made
+
+
 LISTS = {
+    "an array of tensors": lambda: objects(torch.ones(3), torch.zeros(3)),
     "arrays": lambda: [np.ones((2, 3)), np.zeros((2, 3))],
     "other byte order": lambda: [np.ones(2, ">f4"), np.zeros(2, ">f4")],
     "torch": lambda: [torch.ones(3), torch.zeros(3)],

@@ -31,7 +31,7 @@ _CAPABILITIES = Capabilities(
     options=frozenset({"pinned"}),
     writes_parts=True,
     read_kinds=frozenset({"scalar"}),
-    axes=64,  # https://numpy.org/doc/stable/release/2.0.0-notes.html
+    axes=memory.AXES,
 )
 
 _HOLDERS = {
@@ -106,8 +106,13 @@ class NumpyBackend(Backend):
         self, x: Any, target: Backend | None = None, request: Request | None = None
     ) -> tuple[Backend, TensorInfo, Any]:
         if x.dtype.hasobject:
-            return _numbers_of(x, target, request)
+            return _numbers_of(x, target, request, looks=False)
         return self, self.describe(x), x
+
+    def preview(
+        self, x: Any, target: Backend | None = None, request: Request | None = None
+    ) -> tuple[Backend, TensorInfo, Any]:
+        return _numbers_of(x, target, request, looks=True) if x.dtype.hasobject else self.open(x, target, request)
 
     def is_text(self, x: Any) -> bool:
         kind = x.dtype.kind
@@ -311,8 +316,10 @@ def _no_such_dtype(dtype: np.dtype[Any]) -> UnsupportedTypeError:
     )
 
 
-def _numbers_of(x: Any, target: Backend | None, request: Request | None) -> tuple[Backend, TensorInfo, Any]:
-    """An object array opens as the nested list of its elements, numbers or tensors of equal shapes.
+def _numbers_of(
+    x: Any, target: Backend | None, request: Request | None, *, looks: bool
+) -> tuple[Backend, TensorInfo, Any]:
+    """An object array opens as the nested list of its elements, numbers or tensors of equal shapes; or is looked at.
 
     Raises:
         UnsupportedTypeError: One of shape ``()`` holds something else than a number.
@@ -328,7 +335,8 @@ def _numbers_of(x: Any, target: Backend | None, request: Request | None) -> tupl
         held = type(values).__name__
         raise UnsupportedTypeError(f"An array of objects of shape () holds a {held}, not a number.", "x.item()")
     try:
-        source, info, handle = registry.backend_of(values).open(values, target, request)
+        owner = registry.backend_of(values)
+        source, info, handle = (owner.preview if looks else owner.open)(values, target, request)
     except RecursionError as error:
         raise ShapeError(
             "This array of objects contains itself.", "x.copy(), with another object in its place"

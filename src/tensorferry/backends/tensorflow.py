@@ -111,9 +111,6 @@ _REFUSED = {
 # (https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/kernels/inplace_ops.cc).
 _COPIED = frozenset({"float16", "bfloat16", "float32", "float64", "int8", "uint8", "int64", "uint64"})
 
-_AXES = 64
-"""Axes that an array has at most."""
-
 _DEFAULT_STREAM = 1
 """CUDA's legacy default stream in DLPack's numbering."""
 
@@ -208,10 +205,9 @@ class TensorflowBackend(Backend):
         # The name of the device that backs it: TensorFlow keeps int32 "GPU" tensors in host memory.
         place = x.backing_device
         device = HOST if place == self.host else device_name(place)
-        # TensorFlow tells an address only through an array, which has not room for all axes.
-        told = device == HOST and len(shape) <= _AXES
-        misalignment = memory.address(self._array(x)) & 63 if told else 0
-        return _described(shape, name, device, misalignment, "")
+        # It tells an address only through an array, which has not room for all axes.
+        at = memory.address(self._array(x)) if device == HOST and len(shape) <= memory.AXES else 0
+        return _described(shape, name, device, at & 63, "")
 
     def _no_such_dtype(self, dtype: Any) -> UnsupportedTypeError:
         if dtype.name == "string":
@@ -229,7 +225,7 @@ class TensorflowBackend(Backend):
     def pointer(self, x: Any) -> int | None:
         if isinstance(x, self.tf.Variable):
             x = self.value(x)
-        told = device_name(x.backing_device) == HOST and len(x.shape) <= _AXES
+        told = device_name(x.backing_device) == HOST and len(x.shape) <= memory.AXES
         return memory.address(self._array(x)) if told else None
 
     # -- verbs ------------------------------------------------------------------------------------

@@ -11,9 +11,9 @@ from rich.text import Text
 import tensorferry as ferry
 from tensorferry.devices import device_name
 from tensorferry.dtypes import KEYWORDS, name_of
+from tensorferry.preconditions import refuse_place
 from tensorferry.registry import NAMES, backend_named, backends, outside
 from tensorferry.render import PATHS, size_text
-from tensorferry.rules import refuse_place
 
 from .code import print_code
 from .console import EXIT_FAILED, EXIT_USAGE, err, out, print_json, printable

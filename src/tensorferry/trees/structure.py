@@ -12,14 +12,13 @@ from collections import Counter, OrderedDict, defaultdict
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 import optree
 
 from .. import registry
 from ..errors import ConversionError, UnsupportedTypeError
 from ..nodes import Node, dotted, item
-from . import libraries
-from .containers import is_tuple_with_a_constructor, open_structured, opener_of
+from .containers import is_tuple_with_a_constructor
+from .openers import PLAIN, openers_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -31,7 +30,6 @@ _NAMESPACE = "tensorferry"
 _ORDERED = optree.dict_insertion_ordered(True, namespace=_NAMESPACE)
 _ORDERED.__enter__()
 
-_PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, bytearray, range})
 _DEEPEST = 200
 """Containers of our own inside each other; optree has a limit of its own for its."""
 _ALIKE = (dict, OrderedDict, defaultdict, list, tuple)
@@ -295,7 +293,7 @@ def _columns_of_dicts(trees: Sequence[Any]) -> list[list[Any]] | None:
     columns = [[tree[key] for tree in trees] for key in first]
     for column in columns:
         for kind in set(map(type, column)):
-            if kind not in _PLAIN and (not registry.is_known_tensor(kind) or _openers(kind, column)):
+            if kind not in PLAIN and (not registry.is_known_tensor(kind) or openers_of(kind, column)):
                 return None
     return columns
 
@@ -338,7 +336,7 @@ class _Walk:
             raise _too_deep() from None
         kinds = set(map(type, leaves))
         _LEAVES.update(kind for kind in kinds - _LEAVES if registry.is_known_tensor(kind))
-        openers = {kind: found for kind in kinds if (found := _openers(kind, leaves))}
+        openers = {kind: found for kind in kinds if (found := openers_of(kind, leaves))}
         if not openers and not self._shared:
             return leaves, Structure(spec, {}, len(leaves))
         parts: list[Any] = []
@@ -419,12 +417,12 @@ class _Walk:
 
 _ITSELF = Node((), (), lambda tree: tree)
 """Opens a container of optree's that stands at several places."""
-_LEAVES: set[type] = set(_PLAIN)
+_LEAVES: set[type] = set(PLAIN)
 """Types that are no containers, as far as they have been met."""
 
 
 def _is_container(x: Any) -> bool:
-    if any(opener(x) is not None for opener in _openers(type(x), [x])):
+    if any(opener(x) is not None for opener in openers_of(type(x), [x])):
         return True
     spec = optree.tree_structure(x, lambda y: y is not x, none_is_leaf=True, namespace=_NAMESPACE)
     return not spec.is_leaf()
@@ -437,34 +435,5 @@ def _is_ours(x: Any) -> bool:
     return isinstance(x, tuple) and is_tuple_with_a_constructor(type(x))
 
 
-def _is_lossy(kind: type) -> bool:
-    return kind is OrderedDict or is_tuple_with_a_constructor(kind)
-
-
 def _too_deep() -> ConversionError:
     return UnsupportedTypeError("This tree contains itself, or is nested too deep.", None)
-
-
-def _openers(kind: type, leaves: Sequence[Any]) -> tuple[Callable[[Any], Node | None], ...]:
-    """What may open the leaves of a type, in the order in which they are asked; none: they are certainly leaves."""
-    if kind in _PLAIN:
-        return ()
-    if issubclass(kind, (np.ndarray, np.void)):
-        names = any(dtype.names for dtype in {leaf.dtype for leaf in leaves if type(leaf) is kind})
-        return (_open_fields,) if names else ()
-    if registry.is_known_tensor(kind):
-        return ()
-    known = registry.opener_of(kind) or libraries.opener_of(kind)
-    if known is not None:
-        return (known,)
-    # Frameworks know what optree knows, and lose the same.
-    openers = [] if _is_lossy(kind) else registry.node_openers(kind)
-    own = opener_of(kind)
-    if (openers or own is not None) and registry.is_tensor(kind):
-        return ()
-    return (*openers, *(() if own is None else (own,)))
-
-
-def _open_fields(x: Any) -> Node | None:
-    # What is masked is no dict of its fields: as a leaf it is refused in the words for all that is masked.
-    return open_structured(x) if x.dtype.names is not None and not isinstance(x, np.ma.MaskedArray) else None

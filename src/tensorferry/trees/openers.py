@@ -1,0 +1,97 @@
+"""What may open an object of a type: what knows it as a container, in the order in which they are asked."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import registry
+from . import libraries
+from .containers import is_tuple_with_a_constructor, open_structured, opener_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ..backend import Backend
+    from ..nodes import Node
+
+    Opener = Callable[[Any], Node | None]
+
+__all__ = ["PLAIN", "openers_of"]
+
+PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, bytearray, range})
+"""Types of leaves that nobody opens."""
+
+
+def openers_of(kind: type, leaves: Sequence[Any]) -> tuple[Opener, ...]:
+    """What may open the leaves of a type, in the order in which they are asked; none: they are certainly leaves."""
+    if kind in PLAIN:
+        return ()
+    if issubclass(kind, (np.ndarray, np.void)):
+        names = any(dtype.names for dtype in {leaf.dtype for leaf in leaves if type(leaf) is kind})
+        return (_open_fields,) if names else ()
+    if registry.is_known_tensor(kind):
+        return ()
+    known = _of_frameworks(kind) or libraries.opener_of(kind)
+    if known is not None:
+        return (known,)
+    # Frameworks know what optree knows, and lose the same.
+    registered = [] if _is_lossy(kind) else _registered(kind)
+    own = opener_of(kind)
+    if (registered or own is not None) and registry.is_tensor(kind):
+        return ()
+    return (*registered, *(() if own is None else (own,)))
+
+
+def _is_lossy(kind: type) -> bool:
+    return kind is OrderedDict or is_tuple_with_a_constructor(kind)
+
+
+def _open_fields(x: Any) -> Node | None:
+    # What is masked is no dict of its fields: as a leaf it is refused in the words for all that is masked.
+    return open_structured(x) if x.dtype.names is not None and not isinstance(x, np.ma.MaskedArray) else None
+
+
+# -- what frameworks know ----------------------------------------------------------------------------
+
+_found: dict[tuple[type, int], Opener | None] = {}
+_MOST = 4096
+"""Types that are kept, for a program that makes ever new ones."""
+
+
+def _of_frameworks(kind: type) -> Opener | None:
+    """What opens objects of a type that is an imported framework's own container; ``None``: it is none."""
+    key = kind, registry.revision
+    try:
+        return _found[key]
+    except KeyError:
+        pass
+    found = None
+    for backend in list(registry.known().values()):
+        with registry.outside.guard(backend.name):
+            found = found or (backend.opener_of(kind) if backend.is_imported() else None)
+    if len(_found) >= _MOST:
+        _found.clear()
+    _found[key] = found
+    return found
+
+
+def _registered(kind: type) -> list[Opener]:
+    """What opens objects of a type that is a container by a registration with an imported framework."""
+    found: list[Opener] = []
+    for backend in list(registry.known().values()):
+        with registry.outside.guard(backend.name):
+            if backend.is_imported() and backend.has_node(kind):
+                outside = registry.outside.package_of(backend.name)
+                found.append(partial(_open_node, backend) if outside else backend.open_node)
+    return found
+
+
+def _open_node(backend: Backend, x: Any) -> Node | None:
+    """A container that an outside package's backend opens, or not, if it cannot."""
+    with registry.outside.guard(backend.name):
+        return backend.open_node(x)
+    return None
