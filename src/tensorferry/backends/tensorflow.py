@@ -111,8 +111,7 @@ _REFUSED = {
 # (https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/kernels/inplace_ops.cc).
 _COPIED = frozenset({"float16", "bfloat16", "float32", "float64", "int8", "uint8", "int64", "uint64"})
 
-_DEFAULT_STREAM = 1
-"""CUDA's legacy default stream in DLPack's numbering."""
+_DEFAULT_STREAM = 1  # CUDA's legacy default stream in DLPack's numbering
 
 
 @lru_cache(maxsize=4096)
@@ -225,8 +224,8 @@ class TensorflowBackend(Backend):
     def pointer(self, x: Any) -> int | None:
         if isinstance(x, self.tf.Variable):
             x = self.value(x)
-        told = device_name(x.backing_device) == HOST and len(x.shape) <= memory.AXES
-        return memory.address(self._array(x)) if told else None
+        on_host = device_name(x.backing_device) == HOST
+        return memory.address(self._array(x)) if on_host and len(x.shape) <= memory.AXES else None
 
     # -- verbs ------------------------------------------------------------------------------------
 
