@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .request import Request
     from .streams import Stream
 
-__all__ = ["EXCHANGE", "EXCHANGE_NUMBERS", "Backend", "Capabilities", "kind_of_type", "verbs_lacking"]
+__all__ = ["EXCHANGE", "EXCHANGE_NUMBERS", "Backend", "Capabilities", "kind_of_type", "validate", "verbs_lacking"]
 
 EXCHANGE = "numpy"
 """The backend whose tensors are the common currency of host memory."""
@@ -177,6 +177,28 @@ def verbs_lacking(backend: Backend) -> list[str]:
 def _has(backend: Backend, verb: str) -> bool:
     found, by_default = getattr(backend, verb, None), getattr(Backend, verb, None)
     return callable(found) and (by_default is None or getattr(found, "__func__", None) is not by_default)
+
+
+def validate(backend: object) -> None:
+    """Raise for what cannot be registered as a backend.
+
+    Raises:
+        TypeError: It is none, or declares something of another type, or what it has no verb for.
+    """
+    kind = type(backend).__qualname__
+    if not isinstance(backend, Backend):
+        raise TypeError(f"a backend is an instance of tensorferry.backend.Backend, not of {kind}")
+    declared: dict[str, Any] = {each: getattr(backend, each) for each in ("name", "owns", "aliases", "capabilities")}
+    if not isinstance(declared["name"], str):
+        raise TypeError(f"{kind}.name must be a string")
+    for each in ("owns", "aliases"):
+        if not isinstance(declared[each], tuple) or not all(isinstance(name, str) for name in declared[each]):
+            raise TypeError(f"{kind}.{each} must be a tuple of strings")
+    if not isinstance(declared["capabilities"], Capabilities):
+        raise TypeError(f"{kind}.capabilities must be of tensorferry.backend.Capabilities")
+    lacking = verbs_lacking(backend)
+    if lacking:
+        raise TypeError(f"the backend {backend.name!r} declares {', '.join(lacking)}")
 
 
 class Backend(ABC):

@@ -62,7 +62,7 @@ class Door(Generic[Thing]):
         what: str,
         *,
         known: Callable[[], Mapping[str, Thing]],
-        own: Callable[[], Collection[str]],
+        own: Callable[[], Collection[object]],
         make: Callable[[str, object], Thing],
         keep: Callable[[Thing], object],
         lock: AbstractContextManager[object],
@@ -194,6 +194,18 @@ class Door(Generic[Thing]):
         own_words = isinstance(error, FrameworkNotInstalledError)
         self._failed[name, package] = _words((own_words and error.__cause__) or error)
         return True
+
+    def guarded(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function that an outside package brought, which gives ``None`` where it fails; any other as it is."""
+        if self.package_of(name) is None:
+            return function
+
+        def call(*arguments: Any) -> Any:
+            with self.guard(name):
+                return function(*arguments)
+            return None
+
+        return call
 
     def guard(self, name: str) -> _Guard:
         """A context in which what an outside package brought is asked by somebody who has not named it."""

@@ -14,7 +14,7 @@ import threading
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .errors import FrameworkNotInstalledError, UnknownFrameworkError, UnsupportedTypeError, nearest, shown
+from .errors import UnknownFrameworkError, UnsupportedTypeError, nearest, shown
 from .hints import Hint
 from .plugins import Door
 
@@ -86,6 +86,7 @@ _by_module: dict[str, Backend] = {}
 _own: dict[str, Backend] = {}
 _lock = threading.RLock()
 _loading: dict[str, threading.RLock] = {}
+_stuck: set[str] = set()
 
 
 def register(backend: Backend) -> None:
@@ -98,13 +99,22 @@ def register(backend: Backend) -> None:
         TypeError: It is no backend, or declares what it has no verb for.
         ValueError: It owns a module that another backend owns.
     """
-    _validate(backend)
+    from .backend import validate
+
+    validate(backend)
+    known()
     with _lock:
         _keep(backend)
 
 
 def _keep(backend: Backend) -> None:
     global may_be_traced, revision
+    if NAMES.get(backend.name, backend.name) != backend.name:
+        raise ValueError(f"{backend.name!r} is another name of {NAMES[backend.name]}")
+    for module in backend.owns:
+        owner = _by_module.get(module, backend)
+        if owner.name != backend.name:
+            raise ValueError(f"the backend {backend.name!r} owns {module!r}, which {owner.name!r} owns already")
     revision += 1
     _by_name[backend.name] = backend
     NAMES[backend.name] = backend.name
@@ -117,29 +127,6 @@ def _keep(backend: Backend) -> None:
         may_be_traced = True
     _by_type.clear()
     _ready.pop(backend.name, None)
-
-
-def _validate(backend: Any) -> None:
-    from .backend import Backend, Capabilities, verbs_lacking
-
-    kind = type(backend).__qualname__
-    if not isinstance(backend, Backend):
-        raise TypeError(f"a backend is an instance of tensorferry.backend.Backend, not of {kind}")
-    declared: dict[str, Any] = {each: getattr(backend, each) for each in ("name", "owns", "capabilities")}
-    if not isinstance(declared["name"], str):
-        raise TypeError(f"{kind}.name must be a string")
-    if not isinstance(declared["owns"], tuple) or not all(isinstance(module, str) for module in declared["owns"]):
-        raise TypeError(f"{kind}.owns must be a tuple of names of top-level modules")
-    if not isinstance(declared["capabilities"], Capabilities):
-        raise TypeError(f"{kind}.capabilities must be of tensorferry.backend.Capabilities")
-    lacking = verbs_lacking(backend)
-    if lacking:
-        raise TypeError(f"the backend {backend.name!r} declares {', '.join(lacking)}")
-    known()
-    for module in backend.owns:
-        owner = _by_module.get(module, backend)
-        if owner.name != backend.name:
-            raise ValueError(f"the backend {backend.name!r} owns {module!r}, which {owner.name!r} owns already")
 
 
 def known() -> dict[str, Backend]:
@@ -171,17 +158,23 @@ def backends() -> dict[str, Backend]:
 
 def _make(name: str, found: object) -> Backend:
     """The backend that an entry point gave, as its class or an instance."""
-    from .backend import Backend
+    from .backend import Backend, validate
 
     backend: Any = found() if isinstance(found, type) and issubclass(found, Backend) else found
-    _validate(backend)
+    validate(backend)
     if backend.name != name:
         raise ValueError(f"its entry point is named {name!r}, and its backend {backend.name!r}: both need one name")
     return backend  # type: ignore[no-any-return]
 
 
 outside: Door[Backend] = Door(
-    "tensorferry.backends", "backend", known=known, own=lambda: known() and _own, make=_make, keep=_keep, lock=_lock
+    "tensorferry.backends",
+    "backend",
+    known=known,
+    own=lambda: known() and {each for each, name in list(NAMES.items()) if name in _own},
+    make=_make,
+    keep=_keep,
+    lock=_lock,
 )
 """The backends of outside packages."""
 
@@ -218,21 +211,12 @@ def canonical(to: object) -> str:
         return found
     known()
     if isinstance(to, str):
-        if to not in NAMES and outside.open(to) is None:
-            raise _unknown(to)
-        return NAMES[to]
+        return _named(to)
     if isinstance(to, ModuleType):
-        if to.__name__ not in NAMES:
-            outside.search()
-        if to.__name__ not in NAMES:
-            raise _unknown(to.__name__)
-        return NAMES.setdefault(to, NAMES[to.__name__])
+        return NAMES.setdefault(to, _named(to.__name__))
     meant = ""
     if isinstance(to, type):
-        module = to.__module__.partition(".")[0]
-        if module not in _by_module and module not in _NOBODYS:
-            outside.search()
-        owner = _by_module.get(module)
+        owner = _owner_of(to.__module__.partition(".")[0])
         if owner is not None and owner.is_imported() and load(owner).stands_for(to):
             return NAMES.setdefault(to, owner.name)
         meant = "" if owner is None else f', "{owner.name}"'
@@ -240,6 +224,14 @@ def canonical(to: object) -> str:
         f"to must be a framework (its name{meant}, its module or its tensor class), not {shown(to)}; "
         "a tensor goes into like="
     )
+
+
+def _named(name: str) -> str:
+    if name not in NAMES and outside.open(name) is None:
+        outside.search()  # it may be another name of one
+        if name not in NAMES:
+            raise _unknown(name)
+    return NAMES[name]
 
 
 def _unknown(name: str) -> UnknownFrameworkError:
@@ -305,9 +297,12 @@ def load(backend: Backend) -> Backend:
                 backend.ensure_loaded()
         except BaseException as error:
             if outside.takes_blame(backend.name, error):
+                _stuck.add(backend.name)
                 raise outside.broken(backend.name, outside.package_of(backend.name) or "", error) from error
             raise
-        outside.forgive(backend.name)
+        if backend.name in _stuck:
+            _stuck.discard(backend.name)
+            outside.forgive(backend.name)
         with _lock:
             if backend.name not in _opened:
                 _opened.add(backend.name)
@@ -399,10 +394,7 @@ def _owner(kind: type) -> Backend | None:
     """
     known()
     for base in kind.__mro__:
-        module = base.__module__.partition(".")[0]
-        if module not in _by_module and module not in _NOBODYS:
-            outside.search()
-        owner = _by_module.get(module)
+        owner = _owner_of(base.__module__.partition(".")[0])
         if owner is None:
             continue
         refused = None
@@ -416,6 +408,13 @@ def _owner(kind: type) -> Backend | None:
         if refused is not None:
             raise UnsupportedTypeError(*refused)
     return None
+
+
+def _owner_of(module: str) -> Backend | None:
+    """The backend that owns a top-level module; if no known one does, outside packages are looked up."""
+    if module not in _by_module and module not in _NOBODYS:
+        outside.search()
+    return _by_module.get(module)
 
 
 _NOBODYS = frozenset({*sys.stdlib_module_names, "__main__"})
@@ -433,7 +432,8 @@ def _find(x: object) -> Backend:
         with outside.guard(backend.name):
             if backend.accepts_foreign(x):
                 return load(backend)
-    broken = _broken_owner(kind)
+    modules = {base.__module__.partition(".")[0] for base in kind.__mro__} - _NOBODYS
+    broken = outside.failure({*modules, *(_by_module[module].name for module in modules if module in _by_module)})
     if broken is not None:
         raise UnsupportedTypeError(
             f"An object of type {_full_name(kind)} is not a tensor. {broken.message}", broken.hint
@@ -457,12 +457,6 @@ def _in_turn() -> Iterator[Backend]:
     yield from before
     outside.search()
     yield from (backend for backend in list(_by_name.values()) if backend not in before)
-
-
-def _broken_owner(kind: type) -> FrameworkNotInstalledError | None:
-    """The error of the outside backend whose tensor a type might have been, if there is one that is broken."""
-    modules = {base.__module__.partition(".")[0] for base in kind.__mro__} - _NOBODYS
-    return outside.failure({*modules, *(_by_module[module].name for module in modules if module in _by_module)})
 
 
 def immutable_holds(owner: object) -> bool:

@@ -164,7 +164,9 @@ def refuse_unknown(function: Callable[..., Any], keywords: Iterable[str]) -> Non
     """
     own = set(function.__kwdefaults__ or ())
     takes_options = bool(function.__code__.co_flags & _TAKES_ANY)
-    options = {name for backend in registry.known().values() for name in _options(backend)}
+    options = _all_options(registry.known())
+    if not {*keywords} <= {*own, *options}:
+        options = _all_options(registry.backends())
     known = {*own, *options} if takes_options else own
     for keyword in keywords:
         if keyword in known:
@@ -182,6 +184,10 @@ refuse_unknown.__dict__["_torchdynamo_disable"] = True
 
 def _options(target: Backend) -> frozenset[str]:
     return target.capabilities.options | target.capabilities.finishers
+
+
+def _all_options(among: Mapping[str, Backend]) -> set[str]:
+    return {name for backend in list(among.values()) for name in _options(backend)}
 
 
 def _who_has(option: str) -> str:

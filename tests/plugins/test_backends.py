@@ -32,6 +32,7 @@ class Pair(typing.NamedTuple):
 read_only = np.arange(3.0)
 read_only.flags.writeable = False
 tree = Batch({"a": [np.ones(2), 1]}, Pair(collections.OrderedDict(b=read_only), collections.deque([np.ones(1)])))
+ferry.to_numpy([1.0], pinned=False), ferry.convert([1], to='np')
 values = [[1, 2], 3.5, np.ones(2), np.float32(1), bytearray(4), memoryview(b"abcd"), read_only]
 values.append(np.from_dlpack(np.ones(2)))
 for x in values:
@@ -80,6 +81,8 @@ def test_who_uses_the_built_in_frameworks_loads_no_outside_package(tmp_path):
         "ferry.explain(ferry.TensorInfo('slabs', (3,), 'float32'), 'numpy')",
         "import slabs; ferry.to_numpy(slabs.Tensor(np.ones(2, np.float32)))",
         "import slabs; assert ferry.convert_tree([slabs.Tensor(np.ones(2, np.float32))], 'python') == [[1.0, 1.0]]",
+        "import slabs; assert type(ferry.convert([1.0], slabs)) is slabs.Tensor",
+        "assert ferry.convert([1.0], 'slabby').array",
         "import slabs; ferry.describe(slabs.Tensor(np.ones(2, np.float32)))",
         "ferry.to_numpy([1], dtype='slabs.float32')",
         "ferry.frameworks()",
@@ -87,7 +90,7 @@ def test_who_uses_the_built_in_frameworks_loads_no_outside_package(tmp_path):
 )
 def test_a_miss_opens_what_is_asked_for(tmp_path, code):
     """A name, a type, a prefix that nobody known has: the entry point is found without anybody's registering it."""
-    install(tmp_path, "slabs-ferry", "slabs")
+    install(tmp_path, "slabs-ferry", "slabs", extra="aliases = ('slabby',)")
     assert loaded(lives(loads(tmp_path, f"import numpy as np, tensorferry as ferry\n{code}"))) == ["slabs_ferry"]
 
 
@@ -135,7 +138,8 @@ BROKEN = {
     "capabilities that raise": (CLASS + "\n    capabilities = property(lambda self: 1 / 0)", "ZeroDivisionError"),
     "capabilities of another type": (CLASS + "\n    capabilities = {}", "capabilities must be"),
     "owns that raises": (CLASS + "\n    owns = property(lambda self: 1 / 0)", "ZeroDivisionError"),
-    "owns that is a string": (CLASS + "\n    owns = 'slabs'", "owns must be a tuple"),
+    "owns that is a string": (CLASS + "\n    owns = 'slabs'", "owns must be a tuple of strings"),
+    "aliases that are none": (CLASS + "\n    aliases = ['sl']", "aliases must be a tuple of strings"),
     "another's module": (CLASS + "\n    owns = ('numpy',)", "owns 'numpy', which 'numpy' owns already"),
     "another name": (CLASS + "\n    name = 'tiles'", "named 'slabs', and its backend 'tiles'"),
     "a name that is none": (CLASS + "\n    name = None", "name must be a string"),
@@ -247,7 +251,7 @@ def test_what_is_asked_of_every_backend_stops_at_nobody(tmp_path, what):
 
 def test_names_that_are_taken(tmp_path):
     """tensorferry's own names are its own; of two packages with one name the first is used, and the other told."""
-    install(tmp_path, "evil", "evil", points={"numpy": "evil_ferry:Mine"})
+    install(tmp_path, "evil", "evil", points={"numpy": "evil_ferry:Mine", "np": "evil_ferry:Mine"})
     install(tmp_path, "a-slabs", "slabs")
     install(tmp_path, "b-slabs", "tiles", points={"slabs": "tiles_ferry:Mine"})
     code = """
@@ -257,6 +261,7 @@ def test_names_that_are_taken(tmp_path):
     found = ferry.frameworks()
     assert found["numpy"].installed and found["numpy"].package is None
     assert "of tensorferry itself" in found["numpy (evil 1.0)"].error
+    assert "of tensorferry itself" in found["np"].error and type(ferry.convert([1.0], "np")) is np.ndarray
     assert found["slabs"].installed and found["slabs"].package == "a-slabs 1.0" and found["slabs"].error is None
     assert found["slabs (b-slabs 1.0)"].error == (
         "ValueError: a-slabs 1.0 has a backend of that name too, which is the one that is used"
@@ -280,8 +285,8 @@ def test_a_package_whose_list_of_entry_points_is_damaged(tmp_path):
 
 
 def test_a_name_that_nobody_has_is_told_what_there_is(tmp_path):
-    """The names of outside packages are among those that could have been meant; none is imported for that."""
-    install(tmp_path, "slabs-ferry", "slabs", "raise SystemExit('must not be imported')")
+    """The names of outside packages are among those that could have been meant."""
+    install(tmp_path, "slabs-ferry", "slabs")
     code = """
     import tensorferry as ferry
     try:

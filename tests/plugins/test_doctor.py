@@ -16,7 +16,7 @@ ABSENT = 'raise ModuleNotFoundError("No module named {0!r}", name={0!r})\n'
 
 def doctor(folder, *arguments):
     done = subprocess.run(
-        [sys.executable, "-m", "tensorferry.cli", *arguments],
+        [sys.executable, "-m", "tensorferry", *arguments],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(SOURCE)]), "COLUMNS": "100"},
         capture_output=True,
         encoding="utf-8",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from .containers import is_tuple_with_a_constructor, open_structured, opener_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ..backend import Backend
     from ..nodes import Node
 
     Opener = Callable[[Any], Node | None]
@@ -85,13 +83,5 @@ def _registered(kind: type) -> list[Opener]:
     for backend in list(registry.known().values()):
         with registry.outside.guard(backend.name):
             if backend.is_imported() and backend.has_node(kind):
-                outside = registry.outside.package_of(backend.name)
-                found.append(partial(_open_node, backend) if outside else backend.open_node)
+                found.append(registry.outside.guarded(backend.name, backend.open_node))
     return found
-
-
-def _open_node(backend: Backend, x: Any) -> Node | None:
-    """A container that an outside package's backend opens, or not, if it cannot."""
-    with registry.outside.guard(backend.name):
-        return backend.open_node(x)
-    return None
