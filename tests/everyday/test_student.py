@@ -221,7 +221,7 @@ def test_fit_never_loses_an_integer():
         (jnp, jax.Array),
         (jax.Array, jax.Array),
     ],
-    ids=str,
+    ids=lambda x: getattr(x, "__name__", x),
 )
 def test_a_framework_by_any_of_its_names(name, kind):
     """Expected: the short names of the tutorials, the module and the class mean the framework."""
