@@ -371,4 +371,4 @@ def test_arrays_of_text_stay_in_a_batch():
 def test_a_failing_leaf_is_named():
     """Expected: the path in the batch, as one would type it."""
     with pytest.raises(ferry.ConversionError, match=r'\$\["a"\]\["b"\]\[1\]'):
-        ferry.convert_tree({"a": {"b": [1, np.array([None])]}}, "torch")
+        ferry.convert_tree({"a": {"b": [1, np.ma.array([1, 2], mask=[0, 1])]}}, "torch")
