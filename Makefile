@@ -4,6 +4,9 @@
 
 PYTHON ?= python3
 VENV   ?= .venv
+# Environments of `make floors` and `make everyday`, each of some GB.
+FLOORS   ?= .venv-floors
+EVERYDAY ?= .venv-everyday
 # Tests run in this many processes.
 JOBS   ?= 2
 # Further arguments for pytest: make test PYTEST_ARGS='-k C03 -x'
@@ -16,7 +19,14 @@ INPUTS := pyproject.toml constraints.txt
 # Start-up chatter of TensorFlow would drown what the tests say.
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: help demo install test slow gpu bench lint types clean
+# What a floor can break: the contract, casts, the command line, and the formats and executors of each extra.
+FLOOR_TESTS := tests/floors tests/conformance tests/cases tests/property tests/cli \
+	tests/files/test_hdf5.py tests/files/test_zarr.py tests/files/test_arrow.py tests/files/test_orbax.py tests/files/test_executors.py
+
+# What people have beside tensorferry, for tests/everyday; pinned in constraints.txt.
+NEIGHBOURS := datasets equinox gymnasium pandas pillow polars xarray
+
+.PHONY: help demo install test slow gpu floors everyday bench lint types clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -37,6 +47,23 @@ slow: $(VENV)/.test ## the long tests
 gpu: $(VENV)/.test ## the tests that need a CUDA device
 	$(BIN)/python -m pytest -q -m gpu --benchmark-disable $(PYTEST_ARGS)
 
+# Nothing but the floors is held back: whatever else they need is the newest that they take, as for a user who has them.
+# What releases of that age and the newest of the rest say of each other as deprecated is not ours.
+floors: ## an environment with the oldest release of everything that pyproject.toml allows, and the contract's tests in it (slow)
+	$(PYTHON) -m venv --clear $(FLOORS)
+	$(FLOORS)/bin/python tests/floors/floors.py > $(FLOORS)/floors.txt
+	$(FLOORS)/bin/python -m pip --disable-pip-version-check install -q -r $(FLOORS)/floors.txt
+	$(FLOORS)/bin/python -m pip --disable-pip-version-check install -q --no-deps -e .
+	$(FLOORS)/bin/python -m pip check
+	$(FLOORS)/bin/python -m pytest -n $(JOBS) -q -m "not slow" --benchmark-disable -W ignore::DeprecationWarning \
+		-W ignore::PendingDeprecationWarning $(FLOOR_TESTS) $(PYTEST_ARGS)
+
+everyday: ## an environment with pandas, polars, PIL, xarray, datasets, gymnasium, equinox …, and tests/everyday in it (slow)
+	test -x $(EVERYDAY)/bin/python || $(PYTHON) -m venv $(EVERYDAY)
+	$(EVERYDAY)/bin/python -m pip --disable-pip-version-check install -q -c constraints.txt torch
+	$(EVERYDAY)/bin/python -m pip --disable-pip-version-check install -q -c constraints.txt tensorflow-cpu -e '.[torch,jax,test]' $(NEIGHBOURS)
+	$(EVERYDAY)/bin/python -m pytest -q -m "" --benchmark-disable tests/everyday $(PYTEST_ARGS)
+
 bench: $(VENV)/.test ## one table: case, ours, theirs, ratio, target
 	$(BIN)/python -m benchmarks
 
@@ -49,7 +76,7 @@ types: $(VENV)/.test $(VENV)/.lint ## mypy (strict) and pyright
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 clean: ## remove what make made
-	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf $(VENV) $(FLOORS) $(EVERYDAY) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:

@@ -208,8 +208,11 @@ def test_a_bomb_is_refused(tmp_path):
     theirs(tmp_path / "a.arrow", pa.table({"x": np.zeros(1 << 16)}), options=pa.ipc.IpcWriteOptions(compression="zstd"))
     raw = (tmp_path / "a.arrow").read_bytes()
     (tmp_path / "a.arrow").write_bytes(raw.replace((1 << 19).to_bytes(8, "little"), (1 << 42).to_bytes(8, "little")))
-    huge = {"row_group_size": 1 << 25, "max_rows_per_page": 1 << 25}
-    theirs(tmp_path / "a.parquet", pa.table({"x": pa.array(np.zeros(1 << 25, "i4"))}), **huge)
+    zeros, huge = pa.table({"x": pa.array(np.zeros(1 << 25, "i4"))}), {"row_group_size": 1 << 25}
+    try:
+        theirs(tmp_path / "a.parquet", zeros, max_rows_per_page=1 << 25, **huge)
+    except TypeError:  # pyarrow 18 has no such limit
+        theirs(tmp_path / "a.parquet", zeros, **huge)
     tracemalloc.start()
     for form in (arrow.FORMAT, parquet.FORMAT):
         with pytest.raises(UnsafeFileError, match="out of all proportion"):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -135,15 +136,24 @@ class TensorflowBackend(Backend):
     install = "pip install tensorflow"
     imports: ClassVar[Mapping[str, str]] = {"tf": "import tensorflow as tf"}
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._capabilities = _CAPABILITIES
+
     @property
     def capabilities(self) -> Capabilities:
-        return _CAPABILITIES
+        return self._capabilities
 
     def load(self) -> None:
         import tensorflow as tf
 
         self.tf: Any = tf
-        self.dtypes = {name: tf.dtypes.as_dtype(find(name).numpy) for name in _DTYPES}
+        self.dtypes = {}
+        for name in _DTYPES:
+            # TensorFlow 2.19 knows neither 2 bits nor float4.
+            with suppress(TypeError):
+                self.dtypes[name] = tf.dtypes.as_dtype(find(name).numpy)
+        self._capabilities = replace(_CAPABILITIES, dtypes=frozenset(self.dtypes))
         self.names = {dtype: name for name, dtype in self.dtypes.items()}
         self.enums = {dtype.as_datatype_enum: name for name, dtype in self.dtypes.items()}
         self.eager = tf.__internal__.EagerTensor
