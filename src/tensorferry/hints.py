@@ -68,9 +68,9 @@ class Hint(str):
         """The same hint of another call."""
         return Hint(self._template, function, target)
 
-    def after(self, text: str) -> Hint:
-        """The same hint behind other words."""
-        return Hint(text.replace("{", "{{").replace("}", "}}") + self._template, *self._said_of)
+    def before(self, text: str) -> Hint:
+        """The same hint with more words behind it."""
+        return Hint(self._template + text.replace("{", "{{").replace("}", "}}"), *self._said_of)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Hint, (self._template, *self._said_of)

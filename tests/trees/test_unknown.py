@@ -133,7 +133,7 @@ def test_a_module_is_refused_in_its_frameworks_words():
         ferry.to_numpy(module)
     with pytest.raises(ferry.UnsupportedTypeError) as inside:
         ferry.convert_tree({"model": module}, "numpy")
-    assert inside.value.hint.endswith(alone.value.hint)
+    assert inside.value.hint.startswith(alone.value.hint)
 
 
 def test_no_code_of_an_object_is_run():

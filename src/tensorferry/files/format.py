@@ -313,7 +313,7 @@ def bare_pickle(path: Path) -> FileFormatError:
     """The error for what `pickle.dump` wrote."""
     return FileFormatError(
         f"{path} is a bare pickle, as pickle.dump writes it: it cannot be read without running it.",
-        "where it can be trusted, in Python: import pathlib, pickle, tensorferry as ferry; "
+        "where it can be trusted, in Python: import pathlib, pickle; import tensorferry as ferry; "
         f"ferry.save(pickle.loads(pathlib.Path({str(path)!r}).read_bytes()), "
         f"{str(path.with_suffix('.safetensors'))!r})",
     )

@@ -203,7 +203,7 @@ def _compare(first: dict[str, tuple[type, Any]], other: dict[str, tuple[type, An
             continue
         raise UnsupportedTypeError(
             f"Samples 0 and {number} are different trees: what is here {what} - at {path}",
-            "make them equal in all samples first, or convert_tree(sample, ...) each by itself",
+            "make them equal in all samples first, or convert each by itself",
         )
 
 

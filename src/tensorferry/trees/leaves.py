@@ -187,12 +187,12 @@ class LeafRule:
         if inside is None:
             return
         name = type(x).__name__
-        kept = 'unknown="keep" keeps it as it is; '
+        kept = 'unknown="keep" keeps it as it is'
         if isinstance(hint, Hint):
-            hint = hint.after(kept)
+            hint = hint.before(f"; {kept}")
         else:
             way = f'optree.register_pytree_node({name}, …, namespace="tensorferry") says how it is opened'
-            hint = kept + (hint or way)
+            hint = f"{kept}; {hint or way}"
         error = UnsupportedTypeError(
             f"A {name} is no container that is known here, and holds a tensor, which would stay as it is", hint
         )

@@ -50,7 +50,8 @@ def _is_lossy(kind: type) -> bool:
 
 def _open_fields(x: Any) -> Node | None:
     # What is masked is no dict of its fields: as a leaf it is refused in the words for all that is masked.
-    return open_structured(x) if x.dtype.names is not None and not isinstance(x, np.ma.MaskedArray) else None
+    masked = isinstance(x, np.ma.MaskedArray) and any(np.ma.getmaskarray(x).tobytes())
+    return None if x.dtype.names is None or masked else open_structured(x)
 
 
 # -- what frameworks know ----------------------------------------------------------------------------

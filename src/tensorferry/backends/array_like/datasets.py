@@ -33,7 +33,7 @@ def _is_text(x: Any) -> bool:
 
 def _refuse(x: Any, _target: Any, request: Any) -> Opened:
     kind = type(x).__name__
-    hint = 'ferry.convert_tree(x[:], "numpy"), or batch by batch: ferry.prefetch(x.iter(32), "numpy")'
+    hint = 'convert_tree(x[:], "numpy"), or batch by batch: prefetch(x.iter(32), "numpy")'
     if kind == "IterableDataset":
-        hint = 'ferry.prefetch(x.iter(32), "numpy")'
+        hint = 'prefetch(x.iter(32), "numpy")'
     raise refuse(f"A {kind} of datasets", "is several columns", hint, request)

@@ -33,5 +33,5 @@ def _open(x: Any, target: Any, request: Any) -> Opened:
 
 
 def _refuse(_x: Any, _target: Any, request: Any) -> Opened:
-    hint = 'x.to_dataarray(); or ferry.convert_tree(dict(x.data_vars), "numpy"), each for itself'
+    hint = 'x.to_dataarray(); or convert_tree(dict(x.data_vars), "numpy"), each for itself'
     raise refuse("A Dataset", "is several arrays with names", hint, request)

@@ -1,4 +1,4 @@
-"""TensorFlow: immutable eager tensors, and variables whose value is such a tensor."""
+"""The backend: what a TensorFlow tensor is, and each verb on it."""
 
 from __future__ import annotations
 
@@ -9,110 +9,22 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from .. import casts, dlpack, memory, registry, sequences, subnormals
-from ..backend import EXCHANGE, Backend, Capabilities
-from ..devices import HOST, device_name, kind_of
-from ..dtypes import find
-from ..errors import UnsupportedTypeError
-from ..hints import Hint
-from ..info import TensorInfo
-from ..nodes import Node
-from ..rules import agrees
+from ... import casts, dlpack, memory, registry, sequences, subnormals
+from ...backend import Backend, Capabilities
+from ...devices import HOST, device_name
+from ...dtypes import find
+from ...errors import UnsupportedTypeError
+from ...hints import Hint
+from ...info import TensorInfo
+from ...nodes import Node
+from ...rules import agrees
+from .declared import CAPABILITIES, COPIED, DEFAULT_STREAM, DLPACK, DTYPES, REFUSED
+from .snippets import device_code, snippet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 Array = np.ndarray[Any, Any]
-
-_DTYPES = [
-    "bool",
-    "int2",
-    "int4",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "uint2",
-    "uint4",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-    "bfloat16",
-    "float16",
-    "float32",
-    "float64",
-    "complex64",
-    "complex128",
-    "float8_e4m3fn",
-    "float8_e5m2",
-    "float8_e4m3fnuz",
-    "float8_e4m3b11fnuz",
-    "float8_e5m2fnuz",
-    "float4_e2m1fn",
-]
-# What NumPy's own __dlpack__ can name; the narrow types go in through the constructor.
-_DLPACK = frozenset(find(name).numpy for name in _DTYPES if find(name).numpy.type.__module__ == "numpy")
-
-# Its exporter knows none of these: "… is not supported by dlpack".
-_UNHANDED = frozenset(
-    name for name in _DTYPES if name.startswith("float8") or name.endswith(("int2", "int4", "e2m1fn"))
-)
-
-_CAPABILITIES = Capabilities(
-    dtypes=frozenset(_DTYPES),
-    unhanded=_UNHANDED,
-    numbers={
-        "bool": ("bool",),
-        "int": ("int32", "int64"),
-        "float": ("float32",),
-        "complex": ("complex128",),
-    },
-    writable=False,
-    devices=("cpu", "cuda", "tpu"),
-    strides="compact",
-    alignment=memory.ALIGNMENT,
-    out=True,
-    fetches=True,
-    waits=True,
-    offers=True,
-    takes_offers=True,
-    finishers=frozenset({"variable"}),
-    value_kinds=frozenset({"Variable"}),
-    abstract={
-        "traced": (
-            "it is symbolic, inside a traced function (tf.function): its values do not exist yet",
-            "convert before or after the traced function; inside it, stay in TensorFlow",
-        ),
-        "text": (
-            "its dtype is string, variant or resource: there are no numbers",
-            "x.numpy().tolist()",
-        ),
-    },
-    inside_only=frozenset({"traced"}),
-    tape="tf.GradientTape",
-)
-
-_REFUSED = {
-    "RaggedTensor": (
-        "rows of unequal lengths",
-        "x.to_tensor(default_value=0), or x.values and x.row_splits",
-    ),
-    "SparseTensor": (
-        "indices and values, not one memory",
-        "tf.sparse.to_dense(x), or x.indices and x.values",
-    ),
-    "IndexedSlices": ("indices and values, not one memory", "x.indices and x.values"),
-    "KerasTensor": ("a place in a model that is being built, without values", "keras.Model(inputs, x)(values)"),
-    "TensorArray": ("a list of tensors that is written step by step", "x.stack()"),
-}
-
-
-# Of what it copies on a GPU; the operation falls back to the host for others
-# (https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/kernels/inplace_ops.cc).
-_COPIED = frozenset({"float16", "bfloat16", "float32", "float64", "int8", "uint8", "int64", "uint64"})
-
-_DEFAULT_STREAM = 1  # CUDA's legacy default stream in DLPack's numbering
 
 
 @lru_cache(maxsize=4096)
@@ -138,7 +50,7 @@ class TensorflowBackend(Backend):
 
     def __init__(self) -> None:
         super().__init__()
-        self._capabilities = _CAPABILITIES
+        self._capabilities = CAPABILITIES
 
     @property
     def capabilities(self) -> Capabilities:
@@ -149,11 +61,11 @@ class TensorflowBackend(Backend):
 
         self.tf: Any = tf
         self.dtypes = {}
-        for name in _DTYPES:
+        for name in DTYPES:
             # TensorFlow 2.19 knows neither 2 bits nor float4.
             with suppress(TypeError):
                 self.dtypes[name] = tf.dtypes.as_dtype(find(name).numpy)
-        self._capabilities = replace(_CAPABILITIES, dtypes=frozenset(self.dtypes))
+        self._capabilities = replace(CAPABILITIES, dtypes=frozenset(self.dtypes))
         self.names = {dtype: name for name, dtype in self.dtypes.items()}
         self.enums = {dtype.as_datatype_enum: name for name, dtype in self.dtypes.items()}
         self.eager = tf.__internal__.EagerTensor
@@ -186,7 +98,7 @@ class TensorflowBackend(Backend):
             return "A tf.data.Dataset is many tensors, one after the other.", Hint("{prefetch:x}")
         if issubclass(kind, self.tf.Module) or (hasattr(kind, "variables") and hasattr(kind, "get_weights")):
             return f"A {kind.__name__} holds tensors, and is none.", Hint("{tree:x.variables}")
-        found = _REFUSED.get(kind.__name__)
+        found = REFUSED.get(kind.__name__)
         return None if found is None else (f"A tf.{kind.__name__} is {found[0]}.", found[1])
 
     # -- describe ---------------------------------------------------------------------------------
@@ -281,7 +193,7 @@ class TensorflowBackend(Backend):
         return np.array(x.numpy())
 
     def adopt(self, array: Array) -> Any:
-        if array.flags.writeable and array.dtype in _DLPACK and array.size:
+        if array.flags.writeable and array.dtype in DLPACK and array.size:
             return self.from_dlpack(array.__dlpack__())
         if not array.shape:
             return self._reshape(self.eager(array.reshape(1), self.host, None), ())
@@ -307,13 +219,13 @@ class TensorflowBackend(Backend):
             own[...] = array
             return self.adopt(own)
         with self.tf.device(x.backing_device):
-            if self.enums[x._datatype_enum()] in _COPIED:
+            if self.enums[x._datatype_enum()] in COPIED:
                 return self.tf.raw_ops.DeepCopy(x=x)
             return self.tf.identity(self.adopt(self.fetch(x)))
 
     def move(self, x: Any, device: str, non_blocking: bool = False) -> Any:
         """To another device."""
-        with self.tf.device(_device_code(device)):
+        with self.tf.device(device_code(device)):
             return self.tf.identity(x)
 
     def offer(self, x: Any) -> Any:
@@ -326,7 +238,7 @@ class TensorflowBackend(Backend):
         offered = registry.backend_named(source).offer(x) if source else x
         offered = offered.as_named() if isinstance(offered, dlpack.Offer) else offered
         # TensorFlow names no stream of its own: the producer has finished, see the step before.
-        return self.from_dlpack(offered.__dlpack__(stream=_DEFAULT_STREAM))
+        return self.from_dlpack(offered.__dlpack__(stream=DEFAULT_STREAM))
 
     def variable(self, x: Any) -> Any:
         """A variable that starts from this value, in memory of its own where the value is."""
@@ -353,22 +265,7 @@ class TensorflowBackend(Backend):
         out.assign(self.adopt(casts.cast(x, self.names[out.dtype])))
 
     def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
-        if verb == "cast":
-            if info.device == HOST:
-                return f"tf.cast({{x}}, tf.{arguments[0]})"
-            return f'with tf.device("{_device_code(info.device)}"): {{y}} = tf.cast({{y}}, tf.{arguments[0]})'
-        if verb == "move":
-            return f'with tf.device("{_device_code(arguments[0])}"): {{y}} = tf.identity({{y}})'
-        if verb == "adopt":
-            return _adopt_code(info, fresh=bool(arguments))
-        if verb == "copy":
-            return _copy_code(info)
-        if verb == "write":
-            values = registry.backend_named(EXCHANGE).snippet("cast", (arguments[0].dtype, "", True), info)
-            return f"out.assign({values.format(x='{y}')}); {{y}} = out"
-        if verb == "export":
-            return _export_code(info, is_result=bool(arguments))
-        return _SNIPPETS[verb]
+        return snippet(verb, arguments, info)
 
     # -- fast lanes -------------------------------------------------------------------------------
 
@@ -463,48 +360,3 @@ def _are_small(numbers: Array) -> bool:
     flat = numbers.reshape(-1)
     with np.errstate(over="ignore", invalid="ignore"):
         return bool(np.dot(flat, flat) < 2.0**47)
-
-
-_SNIPPETS = {
-    "value": "{x}.read_value_no_copy()",
-    "fetch": "{x}.numpy()",
-    "hand_over": "tf.experimental.dlpack.from_dlpack({x}.__dlpack__())",
-    "variable": "tf.Variable({x})",
-}
-
-
-def _adopt_code(info: TensorInfo, *, fresh: bool) -> str:
-    # A copy that a person makes need not lie where TensorFlow wants it, and over DLPack it does not look.
-    if fresh:
-        return "tf.constant({x})"
-    if info.writable and find(info.dtype).numpy in _DLPACK:
-        return _SNIPPETS["hand_over"]
-    if info.writable and info.dtype == "bfloat16":
-        return 'tf.bitcast(tf.experimental.dlpack.from_dlpack({x}.view("int16").__dlpack__()), tf.bfloat16)'
-    return "# tensorferry lies over this memory; tf.constant copies it\ntf.constant({x})"
-
-
-def _copy_code(info: TensorInfo) -> str:
-    if info.abstract:
-        return "tf.identity({x})"
-    if info.dtype not in _UNHANDED:
-        return "tf.raw_ops.DeepCopy(x={x})"
-    if info.device == HOST:
-        return "tf.constant({x}.numpy())"
-    return f'with tf.device("{_device_code(info.device)}"): {{y}} = tf.constant({{y}}.numpy())'
-
-
-def _export_code(info: TensorInfo, *, is_result: bool) -> str:
-    """An array over the memory, which NumPy gives writable for the dtypes of ml_dtypes."""
-    code = "np.asarray({x})" if info.shape else "np.asarray(tf.reshape({x}, [1])).reshape(())"
-    if not is_result or find(info.dtype).numpy in _DLPACK:
-        return code
-    return f"{{y}} = {code}; {{y}}.flags.writeable = False"
-
-
-def _device_code(device: str) -> str:
-    kind, _, index = device.partition(":")
-    return f"/device:{'GPU' if kind_of(device) == 'cuda' else kind.upper()}:{index or 0}"
-
-
-BACKEND = TensorflowBackend()

@@ -1,0 +1,97 @@
+"""What TensorFlow can hold, adopt and promise."""
+
+from __future__ import annotations
+
+from ... import memory
+from ...backend import Capabilities
+from ...dtypes import find
+
+__all__ = ["CAPABILITIES", "COPIED", "DEFAULT_STREAM", "DLPACK", "DTYPES", "REFUSED", "UNHANDED"]
+
+DTYPES = [
+    "bool",
+    "int2",
+    "int4",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint2",
+    "uint4",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "bfloat16",
+    "float16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+    "float8_e4m3fn",
+    "float8_e5m2",
+    "float8_e4m3fnuz",
+    "float8_e4m3b11fnuz",
+    "float8_e5m2fnuz",
+    "float4_e2m1fn",
+]
+# What NumPy's own __dlpack__ can name; the narrow types go in through the constructor.
+DLPACK = frozenset(find(name).numpy for name in DTYPES if find(name).numpy.type.__module__ == "numpy")
+
+# Its exporter knows none of these: "… is not supported by dlpack".
+UNHANDED = frozenset(name for name in DTYPES if name.startswith("float8") or name.endswith(("int2", "int4", "e2m1fn")))
+
+CAPABILITIES = Capabilities(
+    dtypes=frozenset(DTYPES),
+    unhanded=UNHANDED,
+    numbers={
+        "bool": ("bool",),
+        "int": ("int32", "int64"),
+        "float": ("float32",),
+        "complex": ("complex128",),
+    },
+    writable=False,
+    devices=("cpu", "cuda", "tpu"),
+    strides="compact",
+    alignment=memory.ALIGNMENT,
+    out=True,
+    fetches=True,
+    waits=True,
+    offers=True,
+    takes_offers=True,
+    finishers=frozenset({"variable"}),
+    value_kinds=frozenset({"Variable"}),
+    abstract={
+        "traced": (
+            "it is symbolic, inside a traced function (tf.function): its values do not exist yet",
+            "convert before or after the traced function; inside it, stay in TensorFlow",
+        ),
+        "text": (
+            "its dtype is string, variant or resource: there are no numbers",
+            "x.numpy().tolist()",
+        ),
+    },
+    inside_only=frozenset({"traced"}),
+    tape="tf.GradientTape",
+)
+
+REFUSED = {
+    "RaggedTensor": (
+        "rows of unequal lengths",
+        "x.to_tensor(default_value=0), or x.values and x.row_splits",
+    ),
+    "SparseTensor": (
+        "indices and values, not one memory",
+        "tf.sparse.to_dense(x), or x.indices and x.values",
+    ),
+    "IndexedSlices": ("indices and values, not one memory", "x.indices and x.values"),
+    "KerasTensor": ("a place in a model that is being built, without values", "keras.Model(inputs, x)(values)"),
+    "TensorArray": ("a list of tensors that is written step by step", "x.stack()"),
+}
+
+
+# Of what it copies on a GPU; the operation falls back to the host for others
+# (https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/kernels/inplace_ops.cc).
+COPIED = frozenset({"float16", "bfloat16", "float32", "float64", "int8", "uint8", "int64", "uint64"})
+
+DEFAULT_STREAM = 1  # CUDA's legacy default stream in DLPack's numbering

@@ -1,0 +1,79 @@
+"""What a person would type for each of TensorFlow's verbs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ... import registry
+from ...backend import EXCHANGE
+from ...devices import HOST, kind_of
+from ...dtypes import find
+from .declared import DLPACK, UNHANDED
+
+if TYPE_CHECKING:
+    from ...info import TensorInfo
+
+__all__ = ["device_code", "snippet"]
+
+
+def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
+    """The code for a verb of the backend on ``{x}``; `info` is what it is then."""
+    if verb == "cast":
+        if info.device == HOST:
+            return f"tf.cast({{x}}, tf.{arguments[0]})"
+        return f'with tf.device("{device_code(info.device)}"): {{y}} = tf.cast({{y}}, tf.{arguments[0]})'
+    if verb == "move":
+        return f'with tf.device("{device_code(arguments[0])}"): {{y}} = tf.identity({{y}})'
+    if verb == "adopt":
+        return _adopt_code(info, fresh=bool(arguments))
+    if verb == "copy":
+        return _copy_code(info)
+    if verb == "write":
+        values = registry.backend_named(EXCHANGE).snippet("cast", (arguments[0].dtype, "", True), info)
+        return f"out.assign({values.format(x='{y}')}); {{y}} = out"
+    if verb == "export":
+        return _export_code(info, is_result=bool(arguments))
+    return _SNIPPETS[verb]
+
+
+_SNIPPETS = {
+    "value": "{x}.read_value_no_copy()",
+    "fetch": "{x}.numpy()",
+    "hand_over": "tf.experimental.dlpack.from_dlpack({x}.__dlpack__())",
+    "variable": "tf.Variable({x})",
+}
+
+
+def _adopt_code(info: TensorInfo, *, fresh: bool) -> str:
+    # A copy that a person makes need not lie where TensorFlow wants it, and over DLPack it does not look.
+    if fresh:
+        return "tf.constant({x})"
+    if info.writable and find(info.dtype).numpy in DLPACK:
+        return _SNIPPETS["hand_over"]
+    if info.writable and info.dtype == "bfloat16":
+        return 'tf.bitcast(tf.experimental.dlpack.from_dlpack({x}.view("int16").__dlpack__()), tf.bfloat16)'
+    return "# tensorferry lies over this memory; tf.constant copies it\ntf.constant({x})"
+
+
+def _copy_code(info: TensorInfo) -> str:
+    if info.abstract:
+        return "tf.identity({x})"
+    if info.dtype not in UNHANDED:
+        return "tf.raw_ops.DeepCopy(x={x})"
+    if info.device == HOST:
+        return "tf.constant({x}.numpy())"
+    return f'with tf.device("{device_code(info.device)}"): {{y}} = tf.constant({{y}}.numpy())'
+
+
+def _export_code(info: TensorInfo, *, is_result: bool) -> str:
+    """An array over the memory, which NumPy gives writable for the dtypes of ml_dtypes."""
+    code = "np.asarray({x})" if info.shape else "np.asarray(tf.reshape({x}, [1])).reshape(())"
+    if not is_result or find(info.dtype).numpy in DLPACK:
+        return code
+    return f"{{y}} = {code}; {{y}}.flags.writeable = False"
+
+
+def device_code(device: str) -> str:
+    """The name that TensorFlow has for a device."""
+    kind, _, index = device.partition(":")
+    return f"/device:{'GPU' if kind_of(device) == 'cuda' else kind.upper()}:{index or 0}"
