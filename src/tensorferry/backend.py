@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from .devices import Placement
     from .info import TensorInfo
     from .nodes import Node
+    from .placement import Placement
     from .request import Request
     from .streams import Stream
 

@@ -12,11 +12,12 @@ import numpy as np
 
 from .. import casts, dlpack, memory, registry
 from ..backend import Backend, Capabilities
-from ..devices import HOST, Placement, device_name, kind_of
+from ..devices import HOST, device_name, kind_of
 from ..dtypes import DTYPES, by_numpy, find, of_numpy
 from ..errors import DeviceError, UnsupportedTypeError
 from ..info import TensorInfo
 from ..nodes import Node, attribute, item
+from ..placement import Placement
 from ..rules import agrees
 
 if TYPE_CHECKING:
