@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from .devices import Placement
     from .info import TensorInfo
     from .nodes import Node
+    from .placement import Placement
     from .request import Request
     from .streams import Stream
 
@@ -420,9 +420,9 @@ class Backend(ABC):
         """What ``device=`` asks for, if it is the framework's own object that lays a tensor out over devices."""
         return None
 
-    def misfit(self, placement: Placement, shape: tuple[int, ...]) -> str:
-        """Why a tensor of this shape cannot be laid out so; empty if it can."""
-        return ""
+    def misfit(self, placement: Placement, shape: tuple[int, ...]) -> tuple[str, str] | None:
+        """Why a tensor of this shape cannot be laid out so, and what to do; ``None``: it can."""
+        return None
 
     def place_over(self, x: Any, placement: Placement) -> Any:
         """A tensor of this framework's laid out over devices; only asked with what `placement` gave."""

@@ -8,31 +8,16 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import NamedTuple
 
 from .errors import DeviceError, shown
 
-__all__ = ["HOST", "Placement", "device_name", "host_index", "kind_of", "same_place"]
+__all__ = ["HOST", "device_name", "host_index", "kind_of", "same_place"]
 
 HOST = "cpu"
 
 _KINDS = {"gpu": "cuda", "cuda": "cuda", "rocm": "cuda", "cpu": "cpu", "host": "cpu"}
 _NAME = re.compile(r"(?:.*device:|<|/)?([a-z_]+)(?:(?::| device )(\d+)>?)?")
 _HINT = 'device="cpu", device="cuda" or device="cuda:1"'
-
-
-class Placement(NamedTuple):
-    """Where a target lays out one tensor over several devices, as its own object says.
-
-    Args:
-        device: The canonical name of the device, or the kind of the devices.
-        shards: On how many devices different parts lie; 1: each holds all of it.
-        layout: The framework's object, which is what two placements are compared by.
-    """
-
-    device: str
-    shards: int
-    layout: object
 
 
 def device_name(device: object) -> str:

@@ -6,7 +6,6 @@ A dtype's identity is its name (``"bfloat16"``), never NumPy's ``kind`` or ``str
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from functools import cache
 from re import search
 from struct import calcsize
@@ -318,6 +317,8 @@ def _ambiguous(text: str, meanings: tuple[str, ...]) -> UnsupportedTypeError:
 
 def _nearest(dtype: object) -> str:
     """The code with the name of a dtype that is like what was written, if there is one."""
+    from difflib import get_close_matches  # only whoever mistypes a name pays for it
+
     if isinstance(dtype, str) and len(dtype) <= _LONGEST:
         written = dtype.rpartition(".")[2].lower()
         words = {name: (name,) for name in (*_table(), *KEYWORDS)} | _WORDS

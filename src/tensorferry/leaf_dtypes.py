@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import fnmatch
 import re
 from collections.abc import Mapping
-from difflib import get_close_matches
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from .dtypes import DTYPES, KEYWORDS, KINDS, asked, find, name_of
+from . import dtypes
+from .dtypes import KEYWORDS, KINDS, asked, find, name_of
 from .errors import UnsupportedTypeError, shown
 
 if TYPE_CHECKING:
@@ -104,6 +103,8 @@ def _is_glob(name: str) -> bool:
 
 
 def _glob(name: str) -> Callable[[str], object]:
+    import fnmatch
+
     return re.compile(fnmatch.translate(name)).match
 
 
@@ -175,7 +176,7 @@ def _key(key: object) -> tuple[str, str]:
         return "names", str(key)
     if not isinstance(key, str):
         return "dtypes", name_of(key)
-    return ("kinds" if key in KINDS else "dtypes" if key in DTYPES else "names"), key
+    return ("kinds" if key in KINDS else "dtypes" if key in dtypes.DTYPES else "names"), key
 
 
 def _of_its_kind(choice: Choice) -> dict[str, Choice]:
@@ -226,6 +227,8 @@ def _is_dtype(name: str) -> str | None:
 
 def _near(name: str, present: Sequence[str]) -> list[str]:
     """The names that are most like one, or else the first ones."""
+    from difflib import get_close_matches
+
     names = [each for each in dict.fromkeys(present) if each]
     return get_close_matches(name, names, n=3) or names[:3]
 

@@ -77,12 +77,10 @@ class _Route(Transport):
     def refuse_misfit(self) -> None:
         """Raise if the layout over devices that is asked for does not take this shape."""
         placement = self.request.placement
-        why = "" if placement is None else self.target.misfit(placement, self.now.shape)
-        if why:
-            raise ShapeError(
-                f"A tensor of shape {self.now.shape} cannot be laid out as device= says: {why}.",
-                "a layout that divides the shape, or one that leaves this tensor whole",
-            )
+        found = None if placement is None else self.target.misfit(placement, self.now.shape)
+        if found is not None:
+            why, hint = found
+            raise ShapeError(f"A tensor of shape {self.now.shape} cannot be laid out as device= says: {why}.", hint)
 
     def lay_out(self) -> None:
         """Lay the target's tensor out over devices, as the target's own object in ``device=`` says."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from .backend import Backend
-    from .devices import Placement
+    from .placement import Placement
 
 __all__ = [
     "Request",

@@ -106,8 +106,11 @@ def test_what_does_not_fit_is_refused_before_anything_is_done():
         """
 import pytest
 for shape, sharding, words in [((6, 4), rows, "divide"), ((), rows, "1 axes"), ((8,), columns, "2 axes")]:
-    with pytest.raises(ferry.ShapeError, match=words):
+    with pytest.raises(ferry.ShapeError, match=words) as caught:
         ferry.to_jax(np.ones(shape), device=sharding, dtype="float32")
+    hinted = str(caught.value).partition("Hint: device=")[2].partition(", which")[0]
+    device = eval(hinted, {"jax": jax, "sharding": sharding})
+    assert ferry.to_jax(np.ones(shape), device=device, dtype="float32").shape == shape
 with pytest.raises(ferry.ShapeError, match=r'\\$\\["b"\\]'):
     ferry.convert_tree({"a": np.ones(4, "f4"), "b": np.ones(3, "f4")}, "jax", device=rows)
 with pytest.raises(ferry.CopyRequiredError, match="lays it out"):

@@ -12,11 +12,12 @@ import numpy as np
 
 from .. import casts, dlpack, memory, registry
 from ..backend import Backend, Capabilities
-from ..devices import HOST, Placement, device_name, kind_of
+from ..devices import HOST, device_name, kind_of
 from ..dtypes import DTYPES, by_numpy, find, of_numpy
 from ..errors import DeviceError, UnsupportedTypeError
 from ..info import TensorInfo
 from ..nodes import Node, attribute, item
+from ..placement import Placement
 from ..rules import agrees
 
 if TYPE_CHECKING:
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 _WIDE = ("int64", "uint64", "float64", "complex128")
+_WHOLE = (
+    "device=jax.sharding.NamedSharding(sharding.mesh, jax.sharding.PartitionSpec()), which leaves it whole on each; "
+    "for a last, smaller batch, drop_last=True of a DataLoader"
+)
 _PACKED = frozenset({"int2", "int4", "uint2", "uint4", "float4_e2m1fn"})
 _LACKING = frozenset({"float6_e2m3fn", "float6_e3m2fn"})
 _NO_X64 = " while jax_enable_x64 is off (https://docs.jax.dev/en/latest/default_dtypes.html)"
@@ -272,16 +277,17 @@ class JaxBackend(Backend):
             name = kind_of(name)
         return Placement(name, 1 if device.is_fully_replicated else device.num_devices, device)
 
-    def misfit(self, placement: Placement, shape: tuple[int, ...]) -> str:
+    def misfit(self, placement: Placement, shape: tuple[int, ...]) -> tuple[str, str] | None:
         layout: Any = placement.layout
         axes = len(getattr(layout, "spec", ()))
         if axes > len(shape):
-            return f"{layout.spec} is for {axes} axes, and there are {len(shape)}"
+            return f"{layout.spec} is for {axes} axes, and there are {len(shape)}", _WHOLE
         try:
             layout.shard_shape(shape)
         except ValueError as error:
-            return f"{getattr(layout, 'spec', layout)} does not divide it evenly ({str(error).partition(chr(10))[0]})"
-        return ""
+            reason = str(error).partition("\n")[0]
+            return f"{getattr(layout, 'spec', layout)} does not divide it evenly ({reason})", _WHOLE
+        return None
 
     def place_over(self, x: Any, placement: Placement) -> Any:
         return self.jax.device_put(x, placement.layout)

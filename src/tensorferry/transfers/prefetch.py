@@ -5,8 +5,6 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .one_pass import OnePass, Tally
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from types import TracebackType
@@ -14,6 +12,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from .goal import Goal
+    from .one_pass import OnePass
 
 __all__ = ["Prefetch", "PrefetchStats"]
 
@@ -56,6 +55,8 @@ class Prefetch:
     """
 
     def __init__(self, iterable: Iterable[Any], goal: Goal, depth: int, *, skips: bool = False) -> None:
+        from .one_pass import Tally
+
         self._iterable: Any = iterable
         self._goal = goal
         self._depth = depth
@@ -92,6 +93,8 @@ class Prefetch:
         return next(found)
 
     def _begin(self) -> OnePass:
+        from .one_pass import OnePass
+
         return OnePass(self._iterable, self._goal, self._depth, skips=self._skips, tally=self._tally)
 
     def _refuse_closed(self) -> None:
