@@ -134,7 +134,7 @@ def _has_rows_of_numbers(x: Any) -> bool:
         return False
     rows = [each for each in x if isinstance(each, ROWS)]
     if len(rows) == len(x):
-        return any(map(_has_rows_of_numbers, rows))
+        return _has_rows_of_numbers([each for row in rows for each in row])
     heads = [first(row)[0] for row in rows]
     return any(type(head) in PYTHON_NUMBERS or isinstance(head, range) for head in heads)
 

@@ -133,6 +133,9 @@ def test_pytorch_exports_on_the_tensors_own_device(monkeypatch):
     class OnPaper:
         dtype, device, is_cuda = torch.float32, torch.device("cuda:1"), True
 
+        def detach(self):
+            return self
+
         def __dlpack__(self, **keywords):
             return torch.zeros(2).__dlpack__()
 

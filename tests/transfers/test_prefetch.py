@@ -447,7 +447,7 @@ def some_bad(count, bad):
 @pytest.mark.parametrize("bad", [{0}, {1, 2, 5}, {9}, set(range(10)), set()])
 def test_bad_batches_are_skipped_and_counted(device, where, bad):
     """With one warning, at the line that asks; the others are all there, in order, in each pass."""
-    running = prefetch(some_bad(10, bad), where, dtype="int8", on_error="skip")
+    running = prefetch(some_bad(10, bad), where, dtype={"x": "int8"}, on_error="skip")
     for turn in (1, 2):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -465,7 +465,7 @@ def test_bad_batches_are_skipped_and_counted(device, where, bad):
 @BOTH
 def test_skipped_batches_make_room_for_others(device, where):
     """Never more than `depth` are ahead, however many are skipped."""
-    running = prefetch(some_bad(30, set(range(1, 30, 2))), where, dtype="int8", on_error="skip", depth=1)
+    running = prefetch(some_bad(30, set(range(1, 30, 2))), where, dtype={"x": "int8"}, on_error="skip", depth=1)
     with pytest.warns(RuntimeWarning, match="skipped"):
         assert [seen(batch) for batch in running] == list(range(0, 30, 2))
     assert running.skipped == 15

@@ -330,3 +330,10 @@ def test_tensors_of_the_target_are_stacked_by_it_only_where_they_are_alike():
         ferry.collate([torch.eye(2).to_sparse(), torch.eye(2)], "torch")
     with pytest.raises(ferry.UnsupportedTypeError, match="sparse"):
         ferry.collate([torch.eye(2).to_sparse(), torch.eye(2).to_sparse()], "torch")
+
+
+@pytest.mark.parametrize("samples", [{"x": [1, 2]}, "ab", b"ab"], ids=["dict", "text", "bytes"])
+def test_one_value_is_no_batch(samples):
+    """To iterate over a dict would give its keys, and lose its values without a word."""
+    with pytest.raises(ferry.UnsupportedTypeError, match="samples of a batch"):
+        ferry.collate(samples, "numpy")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from .. import registry
@@ -286,6 +287,11 @@ def _explain(tree: Any, goal: Goal, out: Any, leaves: Any, unknown: str, coalesc
 def _collate(samples: Iterable[Any], goal: Goal, leaves: Any, unknown: str, ragged: str, pad_value: complex) -> Any:
     from .collate import Padding, stack_samples
 
+    if isinstance(samples, (Mapping, str, bytes)):
+        raise UnsupportedTypeError(
+            f"collate takes the samples of a batch, and a {type(samples).__name__} is one value.",
+            "collate([x], to), for a batch of one",
+        )
     rule = LeafRule(leaves, unknown=unknown)
     return stack_samples(list(samples), _aim(goal, leaves), rule, Padding(ragged, pad_value))
 
