@@ -439,8 +439,8 @@ def test_len_is_the_sources():
 
 
 def some_bad(count, bad):
-    """Batches of which some have a value that no int8 holds."""
-    return [{"x": np.full(3, 0.5 if i in bad else i), "i": i} for i in range(count)]
+    """Batches of which some have values that no int8 holds."""
+    return [{"x": np.full(3, 1000 if i in bad else i), "i": i} for i in range(count)]
 
 
 @BOTH
