@@ -199,7 +199,8 @@ def overlap(first: TensorInfo, at: int, second: TensorInfo, also_at: int) -> boo
 
 def is_spread(array: np.ndarray[Any, Any]) -> bool:
     """Whether an array lies over memory that it does not own, each element where one look says that no other is."""
-    if array.base is None:
+    # The base says nothing: PyTorch gives one to memory that it has not.
+    if array.flags.owndata:
         return False
     reach = array.itemsize
     for length, step in zip(array.shape[::-1], array.strides[::-1], strict=False):
