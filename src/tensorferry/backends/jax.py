@@ -272,10 +272,11 @@ class JaxBackend(Backend):
         """What a ``jax.sharding.Sharding`` says."""
         if not self.is_imported() or not isinstance(device, importlib.import_module(self.module).sharding.Sharding):
             return None
-        name = device_name(next(iter(device.device_set)))
-        if device.num_devices > 1:
+        layout: Any = device
+        name = device_name(next(iter(layout.device_set)))
+        if layout.num_devices > 1:
             name = kind_of(name)
-        return Placement(name, 1 if device.is_fully_replicated else device.num_devices, device)
+        return Placement(name, 1 if layout.is_fully_replicated else layout.num_devices, layout)
 
     def misfit(self, placement: Placement, shape: tuple[int, ...]) -> tuple[str, str] | None:
         layout: Any = placement.layout

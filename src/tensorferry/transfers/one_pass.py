@@ -152,10 +152,11 @@ class OnePass:
             self.is_only = self._source is iterable
             self._iterable = None
             del iterable
+        source: Any = self._source
         while True:
             start = perf_counter()
             if self._read is _NOTHING:
-                self._read = next(self._source)
+                self._read = next(source)
             read = perf_counter()
             self._tally.waited["data"] += read - start
             try:

@@ -177,13 +177,7 @@ class Journey:
             backend, request = aim.of(lambda: self.path(index))
             if self.outs is not None:
                 request = writing_into(request, self.outs[index])
-            decide: Callable[[TensorInfo], Request] | None = None
-            if aim.decides_by_leaf:
-                asked, name, path = request, partial(self.name, index), partial(self.path, index)
-
-                def decide(info: TensorInfo) -> Request:
-                    return aim.asked_of(asked, info.dtype, name, path)
-
+            decide = partial(self._decided, request, index) if aim.decides_by_leaf else None
             if isinstance(leaf, TensorInfo):
                 source = registry.backend_named(leaf.framework)
                 request = request if decide is None else decide(leaf)
@@ -192,6 +186,10 @@ class Journey:
         except ConversionError as error:
             self.errors[index] = error
             return None
+
+    def _decided(self, request: Request, index: int, info: TensorInfo) -> Request:
+        """The request of a leaf, by what it is."""
+        return self._aim.asked_of(request, info.dtype, partial(self.name, index), partial(self.path, index))
 
     def bind(self, prepared: Mapping[int, Prepared]) -> tuple[dict[int, int], list[Group], list[Shipment]]:
         """The leaves that are one, those that are copied together, and those that cross the bus together."""
