@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -42,6 +41,8 @@ def item(key: object) -> str:
     >>> item("encoder"), item(3)
     ('["encoder"]', '[3]')
     """
+    import json  # only paths need it, which are for people
+
     return f"[{json.dumps(key, ensure_ascii=False) if isinstance(key, str) else repr(key)}]"
 
 
@@ -61,5 +62,7 @@ def dotted(step: str) -> str:
     '.encoder.3.weight'
     """
     if step[:2] == '["':
+        import json
+
         return f".{json.loads(step[1:-1])}"
     return f".{step[1:-1]}" if step[:1] == "[" else f".{step.removeprefix('.')}"
