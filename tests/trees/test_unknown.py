@@ -224,3 +224,14 @@ def test_a_type_that_is_registered_is_a_container():
         assert isinstance(ferry.convert_tree([mine], "numpy")[0].held, np.ndarray)
     finally:
         optree.unregister_pytree_node(Mine, namespace="tensorferry")
+
+
+@pytest.mark.parametrize("make", [dict, __import__("collections").OrderedDict])
+def test_the_views_of_a_dict_are_looked_into(make):
+    """They are no containers that can be made again, and their tensors would stay as they are."""
+    held = make(a=np.ones(2))
+    for view in (held.values(), held.items()):
+        with pytest.raises(ferry.UnsupportedTypeError, match="holds a tensor"):
+            ferry.convert_tree({"view": view}, "numpy")
+        assert ferry.convert_tree({"view": view}, "numpy", unknown="keep")["view"] is view
+    assert list(ferry.convert_tree({"keys": held.keys()}, "numpy")["keys"]) == ["a"]
