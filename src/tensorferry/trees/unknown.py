@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["PLAIN", "may_hold", "tensor_inside"]
 
 PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, bytearray, range})
-_VIEWS = tuple(type(view) for made in ({}, OrderedDict()) for view in (made.keys(), made.values(), made.items()))
+_DICTS: tuple[dict[Any, Any], ...] = ({}, OrderedDict())
+_VIEWS = tuple(type(view) for made in _DICTS for view in (made.keys(), made.values(), made.items()))
 _ROWS = (list, tuple, set, frozenset, deque, *_VIEWS)
 _CODE = (type, FunctionType, BuiltinFunctionType, MethodType, ModuleType)
 _Attributes = tuple[GetSetDescriptorType | None, tuple[tuple[str, MemberDescriptorType], ...]]
