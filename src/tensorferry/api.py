@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
 from . import registry
 from .errors import ConversionError
+from .recipes import conversion_of
 from .request import aim, make_request, ordinary_request, refuse_unknown
-from .run import carry
+from .run import convert as convert_one
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +55,7 @@ def _over_lanes(name: str) -> Callable[[Function], Function]:
 
     Such a call has no keywords to look at, of which each that a function declares costs a lookup.
     """
-    lanes, refusals = registry.lanes_to(name), registry.REFUSALS
+    lanes, refusals, no_lane = registry.lanes_to(name), registry.REFUSALS, registry.no_lane
 
     def decorate(function: Function) -> Function:
         called = function.__name__
@@ -70,6 +71,8 @@ def _over_lanes(name: str) -> Callable[[Function], Function]:
             try:
                 result = lanes[type(x)](x)
             except refusals:
+                # Kept, so that the next miss is none; not over a lane that opens meanwhile.
+                lanes.setdefault(type(x), no_lane)
                 result = None
             return _convert(called, x, name) if result is None else result
 
@@ -400,8 +403,10 @@ def _convert(called: str, x: Any, name: str, *asked: Any) -> Any:
 def _plan_and_run(x: Any, name: str, asked: tuple[Any, ...]) -> Any:
     target = registry.ready(name)
     if not asked:
-        return carry(x, target, ordinary_request(target))
-    return carry(x, target, make_request(target, *asked), asked[-2])
+        return convert_one(x, conversion_of(target, ordinary_request(target)))
+    copy, dtype, casting, device, grad, out, options = asked
+    request = make_request(target, copy, dtype, casting, device, grad, options)
+    return convert_one(x, conversion_of(target, request), out)
 
 
 # Read by torch.compile, should it come here before its backend has been asked to shield them.

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from .errors import FrameworkNotInstalledError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
     import numpy as np
 
@@ -340,6 +340,14 @@ class Backend(ABC):
         is told so that what has to be read can be read as that.
         """
         return self, self.describe(x), x
+
+    def signature(self, x: Any) -> Hashable | None:
+        """What `signature.signature_of` tells of `x`, in attributes that are read in less time than it is described in.
+
+        Two tensors may have one only if they are alike in all but shape, strides and address. ``None``: it has to be
+        described, as it is not one of the ordinary, or not in host memory.
+        """
+        return None
 
     def preview(
         self, x: Any, target: Backend | None = None, request: Request | None = None

@@ -8,8 +8,9 @@ from . import memory, registry
 from .backend import EXCHANGE
 from .errors import ConversionError, FrameworkNotInstalledError, UnsupportedTypeError
 from .info import TensorInfo
+from .recipes import conversion_of
 from .request import aim, make_request, refuse_unknown
-from .run import here, plan_described, plan_for
+from .run import foresee, prepare_described
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -86,11 +87,11 @@ def explain(
     if not isinstance(x, TensorInfo):
         registry.ready(name)
     try:
-        request = make_request(target, copy, dtype, casting, device, grad, out, tuple(options.items()))
+        request = make_request(target, copy, dtype, casting, device, grad, tuple(options.items()))
+        conversion = conversion_of(target, request)
         if isinstance(x, TensorInfo):
-            return plan_described(x, request, registry.backend_named(x.framework), target)[0]
-        source, info, _ = registry.backend_of(x).preview(x, target, request)
-        return plan_for(info, here(request, info, target), source, target)[0]
+            return prepare_described(x, conversion, out).plan
+        return foresee(x, conversion, out).plan
     except ConversionError as error:
         error.said_of("explain", name)
         raise

@@ -202,18 +202,26 @@ def is_spread(array: np.ndarray[Any, Any]) -> bool:
     # The base says nothing: PyTorch gives one to memory that it has not.
     if array.flags.owndata:
         return False
-    reach = array.itemsize
-    for length, step in zip(array.shape[::-1], array.strides[::-1], strict=False):
-        if length > 1:
-            if step < reach:
-                # Not in the order of the axes, or one over the other.
-                return _are_apart(array.shape, array.strides, array.itemsize)
-            reach += (length - 1) * step
-    return True
+    strides, itemsize = array.strides, array.itemsize
+    if len(strides) == 2 and 0 not in array.shape:
+        # What most views are, without the loop.
+        (rows, columns), (row, column) = array.shape, strides
+        if (column >= itemsize or columns == 1) and (row >= (columns - 1) * column + itemsize or rows == 1):
+            return True
+    return _are_apart(array.shape, strides, itemsize)
 
 
 def _are_apart(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
     """Whether each axis, by the length of its step, goes beyond all that the shorter ones reach."""
+    reach = itemsize
+    for length, step in zip(shape[::-1], strides[::-1], strict=True):
+        if length > 1:
+            if step < reach:
+                break
+            reach += (length - 1) * step
+    else:
+        return True
+    # Not in the order of the axes, or one over the other.
     reach = itemsize
     for step, length in sorted((abs(step), length) for length, step in zip(shape, strides, strict=True) if length > 1):
         if step < reach:

@@ -40,6 +40,8 @@ __all__ = [
     "lanes_to",
     "load",
     "may_be_traced",
+    "no_lane",
+    "on_change",
     "open_lanes",
     "outside",
     "ready",
@@ -50,23 +52,15 @@ __all__ = [
 ]
 
 
-REFUSALS = (AssertionError, RuntimeError, TypeError, ValueError)
+REFUSALS = (AssertionError, KeyError, RuntimeError, TypeError, ValueError)
 """What a fast lane may raise for what it does not accept; the planned path then has its own words."""
 
 
-class _Lanes(dict[type, "Callable[[Any], Any]"]):
-    """Fast lanes to one target; a type that has none gets the one that accepts nothing."""
-
-    def __missing__(self, kind: type) -> Callable[[Any], Any]:
-        # Kept, so that the next miss is a hit; not over a lane that opens meanwhile.
-        return self.setdefault(kind, _no_lane)
+def no_lane(_: Any) -> None:
+    """The fast lane of a type that has none: it accepts nothing."""
 
 
-def _no_lane(_: Any) -> None:
-    return None
-
-
-_lanes: dict[str, _Lanes] = {}
+_lanes: dict[str, dict[type, Callable[[Any], Any]]] = {}
 _together: dict[tuple[type, str], Callable[[list[Any]], list[Any] | None]] = {}
 _lanes_open = True
 
@@ -75,6 +69,8 @@ _opened: set[str] = set()
 _ready: dict[str, Backend] = {}
 _unshielded: list[Backend] = []
 _untraced: list[Callable[..., Any]] = []
+on_change: list[Callable[[], Any]] = []
+"""What is called when a backend is registered, as what is kept of the others may no longer hold."""
 revision = 0
 """How many backends have been registered: what is kept of all of them is good for one of these."""
 may_be_traced = True
@@ -127,6 +123,8 @@ def _keep(backend: Backend) -> None:
         may_be_traced = True
     _by_type.clear()
     _ready.pop(backend.name, None)
+    for forget in on_change:
+        forget()
 
 
 def known() -> dict[str, Backend]:
@@ -249,7 +247,7 @@ def _unknown(name: str) -> UnknownFrameworkError:
 
 def lanes_to(target: str) -> dict[type, Callable[[Any], Any]]:
     """The fast lanes to a target, by type of source; the same dict for the life of the process."""
-    return _lanes.setdefault(target, _Lanes())
+    return _lanes.setdefault(target, {})
 
 
 def open_lanes(on: bool) -> bool:

@@ -60,25 +60,23 @@ def make_request(
     casting: str | None,
     device: object,
     grad: str,
-    out: object,
     options: tuple[tuple[str, object], ...],
 ) -> Request:
     """The request in canonical names.
 
     Raises:
         TypeError: A keyword's value is not one of those that it takes.
-        UnsupportedTypeError: No such dtype, or an `out` of another framework.
+        UnsupportedTypeError: No such dtype.
         DeviceError: No such name of a device, or another of the host's than its first.
     """
     for option, on in options:
         if not isinstance(on, bool):  # not where it is cached: 1 is found where True was kept
             raise TypeError(f"{option} must be True or False, not {shown(on)}")
     try:
-        request = _canonical(target, copy, dtype, casting, device, grad, options)
+        return _canonical(target, copy, dtype, casting, device, grad, options)
     except TypeError:
         # Without the cache: what cannot be hashed is refused in our words.
-        request = _canonical.__wrapped__(target, copy, dtype, casting, device, grad, options)
-    return request if out is None else writing_into(request, out)
+        return _canonical.__wrapped__(target, copy, dtype, casting, device, grad, options)
 
 
 def writing_into(request: Request, out: object) -> Request:

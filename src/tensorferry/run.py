@@ -1,79 +1,46 @@
-"""The only place where tensors are touched: walk a plan's steps, and in verifying mode look at what came out."""
+"""The one road of every conversion: whose tensor it is, its signature, the recipe for that, and the steps.
+
+Here alone tensors are touched. In verifying mode what comes out is compared with the plan that `explain` shows.
+"""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import memory, registry
-from .backend import EXCHANGE
 from .devices import HOST, same_place
 from .errors import PlanViolation, UnsupportedTypeError
 from .info import TensorInfo
+from .recipes import plan_of
+from .request import writing_into
+from .signature import signature_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
-    from .backend import Backend, Capabilities
-    from .plan import Plan, Step
+    from .backend import Backend
+    from .plan import Plan
+    from .recipes import Conversion, Recipe
     from .request import Request
 
 __all__ = [
     "Prepared",
-    "Program",
-    "carry",
-    "check",
+    "convert",
+    "execute",
     "foresee",
-    "here",
     "is_verifying",
-    "plan_described",
-    "plan_for",
     "prepare",
-    "run",
+    "prepare_described",
+    "verify",
     "verifying",
 ]
-
-Program = tuple["Callable[..., Any]", ...]
 
 _verifying = False
 
 
-@lru_cache(maxsize=4096)
-def _planned(
-    info: TensorInfo, request: Request, source: Backend, target: Backend, _capabilities: Capabilities
-) -> tuple[Plan, Program]:
-    from .planner import make_plan  # a third of what importing tensorferry would cost besides
-
-    plan = make_plan(info, request, source, target, registry.backend_named(EXCHANGE))
-    return plan, tuple(map(_bound, plan.steps))
-
-
-def _bound(step: Step) -> Callable[..., Any]:
-    """A step as a function of the value alone, or of the value and `out`."""
-    verb: Callable[..., Any] = getattr(registry.backend_named(step.backend), step.verb)
-    return (lambda value: verb(value, *step.arguments)) if step.arguments else verb
-
-
-def plan_for(info: TensorInfo, request: Request, source: Backend, target: Backend) -> tuple[Plan, Program]:
-    """The plan, and its steps as bound methods; made once for each (info, request, capabilities)."""
-    return _planned(info, request, source, target, target.capabilities)
-
-
-def plan_described(info: TensorInfo, request: Request, source: Backend, target: Backend) -> tuple[Plan, Program]:
-    """The same for a description of a tensor that need not exist.
-
-    Raises:
-        ConversionError: There can be no such tensor, or no such conversion.
-    """
-    from .preconditions import refuse_place
-
-    refuse_place(info, source)
-    return plan_for(info, request, source, target)
-
-
-def run(program: Program, value: Any, out: Any = None) -> Any:
-    """Walk the steps from `value`; nothing is decided here."""
+def execute(program: Sequence[Callable[..., Any]], value: Any, out: Any = None) -> Any:
+    """Walk the steps from a value; the last one writes into `out`, where there is one. Nothing is decided here."""
     if out is None:
         for do in program:
             value = do(value)
@@ -85,87 +52,148 @@ def run(program: Program, value: Any, out: Any = None) -> Any:
     return out
 
 
-def here(request: Request, info: TensorInfo, target: Backend) -> Request:
-    """The request as it is on this machine: the target's devices matter only where an accelerator is involved."""
-    if info.device == HOST and request.device in (None, HOST) and HOST in target.capabilities.devices:
-        return request
-    return request._replace(present=target.devices())
+def convert(x: Any, conversion: Conversion, out: Any = None) -> Any:
+    """Convert one tensor.
+
+    Args:
+        x: What comes in.
+        conversion: The target, and what is asked of it.
+        out: What is written into, or ``None``.
+
+    Raises:
+        ConversionError: It cannot be done; the message says why.
+    """
+    if out is not None or _verifying:
+        if isinstance(out, TensorInfo):
+            raise UnsupportedTypeError(
+                "A TensorInfo describes a tensor, and has no memory to write to.",
+                "explain(x, to, out=out), or a tensor",
+            )
+        each = prepare(x, conversion, out)
+        result = execute(each.recipe.program, each.handle, out)
+        if _verifying:
+            verify(each, result)
+        return result
+    source = registry.backend_of(x)
+    signature = None if conversion.sized else source.signature(x)
+    if signature is not None:
+        recipe = conversion.find((signature, conversion.target.capabilities))
+        if recipe is not None:
+            return execute(recipe.program, x)
+    each = _prepared(source.open(x, conversion.target, conversion.request), signature, conversion, None)
+    return execute(each.recipe.program, each.handle)
 
 
 class Prepared(NamedTuple):
-    """A conversion that is planned and not run yet: what it starts from, and each side's backend."""
+    """A conversion that is planned and not run yet.
+
+    Args:
+        source: The backend of what comes in.
+        target: The backend of what is to come out.
+        info: What comes in.
+        handle: The object that the steps start from.
+        request: What is asked for, with what `out` is.
+        recipe: The steps.
+    """
 
     source: Backend
     target: Backend
     info: TensorInfo
     handle: Any
-    plan: Plan
-    program: Program
+    request: Request
+    recipe: Recipe
+
+    @property
+    def plan(self) -> Plan:
+        """Its own plan, with its own sizes."""
+        return plan_of(self.info, self.recipe.plan.request._replace(out=self.request.out), *self.sides)
+
+    @property
+    def sides(self) -> tuple[Backend, Backend, Any]:
+        """Both backends, and what the target can do as things are now."""
+        return self.source, self.target, self.target.capabilities
 
 
 def prepare(
-    x: Any, target: Backend, request: Request, decide: Callable[[TensorInfo], Request] | None = None
+    x: Any, conversion: Conversion, out: Any = None, decide: Callable[[TensorInfo], Conversion] | None = None
 ) -> Prepared:
-    """Describe `x` and plan; `carry` without the run.
+    """Describe a tensor and find its recipe; `convert` without the run.
 
     Args:
         x: What comes in.
-        target: The backend of what is to come out.
-        request: What was asked for.
-        decide: Gives the request instead, where it depends on what `x` is.
+        conversion: The target, and what is asked of it.
+        out: What is written into, or ``None``.
+        decide: Gives the conversion instead, where it depends on what `x` is.
+
+    Raises:
+        ConversionError: There is no such conversion; the message says why.
     """
-    opened = registry.backend_of(x).open(x, target, request if decide is None else None)
-    return _prepared(opened, target, request, decide)
+    source, request = registry.backend_of(x), _with_out(conversion.request, out)
+    signature = None if conversion.sized or decide is not None else source.signature(x)
+    opened = source.open(x, conversion.target, request if decide is None else None)
+    return _prepared(opened, signature, conversion, request.out, decide)
 
 
 def foresee(
-    x: Any, target: Backend, request: Request, decide: Callable[[TensorInfo], Request] | None = None
+    x: Any, conversion: Conversion, out: Any = None, decide: Callable[[TensorInfo], Conversion] | None = None
 ) -> Prepared:
     """The same without what it starts from, where that would have to be made: nothing is read."""
-    opened = registry.backend_of(x).preview(x, target, request if decide is None else None)
-    return _prepared(opened, target, request, decide)
+    source, request = registry.backend_of(x), _with_out(conversion.request, out)
+    opened = source.preview(x, conversion.target, request if decide is None else None)
+    return _prepared(opened, None, conversion, request.out, decide)
+
+
+def prepare_described(info: TensorInfo, conversion: Conversion, out: Any = None) -> Prepared:
+    """The same for a description of a tensor that need not exist.
+
+    Raises:
+        ConversionError: There can be no such tensor, or no such conversion.
+    """
+    from .preconditions import refuse_place
+
+    source = registry.backend_named(info.framework)
+    refuse_place(info, source)
+    request = _with_out(conversion.request, out)
+    # Not kept: it is not looked whether there is such a device here.
+    return Prepared(source, conversion.target, info, info, request, conversion.make(info, source, request))
+
+
+def _with_out(request: Request, out: Any) -> Request:
+    return request if out is None else writing_into(request, out)
 
 
 def _prepared(
     opened: tuple[Backend, TensorInfo, Any],
-    target: Backend,
-    request: Request,
-    decide: Callable[[TensorInfo], Request] | None,
+    signature: Any,
+    conversion: Conversion,
+    out: TensorInfo | None,
+    decide: Callable[[TensorInfo], Conversion] | None = None,
 ) -> Prepared:
     source, info, handle = opened
-    request = request if decide is None else decide(info)
-    return Prepared(source, target, info, handle, *plan_for(info, here(request, info, target), source, target))
+    if decide is not None:
+        conversion = decide(info)
+    request = conversion.request if out is None else conversion.request._replace(out=out)
+    sized = conversion.sized or (out is not None and (out.device != HOST or out.shape != info.shape))
+    if sized:
+        signature = info, out
+    else:
+        signature = signature_of(info) if signature is None else signature
+        if out is not None:
+            signature = signature, signature_of(out)
+    key = signature, conversion.target.capabilities
+    recipe = conversion.find(key)
+    if recipe is None:
+        recipe = conversion.make(info, source, conversion.here(info, request))
+        conversion.keep(key, recipe)
+    return Prepared(source, conversion.target, info, handle, request, recipe)
+
+
+# -- verifying mode -----------------------------------------------------------------------------
 
 
 def is_verifying() -> bool:
     """Whether each result is to be compared with its plan."""
     return _verifying
-
-
-def carry(x: Any, target: Backend, request: Request, out: Any = None) -> Any:
-    """Describe `x`, plan, and run: the general path of every conversion."""
-    if out is not None and isinstance(out, TensorInfo):
-        raise UnsupportedTypeError(
-            "A TensorInfo describes a tensor, and has no memory to write to.", "explain(x, to, out=out), or a tensor"
-        )
-    source, info, handle = registry.backend_of(x).open(x, target, request)
-    capabilities = target.capabilities
-    # `here` and `run` written out: a call of each is a tenth of what a small conversion costs.
-    if info.device != HOST or request.device is not None or HOST not in capabilities.devices:
-        request = here(request, info, target)
-    plan, program = _planned(info, request, source, target, capabilities)
-    if out is None:
-        result = handle
-        for do in program:
-            result = do(result)
-    else:
-        result = run(program, handle, out)
-    if _verifying:
-        check(plan, source, target, handle, result)
-    return result
-
-
-# -- verifying mode -----------------------------------------------------------------------------
 
 
 @contextmanager
@@ -185,12 +213,16 @@ def verifying(on: bool = True) -> Iterator[None]:
         registry.open_lanes(lanes)
 
 
-def check(plan: Plan, source: Backend, target: Backend, handle: Any, result: Any) -> None:
-    """Compare a result with its plan: framework, shape, dtype, device, gradient, writability, memory.
+def verify(each: Prepared, result: Any) -> None:
+    """Compare a result with its plan: framework, shape, dtype, device, gradient, writability, memory; and the steps.
 
     Raises:
         PlanViolation: They differ; the message names the claim.
     """
+    plan, source, target = each.plan, each.source, each.target
+    planned_steps, run_steps = ([step[:3] for step in found.steps] for found in (plan, each.recipe.plan))
+    if planned_steps != run_steps:
+        raise PlanViolation(f"the plan has the steps {planned_steps}, what was run are {run_steps}\n\n{plan}")
     if not target.capabilities.memory or plan.source.abstract is not None:
         return
     seen = target.describe(result)
@@ -200,7 +232,7 @@ def check(plan: Plan, source: Backend, target: Backend, handle: Any, result: Any
             raise PlanViolation(f"the plan claims {claim} {planned!r}, observed {observed!r}\n\n{plan}")
     if plan.request.out is not None or seen.device != HOST:
         return
-    start, end = source.pointer(handle), target.pointer(result)
+    start, end = source.pointer(each.handle), target.pointer(result)
     if plan.source.device != HOST or start is None or end is None:
         return
     unread = plan.source.kind not in source.capabilities.read_kinds

@@ -378,10 +378,11 @@ def open_at(path: str, leaf: Any, *, looks: bool = False) -> tuple[Backend, Tens
 
 def carry_at(path: str, leaf: Any, target: str) -> Any:
     """An element as a tensor of a target; an error ends in where it is."""
+    from .recipes import conversion_of
     from .request import Request
-    from .run import carry
+    from .run import convert
 
     try:
-        return carry(leaf, registry.backend_named(target), Request(target))
+        return convert(leaf, conversion_of(registry.backend_named(target), Request(target)))
     except ConversionError as error:
         raise type(error)(f"{error.message} - at {path}", error.hint) from error

@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tensorferry import memory, registry, run, testing
+from tensorferry import memory, recipes, registry, run, testing
 
 MUTANTS = {}
 
@@ -453,13 +453,13 @@ def a_warning_escapes(monkeypatch):
 @contextlib.contextmanager
 def broken(mutate, *, checked):
     """A backend broken for a while; without the verifying mode's check, if so asked."""
-    run._planned.cache_clear()
+    recipes.forget()
     with pytest.MonkeyPatch.context() as monkeypatch:
         mutate(monkeypatch)
         if not checked:
-            monkeypatch.setattr(run, "check", lambda *_: None)
+            monkeypatch.setattr(run, "verify", lambda *_: None)
         yield
-    run._planned.cache_clear()
+    recipes.forget()
 
 
 def first_found(source, target, about):

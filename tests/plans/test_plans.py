@@ -332,7 +332,7 @@ def test_every_plan_adds_up():
 def test_an_ordinary_call_asks_for_what_its_keywords_say(name):
     """The request that is kept for a call without keywords is the one that its defaults would make."""
     target = registry.backend_named(name)
-    spelled_out = make_request(target, None, None, None, None, "detach", None, ())
+    spelled_out = make_request(target, None, None, None, None, "detach", ())
     assert ordinary_request(target) == spelled_out
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tensorferry as ferry
-from tensorferry import registry, run, testing
+from tensorferry import recipes, registry, testing
 from tensorferry.testing import strategies as these
 
 FRAMEWORKS = ("numpy", "torch", "tensorflow", "jax")
@@ -109,7 +109,7 @@ class recorded:  # noqa: N801 - reads like a function
             verbs = {verb for verb in dir(type(backend)) if verb in VERBS}
             for verb in verbs:
                 self.patch.setattr(backend, verb, self.spy(name, verb, getattr(backend, verb)))
-        run._planned.cache_clear()
+        recipes.forget()
         return self.calls
 
     def spy(self, name, verb, true):
@@ -126,7 +126,7 @@ class recorded:  # noqa: N801 - reads like a function
 
     def __exit__(self, *_):
         self.patch.undo()
-        run._planned.cache_clear()
+        recipes.forget()
 
 
 VERBS = {

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import tensorferry as ferry
-from tensorferry import parts, registry, rules, run, sequences, testing
+from tensorferry import parts, recipes, registry, rules, sequences, testing
 from tensorferry.run import verifying
 from tensorferry.testing import strategies as these
 
@@ -144,9 +144,9 @@ def a_few_at_a_time():
         patch.setattr(parts, "_PART", 2)
         patch.setattr(parts, "_SHORT", 2)
         # A plan is for a number of elements: those that were made for many are for few now.
-        run._planned.cache_clear()
+        recipes.forget()
         yield
-    run._planned.cache_clear()
+    recipes.forget()
 
 
 ODD_LISTS = st.one_of(

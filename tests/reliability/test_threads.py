@@ -12,6 +12,8 @@ import pytest
 from tests.support import counted, lives
 
 import tensorferry as ferry
+from tensorferry import registry
+from tensorferry.request import Request
 from tensorferry.run import verifying
 
 jnp = pytest.importorskip("jax.numpy")
@@ -154,11 +156,14 @@ def test_lists_and_errors_leak_nothing():
 
 
 def test_plans_are_not_kept_without_end():
-    """The plans that are remembered are bounded, however many shapes pass by."""
-    from tensorferry import run
+    """The plans and recipes that are remembered are bounded, however many shapes and addresses pass by."""
+    from tensorferry import recipes
 
+    conversion = recipes.conversion_of(registry.ready("torch"), Request("torch"))
     for length in range(1, 6000):
         ferry.explain(ferry.TensorInfo("numpy", (length,)), "torch")
-    cache = run._planned.cache_info()
-    assert cache.maxsize is not None
-    assert cache.currsize <= cache.maxsize
+        ferry.explain(ferry.TensorInfo("numpy", (length,), strides=(-4,)), "torch")
+    for cache in (recipes.plan_of.cache_info(), recipes.conversion_of.cache_info()):
+        assert cache.maxsize is not None
+        assert cache.currsize <= cache.maxsize
+    assert 0 < len(conversion) <= 2 * recipes.MOST

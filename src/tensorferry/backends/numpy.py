@@ -13,9 +13,10 @@ from ..dtypes import DTYPES, by_numpy, of_numpy
 from ..errors import ShapeError, UnsupportedTypeError
 from ..hints import Hint
 from ..info import TensorInfo, compact_strides
+from ..signature import COMPACT, EMPTY, layout_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Hashable, Mapping
 
     from ..request import Request
 
@@ -101,6 +102,18 @@ class NumpyBackend(Backend):
         if isinstance(x, np.generic):
             return TensorInfo(self.name, (), name, writable=True, kind="scalar")
         return _info(x, name, kind_of_type(type(x)), memory.is_mapped(x))
+
+    def signature(self, x: Any) -> Hashable | None:
+        dtype = x.dtype
+        if type(x) is not np.ndarray or dtype not in _NAMES or not dtype.isnative:
+            return None
+        flags = x.flags
+        if flags.c_contiguous:
+            layout: Hashable = COMPACT if x.size else EMPTY
+        else:
+            layout = layout_of(x.shape, x.strides, x.itemsize)
+        facts = _facts(x, flags.writeable)
+        return np.ndarray, dtype, x.ndim, layout, memory.address(x) & 63, facts
 
     def open(
         self, x: Any, target: Backend | None = None, request: Request | None = None
@@ -226,13 +239,17 @@ def _plain(x: Array) -> Array | None:
 
 
 def _info(x: Array, name: str, kind: str, mapped: bool) -> TensorInfo:
-    writable = x.flags.writeable
-    mutable = True
-    if not writable or x.base is not None:
-        mapped = mapped or memory.is_mapped(x)
-        mutable = writable or _is_mutable(x)
+    writable, mutable, is_mapped = _facts(x, x.flags.writeable)
+    mapped = mapped or is_mapped
     at, swapped = memory.address(x) & 63, not x.dtype.isnative
     return _described(x.shape, name, x.strides, at, writable, mutable, swapped, mapped, kind)
+
+
+def _facts(x: Array, writable: bool) -> tuple[bool, bool, bool]:
+    """Whether an array can be written, whether anybody can write its memory, and whether that is a file's."""
+    if writable and x.base is None:
+        return True, True, False
+    return writable, writable or _is_mutable(x), memory.is_mapped(x)
 
 
 @lru_cache(maxsize=4096)

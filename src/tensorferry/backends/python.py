@@ -150,11 +150,11 @@ class PythonBackend(Backend):
 
     def _read_parts(self, x: Any, first: Any, target: Backend, request: Request) -> parts.Read | None:
         """Many numbers as what the plan will make of them, if it takes them part by part."""
-        from ..run import here
+        from ..recipes import conversion_of
 
         def decide(shape: tuple[int, ...], name: str, weak: str | None) -> parts.Wanted | None:
             info = _numbers_info(shape, name, weak)
-            asked = here(request, info, target)
+            asked = conversion_of(target, request).here(info, request)
             dtype = rules.target_dtype(info, asked, target)
             check = rules.check_of(info, asked, dtype)
             if rules.fills_lists(info, target):

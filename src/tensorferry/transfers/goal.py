@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from .. import registry, rules, run
+from .. import registry, rules
 from ..api import convert
 from ..devices import device_name
 from ..info import TensorInfo
 from ..inspection import explain
 from ..leaf_dtypes import DtypeRule, rule_of
+from ..recipes import conversion_of
 from ..request import aim, make_request
 from ..trees.api import convert_tree, explain_tree
 from ..trees.leaves import LeafRule
@@ -84,11 +85,10 @@ class Goal:
             keywords["casting"],
             self.device,
             keywords["grad"],
-            None,
             tuple(self.options.items()),
         )
         probe = TensorInfo(target.name, (), _PROBE)
-        rules.target_device(probe, run.here(request, probe, target), target, _PROBE)
+        rules.target_device(probe, conversion_of(target, request).here(probe, request), target, _PROBE)
 
     def __str__(self) -> str:
         place = "" if self.device is None else f" on {device_name(self.device)}"

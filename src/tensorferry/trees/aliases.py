@@ -14,8 +14,9 @@ from .. import memory
 from ..devices import HOST
 from ..dtypes import find
 from ..info import TensorInfo
+from ..recipes import conversion_of
 from ..request import Request
-from ..run import carry
+from ..run import convert
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -61,11 +62,12 @@ def _identities(each: Prepared) -> Iterable[Any]:
     """What another leaf has as well only if it is the same, and goes to the same: the object, or its copied memory."""
     if each.info.weak_dtype is not None or each.info.kind in each.source.capabilities.read_kinds:
         return
-    yield id(each.handle), each.plan.request
-    if each.plan.steps and not each.plan.shares_memory and not each.info.requires_grad and each.info.size:
+    yield id(each.handle), each.request
+    plan = each.recipe.plan
+    if plan.steps and not plan.shares_memory and not each.info.requires_grad and each.info.size:
         at = _address(each)
         if at is not None:
-            yield each.source.name, at, each.info, each.plan.request
+            yield each.source.name, at, each.info, each.request
 
 
 def _address(each: Prepared) -> int | None:
@@ -84,18 +86,19 @@ def overlapping(prepared: Mapping[int, Prepared], skipped: Iterable[int]) -> lis
     """
     out = set(skipped)
     found = []
-    # Alike leaves have one plan.
-    reaches: dict[int, tuple[int, int] | None] = {}
+    # Alike leaves have one recipe.
+    copied: dict[int, bool] = {}
     for index, each in prepared.items():
         if index in out:
             continue
-        plan = id(each.plan)
-        if plan not in reaches:
-            reaches[plan] = _reach(each.info) if _is_plain_copy(each) else None
-        reach = reaches[plan]
-        at = None if reach is None else _address(each)
-        if reach is not None and at is not None:
-            found.append((at + reach[0], at + reach[1], index))
+        recipe = id(each.recipe)
+        if recipe not in copied:
+            copied[recipe] = _is_plain_copy(each)
+        if copied[recipe] and each.info.size and not is_broadcast(each.info.shape, each.info.strides):
+            at = _address(each)
+            if at is not None:
+                low, high = _reach(each.info)
+                found.append((at + low, at + high, index))
     return clusters(found, {index: prepared[index].info.nbytes for _, _, index in found})
 
 
@@ -138,13 +141,12 @@ def _chains(intervals: Iterable[tuple[int, int, int]]) -> list[list[tuple[int, i
 
 def _is_plain_copy(each: Prepared) -> bool:
     """Whether a leaf's bytes are copied as they are, from host memory to host memory that can be written."""
-    info, result = each.info, each.plan.result
+    info, plan = each.info, each.recipe.plan
+    result = plan.result
     return (
-        not each.plan.shares_memory
-        and not each.plan.request.options
-        and each.plan.request.placement is None
-        and bool(info.size)
-        and not is_broadcast(info.shape, info.strides)
+        not plan.shares_memory
+        and not each.request.options
+        and each.request.placement is None
         and info.abstract is None
         and info.device == result.device == HOST
         and info.shards == 1
@@ -183,7 +185,8 @@ def converted_together(group: Group, prepared: Mapping[int, Prepared]) -> dict[i
     views = copied_together(group, arrays, memory.compact((group.room,), np.dtype(np.uint8)))
     targets = {index: prepared[index].target for index in views}
     return {
-        index: carry(view, targets[index], Request(targets[index].name, device=HOST)) for index, view in views.items()
+        index: convert(view, conversion_of(targets[index], Request(targets[index].name, device=HOST)))
+        for index, view in views.items()
     }
 
 

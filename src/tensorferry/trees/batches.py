@@ -37,24 +37,24 @@ def shipments(prepared: Mapping[int, Prepared], skipped: Iterable[int]) -> list[
     """
     out = set(skipped)
     groups: dict[Any, list[tuple[int, int]]] = defaultdict(list)
-    # Alike leaves have one plan.
+    # Alike leaves have one recipe, and where a device is on the way also one size.
     transfers: dict[int, int | None] = {}
     for index, each in prepared.items():
         if index in out:
             continue
-        plan = id(each.plan)
-        if plan not in transfers:
-            transfers[plan] = _transfer(each.plan)
-        step = transfers[plan]
+        plan = each.recipe.plan
+        if id(plan) not in transfers:
+            transfers[id(plan)] = _transfer(plan)
+        step = transfers[id(plan)]
         if step is not None:
-            found = each.plan.steps[step]
-            groups[found.backend, found.verb, each.plan.source.device, found.arguments].append((index, step))
+            found = plan.steps[step]
+            groups[found.backend, found.verb, plan.source.device, found.arguments].append((index, step))
     return [_shipment(prepared, key, members) for key, members in groups.items() if len(members) > 1]
 
 
 def _shipment(prepared: Mapping[int, Prepared], key: Any, members: list[tuple[int, int]]) -> Shipment:
     name, verb, source, arguments = key
-    nbytes = sum(prepared[index].plan.steps[step].bytes for index, step in members)
+    nbytes = sum(prepared[index].recipe.plan.steps[step].bytes for index, step in members)
     packed = registry.backend_named(name).capabilities.packs
     target = HOST if verb == "fetch" else arguments[0]
     batch = Batch(source, target, len(members), nbytes, 1 if packed else len(members))
@@ -76,13 +76,13 @@ def _transfer(plan: Plan) -> int | None:
 def depart(shipment: Shipment, prepared: Mapping[int, Prepared], index: int) -> Any:
     """One leaf's value after all that comes before the transfer."""
     each = prepared[index]
-    return run.run(each.program[: shipment.steps[index]], each.handle)
+    return run.execute(each.recipe.program[: shipment.steps[index]], each.handle)
 
 
 def cross(shipment: Shipment, prepared: Mapping[int, Prepared], values: Mapping[int, Any]) -> dict[int, Any]:
     """The values of some of a batch's leaves after the transfer, or after its start if each has its own."""
     first = next(iter(values))
-    transfer = prepared[first].plan.steps[shipment.steps[first]]
+    transfer = prepared[first].recipe.plan.steps[shipment.steps[first]]
     backend = registry.backend_named(transfer.backend)
     if shipment.batch.transfers > 1:
         for value in values.values():
@@ -102,5 +102,5 @@ def arrive(shipment: Shipment, prepared: Mapping[int, Prepared], index: int, val
     each = prepared[index]
     # A transfer of its own has been started, and is still to be waited for.
     done = shipment.steps[index] + (1 if shipment.batch.transfers == 1 else 0)
-    end = len(each.program) - (1 if each.plan.request.out is not None else 0)
-    return run.run(each.program[done:end], value)
+    end = len(each.recipe.program) - (1 if each.request.out is not None else 0)
+    return run.execute(each.recipe.program[done:end], value)

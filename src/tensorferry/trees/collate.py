@@ -10,6 +10,7 @@ from .. import dtypes, memory, registry, rules, run
 from ..backend import EXCHANGE
 from ..errors import ConversionError, CopyRequiredError, LossyCastError, ShapeError, UnsupportedTypeError, shown
 from ..info import TensorInfo
+from ..recipes import conversion_of
 from ..request import Request
 from .journey import raise_all, refuse_unknown_name
 from .structure import Structure, equal, placed, take_apart, take_apart_alike
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ..backend import Backend
+    from ..recipes import Conversion
     from .journey import Aim
     from .leaves import LeafRule
 
@@ -75,9 +77,9 @@ class Padding:
         asked = Request(EXCHANGE, dtype=dtype, casting=request.casting, grad=request.grad)
         exchange = registry.backend_named(EXCHANGE)
         block = memory.compact((len(column), *whole), dtypes.find(dtype).numpy)
-        block[...] = run.carry(self.value, exchange, asked)
+        block[...] = run.convert(self.value, conversion_of(exchange, asked))
         for place, each in zip(block, column, strict=True):
-            array: Array = run.carry(each, exchange, asked)
+            array: Array = run.convert(each, conversion_of(exchange, asked))
             place[tuple(map(slice, array.shape))] = array
         return block
 
@@ -226,34 +228,32 @@ def _stack(column: list[Any], aim: Aim, rule: LeafRule, padding: Padding, struct
             "they do not stack.",
             "fill what is missing first, or leaves= a callable that says no to it",
         )
-    target, request = aim.of(lambda: structure.paths()[index])
-    target = registry.ready(target.name)
+    conversion = aim.of(lambda: structure.paths()[index])
+    target, request = registry.ready(conversion.target.name), conversion.request
     if aim.decides_by_leaf:
-        asked, name, path = request, (lambda: structure.names()[index]), (lambda: structure.paths()[index])
+        asked, name, path = conversion, (lambda: structure.names()[index]), (lambda: structure.paths()[index])
         if not padding.on and _is_of_one_kind(column):
-            return _stack_decided(column, target, request, lambda info: aim.asked_of(asked, info.dtype, name, path))
-        request = aim.asked_of(asked, _dtype_together(column), name, path)
+            return _stack_decided(column, conversion, lambda info: aim.asked_of(asked, info.dtype, name, path))
+        request = aim.asked_of(asked, _dtype_together(column), name, path).request
     if padding.on:
         block = padding.pad(column, target, request)
         if block is not None:
             return _adopt(block, target, request)
     try:
-        return run.carry(_of_one_kind(column, target, request), target, request)
+        return run.convert(_of_one_kind(column, target, request), conversion_of(target, request))
     except ShapeError as error:
         raise _ragged(error) from error
 
 
-def _stack_decided(
-    column: list[Any], target: Backend, request: Request, decide: Callable[[TensorInfo], Request]
-) -> Any:
+def _stack_decided(column: list[Any], conversion: Conversion, decide: Callable[[TensorInfo], Conversion]) -> Any:
     """Stack leaves, and decide by what they are together what is asked for."""
     try:
-        each = run.prepare(column, target, request, decide)
+        each = run.prepare(column, conversion, None, decide)
     except ShapeError as error:
         raise _ragged(error) from error
-    result = run.run(each.program, each.handle)
+    result = run.execute(each.recipe.program, each.handle)
     if run.is_verifying():
-        run.check(each.plan, each.source, target, each.handle, result)
+        run.verify(each, result)
     return result
 
 
@@ -280,7 +280,7 @@ def _of_one_kind(column: list[Any], target: Backend, request: Request) -> list[A
     exchange = registry.backend_named(EXCHANGE)
     asked = Request(EXCHANGE, dtype=dtype, casting=request.casting, grad=request.grad)
     return [
-        leaf if info.weak_dtype is None and info.dtype == dtype else run.carry(leaf, exchange, asked)
+        leaf if info.weak_dtype is None and info.dtype == dtype else run.convert(leaf, conversion_of(exchange, asked))
         for leaf, info in zip(column, infos, strict=True)
     ]
 
@@ -288,6 +288,6 @@ def _of_one_kind(column: list[Any], target: Backend, request: Request) -> list[A
 def _adopt(block: Array, target: Backend, request: Request) -> Any:
     """An array of one's own as a tensor, over its memory if neither dtype nor device changes."""
     try:
-        return run.carry(block, target, request._replace(copy=False))
+        return run.convert(block, conversion_of(target, request._replace(copy=False)))
     except CopyRequiredError:
-        return run.carry(block, target, request)
+        return run.convert(block, conversion_of(target, request))

@@ -10,7 +10,8 @@ from .. import registry, run
 from ..errors import ConversionError, TreeError, UnsupportedTypeError
 from ..info import TensorInfo
 from ..leaf_dtypes import dtype_of_leaf, unknown_name
-from ..request import make_request, writing_into
+from ..recipes import conversion_of
+from ..request import make_request
 from .aliases import Group, converted_together, overlapping, ties
 from .batches import Shipment, arrive, cross, depart, shipments
 from .outs import in_order_of, refused, write_all
@@ -20,9 +21,8 @@ from .structure import placed, take_apart
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from ..backend import Backend
     from ..leaf_dtypes import DtypeRule
-    from ..request import Request
+    from ..recipes import Conversion
     from ..run import Prepared
     from .leaves import LeafRule
 
@@ -46,13 +46,13 @@ class Aim:
         **keywords: Any,
     ) -> None:
         self._keywords = keywords
-        self._common: tuple[Backend, Request] | None = None
+        self._common: Conversion | None = None
         self._by_path: Mapping[str, tuple[str, object, object]] = {}
         self.rule = rule
         for_all = rule.for_all
         self.decides_by_leaf = for_all is None
         """Whether the request depends on what a leaf is: see `asked_of`."""
-        self._by_dtype: dict[tuple[Request, str], Request] = {}
+        self._by_dtype: dict[tuple[Conversion, str], Conversion] = {}
         if isinstance(targets, tuple):
             name, device = targets
             self._common = self._make(name, None if for_all is None else for_all[0], device)
@@ -61,32 +61,35 @@ class Aim:
             self.decides_by_leaf = bool(any(rule))
 
     @property
-    def uniform(self) -> tuple[Backend, Request] | None:
-        """The target and the request, if they are the same for all leaves."""
+    def uniform(self) -> Conversion | None:
+        """What is asked for, if it is the same for all leaves."""
         return None if self.decides_by_leaf else self._common
 
-    def asked_of(self, request: Request, dtype: str, name: Callable[[], str], path: Callable[[], str]) -> Request:
-        """The request for a leaf of a dtype, if that depends on what it is.
+    def asked_of(
+        self, conversion: Conversion, dtype: str, name: Callable[[], str], path: Callable[[], str]
+    ) -> Conversion:
+        """What is asked for a leaf of a dtype, if that depends on what it is.
 
         Args:
-            request: What `of` gives.
+            conversion: What `of` gives.
             dtype: Canonical name of the leaf's dtype.
             name: Gives the leaf's dotted name.
             path: Gives its path.
         """
-        rule = self.rule
+        rule, request = self.rule, conversion.request
         if rule.names or rule.paths:
             said = dtype_of_leaf(rule, dtype, name() if rule.names else "", request.dtype, path() if rule.paths else "")
-            return request._replace(dtype=said)
+            return conversion_of(conversion.target, request._replace(dtype=said))
         # Alike leaves are asked the same.
-        found = self._by_dtype.get((request, dtype))
+        found = self._by_dtype.get((conversion, dtype))
         if found is None:
-            found = request._replace(dtype=dtype_of_leaf(rule, dtype, "", request.dtype))
-            self._by_dtype[request, dtype] = found
+            said = dtype_of_leaf(rule, dtype, "", request.dtype)
+            found = conversion_of(conversion.target, request._replace(dtype=said))
+            self._by_dtype[conversion, dtype] = found
         return found
 
-    def of(self, path: Callable[[], str]) -> tuple[Backend, Request]:
-        """The target and the request of a leaf; its dtype aside where `decides_by_leaf`.
+    def of(self, path: Callable[[], str]) -> Conversion:
+        """What is asked for a leaf; its dtype aside where `decides_by_leaf`.
 
         Raises:
             UnsupportedTypeError: ``like`` has no such leaf.
@@ -99,13 +102,11 @@ class Aim:
         name, dtype, device = target
         return self._make(name, dtype, device)
 
-    def _make(self, name: str, dtype: object, device: object) -> tuple[Backend, Request]:
+    def _make(self, name: str, dtype: object, device: object) -> Conversion:
         backend = registry.backend_named(name)
         asked = self._keywords
-        request = make_request(
-            backend, asked["copy"], dtype, asked["casting"], device, asked["grad"], None, asked["options"]
-        )
-        return backend, request
+        request = make_request(backend, asked["copy"], dtype, asked["casting"], device, asked["grad"], asked["options"])
+        return conversion_of(backend, request)
 
 
 class Journey:
@@ -174,22 +175,20 @@ class Journey:
             if not self._rule.takes(leaf):
                 return None
             aim = self._aim
-            backend, request = aim.of(lambda: self.path(index))
-            if self.outs is not None:
-                request = writing_into(request, self.outs[index])
-            decide = partial(self._decided, request, index) if aim.decides_by_leaf else None
+            conversion = aim.of(lambda: self.path(index))
+            out = None if self.outs is None else self.outs[index]
+            decide = partial(self._decided, conversion, index) if aim.decides_by_leaf else None
             if isinstance(leaf, TensorInfo):
-                source = registry.backend_named(leaf.framework)
-                request = request if decide is None else decide(leaf)
-                return run.Prepared(source, backend, leaf, leaf, *run.plan_described(leaf, request, source, backend))
-            return self._prepares(leaf, registry.ready(backend.name), request, decide)
+                return run.prepare_described(leaf, conversion if decide is None else decide(leaf), out)
+            registry.ready(conversion.target.name)
+            return self._prepares(leaf, conversion, out, decide)
         except ConversionError as error:
             self.errors[index] = error
             return None
 
-    def _decided(self, request: Request, index: int, info: TensorInfo) -> Request:
-        """The request of a leaf, by what it is."""
-        return self._aim.asked_of(request, info.dtype, partial(self.name, index), partial(self.path, index))
+    def _decided(self, conversion: Conversion, index: int, info: TensorInfo) -> Conversion:
+        """What is asked for a leaf, by what it is."""
+        return self._aim.asked_of(conversion, info.dtype, partial(self.name, index), partial(self.path, index))
 
     def bind(self, prepared: Mapping[int, Prepared]) -> tuple[dict[int, int], list[Group], list[Shipment]]:
         """The leaves that are one, those that are copied together, and those that cross the bus together."""
@@ -203,7 +202,7 @@ class Journey:
         return {
             index: first
             for index, first in self._structure.twins.items()
-            if index in prepared and first in prepared and prepared[index].plan.request == prepared[first].plan.request
+            if index in prepared and first in prepared and prepared[index].request == prepared[first].request
         }
 
     def plan(self) -> TreePlan:
@@ -266,16 +265,16 @@ class Journey:
                 write_all(prepared, results, self.outs)
             if run.is_verifying():
                 for index, each in prepared.items():
-                    run.check(each.plan, each.source, each.target, each.handle, results[index])
+                    run.verify(each, results[index])
         return self._structure.rebuild(results)
 
     def _quickly(self) -> list[Any] | None:
         """The results over the fast lanes, if every leaf that is converted has one; each object goes once."""
         uniform = self._aim.uniform
         chosen = self._rule.chosen is not None
-        if uniform is None or chosen or self.outs is not None or not uniform[1].is_ordinary:
+        if uniform is None or chosen or self.outs is not None or not uniform.request.is_ordinary:
             return None
-        target = registry.ready(uniform[0].name).name
+        target = registry.ready(uniform.target.name).name
         lanes = registry.lanes_to(target)
         kinds = set(map(type, self.leaves))
         tensors = {kind for kind in kinds if registry.is_known_tensor(kind) and kind in lanes}
@@ -378,5 +377,5 @@ def _has_none(results: Iterable[Any]) -> bool:
 
 
 def _carried(each: Prepared) -> Any:
-    program = each.program if each.plan.request.out is None else each.program[:-1]
-    return run.run(program, each.handle)
+    program = each.recipe.program
+    return run.execute(program if each.request.out is None else program[:-1], each.handle)

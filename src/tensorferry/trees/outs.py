@@ -8,6 +8,7 @@ from .. import memory, registry, run
 from ..dtypes import find
 from ..errors import UnsupportedTypeError
 from ..info import TensorInfo
+from ..recipes import conversion_of
 from ..request import Request
 
 if TYPE_CHECKING:
@@ -83,10 +84,9 @@ def write_all(prepared: Mapping[int, Prepared], results: list[Any], outs: Sequen
     """
     for index in sorted(_overwritten(prepared, outs)):
         backend = registry.backend_of(results[index])
-        results[index] = run.carry(results[index], backend, Request(backend.name, copy=True))
+        results[index] = run.convert(results[index], conversion_of(backend, Request(backend.name, copy=True)))
     for index, each in prepared.items():
-        each.program[-1](results[index], outs[index])
-        results[index] = outs[index]
+        results[index] = run.execute(each.recipe.program[-1:], results[index], outs[index])
 
 
 def _overwritten(prepared: Mapping[int, Prepared], outs: Sequence[Any]) -> set[int]:
@@ -107,7 +107,7 @@ def _overwritten(prepared: Mapping[int, Prepared], outs: Sequence[Any]) -> set[i
 
 
 def _out_at(each: Prepared, out: Any) -> tuple[TensorInfo, int] | None:
-    info = each.plan.request.out
+    info = each.request.out
     if info is None or isinstance(out, TensorInfo) or info.abstract is not None:
         return None
     at = each.target.pointer(out)

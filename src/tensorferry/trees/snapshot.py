@@ -12,6 +12,7 @@ from ..backend import EXCHANGE
 from ..devices import HOST
 from ..errors import ConversionError
 from ..info import packed_strides
+from ..recipes import conversion_of
 from ..request import Request
 from .aliases import clusters, copied_together, is_broadcast
 from .journey import raise_all
@@ -49,7 +50,7 @@ def take_snapshot(tree: Any, unknown: str) -> Any:
                 continue
             opened, info, handle = backend.open(leaf)
             if info.device == HOST:
-                array = run.carry(leaf, registry.backend_named(EXCHANGE), Request(EXCHANGE))
+                array = run.convert(leaf, conversion_of(registry.backend_named(EXCHANGE), Request(EXCHANGE)))
                 on_host[index] = backend if backend.is_target else registry.backend_named(EXCHANGE), array
             else:
                 on_devices[index] = opened, info, handle
@@ -143,7 +144,8 @@ def _as_tensor(array: Array, backend: Backend) -> Any:
             return quick
     info = registry.backend_named(EXCHANGE).describe(array)
     shares = info.dtype not in backend.capabilities.unshared_dtypes and array.size
-    return run.carry(array, backend, Request(backend.name, copy=False if shares else None, device=HOST))
+    request = Request(backend.name, copy=False if shares else None, device=HOST)
+    return run.convert(array, conversion_of(backend, request))
 
 
 def _on_devices(
@@ -164,7 +166,7 @@ def _on_devices(
             packs[backend.name, info.device][index] = _plain(backend, info, handle)
             continue
         try:
-            results[index] = run.carry(leaves[index], backend, Request(backend.name, copy=True))
+            results[index] = run.convert(leaves[index], conversion_of(backend, Request(backend.name, copy=True)))
         except ConversionError as error:
             errors[index] = error
     for (name, _), values in packs.items():

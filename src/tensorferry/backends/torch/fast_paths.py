@@ -46,34 +46,33 @@ def _to_numpy(backend: TorchBackend, plain: Container[Any]) -> Callable[[Any], A
     were never set, for a tensor whose storage was freed, a functional one, and under a mode that fakes tensors
     (measured on 2.13).
     """
-    exported, tracing = backend.exported, backend.tracing
+    tracing, as_dtype = backend.tracing, backend.tensor.view
     to_numpy, detach, set_flags = backend.tensor.numpy, backend.tensor.detach, np.ndarray.setflags
-    as_dtype, over_memory = backend.tensor.view, memory.IN_ONE_RUN
-
-    def narrow(x: Any) -> Array | None:
-        carried = exported.get(x.dtype)
-        if carried is None or tracing() is not None:
-            return None
-        recorded, x = x.requires_grad, detach(x)
-        array: Array = to_numpy(as_dtype(x, carried[0]))
-        if array.flags.num not in over_memory:
-            return None
-        array = array.view(carried[1])
-        if recorded:
-            set_flags(array, False)  # type: ignore[call-arg]  # by its name it takes as long again
-        return array
+    over_memory, is_spread = memory.IN_ONE_RUN, memory.is_spread
+    carriers = {dtype: None if dtype in plain else backend.exported[dtype] for dtype in backend.names}
+    # The flags of most, compared whole: to read their number, and look for it, takes twice as long.
+    row, rows = (np.zeros(shape, np.uint8)[:1].flags for shape in (2, (2, 2, 2)))
 
     def path(x: Any) -> Array | None:
-        if x.dtype not in plain:
-            return narrow(x)
+        carrier = carriers[x.dtype]
         if x.requires_grad:
-            array: Array = to_numpy(detach(x))
-            if array.flags.num in over_memory or memory.is_spread(array):
-                set_flags(array, False)  # type: ignore[call-arg]
-                return array
+            x, recorded = detach(x), True
+        else:
+            recorded = False
+        if carrier is None:
+            array: Array = to_numpy(x)
+        elif tracing() is None:
+            array = to_numpy(as_dtype(x, carrier[0]))
+        else:
             return None
-        array = to_numpy(x)
-        return array if array.flags.num in over_memory or memory.is_spread(array) else None
+        flags = array.flags
+        if flags == row or flags == rows or flags.num in over_memory or is_spread(array):  # noqa: PLR1714, SIM109 - sooner
+            if carrier is not None:
+                array = array.view(carrier[1])
+            if recorded:
+                set_flags(array, False)  # type: ignore[call-arg]  # by its name it takes as long again
+            return array
+        return None
 
     return path
 

@@ -18,6 +18,7 @@ from ...errors import UnsupportedTypeError
 from ...hints import Hint
 from ...info import TensorInfo
 from ...rules import agrees
+from ...signature import COMPACT, EMPTY, layout_of
 from . import fast_paths, packing, staging, streams
 from .containers import opener_of
 from .declared import ABSTRACT, BY_DEFAULT, CARRIED, NATIVE
@@ -25,7 +26,7 @@ from .pytrees import is_registered, open_registered
 from .snippets import snippet, whole_strides
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from ...backend import Capabilities
     from ...nodes import Node
@@ -86,6 +87,7 @@ class TorchBackend(staging.TorchStaging):
         self.uninitialized = self.torch.nn.parameter.UninitializedTensorMixin
         self.forward: Any = torch.autograd.forward_ad
         self.tensor, self.compiling = torch.Tensor, torch.compiler.is_compiling
+        self.parameter = torch.nn.Parameter
         self.cuda: Any = torch.cuda
         self.default_dtype, self.is_recording = torch.get_default_dtype, torch.is_grad_enabled
         self.tracing: Callable[[], Any] = getattr(self.torch._C, "_get_tracing_state", lambda: None)
@@ -169,6 +171,28 @@ class TorchBackend(staging.TorchStaging):
                 return self._abstract_info(x, "quantized")
             raise self._no_such_dtype(x)
         return found
+
+    def signature(self, x: Any) -> Hashable | None:
+        kind = type(x)
+        if kind is not self.tensor and kind is not self.parameter:
+            return None
+        try:
+            pointer = x.data_ptr()
+        except RuntimeError:
+            return None
+        if pointer < _LOWEST or self.compiling() or x.is_nested or self.modes() or not x.is_cpu or x.is_neg():
+            return None
+        dtype = x.dtype
+        # Pinned, conjugate and dual tensors are told apart where they are described.
+        if dtype.is_complex or self.cuda._initialized or self.forward._current_level >= 0 or x.is_quantized:
+            return None
+        shape = x.shape
+        if x.is_contiguous():
+            layout: Hashable = EMPTY if 0 in shape else COMPACT
+        else:
+            itemsize = x.itemsize
+            layout = layout_of(shape, [step * itemsize for step in x.stride()], itemsize)
+        return kind, dtype, len(shape), layout, pointer & 63, x.requires_grad
 
     def _is_dual(self, x: Any) -> bool:
         """Whether forward-mode differentiation carries a tangent beside the values."""
