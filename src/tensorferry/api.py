@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
 from . import registry
 from .errors import ConversionError
-from .recipes import conversion_of
-from .request import aim, make_request, ordinary_request, refuse_unknown
+from .recipes import conversion_as
+from .request import aim, refuse_unknown
 from .run import convert as convert_one
 
 if TYPE_CHECKING:
@@ -50,6 +50,10 @@ Tensor = TypeVar("Tensor")
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
 
+_declared: Any = None
+"""The body of a function that only says what it takes: what decorates it converts."""
+
+
 def _over_lanes(name: str) -> Callable[[Function], Function]:
     """Decorate a conversion to a framework: a call that names nothing but `x` tries the fast lane of its type.
 
@@ -58,27 +62,39 @@ def _over_lanes(name: str) -> Callable[[Function], Function]:
     lanes, refusals, no_lane = registry.lanes_to(name), registry.REFUSALS, registry.no_lane
 
     def decorate(function: Function) -> Function:
-        called = function.__name__
-
         @wraps(function)
         def conversion(x: Any, /, **keywords: Any) -> Any:
             if keywords:
-                try:
-                    return function(x, **keywords)
-                except TypeError:
-                    refuse_unknown(function, keywords)
-                    raise
+                return _convert(function, x, name, keywords)
             try:
                 result = lanes[type(x)](x)
             except refusals:
                 # Kept, so that the next miss is none; not over a lane that opens meanwhile.
                 lanes.setdefault(type(x), no_lane)
                 result = None
-            return _convert(called, x, name) if result is None else result
+            return _convert(function, x, name, {}) if result is None else result
 
         return cast("Function", conversion)
 
     return decorate
+
+
+def _over_all_lanes(function: Function) -> Function:
+    """Decorate the conversion whose target is an argument: likewise."""
+    lanes_to, refusals = registry.LANES, registry.REFUSALS
+
+    @wraps(function)
+    def conversion(x: Any, /, to: Any = None, **keywords: Any) -> Any:
+        if not keywords:
+            try:
+                result = lanes_to[to][type(x)](x)
+            except refusals:
+                result = None
+            if result is not None:
+                return result
+        return _aimed(function, x, to, keywords)
+
+    return cast("Function", conversion)
 
 
 @_over_lanes("numpy")
@@ -138,8 +154,7 @@ def to_numpy(
         ShapeError: Ragged input, or an `out` of another shape.
         TypeError: A keyword's value is none of those above.
     """
-    options = () if pinned is False else (("pinned", pinned),)
-    return _convert("to_numpy", x, "numpy", copy, dtype, casting, device, grad, out, options)  # type: ignore[no-any-return]
+    return _declared  # type: ignore[no-any-return]
 
 
 @_over_lanes("torch")
@@ -184,10 +199,7 @@ def to_torch(
         ConversionError: As for `to_numpy`.
         FrameworkNotInstalledError: PyTorch is not installed.
     """
-    options: tuple[tuple[str, bool], ...] = ()
-    if non_blocking is not False or pinned is not False:
-        options = (("non_blocking", non_blocking), ("pinned", pinned))
-    return _convert("to_torch", x, "torch", copy, dtype, casting, device, grad, out, options)  # type: ignore[no-any-return]
+    return _declared  # type: ignore[no-any-return]
 
 
 @overload
@@ -232,8 +244,7 @@ def to_tensorflow(
         ConversionError: As for `to_numpy`.
         FrameworkNotInstalledError: TensorFlow is not installed.
     """
-    options = () if variable is False else (("variable", variable),)
-    return _convert("to_tensorflow", x, "tensorflow", copy, dtype, casting, device, grad, out, options)
+    return _declared
 
 
 @_over_lanes("jax")
@@ -272,7 +283,7 @@ def to_jax(
         ConversionError: As for `to_numpy`.
         FrameworkNotInstalledError: JAX is not installed.
     """
-    return _convert("to_jax", x, "jax", copy, dtype, casting, device, grad, out, ())  # type: ignore[no-any-return]
+    return _declared  # type: ignore[no-any-return]
 
 
 @_over_lanes("python")
@@ -307,7 +318,7 @@ def to_list(
     Raises:
         ConversionError: As for `to_numpy`.
     """
-    return _convert("to_list", x, "python", copy, dtype, casting, device, grad, out, ())
+    return _declared
 
 
 @overload
@@ -338,6 +349,7 @@ def convert(
 def convert(x: object, /, to: To, **keywords: Unpack[AnyKeywords]) -> Any: ...
 @overload
 def convert(x: object, /, *, like: Tensor, **keywords: Unpack[AnyKeywords]) -> Tensor: ...
+@_over_all_lanes
 def convert(
     x: object,
     /,
@@ -381,34 +393,43 @@ def convert(
         UnknownFrameworkError: `to` is no framework's name; the hint has the nearest.
         TypeError: Neither or both of `to` and `like`, or a keyword that nothing knows, or not the target.
     """
-    name, dtype, device = aim(to, like, dtype, device)
-    try:
-        return _convert("convert", x, name, copy, dtype, casting, device, grad, out, tuple(options.items()))
-    except TypeError:
-        refuse_unknown(convert, options)
-        raise
+    return _declared
 
 
-def _convert(called: str, x: Any, name: str, *asked: Any) -> Any:
-    """Convert as was `asked`: what `make_request` takes after the target, or nothing for an ordinary call."""
-    run = registry.shield(_plan_and_run) if registry.may_be_traced else _plan_and_run
+def _aimed(function: Callable[..., Any], x: Any, to: object, keywords: dict[str, Any]) -> Any:
+    """Convert for a function that was told where to by a name, or by a tensor in ``like=``."""
+    if "like" in keywords:
+        name, dtype, device = aim(to, keywords.pop("like"), keywords.get("dtype"), keywords.get("device"))
+        keywords.update(dtype=dtype, device=device)
+    else:
+        name = aim(to, None, None, None)[0]
+    return _convert(function, x, name, keywords)
+
+
+def _convert(function: Callable[..., Any], x: Any, name: str, keywords: dict[str, Any]) -> Any:
+    """Convert for a function that was called with `keywords`."""
+    run = registry.shield(_convert_untraced) if registry.may_be_traced else _convert_untraced
     try:
-        return run(x, name, asked)
+        return run(x, name, keywords)
     except ConversionError as error:
-        error.said_of(called, name)
+        error.said_of(function.__name__, name)
+        raise
+    except TypeError:
+        refuse_unknown(function, keywords)
         raise
 
 
 @registry.untraced
-def _plan_and_run(x: Any, name: str, asked: tuple[Any, ...]) -> Any:
-    target = registry.ready(name)
-    if not asked:
-        return convert_one(x, conversion_of(target, ordinary_request(target)))
-    copy, dtype, casting, device, grad, out, options = asked
-    request = make_request(target, copy, dtype, casting, device, grad, options)
-    return convert_one(x, conversion_of(target, request), out)
+def _convert_untraced(x: Any, name: str, keywords: dict[str, Any]) -> Any:
+    out = keywords.pop("out") if "out" in keywords else None
+    try:
+        conversion = conversion_as(name, **keywords)
+    except TypeError:
+        # Without the cache: what cannot be hashed is refused in our words.
+        conversion = conversion_as.__wrapped__(name, **keywords)
+    return convert_one(x, conversion, out)
 
 
 # Read by torch.compile, should it come here before its backend has been asked to shield them.
-for _function in (_convert, registry.shield):
+for _function in (_aimed, _convert, registry.shield):
     _function.__dict__["_torchdynamo_disable"] = True

@@ -341,6 +341,10 @@ class Backend(ABC):
         """
         return self, self.describe(x), x
 
+    def environment(self) -> Hashable:
+        """What its `capabilities` depend on as things are now: they are the same wherever this is."""
+        return self.capabilities
+
     def signature(self, x: Any) -> Hashable | None:
         """What `signature.signature_of` tells of `x`, in attributes that are read in less time than it is described in.
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import memory, subnormals
-from .dtypes import exact, find, of_numpy
+from .dtypes import find, of_numpy
 from .errors import LossyCastError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _COMPARES = np.lib.NumpyVersion(np.__version__) >= "2.4.0"
 
 
 @subnormals.kept
-def cast(array: np.ndarray[Any, Any], dtype: str, check: str = "", *, compact: bool = False) -> np.ndarray[Any, Any]:
+def cast(array: np.ndarray[Any, Any], dtype: str, check: str = "", compact: bool = False) -> np.ndarray[Any, Any]:
     """A packed, aligned array of another dtype.
 
     >>> import numpy as np
@@ -51,22 +51,20 @@ def cast(array: np.ndarray[Any, Any], dtype: str, check: str = "", *, compact: b
         LossyCastError: A value was not kept; the message names the first position.
     """
     row = find(dtype)
-    if check == "value" and not compact:
-        kept = _same_integers(array, row.numpy)
-        if kept is not None:
-            return kept
+    if not compact:
+        if check == "value":
+            kept = _same_integers(array, row.numpy)
+            if kept is not None:
+                return kept
+        elif not check and array.dtype.kind != "c" and _casts_directly(array.dtype, row.numpy):
+            return array.astype(row.numpy, subok=False)
     result = memory.compact(array.shape, row.numpy) if compact else np.empty_like(array, row.numpy, subok=False)
-    if not check and array.dtype.kind in "biu" and exact(of_numpy(array.dtype) or "", dtype):
-        # Integers that fit raise no flag; a signalling NaN does even where it fits.
-        result[...] = array if _casts_directly(array.dtype, result.dtype) else array.astype(np.float32)
-        return result
-    with np.errstate(all="ignore"):
-        if not check:
-            _fill(result, array, row.kind)
-        else:
-            for index in _blocks(array.shape):
-                _fill(result[index], array[index], row.kind)
-                _compare(array, result[index], index, dtype, check)
+    if not check:
+        _fill(result, array, row.kind)
+    else:
+        for index in _blocks(array.shape):
+            _fill(result[index], array[index], row.kind)
+            _compare(array, result[index], index, dtype, check)
     return result
 
 
@@ -78,12 +76,11 @@ def check_values(array: np.ndarray[Any, Any], dtype: str, check: str) -> None:
         LossyCastError: A value would not be kept; the message names the first position.
     """
     row = find(dtype)
-    with np.errstate(all="ignore"):
-        for index in _blocks(array.shape):
-            part = array[index]
-            result = np.empty(part.shape, row.numpy)
-            _fill(result, part, row.kind)
-            _compare(array, result, index, dtype, check)
+    for index in _blocks(array.shape):
+        part = array[index]
+        result = np.empty(part.shape, row.numpy)
+        _fill(result, part, row.kind)
+        _compare(array, result, index, dtype, check)
 
 
 @subnormals.kept
@@ -94,22 +91,20 @@ def fill(result: np.ndarray[Any, Any], array: np.ndarray[Any, Any], check: str) 
         LossyCastError: As for `cast`.
     """
     row = find(of_numpy(result.dtype) or "")
-    with np.errstate(all="ignore"):
-        _fill(result, array, row.kind)
-        if check:
-            _compare(array, result, (...,), row.name, check)
+    _fill(result, array, row.kind)
+    if check:
+        _compare(array, result, (...,), row.name, check)
 
 
 @subnormals.kept
 def copy_into(out: np.ndarray[Any, Any], values: np.ndarray[Any, Any] | Parts) -> None:
     """Put values into other memory, cast to its dtype; an array may overlap with it."""
     kind = find(of_numpy(out.dtype) or "").kind
-    with np.errstate(all="ignore"):
-        if not isinstance(values, np.ndarray):
-            for index, numbers in values:
-                _fill(out[index], numbers, kind)
-            return
-        _fill(out, values.copy() if np.may_share_memory(out, values) else values, kind)
+    if not isinstance(values, np.ndarray):
+        for index, numbers in values:
+            _fill(out[index], numbers, kind)
+        return
+    _fill(out, values.copy() if np.may_share_memory(out, values) else values, kind)
 
 
 def _same_integers(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any] | None:

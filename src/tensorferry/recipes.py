@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from . import registry
 from .backend import EXCHANGE
 from .devices import HOST
+from .request import make_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from .plan import Plan, Step
     from .request import Request
 
-__all__ = ["Conversion", "Recipe", "conversion_of", "forget", "plan_of"]
+__all__ = ["Conversion", "Recipe", "conversion_as", "conversion_of", "forget", "plan_of"]
 
 MOST = 256
 """Recipes that a conversion keeps, and again as many that have not been asked for since."""
@@ -101,7 +102,13 @@ class Conversion:
 def _bound(step: Step) -> Callable[..., Any]:
     """A step as a function of the value alone, or of the value and `out`."""
     verb: Callable[..., Any] = getattr(registry.backend_named(step.backend), step.verb)
-    return (lambda value: verb(value, *step.arguments)) if step.arguments else verb
+    arguments = step.arguments
+    if not arguments:
+        return verb
+    if len(arguments) == 1:
+        (only,) = arguments
+        return lambda value: verb(value, only)
+    return lambda value: verb(value, *arguments)
 
 
 @lru_cache(maxsize=1024)
@@ -122,8 +129,33 @@ def plan_of(info: TensorInfo, request: Request, source: Backend, target: Backend
     return make_plan(info, request, source, target, registry.backend_named(EXCHANGE))
 
 
+@lru_cache(maxsize=1024, typed=True)
+def conversion_as(
+    name: str,
+    /,
+    *,
+    copy: bool | None = None,
+    dtype: object = None,
+    casting: str | None = None,
+    device: object = None,
+    grad: str = "detach",
+    **options: object,
+) -> Conversion:
+    """The conversion that the keywords of a call ask for, the same one each time.
+
+    The target is named canonically, and its framework loaded; the keywords are those of `tensorferry.convert`.
+
+    Raises:
+        TypeError: A keyword's value is not one of those that it takes, or the target has no such option.
+        ConversionError: The framework is not installed; there is no such dtype or device.
+    """
+    target = registry.ready(name)
+    return conversion_of(target, make_request(target, copy, dtype, casting, device, grad, tuple(options.items())))
+
+
 def forget() -> None:
     """Forget what has been worked out: a backend has been registered, or declares something else."""
+    conversion_as.cache_clear()
     conversion_of.cache_clear()
     plan_of.cache_clear()
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
 __all__ = [
+    "LANES",
     "NAMES",
     "REFUSALS",
     "backend_named",
@@ -60,7 +61,8 @@ def no_lane(_: Any) -> None:
     """The fast lane of a type that has none: it accepts nothing."""
 
 
-_lanes: dict[str, dict[type, Callable[[Any], Any]]] = {}
+LANES: dict[str, dict[type, Callable[[Any], Any]]] = {}
+"""The fast lanes, by the canonical name of the target and the type of the source."""
 _together: dict[tuple[type, str], Callable[[list[Any]], list[Any] | None]] = {}
 _lanes_open = True
 
@@ -247,7 +249,7 @@ def _unknown(name: str) -> UnknownFrameworkError:
 
 def lanes_to(target: str) -> dict[type, Callable[[Any], Any]]:
     """The fast lanes to a target, by type of source; the same dict for the life of the process."""
-    return _lanes.setdefault(target, {})
+    return LANES.setdefault(target, {})
 
 
 def open_lanes(on: bool) -> bool:
@@ -255,7 +257,7 @@ def open_lanes(on: bool) -> bool:
     global _lanes_open
     with _lock:
         before, _lanes_open = _lanes_open, on
-        for lanes in _lanes.values():
+        for lanes in LANES.values():
             lanes.clear()
         _together.clear()
         if on:

@@ -15,7 +15,7 @@ from .info import TensorInfo
 from .leaf_dtypes import DtypeRule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Hashable, Iterable
 
     from .backend import Backend
     from .placement import Placement
@@ -215,6 +215,35 @@ def aim(to: object, like: object, dtype: object, device: object) -> tuple[str, A
     if to is not None:
         name = registry.NAMES.get(to) if isinstance(to, str) else None
         return name or registry.canonical(to), dtype, device
+    signature = registry.backend_of(like).signature(like) if registry.is_known_tensor(type(like)) else None
+    followed = None if signature is None else _followed.get(signature)
+    if followed is None:
+        followed = _follow(like, elsewhere=device is not None)
+        if signature is not None:
+            if len(_followed) >= _MOST:
+                _followed.clear()
+            _followed[signature] = followed
+    name, theirs, place = followed
+    return name, theirs if dtype is None else dtype, place if device is None else device
+
+
+_followed: dict[Hashable, tuple[str, str | None, str]] = {}
+"""What `aim` takes from a tensor in ``like=``, by its signature."""
+_MOST = 256
+registry.on_change.append(_followed.clear)
+
+
+def _follow(like: object, *, elsewhere: bool) -> tuple[str, str | None, str]:
+    """The framework, dtype and device of a tensor in ``like=``; of numbers no dtype.
+
+    Args:
+        like: The tensor, or a description of one.
+        elsewhere: Whether its device is of no account.
+
+    Raises:
+        UnsupportedTypeError: It is no tensor, or one without memory.
+        DeviceError: It is on another device of the host than its first.
+    """
     info = like if isinstance(like, TensorInfo) else _describe(like, "like")
     if info.abstract is not None:
         abstract = registry.backend_named(info.framework).capabilities.abstract
@@ -223,14 +252,9 @@ def aim(to: object, like: object, dtype: object, device: object) -> tuple[str, A
             f"This {info.framework} object says no dtype and no device to follow: {why}.",
             f'convert(x, "{info.framework}")',
         )
-    if device is None and hasattr(getattr(like, "device", None), "platform"):
+    if not elsewhere and hasattr(getattr(like, "device", None), "platform"):
         _refuse_index(like.device)  # type: ignore[attr-defined]
-    weak = info.weak_dtype is not None
-    return (
-        info.framework,
-        dtype if dtype is not None or weak else info.dtype,
-        info.device if device is None else device,
-    )
+    return info.framework, None if info.weak_dtype is not None else info.dtype, info.device
 
 
 def _refuse_index(device: object) -> None:

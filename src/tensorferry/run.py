@@ -63,25 +63,26 @@ def convert(x: Any, conversion: Conversion, out: Any = None) -> Any:
     Raises:
         ConversionError: It cannot be done; the message says why.
     """
-    if out is not None or _verifying:
-        if isinstance(out, TensorInfo):
-            raise UnsupportedTypeError(
-                "A TensorInfo describes a tensor, and has no memory to write to.",
-                "explain(x, to, out=out), or a tensor",
-            )
-        each = prepare(x, conversion, out)
-        result = execute(each.recipe.program, each.handle, out)
-        if _verifying:
-            verify(each, result)
-        return result
-    source = registry.backend_of(x)
-    signature = None if conversion.sized else source.signature(x)
-    if signature is not None:
-        recipe = conversion.find((signature, conversion.target.capabilities))
-        if recipe is not None:
-            return execute(recipe.program, x)
-    each = _prepared(source.open(x, conversion.target, conversion.request), signature, conversion, None)
-    return execute(each.recipe.program, each.handle)
+    target = conversion.target
+    if not (conversion.sized or _verifying):
+        signature = registry.backend_of(x).signature(x)
+        if signature is not None:
+            if out is not None:
+                written = target.signature(out)
+                # An `out` of another shape is refused by the plan, which is not found.
+                signature = signature, None if written is None or x.shape != out.shape else written
+            recipe = conversion.find((signature, target.environment()))
+            if recipe is not None:
+                return execute(recipe.program, x, out)
+    if isinstance(out, TensorInfo):
+        raise UnsupportedTypeError(
+            "A TensorInfo describes a tensor, and has no memory to write to.", "explain(x, to, out=out), or a tensor"
+        )
+    each = prepare(x, conversion, out)
+    result = execute(each.recipe.program, each.handle, out)
+    if _verifying:
+        verify(each, result)
+    return result
 
 
 class Prepared(NamedTuple):
@@ -128,10 +129,15 @@ def prepare(
     Raises:
         ConversionError: There is no such conversion; the message says why.
     """
-    source, request = registry.backend_of(x), _with_out(conversion.request, out)
-    signature = None if conversion.sized or decide is not None else source.signature(x)
-    opened = source.open(x, conversion.target, request if decide is None else None)
-    return _prepared(opened, signature, conversion, request.out, decide)
+    source, target, request = registry.backend_of(x), conversion.target, _with_out(conversion.request, out)
+    opened = source.open(x, target, request if decide is None else None)
+    if conversion.sized or decide is not None:
+        return _prepared(opened, None, conversion, request.out, decide)
+    signature = source.signature(x)
+    if signature is not None and out is not None:
+        written = target.signature(out)
+        signature = None if written is None else (signature, written)
+    return _prepared(opened, signature, conversion, request.out)
 
 
 def foresee(
@@ -173,14 +179,11 @@ def _prepared(
     if decide is not None:
         conversion = decide(info)
     request = conversion.request if out is None else conversion.request._replace(out=out)
-    sized = conversion.sized or (out is not None and (out.device != HOST or out.shape != info.shape))
-    if sized:
+    if conversion.sized or (out is not None and (out.device != HOST or out.shape != info.shape)):
         signature = info, out
-    else:
-        signature = signature_of(info) if signature is None else signature
-        if out is not None:
-            signature = signature, signature_of(out)
-    key = signature, conversion.target.capabilities
+    elif signature is None:
+        signature = signature_of(info) if out is None else (signature_of(info), signature_of(out))
+    key = signature, conversion.target.environment()
     recipe = conversion.find(key)
     if recipe is None:
         recipe = conversion.make(info, source, conversion.here(info, request))

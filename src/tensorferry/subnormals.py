@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import ctypes
 from contextlib import contextmanager
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
+import numpy as np
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -32,16 +34,47 @@ def are_flushed() -> bool:
 
 
 def kept(function: Function) -> Function:
-    """Decorate a function that casts or compares floats: it gives the same bits on every thread."""
+    """Decorate a function that casts or compares floats: it gives the same bits on every thread, and no warning."""
 
     @wraps(function)
     def on_any_thread(*arguments: Any, **keywords: Any) -> Any:
-        if _SMALLEST * 1.0:
-            return function(*arguments, **keywords)
-        with _ordinary():
-            return function(*arguments, **keywords)
+        before = _be_quiet()
+        try:
+            if _SMALLEST * 1.0:
+                return function(*arguments, **keywords)
+            with _ordinary():
+                return function(*arguments, **keywords)
+        finally:
+            _be_as(before)
 
     return cast("Function", on_any_thread)
+
+
+def _find_switch() -> tuple[Callable[[], Any], Callable[[Any], Any]]:
+    """What has NumPy ignore all floating-point flags for this thread, and what takes that back.
+
+    ``np.errstate`` takes as long as ten casts of a small array. What it sets is not public, so it is tried out here.
+    """
+
+    def public() -> dict[str, str]:
+        return np.seterr(all="ignore")  # type: ignore[return-value]
+
+    def undo(before: Mapping[str, Any]) -> None:
+        np.seterr(**before)
+
+    try:
+        from numpy._core import umath
+
+        variable, ignored = umath._extobj_contextvar, umath._make_extobj(all="ignore")  # noqa: SLF001
+        before = variable.set(ignored)
+        works = set(np.geterr().values()) == {"ignore"}
+        variable.reset(before)
+    except (ImportError, AttributeError, TypeError):
+        return public, undo
+    return (partial(variable.set, ignored), variable.reset) if works else (public, undo)
+
+
+_be_quiet, _be_as = _find_switch()
 
 
 class _Environment(NamedTuple):

@@ -105,15 +105,16 @@ class NumpyBackend(Backend):
 
     def signature(self, x: Any) -> Hashable | None:
         dtype = x.dtype
-        if type(x) is not np.ndarray or dtype not in _NAMES or not dtype.isnative:
+        if type(x) is not np.ndarray or dtype.hasobject:
             return None
-        flags = x.flags
-        if flags.c_contiguous:
+        # In one number: whether it lies in C order, and can be written.
+        flags = x.flags.num
+        if flags & 1:
             layout: Hashable = COMPACT if x.size else EMPTY
         else:
             layout = layout_of(x.shape, x.strides, x.itemsize)
-        facts = _facts(x, flags.writeable)
-        return np.ndarray, dtype, x.ndim, layout, memory.address(x) & 63, facts
+        facts = None if x.base is None else _facts(x, x.flags.writeable)
+        return np.ndarray, dtype, x.ndim, layout, memory.address(x) & 63, flags, facts
 
     def open(
         self, x: Any, target: Backend | None = None, request: Request | None = None
@@ -157,9 +158,7 @@ class NumpyBackend(Backend):
         result[...] = x
         return result
 
-    def cast(self, x: Array, dtype: str, check: str = "", compact: bool = False) -> Array:
-        """The same as another dtype, in packed and aligned memory: see `tensorferry.casts`."""
-        return casts.cast(x, dtype, check, compact=compact)
+    cast = staticmethod(casts.cast)
 
     def check(self, x: Array, dtype: str, check: str) -> Array:
         """The same array, each of whose values another dtype can hold."""

@@ -87,7 +87,8 @@ class TorchBackend(staging.TorchStaging):
         self.uninitialized = self.torch.nn.parameter.UninitializedTensorMixin
         self.forward: Any = torch.autograd.forward_ad
         self.tensor, self.compiling = torch.Tensor, torch.compiler.is_compiling
-        self.parameter = torch.nn.Parameter
+        self.memories = frozenset({torch.Tensor, torch.nn.Parameter})
+        self.real = frozenset(dtype for dtype in self.names if not dtype.is_complex)
         self.cuda: Any = torch.cuda
         self.default_dtype, self.is_recording = torch.get_default_dtype, torch.is_grad_enabled
         self.tracing: Callable[[], Any] = getattr(self.torch._C, "_get_tracing_state", lambda: None)
@@ -99,6 +100,9 @@ class TorchBackend(staging.TorchStaging):
         if not self.loaded:
             return BY_DEFAULT["float32", True, False]
         return self.by_default[self.default_dtype(), self.is_recording(), self.tracing() is not None]
+
+    def environment(self) -> Hashable:
+        return (self.default_dtype(), self.is_recording(), self.tracing() is None) if self.loaded else None
 
     def devices(self) -> tuple[str, ...]:
         torch = self.torch
@@ -174,25 +178,21 @@ class TorchBackend(staging.TorchStaging):
 
     def signature(self, x: Any) -> Hashable | None:
         kind = type(x)
-        if kind is not self.tensor and kind is not self.parameter:
+        # Pinned, conjugate and dual tensors are told apart where they are described.
+        if kind not in self.memories or x.dtype not in self.real or self.forward._current_level >= 0:
             return None
         try:
-            pointer = x.data_ptr()
+            pointer, shape = x.data_ptr(), x.shape
         except RuntimeError:
             return None
-        if pointer < _LOWEST or self.compiling() or x.is_nested or self.modes() or not x.is_cpu or x.is_neg():
+        if pointer < _LOWEST or not x.is_cpu or x.is_neg() or self.modes() or self.cuda._initialized:
             return None
-        dtype = x.dtype
-        # Pinned, conjugate and dual tensors are told apart where they are described.
-        if dtype.is_complex or self.cuda._initialized or self.forward._current_level >= 0 or x.is_quantized:
-            return None
-        shape = x.shape
         if x.is_contiguous():
             layout: Hashable = EMPTY if 0 in shape else COMPACT
         else:
             itemsize = x.itemsize
             layout = layout_of(shape, [step * itemsize for step in x.stride()], itemsize)
-        return kind, dtype, len(shape), layout, pointer & 63, x.requires_grad
+        return kind, x.dtype, len(shape), layout, pointer & 63, x.requires_grad
 
     def _is_dual(self, x: Any) -> bool:
         """Whether forward-mode differentiation carries a tangent beside the values."""
@@ -314,6 +314,11 @@ class TorchBackend(staging.TorchStaging):
     def adopt(self, array: Array) -> Any:
         carried = self.adopted.get(array.dtype)
         if carried is None:
+            if array.flags.carray:
+                try:
+                    return self.from_numpy(array)
+                except TypeError:  # see below
+                    pass
             return self._from_numpy(array)
         via, dtype = carried
         return self._from_numpy(array.view(via)).view(dtype)
