@@ -14,7 +14,8 @@ import threading
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .errors import UnknownFrameworkError, UnsupportedTypeError, nearest, shown
+from .devices import device_name, kind_of
+from .errors import DeviceError, UnknownFrameworkError, UnsupportedTypeError, nearest, shown
 from .hints import Hint
 from .plugins import Door
 
@@ -237,8 +238,9 @@ def _named(name: str) -> str:
 def _unknown(name: str) -> UnknownFrameworkError:
     """The error for a name that is no backend's, with the one that was meant."""
     targets = [each for each in known().values() if each.is_target]
-    if any(name.partition(":")[0] in each.capabilities.devices for each in targets):
-        return UnknownFrameworkError(f"{name!r} is a device, and not the name of a framework.", f'device="{name}"')
+    device = _as_device(name)
+    if any(kind_of(device) in each.capabilities.devices for each in targets):
+        return UnknownFrameworkError(f"{name!r} is a device, and not the name of a framework.", f'device="{device}"')
     names = dict.fromkeys([*(each.name for each in targets), *outside.names()])
     meant = nearest(name, [*names, *(word for word in NAMES if isinstance(word, str) and NAMES[word] in names)])
     return UnknownFrameworkError(
@@ -248,6 +250,13 @@ def _unknown(name: str) -> UnknownFrameworkError:
 
 
 def lanes_to(target: str) -> dict[type, Callable[[Any], Any]]:
+def _as_device(name: str) -> str:
+    try:
+        return device_name(name)
+    except DeviceError:
+        return ""
+
+
     """The fast lanes to a target, by type of source; the same dict for the life of the process."""
     return _lanes.setdefault(target, _Lanes())
 
