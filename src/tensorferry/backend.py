@@ -428,6 +428,10 @@ class Backend(ABC):
         """A tensor of this framework's laid out over devices; only asked with what `placement` gave."""
         raise TypeError(f"{self.name} tensors lie on one device each")
 
+    def is_laid_out(self, x: Any, placement: Placement) -> bool:
+        """Whether a tensor of its own lies over devices as `placement` says."""
+        return False
+
     def offer(self, x: Any) -> Any:
         """What another framework asks for the memory of a tensor on a device: an object with ``__dlpack__``."""
         return x

@@ -9,7 +9,7 @@ from .backend import EXCHANGE
 from .errors import ConversionError, FrameworkNotInstalledError, UnsupportedTypeError
 from .info import TensorInfo
 from .request import aim, make_request, refuse_unknown
-from .run import here, plan_described, plan_for
+from .run import foresee, plan_described
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -89,8 +89,7 @@ def explain(
         request = make_request(target, copy, dtype, casting, device, grad, out, tuple(options.items()))
         if isinstance(x, TensorInfo):
             return plan_described(x, request, registry.backend_named(x.framework), target)[0]
-        source, info, _ = registry.backend_of(x).preview(x, target, request)
-        return plan_for(info, here(request, info, target), source, target)[0]
+        return foresee(x, target, request).plan
     except ConversionError as error:
         error.said_of("explain", name)
         raise

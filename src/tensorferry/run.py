@@ -92,6 +92,13 @@ def here(request: Request, info: TensorInfo, target: Backend) -> Request:
     return request._replace(present=target.devices())
 
 
+def laid_out(request: Request, source: Backend, target: Backend, handle: Any) -> Request:
+    """The request, with whether what comes in is laid out over devices as it asks."""
+    placement = request.placement
+    lies = placement is not None and source is target and handle is not None and target.is_laid_out(handle, placement)
+    return request._replace(placement=placement._replace(lies=True)) if placement is not None and lies else request
+
+
 class Prepared(NamedTuple):
     """A conversion that is planned and not run yet: what it starts from, and each side's backend."""
 
@@ -134,6 +141,8 @@ def _prepared(
 ) -> Prepared:
     source, info, handle = opened
     request = request if decide is None else decide(info)
+    if request.placement is not None:
+        request = laid_out(request, source, target, handle)
     return Prepared(source, target, info, handle, *plan_for(info, here(request, info, target), source, target))
 
 
@@ -150,6 +159,8 @@ def carry(x: Any, target: Backend, request: Request, out: Any = None) -> Any:
         )
     source, info, handle = registry.backend_of(x).open(x, target, request)
     capabilities = target.capabilities
+    if request.placement is not None:
+        request = laid_out(request, source, target, handle)
     # `here` and `run` written out: a call of each is a tenth of what a small conversion costs.
     if info.device != HOST or request.device is not None or HOST not in capabilities.devices:
         request = here(request, info, target)
