@@ -294,6 +294,10 @@ class Backend(ABC):
         """Whether it takes objects of other libraries, like this one."""
         return False
 
+    def knows(self, kind: type) -> bool:
+        """Whether it has words for a type of another library, whatever is said of what that is derived from."""
+        return False
+
     @abstractmethod
     def claims(self, kind: type) -> bool:
         """Whether objects of this type, which comes from a module that it owns, are its tensors."""
@@ -424,13 +428,13 @@ class Backend(ABC):
         """Why a tensor of this shape cannot be laid out so, and what to do; ``None``: it can."""
         return None
 
-    def place_over(self, x: Any, placement: Placement) -> Any:
-        """A tensor of this framework's laid out over devices; only asked with what `placement` gave."""
-        raise TypeError(f"{self.name} tensors lie on one device each")
-
     def is_laid_out(self, x: Any, placement: Placement) -> bool:
         """Whether a tensor of its own lies over devices as `placement` says."""
         return False
+
+    def place_over(self, x: Any, placement: Placement) -> Any:
+        """A tensor of this framework's laid out over devices; only asked with what `placement` gave."""
+        raise TypeError(f"{self.name} tensors lie on one device each")
 
     def offer(self, x: Any) -> Any:
         """What another framework asks for the memory of a tensor on a device: an object with ``__dlpack__``."""

@@ -36,6 +36,7 @@ __all__ = [
     "immutable_holds",
     "is_known_tensor",
     "is_tensor",
+    "knower_of",
     "known",
     "lane_together",
     "lanes_to",
@@ -249,7 +250,6 @@ def _unknown(name: str) -> UnknownFrameworkError:
     )
 
 
-def lanes_to(target: str) -> dict[type, Callable[[Any], Any]]:
 def _as_device(name: str) -> str:
     try:
         return device_name(name)
@@ -257,6 +257,7 @@ def _as_device(name: str) -> str:
         return ""
 
 
+def lanes_to(target: str) -> dict[type, Callable[[Any], Any]]:
     """The fast lanes to a target, by type of source; the same dict for the life of the process."""
     return _lanes.setdefault(target, _Lanes())
 
@@ -395,6 +396,15 @@ def refusal_of(kind: type) -> UnsupportedTypeError | None:
     return None
 
 
+def knower_of(kind: type) -> Backend | None:
+    """The backend that knows a type of another library better than by what it is derived from; ``None``: none does."""
+    for backend in list(known().values()):
+        with outside.guard(backend.name):
+            if backend.knows(kind):
+                return load(backend)
+    return None
+
+
 def _owner(kind: type) -> Backend | None:
     """The backend that claims a type, loaded; ``None``: none does.
 
@@ -434,7 +444,12 @@ def _find(x: object) -> Backend:
     kind = type(x)
     if isinstance(x, type):
         raise UnsupportedTypeError(f"{_full_name(x)} is a class, not an object: it has no values.", "an object of it")
-    owner = _owner(kind)
+    try:
+        owner = _owner(kind)
+    except UnsupportedTypeError:
+        owner = knower_of(kind)
+        if owner is None:
+            raise
     if owner is not None:
         return owner
     for backend in _in_turn():
