@@ -383,7 +383,12 @@ def test_H90_a_broken_image_is_an_error(tmp_path):
 def test_H79_sparse_matrices_are_refused_with_the_way():
     """Alone and in trees."""
     sparse = pytest.importorskip("scipy.sparse", reason="scipy is not installed")
-    for x in (sparse.eye_array(2, format="csr"), sparse.coo_matrix((2, 2))):
+    for x in (
+        sparse.eye_array(2, format="csr"),
+        sparse.coo_matrix((2, 2)),
+        sparse.dok_array((2, 2)),
+        sparse.dok_matrix((2, 2)),
+    ):
         assert ferry.to_numpy(refused(x, "sparse")).shape == (2, 2)
         with pytest.raises(ferry.UnsupportedTypeError, match=r'sparse(.|\n)*\$\["m"\]'):
             ferry.convert_tree({"m": x}, "torch")
