@@ -294,6 +294,10 @@ class Backend(ABC):
         """Whether it takes objects of other libraries, like this one."""
         return False
 
+    def knows(self, kind: type) -> bool:
+        """Whether it has words for a type of another library, whatever is said of what that is derived from."""
+        return False
+
     @abstractmethod
     def claims(self, kind: type) -> bool:
         """Whether objects of this type, which comes from a module that it owns, are its tensors."""
@@ -435,6 +439,10 @@ class Backend(ABC):
     def misfit(self, placement: Placement, shape: tuple[int, ...]) -> tuple[str, str] | None:
         """Why a tensor of this shape cannot be laid out so, and what to do; ``None``: it can."""
         return None
+
+    def is_laid_out(self, x: Any, placement: Placement) -> bool:
+        """Whether a tensor of its own lies over devices as `placement` says."""
+        return False
 
     def place_over(self, x: Any, placement: Placement) -> Any:
         """A tensor of this framework's laid out over devices; only asked with what `placement` gave."""

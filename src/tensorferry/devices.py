@@ -8,14 +8,27 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from .errors import DeviceError, shown
+from .errors import DeviceError, nearest, shown
 
-__all__ = ["HOST", "device_name", "host_index", "kind_of", "same_place"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["HOST", "device_name", "host_index", "kind_of", "meant", "same_place"]
 
 HOST = "cpu"
 
-_KINDS = {"gpu": "cuda", "cuda": "cuda", "rocm": "cuda", "cpu": "cpu", "host": "cpu"}
+_KINDS = {
+    "gpu": "cuda",
+    "cuda": "cuda",
+    "rocm": "cuda",
+    "cpu": "cpu",
+    "host": "cpu",
+    "mps": "mps",
+    "tpu": "tpu",
+    "xpu": "xpu",
+}
 _NAME = re.compile(r"(?:.*device:|<|/)?([a-z_]+)(?:(?::| device )(\d+)>?)?")
 _HINT = 'device="cpu", device="cuda" or device="cuda:1"'
 
@@ -70,6 +83,17 @@ def _canonical(text: str) -> str:
 def kind_of(device: str) -> str:
     """The kind of a canonical device name: ``"cuda"`` of ``"cuda:1"``."""
     return device.partition(":")[0]
+
+
+def meant(device: str, kinds: Sequence[str]) -> str:
+    """The kind, of those that are known, that was most likely meant by a device of none of them; or else the first.
+
+    >>> meant("gpux", ("cpu", "cuda")), meant("mps", ("cpu", "cuda"))
+    ('cuda', 'cpu')
+    """
+    words = {word: kind for word, kind in _KINDS.items() if kind in kinds} | {kind: kind for kind in kinds}
+    found = None if kind_of(device) in _KINDS else nearest(kind_of(device), words)
+    return words[found] if found else kinds[0]
 
 
 def same_place(actual: str, asked: str) -> bool:

@@ -28,6 +28,7 @@ _IN_TREES = {
     "explain": "explain_tree",
     "explain_tree": "explain_tree",
     "shares_memory": "describe_tree",
+    "save": "save",
     "snapshot": "snapshot",
     "start": "start",
 }
@@ -84,6 +85,10 @@ class _Gap:
         self.target = target
 
     def __format__(self, x: str) -> str:
+        if self.function == "save":
+            # It takes trees by itself, so `x` was not one yet.
+            found = f'convert_tree(x, "{self.target}")' if x == "x" else x
+            return f"save({found}, path)"
         aimless = self.function in _AIMLESS or self.function.startswith("to_")
         ordinary = self.function == "load" and self.target == _ORDINARY
         return f"{self.function}({x})" if aimless or ordinary else f'{self.function}({x}, "{self.target}")'

@@ -14,8 +14,10 @@ class Placement(NamedTuple):
         device: The canonical name of the device, or the kind of the devices.
         shards: On how many devices different parts lie; 1: each holds all of it.
         layout: The framework's object, which is what two placements are compared by.
+        lies: Whether the tensor that comes in is laid out like that already.
     """
 
     device: str
     shards: int
     layout: object
+    lies: bool = False

@@ -85,7 +85,7 @@ class _Route(Transport):
     def lay_out(self) -> None:
         """Lay the target's tensor out over devices, as the target's own object in ``device=`` says."""
         placement, target = self.request.placement, self.target
-        if placement is None:
+        if placement is None or (placement.lies and not self.steps):
             return
         why = "device= lays it out over devices"
         self.refuse_copy([why])

@@ -14,7 +14,8 @@ import threading
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .errors import UnknownFrameworkError, UnsupportedTypeError, nearest, shown
+from .devices import device_name, kind_of
+from .errors import DeviceError, UnknownFrameworkError, UnsupportedTypeError, nearest, shown
 from .hints import Hint
 from .plugins import Door
 
@@ -36,6 +37,7 @@ __all__ = [
     "immutable_holds",
     "is_known_tensor",
     "is_tensor",
+    "knower_of",
     "known",
     "lane_together",
     "lanes_to",
@@ -237,14 +239,22 @@ def _named(name: str) -> str:
 def _unknown(name: str) -> UnknownFrameworkError:
     """The error for a name that is no backend's, with the one that was meant."""
     targets = [each for each in known().values() if each.is_target]
-    if any(name.partition(":")[0] in each.capabilities.devices for each in targets):
-        return UnknownFrameworkError(f"{name!r} is a device, and not the name of a framework.", f'device="{name}"')
+    device = _as_device(name)
+    if any(kind_of(device) in each.capabilities.devices for each in targets):
+        return UnknownFrameworkError(f"{name!r} is a device, and not the name of a framework.", f'device="{device}"')
     names = dict.fromkeys([*(each.name for each in targets), *outside.names()])
     meant = nearest(name, [*names, *(word for word in NAMES if isinstance(word, str) and NAMES[word] in names)])
     return UnknownFrameworkError(
         f"{name!r} is not the name of a framework.",
         f'to="{NAMES.get(meant, meant)}"' if meant else "one of " + ", ".join(f'"{each}"' for each in names),
     )
+
+
+def _as_device(name: str) -> str:
+    try:
+        return device_name(name)
+    except DeviceError:
+        return ""
 
 
 def lanes_to(target: str) -> dict[type, Callable[[Any], Any]]:
@@ -386,6 +396,15 @@ def refusal_of(kind: type) -> UnsupportedTypeError | None:
     return None
 
 
+def knower_of(kind: type) -> Backend | None:
+    """The backend that knows a type of another library better than by what it is derived from; ``None``: none does."""
+    for backend in list(known().values()):
+        with outside.guard(backend.name):
+            if backend.knows(kind):
+                return load(backend)
+    return None
+
+
 def _owner(kind: type) -> Backend | None:
     """The backend that claims a type, loaded; ``None``: none does.
 
@@ -425,7 +444,12 @@ def _find(x: object) -> Backend:
     kind = type(x)
     if isinstance(x, type):
         raise UnsupportedTypeError(f"{_full_name(x)} is a class, not an object: it has no values.", "an object of it")
-    owner = _owner(kind)
+    try:
+        owner = _owner(kind)
+    except UnsupportedTypeError:
+        owner = knower_of(kind)
+        if owner is None:
+            raise
     if owner is not None:
         return owner
     for backend in _in_turn():

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from . import dtypes, memory
 from .backend import EXCHANGE_NUMBERS
-from .devices import HOST, kind_of
+from .devices import HOST, kind_of, meant
 from .errors import (
     DeviceError,
     LossyCastError,
@@ -241,7 +241,7 @@ def target_device(info: TensorInfo, request: Request, target: Backend, dtype: st
     device = _place(info, request, target)
     if request.out is None and request.device is not None and kind_of(device) not in caps.devices:
         kinds = ", ".join(caps.devices)
-        hint = f'device="{caps.devices[0]}"'
+        hint = f'device="{meant(device, caps.devices)}"'
         raise DeviceError(f"{target.name} cannot live on {device}: it knows {kinds}.", hint)
     asked = request.device is not None or caps.devices[0] != HOST
     if asked and present is not None and not any(device in (name, kind_of(name)) for name in present):

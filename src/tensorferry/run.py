@@ -12,7 +12,7 @@ from . import memory, registry
 from .devices import HOST, same_place
 from .errors import PlanViolation, UnsupportedTypeError
 from .info import TensorInfo
-from .recipes import plan_of
+from .recipes import conversion_of, plan_of
 from .request import writing_into
 from .signature import signature_of
 
@@ -178,6 +178,8 @@ def _prepared(
     source, info, handle = opened
     if decide is not None:
         conversion = decide(info)
+    if conversion.request.placement is not None:
+        conversion = _laid_out(conversion, source, handle)
     request = conversion.request if out is None else conversion.request._replace(out=out)
     if conversion.sized or (out is not None and (out.device != HOST or out.shape != info.shape)):
         signature = info, out
@@ -189,6 +191,14 @@ def _prepared(
         recipe = conversion.make(info, source, conversion.here(info, request))
         conversion.keep(key, recipe)
     return Prepared(source, conversion.target, info, handle, request, recipe)
+
+
+def _laid_out(conversion: Conversion, source: Backend, handle: Any) -> Conversion:
+    """The conversion, with whether what comes in is laid out over devices as it asks."""
+    target, placement = conversion.target, conversion.request.placement
+    if placement is None or source is not target or handle is None or not target.is_laid_out(handle, placement):
+        return conversion
+    return conversion_of(target, conversion.request._replace(placement=placement._replace(lies=True)))
 
 
 # -- verifying mode -----------------------------------------------------------------------------

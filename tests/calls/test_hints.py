@@ -7,7 +7,7 @@ import builtins
 import inspect
 import pickle
 import re
-from collections import OrderedDict, UserDict, deque
+from collections import OrderedDict, UserDict, UserList, deque
 from decimal import Decimal
 from pathlib import Path
 
@@ -144,6 +144,26 @@ def test_no_tree_function_leaves_a_modules_tensors_out_in_silence(name, place):
     pasted(hint, x)
 
 
+@pytest.mark.parametrize("place", MODULES)
+def test_a_module_is_saved_as_its_state(place, tmp_path):
+    """The hint is of `save`, and writes what it says."""
+    x, path = module(), tmp_path / "model.npz"
+    hint = hint_of(lambda: ferry.save(list(MODULES[place](x)) if place == "in a deque" else MODULES[place](x), path))
+    assert hint == "save(x.state_dict(), path)"
+    eval(hint, {"save": ferry.save, "x": x, "path": path})  # noqa: S307 - that is what it is for
+    assert ferry.open(path).tensors.keys() == x.state_dict().keys()
+
+
+def test_what_no_file_has_a_place_for_is_saved_as_something_else(tmp_path):
+    """Each hint is of `save`, and works."""
+    path = tmp_path / "all.npz"
+    for x in ({1, 2}, map(float, [1, 2]), Decimal("0.5"), TREES["structured"](), deque([1, np.ones(2)])):
+        hint = hint_of(lambda x=x: ferry.save([x], path)).partition(" or ")[0].partition(", which")[0]
+        assert hint.startswith("save(")
+        eval(hint, {**PUBLIC, "x": x, "path": path, "overwrite": True})  # noqa: S307 - that is what it is for
+        path.unlink()
+
+
 def test_a_file_is_sent_to_load(tmp_path):
     """A path as text or as an object, and what `np.load` makes of one."""
     path = tmp_path / "a.npz"
@@ -171,8 +191,16 @@ def test_what_gives_batches_is_sent_to_prefetch():
 
 @pytest.mark.parametrize(
     ("x", "expected"),
-    [({2, 1}, [1, 2]), (frozenset({1}), [1]), (map(float, [1, 2]), [1, 2]), (Decimal("0.5"), 0.5), ("1 2", None)],
-    ids=["set", "frozenset", "map", "Decimal", "text"],
+    [
+        ({2, 1}, [1, 2]),
+        (frozenset({1}), [1]),
+        (map(float, [1, 2]), [1, 2]),
+        (Decimal("0.5"), 0.5),
+        (deque([1, 2]), [1, 2]),
+        (UserList([1, 2]), [1, 2]),
+        ("1 2", None),
+    ],
+    ids=["set", "frozenset", "map", "Decimal", "deque", "UserList", "text"],
 )
 def test_the_function_that_was_called_is_called_again(x, expected):
     """On something that it takes; in a list too."""
@@ -266,7 +294,7 @@ HINTS += [
     if hint is not None
 ]
 HINTS += [("tensorflow", hint) for _, hint in REFUSED_BY_TENSORFLOW.values()]
-MODULES_OF_OTHERS = {"np", "torch", "tf", "jax", "jnp", "keras", "optree", "ml_dtypes", "functools", "pickle"}
+MODULES_OF_OTHERS = {"np", "torch", "tf", "jax", "jnp", "keras", "optree", "ml_dtypes", "functools", "nnx", "pickle"}
 VALUES = {
     "batch",
     "high",

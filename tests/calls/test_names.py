@@ -103,9 +103,10 @@ def test_what_is_not_installed_is_not_a_wrong_name():
 
 def test_a_device_is_told_from_a_framework():
     """It has a keyword of its own."""
-    with pytest.raises(ferry.UnknownFrameworkError, match="'cuda:1' is a device") as caught:
-        ferry.convert([1.5], "cuda:1")
-    assert caught.value.hint == 'device="cuda:1"'
+    for name, device in (("cuda:1", "cuda:1"), ("gpu", "cuda"), ("GPU:1", "cuda:1"), ("mps", "mps"), ("cpu:0", "cpu")):
+        with pytest.raises(ferry.UnknownFrameworkError, match=f"'{name}' is a device") as caught:
+            ferry.convert([1.5], name)
+        assert caught.value.hint == f'device="{device}"'
 
 
 @pytest.mark.parametrize(

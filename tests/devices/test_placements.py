@@ -79,6 +79,26 @@ for sharding in (rows, whole, columns, partly, last):
     )
 
 
+def test_what_lies_so_already_is_given_back():
+    """The very array, alone and in a tree, though memory has to be shared; another sharding would have to copy."""
+    on_four_devices(
+        """
+import pytest
+for sharding in (rows, whole, partly, last, SingleDeviceSharding(jax.devices()[0])):
+    x = jax.device_put(jnp.ones((8, 4)), sharding)
+    for copy in (None, False):
+        assert ferry.convert(x, "jax", copy=copy, device=sharding) is x
+        assert ferry.convert_tree([x], "jax", copy=copy, device=x.sharding)[0] is x
+        assert ferry.explain(x, "jax", copy=copy, device=sharding).steps == ()
+    y = ferry.convert(x, "jax", copy=True, device=sharding)
+    assert y.sharding == sharding and not set(pointers(x)) & set(pointers(y))
+    assert ferry.convert(x, "jax", device=sharding, dtype="float16").sharding == sharding
+    with pytest.raises(ferry.CopyRequiredError):
+        ferry.convert(x, "jax", copy=False, device=columns)
+"""
+    )
+
+
 def test_the_plan_says_it_and_its_code_works():
     """Shards in the result, a step of its own, and code that runs when pasted."""
     on_four_devices(

@@ -279,9 +279,50 @@ def test_H90_an_array_with_names_shares_the_memory_that_it_has():
     xr = pytest.importorskip("xarray", reason=NO_XARRAY)
     array = np.arange(6, dtype="f4")
     assert ferry.shares_memory(ferry.to_torch(xr.DataArray(array)), array)
-    with pytest.raises(ferry.UnsupportedTypeError) as caught:
-        ferry.to_numpy(xr.Dataset({"a": ("i", array)}))
-    assert caught.value.hint.startswith(("x.to_dataarray()", "convert_tree(x"))
+
+
+def test_H90_a_dataset_of_arrays_with_names_loses_no_coordinate(tmp_path):
+    """In a tree it is a dict of all its variables; alone and in a file it is refused with code for such a dict."""
+    xr = pytest.importorskip("xarray", reason=NO_XARRAY)
+    x = xr.Dataset({"a": ("t", np.ones(2)), "words": ("t", ["u", "v"])}, coords={"t": [10, 20], "u": ("t", [0.5, 1.5])})
+    for tree, made in (
+        ({"x": x}, ferry.convert_tree({"x": x}, "torch")["x"]),
+        ({"x": x}, ferry.snapshot({"x": x})["x"]),
+        ({"x": xr.DataTree(x)}, ferry.convert_tree({"x": xr.DataTree(x)}, "torch")["x"]),
+    ):
+        assert made.keys() == set(x.variables)
+        assert {name: ferry.to_list(made[name]) for name in "atu"} == {"a": [1, 1], "t": [10, 20], "u": [0.5, 1.5]}
+        assert list(ferry.describe_tree(tree)) == ['$["x"]["a"]', '$["x"]["t"]', '$["x"]["u"]']
+    assert ferry.collate([x, x], "torch")["t"].tolist() == [[10, 20], [10, 20]]
+    below = ferry.convert_tree(xr.DataTree(x, children={"b": xr.DataTree(x)}), "torch")
+    assert below["b"]["t"].tolist() == below["t"].tolist() == [10, 20]
+    names = {"x": x, "convert_tree": ferry.convert_tree, "save": ferry.save, "path": tmp_path / "all.npz"}
+    with pytest.raises(ferry.UnsupportedTypeError, match="A Dataset is several arrays with names") as caught:
+        ferry.to_torch(x)
+    assert eval(caught.value.hint, names).keys() == set(x.variables)  # noqa: S307 - that is what the hint is for
+    with pytest.raises(ferry.UnsupportedTypeError, match="A DataTree is several datasets with names") as caught:
+        ferry.to_torch(xr.DataTree(x, children={"b": xr.DataTree(x)}))
+    names["x"] = xr.DataTree(x, children={"b": xr.DataTree(x)})
+    assert eval(caught.value.hint, names).keys() >= {"a", "t", "u", "b/a", "b/t", "b/u"}  # noqa: S307 - that is what the hint is for
+    numbers = x.drop_vars("words")
+    for held, count in (
+        (numbers, 3),
+        (xr.DataTree(numbers), 3),
+        (xr.DataTree(children={"b": xr.DataTree(numbers)}), 3),
+    ):
+        with pytest.raises(ferry.UnsupportedTypeError, match=r"several .* with names. - at \$\['x'\]") as caught:
+            ferry.save({"x": held}, names["path"])
+        eval(caught.value.hint, {**names, "x": held})  # noqa: S307 - that is what the hint is for
+        assert len(ferry.open(names["path"]).tensors) == count
+        names["path"].unlink()
+
+
+def test_H90_a_time_that_is_a_coordinate_is_refused_by_path():
+    """It is no number, and nothing is left out."""
+    xr = pytest.importorskip("xarray", reason=NO_XARRAY)
+    x = xr.Dataset({"a": ("t", np.ones(1))}, coords={"t": np.array(["2024-01-01"], "M8[ns]")})
+    with pytest.raises(ferry.UnsupportedTypeError, match=r'\$\["x"\]\["t"\]'):
+        ferry.convert_tree({"x": x}, "torch")
 
 
 def test_H90_an_object_of_python_objects_is_read_as_an_array_of_them():

@@ -235,6 +235,24 @@ def test_H79_polars_columns_that_are_no_numbers(pl):
     assert ferry.to_numpy(pl.DataFrame({"a": [1], "b": [True]}), dtype="float32").tolist() == [[1, 1]]
 
 
+def test_H79_the_hint_for_several_dtypes_is_of_the_call(pd, pl, pa):
+    """With the target that was asked for."""
+    columns = {"a": [1, 2], "b": [True, False]}
+    for x in (pd.DataFrame(columns), pl.DataFrame(columns), pa.table(columns)):
+        for function, call, target in (
+            (ferry.to_torch, "convert_tree", "torch"),
+            (lambda x: ferry.explain(x, "jax"), "explain_tree", "jax"),
+            (lambda x: ferry.convert_tree([x], "tensorflow"), "convert_tree", "tensorflow"),
+        ):
+            with pytest.raises(ferry.LossyCastError) as caught:
+                function(x)
+            code = caught.value.hint.partition("; or ")[2].partition(", each")[0]
+            assert code.startswith(f"{call}(")
+            assert code.endswith(f', "{target}")')
+        made = eval(code, {"x": x, **PUBLIC})  # noqa: S307 - that is what the hint is for
+        assert [ferry.to_list(each) for each in made.values()] == [*columns.values()]
+
+
 # -- Arrow ----------------------------------------------------------------------------------------
 
 
@@ -365,7 +383,12 @@ def test_H90_a_broken_image_is_an_error(tmp_path):
 def test_H79_sparse_matrices_are_refused_with_the_way():
     """Alone and in trees."""
     sparse = pytest.importorskip("scipy.sparse", reason="scipy is not installed")
-    for x in (sparse.eye_array(2, format="csr"), sparse.coo_matrix((2, 2))):
+    for x in (
+        sparse.eye_array(2, format="csr"),
+        sparse.coo_matrix((2, 2)),
+        sparse.dok_array((2, 2)),
+        sparse.dok_matrix((2, 2)),
+    ):
         assert ferry.to_numpy(refused(x, "sparse")).shape == (2, 2)
         with pytest.raises(ferry.UnsupportedTypeError, match=r'sparse(.|\n)*\$\["m"\]'):
             ferry.convert_tree({"m": x}, "torch")

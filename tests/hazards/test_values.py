@@ -580,6 +580,12 @@ def test_H10_object_arrays_of_other_things_do_not(target):
         ferry.convert(np.array([1, "a"], dtype=object), target)
     with pytest.raises(ferry.UnsupportedTypeError, match=r"None at x\[1\]\[0\]"):
         ferry.convert(np.array([[1, 2], [None, 4]], dtype=object), target)
+    places = [([None], 0), ([1, None], 1), (np.array([None]), 0), (np.array([1, None]), 1), (np.array(None), "()")]
+    for x, place in places:
+        with pytest.raises(ferry.UnsupportedTypeError) as caught:
+            ferry.convert(x, target)
+        assert caught.value.message == f"None at x[{place}] is not a number."
+        assert 'float("nan")' in caught.value.hint
 
 
 @pytest.mark.parametrize("target", EVERYWHERE)

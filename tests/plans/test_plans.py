@@ -265,6 +265,15 @@ def test_a_device_that_the_target_cannot_live_on():
             ferry.explain(info("numpy", device="cpu"), target, device=device)
 
 
+def test_a_device_of_another_name_is_answered_with_the_nearest():
+    """One that is a device of another framework's has none that is nearer than the first."""
+    words = {"gpux": "cuda", "cudda": "cuda", "xpux": "xpu", "mpss": "mps", "tpu": "cpu", "card": "cpu"}
+    for device, meant in words.items():
+        with pytest.raises(ferry.DeviceError, match=f"torch cannot live on {device}: it knows cpu") as caught:
+            ferry.explain(info("numpy", device="cpu"), "torch", device=device)
+        assert caught.value.hint == f'device="{meant}"'
+
+
 def test_a_device_that_the_source_cannot_live_on():
     """A description that cannot be is refused with the framework's devices, not planned."""
     for source, device, known in (("numpy", "cuda", "cpu"), ("python", "cuda:1", "cpu"), ("cupy", "cpu", "cuda")):

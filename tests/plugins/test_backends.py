@@ -228,6 +228,7 @@ def test_who_names_a_backend_whose_load_fails_is_told_whose_it_is(tmp_path):
 
 MEDDLES = {
     "accepts_foreign": "def accepts_foreign(self, x): raise OSError('cannot tell')",
+    "knows": "def knows(self, kind): raise OSError('cannot tell')",
     "has_node": "def has_node(self, kind): raise OSError('cannot tell')",
     "open_node": "def has_node(self, kind): return True\ndef open_node(self, x): raise OSError('cannot tell')",
     "holds": "def holds(self, owner): raise OSError('cannot tell')",

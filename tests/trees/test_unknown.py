@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import collections
 import copy
 import functools
+import itertools
 import threading
 import types
 
@@ -52,6 +54,10 @@ HOLDING = [
     (Box([0, {"k": (TENSOR,)}]), '.held[1]["k"][0]'),
     (Box(Box(np.ones(2))), ".held.held"),
     ({TENSOR}, "[0]"),
+    (functools.partial(torch.nn.Linear(1, 1)), '.func._parameters["weight"]'),
+    (functools.partial(print, 1, [TENSOR]), ".args[1][0]"),
+    (functools.partial(print, end=Box(TENSOR)), '.keywords["end"].held'),
+    (slice(None, TENSOR), ".stop"),
     (torch.distributions.Normal(TENSOR, TENSOR), ".loc"),
     (torch.distributions.Independent(torch.distributions.Normal(TENSOR, TENSOR), 1), ".base_dist.loc"),
     (torch.utils.data.TensorDataset(TENSOR), ".tensors[0]"),
@@ -116,7 +122,10 @@ def test_where_a_tensor_is_found(x, inside):
         torch.Generator(),
         torch.float32,
         functools.partial(print, 1),
-        (each for each in [TENSOR]),
+        slice(1, None),
+        iter("text"),
+        iter("Größe"),
+        itertools.count(),
     ],
     ids=lambda x: type(x).__name__,
 )
@@ -203,6 +212,10 @@ def test_a_file_keeps_no_objects(tmp_path, unknown):
         with pytest.raises(ferry.UnsupportedTypeError, match=rf"\$\['box'\]{inside}"):
             ferry.save({"box": x}, tmp_path / "all.npz", unknown=unknown)
     ferry.save({"box": vars(Box(TENSOR))}, tmp_path / "all.npz")
+    for x in (Slotted(TENSOR), functools.partial(print, TENSOR), slice(TENSOR)):
+        with pytest.raises(ferry.UnsupportedTypeError, match=r"\$\['box'\]\.") as caught:
+            ferry.save({"box": x}, tmp_path / "all.npz", unknown=unknown)
+        assert "vars(x)" not in caught.value.hint, "it has none"
     with pytest.raises(TypeError, match="unknown must be"):
         ferry.save({"x": TENSOR}, tmp_path / "other.npz", unknown="maybe")
 
@@ -235,3 +248,91 @@ def test_the_views_of_a_dict_are_looked_into(make):
             ferry.convert_tree({"view": view}, "numpy")
         assert ferry.convert_tree({"view": view}, "numpy", unknown="keep")["view"] is view
     assert list(ferry.convert_tree({"keys": held.keys()}, "numpy")["keys"]) == ["a"]
+
+
+ITERATORS = {
+    "generator": lambda: (each for each in [TENSOR]),
+    "map": lambda: map(abs, [TENSOR]),
+    "filter": lambda: filter(torch.is_tensor, [TENSOR]),
+    "zip": lambda: zip([TENSOR], strict=True),
+    "enumerate": lambda: enumerate([TENSOR]),
+    "list_iterator": lambda: iter([TENSOR]),
+    "dict_valueiterator": lambda: iter({"a": TENSOR}.values()),
+    "deque_iterator": lambda: iter(collections.deque([TENSOR])),
+    "Mine": lambda: type("Mine", (map,), {})(abs, [TENSOR]),
+    "chain": lambda: itertools.chain([TENSOR]),
+}
+
+
+@pytest.mark.parametrize("name", ITERATORS)
+def test_an_iterator_is_refused_without_using_it_up(name):
+    """By its path, at the top too; what is typed instead goes through, and what is kept can still be read."""
+    for tree, path in ((ITERATORS[name](), r"\$"), ({"x": [ITERATORS[name]()]}, r'\$\["x"\]\[0\]')):
+        with pytest.raises(ferry.UnsupportedTypeError, match=rf"{name} may give tensors.* - at {path}\n") as caught:
+            ferry.convert_tree(tree, "numpy")
+        assert caught.value.hint.startswith("list(x) in its place")
+        assert 'unknown="keep"' in caught.value.hint
+    x = ITERATORS[name]()
+    ferry.convert_tree(list(x), "numpy", unknown="keep")
+    x = ITERATORS[name]()
+    assert ferry.convert_tree([x], "numpy", unknown="keep")[0] is x
+    with pytest.raises(ferry.UnsupportedTypeError, match="may give tensors"):
+        ferry.convert_tree([x], "numpy")
+    assert len(list(x)) == 1
+
+
+def test_an_iterator_is_refused_by_every_function(tmp_path):
+    """With a callable for `leaves` too, unless that takes it for a leaf; a file says what to save instead."""
+    for function in EVERY_FUNCTION.values():
+        with pytest.raises(ferry.UnsupportedTypeError, match=r'\$\["x"\]'):
+            function({"x": map(abs, [TENSOR])})
+        function({"x": map(abs, [TENSOR])}, unknown="keep")
+    with pytest.raises(ferry.UnsupportedTypeError, match="may give tensors"):
+        ferry.convert_tree([map(abs, [TENSOR])], "numpy", leaves=lambda _: False)
+    with pytest.raises(ferry.UnsupportedTypeError, match=r"\$\['x'\]") as caught:
+        ferry.save({"x": map(abs, [TENSOR])}, tmp_path / "all.npz")
+    assert caught.value.hint == "save(list(x), path)"
+
+
+def test_a_partial_that_is_kept_is_the_same():
+    """And a plan says where its tensor is."""
+    x = functools.partial(print, TENSOR)
+    assert ferry.convert_tree([x], "numpy", unknown="keep")[0] is x
+    assert ferry.explain_tree([x], "numpy", unknown="keep").unknown == (("$[0]", "partial", "$[0].args[0]"),)
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["a module", "modules in lists of modules"])
+def test_a_module_of_nnx_that_is_no_pytree_is_refused(inside, tmp_path):
+    """However deep its parameters are; its state goes through each function instead."""
+    nnx = pytest.importorskip("flax.nnx", reason="Flax is not installed")
+
+    class Plain(nnx.Module, pytree=False):
+        def __init__(self, held):
+            self.held = held
+
+    x = Plain(nnx.Linear(2, 3, rngs=nnx.Rngs(0)))
+    for _ in range(3 if inside else 0):
+        x = Plain({"a": [x]})
+    for function in EVERY_FUNCTION.values():
+        with pytest.raises(ferry.UnsupportedTypeError, match=r'\$\["model"\].*\.kernel\._raw_value\n'):
+            function({"model": x})
+        function({"model": x}, unknown="keep")
+        function({"model": nnx.to_pure_dict(nnx.state(x))})
+    with pytest.raises(ferry.UnsupportedTypeError) as caught:
+        ferry.convert_tree(x, "torch")
+    code = caught.value.hint.partition(";")[0]
+    made = eval(code, {"nnx": nnx, "x": x, "convert_tree": ferry.convert_tree})  # noqa: S307 - that is what the hint is for
+    assert len(ferry.describe_tree(made)) == 2
+    with pytest.raises(ferry.UnsupportedTypeError) as caught:
+        ferry.save({"model": x}, tmp_path / "all.npz")
+    path = tmp_path / "state.npz"
+    eval(caught.value.hint, {"nnx": nnx, "x": x, "path": path, "save": ferry.save})  # noqa: S307 - that is what the hint is for
+    assert len(ferry.open(path).tensors) == 2
+
+
+def test_a_module_of_nnx_that_is_a_pytree_is_a_container():
+    """As its registration with JAX says."""
+    nnx = pytest.importorskip("flax.nnx", reason="Flax is not installed")
+    module = nnx.Linear(2, 3, rngs=nnx.Rngs(0))
+    assert isinstance(ferry.convert_tree([module], "torch")[0].kernel[...], torch.Tensor)
+    assert not isinstance(module.kernel[...], torch.Tensor)

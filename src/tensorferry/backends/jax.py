@@ -290,6 +290,9 @@ class JaxBackend(Backend):
             return f"{getattr(layout, 'spec', layout)} does not divide it evenly ({reason})", _WHOLE
         return None
 
+    def is_laid_out(self, x: Any, placement: Placement) -> bool:
+        return not isinstance(x, self.tracer) and bool(x.sharding == placement.layout)
+
     def place_over(self, x: Any, placement: Placement) -> Any:
         return self.jax.device_put(x, placement.layout)
 

@@ -347,6 +347,8 @@ def _numbers_of(
         _refuse_masked(x)
     # Nested lists have no place for the axes after one of length 0.
     values = x.tolist() if x.size else []
+    if values is None:
+        raise UnsupportedTypeError("None at x[()] is not a number.", 'float("nan"), or leave it out')
     if x.shape == () and not isinstance(values, (complex, float, int, np.generic)):
         held = type(values).__name__
         raise UnsupportedTypeError(f"An array of objects of shape () holds a {held}, not a number.", "x.item()")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array as arrays
+from collections import UserList, deque
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import PurePath
@@ -54,6 +55,8 @@ _REFUSED: dict[type, tuple[str, str | None]] = {
     ),
     dict: ("A dict is several values with names, not one tensor.", Hint("{tree:x}")),
     Mapping: ("A mapping is several values with names, not one tensor.", Hint("{tree:x}")),
+    deque: ("A deque is not read as a sequence: it is a queue.", Hint("{one:list(x)}")),
+    UserList: ("A UserList stands around a list, and is none.", Hint("{one:list(x)}")),
     PurePath: ("A path is where a file is, not what is in it.", Hint("{load:x}")),
     type(None): ("None is not a tensor.", 'float("nan") for a number that is missing, or leave it out'),
 }

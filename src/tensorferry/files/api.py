@@ -154,10 +154,16 @@ def save(
         UnsupportedTypeError: Something in the tree is neither a tensor nor a plain value; the message says where.
         VerificationError: It did not read back the same; nothing is published.
     """
+    from ..backend import EXCHANGE
+    from ..errors import ConversionError
     from .save import write
 
     asked = {"to": to, "metadata": metadata, "shard": shard, "verify": verify, "overwrite": overwrite}
-    return write(tree, path, unknown=unknown, **asked)
+    try:
+        return write(tree, path, unknown=unknown, **asked)
+    except ConversionError as error:
+        error.said_of("save", EXCHANGE)
+        raise
 
 
 def convert_files(

@@ -105,7 +105,7 @@ def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
         raise UnsupportedTypeError(f"This tree is nested deeper than {_DEEPEST} levels, or contains itself.")
     if isinstance(node, (*_PLAIN, np.generic)):
         return node
-    if isinstance(node, Mapping):
+    if isinstance(node, Mapping) and registry.knower_of(type(node)) is None:
         result: dict[Any, Any] = _container(node, path)
         for key, child in node.items():
             if isinstance(key, int) and key.bit_length() > MOST_BITS:
@@ -120,20 +120,22 @@ def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
     try:
         return Held(node)
     except ConversionError as error:
-        inside = rule.tensor_inside(node)
+        # A mapping has words of its own here: a library's.
+        inside = None if isinstance(node, Mapping) else rule.tensor_inside(node)
         if inside is None:
             raise type(error)(f"{error.message} - at {path}", error.hint) from error
         name = type(node).__name__
         raise UnsupportedTypeError(
             f"A {name} holds a tensor, and a file holds tensors, plain values, dicts, lists and tuples of them, "
             f"but no objects: there is none to keep it as it is - at {path}{inside}",
-            _how_to_open(error, node),
+            rule.hint_of(node) or _attributes(node),
         ) from error
 
 
-def _how_to_open(error: ConversionError, node: Any) -> str | None:
-    """What to save instead of an object: what its framework says, or its attributes."""
-    return error.hint if registry.refusal_of(type(node)) else "vars(x) in its place: a dict of its attributes"
+def _attributes(node: Any) -> str:
+    """What to save instead of an object that nobody knows: its attributes."""
+    some = "vars(x) in its place: a dict of its attributes"
+    return some if getattr(node, "__dict__", None) else "what it holds in its place, in a dict or a list"
 
 
 def _container(node: Mapping[Any, Any], path: str) -> dict[Any, Any]:

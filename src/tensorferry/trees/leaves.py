@@ -12,7 +12,8 @@ from ..dtypes import of_numpy
 from ..errors import UnsupportedTypeError, shown
 from ..hints import Hint
 from ..info import TensorInfo
-from .unknown import may_hold, tensor_inside
+from . import libraries
+from .unknown import is_used_up, may_hold, tensor_inside
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -147,7 +148,7 @@ class LeafRule:
             holds = hasattr(kind, "__getitem__") or hasattr(kind, "values")
             if holds and _has(x, "shape") and _has(x, "dtype"):
                 return error
-            return may_hold(kind) and _Unknown(error.hint if isinstance(self._kind(kind), Exception) else None)
+            return may_hold(kind) and _Unknown(self.hint_of(x))
         return backend.capabilities.memory and backend
 
     # -- objects that are no containers -----------------------------------------------------------------
@@ -157,6 +158,11 @@ class LeafRule:
         if not may_hold(type(x)) or self._kind(type(x)) is True:
             return None
         return tensor_inside(x, self._is_tensor, self._goes_on)
+
+    def hint_of(self, x: Any) -> str | None:
+        """What to convert instead of an object, in the words of what knows its type; ``None``: nothing does."""
+        known = self._kind(type(x))
+        return known.hint if isinstance(known, UnsupportedTypeError) else None
 
     def check(self, structure: Structure) -> None:
         """Look at what the containers of a tree have besides their values, as at any other object.
@@ -183,11 +189,16 @@ class LeafRule:
         return None
 
     def _refuse(self, x: Any, hint: str | None) -> None:
+        name = type(x).__name__
+        kept = 'unknown="keep" keeps it as it is'
+        if is_used_up(type(x)):
+            raise UnsupportedTypeError(
+                f"This {name} may give tensors, which would stay as they are: to look at them would use it up",
+                f"list(x) in its place, if it ends; {kept}",
+            )
         inside = self.tensor_inside(x)
         if inside is None:
             return
-        name = type(x).__name__
-        kept = 'unknown="keep" keeps it as it is'
         if isinstance(hint, Hint):
             hint = hint.before(f"; {kept}")
         else:
@@ -227,7 +238,7 @@ def _has(x: Any, name: str) -> bool:
 def _is_tensor_type(kind: type) -> bool | UnsupportedTypeError:
     if kind.__module__ == "builtins" or issubclass(kind, np.generic):
         return False
-    return registry.is_tensor(kind) or registry.refusal_of(kind) or _offers_memory(kind)
+    return registry.is_tensor(kind) or registry.refusal_of(kind) or libraries.refusal_of(kind) or _offers_memory(kind)
 
 
 def _offers_memory(kind: type) -> bool:

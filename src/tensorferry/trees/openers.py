@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,6 +41,8 @@ def openers_of(kind: type, leaves: Sequence[Any]) -> tuple[Opener, ...]:
     registered = [] if _is_lossy(kind) else _registered(kind)
     own = opener_of(kind)
     if (registered or own is not None) and registry.is_tensor(kind):
+        return ()
+    if own is not None and issubclass(kind, Mapping) and registry.knower_of(kind) is not None:
         return ()
     return (*registered, *(() if own is None else (own,)))
 

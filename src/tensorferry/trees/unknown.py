@@ -1,13 +1,16 @@
 """Where an object that is no container holds a tensor: looked for without running any of its code.
 
 What is looked through are the attributes that an object has in ``__dict__`` or in ``__slots__``, lists, tuples, sets
-and dicts in them, and the attributes of objects in them, three levels deep. Functions, classes and modules are
-not: what they refer to is no data of theirs.
+and dicts in them, and the attributes of objects in them, three levels deep; so is what a `functools.partial` and a
+slice hold. Functions, classes and modules are not: what they refer to is no data of theirs. Nor are iterators, which
+looking uses up.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import OrderedDict, deque
+from functools import partial
 from types import (
     BuiltinFunctionType,
     FunctionType,
@@ -24,13 +27,18 @@ from ..nodes import attribute, item
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["PLAIN", "may_hold", "tensor_inside"]
+__all__ = ["PLAIN", "is_used_up", "may_hold", "tensor_inside"]
 
 PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, bytearray, range})
 _DICTS: tuple[dict[Any, Any], ...] = ({}, OrderedDict())
 _VIEWS = tuple(type(view) for made in _DICTS for view in (made.keys(), made.values(), made.items()))
 _ROWS = (list, tuple, set, frozenset, deque, *_VIEWS)
 _CODE = (type, FunctionType, BuiltinFunctionType, MethodType, ModuleType)
+_WITH_MEMBERS = (partial, slice)
+"""Types of C's that hold what they were given as a class with ``__slots__`` does."""
+_OF_PYTHON = frozenset({"builtins", "_collections", "itertools"})
+_OF_PLAIN = frozenset({itertools.count, *(type(iter(x)) for x in (range(0), range(2**64), "", "é", b"", bytearray()))})
+"""Iterators whose elements are certainly no tensors."""
 _Attributes = tuple[GetSetDescriptorType | None, tuple[tuple[str, MemberDescriptorType], ...]]
 _known: WeakKeyDictionary[type, _Attributes] = WeakKeyDictionary()
 _LEVELS = 4
@@ -45,8 +53,21 @@ def may_hold(kind: type) -> bool:
     """
     if kind in PLAIN or issubclass(kind, _CODE):
         return False
+    if is_used_up(kind):
+        return True
     found, slots = _attributes_of(kind)
     return found is not None or bool(slots) or issubclass(kind, (dict, *_ROWS))
+
+
+def is_used_up(kind: type) -> bool:
+    """Whether objects of a type of Python's may give tensors, each once: nobody can look without using them up.
+
+    >>> is_used_up(map), is_used_up(type(iter([]))), is_used_up(type(iter("text"))), is_used_up(list)
+    (True, True, False, False)
+    """
+    return kind not in _OF_PLAIN and any(
+        "__next__" in vars(base) and base.__module__ in _OF_PYTHON for base in kind.__mro__
+    )
 
 
 def tensor_inside(x: Any, is_tensor: Callable[[Any], bool], goes_on: Callable[[type], bool]) -> str | None:
@@ -116,7 +137,7 @@ def _attributes_of(kind: type) -> _Attributes:
     slots = [
         (name, slot)
         for base in kind.__mro__
-        if "__slots__" in vars(base)
+        if "__slots__" in vars(base) or base in _WITH_MEMBERS
         for name, slot in vars(base).items()
         if isinstance(slot, MemberDescriptorType)
     ]

@@ -10,6 +10,7 @@ import numpy as np
 from ... import casts, memory
 from ...dtypes import DTYPES, casting_scale, common, find
 from ...errors import ConversionError, CopyRequiredError, LossyCastError, UnsupportedTypeError
+from ...hints import Hint
 from .sources import later
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ def _dtype_of(kind: str, numbers: Sequence[tuple[object, Numbers]], request: Req
     what = f"{_written(first[0])} is {first[1].dtype}, {_written(second[0])} is {second[1].dtype}"
     raise LossyCastError(
         f"The columns of this {kind} have no dtype in common: {what}.",
-        f'dtype="float64", which each value must fit; or convert_tree({apart}, "numpy"), each for itself',
+        Hint(f'dtype="float64", which each value must fit; or {{tree:{apart}}}, each for itself'),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ... import registry
+from ...hints import Hint
 from .columns import refuse
 from .neighbours import Neighbour
 
@@ -33,7 +34,7 @@ def _is_text(x: Any) -> bool:
 
 def _refuse(x: Any, _target: Any, request: Any) -> Opened:
     kind = type(x).__name__
-    hint = 'convert_tree(x[:], "numpy"), or batch by batch: prefetch(x.iter(32), "numpy")'
+    hint = Hint("{tree:x[:]}, or batch by batch: {prefetch:x.iter(32)}")
     if kind == "IterableDataset":
-        hint = 'prefetch(x.iter(32), "numpy")'
+        hint = Hint("{prefetch:x.iter(32)}")
     raise refuse(f"A {kind} of datasets", "is several columns", hint, request)

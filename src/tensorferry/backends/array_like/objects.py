@@ -62,6 +62,9 @@ class ArrayLikeBackend(Backend):
     def accepts_foreign(self, x: object) -> bool:
         return neighbour_of(type(x)) is not None or offered(x) is not None
 
+    def knows(self, kind: type) -> bool:
+        return neighbour_of(kind) is not None
+
     def is_text(self, x: Any) -> bool:
         neighbour = neighbour_of(type(x))
         try:

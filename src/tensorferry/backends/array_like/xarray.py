@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...hints import Hint
 from .chunked import is_text, open_later
 from .columns import refuse
 from .neighbours import Neighbour
@@ -23,6 +24,8 @@ def neighbour(kind: type) -> Neighbour | None:
 
     if issubclass(kind, xr.Dataset):
         return Neighbour(_refuse)
+    if issubclass(kind, getattr(xr, "DataTree", xr.Dataset)):
+        return Neighbour(_refuse_tree)
     return Neighbour(_open, is_text) if issubclass(kind, (xr.DataArray, xr.Variable)) else None
 
 
@@ -33,5 +36,12 @@ def _open(x: Any, target: Any, request: Any) -> Opened:
 
 
 def _refuse(_x: Any, _target: Any, request: Any) -> Opened:
-    hint = 'x.to_dataarray(); or convert_tree(dict(x.data_vars), "numpy"), each for itself'
-    raise refuse("A Dataset", "is several arrays with names", hint, request)
+    raise refuse("A Dataset", "is several arrays with names", Hint("{tree:dict(x.variables)}"), request)
+
+
+def _refuse_tree(_x: Any, _target: Any, request: Any) -> Opened:
+    hint = Hint(
+        '{tree:dict(((node.path + "/" + name).strip("/"), value)'
+        " for node in x.subtree for name, value in node.to_dataset().variables.items())}"
+    )
+    raise refuse("A DataTree", "is several datasets with names", hint, request)

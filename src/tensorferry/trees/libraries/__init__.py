@@ -1,7 +1,7 @@
 """Containers of libraries that are no frameworks: one file for each library, named as its top-level module.
 
-Each has an ``opener_of(kind)``, as a backend has. It is asked only when its library has been imported by somebody
-else, imports nothing of it, and registers nothing with it.
+Each has an ``opener_of(kind)``, as a backend has, and may have a ``refusal(kind)`` like a backend's. They are asked
+only when the library has been imported by somebody else, import nothing of it, and register nothing with it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 
     from ...nodes import Node
 
-__all__ = ["is_a", "opener_of", "same_framework"]
+__all__ = ["is_a", "opener_of", "refusal_of", "same_framework"]
 
 _MANY = 4096
-_known: dict[type, Callable[[Any], Node] | None] = {}
+_Known = tuple["Callable[[Any], Node] | None", "tuple[str, str] | None"]
+_known: dict[type, _Known] = {}
 
 
 @cache
@@ -33,18 +34,30 @@ def _names() -> tuple[str, ...]:
 
 def opener_of(kind: type) -> Callable[[Any], Node] | None:
     """What opens objects of a type that is a library's container; ``None``: it is none of one that is known here."""
+    return _look(kind)[0]
+
+
+def refusal_of(kind: type) -> UnsupportedTypeError | None:
+    """Why objects of a library's type are no containers, and what is one; ``None``: it has no words for that."""
+    words = _look(kind)[1]
+    return None if words is None else UnsupportedTypeError(*words)
+
+
+def _look(kind: type) -> _Known:
     try:
         return _known[kind]
     except KeyError:
         pass
-    found = None
+    opener, words = None, None
     for name in _names():
-        if name in sys.modules and found is None:
-            found = importlib.import_module(f".{name}", __name__).opener_of(kind)
+        if name in sys.modules:
+            library: Any = importlib.import_module(f".{name}", __name__)
+            opener = opener or library.opener_of(kind)
+            words = words or (library.refusal(kind) if hasattr(library, "refusal") else None)
     if len(_known) >= _MANY:
         _known.clear()
-    _known[kind] = found
-    return found
+    _known[kind] = opener, words
+    return opener, words
 
 
 def is_a(kind: type, library: str, *names: str) -> bool:

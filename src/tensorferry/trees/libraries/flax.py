@@ -1,0 +1,32 @@
+"""Flax: a module of ``flax.nnx`` that is no pytree is refused, and its state is what to convert.
+
+One that is a pytree is opened as its registration with JAX says.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...hints import Hint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...nodes import Node
+
+__all__ = ["opener_of", "refusal"]
+
+
+def opener_of(_kind: type) -> Callable[[Any], Node] | None:
+    """Nothing: what Flax registers as containers, JAX knows."""
+    return None
+
+
+def refusal(kind: type) -> tuple[str, str] | None:
+    """What to convert instead of a module of ``flax.nnx``; ``None`` for other types."""
+    if not any(base.__module__.startswith("flax.nnx.") and base.__name__ == "Module" for base in kind.__mro__):
+        return None
+    return (
+        f"A {kind.__name__} is a module of flax.nnx: it holds tensors, and is none.",
+        Hint("{tree:nnx.to_pure_dict(nnx.state(x))}"),
+    )

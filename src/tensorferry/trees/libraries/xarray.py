@@ -1,0 +1,38 @@
+"""xarray: a dataset is a dict of all its variables, coordinates too; a tree of datasets has those below it besides."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...nodes import Node, item
+from . import is_a
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["opener_of"]
+
+
+def opener_of(kind: type) -> Callable[[Any], Node] | None:
+    """What opens datasets, and trees of them; ``None`` for other types."""
+    if is_a(kind, "xarray", "DataTree"):
+        return _open_tree
+    return _open_dataset if is_a(kind, "xarray", "Dataset") else None
+
+
+# As mappings they have no coordinates: what an axis is measured in would be lost.
+
+
+def _open_dataset(x: Any) -> Node:
+    return _node(dict(x.variables))
+
+
+def _open_tree(x: Any) -> Node:
+    return _node({**x.to_dataset().variables, **x.children})
+
+
+def _node(held: dict[Any, Any]) -> Node:
+    def rebuild(values: Sequence[Any]) -> Any:
+        return dict(zip(held, values, strict=True))
+
+    return Node([item(name) for name in held], list(held.values()), rebuild)
