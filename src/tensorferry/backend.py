@@ -357,6 +357,17 @@ class Backend(ABC):
         """
         return None
 
+    def signatures(self, tensors: Sequence[Any]) -> list[Hashable | None]:
+        """The signature of each of many."""
+        return list(map(self.signature, tensors))
+
+    def extents(self, tensors: Sequence[Any]) -> list[tuple[int, int] | None]:
+        """Of each of many, the address of the first byte that it reaches in host memory, and of the one after its last.
+
+        Only asked of what has a `signature`. ``None``: to tell takes as long as to describe it.
+        """
+        return [None] * len(tensors)
+
     def preview(
         self, x: Any, target: Backend | None = None, request: Request | None = None
     ) -> tuple[Backend, TensorInfo, Any]:

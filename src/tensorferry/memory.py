@@ -13,7 +13,7 @@ import numpy as np
 from .dtypes import find
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from .info import TensorInfo
 
@@ -264,7 +264,7 @@ def _ghost(info: TensorInfo, start: int) -> np.ndarray[Any, Any]:
     return over_address(start, shape, strides, void, read_only=True, owner=None)
 
 
-def spans(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, int]:
+def spans(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> tuple[int, int]:
     """The bytes before and after the first element's address that a tensor with elements reaches; strides in bytes."""
     reach = [(length - 1) * stride for length, stride in zip(shape, strides, strict=True)]
     low = sum(step for step in reach if step < 0)

@@ -153,8 +153,9 @@ class _Route(Transport):
         if now.kind in caps.read_kinds and caps.host_array and not now.requires_grad and now.device == HOST:
             return False
         if self.dtype == now.dtype and same_place(now.device, self.device):
-            # Shards stay where they are.
-            return self.request.copy is not True or now.requires_grad or now.device != HOST or now.shards > 1
+            # Shards stay where they are. A framework with a graph copies its own tensors best, others an array.
+            own = caps.gradients and now.is_compact and not (now.kind or now.conjugate or now.negative)
+            return self.request.copy is not True or own or now.requires_grad or now.device != HOST or now.shards > 1
         leaves_graph = now.requires_grad and not self.in_graph()
         return (now.device != HOST or self.device != HOST or now.requires_grad) and not leaves_graph
 

@@ -38,6 +38,11 @@ class Recipe(NamedTuple):
     program: tuple[Callable[..., Any], ...]
     plan: Plan
 
+    @property
+    def copies(self) -> bool:
+        """Whether the result lies in other memory than the source."""
+        return bool(self.program) and not self.plan.shares_memory
+
 
 class Conversion:
     """A target, and what is asked of it.

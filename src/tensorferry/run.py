@@ -32,6 +32,7 @@ __all__ = [
     "is_verifying",
     "prepare",
     "prepare_described",
+    "recipes_of",
     "verify",
     "verifying",
 ]
@@ -138,6 +139,55 @@ def prepare(
         written = target.signature(out)
         signature = None if written is None else (signature, written)
     return _prepared(opened, signature, conversion, request.out)
+
+
+def recipes_of(
+    leaves: Sequence[Any],
+    outs: Sequence[Any] | None,
+    conversion: Conversion,
+    decide: Callable[[TensorInfo], Conversion] | None,
+) -> list[Recipe] | None:
+    """The recipe of each of many tensors; ``None`` if one of them has no signature that is read off it.
+
+    Args:
+        leaves: The tensors.
+        outs: What each of them is written into, or ``None``.
+        conversion: The target, and what is asked of it.
+        decide: Gives the conversion instead, where it depends on what a tensor is.
+
+    Raises:
+        ConversionError: There is no such conversion.
+    """
+    if conversion.sized:
+        return None
+    target = conversion.target
+    environment = target.environment()
+    signatures = _signatures(leaves)
+    if outs is not None:
+        if any(leaf.shape != out.shape for leaf, out in zip(leaves, outs, strict=True)):
+            return None
+        written = target.signatures(outs)
+        if None in written:
+            return None
+        signatures = list(zip(signatures, written, strict=True))
+    known: dict[Any, Recipe] = {}
+    for signature, index in dict(zip(signatures, range(len(leaves)), strict=True)).items():
+        leaf, out = leaves[index], None if outs is None else outs[index]
+        if signature is None or (outs is not None and signature[0] is None):
+            return None
+        asked = conversion if decide is None else decide(registry.backend_of(leaf).describe(leaf))
+        if asked.sized:
+            return None
+        known[signature] = asked.find((signature, environment)) or prepare(leaf, asked, out).recipe
+    return [known[signature] for signature in signatures]
+
+
+def _signatures(leaves: Sequence[Any]) -> list[Any]:
+    kinds = {type(leaf): leaf for leaf in leaves}
+    if len(kinds) == 1:
+        return registry.backend_of(leaves[0]).signatures(leaves)
+    read = {kind: registry.backend_of(leaf).signature for kind, leaf in kinds.items()}
+    return [read[type(leaf)](leaf) for leaf in leaves]
 
 
 def foresee(

@@ -811,7 +811,7 @@ def test_H15_a_list_is_read_once(target):
 @pytest.mark.parametrize("target", TARGETS)
 def test_H15_no_function_is_called_for_each_number(target):
     """A hundred times as many numbers take the same calls, where `jnp.asarray` makes 38 for each."""
-    few, many = ([[float(row * value) for value in range(size)] for row in range(size)] for size in (20, 200))
+    few, many = ([[float(row * value) for value in range(size)] for row in range(size)] for size in (70, 200))
     with verifying(on=False):
         calls = _calls(lambda x: ferry.convert(x, target), few)
         assert calls == _calls(lambda x: ferry.convert(x, target), many)

@@ -21,7 +21,7 @@ from ..placement import Placement
 from ..rules import agrees
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Hashable, Mapping
 
 Array = np.ndarray[Any, Any]
 
@@ -99,6 +99,7 @@ class JaxBackend(Backend):
         self.jax: Any = jax
         self.config: Any = jax.config
         self.tracer = self.jax.core.Tracer
+        self.array = _concrete()
         self._place: Callable[[Array], Any] | None = None
         self._end: int | None = None
 
@@ -152,6 +153,12 @@ class JaxBackend(Backend):
         elif shards == 1:
             misalignment = x.unsafe_buffer_pointer() & 63
         return _described(shape, name, device, misalignment, shards)
+
+    def signature(self, x: Any) -> Hashable | None:
+        if type(x) is not self.array or x.is_deleted() or x.platform() != HOST or x.sharding.num_devices > 1:
+            return None
+        shape = x.shape
+        return None if 0 in shape else (self.name, x.dtype, len(shape), x.unsafe_buffer_pointer() & 63)
 
     def holds(self, owner: object) -> bool:
         """Whether it is the capsule that lies under what `np.asarray` gives of the narrow dtypes."""
@@ -345,13 +352,9 @@ class JaxBackend(Backend):
     # -- fast lanes -------------------------------------------------------------------------------
 
     def lanes(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
-        try:
-            # Not public. To make an array instead, and look at its type, would compile a program: that never ends in a
-            # forked child, and a transfer guard may forbid it.
-            kind = importlib.import_module("jax._src.array").ArrayImpl
-        except (ImportError, AttributeError):
+        if self.array is None:
             return {}
-        return {(kind, "numpy"): self._to_numpy_lane(), (kind, self.name): self._identity_lane()}
+        return {(self.array, "numpy"): self._to_numpy_lane(), (self.array, self.name): self._identity_lane()}
 
     def _to_numpy_lane(self) -> Callable[[Any], Any]:
         asarray = np.asarray
@@ -382,6 +385,18 @@ _SNIPPETS = {
     "hand_over": "jax.dlpack.from_dlpack({x})",
     "place_over": "# sharding is what was given as device=\njax.device_put({x}, sharding)",
 }
+
+
+def _concrete() -> Any:
+    """The type of arrays that have values, which is not public; ``None`` if it is not found.
+
+    To make an array instead, and look at its type, would compile a program: that never ends in a forked child, and a
+    transfer guard may forbid it.
+    """
+    try:
+        return importlib.import_module("jax._src.array").ArrayImpl
+    except (ImportError, AttributeError):
+        return None
 
 
 def _replica(x: Any) -> Any:

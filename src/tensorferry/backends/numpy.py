@@ -16,7 +16,7 @@ from ..info import TensorInfo, compact_strides
 from ..signature import COMPACT, EMPTY, layout_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from ..request import Request
 
@@ -115,6 +115,9 @@ class NumpyBackend(Backend):
             layout = layout_of(x.shape, x.strides, x.itemsize)
         facts = None if x.base is None else _facts(x, x.flags.writeable)
         return np.ndarray, dtype, x.ndim, layout, memory.address(x) & 63, flags, facts
+
+    def extents(self, arrays: Sequence[Any]) -> list[tuple[int, int] | None]:
+        return [_extent(x, memory.address(x)) for x in arrays]
 
     def open(
         self, x: Any, target: Backend | None = None, request: Request | None = None
@@ -242,6 +245,13 @@ def _info(x: Array, name: str, kind: str, mapped: bool) -> TensorInfo:
     mapped = mapped or is_mapped
     at, swapped = memory.address(x) & 63, not x.dtype.isnative
     return _described(x.shape, name, x.strides, at, writable, mutable, swapped, mapped, kind)
+
+
+def _extent(x: Array, start: int) -> tuple[int, int]:
+    if x.flags.forc:
+        return start, start + x.nbytes
+    low, high = memory.spans(x.shape, x.strides, x.itemsize)
+    return start + low, start + high
 
 
 def _facts(x: Array, writable: bool) -> tuple[bool, bool, bool]:

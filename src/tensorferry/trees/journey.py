@@ -19,10 +19,10 @@ from .plans import KeptObject, LeafPlan, TreePlan
 from .structure import placed, take_apart
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ..leaf_dtypes import DtypeRule
-    from ..recipes import Conversion
+    from ..recipes import Conversion, Recipe
     from ..run import Prepared
     from .leaves import LeafRule
 
@@ -61,9 +61,9 @@ class Aim:
             self.decides_by_leaf = bool(any(rule))
 
     @property
-    def uniform(self) -> Conversion | None:
-        """What is asked for, if it is the same for all leaves."""
-        return None if self.decides_by_leaf else self._common
+    def common(self) -> Conversion | None:
+        """What is asked for, if it is the same for all leaves; its dtype aside where `decides_by_leaf`."""
+        return self._common
 
     def asked_of(
         self, conversion: Conversion, dtype: str, name: Callable[[], str], path: Callable[[], str]
@@ -149,6 +149,8 @@ class Journey:
 
     def _match(self, out: Any) -> list[Any]:
         leaves, structure = take_apart(out, self._rule.chosen)
+        if structure.is_in_order_of(self._structure):
+            return leaves
         return in_order_of(self._structure.paths(), leaves, structure.paths())
 
     # -- plan -------------------------------------------------------------------------------------
@@ -254,7 +256,7 @@ class Journey:
         Raises:
             ConversionError: A leaf cannot be converted; several raise a `TreeError`. Nothing is written then.
         """
-        results = self._quickly()
+        results = self._directly()
         if results is None:
             prepared = self.prepare()
             results = self._run(prepared)
@@ -268,37 +270,73 @@ class Journey:
                     run.verify(each, results[index])
         return self._structure.rebuild(results)
 
-    def _quickly(self) -> list[Any] | None:
-        """The results over the fast lanes, if every leaf that is converted has one; each object goes once."""
-        uniform = self._aim.uniform
-        chosen = self._rule.chosen is not None
-        if uniform is None or chosen or self.outs is not None or not uniform.request.is_ordinary:
-            return None
-        target = registry.ready(uniform.target.name).name
-        lanes = registry.lanes_to(target)
-        kinds = set(map(type, self.leaves))
-        tensors = {kind for kind in kinds if registry.is_known_tensor(kind) and kind in lanes}
-        if not all(kind in tensors or self._rule.keeps(kind) for kind in kinds):
-            return None
-        plain = tensors == kinds and len(set(map(id, self.leaves))) == len(self.leaves)
-        once = (
-            self.leaves if plain else list({id(leaf): leaf for leaf in self.leaves if type(leaf) in tensors}.values())
-        )
-        try:
-            results = [lanes[type(leaf)](leaf) for leaf in once]
-        except registry.REFUSALS:
-            results = self._quickly_together(once, tensors, target)
-        if _has_none(results):
-            return None
-        if plain:
-            return results
-        done = {id(leaf): result for leaf, result in zip(once, results, strict=True)}
-        return [done.get(id(leaf), leaf) for leaf in self.leaves]
+    def _directly(self) -> list[Any] | None:
+        """The results, where nothing binds the leaves together and each has its recipe; else ``None``.
 
-    def _quickly_together(self, once: list[Any], tensors: set[type], target: str) -> list[Any]:
-        """The results over the fast lane for many at once; ``[None]`` if there is none that accepts them."""
-        lane = registry.lane_together(next(iter(tensors)), target) if self._coalesce and len(tensors) == 1 else None
-        return [None] if lane is None else lane(once) or [None]
+        So it is with nearly every tree. What fails is left to `prepare`, which says where.
+        """
+        aim, rule, common = self._aim, self._rule, self._aim.common
+        if common is None or rule.chosen is not None or run.is_verifying() or self._structure.twins:
+            return None
+        if aim.rule.names or aim.rule.paths:
+            return None
+        registry.ready(common.target.name)
+        try:
+            taken = rule.takes_each(self.leaves)
+            if all(taken):
+                return self._convert_each(self.leaves, self.outs)
+            places = [index for index, on in enumerate(taken) if on]
+            outs = None if self.outs is None else [self.outs[index] for index in places]
+            results = self._convert_each([self.leaves[index] for index in places], outs)
+        except (ConversionError, *registry.REFUSALS):
+            return None
+        if results is None:
+            return None
+        whole = list(self.leaves)
+        for index, result in zip(places, results, strict=True):
+            whole[index] = result
+        return whole
+
+    def _convert_each(self, leaves: list[Any], outs: list[Any] | None) -> list[Any] | None:
+        common = self._aim.common
+        if common is None or not leaves:
+            return leaves
+        once = dict.fromkeys(map(id, leaves), leaves)
+        if len(once) < len(leaves):
+            # One object stands at several places: it is converted once.
+            if outs is not None:
+                return None
+            alone = list({id(leaf): leaf for leaf in leaves}.values())
+            results = self._convert_each(alone, None)
+            done = None if results is None else dict(zip(map(id, alone), results, strict=True))
+            return None if done is None else [done[id(leaf)] for leaf in leaves]
+        if outs is None and not self._aim.decides_by_leaf and common.request.is_ordinary:
+            quick = self._quickly(leaves, common.target.name)
+            if quick is not None:
+                return quick
+        decide = partial(self._decided, common, 0) if self._aim.decides_by_leaf else None
+        recipes = run.recipes_of(leaves, outs, common, decide)
+        if recipes is None or not _are_apart(leaves, outs, recipes):
+            return None
+        if outs is None:
+            return [run.execute(recipe.program, leaf) for recipe, leaf in zip(recipes, leaves, strict=True)]
+        values = [run.execute(recipe.program[:-1], leaf) for recipe, leaf in zip(recipes, leaves, strict=True)]
+        for recipe, value, out in zip(recipes, values, outs, strict=True):
+            run.execute(recipe.program[-1:], value, out)
+        return outs
+
+    def _quickly(self, leaves: list[Any], target: str) -> list[Any] | None:
+        """The results over the fast lanes, if there is one that accepts each leaf."""
+        lanes, results = registry.lanes_to(target), None
+        kinds = set(map(type, leaves))
+        if not kinds <= lanes.keys():
+            return None
+        try:
+            results = [lanes[type(leaf)](leaf) for leaf in leaves]
+        except registry.REFUSALS:
+            lane = registry.lane_together(kinds.pop(), target) if self._coalesce and len(kinds) == 1 else None
+            results = None if lane is None else lane(leaves)
+        return None if results is None or any(result is None for result in results) else results
 
     def _run(self, prepared: Mapping[int, Prepared]) -> list[Any]:
         same, groups, sent = self.bind(prepared)
@@ -371,9 +409,30 @@ def raise_all(errors: dict[int, ConversionError], path: Callable[[int], str]) ->
         del found
 
 
-def _has_none(results: Iterable[Any]) -> bool:
-    """Whether a lane has refused; `in` would ask each tensor whether it equals ``None``."""
-    return any(result is None for result in results)
+def _are_apart(leaves: Sequence[Any], outs: Sequence[Any] | None, recipes: Sequence[Recipe]) -> bool:
+    """Whether no memory that is copied from, or written into, has a byte in common with another of these."""
+    copied = leaves
+    if outs is None:
+        copying = {number for number, recipe in {id(each): each for each in recipes}.items() if recipe.copies}
+        if not copying:
+            return True
+        copied = [leaf for leaf, recipe in zip(leaves, recipes, strict=True) if id(recipe) in copying]
+    spans: list[Any] = []
+    of_kind: dict[type, list[Any]] = {}
+    for each in (copied, outs or ()):
+        for x in each:
+            of_kind.setdefault(type(x), []).append(x)
+    for alike in of_kind.values():
+        spans += registry.backend_of(alike[0]).extents(alike)
+    if None in spans:
+        return False
+    spans.sort()
+    reach = 0
+    for start, end in spans:
+        if start < reach:
+            return False
+        reach = end
+    return True
 
 
 def _carried(each: Prepared) -> Any:

@@ -126,6 +126,10 @@ class Structure:
                 return False
         return True
 
+    def is_in_order_of(self, other: Structure) -> bool:
+        """Whether another tree has the same leaves in the same order, as far as that is seen at once."""
+        return not self._inner and not other._inner and self._spec.paths() == other._spec.paths()
+
     def statics(self) -> dict[str, tuple[type, Any]]:
         """What each container is besides its values, by its path: its type, and what is the same for all it holds."""
         return dict(self.statics_under("$", None))
@@ -253,6 +257,9 @@ def take_apart(
     Raises:
         UnsupportedTypeError: It contains itself, or is nested too deep.
     """
+    flat = _take_flat(tree) if chosen is None else None
+    if flat is not None:
+        return flat
     walk = _Walk(chosen, visits=sharing)
     leaves, structure = walk.take(tree)
     shared = {number: x for number, x in walk.again.items() if _is_container(x)} if walk.again else None
@@ -261,6 +268,47 @@ def take_apart(
         leaves, structure = walk.take(tree)
         structure.twins = walk.twins
     return leaves, structure
+
+
+def _take_flat(tree: Any) -> tuple[list[Any], Structure] | None:
+    """The same for a dict of nothing but leaves, as states and batches are; ``None``: it may be something else."""
+    if type(tree) is not dict:
+        return None
+    leaves = list(tree.values())
+    for kind in set(map(type, leaves)):
+        if kind not in _LEAVES and (not registry.is_known_tensor(kind) or openers_of(kind, leaves)):
+            return None
+    return leaves, _FlatDict(list(tree))
+
+
+class _FlatDict(Structure):
+    """A dict of nothing but leaves: what optree would make of it is made when it is asked for."""
+
+    __slots__ = ("_made", "keys")
+
+    def __init__(self, keys: list[Any]) -> None:
+        self.keys = keys
+        self._made: optree.PyTreeSpec | None = None
+        self._inner = {}
+        self.size = len(keys)
+        self.twins = {}
+
+    @property
+    def _spec(self) -> optree.PyTreeSpec:  # type: ignore[override]
+        if self._made is None:
+            tree: Any = dict.fromkeys(self.keys, 0)
+            self._made = optree.tree_structure(tree, none_is_leaf=True, namespace=_NAMESPACE)
+        return self._made
+
+    def paths(self) -> list[str]:
+        paths = ["$" + item(key) for key in self.keys]
+        return paths if len(set(paths)) == len(paths) else super().paths()
+
+    def is_in_order_of(self, other: Structure) -> bool:
+        return self.keys == other.keys if isinstance(other, _FlatDict) else super().is_in_order_of(other)
+
+    def rebuild(self, leaves: Sequence[Any], count: int | None = None) -> Any:
+        return dict(zip(self.keys, leaves, strict=True))
 
 
 def take_apart_alike(

@@ -22,7 +22,7 @@ from .declared import CAPABILITIES, COPIED, DEFAULT_STREAM, DLPACK, DTYPES, REFU
 from .snippets import device_code, snippet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Hashable, Mapping
 
 Array = np.ndarray[Any, Any]
 
@@ -129,6 +129,14 @@ class TensorflowBackend(Backend):
         # It tells an address only through an array, which has not room for all axes.
         at = memory.address(self._array(x)) if device == HOST and len(shape) <= memory.AXES else 0
         return _described(shape, name, device, at & 63, "")
+
+    def signature(self, x: Any) -> Hashable | None:
+        if not isinstance(x, self.eager):
+            return None
+        dtype, shape = x._datatype_enum(), x._shape_tuple()
+        if dtype not in self.enums or x.backing_device != self.host or 0 in shape or len(shape) > memory.AXES:
+            return None
+        return self.name, dtype, len(shape), memory.address(self._array(x)) & 63
 
     def _no_such_dtype(self, dtype: Any) -> UnsupportedTypeError:
         if dtype.name == "string":

@@ -18,11 +18,11 @@ from ...errors import UnsupportedTypeError
 from ...hints import Hint
 from ...info import TensorInfo
 from ...rules import agrees
-from ...signature import COMPACT, EMPTY, layout_of
 from . import fast_paths, packing, staging, streams
 from .containers import opener_of
 from .declared import ABSTRACT, BY_DEFAULT, CARRIED, NATIVE
 from .pytrees import is_registered, open_registered
+from .signatures import extent, signature_reader
 from .snippets import snippet, whole_strides
 
 if TYPE_CHECKING:
@@ -87,11 +87,10 @@ class TorchBackend(staging.TorchStaging):
         self.uninitialized = self.torch.nn.parameter.UninitializedTensorMixin
         self.forward: Any = torch.autograd.forward_ad
         self.tensor, self.compiling = torch.Tensor, torch.compiler.is_compiling
-        self.memories = frozenset({torch.Tensor, torch.nn.Parameter})
-        self.real = frozenset(dtype for dtype in self.names if not dtype.is_complex)
         self.cuda: Any = torch.cuda
         self.default_dtype, self.is_recording = torch.get_default_dtype, torch.is_grad_enabled
         self.tracing: Callable[[], Any] = getattr(self.torch._C, "_get_tracing_state", lambda: None)
+        self._signature = signature_reader(self)
         self.by_default = {(self.dtypes[name], *marks): found for (name, *marks), found in BY_DEFAULT.items()}
         self.from_numpy, self.from_dlpack = torch.from_numpy, self.torch.utils.dlpack.from_dlpack
 
@@ -177,22 +176,13 @@ class TorchBackend(staging.TorchStaging):
         return found
 
     def signature(self, x: Any) -> Hashable | None:
-        kind = type(x)
-        # Pinned, conjugate and dual tensors are told apart where they are described.
-        if kind not in self.memories or x.dtype not in self.real or self.forward._current_level >= 0:
-            return None
-        try:
-            pointer, shape = x.data_ptr(), x.shape
-        except RuntimeError:
-            return None
-        if pointer < _LOWEST or not x.is_cpu or x.is_neg() or self.modes() or self.cuda._initialized:
-            return None
-        if x.is_contiguous():
-            layout: Hashable = EMPTY if 0 in shape else COMPACT
-        else:
-            itemsize = x.itemsize
-            layout = layout_of(shape, [step * itemsize for step in x.stride()], itemsize)
-        return kind, x.dtype, len(shape), layout, pointer & 63, x.requires_grad
+        return self._signature(x)
+
+    def signatures(self, tensors: Sequence[Any]) -> list[Hashable | None]:
+        return list(map(self._signature, tensors))
+
+    def extents(self, tensors: Sequence[Any]) -> list[tuple[int, int] | None]:
+        return list(map(extent, tensors))
 
     def _is_dual(self, x: Any) -> bool:
         """Whether forward-mode differentiation carries a tangent beside the values."""
@@ -317,7 +307,7 @@ class TorchBackend(staging.TorchStaging):
             if array.flags.carray:
                 try:
                     return self.from_numpy(array)
-                except TypeError:  # see below
+                except (TypeError, ValueError):  # see below
                     pass
             return self._from_numpy(array)
         via, dtype = carried

@@ -1,0 +1,52 @@
+"""What is read off a PyTorch tensor instead of describing it: its signature, and how far it reaches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ... import memory
+from ...signature import COMPACT, layout_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    from .tensors import TorchBackend
+
+__all__ = ["extent", "signature_reader"]
+
+
+def signature_reader(backend: TorchBackend) -> Callable[[Any], Hashable | None]:
+    """See `Backend.signature`; what it asks is looked up here, once."""
+    memories = frozenset({backend.tensor, backend.torch.nn.Parameter})
+    # Conjugate tensors are told apart where they are described; so are pinned ones, dual ones and those of no elements.
+    dtypes = frozenset(dtype for dtype in backend.names if not dtype.is_complex)
+    forward, cuda, modes, tracing, lowest = backend.forward, backend.cuda, backend.modes, backend.tracing, memory.LOWEST
+
+    def signature(x: Any) -> Hashable | None:
+        kind, dtype = type(x), x.dtype
+        if kind not in memories or dtype not in dtypes or forward._current_level >= 0 or cuda._initialized:
+            return None
+        try:
+            pointer, rank = x.data_ptr(), x.dim()
+        except RuntimeError:
+            return None
+        if pointer < lowest or not x.is_cpu or x.is_neg() or modes():
+            return None
+        layout: Hashable = COMPACT
+        if not x.is_contiguous():
+            if tracing() is not None:
+                return None  # its lengths are traced
+            itemsize = x.itemsize
+            layout = layout_of(x.shape, [step * itemsize for step in x.stride()], itemsize)
+        return kind, dtype, rank, layout, pointer & 63, x.requires_grad
+
+    return signature
+
+
+def extent(x: Any) -> tuple[int, int]:
+    """See `Backend.extents`."""
+    start = x.data_ptr()
+    if x.is_contiguous():
+        return start, start + x.nbytes
+    itemsize = x.itemsize
+    return start, start + memory.spans(x.shape, [step * itemsize for step in x.stride()], itemsize)[1]
