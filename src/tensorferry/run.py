@@ -15,7 +15,8 @@ from .info import TensorInfo
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from .backend import Backend, Capabilities
+    from .backend import Backend
+    from .capabilities import Capabilities
     from .plan import Plan, Step
     from .request import Request
 
@@ -87,7 +88,7 @@ def run(program: Program, value: Any, out: Any = None) -> Any:
 
 def here(request: Request, info: TensorInfo, target: Backend) -> Request:
     """The request as it is on this machine: the target's devices matter only where an accelerator is involved."""
-    if info.device == HOST and request.device in (None, HOST) and HOST in target.capabilities.devices:
+    if info.device == HOST and request.device in (None, HOST) and HOST in target.capabilities.devices.kinds:
         return request
     return request._replace(present=target.devices())
 
@@ -151,7 +152,7 @@ def carry(x: Any, target: Backend, request: Request, out: Any = None) -> Any:
     source, info, handle = registry.backend_of(x).open(x, target, request)
     capabilities = target.capabilities
     # `here` and `run` written out: a call of each is a tenth of what a small conversion costs.
-    if info.device != HOST or request.device is not None or HOST not in capabilities.devices:
+    if info.device != HOST or request.device is not None or HOST not in capabilities.devices.kinds:
         request = here(request, info, target)
     plan, program = _planned(info, request, source, target, capabilities)
     if out is None:
@@ -191,7 +192,7 @@ def check(plan: Plan, source: Backend, target: Backend, handle: Any, result: Any
     Raises:
         PlanViolation: They differ; the message names the claim.
     """
-    if not target.capabilities.memory or plan.source.abstract is not None:
+    if not target.capabilities.memory.exists or plan.source.abstract is not None:
         return
     seen = target.describe(result)
     for claim in ("framework", "shape", "dtype", "device", "shards", "requires_grad", "writable"):
@@ -203,7 +204,7 @@ def check(plan: Plan, source: Backend, target: Backend, handle: Any, result: Any
     start, end = source.pointer(handle), target.pointer(result)
     if plan.source.device != HOST or start is None or end is None:
         return
-    unread = plan.source.kind not in source.capabilities.read_kinds
+    unread = plan.source.kind not in source.capabilities.objects.read_kinds
     shares = unread and memory.overlap(plan.source, start, seen, end)
     if shares != plan.shares_memory:
         raise PlanViolation(f"the plan claims shares_memory {plan.shares_memory}, observed {shares}\n\n{plan}")

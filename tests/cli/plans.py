@@ -39,10 +39,10 @@ def everything():
     codes, asked, described = {}, {}, {}
     for source in backends():
         for target, kept in backends().items():
-            if not kept.capabilities.dtypes:
+            if not kept.capabilities.dtypes.held:
                 continue
             abilities = backend_named(target).capabilities
-            options = [{name: True} for name in sorted(abilities.options | abilities.finishers)]
+            options = [{name: True} for name in sorted(abilities.options.names | abilities.options.finishers)]
             for info in _tensors(source):
                 try:
                     refuse_place(info, backend_named(source))

@@ -15,7 +15,8 @@ import pytest
 
 import tensorferry as ferry
 from tensorferry import registry, testing
-from tensorferry.backend import Backend, Capabilities
+from tensorferry.backend import Backend
+from tensorferry.capabilities import Capabilities, Dtypes, Memory
 from tensorferry.info import TensorInfo
 from tensorferry.testing.memory import Place
 
@@ -47,11 +48,11 @@ class TapeBackend(Backend):
     module = "tapes"
     owns = ("tapes",)
     capabilities = Capabilities(
-        dtypes=frozenset(ITEMSIZES),
-        numbers={"bool": ("uint8",), "int": ("uint8",), "float": ("float32",), "complex": ("float32",)},
-        writable=False,
-        strides="compact",
-        alignment=0,
+        dtypes=Dtypes(
+            held=frozenset(ITEMSIZES),
+            numbers={"bool": ("uint8",), "int": ("uint8",), "float": ("float32",), "complex": ("float32",)},
+        ),
+        memory=Memory(writable=False, strides="compact", alignment=0),
     )
     imports: ClassVar = {"tapes": "import tapes", "np": "import numpy as np"}
 

@@ -10,7 +10,8 @@ from tests.support import lives, survives
 
 from tensorferry import backend as protocol
 from tensorferry import registry
-from tensorferry.backend import Backend, Capabilities
+from tensorferry.backend import Backend
+from tensorferry.capabilities import Capabilities, Devices, Dtypes, Gradients, Memory, Objects, Options
 
 ORDINARY = """
 import collections, dataclasses, typing, warnings
@@ -432,7 +433,7 @@ class Plain(Backend):
 
     @property
     def capabilities(self):
-        return Capabilities(dtypes=frozenset(), numbers={}, writable=True, **self.declared)
+        return Capabilities(**{"dtypes": Dtypes(frozenset(), {}), "memory": Memory(writable=True), **self.declared})
 
     def _(self, *arguments):
         raise NotImplementedError
@@ -441,16 +442,16 @@ class Plain(Backend):
 
 
 DECLARED = {
-    "read_only": ({"read_only": True}, ["read_only"]),
-    "gradients": ({"gradients": True}, ["detach"]),
-    "fetches": ({"fetches": True}, ["fetch"]),
-    "fetches_ahead": ({"fetches_ahead": True}, ["start_fetch"]),
-    "packs": ({"packs": True}, ["pack", "unpack"]),
-    "out": ({"out": True}, ["write"]),
-    "value_kinds": ({"value_kinds": frozenset({"Variable"})}, ["value"]),
-    "finishers": ({"finishers": frozenset({"variable"})}, ["variable"]),
+    "read_only": ({"memory": Memory(writable=True, read_only=True)}, ["read_only"]),
+    "gradients": ({"gradients": Gradients(graph=True)}, ["detach"]),
+    "fetches": ({"devices": Devices(fetches=True)}, ["fetch"]),
+    "fetches_ahead": ({"devices": Devices(fetches_ahead=True)}, ["start_fetch"]),
+    "packs": ({"devices": Devices(packs=True)}, ["pack", "unpack"]),
+    "out": ({"memory": Memory(writable=True, out=True)}, ["write"]),
+    "value_kinds": ({"objects": Objects(value_kinds=frozenset({"Variable"}))}, ["value"]),
+    "finishers": ({"options": Options(finishers=frozenset({"variable"}))}, ["variable"]),
     "stages": (
-        {"stages": frozenset({"cuda"})},
+        {"devices": Devices(stages=frozenset({"cuda"}))},
         ["fill", "send", "stage", "unload", "land", "compact", "pin_array"],
     ),
 }
@@ -477,6 +478,20 @@ def test_every_backend_here_has_the_verbs_that_it_declares():
         assert protocol.verbs_lacking(backend) == []
         called_for |= set(backend.capabilities.verbs())
     assert len(called_for) == len(DECLARED)
+
+
+def test_capabilities_are_a_cheap_key():
+    """They are a part of the key of every plan: one object is itself, and none of the fields is hashed or compared."""
+    for backend in registry.known().values():
+        declared = backend.capabilities
+        assert declared is backend.capabilities, backend.name
+        assert type(declared).__hash__ is object.__hash__
+        alike = declared._replace()
+        assert alike != declared
+        assert not alike == declared  # noqa: SIM201 - both operators
+        assert tuple(alike) == tuple(declared)
+    with pytest.raises(AttributeError):
+        registry.backend_named("numpy").capabilities.memory.writable = False
 
 
 def test_what_is_no_backend_is_not_registered():

@@ -27,7 +27,7 @@ from .snippets import snippet, whole_strides
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ...backend import Capabilities
+    from ...capabilities import Capabilities
     from ...nodes import Node
     from ...streams import Stream
 
