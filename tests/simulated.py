@@ -195,7 +195,11 @@ class SimulatedBackend(Backend):
     module = "simulated"
     owns = ("simulated",)
     capabilities = Capabilities(
-        dtypes=Dtypes(_ALL, {"bool": ("bool",), "int": ("int64",), "float": ("float32",), "complex": ("complex64",)}),
+        dtypes=Dtypes(
+            held=_ALL,
+            numbers={"bool": ("bool",), "int": ("int64",), "float": ("float32",), "complex": ("complex64",)},
+            unhanded=_ALL,  # nobody else has such a device
+        ),
         memory=Memory(writable=True, strides="compact", alignment=0, out=True),
         devices=Devices(("cpu", "sim"), packs=True),
         options=Options(frozenset({"non_blocking"})),

@@ -57,9 +57,11 @@ def verbs_lacking(backend: Backend) -> list[str]:
     >>> verbs_lacking(backends()["numpy"])
     []
     """
+    from .verbs import called_for  # its protocols take as long to make as importing half of tensorferry
+
     return [
         f"{declared} and has no verb {verb}()"
-        for declared, verbs in backend.capabilities.verbs().items()
+        for declared, verbs in called_for(backend.capabilities).items()
         for verb in verbs
         if not _has(backend, verb)
     ]

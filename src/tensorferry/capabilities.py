@@ -181,20 +181,3 @@ class Capabilities(_Groups):
     __hash__ = object.__hash__
     __eq__ = object.__eq__
     __ne__ = object.__ne__
-
-    def verbs(self) -> dict[str, tuple[str, ...]]:
-        """The verbs that a backend must have, by the declaration that calls for them."""
-        pairs = {
-            "Memory(read_only=True)": ("read_only",) if self.memory.read_only else (),
-            "Memory(out=True)": ("write",) if self.memory.out else (),
-            "Devices(fetches=True)": ("fetch",) if self.devices.fetches else (),
-            "Devices(fetches_ahead=True)": ("start_fetch",) if self.devices.fetches_ahead else (),
-            "Devices(packs=True)": ("pack", "unpack") if self.devices.packs else (),
-            "Devices(stages=…)": (
-                ("fill", "send", "stage", "unload", "land", "compact", "pin_array") if self.devices.stages else ()
-            ),
-            "Gradients(graph=True)": ("detach",) if self.gradients.graph else (),
-            "Objects(value_kinds=…)": ("value",) if self.objects.value_kinds else (),
-            "Options(finishers=…)": tuple(sorted(self.options.finishers)),
-        }
-        return {declared: verbs for declared, verbs in pairs.items() if verbs}

@@ -230,6 +230,11 @@ class TensorflowBackend(Backend):
         with self.tf.device(device_code(device)):
             return self.tf.identity(x)
 
+    def wait(self, x: Any) -> Any:
+        """The same tensor, whose values are there now: TensorFlow waits for all devices, or for none."""
+        self.tf.test.experimental.sync_devices()
+        return x
+
     def offer(self, x: Any) -> Any:
         # It refuses a stream, and has the values ready when it exports
         # (https://www.tensorflow.org/api_docs/python/tf/experimental/dlpack/to_dlpack).
