@@ -263,7 +263,7 @@ class Backend(ABC):
 
     @abstractmethod
     def export(self, x: Any) -> np.ndarray[Any, Any]:
-        """The ndarray that lies over `x`'s host memory."""
+        """The ndarray that lies over `x`'s host memory: an object of its own, which may be closed to writes."""
 
     @abstractmethod
     def adopt(self, array: np.ndarray[Any, Any]) -> Any:

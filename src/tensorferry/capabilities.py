@@ -179,5 +179,5 @@ class Capabilities(_Groups):
 
     # A part of the key of every plan that is kept: none of the fields is looked at.
     __hash__ = object.__hash__
-    __eq__ = object.__eq__
+    __eq__ = object.__eq__  # pyright: ignore[reportAssignmentType]
     __ne__ = object.__ne__

@@ -15,13 +15,14 @@ __all__ = ["groups", "installed"]
 def installed(module, backend, witness):
     """The package is there, and its backend registered; both are gone again afterwards."""
     before = dict(registry.backends())
-    sys.modules[module.__name__] = module
+    is_made_up = sys.modules.setdefault(module.__name__, module) is module and module.__spec__ is None
     registry.register(backend)
     testing.add_witness(witness)
     try:
         yield
     finally:
-        del sys.modules[module.__name__]
+        if is_made_up:
+            del sys.modules[module.__name__]
         known._outside.pop(witness.name, None)
         registry._opened.discard(module.__name__)
         for table in (registry._by_name, registry._by_module, registry._ready, registry._by_type):
