@@ -13,7 +13,6 @@ import sys
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from .capabilities import Capabilities
 from .errors import FrameworkNotInstalledError
 
 if TYPE_CHECKING:
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from .capabilities import Capabilities
     from .info import TensorInfo
     from .nodes import Node
     from .placement import Placement
@@ -78,6 +78,8 @@ def validate(backend: object) -> None:
     Raises:
         TypeError: It is none, or declares something of another type, or what it has no verb for.
     """
+    from .capabilities import Capabilities
+
     kind = type(backend).__qualname__
     if not isinstance(backend, Backend):
         raise TypeError(f"a backend is an instance of tensorferry.backend.Backend, not of {kind}")
