@@ -30,7 +30,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from tensorferry import casts, memory, registry
-from tensorferry.backend import Backend, Capabilities
+from tensorferry.backend import Backend
+from tensorferry.capabilities import Capabilities, Devices, Dtypes, Memory, Options
 from tensorferry.devices import HOST
 from tensorferry.dtypes import DTYPES, find, of_numpy
 from tensorferry.info import TensorInfo
@@ -194,15 +195,14 @@ class SimulatedBackend(Backend):
     module = "simulated"
     owns = ("simulated",)
     capabilities = Capabilities(
-        dtypes=_ALL,
-        numbers={"bool": ("bool",), "int": ("int64",), "float": ("float32",), "complex": ("complex64",)},
-        writable=True,
-        devices=("cpu", "sim"),
-        strides="compact",
-        alignment=0,
-        out=True,
-        packs=True,
-        options=frozenset({"non_blocking"}),
+        dtypes=Dtypes(
+            held=_ALL,
+            numbers={"bool": ("bool",), "int": ("int64",), "float": ("float32",), "complex": ("complex64",)},
+            unhanded=_ALL,  # nobody else has such a device
+        ),
+        memory=Memory(writable=True, strides="compact", alignment=0, out=True),
+        devices=Devices(("cpu", "sim"), packs=True),
+        options=Options(frozenset({"non_blocking"})),
     )
     imports: ClassVar = {"simulated": "import simulated"}
 

@@ -44,15 +44,15 @@ from .files.api import convert_files, load, save
 from .files.api import open as open  # noqa: A004 - `ferry.open`, as in `os.open`; a star takes it to nobody
 from .info import TensorInfo
 from .inspection import FrameworkStatus, describe, explain, frameworks, shares_memory
-from .plan import Plan, Step
 from .transfers.api import prefetch, start
-from .transfers.prefetch import Prefetch
-from .transfers.transfer import Transfer
 from .trees.api import collate, convert_tree, describe_tree, explain_tree, snapshot
 
 if TYPE_CHECKING:
     from .files.convert import Report
     from .files.lazy import LazyTree
+    from .plan import Plan, Step
+    from .transfers.prefetch import Prefetch
+    from .transfers.transfer import Transfer
     from .trees.plans import TreePlan
 
 __version__ = "0.1.0"
@@ -106,8 +106,16 @@ __all__ = [
     "to_torch",
 ]
 
-_LATER = {"LazyTree": "files.lazy", "Report": "files.convert", "TreePlan": "trees.plans"}
-"""Names for annotations, and the modules that importing tensorferry need not wait for."""
+_LATER = {
+    "LazyTree": "files.lazy",
+    "Plan": "plan",
+    "Prefetch": "transfers.prefetch",
+    "Report": "files.convert",
+    "Step": "plan",
+    "Transfer": "transfers.transfer",
+    "TreePlan": "trees.plans",
+}
+"""What nobody needs before something gave one, and the modules that importing tensorferry need not wait for."""
 
 
 def __getattr__(name: str) -> object:

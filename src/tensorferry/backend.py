@@ -9,11 +9,9 @@ live object of it or for an explicit target, never to look around.
 from __future__ import annotations
 
 import importlib
-import math
 import sys
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from .errors import FrameworkNotInstalledError
 
@@ -22,13 +20,14 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from .capabilities import Capabilities
     from .info import TensorInfo
     from .nodes import Node
     from .placement import Placement
     from .request import Request
     from .streams import Stream
 
-__all__ = ["EXCHANGE", "EXCHANGE_NUMBERS", "Backend", "Capabilities", "kind_of_type", "validate", "verbs_lacking"]
+__all__ = ["EXCHANGE", "EXCHANGE_NUMBERS", "Backend", "kind_of_type", "validate", "verbs_lacking"]
 
 EXCHANGE = "numpy"
 """The backend whose tensors are the common currency of host memory."""
@@ -41,114 +40,6 @@ EXCHANGE_NUMBERS: Mapping[str, tuple[str, ...]] = {
     "complex": ("complex128",),
 }
 """The dtypes of Python numbers as they are read into an array of that currency."""
-
-
-@dataclass(frozen=True, eq=False)
-class Capabilities:
-    """What a framework can hold, adopt and promise; plans are made from this alone.
-
-    Args:
-        dtypes: Canonical names of the dtypes that its tensors can have.
-        numbers: For each kind of Python number, the dtypes that its own constructor gives it,
-            narrowest first: the first that holds the values is taken.
-        writable: Whether its tensors can be written.
-        read_only: Whether it can present memory read-only: its verb ``read_only``, which takes its own tensor and
-            gives one over the same memory that nobody can write through.
-        gradients: Whether its tensors carry an autograd graph.
-        records: Whether what is done to one in a graph is recorded now; if not, the result is in none.
-        devices: Kinds of device on which it can live, were they present.
-        strides: The memory that it can adopt: ``"any"`` strides, ``"non-negative"`` whole elements,
-            or ``"compact"`` only.
-        alignment: Bytes of which an adopted address must be a multiple; 0 means the element's size,
-            1 any address.
-        unshared_dtypes: Dtypes that it stores in another form than an ndarray, so always copies.
-        read_kinds: Values of `TensorInfo.kind` that own no shareable memory and have to be read.
-        host_array: Whether its tensors *are* ndarrays in host memory.
-        shards: Whether the parts of one of its tensors can lie on several devices.
-        fetches: Whether one call of its own brings a tensor from devices, or from several shards, into
-            an ndarray: its verb ``fetch``.
-        fetches_ahead: Whether `start_fetch` starts such a transfer without waiting for it.
-        packs: Whether many of its tensors can be packed into one, on any device: `pack` and `unpack`.
-        waits: Whether memory that it is handed on a device must be finished: it names no stream.
-        offers: Whether its tensors have ``__dlpack__`` themselves.
-        takes_offers: Whether code that shares gives it another's tensor over DLPack: it would copy an array between.
-        uncast: Dtypes that its own operations do not cast on a device.
-        unhanded: Dtypes that it cannot give to another framework, or take from one, on a device.
-        stages: Kinds of device whose large tensors cross the bus through page-locked slots: it is a
-            `staging.Staging` backend.
-        memory: Whether its values have memory at all (a list of numbers has none to share).
-        out: Whether its tensors can be given as ``out=``.
-        writes_parts: Whether its verb ``write`` also takes `parts.Parts`, for an ``out=`` in host memory.
-        options: Names of the target options that it understands.
-        finishers: Those of them that are a last step of their own, by the verb of that name.
-        ordinary_kind: The `TensorInfo.kind` of one that is written by hand and names none.
-        value_kinds: Values of `TensorInfo.kind` whose value is another object (a variable's).
-        axes: How many axes its tensors have at most.
-        abstract: For each reason why an object has no memory: why, and what to do.
-        inside_only: Those of them that may still be converted inside their own framework.
-        tracer: What records its operations on real values now: there what leaves the framework becomes a constant.
-        tape: What may be recording its operations for gradients, if no tensor shows that it is.
-        absent_on: Dtypes that a kind of device lacks.
-        absent_reasons: For a dtype that it lacks for now: why, as the end of a sentence.
-        absent_hint: The code that makes it have those, if there is any.
-    """
-
-    dtypes: frozenset[str]
-    numbers: Mapping[str, tuple[str, ...]]
-    writable: bool
-    read_only: bool = False
-    gradients: bool = False
-    records: bool = True
-    devices: tuple[str, ...] = ("cpu",)
-    strides: Literal["any", "non-negative", "compact"] = "any"
-    alignment: int = 1
-    unshared_dtypes: frozenset[str] = frozenset()
-    read_kinds: frozenset[str] = frozenset()
-    host_array: bool = False
-    shards: bool = False
-    fetches: bool = False
-    fetches_ahead: bool = False
-    packs: bool = False
-    waits: bool = False
-    offers: bool = False
-    takes_offers: bool = False
-    uncast: frozenset[str] = frozenset()
-    unhanded: frozenset[str] = frozenset()
-    stages: frozenset[str] = frozenset()
-    memory: bool = True
-    out: bool = False
-    writes_parts: bool = False
-    options: frozenset[str] = frozenset()
-    finishers: frozenset[str] = frozenset()
-    ordinary_kind: str = ""
-    value_kinds: frozenset[str] = frozenset()
-    axes: float = math.inf
-    abstract: Mapping[str, tuple[str, str | None]] = field(default_factory=dict)
-    inside_only: frozenset[str] = frozenset()
-    tracer: str = ""
-    tape: str = ""
-    absent_on: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    absent_reasons: Mapping[str, str] = field(default_factory=dict)
-    absent_hint: str = ""
-
-    def verbs(self) -> dict[str, tuple[str, ...]]:
-        """The verbs that a backend must have, by the declaration that calls for them."""
-        pairs = {
-            "read_only=True": ("read_only",) if self.read_only else (),
-            "gradients=True": ("detach",) if self.gradients else (),
-            "fetches=True": ("fetch",) if self.fetches else (),
-            "fetches_ahead=True": ("start_fetch",) if self.fetches_ahead else (),
-            "packs=True": ("pack", "unpack") if self.packs else (),
-            "out=True": ("write",) if self.out else (),
-            "value_kinds": ("value",) if self.value_kinds else (),
-            "stages": ("fill", "send", "stage", "unload", "land", "compact", "pin_array") if self.stages else (),
-            "finishers": tuple(sorted(self.finishers)),
-        }
-        return {declared: verbs for declared, verbs in pairs.items() if verbs}
-
-    def default_dtype(self, kind: str) -> str:
-        """The dtype that the framework's own constructor gives a Python number of this kind."""
-        return self.numbers[kind][0]
 
 
 _KINDS = frozenset({"Variable", "buffer", "numbers", "object", "objects", "rows", "scalar", "stack", "traced"})
@@ -166,9 +57,11 @@ def verbs_lacking(backend: Backend) -> list[str]:
     >>> verbs_lacking(backends()["numpy"])
     []
     """
+    from .verbs import called_for  # its protocols take as long to make as importing half of tensorferry
+
     return [
         f"{declared} and has no verb {verb}()"
-        for declared, verbs in backend.capabilities.verbs().items()
+        for declared, verbs in called_for(backend.capabilities).items()
         for verb in verbs
         if not _has(backend, verb)
     ]
@@ -185,6 +78,8 @@ def validate(backend: object) -> None:
     Raises:
         TypeError: It is none, or declares something of another type, or what it has no verb for.
     """
+    from .capabilities import Capabilities
+
     kind = type(backend).__qualname__
     if not isinstance(backend, Backend):
         raise TypeError(f"a backend is an instance of tensorferry.backend.Backend, not of {kind}")
@@ -195,7 +90,7 @@ def validate(backend: object) -> None:
         if not isinstance(declared[each], tuple) or not all(isinstance(name, str) for name in declared[each]):
             raise TypeError(f"{kind}.{each} must be a tuple of strings")
     if not isinstance(declared["capabilities"], Capabilities):
-        raise TypeError(f"{kind}.capabilities must be of tensorferry.backend.Capabilities")
+        raise TypeError(f"{kind}.capabilities must be of tensorferry.capabilities.Capabilities")
     lacking = verbs_lacking(backend)
     if lacking:
         raise TypeError(f"the backend {backend.name!r} declares {', '.join(lacking)}")
@@ -397,7 +292,7 @@ class Backend(ABC):
 
     @abstractmethod
     def export(self, x: Any) -> np.ndarray[Any, Any]:
-        """The ndarray that lies over `x`'s host memory."""
+        """The ndarray that lies over `x`'s host memory: an object of its own, which may be closed to writes."""
 
     @abstractmethod
     def adopt(self, array: np.ndarray[Any, Any]) -> Any:

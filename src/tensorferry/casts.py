@@ -32,7 +32,7 @@ _COMPARES = np.lib.NumpyVersion(np.__version__) >= "2.4.0"
 
 
 @subnormals.kept
-def cast(array: np.ndarray[Any, Any], dtype: str, check: str = "", compact: bool = False) -> np.ndarray[Any, Any]:
+def cast(x: np.ndarray[Any, Any], dtype: str, check: str = "", compact: bool = False) -> np.ndarray[Any, Any]:
     """A packed, aligned array of another dtype.
 
     >>> import numpy as np
@@ -40,7 +40,7 @@ def cast(array: np.ndarray[Any, Any], dtype: str, check: str = "", compact: bool
     array([1, 2], dtype=int8)
 
     Args:
-        array: Any host array of a dtype in the table.
+        x: Any host array of a dtype in the table.
         dtype: The canonical name of the dtype to cast to.
         check: ``"value"`` compares each value, ``"finite"`` refuses a finite number that becomes
             infinite, ``"number"`` one that a float without NaN, sign or zero has no place for,
@@ -53,18 +53,18 @@ def cast(array: np.ndarray[Any, Any], dtype: str, check: str = "", compact: bool
     row = find(dtype)
     if not compact:
         if check == "value":
-            kept = _same_integers(array, row.numpy)
+            kept = _same_integers(x, row.numpy)
             if kept is not None:
                 return kept
-        elif not check and array.dtype.kind != "c" and _casts_directly(array.dtype, row.numpy):
-            return array.astype(row.numpy, subok=False)
-    result = memory.compact(array.shape, row.numpy) if compact else np.empty_like(array, row.numpy, subok=False)
+        elif not check and x.dtype.kind != "c" and _casts_directly(x.dtype, row.numpy):
+            return x.astype(row.numpy, subok=False)
+    result = memory.compact(x.shape, row.numpy) if compact else np.empty_like(x, row.numpy, subok=False)
     if not check:
-        _fill(result, array, row.kind)
+        _fill(result, x, row.kind)
     else:
-        for index in _blocks(array.shape):
-            _fill(result[index], array[index], row.kind)
-            _compare(array, result[index], index, dtype, check)
+        for index in _blocks(x.shape):
+            _fill(result[index], x[index], row.kind)
+            _compare(x, result[index], index, dtype, check)
     return result
 
 

@@ -6,13 +6,13 @@ tensor that has to move goes to the framework's current one.
 
 from __future__ import annotations
 
-import re
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from .errors import DeviceError, nearest, shown
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Sequence
 
 __all__ = ["HOST", "device_name", "host_index", "kind_of", "meant", "same_place"]
@@ -29,7 +29,6 @@ _KINDS = {
     "tpu": "tpu",
     "xpu": "xpu",
 }
-_NAME = re.compile(r"(?:.*device:|<|/)?([a-z_]+)(?:(?::| device )(\d+)>?)?")
 _HINT = 'device="cpu", device="cuda" or device="cuda:1"'
 
 
@@ -51,8 +50,20 @@ def device_name(device: object) -> str:
 
 def host_index(device: object) -> int:
     """Which of several devices of the host it is; 0 for the first, and for whatever is none."""
-    match = _NAME.fullmatch(_text(device).strip().lower())
+    match = _parts(_text(device))
     return int(match[2] or 0) if match is not None and _KINDS.get(match[1]) == HOST else 0
+
+
+@cache
+def _pattern() -> re.Pattern[str]:
+    import re
+
+    return re.compile(r"(?:.*device:|<|/)?([a-z_]+)(?:(?::| device )(\d+)>?)?")
+
+
+def _parts(text: str) -> re.Match[str] | None:
+    """A device's kind and index, by the many ways in which frameworks write them."""
+    return _pattern().fullmatch(text.strip().lower())
 
 
 def _text(device: object) -> str:
@@ -71,7 +82,7 @@ def _text(device: object) -> str:
 
 @lru_cache(maxsize=256)
 def _canonical(text: str) -> str:
-    match = _NAME.fullmatch(text.strip().lower())
+    match = _parts(text)
     if match is None:
         raise DeviceError(f"{text[:40]!r} is not the name of a device.", _HINT)
     kind = _KINDS.get(match[1], match[1])

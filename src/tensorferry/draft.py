@@ -29,11 +29,11 @@ class Draft:
         target: Backend,
         exchange: Backend,
     ) -> None:
-        ordinary = source.capabilities.ordinary_kind
+        ordinary = source.capabilities.objects.ordinary_kind
         if ordinary and not info.kind:
-            weak = info.dtype if ordinary in source.capabilities.read_kinds else None
+            weak = info.dtype if ordinary in source.capabilities.objects.read_kinds else None
             info = info._replace(kind=ordinary, weak_dtype=info.weak_dtype or weak)
-        usual = source.capabilities.writable
+        usual = source.capabilities.memory.writable
         writable = usual if info.writable is None else info.writable
         mutable = writable if info.mutable is None else info.mutable
         self.source_info = info._replace(writable=writable, mutable=mutable)
@@ -60,7 +60,7 @@ class Draft:
             dtype: What its elements are, if no longer what they were.
         """
         itemsize = dtypes.find(dtype or self.now.dtype).itemsize
-        if owner.capabilities.strides == "compact":
+        if owner.capabilities.memory.strides == "compact":
             return compact_strides(self.now.shape, itemsize)
         return packed_strides(self.now.shape, self.now.strides, itemsize)
 
@@ -71,10 +71,10 @@ class Draft:
             "framework": self.target.name,
             "kind": "",
             "weak_dtype": None,
-            "writable": caps.writable,
-            "mutable": caps.writable or bool(self.now.mutable and not self.fresh),
+            "writable": caps.memory.writable,
+            "mutable": caps.memory.writable or bool(self.now.mutable and not self.fresh),
         }
-        if caps.strides == "compact":
+        if caps.memory.strides == "compact":
             changes["strides"] = compact_strides(self.now.shape, dtypes.find(self.now.dtype).itemsize)
         return changes
 
@@ -98,7 +98,7 @@ class Draft:
         """Let the target's tensor over the source's memory be one that nobody can write through, where it has that."""
         info = self.source_info
         why = rules.why_read_only(info, self.target)
-        if why and self.target.capabilities.writable and not self.fresh:
+        if why and self.target.capabilities.memory.writable and not self.fresh:
             self.add(self.target, "read_only", (), why, writable=False, mutable=info.mutable)
 
     def add(
@@ -123,7 +123,7 @@ class Draft:
 
     def finish(self) -> Plan:
         """The plan that the steps make."""
-        shares = not self.fresh and self.target.capabilities.memory and self.now.size > 0
+        shares = not self.fresh and self.target.capabilities.memory.exists and self.now.size > 0
         if self.now.size == 0 and not self.fresh:
             self.reason = "there are no elements"
         if shares and self.source_info.memory_map and self.now.writable:

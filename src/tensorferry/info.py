@@ -105,7 +105,7 @@ def _ordinary(framework: str) -> tuple[str, bool | None]:
 def _declared(backend: Backend) -> tuple[str, bool]:
     """The host, or the first kind of device of a framework that cannot live there; whether its tensors are written."""
     caps = backend.capabilities
-    return HOST if HOST in caps.devices else caps.devices[0], caps.writable
+    return HOST if HOST in caps.devices.kinds else caps.devices.kinds[0], caps.memory.writable
 
 
 class TensorInfo(_Fields):

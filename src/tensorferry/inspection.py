@@ -121,9 +121,9 @@ def shares_memory(a: object, b: object, /) -> bool:
             error.said_of("shares_memory", EXCHANGE)
             raise
         if info.abstract is not None:
-            why, hint = source.capabilities.abstract[info.abstract]
+            why, hint = source.capabilities.objects.abstract[info.abstract]
             raise UnsupportedTypeError(f"This {source.name} object has no memory: {why}.", hint)
-        if info.kind in source.capabilities.read_kinds:
+        if info.kind in source.capabilities.objects.read_kinds:
             return False
         found.append((info, source.pointer(handle)))
     (first, at), (second, also_at) = found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -104,6 +103,7 @@ def _is_glob(name: str) -> bool:
 
 def _glob(name: str) -> Callable[[str], object]:
     import fnmatch
+    import re
 
     return re.compile(fnmatch.translate(name)).match
 

@@ -57,12 +57,12 @@ class _Route(Transport):
         self.check = rules.check_of(self.now, self.request, self.dtype)
         self.refuse_pinned()
         self.refuse_misfit()
-        if self.source is self.target and self.target.capabilities.memory and self.stays_inside():
+        if self.source is self.target and self.target.capabilities.memory.exists and self.stays_inside():
             self.inside()
             self.finish_options()
             self.lay_out()
             return
-        if not self.target.capabilities.memory:
+        if not self.target.capabilities.memory.exists:
             self.refuse_copy([f"{self.target.name} values have no memory to share"])
         self.leave_graph()
         if not self.hand_over():
@@ -109,7 +109,7 @@ class _Route(Transport):
     def finish_options(self) -> None:
         """What the target makes of its tensor in the end, in memory of its own."""
         for option in self.request.options:
-            if option in self.target.capabilities.finishers:
+            if option in self.target.capabilities.options.finishers:
                 if not self.fresh:
                     why = f"{option}=True has memory of its own"
                     self.refuse_copy([why])
@@ -126,13 +126,13 @@ class _Route(Transport):
 
     def warn_of_tape(self) -> None:
         """Say that a result in the source's own framework is cut off from whatever was recording there."""
-        tape = self.source.capabilities.tape
+        tape = self.source.capabilities.gradients.tape
         if tape and self.source is self.target and self.fresh and dtypes.find(self.dtype).kind in ("float", "complex"):
             self.warnings.append(f"a {tape} does not record what is done here: no gradient flows through the result")
 
     def warn_of_tracer(self) -> None:
         """Say that a result outside the source's framework is a constant to what records there."""
-        tracer = self.source.capabilities.tracer
+        tracer = self.source.capabilities.objects.tracer
         if tracer:
             self.warnings.append(f"{tracer} records no conversion: what it makes has this result as a constant")
 
@@ -148,20 +148,21 @@ class _Route(Transport):
             return False
         if self.request.out is not None or now.swapped:
             return False
-        if caps.tracer:
+        if caps.objects.tracer:
             return True
-        if now.kind in caps.read_kinds and caps.host_array and not now.requires_grad and now.device == HOST:
+        is_read = now.kind in caps.objects.read_kinds and caps.memory.host_array
+        if is_read and not now.requires_grad and now.device == HOST:
             return False
         if self.dtype == now.dtype and same_place(now.device, self.device):
             # Shards stay where they are. A framework with a graph copies its own tensors best, others an array.
-            own = caps.gradients and now.is_compact and not (now.kind or now.conjugate or now.negative)
+            own = caps.gradients.graph and now.is_compact and not (now.kind or now.conjugate or now.negative)
             return self.request.copy is not True or own or now.requires_grad or now.device != HOST or now.shards > 1
         leaves_graph = now.requires_grad and not self.in_graph()
         return (now.device != HOST or self.device != HOST or now.requires_grad) and not leaves_graph
 
     def finishes_apart(self) -> bool:
         """Whether an option asks for other memory than the framework's own operations give on the host."""
-        finishers = self.target.capabilities.finishers
+        finishers = self.target.capabilities.options.finishers
         return (self.wants_pinned() and not self.now.requires_grad) or any(
             option in finishers for option in self.request.options
         )
@@ -169,9 +170,9 @@ class _Route(Transport):
     def inside(self) -> None:
         """Do it with the framework's own operations."""
         now, own = self.now, self.source
-        if now.kind in own.capabilities.value_kinds:
+        if now.kind in own.capabilities.objects.value_kinds:
             self.add(own, "value", (), f"a {now.kind}'s value", kind="")
-        if now.kind in own.capabilities.read_kinds:
+        if now.kind in own.capabilities.objects.read_kinds:
             self.read()
         if self.dtype != now.dtype and self.casts_first():
             self.cast_inside(own)
@@ -187,8 +188,9 @@ class _Route(Transport):
         if self.fresh:
             self.refuse_copy(["a dtype or a device cannot change in place"])
             self.reason = self.reason or "the dtype or the device changes"
-            self.now = self.now._replace(writable=own.capabilities.writable, mutable=own.capabilities.writable)
-        elif now.kind and own.capabilities.host_array:
+            writable = own.capabilities.memory.writable
+            self.now = self.now._replace(writable=writable, mutable=writable)
+        elif now.kind and own.capabilities.memory.host_array:
             self.add(own, "export", (), "the plain array under the subclass", kind="")
             self.reason = "the same memory"
         else:
@@ -219,7 +221,7 @@ class _Route(Transport):
         share, reason, warnings = rules.sharing(self.source_info, self.target, self.request)
         obstacles = self.obstacles()
         self.refuse_to_share(obstacles, share, reason)
-        if self.device != HOST and self.target.capabilities.writable and not self.fresh:
+        if self.device != HOST and self.target.capabilities.memory.writable and not self.fresh:
             # The transfer is the copy, and it has read the source when it returns.
             self.fresh, self.reason = True, obstacles[0]
         if self.request.out is not None:
@@ -231,17 +233,17 @@ class _Route(Transport):
             pass  # which is the copy
         elif self.device != HOST and self.now.memory_map and not self.is_staged_up(self.target):
             self.copy_array("a device never reads a memory map")
-        elif not share and not self.fresh and self.target.capabilities.memory:
+        elif not share and not self.fresh and self.target.capabilities.memory.exists:
             self.copy_array(reason)
-        elif obstacles and not self.fresh and self.target.capabilities.memory:
+        elif obstacles and not self.fresh and self.target.capabilities.memory.exists:
             self.copy_array(obstacles[0])
-        elif (self.fresh and self.must_align()) or (self.now.size == 0 and not self.target.capabilities.host_array):
+        elif (self.fresh and self.must_align()) or not (self.now.size or self.target.capabilities.memory.host_array):
             self.copy_array(self.must_align() or self.reason or "there are no elements")
         elif not self.fresh:
             self.reason, self.warnings = reason, warnings
         if self.device != HOST and self.go_up(self.target):
             return
-        if HOST not in self.target.capabilities.devices:
+        if HOST not in self.target.capabilities.devices.kinds:
             self.place()
             return
         self.lock()
@@ -253,21 +255,21 @@ class _Route(Transport):
         if now.framework != self.source.name:
             return  # it has come down as an array
         preconditions.refuse_axes(now, self.exchange)
-        if now.kind in caps.value_kinds:
+        if now.kind in caps.objects.value_kinds:
             self.add(self.source, "value", (), f"a {now.kind}'s value", kind="")
         if now.device != HOST or (now.shards > 1 and not self.fresh):
             self.fetch()
-        elif now.kind in caps.read_kinds:
+        elif now.kind in caps.objects.read_kinds:
             self.read()
-            if not caps.host_array:
+            if not caps.memory.host_array:
                 self.add(self.source, "export", (), rules.EXPORT_REASON)
-        elif now.dtype in caps.unshared_dtypes:
+        elif now.dtype in caps.dtypes.unshared:
             why = f"{self.source.name} stores {now.dtype} in another form"
             if now.size:
                 self.refuse_copy([why])
             self.add(self.source, "export", (), why, copies="host")
             self.fresh, self.reason = True, why
-        elif not caps.host_array or now.kind:
+        elif not caps.memory.host_array or now.kind:
             self.add(self.source, "export", (), rules.EXPORT_REASON)
 
     def give_back(self) -> None:
@@ -289,7 +291,7 @@ class _Route(Transport):
         arguments: tuple[Any, ...] = ()
         changes: dict[str, Any] = {}
         if kind in rules.NUMBERS and rules.reads_as_asked(self.now, self.target, self.dtype, self.device, self.check):
-            arguments = (self.dtype, self.check, self.target.capabilities.strides == "compact")
+            arguments = (self.dtype, self.check, self.target.capabilities.memory.strides == "compact")
             changes = {"dtype": self.dtype, "strides": self.packed(self.target, self.dtype)}
             changes |= {"misalignment": 0, "weak_dtype": None}
         self.add(
@@ -314,7 +316,7 @@ class _Route(Transport):
 
     def must_align(self) -> str:
         """Why fresh memory has to be copied once more before the target adopts it, if it has."""
-        if self.request.out is not None or not self.target.capabilities.memory:
+        if self.request.out is not None or not self.target.capabilities.memory.exists:
             return ""
         return next(iter(rules.layout_obstacles(self.now, self.target)), "")
 
@@ -327,7 +329,7 @@ class _Route(Transport):
             "number": f"{asked}; each value is looked at",
             "finite": f"Python numbers take {self.target.name}'s own dtype",
         }[self.check]
-        compact = self.target.capabilities.strides == "compact"
+        compact = self.target.capabilities.memory.strides == "compact"
         strides = self.packed(self.target, self.dtype)
         changes: dict[str, Any] = {"strides": strides, "misalignment": 0, "swapped": False}
         self.add(
@@ -347,7 +349,7 @@ class _Route(Transport):
         self.add(
             self.exchange,
             "copy",
-            (self.target.capabilities.strides == "compact",),
+            (self.target.capabilities.memory.strides == "compact",),
             why,
             copies="host",
             strides=self.packed(self.target),
@@ -360,14 +362,14 @@ class _Route(Transport):
     def to_target(self) -> None:
         """Make the array a tensor of the target."""
         target, caps = self.target, self.target.capabilities
-        if not caps.host_array or not caps.memory:
-            copies = "host" if not caps.memory or self.now.dtype in caps.unshared_dtypes else "none"
+        if not caps.memory.host_array or not caps.memory.exists:
+            copies = "host" if not caps.memory.exists or self.now.dtype in caps.dtypes.unshared else "none"
             offered = self.is_offered() and target.snippet("hand_over", (self.source.name,), self.now)
             self.add(
                 target,
                 "adopt",
                 (),
-                rules.ADOPT_REASONS[caps.memory],
+                rules.ADOPT_REASONS[caps.memory.exists],
                 copies=copies,
                 told=("fresh",) if self.fresh else (),
                 **self.as_own(),
@@ -383,7 +385,7 @@ class _Route(Transport):
             self.copy_array("a result of one's own is writable")
             self.now = self.now._replace(**self.as_own())
         else:
-            read_only = caps.read_only and not self.fresh and not self.source_info.writable
+            read_only = caps.memory.read_only and not self.fresh and not self.source_info.writable
             if read_only and self.ends_with_export():
                 template = self.source.snippet("export", ("read-only",), self.now)
                 self.steps[-1] = self.steps[-1]._replace(template=template)
@@ -401,8 +403,8 @@ class _Route(Transport):
     def is_offered(self) -> bool:
         """Whether code that shares gives the target the source's own tensor, not the array over its memory."""
         source, target = self.source.capabilities, self.target.capabilities
-        able = target.takes_offers and self.now.dtype not in source.unhanded | target.unhanded
-        return able and source.offers and not self.fresh and self.ends_with_export()
+        able = target.devices.takes_offers and self.now.dtype not in source.dtypes.unhanded | target.dtypes.unhanded
+        return able and source.devices.offers and not self.fresh and self.ends_with_export()
 
     def write_out(self, out: TensorInfo) -> None:
         """Write into the memory that was given."""

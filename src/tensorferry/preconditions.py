@@ -25,10 +25,10 @@ def refuse_abstract(info: TensorInfo, request: Request, source: Backend, target:
     """
     if info.abstract is None:
         return
-    why, hint = source.capabilities.abstract.get(info.abstract, (f"it is {info.abstract}", None))
-    if source is target and info.abstract in source.capabilities.inside_only:
+    why, hint = source.capabilities.objects.abstract.get(info.abstract, (f"it is {info.abstract}", None))
+    if source is target and info.abstract in source.capabilities.objects.inside_only:
         for option in request.options:
-            if option in target.capabilities.finishers or option == PINNED:
+            if option in target.capabilities.options.finishers or option == PINNED:
                 raise UnsupportedTypeError(
                     f"{option}=True needs values, and this {source.name} object has none: {why}.",
                     f"leave {option}= out",
@@ -43,7 +43,7 @@ def refuse_axes(info: TensorInfo, exchange: Backend) -> None:
     Raises:
         ShapeError: It has more.
     """
-    most = exchange.capabilities.axes
+    most = exchange.capabilities.memory.axes
     if len(info.shape) > most:
         longer = tuple(length for length in info.shape if length != 1)
         raise ShapeError(
@@ -59,7 +59,7 @@ def refuse_move(info: TensorInfo, source: Backend, device: str) -> None:
         UnsupportedTypeError: It has no memory, and is not traced either.
     """
     if info.abstract not in (None, "traced") and not same_place(info.device, device):
-        why, hint = source.capabilities.abstract[info.abstract or ""]
+        why, hint = source.capabilities.objects.abstract[info.abstract or ""]
         raise UnsupportedTypeError(f"This {source.name} object cannot go to {device}: {why}.", hint)
 
 
@@ -71,16 +71,16 @@ def refuse_place(info: TensorInfo, source: Backend) -> None:
         UnsupportedTypeError: It has no such dtype, no graph, no lazy bits, one byte order, or one device each.
     """
     caps = source.capabilities
-    known = caps.devices
-    if caps.dtypes and info.dtype not in caps.dtypes and info.dtype not in caps.absent_reasons:
+    known = caps.devices.kinds
+    if caps.dtypes.held and info.dtype not in caps.dtypes.held and info.dtype not in caps.dtypes.absent_reasons:
         raise UnsupportedTypeError(f"{source.name} has no {info.dtype}.", "the name of a dtype that it has")
-    if info.requires_grad and not caps.gradients:
+    if info.requires_grad and not caps.gradients.graph:
         raise UnsupportedTypeError(f"{source.name} tensors are in no autograd graph.", "leave requires_grad= out")
     if (info.conjugate or info.negative) and not hasattr(source, "resolve"):
         raise UnsupportedTypeError(f"{source.name} has no lazy bits.", "leave conjugate= and negative= out")
-    if info.swapped and not caps.host_array:
+    if info.swapped and not caps.memory.host_array:
         raise UnsupportedTypeError(f"{source.name} has the machine's byte order only.", "leave swapped= out")
-    if info.shards > 1 and not caps.shards:
+    if info.shards > 1 and not caps.devices.shards:
         raise UnsupportedTypeError(f"{source.name} tensors lie on one device each.", "leave shards= out")
     if info.abstract is None and kind_of(info.device) not in known:
         raise DeviceError(
@@ -102,18 +102,16 @@ def refuse_out(info: TensorInfo, request: Request, target: Backend) -> None:
     if out is None:
         return
     if out.abstract is not None:
-        why = target.capabilities.abstract.get(out.abstract, (f"it is {out.abstract}", None))[0]
+        why = target.capabilities.objects.abstract.get(out.abstract, (f"it is {out.abstract}", None))[0]
         raise UnsupportedTypeError(f"out= cannot be written: {why}.", "leave out= out")
-    usual = target.capabilities.writable
-    assignable = out.kind in target.capabilities.value_kinds
+    able, usual = target.capabilities.memory.out, target.capabilities.memory.writable
+    assignable = out.kind in target.capabilities.objects.value_kinds
     writable = assignable or (usual if out.writable is None else out.writable)
-    if not target.capabilities.out or not writable:
-        what = (
-            "this one is read-only" if target.capabilities.out else f"{target.name} results are not memory to write to"
-        )
-        what = what if target.capabilities.writable else f"{target.name} tensors are immutable"
+    if not able or not writable:
+        what = "this one is read-only" if able else f"{target.name} results are not memory to write to"
+        what = what if usual else f"{target.name} tensors are immutable"
         raise UnsupportedTypeError(f"out= cannot be written: {what}.", "leave out= out")
-    if out.kind in target.capabilities.read_kinds:
+    if out.kind in target.capabilities.objects.read_kinds:
         raise UnsupportedTypeError(f"out= cannot be written: a {out.kind} has no memory of its own.", "leave out= out")
     if memory.overlaps_itself(out):
         raise UnsupportedTypeError(
@@ -130,7 +128,7 @@ def refuse_out(info: TensorInfo, request: Request, target: Backend) -> None:
     if request.device is not None and not same_place(out.device, request.device):
         raise DeviceError(f"out= is on {out.device}, and device= asks for {request.device}.", "leave device= out")
     for option in request.options:
-        if option in target.capabilities.finishers or (option == PINNED and not out.pinned):
+        if option in target.capabilities.options.finishers or (option == PINNED and not out.pinned):
             raise UnsupportedTypeError(
                 f"out= is written into where it lies, and {option}=True asks for other memory.",
                 f"leave {option}= or out= out",

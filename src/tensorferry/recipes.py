@@ -16,7 +16,8 @@ from .request import make_request
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from .backend import Backend, Capabilities
+    from .backend import Backend
+    from .capabilities import Capabilities
     from .info import TensorInfo
     from .plan import Plan, Step
     from .request import Request
@@ -57,7 +58,7 @@ class Conversion:
     def __init__(self, target: Backend, request: Request) -> None:
         self.target = target
         self.request = request
-        on_host = request.device in (None, HOST) and HOST in target.capabilities.devices
+        on_host = request.device in (None, HOST) and HOST in target.capabilities.devices.kinds
         self.sized = not on_host or request.placement is not None
         """Whether sizes count: a device is on the way, or a layout over several."""
         self._recent: dict[Hashable, Recipe] = {}

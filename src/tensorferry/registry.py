@@ -240,7 +240,7 @@ def _unknown(name: str) -> UnknownFrameworkError:
     """The error for a name that is no backend's, with the one that was meant."""
     targets = [each for each in known().values() if each.is_target]
     device = _as_device(name)
-    if any(kind_of(device) in each.capabilities.devices for each in targets):
+    if any(kind_of(device) in each.capabilities.devices.kinds for each in targets):
         return UnknownFrameworkError(f"{name!r} is a device, and not the name of a framework.", f'device="{device}"')
     names = dict.fromkeys([*(each.name for each in targets), *outside.names()])
     meant = nearest(name, [*names, *(word for word in NAMES if isinstance(word, str) and NAMES[word] in names)])
@@ -375,7 +375,7 @@ def backend_of(x: object) -> Backend:
 def is_known_tensor(kind: type) -> bool:
     """Whether objects of this type have been met as tensors with memory of their own."""
     found = _by_type.get(kind)
-    return found is not None and found.capabilities.memory
+    return found is not None and found.capabilities.memory.exists
 
 
 def is_tensor(kind: type) -> bool:
@@ -384,7 +384,7 @@ def is_tensor(kind: type) -> bool:
         owner = _owner(kind)
     except UnsupportedTypeError:
         return False
-    return owner is not None and owner.capabilities.memory
+    return owner is not None and owner.capabilities.memory.exists
 
 
 def refusal_of(kind: type) -> UnsupportedTypeError | None:
@@ -487,6 +487,6 @@ def immutable_holds(owner: object) -> bool:
     """Whether an object that owns an array's memory stands for a known framework's tensor that nobody can write."""
     for backend in list(known().values()):
         with outside.guard(backend.name):
-            if not backend.capabilities.writable and backend.holds(owner):
+            if not backend.capabilities.memory.writable and backend.holds(owner):
                 return True
     return False

@@ -181,7 +181,7 @@ refuse_unknown.__dict__["_torchdynamo_disable"] = True
 
 
 def _options(target: Backend) -> frozenset[str]:
-    return target.capabilities.options | target.capabilities.finishers
+    return target.capabilities.options.names | target.capabilities.options.finishers
 
 
 def _all_options(among: Mapping[str, Backend]) -> set[str]:
@@ -246,7 +246,7 @@ def _follow(like: object, *, elsewhere: bool) -> tuple[str, str | None, str]:
     """
     info = like if isinstance(like, TensorInfo) else _describe(like, "like")
     if info.abstract is not None:
-        abstract = registry.backend_named(info.framework).capabilities.abstract
+        abstract = registry.backend_named(info.framework).capabilities.objects.abstract
         why = abstract.get(info.abstract, (f"it is {info.abstract}", None))[0]
         raise UnsupportedTypeError(
             f"This {info.framework} object says no dtype and no device to follow: {why}.",

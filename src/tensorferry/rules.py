@@ -94,21 +94,21 @@ def target_dtype(info: TensorInfo, request: Request, target: Backend) -> str:
             raise LossyCastError(f"out= is {request.out.dtype}, and dtype= asks for {asked}.", "leave dtype= out")
         return request.out.dtype
     if request.dtype not in (None, *dtypes.KEYWORDS):
-        if request.dtype not in caps.dtypes:
+        if request.dtype not in caps.dtypes.held:
             raise _no_such_dtype(request.dtype, target, asked=True)
         return request.dtype
     kind = dtypes.find(info.dtype).kind
     if request.dtype == dtypes.DEFAULT and kind == "float":
-        return caps.default_dtype("float")
-    if info.weak_dtype is not None and caps.memory:
+        return caps.dtypes.default("float")
+    if info.weak_dtype is not None and caps.memory.exists:
         return _number_dtype(info.weak_dtype, kind, target, request.dtype)
     if request.dtype is None:
-        if info.dtype not in caps.dtypes and not _stays_as_it_is(info, request, target):
+        if info.dtype not in caps.dtypes.held and not _stays_as_it_is(info, request, target):
             raise _no_such_dtype(info.dtype, target, asked=False)
         return info.dtype
     if request.dtype == dtypes.FIT and _stays_as_it_is(info, request, target):
         return info.dtype
-    held = caps.dtypes - caps.absent_on.get(kind_of(_place(info, request, target)), frozenset())
+    held = caps.dtypes.held - caps.dtypes.absent_on.get(kind_of(_place(info, request, target)), frozenset())
     found = _widest(info.dtype, held) if request.dtype == dtypes.DEFAULT else dtypes.fit(info.dtype, held)
     if found is None:
         raise _no_such_dtype(info.dtype, target, asked=False)
@@ -126,21 +126,22 @@ def _widest(name: str, held: frozenset[str]) -> str | None:
 
 def _stays_as_it_is(info: TensorInfo, request: Request, target: Backend) -> bool:
     """Whether a tensor of a dtype that its framework lacks for now is given back as the object that it is."""
-    own = info.framework == target.name and not info.kind and info.dtype in target.capabilities.absent_reasons
+    own = info.framework == target.name and not info.kind and info.dtype in target.capabilities.dtypes.absent_reasons
     return own and request.copy is not True and request.device is None and not request.options
 
 
 def _number_dtype(weak: str, kind: str, target: Backend, asked: str | None) -> str:
     caps = target.capabilities
-    candidates = caps.numbers["int" if kind == "uint" else kind]
+    candidates = caps.dtypes.numbers["int" if kind == "uint" else kind]
     if kind in ("float", "complex"):
         return candidates[0]
     for name in candidates:
         if dtypes.exact(weak, name):
             return name
     if asked is not None:  # each number is compared
-        return (dtypes.fit(weak, caps.dtypes) if asked == dtypes.FIT else None) or candidates[-1]
-    wide = f'dtype="{weak}"' if weak in caps.dtypes else caps.absent_hint if weak in caps.absent_reasons else ""
+        return (dtypes.fit(weak, caps.dtypes.held) if asked == dtypes.FIT else None) or candidates[-1]
+    remedy = caps.dtypes.absent_hint if weak in caps.dtypes.absent_reasons else ""
+    wide = f'dtype="{weak}"' if weak in caps.dtypes.held else remedy
     as_floats = 'dtype="float32", which keeps each value or raises'
     raise LossyCastError(
         f"These Python integers need {weak}; {target.name} gives integers {' or '.join(candidates)} here.",
@@ -167,7 +168,7 @@ def check_of(info: TensorInfo, request: Request, dtype: str) -> str:
 
 def reads_as_asked(info: TensorInfo, target: Backend, dtype: str, device: str, check: str) -> bool:
     """Whether Python numbers are read as what the target is to have, and not first as what they are."""
-    as_it_is = dtype == info.dtype and target.capabilities.alignment <= dtypes.find(dtype).itemsize
+    as_it_is = dtype == info.dtype and target.capabilities.memory.alignment <= dtypes.find(dtype).itemsize
     return not as_it_is and not widens_later(info, target, dtype, device, check)
 
 
@@ -178,19 +179,19 @@ def is_many(info: TensorInfo) -> bool:
 
 def reads_in_one_go(request: Request, target: Backend) -> bool:
     """Whether an array of what numbers are is what is wanted, whatever they are."""
-    takes_all = target.capabilities.numbers is EXCHANGE_NUMBERS and target.capabilities.memory
+    takes_all = target.capabilities.dtypes.numbers is EXCHANGE_NUMBERS and target.capabilities.memory.exists
     return takes_all and request.is_ordinary
 
 
 def fills_lists(info: TensorInfo, target: Backend) -> bool:
     """Whether Python numbers are read part by part into lists."""
-    return is_many(info) and not target.capabilities.memory and target.name == info.framework
+    return is_many(info) and not target.capabilities.memory.exists and target.name == info.framework
 
 
 def fills_out(info: TensorInfo, request: Request, target: Backend) -> bool:
     """Whether Python numbers are read part by part into the memory that is given."""
     out = request.out
-    if out is None or not is_many(info) or not target.capabilities.writes_parts:
+    if out is None or not is_many(info) or not target.capabilities.memory.writes_parts:
         return False
     return out.device == HOST and not out.conjugate and not out.negative
 
@@ -199,8 +200,8 @@ def widens_later(info: TensorInfo, target: Backend, dtype: str, device: str, che
     """Whether a cast waits until the value is on its device: fewer bytes cross the bus."""
     wider = dtypes.find(dtype).itemsize > dtypes.find(info.dtype).itemsize
     late = wider and device != HOST and not check and agrees(info.dtype, dtype)
-    able = not {info.dtype, dtype} & target.capabilities.uncast
-    return late and able and info.dtype in target.capabilities.dtypes
+    able = not {info.dtype, dtype} & target.capabilities.dtypes.uncast
+    return late and able and info.dtype in target.capabilities.dtypes.held
 
 
 def cast_reason(info: TensorInfo, request: Request, target: Backend) -> str:
@@ -212,8 +213,8 @@ def cast_reason(info: TensorInfo, request: Request, target: Backend) -> str:
 
 def _no_such_dtype(name: str, target: Backend, *, asked: bool) -> LossyCastError:
     caps = target.capabilities
-    why, remedy = caps.absent_reasons.get(name, ""), caps.absent_hint
-    hint = _instead(name, caps.dtypes, asked=asked)
+    why, remedy = caps.dtypes.absent_reasons.get(name, ""), caps.dtypes.absent_hint
+    hint = _instead(name, caps.dtypes.held, asked=asked)
     return LossyCastError(f"{target.name} has no {name}{why}.", f"{hint}, or {remedy}" if why and remedy else hint)
 
 
@@ -239,21 +240,21 @@ def target_device(info: TensorInfo, request: Request, target: Backend, dtype: st
     caps = target.capabilities
     present = request.present
     device = _place(info, request, target)
-    if request.out is None and request.device is not None and kind_of(device) not in caps.devices:
-        kinds = ", ".join(caps.devices)
-        hint = f'device="{meant(device, caps.devices)}"'
+    if request.out is None and request.device is not None and kind_of(device) not in caps.devices.kinds:
+        kinds = ", ".join(caps.devices.kinds)
+        hint = f'device="{meant(device, caps.devices.kinds)}"'
         raise DeviceError(f"{target.name} cannot live on {device}: it knows {kinds}.", hint)
-    asked = request.device is not None or caps.devices[0] != HOST
+    asked = request.device is not None or caps.devices.kinds[0] != HOST
     if asked and present is not None and not any(device in (name, kind_of(name)) for name in present):
         seen = f"sees {', '.join(present)}" if present else "sees no device"
         raise DeviceError(
             f"There is no {device} here: {target.name} {seen}.",
             f'device="{present[0]}"' if present else "a machine that has one, or another target",
         )
-    absent = caps.absent_on.get(kind_of(device), frozenset())
+    absent = caps.dtypes.absent_on.get(kind_of(device), frozenset())
     if dtype in absent:
         named = request.dtype is not None or request.out is not None
-        hint = _instead(dtype, caps.dtypes - absent, asked=named)
+        hint = _instead(dtype, caps.dtypes.held - absent, asked=named)
         raise LossyCastError(f"{dtype} cannot live on {device}.", f'{hint}, or device="cpu"')
     return device
 
@@ -266,14 +267,14 @@ def _place(info: TensorInfo, request: Request, target: Backend) -> str:
         return request.device
     if info.abstract is not None or _stays(info, target, request.present):
         return info.device
-    return target.capabilities.devices[0]
+    return target.capabilities.devices.kinds[0]
 
 
 def _stays(info: TensorInfo, target: Backend, present: tuple[str, ...] | None) -> bool:
     """Whether the result may be where the source is, without being asked to."""
     if info.shards > 1 and target.name != info.framework:
         return False
-    return kind_of(info.device) in target.capabilities.devices and (present is None or info.device in present)
+    return kind_of(info.device) in target.capabilities.devices.kinds and (present is None or info.device in present)
 
 
 # -- share or copy ------------------------------------------------------------------------------
@@ -282,11 +283,11 @@ def _stays(info: TensorInfo, target: Backend, present: tuple[str, ...] | None) -
 def sharing(info: TensorInfo, target: Backend, request: Request) -> tuple[bool, str, list[str]]:
     """Whether memory may be shared under the sharing rule, why, and what that puts at risk."""
     caps = target.capabilities
-    if not caps.memory:
+    if not caps.memory.exists:
         return False, f"{target.name} values have no memory to share", []
     if request.copy is True:
         return False, "copy=True asks for independent memory", []
-    if not caps.writable:
+    if not caps.memory.writable:
         if not info.mutable:
             return True, "neither side can write", []
         if request.copy is False:
@@ -309,7 +310,7 @@ def sharing(info: TensorInfo, target: Backend, request: Request) -> tuple[bool, 
 
 def why_read_only(info: TensorInfo, target: Backend) -> str:
     """Why a target that can present writable memory read-only does so; empty where it does not."""
-    if not target.capabilities.read_only:
+    if not target.capabilities.memory.read_only:
         return ""
     if info.requires_grad:
         return READ_ONLY_REASON
@@ -325,18 +326,18 @@ def layout_obstacles(info: TensorInfo, target: Backend) -> list[str]:
     found: list[str] = []
     if info.swapped:
         found.append("its bytes are in the other order")
-    if not caps.memory:
+    if not caps.memory.exists:
         return [f"{target.name} values have no memory to share"]
     if info.size == 0:
         return found
     row = dtypes.find(info.dtype)
-    if info.dtype in caps.unshared_dtypes:
+    if info.dtype in caps.dtypes.unshared:
         found.append(f"{target.name} stores {info.dtype} in another form")
-    if caps.strides != "any":
+    if caps.memory.strides != "any":
         found += _stride_obstacles(info, row.itemsize)
-    if caps.strides == "compact" and not found and not is_compact(info.shape, info.strides, row.itemsize):
+    if caps.memory.strides == "compact" and not found and not is_compact(info.shape, info.strides, row.itemsize):
         found.append(f"strides {info.strides} bytes of shape {info.shape} are not compact")
-    alignment = caps.alignment or row.numpy.alignment
+    alignment = caps.memory.alignment or row.numpy.alignment
     if info.misalignment % alignment:
         found.append(f"address % {alignment} == {info.misalignment % alignment}")
     return found

@@ -286,7 +286,7 @@ def verify(each: Prepared, result: Any) -> None:
     planned_steps, run_steps = ([step[:3] for step in found.steps] for found in (plan, each.recipe.plan))
     if planned_steps != run_steps:
         raise PlanViolation(f"the plan has the steps {planned_steps}, what was run are {run_steps}\n\n{plan}")
-    if not target.capabilities.memory or plan.source.abstract is not None:
+    if not target.capabilities.memory.exists or plan.source.abstract is not None:
         return
     seen = target.describe(result)
     for claim in ("framework", "shape", "dtype", "device", "shards", "requires_grad", "writable"):
@@ -298,7 +298,7 @@ def verify(each: Prepared, result: Any) -> None:
     start, end = source.pointer(each.handle), target.pointer(result)
     if plan.source.device != HOST or start is None or end is None:
         return
-    unread = plan.source.kind not in source.capabilities.read_kinds
+    unread = plan.source.kind not in source.capabilities.objects.read_kinds
     shares = unread and memory.overlap(plan.source, start, seen, end)
     if shares != plan.shares_memory:
         raise PlanViolation(f"the plan claims shares_memory {plan.shares_memory}, observed {shares}\n\n{plan}")

@@ -143,10 +143,10 @@ def _stays_with(target: Backend, found: Iterable[Opened]) -> bool:
     """Whether the target stacks them itself, in their graph."""
     caps = target.capabilities
     return (
-        caps.gradients
+        caps.gradients.graph
         and all(source is target for _, _, source, _, _ in found)
         and len({info.dtype for *_, info, _ in found}) == 1
-        and {info.abstract for *_, info, _ in found} <= {None, *caps.inside_only}
+        and {info.abstract for *_, info, _ in found} <= {None, *caps.objects.inside_only}
     )
 
 
@@ -179,7 +179,7 @@ def _stacks_by_itself(dtype: np.dtype[Any], kinds: Iterable[type]) -> bool:
 
 def _stack_quickly(x: Any, target: Backend | None) -> Stacked | None:
     """Tensors of the target's own, stacked by it, if it sees at a glance that they are alike."""
-    if target is None or not target.capabilities.gradients:
+    if target is None or not target.capabilities.gradients.graph:
         return None
     kinds = set(map(type, x))
     if len(kinds) > 1 or not registry.is_known_tensor(type(x[0])) or registry.backend_of(x[0]) is not target:
@@ -203,8 +203,8 @@ def _as_arrays(x: Any) -> Sequence[Array] | None:
     if not all(map(memory.is_there, arrays)):
         return None
     # Read-only from who writes: it is in a graph, or an element lies in several places.
-    writable = not registry.backend_of(x[0]).capabilities.writable or all(each.flags.writeable for each in arrays)
-    return arrays if writable else None
+    written = registry.backend_of(x[0]).capabilities.memory.writable
+    return None if written and not all(each.flags.writeable for each in arrays) else arrays
 
 
 def _stack_arrays(found: Sequence[Opened], whole: tuple[int, ...]) -> Array:
@@ -227,7 +227,7 @@ def _stack_alike(arrays: Sequence[Array], dtype: np.dtype[Any]) -> Array:
     """Arrays of one dtype and shape in one memory, aligned so that any target can adopt it."""
     length, shape = len(arrays), arrays[0].shape
     exchange = registry.backend_named(EXCHANGE)
-    if len(shape) >= exchange.capabilities.axes:
+    if len(shape) >= exchange.capabilities.memory.axes:
         preconditions.refuse_axes(TensorInfo(EXCHANGE, (length, *shape), find(of_numpy(dtype) or "").name), exchange)
     result = memory.compact((length, *shape), dtype)
     if shape:

@@ -43,7 +43,7 @@ class Transport(Draft):
 
     def agrees(self) -> bool:
         """Whether every framework rounds this cast to the same bits, so that the source's device may do it."""
-        able = not {self.now.dtype, self.dtype} & self.source.capabilities.uncast
+        able = not {self.now.dtype, self.dtype} & self.source.capabilities.dtypes.uncast
         return able and rules.agrees(self.now.dtype, self.dtype) and not self.check
 
     def is_narrower(self) -> bool:
@@ -52,7 +52,7 @@ class Transport(Draft):
 
     def source_has(self, dtype: str) -> bool:
         """Whether the source's framework has a dtype that something else was asked for."""
-        return dtype in self.source.capabilities.dtypes
+        return dtype in self.source.capabilities.dtypes.held
 
     def casts_first(self) -> bool:
         """Whether the cast comes before the bus: a narrowing one, or one that a device may not do."""
@@ -64,10 +64,10 @@ class Transport(Draft):
     def cast_inside(self, by: Backend, why: str = "") -> None:
         """Cast with a framework's own operation, where the value lies."""
         why = why or rules.cast_reason(self.source_info, self.request, self.target)
-        kept = self.now.requires_grad and self.in_graph() and by.capabilities.records
-        unseen = by.capabilities.tracer and f"{by.capabilities.tracer} records no look at values"
+        kept = self.now.requires_grad and self.in_graph() and by.capabilities.gradients.records
+        unseen = by.capabilities.objects.tracer and f"{by.capabilities.objects.tracer} records no look at values"
         if self.now.abstract is not None:
-            unseen = by.capabilities.abstract[self.now.abstract][0]
+            unseen = by.capabilities.objects.abstract[self.now.abstract][0]
         if unseen and self.check:
             raise LossyCastError(
                 f"{self.now.dtype} to {self.dtype} has to look at each value: {unseen}.",
@@ -124,11 +124,11 @@ class Transport(Draft):
 
     def stays_recorded(self) -> bool:
         """Whether what the source's own framework makes of the value is in its graph."""
-        return self.now.requires_grad and self.source.capabilities.records
+        return self.now.requires_grad and self.source.capabilities.gradients.records
 
     def straighten(self, why: str) -> None:
         """Copy on the device, into memory that every framework takes."""
-        if self.now.is_compact or kind_of(self.now.device) not in self.source.capabilities.stages:
+        if self.now.is_compact or kind_of(self.now.device) not in self.source.capabilities.devices.stages:
             self.duplicate(why)
             return
         self.add(self.source, "compact", (), why, copies=self.path(), strides=self.c_order(), misalignment=0)
@@ -150,9 +150,9 @@ class Transport(Draft):
         if kind_of(now.device) != kind_of(self.device) or (self.dtype != now.dtype and not self.agrees()):
             return False
         sides = (self.source, self.target)
-        if any(self.dtype not in each.capabilities.dtypes for each in sides):
+        if any(self.dtype not in each.capabilities.dtypes.held for each in sides):
             return False
-        unnamed = [each.name for each in sides if self.dtype in each.capabilities.unhanded]
+        unnamed = [each.name for each in sides if self.dtype in each.capabilities.dtypes.unhanded]
         if unnamed:
             self.reason = f"{' and '.join(unnamed)} cannot name {self.dtype} to another framework on a device"
             return False
@@ -178,7 +178,7 @@ class Transport(Draft):
             self.refuse_copy([self.reason])
         else:
             self.warnings = warnings
-        if self.target.capabilities.waits:
+        if self.target.capabilities.devices.waits:
             self.add(self.source, "wait", (), f"{self.target.name} cannot say on which stream it reads")
         self.add(self.target, "hand_over", (self.source.name,), "the same device: no bytes move", **self.as_own())
         self.present_read_only()
@@ -221,14 +221,14 @@ class Transport(Draft):
         self.refuse_copy([*gathered, self.reason or f"the source is on {now.device}, the result on {self.device}"])
         if self.is_narrower() and self.agrees() and self.request.out is None and self.source_has(self.dtype):
             self.cast_inside(self.source, "narrower before the bus: fewer bytes cross")
-        if not self.come_down(self.source) and not self.source.capabilities.fetches:
+        if not self.come_down(self.source) and not self.source.capabilities.devices.fetches:
             self.move(self.source, HOST)
             self.reason = self.reason or f"the source is on {now.device}, the result on {self.device}"
 
     def come_down(self, by: Backend) -> bool:
         """Bring a tensor to the host as an array, by page-locked memory, if that is worth it or asked for."""
         now = self.now
-        able = kind_of(now.device) in by.capabilities.stages and now.size > 0 and now.shards == 1
+        able = kind_of(now.device) in by.capabilities.devices.stages and now.size > 0 and now.shards == 1
         lands = self.wants_pinned()
         if not able or (not lands and now.nbytes < STAGED):
             return False
@@ -275,7 +275,7 @@ class Transport(Draft):
         if now.memory_map:
             why = "into page-locked slots: a device never reads a memory map"
         self.add(by, "fill", (self.device, CHUNK), why, copies="host", pinned=True)
-        own = {**self.as_own(), "writable": by.capabilities.writable, "mutable": by.capabilities.writable}
+        own = {**self.as_own(), "writable": by.capabilities.memory.writable, "mutable": by.capabilities.memory.writable}
         changes = {**own, "memory_map": False, "pinned": False, "device": self.device, "misalignment": 0}
         self.add(by, "send", (self.device,), f"from {now.device} to {self.device}", copies="bus", **changes)
         self.fresh = True
@@ -330,7 +330,7 @@ class Transport(Draft):
             strides=self.packed(by) if not self.now.is_compact else self.now.strides,
             misalignment=0,
             shards=1,
-            requires_grad=self.now.requires_grad and by.capabilities.records,
+            requires_grad=self.now.requires_grad and by.capabilities.gradients.records,
         )
         self.fresh = True
 
@@ -352,7 +352,7 @@ class Transport(Draft):
     def is_staged_up(self, by: Backend) -> bool:
         """Whether `go_up` would stage this value."""
         now = self.now
-        able = kind_of(self.device) in by.capabilities.stages and now.size > 0
+        able = kind_of(self.device) in by.capabilities.devices.stages and now.size > 0
         return able and not now.pinned and (now.nbytes >= STAGED or now.memory_map)
 
     # -- page-locked results --------------------------------------------------------------------------
@@ -384,7 +384,7 @@ class Transport(Draft):
 
     def pinner(self) -> Backend | None:
         """Who locks memory: the source, or else the target."""
-        return next((each for each in (self.source, self.target) if each.capabilities.stages), None)
+        return next((each for each in (self.source, self.target) if each.capabilities.devices.stages), None)
 
     def locks(self) -> bool:
         """Whether the value has to be copied into page-locked memory yet."""
@@ -397,7 +397,7 @@ class Transport(Draft):
             return
         why = PINNED_REASON
         self.refuse_copy([why])
-        kind = min(by.capabilities.stages)
+        kind = min(by.capabilities.devices.stages)
         self.add(by, "pin_array", (kind,), why, copies="host", strides=self.c_order(), misalignment=0, swapped=False)
         self.own()
         self.now = self.now._replace(pinned=True)

@@ -290,7 +290,7 @@ HINTS = [(path.stem, hint) for path in SOURCES for hint in dict.fromkeys(hints_i
 HINTS += [
     (backend.name, hint)
     for backend in registry.backends().values()
-    for _, hint in backend.capabilities.abstract.values()
+    for _, hint in backend.capabilities.objects.abstract.values()
     if hint is not None
 ]
 HINTS += [("tensorflow", hint) for _, hint in REFUSED_BY_TENSORFLOW.values()]

@@ -427,7 +427,7 @@ def test_C23_round_trip_is_bit_identical(name):
 def ferry_torch_dtypes():
     from tensorferry.registry import backends
 
-    return set(backends()["torch"].capabilities.dtypes)
+    return set(backends()["torch"].capabilities.dtypes.held)
 
 
 def test_C24_strided_and_transposed_views_share_too():

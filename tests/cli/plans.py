@@ -35,14 +35,17 @@ _ASKED = (
 
 @cache
 def everything():
-    """The code of all plans and their steps; the hints on what is asked for, and on the tensor that is described."""
-    codes, asked, described = {}, {}, {}
+    """The code of all plans and their steps; the hints on what is asked for, and on the tensor that is described.
+
+    The last is each backend and verb that is a step of one.
+    """
+    codes, asked, described, verbs = {}, {}, {}, set()
     for source in backends():
         for target, kept in backends().items():
-            if not kept.capabilities.dtypes:
+            if not kept.capabilities.dtypes.held:
                 continue
             abilities = backend_named(target).capabilities
-            options = [{name: True} for name in sorted(abilities.options | abilities.finishers)]
+            options = [{name: True} for name in sorted(abilities.options.names | abilities.options.finishers)]
             for info in _tensors(source):
                 try:
                     refuse_place(info, backend_named(source))
@@ -56,7 +59,8 @@ def everything():
                         asked[error.hint] = error
                     else:
                         codes.update(dict.fromkeys([plan.code, *(step.code for step in plan.steps)]))
-    return list(codes), asked, described
+                        verbs |= {(step.backend, step.verb) for step in plan.steps}
+    return list(codes), asked, described, verbs
 
 
 def _tensors(framework):

@@ -103,7 +103,7 @@ def test_every_hint_on_files_is_spelled_as_options(command):
 
 def test_every_hint_of_explain_is_spelled_as_options():
     """What is asked for and what the tensor is told to be have options of their own: each hint has the right ones."""
-    _, asked, described = everything()
+    _, asked, described, _ = everything()
     assert len(asked) > 8
     assert len(described) > 4
     for about, hints in (("explain", asked), ("explain --from", described)):
@@ -158,7 +158,7 @@ def test_hints_as_they_are_shown(cli, tmp_path, options):
 @pytest.mark.parametrize("width", [40, 77, 200])
 def test_code_is_folded_between_tokens_and_is_the_same_code(width):
     """All plans and their steps: what is pasted does the same, and what can be brought into the width is."""
-    codes, _, _ = everything()
+    codes, *_ = everything()
     assert max(map(len, codes)) > 200
     for code in codes:
         text = folded(code, width)

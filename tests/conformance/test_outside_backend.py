@@ -6,16 +6,17 @@ What is here is all that such a package has to write, with its witness.
 
 from __future__ import annotations
 
-import sys
 import types
 from typing import ClassVar
 
 import numpy as np
 import pytest
+from tests.conformance.outside import groups, installed
 
 import tensorferry as ferry
-from tensorferry import registry, testing
-from tensorferry.backend import Backend, Capabilities
+from tensorferry import testing
+from tensorferry.backend import Backend
+from tensorferry.capabilities import Capabilities, Dtypes, Memory
 from tensorferry.info import TensorInfo
 from tensorferry.testing.memory import Place
 
@@ -47,11 +48,11 @@ class TapeBackend(Backend):
     module = "tapes"
     owns = ("tapes",)
     capabilities = Capabilities(
-        dtypes=frozenset(ITEMSIZES),
-        numbers={"bool": ("uint8",), "int": ("uint8",), "float": ("float32",), "complex": ("float32",)},
-        writable=False,
-        strides="compact",
-        alignment=0,
+        dtypes=Dtypes(
+            held=frozenset(ITEMSIZES),
+            numbers={"bool": ("uint8",), "int": ("uint8",), "float": ("float32",), "complex": ("float32",)},
+        ),
+        memory=Memory(writable=False, strides="compact", alignment=0),
     )
     imports: ClassVar = {"tapes": "import tapes", "np": "import numpy as np"}
 
@@ -118,39 +119,11 @@ class TapeWitness(testing.Witness):
 @pytest.fixture(autouse=True, scope="module")
 def tapes():
     """The package installed, its backend registered; gone again when the module's tests are done."""
-    known = dict(registry.backends())
-    sys.modules["tapes"] = MODULE
-    registry.register(TapeBackend())
-    testing.add_witness(TapeWitness())
-    yield
-    del sys.modules["tapes"]
-    forget(known)
+    with installed(MODULE, TapeBackend(), TapeWitness()):
+        yield
 
 
-def forget(known):
-    """Take back what the fixture registered."""
-    from tensorferry.testing import witness
-
-    witness._outside.pop("tapes", None)
-    registry._opened.discard("tapes")
-    for table in (registry._by_name, registry._by_module, registry._ready, registry._by_type):
-        for key in [key for key, backend in table.items() if backend.name not in known]:
-            del table[key]
-
-
-def groups():
-    """The same groups that `testing.groups("tapes")` gives while the witness is known."""
-    witness = TapeWitness()
-    testing.add_witness(witness)
-    try:
-        return list(testing.groups("tapes"))
-    finally:
-        from tensorferry.testing import witness as module
-
-        module._outside.pop("tapes")
-
-
-@pytest.mark.parametrize("group", groups(), ids=str)
+@pytest.mark.parametrize("group", groups(TapeWitness()), ids=str)
 def test_an_outside_backend_keeps_the_contract(group):
     """A backend that is registered from outside passes the suite, from and to every other."""
     assert testing.check(group)

@@ -9,6 +9,7 @@ import numpy as np
 from tests.simulated import POISON, SimulatedBackend, Tensor, installed
 
 from tensorferry import staging, transport
+from tensorferry.capabilities import Options
 
 __all__ = ["POISON", "StagedBackend", "staged"]
 
@@ -19,12 +20,9 @@ CHUNK = 1 << 12
 class StagedBackend(staging.Staging, SimulatedBackend):
     """`simulated.Tensor`, whose large ones go through page-locked slots."""
 
-    capabilities = SimulatedBackend.capabilities.__class__(
-        **{
-            **vars(SimulatedBackend.capabilities),
-            "stages": frozenset({"sim"}),
-            "options": frozenset({"non_blocking", "pinned"}),
-        }
+    capabilities = SimulatedBackend.capabilities._replace(
+        devices=SimulatedBackend.capabilities.devices._replace(stages=frozenset({"sim"})),
+        options=Options(frozenset({"non_blocking", "pinned"})),
     )
     imports: ClassVar = SimulatedBackend.imports
 

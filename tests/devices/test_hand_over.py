@@ -33,6 +33,16 @@ def tensor_of(framework, dtype, count=64):
     return backend(framework).adopt(array)
 
 
+def test_every_framework_waits_for_its_own(monkeypatch):
+    """For who names no stream; TensorFlow, which has no word for one tensor, waits for all devices."""
+    waited = []
+    monkeypatch.setattr(tf.test.experimental, "sync_devices", lambda: waited.append(True))
+    for framework in ("jax", "tensorflow"):  # torch asks the tensor's device, of which the host is none
+        x = tensor_of(framework, "float32")
+        assert backend(framework).wait(x) is x
+    assert waited == [True]
+
+
 class Producer:
     """A tensor on a GPU, on paper: it writes down how it is asked for its memory, and on which device."""
 
@@ -55,7 +65,7 @@ class Producer:
 def test_the_same_memory_under_the_same_dtype(source, target, dtype):
     """Every pair gives the same bits at the same address; TensorFlow's exporter knows no float8, and is not asked."""
     if "tensorflow" in (source, target) and dtype.startswith("float8"):
-        assert dtype in backend("tensorflow").capabilities.unhanded
+        assert dtype in backend("tensorflow").capabilities.dtypes.unhanded
         return
     x = tensor_of(source, dtype)
     consumer = backend(target)

@@ -18,7 +18,7 @@ def torch_backend():
     return registry.load(registry.backend_named("torch"))
 
 
-@pytest.mark.parametrize("name", sorted(torch_backend().capabilities.dtypes))
+@pytest.mark.parametrize("name", sorted(torch_backend().capabilities.dtypes.held))
 @pytest.mark.parametrize("strides", [(24, 8, 2), (2, 6, 18)])
 def test_every_dtype_as_bytes(name, strides):
     """What is put up in two pieces is what the tensor holds, and comes down again."""

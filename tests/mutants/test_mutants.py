@@ -7,7 +7,6 @@ check of `tensorferry.run` taken out. That the same cells pass without the mutan
 from __future__ import annotations
 
 import contextlib
-from dataclasses import replace
 
 import ml_dtypes
 import numpy as np
@@ -41,10 +40,10 @@ def has(array, kinds):
     return array.dtype.kind in kinds and array.size and array.dtype.isnative
 
 
-def redeclare(monkeypatch, name, **changes):
+def redeclare(monkeypatch, name, group, **changes):
     """A backend that declares something else than what it can do."""
     found = backend(name)
-    declared = replace(found.capabilities, **changes)
+    declared = found.capabilities._replace(**{group: getattr(found.capabilities, group)._replace(**changes)})
     monkeypatch.setattr(type(found), "capabilities", declared)
 
 
@@ -360,25 +359,25 @@ def a_lazy_bit_is_not_seen(monkeypatch):
 @mutant("numpy", "torch")
 def torch_declares_read_only_tensors(monkeypatch):
     """A capability that the framework does not have: immutable memory becomes writable by default."""
-    redeclare(monkeypatch, "torch", read_only=True)
+    redeclare(monkeypatch, "torch", "memory", read_only=True)
 
 
 @mutant("numpy", "torch")
 def torch_declares_any_strides(monkeypatch):
     """A capability that the framework does not have: negative strides."""
-    redeclare(monkeypatch, "torch", strides="any")
+    redeclare(monkeypatch, "torch", "memory", strides="any")
 
 
 @mutant("numpy", "jax")
 def jax_declares_any_alignment(monkeypatch):
     """A capability that the framework does not have: it copies misaligned memory in silence."""
-    redeclare(monkeypatch, "jax", alignment=1)
+    redeclare(monkeypatch, "jax", "memory", alignment=1)
 
 
 @mutant("numpy", "torch")
 def torch_declares_a_dtype_too_many(monkeypatch):
     """A dtype that is declared and cannot be adopted."""
-    redeclare(monkeypatch, "torch", dtypes=backend("torch").capabilities.dtypes | {"int4"})
+    redeclare(monkeypatch, "torch", "dtypes", held=backend("torch").capabilities.dtypes.held | {"int4"})
 
 
 # -- who may write ------------------------------------------------------------------------------

@@ -50,7 +50,7 @@ def test_the_same_gpu_moves_no_bytes(source, target):
 def test_without_consent_the_sharing_rule_holds_on_a_gpu_too(source, target):
     """What one side could break is copied on the device, before it is handed over."""
     plan = ferry.explain(info(source), target)
-    writable = {name: registry.backend_named(name).capabilities.writable for name in ON_CUDA}
+    writable = {name: registry.backend_named(name).capabilities.memory.writable for name in ON_CUDA}
     assert plan.shares_memory == (writable[source] == writable[target])
     assert on(plan, "device") == (0 if plan.shares_memory else 4000)
     assert on(plan, "bus") == on(plan, "host") == 0

@@ -102,10 +102,10 @@ def test_fit_in_a_plan(source, target, name, keywords, expected):
 
 def test_where_no_dtype_is_needed_fit_changes_nothing():
     """The same steps as of a call that names none, for everything that has such a plan."""
-    frameworks = [name for name, backend in _backends().items() if backend.capabilities.dtypes]
+    frameworks = [name for name, backend in _backends().items() if backend.capabilities.dtypes.held]
     for source in frameworks:
         for target in frameworks:
-            for name in sorted(_backends()[source].capabilities.dtypes):
+            for name in sorted(_backends()[source].capabilities.dtypes.held):
                 info = TensorInfo(source, (4,), name, "cuda:0" if source == "cupy" else "cpu")
                 try:
                     plain = ferry.explain(info, target)

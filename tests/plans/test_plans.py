@@ -285,7 +285,7 @@ def test_a_device_that_the_source_cannot_live_on():
 def test_what_is_left_out_of_a_description_is_the_frameworks_own_place():
     """The host, or the first kind of device of a framework that cannot live there, as source, out= and like=."""
     for name, backend in registry.backends().items():
-        known = backend.capabilities.devices
+        known = backend.capabilities.devices.kinds
         assert TensorInfo(name, (3,)).device == ("cpu" if "cpu" in known else known[0])
     assert TensorInfo("unheard of", (3,)).device == "cpu"
     bare = TensorInfo("cupy", (3,))

@@ -8,7 +8,8 @@ __all__ = ["BACKEND", "FORMAT", "install", "loads"]
 
 BACKEND = '''
 import numpy as np
-from tensorferry.backend import Backend, Capabilities
+from tensorferry.backend import Backend
+from tensorferry.capabilities import Capabilities, Dtypes, Memory
 from tensorferry.info import TensorInfo, compact_strides
 import {module}
 
@@ -18,10 +19,8 @@ class {kind}(Backend):
     name = module = "{module}"
     owns = ("{module}",)
     capabilities = Capabilities(
-        dtypes=frozenset({{"float32"}}),
-        numbers=dict.fromkeys(("bool", "int", "float", "complex"), ("float32",)),
-        writable=True,
-        read_only={read_only},
+        dtypes=Dtypes(frozenset({{"float32"}}), dict.fromkeys(("bool", "int", "float", "complex"), ("float32",))),
+        memory=Memory(writable=True, read_only={read_only}),
     )
 
     def load(self):

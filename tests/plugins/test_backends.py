@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from typing import ClassVar
 
 import pytest
+from tests.cli.plans import everything
 from tests.plugins.packages import BACKEND, install, loads
 from tests.support import lives, survives
 
 from tensorferry import backend as protocol
-from tensorferry import registry
-from tensorferry.backend import Backend, Capabilities
+from tensorferry import registry, verbs
+from tensorferry.backend import Backend
+from tensorferry.capabilities import Capabilities, Devices, Dtypes, Gradients, Memory, Objects, Options
 
 ORDINARY = """
 import collections, dataclasses, typing, warnings
@@ -433,7 +436,7 @@ class Plain(Backend):
 
     @property
     def capabilities(self):
-        return Capabilities(dtypes=frozenset(), numbers={}, writable=True, **self.declared)
+        return Capabilities(**{"dtypes": Dtypes(frozenset(), {}), "memory": Memory(writable=True), **self.declared})
 
     def _(self, *arguments):
         raise NotImplementedError
@@ -441,43 +444,98 @@ class Plain(Backend):
     load = claims = describe = pointer = export = adopt = snippet = _
 
 
+FLOATS = {"dtypes": Dtypes(frozenset({"float32"}), {}, unhanded=frozenset({"float32"}))}
 DECLARED = {
-    "read_only": ({"read_only": True}, ["read_only"]),
-    "gradients": ({"gradients": True}, ["detach"]),
-    "fetches": ({"fetches": True}, ["fetch"]),
-    "fetches_ahead": ({"fetches_ahead": True}, ["start_fetch"]),
-    "packs": ({"packs": True}, ["pack", "unpack"]),
-    "out": ({"out": True}, ["write"]),
-    "value_kinds": ({"value_kinds": frozenset({"Variable"})}, ["value"]),
-    "finishers": ({"finishers": frozenset({"variable"})}, ["variable"]),
+    "read_only": ({"memory": Memory(writable=True, read_only=True)}, ["read_only"]),
+    "out": ({"memory": Memory(writable=True, out=True)}, ["write"]),
+    "an accelerator": ({"devices": Devices(("cpu", "sim")), **FLOATS}, ["copy", "cast", "move"]),
+    "an accelerator of others": (
+        {"devices": Devices(("cpu", "sim")), "dtypes": Dtypes(frozenset({"float32"}), {})},
+        ["copy", "cast", "move", "wait", "hand_over"],
+    ),
+    "no host": ({"devices": Devices(("sim",)), **FLOATS}, ["copy", "cast", "move", "place", "fetch"]),
+    "shards": ({"devices": Devices(shards=True)}, ["fetch"]),
+    "fetches": ({"devices": Devices(fetches=True)}, ["fetch"]),
+    "fetches_ahead": ({"devices": Devices(fetches_ahead=True)}, ["start_fetch", "fetch"]),
+    "packs": ({"devices": Devices(packs=True)}, ["pack", "unpack"]),
     "stages": (
-        {"stages": frozenset({"cuda"})},
+        {"devices": Devices(stages=frozenset({"cuda"}))},
         ["fill", "send", "stage", "unload", "land", "compact", "pin_array"],
     ),
+    "a graph": ({"gradients": Gradients(graph=True)}, ["detach", "stack", "copy", "cast"]),
+    "read_kinds": ({"objects": Objects(read_kinds=frozenset({"scalar"}))}, ["read"]),
+    "value_kinds": ({"objects": Objects(value_kinds=frozenset({"Variable"}))}, ["value"]),
+    "inside_only": ({"objects": Objects(inside_only=frozenset({"traced"}))}, ["copy", "cast"]),
+    "a tracer": ({"objects": Objects(tracer="a tracer")}, ["copy", "cast"]),
+    "non_blocking": ({"options": Options(frozenset({"non_blocking"}))}, ["pin"]),
+    "finishers": ({"options": Options(finishers=frozenset({"variable"}))}, ["variable", "copy"]),
 }
 
 
 @pytest.mark.parametrize("what", DECLARED)
 def test_what_is_declared_without_its_verb_is_refused(what):
-    """When it is registered, naming the verb; with every one of its verbs it is taken."""
-    declared, verbs = DECLARED[what]
+    """When it is registered, naming each verb; with all but one that one is named; with every one it is taken."""
+    declared, names = DECLARED[what]
     lacking = type("Lacking", (Plain,), {"declared": declared})()
     with pytest.raises(TypeError) as caught:
         registry.register(lacking)
     assert "'plain'" in str(caught.value)
-    assert all(f"{verb}()" in str(caught.value) for verb in verbs)
+    assert set(re.findall(r"no verb (\w+)\(\)", str(caught.value))) == set(names)
+    for left_out in names:
+        others = dict.fromkeys(set(names) - {left_out}, Plain._)
+        with pytest.raises(TypeError, match=rf"no verb {left_out}\(\)$"):
+            registry.register(type("Lacking", (Plain,), {"declared": declared, **others})())
     assert "plain" not in registry.known()
-    whole = type("Whole", (Plain,), {"declared": declared, **dict.fromkeys(verbs, Plain._)})()
+    whole = type("Whole", (Plain,), {"declared": declared, **dict.fromkeys(names, Plain._)})()
     assert protocol.verbs_lacking(whole) == []
 
 
 def test_every_backend_here_has_the_verbs_that_it_declares():
     """The table says of none of tensorferry's own that something is lacking, and each row is some backend's."""
-    called_for = set()
+    called_for = {}
     for backend in registry.known().values():
         assert protocol.verbs_lacking(backend) == []
-        called_for |= set(backend.capabilities.verbs())
-    assert len(called_for) == len(DECLARED)
+        called_for |= verbs.called_for(backend.capabilities)
+    named = {name for _, names in DECLARED.values() for name in names}
+    assert {name for names in called_for.values() for name in names} == named
+    assert len(called_for) == len(DECLARED) - 1  # a tracer and what it traces are one row
+
+
+def test_a_plan_names_no_verb_that_is_not_called_for():
+    """A backend that was taken has what plans ask of it: none of some ten thousand names another of its verbs."""
+    always = {"export", "adopt", "offer", "place_over"}  # of every backend, by `Backend`
+    own = {
+        "numpy": {"copy", "cast", "check"},  # as the currency of host memory
+        "python": {"give_back", "look"},  # of numbers that are not one array
+        "torch": {"resolve"},  # of the bits that only its `describe` sets
+    }
+    named = everything()[3]
+    assert {"adopt", "move", "cast", "hand_over", "place"} <= {verb for _, verb in named}
+    for name, verb in named:
+        called_for = verbs.called_for(registry.backend_named(name).capabilities).values()
+        assert verb in always | own.get(name, set()) | {each for group in called_for for each in group}, (name, verb)
+
+
+def test_a_verbs_protocol_is_a_base_that_cannot_be_left_empty():
+    """Whoever derives from one is told by Python itself, before anything is registered."""
+    with pytest.raises(TypeError, match="write"):
+        type("Mine", (Plain, verbs.Writes), {})()
+    whole = type("Mine", (Plain, verbs.Writes), {"write": Plain._, "declared": DECLARED["out"][0]})()
+    assert protocol.verbs_lacking(whole) == []
+
+
+def test_capabilities_are_a_cheap_key():
+    """They are a part of the key of every plan: one object is itself, and none of the fields is hashed or compared."""
+    for backend in registry.known().values():
+        declared = backend.capabilities
+        assert declared is backend.capabilities, backend.name
+        assert type(declared).__hash__ is object.__hash__
+        alike = declared._replace()
+        assert alike != declared
+        assert not alike == declared  # noqa: SIM201 - both operators
+        assert tuple(alike) == tuple(declared)
+    with pytest.raises(AttributeError):
+        registry.backend_named("numpy").capabilities.memory.writable = False
 
 
 def test_what_is_no_backend_is_not_registered():

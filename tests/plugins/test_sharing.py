@@ -14,6 +14,7 @@ from tests.support import address, frozen
 
 import tensorferry as ferry
 from tensorferry import registry
+from tensorferry.capabilities import Devices
 
 
 class Tensor:
@@ -194,9 +195,8 @@ def test_on_a_device_a_tensor_in_a_graph_is_copied_for_a_writable_target():
 @pytest.mark.parametrize("writable", [True, False])
 def test_on_a_device_the_verb_is_called_too(glass, monkeypatch, writable):
     """A target that presents a device's memory read-only is asked to, after the hand over."""
-    from dataclasses import replace
-
-    monkeypatch.setattr(type(glass), "capabilities", replace(glass.capabilities, devices=("cuda",)))
+    on_cuda = glass.capabilities._replace(devices=Devices(("cuda",)))
+    monkeypatch.setattr(type(glass), "capabilities", on_cuda)
     monkeypatch.setattr(glass, "hand_over", None, raising=False)  # is planned here, and not called
     info = ON_A_DEVICE if writable else ON_A_DEVICE._replace(requires_grad=False, writable=False)
     plan = ferry.explain(info, "glass")

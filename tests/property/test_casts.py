@@ -342,7 +342,7 @@ def test_a_float_that_python_gave_never_becomes_infinite():
         with pytest.raises(ferry.LossyCastError, match=r"\[1\]"):
             ferry.convert([inf, 1e39], target)
         assert ferry.to_list(ferry.convert([inf, -inf], target)) == [inf, -inf]
-    assert registry.ready("numpy").capabilities.default_dtype("float") == "float64"
+    assert registry.ready("numpy").capabilities.dtypes.default("float") == "float64"
 
 
 # -- floats without NaN, a sign or zero -----------------------------------------------------------

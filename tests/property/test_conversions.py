@@ -26,7 +26,7 @@ def bytes_of(name, x):
 
 
 def packed(name, dtype):
-    return dtype in registry.ready(name).capabilities.unshared_dtypes
+    return dtype in registry.ready(name).capabilities.dtypes.unshared
 
 
 @settings(max_examples=60)

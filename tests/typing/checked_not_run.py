@@ -10,6 +10,10 @@ import torch
 from typing_extensions import assert_type
 
 import tensorferry as ferry
+from tensorferry import verbs
+from tensorferry.backends import array_like, cupy, numpy, python, tensorflow
+from tensorferry.backends import jax as of_jax
+from tensorferry.backends import torch as of_torch
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -46,6 +50,26 @@ assert_type(ferry.frameworks(), dict[str, ferry.FrameworkStatus])
 
 collate: Callable[[list[Any]], Any] = functools.partial(ferry.collate, to="torch")
 annotated: tuple[type[ferry.LazyTree], type[ferry.Report], type[ferry.TreePlan]] | None = None
+
+# Each backend here has its verbs as the protocols say that they are called.
+read_only: verbs.PresentsReadOnly = numpy.BACKEND
+writes: list[verbs.Writes] = [numpy.BACKEND, of_torch.BACKEND, tensorflow.BACKEND, cupy.BACKEND]
+reads: list[verbs.Reads] = [numpy.BACKEND, python.BACKEND, of_torch.BACKEND, array_like.BACKEND]
+values: verbs.HasValues = tensorflow.BACKEND
+copies: list[verbs.Copies] = [numpy.BACKEND, of_torch.BACKEND, tensorflow.BACKEND, of_jax.BACKEND, cupy.BACKEND]
+casts: list[verbs.Casts] = [numpy.BACKEND, of_torch.BACKEND, tensorflow.BACKEND, of_jax.BACKEND, cupy.BACKEND]
+moves: list[verbs.Moves] = [of_torch.BACKEND, tensorflow.BACKEND, of_jax.BACKEND, cupy.BACKEND]
+hands: list[verbs.HandsOver] = [of_torch.BACKEND, tensorflow.BACKEND, of_jax.BACKEND, cupy.BACKEND]
+places: verbs.Places = cupy.BACKEND
+fetches: list[verbs.Fetches] = [tensorflow.BACKEND, of_jax.BACKEND, cupy.BACKEND]
+ahead: verbs.FetchesAhead = of_jax.BACKEND
+packs: list[verbs.Packs] = [of_torch.BACKEND, cupy.BACKEND]
+stages: list[verbs.Stages] = [of_torch.BACKEND, cupy.BACKEND]
+detaches: verbs.Detaches = of_torch.BACKEND
+stacks: verbs.Stacks = of_torch.BACKEND
+resolves: verbs.Resolves = of_torch.BACKEND
+pins: verbs.Pins = of_torch.BACKEND
+wrong: verbs.Writes = of_jax.BACKEND  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
 
 ferry.to_numpy([1], devcie="cpu")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 ferry.to_tensorflow([1], devcie="cpu")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]

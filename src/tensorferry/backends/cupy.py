@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from .. import casts, memory, parcels, registry
-from ..backend import EXCHANGE_NUMBERS, Capabilities
+from ..backend import EXCHANGE_NUMBERS
+from ..capabilities import Capabilities, Devices, Dtypes, Memory
 from ..dlpack import Offer
 from ..dtypes import DTYPES, by_numpy, find
 from ..errors import UnsupportedTypeError
@@ -43,17 +44,14 @@ _CARRIED = frozenset(name for name in DTYPES if name == "bfloat16" or name.start
 _PACKED = frozenset(DTYPES) - _NATIVE - _CARRIED
 
 _CAPABILITIES = Capabilities(
-    dtypes=_NATIVE | _CARRIED,
-    numbers=EXCHANGE_NUMBERS,
-    writable=True,
-    devices=("cuda",),
-    out=True,
-    fetches=True,
-    stages=frozenset({"cuda"}),
-    packs=True,
-    offers=True,
-    uncast=_CARRIED,
-    absent_reasons=dict.fromkeys(_PACKED, ": its elements are narrower than a byte"),
+    dtypes=Dtypes(
+        held=_NATIVE | _CARRIED,
+        numbers=EXCHANGE_NUMBERS,
+        uncast=_CARRIED,
+        absent_reasons=dict.fromkeys(_PACKED, ": its elements are narrower than a byte"),
+    ),
+    memory=Memory(writable=True, out=True),
+    devices=Devices(("cuda",), fetches=True, packs=True, stages=frozenset({"cuda"}), offers=True),
 )
 
 _NAMES = by_numpy()
@@ -106,7 +104,7 @@ class CupyBackend(Staging):
 
     def describe(self, x: Any) -> TensorInfo:
         name = _NAMES.get(x.dtype)
-        if name not in _CAPABILITIES.dtypes:
+        if name not in _CAPABILITIES.dtypes.held:
             raise UnsupportedTypeError(f"CuPy's {x.dtype} cannot be carried: no other framework has it.", None)
         return _described(x.shape, name, f"cuda:{x.device.id}", x.strides, x.data.ptr & 63)
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from .. import casts, dlpack, memory, registry
-from ..backend import Backend, Capabilities
+from ..backend import Backend
+from ..capabilities import Capabilities, Devices, Dtypes, Memory, Objects
 from ..devices import HOST, device_name, kind_of
 from ..dtypes import DTYPES, by_numpy, find, of_numpy
 from ..errors import DeviceError, UnsupportedTypeError
@@ -32,42 +33,41 @@ _WHOLE = (
 )
 _PACKED = frozenset({"int2", "int4", "uint2", "uint4", "float4_e2m1fn"})
 _LACKING = frozenset({"float6_e2m3fn", "float6_e3m2fn"})
+_TRACED = "it is a tracer, inside a traced function (jax.jit, jax.grad, jax.vmap): its values do not exist yet"
 _NO_X64 = " while jax_enable_x64 is off (https://docs.jax.dev/en/latest/default_dtypes.html)"
 
 
 def _capabilities(x64: bool) -> Capabilities:
     return Capabilities(
-        dtypes=frozenset(DTYPES) - _LACKING - frozenset(() if x64 else _WIDE),
-        numbers={
-            "bool": ("bool",),
-            "int": ("int64",) if x64 else ("int32",),
-            "float": ("float64",) if x64 else ("float32",),
-            "complex": ("complex128",) if x64 else ("complex64",),
-        },
-        writable=False,
-        devices=("cpu", "cuda", "tpu"),
-        strides="compact",
-        alignment=memory.ALIGNMENT,
-        unshared_dtypes=_PACKED,
-        unhanded=_PACKED,
-        shards=True,
-        fetches=True,
-        fetches_ahead=True,
-        offers=True,
-        abstract={
-            "traced": (
-                "it is a tracer, inside a traced function (jax.jit, jax.grad, jax.vmap): its values do not exist yet",
-                "convert before or after the traced function; inside it, stay in JAX, or use jax.pure_callback",
-            ),
-            "deleted": (
-                "it has been deleted or donated: its memory belongs to another array",
-                "convert before it is donated, or jit without donate_argnums",
-            ),
-            "key": ("it is an array of random keys", "jax.random.key_data(x)"),
-        },
-        inside_only=frozenset({"traced"}),
-        absent_reasons={} if x64 else dict.fromkeys(_WIDE, _NO_X64),
-        absent_hint='jax.config.update("jax_enable_x64", True) first',
+        dtypes=Dtypes(
+            held=frozenset(DTYPES) - _LACKING - frozenset(() if x64 else _WIDE),
+            numbers={
+                "bool": ("bool",),
+                "int": ("int64",) if x64 else ("int32",),
+                "float": ("float64",) if x64 else ("float32",),
+                "complex": ("complex128",) if x64 else ("complex64",),
+            },
+            unshared=_PACKED,
+            unhanded=_PACKED,
+            absent_reasons={} if x64 else dict.fromkeys(_WIDE, _NO_X64),
+            absent_hint='jax.config.update("jax_enable_x64", True) first',
+        ),
+        memory=Memory(writable=False, strides="compact", alignment=memory.ALIGNMENT),
+        devices=Devices(("cpu", "cuda", "tpu"), shards=True, fetches=True, fetches_ahead=True, offers=True),
+        objects=Objects(
+            abstract={
+                "traced": (
+                    _TRACED,
+                    "convert before or after the traced function; inside it, stay in JAX, or use jax.pure_callback",
+                ),
+                "deleted": (
+                    "it has been deleted or donated: its memory belongs to another array",
+                    "convert before it is donated, or jit without donate_argnums",
+                ),
+                "key": ("it is an array of random keys", "jax.random.key_data(x)"),
+            },
+            inside_only=frozenset({"traced"}),
+        ),
     )
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from .. import casts, memory, registry
-from ..backend import EXCHANGE_NUMBERS, Backend, Capabilities, kind_of_type
+from ..backend import EXCHANGE_NUMBERS, Backend, kind_of_type
+from ..capabilities import Capabilities, Dtypes, Memory, Objects, Options
 from ..dtypes import DTYPES, by_numpy, of_numpy
 from ..errors import ShapeError, UnsupportedTypeError
 from ..hints import Hint
@@ -23,16 +24,10 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 _CAPABILITIES = Capabilities(
-    dtypes=frozenset(DTYPES),
-    numbers=EXCHANGE_NUMBERS,
-    writable=True,
-    read_only=True,
-    host_array=True,
-    out=True,
-    options=frozenset({"pinned"}),
-    writes_parts=True,
-    read_kinds=frozenset({"scalar"}),
-    axes=memory.AXES,
+    dtypes=Dtypes(frozenset(DTYPES), EXCHANGE_NUMBERS),
+    memory=Memory(writable=True, axes=memory.AXES, host_array=True, read_only=True, out=True, writes_parts=True),
+    objects=Objects(read_kinds=frozenset({"scalar"})),
+    options=Options(frozenset({"pinned"})),
 )
 
 _HOLDERS = {
@@ -116,8 +111,8 @@ class NumpyBackend(Backend):
         facts = None if x.base is None else _facts(x, x.flags.writeable)
         return np.ndarray, dtype, x.ndim, layout, memory.address(x) & 63, flags, facts
 
-    def extents(self, arrays: Sequence[Any]) -> list[tuple[int, int] | None]:
-        return [_extent(x, memory.address(x)) for x in arrays]
+    def extents(self, tensors: Sequence[Any]) -> list[tuple[int, int] | None]:
+        return [_extent(x, memory.address(x)) for x in tensors]
 
     def open(
         self, x: Any, target: Backend | None = None, request: Request | None = None
@@ -162,6 +157,7 @@ class NumpyBackend(Backend):
         return result
 
     cast = staticmethod(casts.cast)
+    """See `tensorferry.casts`; not a method around it, which takes as long as a small cast."""
 
     def check(self, x: Array, dtype: str, check: str) -> Array:
         """The same array, each of whose values another dtype can hold."""
@@ -288,7 +284,7 @@ def _is_mutable(x: Array) -> bool:
         # It may have been exported by who can write it: an array's own read-only view, for one.
         return not registry.immutable_holds(found)
     try:
-        return registry.backend_of(found).capabilities.writable
+        return registry.backend_of(found).capabilities.memory.writable
     except UnsupportedTypeError:
         return True
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from .. import casts, memory, parts, registry, rules, sequences, stacks, subnormals
-from ..backend import EXCHANGE, EXCHANGE_NUMBERS, Backend, Capabilities
+from ..backend import EXCHANGE, EXCHANGE_NUMBERS, Backend
+from ..capabilities import Capabilities, Dtypes, Memory, Objects
 from ..dtypes import DTYPES, by_numpy, of_numpy
 from ..errors import UnsupportedTypeError
 from ..hints import Hint
@@ -34,13 +35,9 @@ _NAMES = by_numpy()
 _NARROWED = {("float64", "float32"), ("complex128", "complex64")}
 
 _CAPABILITIES = Capabilities(
-    dtypes=frozenset(DTYPES),
-    numbers=EXCHANGE_NUMBERS,
-    writable=True,
-    host_array=True,
-    memory=False,
-    read_kinds=frozenset({"numbers", "objects", "rows", "stack"}),
-    ordinary_kind="numbers",
+    dtypes=Dtypes(frozenset(DTYPES), EXCHANGE_NUMBERS),
+    memory=Memory(writable=True, exists=False, host_array=True),
+    objects=Objects(ordinary_kind="numbers", read_kinds=frozenset({"numbers", "objects", "rows", "stack"})),
 )
 
 _REFUSED: dict[type, tuple[str, str | None]] = {
@@ -170,7 +167,7 @@ class PythonBackend(Backend):
             # Whatever they turn out to be, that is wanted, which NumPy reads sooner in one go.
             return None if takes_all and request.dtype is None else parts.Wanted(name, "", parts.into_array)
 
-        takes_all = target.capabilities.numbers is EXCHANGE_NUMBERS
+        takes_all = target.capabilities.dtypes.numbers is EXCHANGE_NUMBERS
         return parts.read(x, first, decide, narrows=not takes_all and request.out is None)
 
     def _info(self, array: Array, kind: str) -> TensorInfo:
@@ -284,7 +281,7 @@ def _read(x: Any, first: Any, target: Backend | None) -> tuple[Array, str, str |
     if not sequences.is_number(first):
         return array, name, None
     # A target that takes what is read has no use for less.
-    as_read = target is not None and target.capabilities.numbers is EXCHANGE_NUMBERS
+    as_read = target is not None and target.capabilities.dtypes.numbers is EXCHANGE_NUMBERS
     return array, name, name if as_read else sequences.narrowest(array)
 
 

@@ -93,7 +93,7 @@ def check_words(
     if grad not in _GRADS:
         raise UsageError(none_of(grad, _GRADS), "--grad")
     abilities = backend_named(target).capabilities
-    known = sorted(abilities.options | abilities.finishers)
+    known = sorted(abilities.options.names | abilities.options.finishers)
     for option in options:
         if option not in known:
             raise UsageError(f"{target} has {', '.join(known) or 'no options'}, and no {option!r}", "--option")
@@ -201,7 +201,7 @@ def _named(name: str, option: str) -> None:
 
 def _known(framework: str, option: str) -> str:
     """The canonical name of a framework."""
-    names = [name for name, backend in backends().items() if option == "--from" or backend.capabilities.dtypes]
+    names = [name for name, backend in backends().items() if option == "--from" or backend.capabilities.dtypes.held]
     framework = NAMES.get(framework, framework)
     broken = None if framework in names else outside.failure({framework})
     if broken is not None:

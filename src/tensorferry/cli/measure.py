@@ -129,7 +129,7 @@ def layouts(frameworks: frozenset[str]) -> list[tuple[str, dict[str, Outcome]]]:
 
 def dtypes(frameworks: frozenset[str]) -> list[Dtypes]:
     """Every dtype of NumPy, carried to each target and back."""
-    names = backends()["numpy"].capabilities.dtypes
+    names = backends()["numpy"].capabilities.dtypes.held
     rows = []
     for target in _targets(frameworks):
         exact: list[str] = []
@@ -163,7 +163,7 @@ def _bits(name: str) -> NDArray[Any]:
 
 
 def _targets(frameworks: frozenset[str]) -> list[str]:
-    return [name for name, b in backends().items() if name in frameworks and b.capabilities.dtypes]
+    return [name for name, b in backends().items() if name in frameworks and b.capabilities.dtypes.held]
 
 
 def _convert(make: Callable[[], Any], target: str, copy: bool | None) -> Outcome:

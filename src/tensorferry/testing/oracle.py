@@ -12,7 +12,7 @@ from ..errors import ConversionError, CopyRequiredError, LossyCastError, Unsuppo
 from .bits import FORMATS
 
 if TYPE_CHECKING:
-    from ..backend import Capabilities
+    from ..capabilities import Capabilities
     from .memory import Place
     from .witness import Sample
 
@@ -56,25 +56,26 @@ def verdict(
         same: Whether source and target are one framework.
         copy: The keyword.
     """
-    if sample.dtype not in source.dtypes:
+    if sample.dtype not in source.dtypes.held:
         return Verdict(UnsupportedTypeError)
-    if sample.dtype not in target.dtypes:
+    if sample.dtype not in target.dtypes.held:
         return Verdict(LossyCastError)
-    if not target.memory:
+    if not target.memory.exists:
         return Verdict(CopyRequiredError) if copy is False else Verdict()
-    fresh = Verdict(shares=None if sample.empty else False, writable=target.writable)
+    fresh = Verdict(shares=None if sample.empty else False, writable=target.memory.writable)
     if same and sample.owns and not sample.swapped:
         if copy is True:
             # A gradient is at stake only where there can be one.
-            return fresh._replace(hazard=bool(source.tape) and FORMATS[sample.dtype].kind in ("float", "complex"))
+            differentiable = FORMATS[sample.dtype].kind in ("float", "complex")
+            return fresh._replace(hazard=bool(source.gradients.tape) and differentiable)
         shares = None if sample.empty else True
         return Verdict(None, shares, sample.writable, hazard=sample.file, identical=sample.plain)
     if sample.empty:
-        return fresh._replace(writable=target.writable if copy else None)
+        return fresh._replace(writable=target.memory.writable if copy else None)
     possible = _possible(sample, place, source, target)
     if copy is False:
         # Out of a graph there is no consent to writes: detach is that.
-        refused = sample.requires_grad and target.writable and not target.read_only
+        refused = sample.requires_grad and target.memory.writable and not target.memory.read_only
         return _shared(sample, place, target) if possible and not refused else Verdict(CopyRequiredError)
     if copy is None and possible and _permitted(sample, target):
         return _shared(sample, place, target)
@@ -83,16 +84,16 @@ def verdict(
 
 def _permitted(sample: Sample, target: Capabilities) -> bool:
     """Whether memory is shared without being asked: neither side can break the other's promise."""
-    if not target.writable:
+    if not target.memory.writable:
         return not sample.mutable
-    return target.read_only or (sample.writable and not sample.requires_grad)
+    return target.memory.read_only or (sample.writable and not sample.requires_grad)
 
 
 def _shared(sample: Sample, place: Place | None, target: Capabilities) -> Verdict:
     written = sample.writable and not sample.requires_grad
-    if not target.writable:
+    if not target.memory.writable:
         return Verdict(None, True, False, hazard=sample.mutable)
-    if target.read_only:
+    if target.memory.read_only:
         return Verdict(None, True, written and not _repeats(place), hazard=sample.file)
     return Verdict(None, True, True, hazard=sample.file or not written)
 
@@ -108,12 +109,12 @@ def _possible(sample: Sample, place: Place | None, source: Capabilities, target:
     """Whether the target can lie over this memory at all."""
     if not sample.owns or sample.lazy or sample.swapped or place is None:
         return False
-    if sample.dtype in source.unshared_dtypes | target.unshared_dtypes:
+    if sample.dtype in source.dtypes.unshared | target.dtypes.unshared:
         return False
     steps = [(length, step) for length, step in zip(place.shape, place.strides, strict=True) if length > 1]
-    if target.strides == "non-negative" and any(step < 0 or step % place.itemsize for _, step in steps):
+    if target.memory.strides == "non-negative" and any(step < 0 or step % place.itemsize for _, step in steps):
         return False
-    if target.strides == "compact":
+    if target.memory.strides == "compact":
         expected = place.itemsize
         for length, step in reversed(steps):
             if step != expected:
@@ -121,4 +122,4 @@ def _possible(sample: Sample, place: Place | None, source: Capabilities, target:
             expected *= length
     row = FORMATS[sample.dtype]
     element = row.itemsize // 2 if row.kind == "complex" else row.itemsize
-    return place.address % (target.alignment or element) == 0
+    return place.address % (target.memory.alignment or element) == 0

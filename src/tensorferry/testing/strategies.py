@@ -24,7 +24,7 @@ __all__ = ["contents", "dtypes", "images", "requests", "shapes", "tensors"]
 
 def dtypes(*frameworks: str) -> st.SearchStrategy[str]:
     """Names of dtypes that each of these frameworks declares."""
-    declared = [registry.ready(name).capabilities.dtypes for name in frameworks]
+    declared = [registry.ready(name).capabilities.dtypes.held for name in frameworks]
     return st.sampled_from([name for name in FORMATS if all(name in each for each in declared)])
 
 
@@ -101,7 +101,7 @@ def tensors(draw: Callable[[st.SearchStrategy[Any]], Any], framework: str, dtype
     """A tensor of a framework, of one dtype or of any, in any layout that it can have."""
     witness = witness_for(framework)
     name = dtype or draw(dtypes(framework))
-    strides = registry.ready(framework).capabilities.strides
+    strides = registry.ready(framework).capabilities.memory.strides
     return witness.lay(draw(images(name, plain=strides != "any")), name)
 
 

@@ -222,7 +222,7 @@ class _Case:
         if not inside and not target.is_plain(result):
             self.wrong("type", f"a {type(result).__qualname__} is not what must come out")
             return
-        if registry.backend_named(target.name).capabilities.memory:
+        if registry.backend_named(target.name).capabilities.memory.exists:
             if target.shape(result) != self.sample.shape:
                 self.wrong("shape", f"{target.shape(result)} instead of {self.sample.shape}")
             if target.dtype(result) != self.cell.dtype:
@@ -301,7 +301,7 @@ class _Case:
         if plan.keeps_gradient != (self.same and self.sample.requires_grad):
             self.wrong("plan", f"claims keeps_gradient={plan.keeps_gradient}")
         declared = registry.backend_named(target.name).capabilities
-        if not declared.memory:
+        if not declared.memory.exists:
             return
         if claims.writable != target.writable(result):
             self.wrong("plan", f"claims writable={claims.writable}")
@@ -315,7 +315,7 @@ class _Case:
             planned = Place(lies.address, claims.shape, claims.strides, lies.itemsize)
             if _steps(planned) != _steps(lies):
                 self.wrong("plan", f"claims strides {claims.strides}, they are {lies.strides}")
-            told = self.must.shares or declared.alignment > 1
+            told = self.must.shares or declared.memory.alignment > 1
             if told and claims.misalignment != lies.address % 64:
                 self.wrong("plan", f"claims address % 64 == {claims.misalignment}")
 

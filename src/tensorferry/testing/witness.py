@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from .bits import FORMATS
-from .memory import image, read
+from .memory import LAYOUTS, image, read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -131,7 +131,7 @@ class Witness(ABC):
 
     def make(self, layout: str, dtype: str) -> Sample | None:
         """A new tensor of a layout, or ``None`` where the framework has no such thing."""
-        if layout not in COMPACT:
+        if layout not in LAYOUTS:
             return None
         found = image(layout, dtype)
         x = self.lay(found, dtype)

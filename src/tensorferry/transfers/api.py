@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import ConversionError, shown
 from ..request import refuse_unknown, target_of
-from .prefetch import Prefetch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ..typing import Casting, Grad, Leaves, Options, To, Unknown
+    from .prefetch import Prefetch
     from .transfer import Transfer
 
 __all__ = ["prefetch", "start"]
@@ -153,6 +153,7 @@ def prefetch(
         ConversionError: As for `convert_tree`; by the iterator, for the batch that it is about.
     """
     from .goal import Goal
+    from .prefetch import Prefetch
 
     if not hasattr(iterable, "__iter__") and not hasattr(iterable, "__getitem__"):
         raise TypeError(f"prefetch reads an iterable of batches; {type(iterable).__name__} is none")

@@ -96,7 +96,7 @@ class Goal:
 
     def without_waiting(self) -> Goal:
         """The same, where transfers to a device need not be complete, if the target knows of that."""
-        if self.to is None or _OVERLAPS not in registry.backend_named(self.to).capabilities.options:
+        if self.to is None or _OVERLAPS not in registry.backend_named(self.to).capabilities.options.names:
             return self
         return replace(self, options={**self.options, _OVERLAPS: True})
 

@@ -138,17 +138,17 @@ def slot_dtype(plan: Plan) -> str | None:
     """
     source, result = plan.source, plan.result
     backend = registry.backend_named(source.framework)
-    if overlaps(plan) or HOST not in registry.backend_named(result.framework).capabilities.devices:
+    if overlaps(plan) or HOST not in registry.backend_named(result.framework).capabilities.devices.kinds:
         return None
     if source.device != HOST or result.device == HOST or source.abstract is not None or not source.size:
         return None
     if source.requires_grad or source.weak_dtype is not None or source.shards > 1:
         return None
-    if source.kind in backend.capabilities.read_kinds or check_of(source, plan.request, result.dtype):
+    if source.kind in backend.capabilities.objects.read_kinds or check_of(source, plan.request, result.dtype):
         return None
     if find(result.dtype).itemsize <= find(source.dtype).itemsize:
         return result.dtype
-    held = registry.backend_named(result.framework).capabilities.dtypes
+    held = registry.backend_named(result.framework).capabilities.dtypes.held
     return source.dtype if agrees(source.dtype, result.dtype) and source.dtype in held else None
 
 

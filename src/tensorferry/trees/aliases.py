@@ -60,7 +60,7 @@ def ties(prepared: Mapping[int, Prepared]) -> dict[int, int]:
 
 def _identities(each: Prepared) -> Iterable[Any]:
     """What another leaf has as well only if it is the same, and goes to the same: the object, or its copied memory."""
-    if each.info.weak_dtype is not None or each.info.kind in each.source.capabilities.read_kinds:
+    if each.info.weak_dtype is not None or each.info.kind in each.source.capabilities.objects.read_kinds:
         return
     yield id(each.handle), each.request
     plan = each.recipe.plan
@@ -152,10 +152,10 @@ def _is_plain_copy(each: Prepared) -> bool:
         and info.shards == 1
         and info.dtype == result.dtype
         and not (info.conjugate or info.negative or info.swapped or result.requires_grad)
-        and info.kind not in each.source.capabilities.read_kinds
-        and info.dtype not in each.source.capabilities.unshared_dtypes
-        and each.target.capabilities.writable
-        and each.target.capabilities.memory
+        and info.kind not in each.source.capabilities.objects.read_kinds
+        and info.dtype not in each.source.capabilities.dtypes.unshared
+        and each.target.capabilities.memory.writable
+        and each.target.capabilities.memory.exists
     )
 
 

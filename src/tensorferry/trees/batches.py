@@ -55,7 +55,7 @@ def shipments(prepared: Mapping[int, Prepared], skipped: Iterable[int]) -> list[
 def _shipment(prepared: Mapping[int, Prepared], key: Any, members: list[tuple[int, int]]) -> Shipment:
     name, verb, source, arguments = key
     nbytes = sum(prepared[index].recipe.plan.steps[step].bytes for index, step in members)
-    packed = registry.backend_named(name).capabilities.packs
+    packed = registry.backend_named(name).capabilities.devices.packs
     target = HOST if verb == "fetch" else arguments[0]
     batch = Batch(source, target, len(members), nbytes, 1 if packed else len(members))
     return Shipment(batch, dict(members))
@@ -68,8 +68,8 @@ def _transfer(plan: Plan) -> int | None:
         return None
     step = plan.steps[found[0]]
     abilities = registry.backend_named(step.backend).capabilities
-    packs = step.verb in ("move", "fetch", "place") and abilities.packs
-    can = packs or (step.verb == "fetch" and abilities.fetches_ahead)
+    packs = step.verb in ("move", "fetch", "place") and abilities.devices.packs
+    can = packs or (step.verb == "fetch" and abilities.devices.fetches_ahead)
     return found[0] if can and 0 < step.bytes <= parcels.LARGEST else None
 
 
@@ -88,7 +88,7 @@ def cross(shipment: Shipment, prepared: Mapping[int, Prepared], values: Mapping[
         for value in values.values():
             backend.start_fetch(value)
         return dict(values)
-    alignment = max(1, *(prepared[index].target.capabilities.alignment for index in values))
+    alignment = max(1, *(prepared[index].target.capabilities.memory.alignment for index in values))
     # What fetches gives arrays of the host, and what places takes them.
     pack = parcels.pack if transfer.verb == "place" else backend.pack
     unpack = parcels.unpack if transfer.verb == "fetch" else backend.unpack

@@ -149,7 +149,7 @@ class LeafRule:
             if holds and _has(x, "shape") and _has(x, "dtype"):
                 return error
             return may_hold(kind) and _Unknown(self.hint_of(x))
-        return backend.capabilities.memory and backend
+        return backend.capabilities.memory.exists and backend
 
     # -- objects that are no containers -----------------------------------------------------------------
 

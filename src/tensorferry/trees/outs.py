@@ -117,7 +117,7 @@ def _out_at(each: Prepared, out: Any) -> tuple[TensorInfo, int] | None:
 def _source_at(each: Prepared) -> int | None:
     if each.info.abstract is not None or isinstance(each.handle, TensorInfo):
         return None
-    if each.info.weak_dtype is not None or each.info.kind in each.source.capabilities.read_kinds:
+    if each.info.weak_dtype is not None or each.info.kind in each.source.capabilities.objects.read_kinds:
         return None
     return each.source.pointer(each.handle)
 

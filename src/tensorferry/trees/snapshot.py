@@ -83,7 +83,7 @@ def _on_host(found: Mapping[int, tuple[Backend, Array]], errors: dict[int, Conve
         if sizes[index] and (
             arrays[index].flags.c_contiguous or not is_broadcast(arrays[index].shape, arrays[index].strides)
         ):
-            intervals[found[index][0].capabilities.writable].append((*_interval(arrays[index]), index))
+            intervals[found[index][0].capabilities.memory.writable].append((*_interval(arrays[index]), index))
     groups = [group for each in intervals.values() for group in clusters(each, sizes)]
     grouped = {index for group in groups for index in group.members}
     alone = [index for index in firsts if index not in grouped]
@@ -137,13 +137,13 @@ def _copy(array: Array, block: Array, start: int) -> Array:
 
 def _as_tensor(array: Array, backend: Backend) -> Any:
     """An array of one's own as a tensor that lies over it, if the framework has a way."""
-    if backend.capabilities.writable:
+    if backend.capabilities.memory.writable:
         # To what can be written, a lane shares.
         quick = _quickly(registry.lanes_to(backend.name), array)
         if quick is not None:
             return quick
     info = registry.backend_named(EXCHANGE).describe(array)
-    shares = info.dtype not in backend.capabilities.unshared_dtypes and array.size
+    shares = info.dtype not in backend.capabilities.dtypes.unshared and array.size
     request = Request(backend.name, copy=False if shares else None, device=HOST)
     return run.convert(array, conversion_of(backend, request))
 
@@ -162,7 +162,7 @@ def _on_devices(
         if first != index:
             same[index] = first
             continue
-        if backend.capabilities.packs and info.shards == 1 and info.abstract is None:
+        if backend.capabilities.devices.packs and info.shards == 1 and info.abstract is None:
             packs[backend.name, info.device][index] = _plain(backend, info, handle)
             continue
         try:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ... import memory
-from ...backend import Backend, Capabilities
+from ...backend import Backend
+from ...capabilities import Capabilities, Dtypes, Memory, Objects
 from ...dtypes import find
 from ...rules import COPIED
 from .neighbours import neighbour_of
@@ -31,12 +32,9 @@ class _CopiedKinds(frozenset[str]):
 
 
 _CAPABILITIES = Capabilities(
-    dtypes=frozenset(),
-    numbers={},
-    writable=True,
-    host_array=True,
-    ordinary_kind="object",
-    read_kinds=_CopiedKinds(),
+    dtypes=Dtypes(frozenset(), {}),
+    memory=Memory(writable=True, host_array=True),
+    objects=Objects(ordinary_kind="object", read_kinds=_CopiedKinds()),
 )
 
 

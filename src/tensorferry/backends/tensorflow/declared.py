@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ... import memory
-from ...backend import Capabilities
+from ...capabilities import Capabilities, Devices, Dtypes, Gradients, Memory, Objects, Options
 from ...dtypes import find
 
 __all__ = ["CAPABILITIES", "COPIED", "DEFAULT_STREAM", "DLPACK", "DTYPES", "REFUSED", "UNHANDED"]
@@ -42,37 +42,34 @@ DLPACK = frozenset(find(name).numpy for name in DTYPES if find(name).numpy.type.
 UNHANDED = frozenset(name for name in DTYPES if name.startswith("float8") or name.endswith(("int2", "int4", "e2m1fn")))
 
 CAPABILITIES = Capabilities(
-    dtypes=frozenset(DTYPES),
-    unhanded=UNHANDED,
-    numbers={
-        "bool": ("bool",),
-        "int": ("int32", "int64"),
-        "float": ("float32",),
-        "complex": ("complex128",),
-    },
-    writable=False,
-    devices=("cpu", "cuda", "tpu"),
-    strides="compact",
-    alignment=memory.ALIGNMENT,
-    out=True,
-    fetches=True,
-    waits=True,
-    offers=True,
-    takes_offers=True,
-    finishers=frozenset({"variable"}),
-    value_kinds=frozenset({"Variable"}),
-    abstract={
-        "traced": (
-            "it is symbolic, inside a traced function (tf.function): its values do not exist yet",
-            "convert before or after the traced function; inside it, stay in TensorFlow",
-        ),
-        "text": (
-            "its dtype is string, variant or resource: there are no numbers",
-            "x.numpy().tolist()",
-        ),
-    },
-    inside_only=frozenset({"traced"}),
-    tape="tf.GradientTape",
+    dtypes=Dtypes(
+        held=frozenset(DTYPES),
+        numbers={
+            "bool": ("bool",),
+            "int": ("int32", "int64"),
+            "float": ("float32",),
+            "complex": ("complex128",),
+        },
+        unhanded=UNHANDED,
+    ),
+    memory=Memory(writable=False, strides="compact", alignment=memory.ALIGNMENT, out=True),
+    devices=Devices(("cpu", "cuda", "tpu"), fetches=True, waits=True, offers=True, takes_offers=True),
+    gradients=Gradients(tape="tf.GradientTape"),
+    objects=Objects(
+        value_kinds=frozenset({"Variable"}),
+        abstract={
+            "traced": (
+                "it is symbolic, inside a traced function (tf.function): its values do not exist yet",
+                "convert before or after the traced function; inside it, stay in TensorFlow",
+            ),
+            "text": (
+                "its dtype is string, variant or resource: there are no numbers",
+                "x.numpy().tolist()",
+            ),
+        },
+        inside_only=frozenset({"traced"}),
+    ),
+    options=Options(finishers=frozenset({"variable"})),
 )
 
 REFUSED = {

@@ -39,6 +39,7 @@ def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
 _SNIPPETS = {
     "value": "{x}.read_value_no_copy()",
     "fetch": "{x}.numpy()",
+    "wait": "tf.test.experimental.sync_devices() or {x}",
     "hand_over": "tf.experimental.dlpack.from_dlpack({x}.__dlpack__())",
     "variable": "tf.Variable({x})",
 }

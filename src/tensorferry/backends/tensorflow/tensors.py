@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from contextlib import nullcontext, suppress
-from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from ... import casts, dlpack, memory, registry, sequences, subnormals
-from ...backend import Backend, Capabilities
+from ...backend import Backend
 from ...devices import HOST, device_name
 from ...dtypes import find
 from ...errors import UnsupportedTypeError
@@ -23,6 +22,8 @@ from .snippets import device_code, snippet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
+
+    from ...capabilities import Capabilities
 
 Array = np.ndarray[Any, Any]
 
@@ -65,7 +66,8 @@ class TensorflowBackend(Backend):
             # TensorFlow 2.19 knows neither 2 bits nor float4.
             with suppress(TypeError):
                 self.dtypes[name] = tf.dtypes.as_dtype(find(name).numpy)
-        self._capabilities = replace(CAPABILITIES, dtypes=frozenset(self.dtypes))
+        held = CAPABILITIES.dtypes._replace(held=frozenset(self.dtypes))
+        self._capabilities = CAPABILITIES._replace(dtypes=held)
         self.names = {dtype: name for name, dtype in self.dtypes.items()}
         self.enums = {dtype.as_datatype_enum: name for name, dtype in self.dtypes.items()}
         self.eager = tf.__internal__.EagerTensor
@@ -235,6 +237,11 @@ class TensorflowBackend(Backend):
         """To another device."""
         with self.tf.device(device_code(device)):
             return self.tf.identity(x)
+
+    def wait(self, x: Any) -> Any:
+        """The same tensor, whose values are there now: TensorFlow waits for all devices, or for none."""
+        self.tf.test.experimental.sync_devices()
+        return x
 
     def offer(self, x: Any) -> Any:
         # It refuses a stream, and has the values ready when it exports

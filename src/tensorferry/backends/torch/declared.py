@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...backend import Capabilities
+from ...capabilities import Capabilities, Devices, Dtypes, Gradients, Memory, Objects, Options
 
 __all__ = ["ABSTRACT", "BY_DEFAULT", "CARRIED", "NATIVE"]
 
@@ -66,29 +66,26 @@ ABSTRACT = {
 
 def _capabilities(default: str, records: bool, traces: bool) -> Capabilities:
     return Capabilities(
-        dtypes=frozenset([*NATIVE, *CARRIED]),
-        numbers={
-            "bool": ("bool",),
-            "int": ("int64",),
-            "float": (default,),
-            "complex": ("complex128" if default == "float64" else "complex64",),
-        },
-        writable=True,
-        gradients=True,
-        records=records,
-        tracer="torch.jit.trace" if traces else "",
-        devices=("cpu", "cuda", "mps", "xpu"),
-        strides="non-negative",
-        alignment=0,
-        out=True,
-        writes_parts=True,
-        packs=True,
-        stages=frozenset({"cuda"}),
-        options=frozenset({"non_blocking", "pinned"}),
-        read_kinds=frozenset({"rows", "stack"}),
-        abstract=ABSTRACT,
-        inside_only=frozenset(ABSTRACT) - {"freed", "zero", "sparse", "quantized", "nested", "opaque"},
-        absent_on={"mps": frozenset({"float64", "complex128"})},
+        dtypes=Dtypes(
+            held=frozenset([*NATIVE, *CARRIED]),
+            numbers={
+                "bool": ("bool",),
+                "int": ("int64",),
+                "float": (default,),
+                "complex": ("complex128" if default == "float64" else "complex64",),
+            },
+            absent_on={"mps": frozenset({"float64", "complex128"})},
+        ),
+        memory=Memory(writable=True, strides="non-negative", alignment=0, out=True, writes_parts=True),
+        devices=Devices(("cpu", "cuda", "mps", "xpu"), packs=True, stages=frozenset({"cuda"})),
+        gradients=Gradients(graph=True, records=records),
+        objects=Objects(
+            read_kinds=frozenset({"rows", "stack"}),
+            abstract=ABSTRACT,
+            inside_only=frozenset(ABSTRACT) - {"freed", "zero", "sparse", "quantized", "nested", "opaque"},
+            tracer="torch.jit.trace" if traces else "",
+        ),
+        options=Options(frozenset({"non_blocking", "pinned"})),
     )
 
 

@@ -28,7 +28,7 @@ from .snippets import snippet, whole_strides
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
 
-    from ...backend import Capabilities
+    from ...capabilities import Capabilities
     from ...nodes import Node
     from ...streams import Stream
 

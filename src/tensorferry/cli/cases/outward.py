@@ -199,7 +199,7 @@ def _round_trip(s: Stage) -> None:
     s.memory("a", shared=True)
     s.given(
         "from tensorferry.registry import backends\n"
-        "able = {name: backend.capabilities.dtypes for name, backend in backends().items()}\n"
+        "able = {name: backend.capabilities.dtypes.held for name, backend in backends().items()}\n"
         "both = sorted(able['numpy'] & able['torch'])"
     )
     s.given(

@@ -7,7 +7,6 @@ only when the library has been imported by somebody else, import nothing of it, 
 from __future__ import annotations
 
 import importlib
-import pkgutil
 import sys
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -29,6 +28,8 @@ _known: dict[type, _Known] = {}
 
 @cache
 def _names() -> tuple[str, ...]:
+    import pkgutil
+
     return tuple(module.name for module in pkgutil.iter_modules(__path__))
 
 
