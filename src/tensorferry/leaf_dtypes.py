@@ -14,7 +14,16 @@ from .errors import UnsupportedTypeError, shown
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-__all__ = ["DtypeRule", "dtype_of_leaf", "place_of_name", "rule_of", "rule_of_words", "unknown_key", "unknown_name"]
+__all__ = [
+    "DtypeRule",
+    "dtype_of_leaf",
+    "place_of_name",
+    "quoted",
+    "rule_of",
+    "rule_of_words",
+    "unknown_key",
+    "unknown_name",
+]
 
 Choice = str | None
 """What is asked of one leaf, as of one tensor: a canonical name, ``"default"``, ``"fit"``, or ``None`` for its own."""
@@ -159,7 +168,7 @@ def rule_of(dtype: object, like: str | None = None) -> DtypeRule:
             )
         choice = asked(value)
         if tables[where].setdefault(what, choice) != choice:
-            raise UnsupportedTypeError(f"dtype= says two things of {what}.", f'dtype={{"{what}": {_quoted(choice)}}}')
+            raise UnsupportedTypeError(f"dtype= says two things of {what}.", f'dtype={{"{what}": {quoted(choice)}}}')
     tables["kinds"] = {**kinds, **tables["kinds"]}
     return DtypeRule(**{where: tuple(table.items()) for where, table in tables.items()})
 
@@ -218,9 +227,7 @@ def unknown_name(rule: DtypeRule, names: Iterable[str]) -> tuple[str, str] | Non
     return unknown_key("dtype", rule.names, names)
 
 
-def unknown_key(
-    keyword: str, keys: Iterable[tuple[str, object]], names: Iterable[str]
-) -> tuple[str, str] | None:
+def unknown_key(keyword: str, keys: Iterable[tuple[str, object]], names: Iterable[str]) -> tuple[str, str] | None:
     """The same for any keyword whose mapping has names of leaves.
 
     Args:
@@ -245,7 +252,7 @@ def unknown_key(
         found = f"the nearest are {listed}" if near else "none has a name"
         return (
             f"{keyword}= has the name {shown(name)}, which no tensor has: {found}.",
-            f"{keyword}={{{_quoted(better)}: {_quoted(choice)}}}" if better else f"{keyword}={_quoted(choice)}",
+            f"{keyword}={{{quoted(better)}: {quoted(choice)}}}" if better else f"{keyword}={quoted(choice)}",
         )
     return None
 
@@ -266,5 +273,6 @@ def _near(name: str, present: Sequence[str]) -> list[str]:
     return get_close_matches(name, names, n=3) or names[:3]
 
 
-def _quoted(word: object) -> str:
+def quoted(word: object) -> str:
+    """A keyword's value as one would type it."""
     return repr(word) if not isinstance(word, str) else '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'

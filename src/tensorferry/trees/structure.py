@@ -9,6 +9,7 @@ framework knows it as a container, or one of `libraries`, and so on inside.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Mapping, MutableMapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,11 +20,12 @@ from ..errors import ConversionError, UnsupportedTypeError
 from ..nodes import Node, dotted, item
 from .containers import is_tuple_with_a_constructor
 from .openers import PLAIN, openers_of
+from .rows import RowFinder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["Structure", "equal", "placed", "take_apart", "take_apart_alike"]
+__all__ = ["Structure", "Walk", "equal", "placed", "take_apart"]
 
 _NAMESPACE = "tensorferry"
 # For good, and in this namespace alone: leaves come in the order in which a person wrote them.
@@ -44,6 +46,13 @@ class _Inner(NamedTuple):
     kind: type
     shared: int | None
     """The same for each place at which one container stands; ``None``: it stands at one."""
+
+    def keys(self, x: Any) -> Iterator[tuple[Any, str] | None]:
+        """As for `Structure`, within a container that is like this one."""
+        if self.node is _ITSELF:
+            return self.structure.keys(x)
+        node = next(node for opener in openers_of(type(x), [x]) if (node := opener(x)) is not None)
+        return self.structure.keys_within(list(node.values), x if isinstance(x, Mapping) else None)
 
 
 class Structure:
@@ -101,6 +110,27 @@ class Structure:
             yield path, None if inner is None else inner.node
             if inner is not None:
                 yield from inner.structure.places(path, None if inner.node is _ITSELF else inner.node.entries, spell)
+
+    def keys(self, tree: Any) -> Iterator[tuple[Any, str] | None]:
+        """For each leaf, the mapping that holds it in a tree of this structure, and its key there.
+
+        ``None``: it is below no key that is a str, or the mapping takes no other.
+        """
+        yield from self.keys_within(tree, None)
+
+    def keys_within(self, tree: Any, mapping: Any) -> Iterator[tuple[Any, str] | None]:
+        """The same where the tree may be the list of a mapping's values."""
+        for index, accessor in enumerate(self._spec.accessors()):
+            inner, parent = self._inner.get(index), tree
+            last: Any = accessor[-1] if accessor else None
+            for entry in accessor[:-1]:
+                parent = entry(parent)
+            if inner is not None:
+                yield from inner.keys(parent if last is None else last(parent))
+            elif mapping is not None and len(accessor) == 1:
+                yield _keyed(mapping, list(mapping)[last.entry])
+            else:
+                yield _keyed(parent, last.entry) if isinstance(last, optree.MappingEntry) else None
 
     def nodes(self) -> Iterator[Node]:
         """What opened each container that was opened here."""
@@ -236,12 +266,16 @@ class _NotMadeError(Exception):
         self.why = why
 
 
+def _keyed(mapping: Any, key: Any) -> tuple[Any, str] | None:
+    return (mapping, key) if isinstance(mapping, MutableMapping) and isinstance(key, str) else None
+
+
 def _entry(entry: optree.PyTreeEntry) -> str:
     return item(entry.entry) if isinstance(entry, optree.MappingEntry) else entry.codify("")
 
 
 def take_apart(
-    tree: Any, chosen: Callable[[Any], bool] | None = None, *, sharing: bool = False
+    tree: Any, chosen: Callable[[Any], bool] | None = None, *, sharing: bool = False, rows: bool = False
 ) -> tuple[list[Any], Structure]:
     """The leaves of a tree in order, and what is left of it.
 
@@ -249,68 +283,41 @@ def take_apart(
         tree: Any object; one that is no container is its own only leaf.
         chosen: Whether an object is a leaf although it may be a container.
         sharing: Whether one container that stands at two places is one again when the tree is rebuilt.
+        rows: Whether a plain list of numbers below a key is a leaf; not beside `chosen` or `sharing`.
 
     Raises:
         UnsupportedTypeError: It contains itself, or is nested too deep.
     """
-    walk = _Walk(chosen, visits=sharing)
+    walk = Walk(chosen, visits=sharing, rows=rows)
     leaves, structure = walk.take(tree)
     shared = {number: x for number, x in walk.again.items() if _is_container(x)} if walk.again else None
     if shared:
-        walk = _Walk(chosen, shared=shared)
+        walk = Walk(chosen, shared=shared)
         leaves, structure = walk.take(tree)
         structure.twins = walk.twins
     return leaves, structure
 
 
-def take_apart_alike(
-    trees: Sequence[Any], chosen: Callable[[Any], bool] | None = None
-) -> tuple[list[list[Any]], Structure] | None:
-    """For each leaf of many trees that are alike, that leaf of all of them; and what is left of the first.
-
-    ``None`` if they are not all alike, or have containers that optree does not know.
-
-    Args:
-        trees: At least one tree.
-        chosen: As for `take_apart`.
-
-    Raises:
-        UnsupportedTypeError: As for `take_apart`.
-    """
-    columns = _columns_of_dicts(trees) if chosen is None else None
-    if columns is not None:
-        return columns, take_apart(trees[0])[1]
-    leaves, structure = _Walk(chosen).take_values(trees)
-    one = structure.one_of_many()
-    return None if one is None else ([leaves[index :: one.size] for index in range(one.size)], one)
-
-
-def _columns_of_dicts(trees: Sequence[Any]) -> list[list[Any]] | None:
-    """The same for plain dicts of leaves, in a fourth of the time; ``None``: something else may be among them."""
-    first = trees[0]
-    if set(map(type, trees)) != {dict} or any(tree.keys() != first.keys() for tree in trees):
-        return None
-    columns = [[tree[key] for tree in trees] for key in first]
-    for column in columns:
-        for kind in set(map(type, column)):
-            if kind not in PLAIN and (not registry.is_known_tensor(kind) or openers_of(kind, column)):
-                return None
-    return columns
-
-
-class _Walk:
+class Walk:
     """Takes a tree apart.
 
     Args:
         chosen: Whether an object is a leaf although it may be a container.
         visits: Whether what is met more than once is noted in `again`.
         shared: Containers that stand at several places, by their number.
+        rows: Whether a plain list of numbers below a key is a leaf.
     """
 
     def __init__(
-        self, chosen: Callable[[Any], bool] | None, *, visits: bool = False, shared: dict[int, Any] | None = None
+        self,
+        chosen: Callable[[Any], bool] | None,
+        *,
+        visits: bool = False,
+        shared: dict[int, Any] | None = None,
+        rows: bool = False,
     ) -> None:
         self._chosen = chosen
+        self._rows = rows
         self._shared = shared or {}
         # With the object: the number of one that is gone would be another's.
         self._seen: dict[int, Any] | None = {} if visits else None
@@ -320,7 +327,7 @@ class _Walk:
         self.twins: dict[int, int] = {}
 
     def take(
-        self, tree: Any, own: Any = None, around: tuple[int, ...] = (), start: int = 0
+        self, tree: Any, own: Any = None, around: tuple[int, ...] = (), start: int = 0, *, below_keys: bool = False
     ) -> tuple[list[Any], Structure]:
         """The leaves of a tree, and what is left of it.
 
@@ -329,20 +336,30 @@ class _Walk:
             own: A container that is opened whatever is said of it.
             around: What it is in.
             start: How many leaves come before it.
+            below_keys: Whether it is the values of a mapping.
         """
+        finder = RowFinder() if self._rows else None
+        if finder is not None and below_keys:
+            finder.note(tree)
+        is_leaf = self._is_leaf(own) if finder is None else _is_leaf_or_row(own, finder)
         try:
-            leaves, spec = optree.tree_flatten(tree, self._is_leaf(own), none_is_leaf=True, namespace=_NAMESPACE)
+            leaves, spec = optree.tree_flatten(tree, is_leaf, none_is_leaf=True, namespace=_NAMESPACE)
         except RecursionError:
             raise _too_deep() from None
+        misplaced = set() if finder is None else finder.misplaced(leaves, spec, below_keys=below_keys)
         kinds = set(map(type, leaves))
+        if finder is not None:
+            kinds.discard(list)
         _LEAVES.update(kind for kind in kinds - _LEAVES if registry.is_known_tensor(kind))
         openers = {kind: found for kind in kinds if (found := openers_of(kind, leaves))}
-        if not openers and not self._shared:
+        if not openers and not self._shared and not misplaced:
             return leaves, Structure(spec, {}, len(leaves))
         parts: list[Any] = []
         inner: dict[int, _Inner] = {}
         for index, leaf in enumerate(leaves):
-            opened = self._open(leaf, openers.get(type(leaf), ()), around, start + len(parts))
+            opened = self._open(
+                leaf, openers.get(type(leaf), ()), around, start + len(parts), itself=index in misplaced
+            )
             if opened is None:
                 parts.append(leaf)
             else:
@@ -351,24 +368,30 @@ class _Walk:
         return parts, Structure(spec, inner, len(parts))
 
     def take_values(
-        self, values: Sequence[Any], around: tuple[int, ...] = (), start: int = 0
+        self, values: Sequence[Any], around: tuple[int, ...] = (), start: int = 0, *, below_keys: bool = False
     ) -> tuple[list[Any], Structure]:
         """The same for values as a tree of their own; the list around them is nobody's choice."""
         own = list(values)
-        return self.take(own, own, around, start)
+        return self.take(own, own, around, start, below_keys=below_keys)
 
     def _open(
-        self, leaf: Any, openers: Sequence[Callable[[Any], Node | None]], around: tuple[int, ...], start: int
+        self,
+        leaf: Any,
+        openers: Sequence[Callable[[Any], Node | None]],
+        around: tuple[int, ...],
+        start: int,
+        *,
+        itself: bool,
     ) -> tuple[list[Any], _Inner] | None:
         shared = id(leaf) in self._shared
-        if not (openers or shared) or (self._chosen is not None and self._chosen(leaf)):
+        if not (openers or shared or itself) or (self._chosen is not None and self._chosen(leaf)):
             return None
         if self._seen is not None:
             if id(leaf) in self._opened:
                 return None
             self._opened.add(id(leaf))
         node = next((node for opener in openers if (node := opener(leaf)) is not None), None)
-        if node is None and not shared:
+        if node is None and not (shared or itself):
             return None
         if id(leaf) in around or len(around) > _DEEPEST:
             raise _too_deep()
@@ -377,7 +400,7 @@ class _Walk:
             node = _ITSELF
             parts, structure = self.take(leaf, leaf, inside, start)
         else:
-            parts, structure = self.take_values(node.values, inside, start)
+            parts, structure = self.take_values(node.values, inside, start, below_keys=isinstance(leaf, Mapping))
         if shared:
             first = self._first.setdefault(id(leaf), start)
             for index in range(len(parts) if first != start else 0):
@@ -415,8 +438,20 @@ class _Walk:
         return visit if chosen is None and not shared else ask
 
 
+def _is_leaf_or_row(own: Any, finder: RowFinder) -> Callable[[Any], bool]:
+    leaves, is_row_met = _LEAVES, finder.is_leaf
+
+    def ask(x: Any) -> bool:
+        if x is own or type(x) in leaves:
+            return False
+        # What is opened here tells of its rows itself.
+        return _is_ours(x) or is_row_met(x)
+
+    return ask
+
+
 _ITSELF = Node((), (), lambda tree: tree)
-"""Opens a container of optree's that stands at several places."""
+"""Opens a container of optree's that stands at several places, or is a leaf at another."""
 _LEAVES: set[type] = set(PLAIN)
 """Types that are no containers, as far as they have been met."""
 
