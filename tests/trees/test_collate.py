@@ -439,3 +439,23 @@ def test_one_value_is_no_batch(samples):
     """To iterate over a dict would give its keys, and lose its values without a word."""
     with pytest.raises(ferry.UnsupportedTypeError, match="samples of a batch"):
         ferry.collate(samples, "numpy")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64", "bool", "complex64"])
+def test_large_batches_are_the_same_as_small_ones(dtype, monkeypatch):
+    """Where PyTorch does not stack them itself; in their graph where they have one."""
+    import torch
+
+    from tensorferry.backends.torch import tensors
+
+    monkeypatch.setattr(tensors, "_MAPPED", 1)
+    samples = [torch.tensor([[1, 0], [number, 1]]).to(getattr(torch, dtype)).T for number in range(3)]
+    batch = ferry.collate([{"x": each} for each in samples], "torch")["x"]
+    assert batch.dtype is samples[0].dtype
+    assert torch.equal(batch, torch.stack(samples))
+    samples[0][0, 0] = 0
+    assert batch[0, 0, 0] == 1
+    if dtype == "float32":
+        leaf = torch.ones(2, requires_grad=True)
+        ferry.collate([leaf, leaf], "torch").sum().backward()
+        assert leaf.grad.tolist() == [2.0, 2.0]
