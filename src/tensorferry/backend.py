@@ -302,6 +302,10 @@ class Backend(ABC):
         """The same for a flat sequence, if it is seen at a glance that they are alike; else ``None``."""
         return None
 
+    def join_alike(self, tensors: Sequence[Any]) -> Any:
+        """The same for tensors one after the other on their first axis, whose lengths may differ."""
+        return None
+
     def stack(self, tensors: Sequence[Any], shape: tuple[int, ...]) -> Any:
         """One tensor of equal ones, in the graph of each; only asked of a backend with gradients."""
         raise TypeError(f"{self.name} tensors carry no graph: they are stacked as arrays")

@@ -13,7 +13,16 @@ from .errors import UnsupportedTypeError, shown
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-__all__ = ["DtypeRule", "dtype_of_leaf", "rule_of", "rule_of_words", "unknown_name"]
+__all__ = [
+    "DtypeRule",
+    "dtype_of_leaf",
+    "place_of_name",
+    "quoted",
+    "rule_of",
+    "rule_of_words",
+    "unknown_key",
+    "unknown_name",
+]
 
 Choice = str | None
 """What is asked of one leaf, as of one tensor: a canonical name, ``"default"``, ``"fit"``, or ``None`` for its own."""
@@ -56,7 +65,7 @@ class DtypeRule(NamedTuple):
 def dtype_of_leaf(rule: DtypeRule, dtype: str, name: str, otherwise: Choice = None, path: str = "") -> Choice:
     """What is asked of one leaf; all that converts trees, batches and files goes by this.
 
-    A name without a glob's characters wins over one with them, and of several globs the last one.
+    Names go by `place_of_name`.
 
     >>> rule = rule_of({"image": "bfloat16", "int64": "int32", "bool": "uint8"})
     >>> [dtype_of_leaf(rule, dtype, name) for dtype, name in [("float32", "image"), ("int64", "label"), ("int8", "id")]]
@@ -72,29 +81,48 @@ def dtype_of_leaf(rule: DtypeRule, dtype: str, name: str, otherwise: Choice = No
     tables = _tables(rule)
     if path in tables.paths:
         return tables.paths[path]
-    if name in tables.names:
-        return tables.names[name]
-    for matches, choice in tables.globs:
-        if matches(name):
-            return choice
+    place = place_of_name(tables.names, name)
+    if place is not None:
+        return rule.names[place][1]
     if dtype in tables.dtypes:
         return tables.dtypes[dtype]
     return tables.kinds.get(find(dtype).kind, otherwise)
 
 
+def place_of_name(names: tuple[str, ...], name: str) -> int | None:
+    """Which of a mapping's names is a leaf's; ``None``: none is.
+
+    A name without a glob's characters wins over one with them, and of several globs the last one.
+
+    >>> place_of_name(("*.weight", "head.*", "head.bias"), "head.weight")
+    1
+
+    Args:
+        names: The mapping's, in which ``*``, ``?`` and ``[…]`` stand for other characters as in `fnmatch`.
+        name: The dotted name of a leaf.
+    """
+    exact, globs = _matchers(names)
+    if name in exact:
+        return exact[name]
+    return next((place for matches, place in globs if matches(name)), None)
+
+
+@lru_cache(maxsize=64)
+def _matchers(names: tuple[str, ...]) -> tuple[dict[str, int], list[tuple[Callable[[str], object], int]]]:
+    exact = {name: place for place, name in enumerate(names) if not _is_glob(name)}
+    return exact, [(_glob(name), place) for place, name in reversed([*enumerate(names)]) if _is_glob(name)]
+
+
 class _Tables(NamedTuple):
     paths: dict[str, Choice]
-    names: dict[str, Choice]
-    globs: list[tuple[Callable[[str], object], Choice]]
+    names: tuple[str, ...]
     dtypes: dict[str, Choice]
     kinds: dict[str, Choice]
 
 
 @lru_cache(maxsize=64)
 def _tables(rule: DtypeRule) -> _Tables:
-    exact = {name: choice for name, choice in rule.names if not _is_glob(name)}
-    globs = [(_glob(name), choice) for name, choice in reversed(rule.names) if _is_glob(name)]
-    return _Tables(dict(rule.paths), exact, globs, dict(rule.dtypes), dict(rule.kinds))
+    return _Tables(dict(rule.paths), tuple(name for name, _ in rule.names), dict(rule.dtypes), dict(rule.kinds))
 
 
 def _is_glob(name: str) -> bool:
@@ -140,7 +168,7 @@ def rule_of(dtype: object, like: str | None = None) -> DtypeRule:
             )
         choice = asked(value)
         if tables[where].setdefault(what, choice) != choice:
-            raise UnsupportedTypeError(f"dtype= says two things of {what}.", f'dtype={{"{what}": {_quoted(choice)}}}')
+            raise UnsupportedTypeError(f"dtype= says two things of {what}.", f'dtype={{"{what}": {quoted(choice)}}}')
     tables["kinds"] = {**kinds, **tables["kinds"]}
     return DtypeRule(**{where: tuple(table.items()) for where, table in tables.items()})
 
@@ -196,23 +224,35 @@ def unknown_name(rule: DtypeRule, names: Iterable[str]) -> tuple[str, str] | Non
         rule: What was asked for.
         names: The dotted names of all leaves that are tensors.
     """
-    if not rule.names:
+    return unknown_key("dtype", rule.names, names)
+
+
+def unknown_key(keyword: str, keys: Iterable[tuple[str, object]], names: Iterable[str]) -> tuple[str, str] | None:
+    """The same for any keyword whose mapping has names of leaves.
+
+    Args:
+        keyword: What it is called.
+        keys: The names that it has, and what it says of each.
+        names: The dotted names of all leaves that are tensors.
+    """
+    keys = tuple(keys)
+    if not keys:
         return None
     present = list(names)
     known = set(present)
-    for name, choice in rule.names:
+    for name, choice in keys:
         if name in known or (_is_glob(name) and any(map(_glob(name), present))):
             continue
         near = _near(name, present)
         listed = ", ".join(near) + (", …" if len(near) < len(known) else "")
         better = f"{name}.*" if any(each.startswith(f"{name}.") for each in present) else near[0] if near else ""
-        dtype = _is_dtype(name)
+        dtype = _is_dtype(name) if keyword == "dtype" else None
         if dtype is not None:
             better = dtype
         found = f"the nearest are {listed}" if near else "none has a name"
         return (
-            f"dtype= has the name {shown(name)}, which no tensor has: {found}.",
-            f"dtype={{{_quoted(better)}: {_quoted(choice)}}}" if better else f"dtype={_quoted(choice)}",
+            f"{keyword}= has the name {shown(name)}, which no tensor has: {found}.",
+            f"{keyword}={{{quoted(better)}: {quoted(choice)}}}" if better else f"{keyword}={quoted(choice)}",
         )
     return None
 
@@ -233,5 +273,6 @@ def _near(name: str, present: Sequence[str]) -> list[str]:
     return get_close_matches(name, names, n=3) or names[:3]
 
 
-def _quoted(word: Choice) -> str:
-    return "None" if word is None else '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'
+def quoted(word: object) -> str:
+    """A keyword's value as one would type it."""
+    return repr(word) if not isinstance(word, str) else '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PYTHON_NUMBERS",
+    "NewArray",
     "add_up_to_float",
     "carry_at",
     "element_types",
@@ -35,6 +36,7 @@ __all__ = [
     "narrowest",
     "open_at",
     "read",
+    "read_plain",
     "shape_of",
 ]
 
@@ -89,6 +91,21 @@ def is_tensor(element: Any) -> bool:
         return isinstance(element, np.ndarray)
 
 
+class NewArray:
+    """What a list was read or stacked into before it was described, in the list's place: nobody else has its memory.
+
+    Args:
+        array: The memory.
+        weak: Whether it holds Python numbers, whose dtype the target chooses.
+    """
+
+    __slots__ = ("array", "weak")
+
+    def __init__(self, array: Array, *, weak: bool = False) -> None:
+        self.array = array
+        self.weak = weak
+
+
 # -- numbers ------------------------------------------------------------------------------------
 
 
@@ -113,7 +130,7 @@ def read(x: Any, head: Any) -> Array:
         return np.array(x)
     if isinstance(x, range):
         return _read_range(x)
-    plain = _read_plain(x, head)
+    plain = None if type(x) is list and 0 < len(x) < _FEW and x[0] is head else read_plain(x, head)
     if plain is None:
         kinds = element_types(x)
         if not kinds <= PYTHON_NUMBERS and not all(issubclass(kind, _READABLE) for kind in kinds):
@@ -149,15 +166,13 @@ def _read_integers(x: Any) -> Array:
     return np.array(x)
 
 
-def _read_plain(x: Any, head: Any) -> Array | None:
+def read_plain(x: Any, head: Any) -> Array | None:
     """Many floats, or many integers of 32 bits, and nothing else; ``None`` if it is not that.
 
     `marshal` writes the type before each value, so one pass in C reads them and leaves no other type unseen.
     (https://docs.python.org/3/library/marshal.html: version 2 writes floats in binary)
     """
     kind = _MARSHALLED.get(type(head))
-    if type(x) is list and 0 < len(x) < _FEW and x[0] is head:
-        return None
     shape = shape_of(x)
     if kind is None or math.prod(shape) < _FEW:
         return None

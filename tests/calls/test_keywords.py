@@ -64,7 +64,7 @@ def test_collate_is_the_collate_fn_of_a_dataloader(method):
                 print(batch["x"][0].tolist(), batch["label"].tolist())
         """
     )
-    assert told.splitlines() == ["[0.0, 1.0] [0, 1]", "[2.0, 3.0] [2, 3]"]
+    assert told.splitlines() == ["[0.0, 1.0] [0, 1]", "[2.0, 1.0] [2, 3]"]
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

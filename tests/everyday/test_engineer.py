@@ -93,8 +93,8 @@ def test_rows_of_unequal_lengths_are_padded_on_request():
     samples = [{"x": np.ones(2)}, {"x": np.ones(3)}]
     with pytest.raises(ferry.ShapeError) as caught:
         ferry.collate(samples, "torch")
-    assert 'ragged="pad"' in caught.value.hint
-    assert ferry.collate(samples, "torch", ragged="pad", pad_value=0)["x"].tolist() == [[1, 1, 0], [1, 1, 1]]
+    assert caught.value.hint == 'pad={"x": 0}'
+    assert ferry.collate(samples, "torch", pad=0)["x"].tolist() == [[1, 1, 0], [1, 1, 1]]
 
 
 def test_a_missing_key_is_named():
@@ -262,11 +262,11 @@ def test_ids_that_are_lists(tokenizer):
 
 
 def test_tokenized_samples_make_a_padded_batch(tokenizer):
-    """Expected: with `leaves=` for the lists, ids padded to the longest."""
-    samples = [dict(tokenizer("a b")), dict(tokenizer("a"))]
-    is_list = lambda x: isinstance(x, list)  # noqa: E731 - as one types it
-    batch = ferry.collate(samples, "torch", leaves=is_list, ragged="pad", pad_value=3)
-    assert batch["input_ids"].tolist() == [[0, 1], [0, 3]]
+    """Expected: what the tokenizer gives goes in as it is, and comes out padded to the longest."""
+    for samples in ([dict(tokenizer("a b")), dict(tokenizer("a"))], [tokenizer("a b"), tokenizer("a")]):
+        batch = ferry.collate(samples, "torch", pad={"input_ids": 3, "*_mask": 0})
+        assert batch["input_ids"].tolist() == [[0, 1], [0, 3]]
+        assert batch["attention_mask"].tolist() == [[1, 1], [1, 0]]
 
 
 def test_a_cache_is_entered(transformers):

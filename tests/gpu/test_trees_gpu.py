@@ -101,3 +101,13 @@ def test_collate_puts_a_batch_on_the_device():
     assert batch["label"].tolist() == list(range(8))
     on_device = [{"x": torch.full((4,), float(number), device="cuda")} for number in range(8)]
     assert ferry.collate(on_device, "torch")["x"].tolist() == batch["x"].tolist()
+
+
+def test_a_padded_batch_is_where_its_samples_are():
+    """As one that had nothing to be padded is; its marks too."""
+    for lengths in ((1, 2), (2, 2)):
+        samples = [{"x": torch.ones(length, device="cuda")} for length in lengths]
+        batch = ferry.collate(samples, "torch", pad=0, mask=True, lengths=True)
+        assert all(leaf.is_cuda for leaf in batch.values())
+        assert batch["x"].sum().item() == sum(lengths)
+        assert batch["x_lengths"].tolist() == list(lengths)

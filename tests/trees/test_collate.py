@@ -170,12 +170,195 @@ def test_keywords_and_like():
         ferry.collate([{"x": np.array([1.5])}], "jax", dtype={"x": "int8"})
 
 
-def test_a_list_of_numbers_is_a_row_if_a_callable_says_so():
-    """Otherwise it is a container, as everywhere."""
-    samples = [{"ids": [1, 2]}, {"ids": [3, 4]}]
-    assert [each.tolist() for each in ferry.collate(samples, "numpy")["ids"]] == [[1, 3], [2, 4]]
-    batch = ferry.collate(samples, "numpy", leaves=lambda x: isinstance(x, list))
-    assert batch["ids"].tolist() == [[1, 2], [3, 4]]
+# -- lists of numbers -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", [*TARGETS, "python"])
+@pytest.mark.parametrize("row", [[1, 2], [1.5, 2.5], [True, False], [[1, 2], [3, 4]], [np.int16(3)], [2**40, -1]])
+def test_a_list_of_numbers_below_a_key_is_one_tensor(target, row):
+    """Flat or nested, of what `convert` makes of it."""
+    if target == "jax" and row[0] == 2**40:
+        pytest.skip("JAX has no int64 here: that it is refused is the business of other tests")
+    batch = ferry.collate([{"x": row, "y": {"z": row}}, {"y": {"z": row}, "x": row}], target)
+    alone = ferry.convert(row, target)
+    for stacked in (batch["x"], batch["y"]["z"]):
+        assert ferry.to_list(stacked) == [ferry.to_list(alone)] * 2
+        if target != "python":
+            assert ferry.describe(stacked).dtype == ferry.describe(alone).dtype
+            assert ferry.describe(stacked).shape == (2, *ferry.describe(alone).shape)
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_lists_of_numbers_are_read_exactly(many):
+    """Few and many, which go different ways: integers beyond 32 bits, floats, and both kinds of zero."""
+    length = 300 if many else 3
+    for row in ([2**62 + 1, -(2**62)] * length, [1] * length, [-0.0, 0.1, float("inf")] * length):
+        batch = ferry.collate([{"x": row}, {"x": row[::-1]}], "numpy")["x"]
+        assert batch.tobytes() == np.array([row, row[::-1]]).tobytes()
+        assert batch.dtype.kind == np.array(row).dtype.kind
+
+
+def test_features_and_labels_stay_apart():
+    """A sample that is a list is a container, and so are lists in tuples and in lists of other things."""
+    features, labels = ferry.collate([[1.5, 0], [2.5, 1]], "numpy")
+    assert (features.tolist(), labels.tolist()) == ([1.5, 2.5], [0, 1])
+    pair = ferry.collate([([1, 2], 3), ([4, 5], 6)], "numpy")
+    assert type(pair[0]) is list
+    assert [each.tolist() for each in pair[0]] == [[1, 4], [2, 5]]
+    inside = ferry.collate([{"x": ([1, 2], 0)}, {"x": ([3, 4], 0)}], "numpy")
+    assert [each.tolist() for each in inside["x"][0]] == [[1, 3], [2, 4]]
+    mixed = ferry.collate([{"x": [np.ones(1), 2]}, {"x": [np.zeros(1), 3]}], "numpy")
+    assert [each.tolist() for each in mixed["x"]] == [[[1.0], [0.0]], [2, 3]]
+    in_class = ferry.collate([Sample([1, 2], 0), Sample([3, 4], 0)], "numpy")
+    assert [each.tolist() for each in in_class.image] == [[1, 3], [2, 4]]
+
+
+def test_other_lists_stay_as_they_are():
+    """Text, nothing, None among numbers, tuples of numbers; and rows where numbers are not to stack."""
+    samples = [{"words": ["a", "b"], "none": [], "some": [1, None], "pair": (1, 2)}] * 2
+    batch = ferry.collate(samples, "numpy")
+    assert batch["words"] == [["a", "a"], ["b", "b"]]
+    assert batch["none"] == []
+    assert (batch["some"][0].tolist(), batch["some"][1]) == ([1, 1], None)
+    assert [each.tolist() for each in batch["pair"]] == [[1, 1], [2, 2]]
+    assert ferry.collate([{"x": [1, 2]}] * 2, "numpy", leaves="tensors") == {"x": [[1, 1], [2, 2]]}
+    chosen = ferry.collate([{"x": [1, 2], "y": [3]}] * 2, "numpy", leaves=lambda x: x == [1, 2])
+    assert chosen["x"].tolist() == [[1, 2], [1, 2]]
+    assert chosen["y"] == [[3, 3]]
+
+
+@pytest.mark.parametrize("first", ["a", "b"])
+def test_one_list_at_two_places_is_a_tensor_only_below_a_key(first):
+    """What is asked of an object alone must not decide what it is at another place."""
+    row = [1, 2]
+    places = {"a": row, "b": (row, 3)}
+    sample = {key: places[key] for key in (first, *places)}
+    for make in (dict, collections.UserDict, lambda x: {"deep": x}):
+        batch = ferry.collate([make(sample), make(sample)], "numpy")
+        batch = batch.get("deep", batch)
+        assert list(batch) == list(sample)
+        assert batch["a"].tolist() == [[1, 2], [1, 2]]
+        assert [each.tolist() for each in batch["b"][0]] == [[1, 1], [2, 2]]
+
+
+def test_lists_of_numbers_in_containers_of_every_kind():
+    """Below a key of whatever mapping, inside whatever it stands in."""
+    for make in (collections.OrderedDict, collections.UserDict, lambda x: [Sample(x, 0)], lambda x: Pair(x, 0)):
+        batch = ferry.collate([make({"x": [1, 2]}), make({"x": [3, 4]})], "numpy")
+        inner = batch[0] if isinstance(batch, (list, tuple)) else batch
+        inner = inner.image if isinstance(inner, Sample) else inner
+        assert inner["x"].tolist() == [[1, 2], [3, 4]]
+
+
+def test_lists_of_unequal_lengths_are_refused_by_path():
+    """Few and many; and where the rows inside one sample are unequal, the message says so."""
+    for short, long in (([1], [1, 2]), ([1.5] * 200, [1.5] * 201)):
+        with pytest.raises(
+            ferry.ShapeError, match=rf'{len(short)} in samples\[0\].*{len(long)} in samples\[1\].*"x"'
+        ) as caught:
+            ferry.collate([{"x": short}, {"x": long}], "torch")
+        assert caught.value.hint == 'pad={"x": 0}'
+    for keywords in ({}, {"pad": 0}):
+        with pytest.raises(ferry.ShapeError, match=r'samples\[1\]\[0\].*samples\[1\]\[1\].*"x"') as caught:
+            ferry.collate([{"x": [[1], [2]]}, {"x": [[1], [2, 3]]}], "torch", **keywords)
+        assert "pad=" not in caught.value.hint
+
+
+def test_a_list_and_a_tensor_stack():
+    """A row of one sample, and what was a tensor already in another."""
+    import torch
+
+    for column in ([[1, 2], torch.tensor([3, 4])], [torch.tensor([3, 4]), [1, 2]], [np.array([3, 4]), [1, 2]]):
+        batch = ferry.collate([{"x": each} for each in column], "torch")
+        assert batch["x"].dtype is torch.int64
+        assert sorted(batch["x"].tolist()) == [[1, 2], [3, 4]]
+
+
+# -- integers and floats --------------------------------------------------------------------------------
+
+
+def _meeting():
+    import torch
+
+    return {
+        "numbers": [1, 2.5],
+        "whole floats": [1, 2.0],
+        "lists": [[1, 2], [2.5, 3.5]],
+        "in one list": [[1, 2.5], [2.5, 3.5]],
+        "deep": [[[1.0], [2]], [[1.0], [2.0]]],
+        "many": [[1.5] * 300, [1.5] * 299 + [1]],
+        "tensors": [torch.ones(2), torch.ones(2, dtype=torch.int32)],
+        "arrays": [np.ones(2, "int8"), np.ones(2)],
+        "a float among integers": [torch.tensor(2), 1.0],
+        "scalars": [np.int32(1), np.float32(1)],
+        "a list and a tensor": [[1.5], torch.tensor([1])],
+        "frameworks": [np.ones(1, "int32"), torch.ones(1)],
+    }
+
+
+@pytest.mark.parametrize("case", _meeting())
+@pytest.mark.parametrize("pad", [None, 0])
+def test_integers_and_floats_do_not_meet_in_silence(case, pad):
+    """Whatever comes first: refused with the path, and each hint works when pasted."""
+    column = _meeting()[case]
+    for samples in ([{"a": x} for x in column], [{"a": x} for x in reversed(column)]):
+        with pytest.raises(ferry.LossyCastError, match=r'do not stack.*\$\["a"\]') as caught:
+            ferry.collate(samples, "torch", pad=pad)
+        for hint in caught.value.hint.split(" or "):
+            batch = ferry.collate(samples, "torch", pad=pad, **eval(f"dict({hint})"))  # noqa: S307 - as pasted
+            assert ferry.describe(batch["a"]).dtype.startswith("float")
+            assert ferry.to_list(batch["a"]) == [ferry.to_list(sample["a"], dtype="float64") for sample in samples]
+
+
+@pytest.mark.parametrize(
+    "keywords", [{"dtype": "fit"}, {"dtype": "default"}, {"dtype": "int64"}, {"dtype": {"b": "int8"}}]
+)
+def test_only_a_dtype_that_is_named_for_the_leaf_lets_them_meet(keywords):
+    """One for integers says nothing of what floats become."""
+    with pytest.raises(ferry.LossyCastError, match="do not stack"):
+        ferry.collate([{"a": 1, "b": 1}, {"a": 2.5, "b": 1}], "torch", **keywords)
+
+
+@pytest.mark.parametrize(
+    "column", [[True, 2], [True, 0.5], [1j, 1.0], [[True], [2]], [np.array([True]), np.array([1])]]
+)
+def test_other_kinds_do_not_meet_either(column):
+    """A mask that becomes a count is as little what was meant."""
+    with pytest.raises(ferry.LossyCastError, match="do not stack") as caught:
+        ferry.collate([{"a": x} for x in column], "numpy")
+    hint = caught.value.hint.split(" or ")[-1]
+    batch = ferry.collate([{"a": x} for x in column], "numpy", **eval(f"dict({hint})"))  # noqa: S307 - as pasted
+    assert batch["a"].tolist() == [x if isinstance(x, list) else np.asarray(x).tolist() for x in column]
+
+
+def test_values_that_a_named_dtype_does_not_hold_are_refused():
+    """A named dtype is no leave to round an integer."""
+    with pytest.raises(ferry.LossyCastError):
+        ferry.collate([{"a": 2**24 + 1}, {"a": 2.5}], "torch", dtype="float32")
+    with pytest.raises(ferry.LossyCastError):
+        ferry.collate([{"a": 1}, {"a": 2.5}], "torch", dtype={"a": "int64"})
+
+
+def test_an_integer_among_float_tensors_is_exact_or_refused():
+    """A number without a dtype takes the tensors', as in their own arithmetic."""
+    import torch
+
+    for dtype in (torch.float32, torch.float64):
+        batch = ferry.collate([torch.tensor(0.5, dtype=dtype), 3], "torch")
+        assert batch.dtype is dtype
+        assert batch.tolist() == [0.5, 3.0]
+    with pytest.raises(ferry.LossyCastError):
+        ferry.collate([torch.tensor(0.5), 2**24 + 1], "torch")
+
+
+def test_tensors_of_several_kinds_keep_their_graph_where_a_dtype_is_named():
+    """Each is cast by its own framework."""
+    import torch
+
+    leaf = torch.ones(2, requires_grad=True)
+    batch = ferry.collate([{"a": leaf}, {"a": torch.ones(2, dtype=torch.int64)}], "torch", dtype={"a": "float64"})
+    batch["a"].sum().backward()
+    assert leaf.grad.tolist() == [1.0, 1.0]
 
 
 def test_the_order_of_keys_may_differ():
@@ -213,74 +396,6 @@ def test_ragged_leaves_raise_with_path_and_shapes():
     assert all(word in second.message for word in ('$["y"][0]', "(2, 1)", "(1, 1)"))
 
 
-def test_ragged_leaves_are_padded_on_request():
-    """To the largest length of each axis; what stacks as it is stays as it is."""
-    samples = [{"x": np.array([[1, 2]]), "y": np.ones(2)}, {"x": np.array([[3], [4]]), "y": np.zeros(2)}]
-    batch = ferry.collate(samples, "torch", ragged="pad", pad_value=-100)
-    assert batch["x"].tolist() == [[[1, 2], [-100, -100]], [[3, -100], [4, -100]]]
-    assert batch["y"].tolist() == [[1.0, 1.0], [0.0, 0.0]]
-
-
-@pytest.mark.parametrize("target", TARGETS)
-def test_padding_works_for_every_target_and_source(target):
-    """Mixed frameworks, another dtype; the padding is exact."""
-    import torch
-
-    samples = [{"x": torch.ones(1, dtype=torch.bfloat16)}, {"x": np.zeros(3, "float32")}]
-    batch = ferry.collate(samples, target, ragged="pad", pad_value=float("inf"))
-    assert ferry.describe(batch["x"]).framework == target
-    assert ferry.to_list(batch["x"]) == [[1.0, np.inf, np.inf], [0.0, 0.0, 0.0]]
-
-
-def test_a_pad_value_that_does_not_fit_is_refused():
-    """Never wrapped around, never rounded to an integer."""
-    samples = [{"x": np.zeros(1, "uint8")}, {"x": np.zeros(2, "uint8")}]
-    for value in (-100, 0.5, float("nan")):
-        with pytest.raises(ferry.LossyCastError, match=r'\$\["x"\]'):
-            ferry.collate(samples, "numpy", ragged="pad", pad_value=value)
-
-
-@pytest.mark.parametrize("target", TARGETS)
-def test_rows_of_numbers_have_one_dtype_padded_or_not(target):
-    """The next batch is of the same dtype, whether its rows are of one length or not."""
-    for numbers in ([1.0, 2.0], [1, 2], [True, False]):
-        batches = [
-            ferry.collate([{"x": numbers}, {"x": other}], target, leaves=lambda x: isinstance(x, list), ragged="pad")
-            for other in (numbers, numbers[:1])
-        ]
-        assert len({ferry.describe(batch["x"]).dtype for batch in batches}) == 1
-        assert ferry.to_list(batches[1]["x"]) == [numbers, [numbers[0], type(numbers[0])(0)]]
-
-
-@pytest.mark.parametrize(
-    ("dtype", "value", "asked"),
-    [("float32", 0.1, None), ("bfloat16", -1e9, None), ("int64", float("nan"), "float32"), ("uint8", -1, "int16")],
-)
-def test_a_pad_value_is_a_number_of_the_result(dtype, value, asked):
-    """A float is rounded to the dtype that the batch has, as any Python number is."""
-    rows = [ferry.to_numpy([1, 2], dtype=dtype), ferry.to_numpy([1], dtype=dtype)]
-    batch = ferry.collate(rows, "numpy", ragged="pad", pad_value=value, dtype={dtype: asked})
-    assert ferry.describe(batch).dtype == (asked or dtype)
-    assert batch[1, 1:].tobytes() == ferry.to_numpy([value], dtype=asked or dtype).tobytes()
-
-
-def test_padding_does_not_leave_a_graph_that_must_be_kept():
-    """`grad="error"` means it."""
-    import torch
-
-    rows = [torch.ones(2, requires_grad=True), torch.ones(3)]
-    assert not ferry.collate(rows, "torch", ragged="pad").requires_grad
-    with pytest.raises(ferry.GradientError):
-        ferry.collate(rows, "torch", ragged="pad", grad="error")
-
-
-def test_unequal_numbers_of_axes_are_not_padded():
-    """Which axis is missing nobody can say."""
-    with pytest.raises(ferry.ShapeError, match="1 and with 2 axes") as caught:
-        ferry.collate([np.zeros(2), np.zeros((1, 2))], "numpy", ragged="pad")
-    assert caught.value.message.endswith(" - at $")
-
-
 @pytest.mark.parametrize(
     ("samples", "words"),
     [
@@ -302,26 +417,13 @@ def test_no_samples_are_an_error():
         ferry.collate([], "torch")
 
 
-def test_ragged_takes_two_values():
-    """Anything else is refused in words."""
-    with pytest.raises(TypeError, match="ragged must be"):
-        ferry.collate([1], "numpy", ragged="drop")
-
-
-def test_samples_are_unchanged():
-    """Also where they are padded."""
-    samples = [{"x": np.arange(2)}, {"x": np.arange(3)}]
-    ferry.collate(samples, "numpy", ragged="pad")
-    assert [each["x"].tolist() for each in samples] == [[0, 1], [0, 1, 2]]
-
-
 def test_tensors_of_the_target_are_stacked_by_it_only_where_they_are_alike():
     """Other dtypes are widened to one that holds all, other shapes and layouts refused in words."""
     import torch
 
     alike = ferry.collate([{"x": torch.ones(2)}, {"x": torch.zeros(2)}], "torch")
     assert alike["x"].tolist() == [[1.0, 1.0], [0.0, 0.0]]
-    mixed = ferry.collate([{"x": torch.ones(1, dtype=torch.int32)}, {"x": torch.full((1,), 0.5)}], "torch")
+    mixed = ferry.collate([{"x": torch.ones(1, dtype=torch.float64)}, {"x": torch.full((1,), 0.5)}], "torch")
     assert mixed["x"].dtype is torch.float64
     assert mixed["x"].tolist() == [[1.0], [0.5]]
     with pytest.raises(ferry.ShapeError, match=r"\(2,\).*\(3,\)"):
@@ -337,3 +439,23 @@ def test_one_value_is_no_batch(samples):
     """To iterate over a dict would give its keys, and lose its values without a word."""
     with pytest.raises(ferry.UnsupportedTypeError, match="samples of a batch"):
         ferry.collate(samples, "numpy")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64", "bool", "complex64"])
+def test_large_batches_are_the_same_as_small_ones(dtype, monkeypatch):
+    """Where PyTorch does not stack them itself; in their graph where they have one."""
+    import torch
+
+    from tensorferry.backends.torch import tensors
+
+    monkeypatch.setattr(tensors, "_MAPPED", 1)
+    samples = [torch.tensor([[1, 0], [number, 1]]).to(getattr(torch, dtype)).T for number in range(3)]
+    batch = ferry.collate([{"x": each} for each in samples], "torch")["x"]
+    assert batch.dtype is samples[0].dtype
+    assert torch.equal(batch, torch.stack(samples))
+    samples[0][0, 0] = 0
+    assert batch[0, 0, 0] == 1
+    if dtype == "float32":
+        leaf = torch.ones(2, requires_grad=True)
+        ferry.collate([leaf, leaf], "torch").sum().backward()
+        assert leaf.grad.tolist() == [2.0, 2.0]

@@ -161,8 +161,8 @@ def test_two_failing_leaves_in_a_worker_are_told_in_the_parent():
     )
 
 
-@pytest.mark.parametrize("value", [[1, 2], "0", None, np.ones(1)])
+@pytest.mark.parametrize("value", [[1, 2], "0", {"x": None}, {"x": "0"}, np.ones(1)])
 def test_what_is_filled_in_is_a_number(value):
     """Nothing is broadcast over the places."""
-    with pytest.raises(TypeError, match="pad_value must be a number"):
-        ferry.collate([np.arange(3.0), np.arange(1.0)], "numpy", ragged="pad", pad_value=value)
+    with pytest.raises(TypeError, match=r"pad.* must be a number"):
+        ferry.collate([np.arange(3.0), np.arange(1.0)], "numpy", pad=value)

@@ -171,9 +171,14 @@ def test_samples_of_other_classes_are_refused(one, other):
 
 def test_plain_containers_may_differ():
     """They have nothing but their values, which are found by their keys."""
-    batch = ferry.collate([{"a": [1], "b": 2}, collections.OrderedDict(b=3, a=(4,))], "numpy")
+    batch = ferry.collate([{"a": [1, None], "b": 2}, collections.OrderedDict(b=3, a=(4, None))], "numpy")
     assert batch["a"][0].tolist() == [1, 4]
     assert batch["b"].tolist() == [2, 3]
+
+
+def test_a_list_of_numbers_is_one_tensor_and_a_tuple_is_not():
+    """Below a key: the one has one leaf, the other two."""
+    refused([{"a": [1, 2]}, {"a": (1, 2)}], r'only one of them has the leaf - at \$\["a"\]')
 
 
 def test_fields_that_are_leaves_become_lists():

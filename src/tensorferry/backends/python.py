@@ -75,7 +75,7 @@ class PythonBackend(Backend):
     name = "python"
     module = "builtins"
     aliases = ("list",)
-    owns = ("builtins", "array", "collections", "decimal", "fractions", "pathlib")
+    owns = ("builtins", "array", "collections", "decimal", "fractions", "pathlib", "tensorferry")
     rank = 0
     imports: ClassVar[Mapping[str, str]] = {"np": "import numpy as np", "ferry": "import tensorferry as ferry"}
 
@@ -87,7 +87,8 @@ class PythonBackend(Backend):
         """Python is here."""
 
     def claims(self, kind: type) -> bool:
-        return issubclass(kind, (list, tuple, range, *_BUFFERS, *_NUMBERS)) and not issubclass(kind, TensorInfo)
+        own = (list, tuple, range, sequences.NewArray, *_BUFFERS, *_NUMBERS)
+        return issubclass(kind, own) and not issubclass(kind, TensorInfo)
 
     def stands_for(self, kind: type) -> bool:
         return kind is list
@@ -117,9 +118,12 @@ class PythonBackend(Backend):
     def open(
         self, x: Any, target: Backend | None = None, request: Request | None = None
     ) -> tuple[Backend, TensorInfo, Any]:
-        if type(x) is not list and isinstance(x, _BUFFERS):
-            array = _over_buffer(x)
-            return self, self._info(array, "buffer"), array
+        if type(x) is not list:
+            if isinstance(x, _BUFFERS):
+                array = _over_buffer(x)
+                return self, self._info(array, "buffer"), array
+            if isinstance(x, sequences.NewArray):
+                return self, self._info_of_new(x, target), x.array
         first, size = sequences.first(x)
         stacked = stacks.stack(x, target) if _has_tensors(x, first) else None
         if stacked is not None:
@@ -169,6 +173,10 @@ class PythonBackend(Backend):
 
         takes_all = target.capabilities.dtypes.numbers is EXCHANGE_NUMBERS
         return parts.read(x, first, decide, narrows=not takes_all and request.out is None)
+
+    def _info_of_new(self, x: sequences.NewArray, target: Backend | None) -> TensorInfo:
+        array, name = x.array, _NAMES[x.array.dtype]
+        return _numbers_info(array.shape, name, _weak(array, name, target)) if x.weak else self._info(array, "rows")
 
     def _info(self, array: Array, kind: str) -> TensorInfo:
         name = _NAMES.get(array.dtype) or of_numpy(array.dtype)
@@ -278,11 +286,13 @@ def _read(x: Any, first: Any, target: Backend | None) -> tuple[Array, str, str |
     """Numbers as an array, its dtype, and the narrowest ordinary one if they have none of their own."""
     array = sequences.read(x, first)
     name = _NAMES[array.dtype]
-    if not sequences.is_number(first):
-        return array, name, None
+    return array, name, _weak(array, name, target) if sequences.is_number(first) else None
+
+
+def _weak(array: Array, name: str, target: Backend | None) -> str:
     # A target that takes what is read has no use for less.
     as_read = target is not None and target.capabilities.dtypes.numbers is EXCHANGE_NUMBERS
-    return array, name, name if as_read else sequences.narrowest(array)
+    return name if as_read else sequences.narrowest(array)
 
 
 @lru_cache(maxsize=1024)

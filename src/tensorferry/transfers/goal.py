@@ -17,7 +17,7 @@ from ..request import aim, make_request
 from ..trees.api import convert_tree, explain_tree
 from ..trees.leaves import LeafRule
 from ..trees.plans import LeafPlan
-from ..trees.structure import take_apart
+from ..trees.walk import take_apart
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -10,7 +10,7 @@ from .. import registry
 from ..devices import HOST
 from ..errors import UnsupportedTypeError
 from ..trees.leaves import LeafRule
-from ..trees.structure import take_apart
+from ..trees.walk import take_apart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

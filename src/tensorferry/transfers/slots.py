@@ -18,7 +18,7 @@ from ..dtypes import find
 from ..memory import ALIGNMENT
 from ..rules import agrees, check_of
 from ..trees.leaves import LeafRule
-from ..trees.structure import take_apart
+from ..trees.walk import take_apart
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from .. import registry
@@ -138,8 +139,11 @@ def collate(
     grad: Grad = "detach",
     leaves: Leaves = "numbers",
     unknown: Unknown = "error",
-    ragged: Literal["error", "pad"] = "error",
-    pad_value: complex = 0,
+    pad: complex | Mapping[str, complex] | None = None,
+    pad_to_multiple_of: int | None = None,
+    padding_side: Literal["right", "left"] = "right",
+    mask: bool = False,
+    lengths: bool = False,
     **options: Unpack[Options],
 ) -> Any:
     """A list of trees as one tree of stacked tensors: a batch of samples, with an axis in front.
@@ -150,10 +154,17 @@ def collate(
     >>> batch["x"].shape, batch["label"].dtype, batch["name"]
     ((2, 2), dtype('int64'), ['a', 'b'])
 
+    >>> texts = [{"input_ids": [5, 7, 2], "labels": [5, 7, 2]}, {"input_ids": [9], "labels": [9]}]
+    >>> batch = ferry.collate(texts, "numpy", pad={"input_ids": 0, "labels": -100}, mask=True)
+    >>> batch["input_ids"].tolist(), batch["labels"].tolist(), batch["input_ids_mask"].tolist()
+    ([[5, 7, 2], [9, 0, 0]], [[5, 7, 2], [9, -100, -100]], [[True, True, True], [True, False, False]])
+
     Each leaf takes one allocation, into which the samples are written. Tensors of several frameworks stack
-    where one dtype holds them all; numbers take the target's own dtype, as in `convert`. What is no
-    number (strings, other objects) becomes a list; where all samples have ``None``, so has the result. A
-    list of numbers is a container like any other: with a callable for `leaves` it is a row.
+    where one dtype holds them all; numbers take the target's own dtype, as in `convert`, and the tensors' where they
+    stand among tensors and keep their values there. Integers, floats, complex numbers and bools do not meet in one
+    leaf unless `dtype` names what they become. What is no number (strings, other objects) becomes a list; where all
+    samples have ``None``, so has the result. A plain list of numbers, or of such lists, directly below a key of a
+    mapping is one tensor; elsewhere (a sample itself, in a tuple or a dataclass) it is a container like any other.
 
     Args:
         samples: Trees of one structure, at least one.
@@ -162,23 +173,43 @@ def collate(
         dtype: As for `convert_tree`, by the names of a sample's leaves and the dtype that they have together.
         casting: As for `convert`.
         device: As for `convert`.
-        grad: As for `convert`; padding leaves the graph.
-        leaves: As for `convert_tree`; here Python numbers stack too unless ``"tensors"`` is asked for.
+        grad: As for `convert`; what is padded leaves the graph.
+        leaves: As for `convert_tree`; here Python numbers stack too, and lists of them below keys, unless
+            ``"tensors"`` is asked for, or a callable says what is one leaf.
         unknown: As for `convert_tree`; what is kept becomes a list.
-        ragged: What is done about leaves of unequal shapes: ``"error"``, or ``"pad"`` them to the largest
-            length of each axis.
-        pad_value: What is filled in.
+        pad: What leaves of unequal lengths are filled up with: a number for all leaves that have an axis, or a
+            mapping to numbers from dotted names with ``*``, as `dtype` has them: ``{"input_ids": 0, "labels": -100}``.
+        pad_to_multiple_of: What the length of each leaf that `pad` speaks of becomes a multiple of, on the first axis
+            on which its samples differ; on its first where they are all alike.
+        padding_side: The side of that axis on which the filling stands. All other axes are padded to the longest, on
+            the right.
+        mask: Add a leaf ``<name>_mask`` beside each that `pad` speaks of: bool, of shape (batch, length of that axis),
+            true where the sample has data; also where all are equally long.
+        lengths: Add ``<name>_lengths`` likewise: int64, or the target's widest, of shape (batch,).
         **options: As for `convert`.
 
     Raises:
-        ShapeError: There are no samples, or a leaf's shapes differ; the message has both shapes and the path.
-        UnsupportedTypeError: The samples are different trees, or have a tensor where others have none.
+        ShapeError: There are no samples, or a leaf's shapes differ and `pad` says nothing of it, or they have not as
+            many axes; the message has both shapes and the path.
+        UnsupportedTypeError: The samples are different trees, or have a tensor where others have none; `pad` has a name
+            that no leaf has; a mask or lengths are wanted beside a leaf that is below no str key of a dict, or has a
+            neighbour of that name.
         ConversionError: As for `convert`; several leaves raise a `TreeError`.
-        LossyCastError: `pad_value` does not fit into a leaf's dtype.
-        TypeError: As for `convert`.
+        LossyCastError: What is filled in does not fit into a leaf's dtype; or integers meet floats.
+        TypeError: As for `convert`; or a keyword says how something is padded, and `pad` says of nothing that it is.
+        ValueError: `pad_to_multiple_of` is less than 1.
     """
     goal = (to, like, dtype, device, None, casting, grad, options)
-    return _untraced(collate, goal, _collate, samples, goal, leaves, unknown, ragged, pad_value)
+    padding = None
+    if pad is not None or pad_to_multiple_of is not None or padding_side != "right" or mask or lengths:
+        padding = {
+            "pad": pad,
+            "multiple": pad_to_multiple_of,
+            "side": padding_side,
+            "mask": mask,
+            "lengths": lengths,
+        }
+    return _untraced(collate, goal, _collate, samples, goal, leaves, unknown, padding)
 
 
 def explain_tree(
@@ -284,8 +315,8 @@ def _explain(tree: Any, goal: Goal, out: Any, leaves: Any, unknown: str, coalesc
     return Journey(tree, _aim(goal, leaves), rule, out, coalesce=coalesce).plan()
 
 
-def _collate(samples: Iterable[Any], goal: Goal, leaves: Any, unknown: str, ragged: str, pad_value: complex) -> Any:
-    from .collate import Padding, stack_samples
+def _collate(samples: Iterable[Any], goal: Goal, leaves: Any, unknown: str, padding: dict[str, Any] | None) -> Any:
+    from .collate import stack_samples
 
     if isinstance(samples, (Mapping, str, bytes)):
         raise UnsupportedTypeError(
@@ -293,12 +324,12 @@ def _collate(samples: Iterable[Any], goal: Goal, leaves: Any, unknown: str, ragg
             "collate([x], to), for a batch of one",
         )
     rule = LeafRule(leaves, unknown=unknown)
-    return stack_samples(list(samples), _aim(goal, leaves), rule, Padding(ragged, pad_value))
+    return stack_samples(list(samples), _aim(goal, leaves), rule, padding)
 
 
 def _describe(tree: Any, rule: LeafRule) -> dict[str, TensorInfo]:
     from .journey import raise_all
-    from .structure import take_apart
+    from .walk import take_apart
 
     found: dict[str, TensorInfo] = {}
     errors: dict[int, ConversionError] = {}
@@ -317,11 +348,21 @@ def _describe(tree: Any, rule: LeafRule) -> dict[str, TensorInfo]:
     return found
 
 
+@lru_cache(maxsize=64)
+def _ordinary_aim(name: str, _revision: int) -> Aim:
+    from .journey import Aim
+
+    return Aim((name, None), rule_of(None), copy=None, casting=None, grad="detach", options=())
+
+
 def _aim(goal: Goal, leaves: Leaves) -> Aim:
     """Where the leaves go, from `to` or `like`."""
     from .journey import Aim
 
     to, like, dtype, device, copy, casting, grad, options = goal
+    others = (like, dtype, device, copy, casting)
+    if to is not None and others.count(None) == len(others) and grad == "detach" and not options:
+        return _ordinary_aim(aim(to, None, None, None)[0], registry.revision)
     keywords = {"copy": copy, "casting": casting, "grad": grad, "options": tuple(options.items())}
     if like is None or to is not None or isinstance(like, TensorInfo):
         name, theirs, device = aim(to, like, None, device)

@@ -4,290 +4,309 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from .. import dtypes, memory, registry, rules, run
+from .. import dtypes, registry, run
 from ..backend import EXCHANGE
-from ..errors import ConversionError, CopyRequiredError, LossyCastError, ShapeError, UnsupportedTypeError, shown
-from ..info import TensorInfo
+from ..errors import ConversionError, LossyCastError, ShapeError, UnsupportedTypeError, shown
+from ..leaf_dtypes import quoted
 from ..recipes import conversion_of
 from ..request import Request
+from ..sequences import NewArray
 from .journey import raise_all, refuse_unknown_name
-from .structure import Structure, equal, placed, take_apart, take_apart_alike
+from .kinds import dtype_together, kinds_met
+from .padding import (
+    NOT_PADDED,
+    Padding,
+    carry_mark,
+    common_dtype,
+    describe_each,
+    extent_of,
+    filling,
+    look_at,
+    pad,
+)
+from .rows import RowsRead
+from .samples import columns_of
+from .structure import placed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ..backend import Backend
-    from ..recipes import Conversion
     from .journey import Aim
+    from .kinds import Met
     from .leaves import LeafRule
+    from .padding import Extent
 
-__all__ = ["Padding", "stack_samples"]
-
-Array = np.ndarray[Any, Any]
-
-_NUMBERS = frozenset({bool, int, float, complex})
+__all__ = ["stack_samples"]
 
 
-class Padding:
-    """What is done about leaves of unequal shapes.
+def stack_samples(samples: Sequence[Any], aim: Aim, rule: LeafRule, asked: dict[str, Any] | None) -> Any:
+    """See `tensorferry.collate`.
 
     Args:
-        ragged: ``"error"``, or ``"pad"``.
-        value: What the longer ones have and the shorter ones are filled up with.
-
-    Raises:
-        TypeError: `ragged` is neither.
+        samples: The samples.
+        aim: Where their leaves go.
+        rule: Which leaves are stacked.
+        asked: How leaves are padded, as `Padding` takes it; ``None``: not at all.
     """
-
-    def __init__(self, ragged: str, value: complex) -> None:
-        if ragged not in ("error", "pad"):
-            raise TypeError(f'ragged must be "error" or "pad", not {shown(ragged)}')
-        if not isinstance(value, (int, float, complex, np.number, np.bool_)):
-            raise TypeError(f"pad_value must be a number, not {shown(value)}")
-        self.on = ragged == "pad"
-        self.value = value
-
-    def pad(self, column: Sequence[Any], target: Backend, request: Request) -> Array | None:
-        """The leaves in one array, each in the first corner of its place; ``None`` if their shapes are equal.
-
-        Args:
-            column: The leaves.
-            target: Whose tensor the array will be.
-            request: As what.
-
-        Raises:
-            ShapeError: They have not the same number of axes.
-            LossyCastError: The value, or a leaf, does not fit into the dtype.
-            GradientError: A leaf would leave the graph, and must not.
-        """
-        infos = [_describe(each) for each in column]
-        shapes = {info.shape for info in infos}
-        if len(shapes) == 1:
-            return None
-        if len({len(shape) for shape in shapes}) != 1:
-            few, many = min(shapes, key=len), max(shapes, key=len)
-            raise ShapeError(
-                f"Leaves with {len(few)} and with {len(many)} axes cannot be padded to one shape: {few}, {many}.",
-                "give them as many axes first",
-            )
-        whole = tuple(max(lengths) for lengths in zip(*shapes, strict=True))
-        dtype = _dtype_of(infos, target, request)
-        asked = Request(EXCHANGE, dtype=dtype, casting=request.casting, grad=request.grad)
-        exchange = registry.backend_named(EXCHANGE)
-        block = memory.compact((len(column), *whole), dtypes.find(dtype).numpy)
-        block[...] = run.convert(self.value, conversion_of(exchange, asked))
-        for place, each in zip(block, column, strict=True):
-            array: Array = run.convert(each, conversion_of(exchange, asked))
-            place[tuple(map(slice, array.shape))] = array
-        return block
-
-
-def _describe(leaf: Any) -> TensorInfo:
-    return registry.backend_of(leaf).preview(leaf)[1]
-
-
-def _dtype_of(infos: Sequence[TensorInfo], target: Backend, request: Request) -> str:
-    """The dtype that a batch of these leaves has: what was asked for, or what holds them all.
-
-    Raises:
-        LossyCastError: There is none, or the target has it not.
-    """
-    typed = {info.dtype for info in infos if info.weak_dtype is None}
-    names = typed or {info.dtype for info in infos}
-    info = TensorInfo(EXCHANGE, (len(infos),), dtypes.common(names))
-    if not typed:
-        info = info._replace(weak_dtype=dtypes.common({each.weak_dtype or each.dtype for each in infos}))
-    return rules.target_dtype(info, request, target)
-
-
-def _dtype_together(column: Sequence[Any]) -> str:
-    """The dtype by which it is decided what a column is asked for: of its tensors, or of a number of a higher kind."""
-    infos = [_describe(each) for each in column]
-    typed = {info.dtype for info in infos if info.weak_dtype is None}
-    numbers = {info.dtype for info in infos} - typed
-    if not typed or not numbers:
-        return _widest(typed or numbers)
-    first, other = _widest(typed), _widest(numbers)
-    return first if _rank(first) >= _rank(other) else other
-
-
-def _widest(names: set[str]) -> str:
-    try:
-        return dtypes.common(names)
-    except LossyCastError:
-        return max(names, key=lambda name: (_rank(name), dtypes.width(name), name))
-
-
-def _rank(name: str) -> int:
-    return dtypes.KINDS.index(dtypes.find(name).kind)
-
-
-def stack_samples(samples: Sequence[Any], aim: Aim, rule: LeafRule, padding: Padding) -> Any:
-    """See `tensorferry.collate`."""
+    padding = NOT_PADDED if asked is None else Padding(**asked)
+    target = None if padding.on else _stacks_at_a_glance(aim, rule)
     if not samples:
         raise ShapeError("There are no samples to collate.", None)
-    columns, structure = _columns(samples, rule)
-    if aim.rule.names:
-        stacked = (any(map(rule.takes, column)) for column in columns)
-        refuse_unknown_name(aim.rule, [name for name, on in zip(structure.names(), stacked, strict=True) if on])
-    results: list[Any] = []
-    errors: dict[int, ConversionError] = {}
-    for index, column in enumerate(columns):
-        try:
-            results.append(_stack(column, aim, rule, padding, structure, index))
-        except ConversionError as error:
-            errors[index] = error
-    if errors:
-        raise_all(errors, structure.paths().__getitem__)
-    return structure.rebuild(results, len(samples))
+    whole = None if target is None else target.stack_alike(samples)
+    return _Batch(samples, aim, rule, padding, target).stack() if whole is None else whole
 
 
-def _columns(samples: Sequence[Any], rule: LeafRule) -> tuple[list[list[Any]], Structure]:
-    """For each leaf of a sample, that leaf of all samples; and what is left of the first.
-
-    Raises:
-        UnsupportedTypeError: A sample is another tree than the first, or cannot be stacked.
-    """
-    chosen = rule.chosen
-    alike = take_apart_alike(samples, chosen)
-    if alike is not None:
-        return alike
-    first, structure = take_apart(samples[0], chosen)
-    rule.check(structure)
-    for node in structure.nodes():
-        if node.no_batch is not None:
-            raise placed(UnsupportedTypeError(*node.no_batch), structure.path_of(node))
-    columns = [[leaf] for leaf in first]
-    for number, sample in enumerate(samples[1:], 1):
-        found, other = take_apart(sample, chosen)
-        rule.check(other)
-        if not structure.is_like(other):
-            found = _in_order_of(structure, found, other, number)
-        for column, leaf in zip(columns, found, strict=True):
-            column.append(leaf)
-    return columns, structure
+def _stacks_at_a_glance(aim: Aim, rule: LeafRule) -> Backend | None:
+    """The target, if it may be asked to stack its own tensors as they are; ``None``: there is more to be done."""
+    common = aim.common
+    if common is None or aim.decides_by_leaf or not common.request.is_ordinary:
+        return None
+    return None if rule.chosen is not None or run.is_verifying() else registry.ready(common.target.name)
 
 
-def _in_order_of(structure: Structure, found: list[Any], other: Structure, number: int) -> list[Any]:
-    """A sample's leaves in the order of the first one's.
+class _Batch:
+    """Samples as columns, each of which becomes one tensor."""
 
-    Raises:
-        UnsupportedTypeError: It is another tree.
-    """
-    paths = structure.paths()
-    by_path = dict(zip(other.paths(), found, strict=True))
-    odd = [path for path in paths if path not in by_path] or [path for path in by_path if path not in set(paths)]
-    if odd:
-        raise UnsupportedTypeError(
-            f"Samples 0 and {number} are different trees: only one of them has the leaf - at {odd[0]}",
-            "leaves= a callable that says yes to what is one leaf, a list of numbers, say",
-        )
-    _compare(structure.statics(), other.statics(), number)
-    return [by_path[path] for path in paths]
+    def __init__(
+        self, samples: Sequence[Any], aim: Aim, rule: LeafRule, padding: Padding, glances: Backend | None
+    ) -> None:
+        self._glances = glances
+        self._samples = samples
+        self._aim = aim
+        self._rule = rule
+        self._padding = padding
+        self._columns, self._structure = columns_of(samples, rule)
+        self._paths: list[str] | None = None
+        self._names: list[str] | None = None
+        self._places: list[tuple[Any, str] | None] | None = None
+        self._marks: list[tuple[int, str, Any]] = []
 
+    def _path(self, index: int) -> str:
+        if self._paths is None:
+            self._paths = self._structure.paths()
+        return self._paths[index]
 
-def _compare(first: dict[str, tuple[type, Any]], other: dict[str, tuple[type, Any]], number: int) -> None:
-    """Refuse samples whose containers differ in what is not stacked.
+    def _name(self, index: int) -> str:
+        if self._names is None:
+            self._names = self._structure.names()
+        return self._names[index]
 
-    Raises:
-        UnsupportedTypeError: They do.
-    """
-    for path in {**first, **other}:
-        here, there = first.get(path), other.get(path)
-        kinds = ["plain container" if each is None else each[0].__name__ for each in (here, there)]
-        if here is None or there is None or here[0] is not there[0]:
-            what = f"is a {kinds[0]} in one and a {kinds[1]} in the other"
-        elif not equal(here[1], there[1]):
-            what = f"is a {kinds[0]} with other static fields{_names(here[1], there[1])}"
-        else:
-            continue
-        raise UnsupportedTypeError(
-            f"Samples 0 and {number} are different trees: what is here {what} - at {path}",
-            "make them equal in all samples first, or convert each by itself",
-        )
+    def stack(self) -> Any:
+        """The batch."""
+        aim, padding = self._aim, self._padding
+        if aim.rule.names or padding.goes_by_name:
+            takes = self._rule.takes
+            tensors = [
+                self._name(index)
+                for index, column in enumerate(self._columns)
+                if type(column) is RowsRead or any(map(takes, column))
+            ]
+            refuse_unknown_name(aim.rule, tensors)
+            padding.refuse_unknown(tensors)
+        results: list[Any] = []
+        errors: dict[int, ConversionError] = {}
+        for index, column in enumerate(self._columns):
+            try:
+                results.append(self._stack(index, column))
+            except ConversionError as error:
+                errors[index] = error
+        if errors:
+            raise_all(errors, self._path)
+        batch = self._structure.rebuild(results, len(self._samples))
+        if self._marks:
+            self._put_marks(batch)
+        return batch
 
+    # -- one column ---------------------------------------------------------------------------------
 
-def _names(x: Any, y: Any) -> str:
-    """Which static fields differ, where they have names."""
-    if not isinstance(x, tuple) or not isinstance(y, tuple):
-        return ""
-    found = [entry for entry in {**x[0], **y[0]} if not equal(x[0].get(entry), y[0].get(entry))]
-    return ": " + ", ".join(found) if found else ""
+    def _stack(self, index: int, column: Any) -> Any:
+        if self._glances is not None and type(column) is list:
+            result = self._glances.stack_alike(column)
+            if result is not None:
+                return result
+        if type(column) is not RowsRead and not self._is_stacked(column):
+            return None if all(each is None for each in column) else column
+        conversion = self._aim.of(lambda: self._path(index))
+        target, request = registry.ready(conversion.target.name), conversion.request
+        value = self._padding.value_of(lambda: self._name(index)) if self._padding.on else None
+        if value is not None:
+            return self._pad(index, column, value, target, request)
+        if type(column) is list and self._rule.takes_rows and not any(type(x) is not list or x for x in column):
+            return []
+        return self._stack_alike(index, column, target, request)
 
+    def _is_stacked(self, column: Sequence[Any]) -> bool:
+        """Whether the leaves of a column are tensors.
 
-def _stack(column: list[Any], aim: Aim, rule: LeafRule, padding: Padding, structure: Structure, index: int) -> Any:
-    taken = rule.takes_each(column)
-    if not any(taken):
-        return None if all(each is None for each in column) else column
-    if not all(taken):
+        Raises:
+            UnsupportedTypeError: Some are.
+        """
+        taken = self._rule.takes_each(column)
+        if all(taken):
+            return True
+        if not any(taken):
+            return False
         odd = taken.index(not taken[0])
         raise UnsupportedTypeError(
             f"Sample 0 has a {type(column[0]).__name__} there, sample {odd} a {type(column[odd]).__name__}: "
             "they do not stack.",
             "fill what is missing first, or leaves= a callable that says no to it",
         )
-    conversion = aim.of(lambda: structure.paths()[index])
-    target, request = registry.ready(conversion.target.name), conversion.request
-    if aim.decides_by_leaf:
-        asked, name, path = conversion, (lambda: structure.names()[index]), (lambda: structure.paths()[index])
-        if not padding.on and _is_of_one_kind(column):
-            return _stack_decided(column, conversion, lambda info: aim.asked_of(asked, info.dtype, name, path))
-        request = aim.asked_of(asked, _dtype_together(column), name, path).request
-    if padding.on:
-        block = padding.pad(column, target, request)
-        if block is not None:
-            return _adopt(block, target, request)
-    try:
-        return run.convert(_of_one_kind(column, target, request), conversion_of(target, request))
-    except ShapeError as error:
-        raise _ragged(error) from error
+
+    def _stack_alike(self, index: int, column: Any, target: Backend, request: Request) -> Any:
+        """Stack a column whose leaves are of one shape."""
+        if type(column) is RowsRead:
+            return self._stack_rows(index, column, target, request)
+        met = kinds_met(column)
+        decide = self._decider(index, target, request)
+        if met is not None and decide is not None:
+            request, decide = decide(dtype_together(describe_each(column))), None
+        try:
+            if met is not None and met.differ:
+                self._refuse_mixture(index, met, request, target)
+                column = [run.convert(leaf, conversion_of(target, request)) for leaf in column]
+            elif met is not None and met.numbers_among_tensors:
+                column = _of_one_kind(column, target, request)
+            return _carried(column, target, request, decide)
+        except ShapeError as error:
+            if type(column[0]) is list:
+                describe_each(column)  # raises if the rows inside one sample are of unequal lengths
+            raise self._ragged(index, error.message.replace(" at x[", " in samples[", 2)) from error
+
+    def _stack_rows(self, index: int, rows: RowsRead, target: Backend, request: Request) -> Any:
+        lengths = rows.lengths
+        odd = next((number for number, length in enumerate(lengths) if length != lengths[0]), None)
+        if odd is not None:
+            raise self._ragged(
+                index,
+                f"Rows of unequal lengths do not stack: {lengths[0]} in samples[0], {lengths[odd]} in samples[{odd}].",
+            )
+        whole = NewArray(rows.numbers.reshape(len(lengths), -1), weak=True)
+        return _carried(whole, target, request, self._decider(index, target, request))
+
+    def _decider(self, index: int, target: Backend, request: Request) -> Callable[[str], Request] | None:
+        """Gives the request by the dtype of a column, where it depends on that."""
+        aim = self._aim
+        if not aim.decides_by_leaf:
+            return None
+        conversion = conversion_of(target, request)
+        return lambda dtype: (
+            aim.asked_of(conversion, dtype, lambda: self._name(index), lambda: self._path(index)).request
+        )
+
+    def _ragged(self, index: int, message: str) -> ShapeError:
+        name = self._name(index)
+        return ShapeError(message, f"pad={{{quoted(name)}: 0}}" if name else "pad=0")
+
+    def _refuse_mixture(self, index: int, met: Met, request: Request, target: Backend) -> None:
+        """Refuse a column in which integers meet floats, unless it has been said what they become.
+
+        Raises:
+            LossyCastError: It has not.
+        """
+        if request.dtype not in (None, *dtypes.KEYWORDS):
+            return
+        name = self._name(index)
+        dtype = met.floating or target.capabilities.dtypes.default(met.kind)
+        hints = [f'dtype="{dtype}"'] if met.kind == "float" else []
+        hints += [f'dtype={{{quoted(name or met.kind)}: "{dtype}"}}'] if name or not hints else []
+        raise LossyCastError(f"Numbers of different kinds do not stack: {met.where}.", " or ".join(hints))
+
+    # -- padding --------------------------------------------------------------------------------------
+
+    def _pad(self, index: int, column: Any, value: Any, target: Backend, request: Request) -> Any:
+        """Stack a column whose leaves may be of unequal lengths, and make what is wanted beside it."""
+        met = None if type(column) is RowsRead else kinds_met(column)
+        seen = look_at(column, value, alike=met is None)
+        extent = extent_of(seen.shapes, self._padding)
+        if extent is None or not (extent.is_needed or seen.has_nothing):
+            result = self._stack_alike(index, column, target, request)
+        else:
+            decide = self._decider(index, target, request)
+            request = request if decide is None else decide(dtype_together(seen.infos))
+            if met is not None and met.differ:
+                self._refuse_mixture(index, met, request, target)
+            dtype = common_dtype(seen.infos, target, request)
+            result = pad(
+                seen, self._filling(index, value, dtype, request), extent, target, request._replace(dtype=dtype)
+            )
+        if extent is not None and self._padding.marks:
+            self._mark(index, extent, target, request, result)
+        return result
+
+    def _filling(self, index: int, value: Any, dtype: str, request: Request) -> Any:
+        try:
+            return filling(value, dtype, request)
+        except LossyCastError as error:
+            name = self._name(index)
+            raise LossyCastError(
+                f"pad= fills up with {shown(value)}, which {dtype} does not hold: {error.message}",
+                f"pad={{{quoted(name)}: 0}}" if name else "pad=0",
+            ) from error
+
+    def _mark(self, index: int, extent: Extent, target: Backend, request: Request, result: Any) -> None:
+        if self._places is None:
+            self._places = list(self._structure.keys(self._samples[0]))
+        place = self._places[index]
+        for suffix, made in self._padding.marks_of(extent):
+            keyword = suffix[1:]
+            if place is None:
+                raise UnsupportedTypeError(
+                    f"{keyword}=True adds a leaf beside this one, which is below no str key of a dict.",
+                    f'samples that are dicts, {{"x": x}}, or leave {keyword}= out',
+                )
+            mapping, key = place
+            if key + suffix in mapping:
+                raise UnsupportedTypeError(
+                    f"{keyword}=True adds {quoted(key + suffix)} beside this leaf, and there is one.",
+                    f"another name for it in the samples, or leave {keyword}= out",
+                )
+            self._marks.append((index, suffix, carry_mark(made, target, request, result)))
+
+    def _put_marks(self, batch: Any) -> None:
+        places = list(self._structure.keys(batch))
+        for index, suffix, mark in self._marks:
+            place = places[index]
+            if place is None:
+                raise placed(
+                    UnsupportedTypeError(
+                        "The mapping that was made of this one takes no more keys.", "a dict in its place"
+                    ),
+                    self._path(index),
+                )
+            mapping, key = place
+            mapping[key + suffix] = mark
 
 
-def _stack_decided(column: list[Any], conversion: Conversion, decide: Callable[[TensorInfo], Conversion]) -> Any:
-    """Stack leaves, and decide by what they are together what is asked for."""
-    try:
-        each = run.prepare(column, conversion, None, decide)
-    except ShapeError as error:
-        raise _ragged(error) from error
+# -- how a column is carried ------------------------------------------------------------------------------
+
+
+def _carried(x: Any, target: Backend, request: Request, decide: Callable[[str], Request] | None) -> Any:
+    """What samples are together, as one tensor, by what is decided of that."""
+    if decide is None:
+        return run.convert(x, conversion_of(target, request))
+    conversion = conversion_of(target, request)
+    each = run.prepare(x, conversion, None, lambda info: conversion_of(target, decide(info.dtype)))
     result = run.execute(each.recipe.program, each.handle)
     if run.is_verifying():
         run.verify(each, result)
     return result
 
 
-def _ragged(error: ShapeError) -> ShapeError:
-    return ShapeError(error.message.replace(" at x[", " in samples[", 2), 'ragged="pad", pad_value=0')
-
-
-def _is_of_one_kind(column: Sequence[Any]) -> bool:
-    """Whether there are no Python numbers among tensors."""
-    kinds = set(map(type, column))
-    return kinds <= _NUMBERS or not kinds & _NUMBERS
-
-
-def _of_one_kind(column: list[Any], target: Backend, request: Request) -> list[Any]:
+def _of_one_kind(column: Sequence[Any], target: Backend, request: Request) -> list[Any]:
     """Leaves of which the numbers among tensors are arrays of a dtype that holds all, whatever comes first.
 
     Raises:
         LossyCastError: A number does not fit into it.
     """
-    if _is_of_one_kind(column):
-        return column
-    infos = [_describe(leaf) for leaf in column]
-    dtype = _dtype_of(infos, target, request)
+    infos = describe_each(column)
+    dtype = common_dtype(infos, target, request)
     exchange = registry.backend_named(EXCHANGE)
     asked = Request(EXCHANGE, dtype=dtype, casting=request.casting, grad=request.grad)
     return [
-        leaf if info.weak_dtype is None and info.dtype == dtype else run.convert(leaf, conversion_of(exchange, asked))
+        leaf
+        if type(leaf) is not list and info.weak_dtype is None and info.dtype == dtype
+        else run.convert(leaf, conversion_of(exchange, asked))
         for leaf, info in zip(column, infos, strict=True)
     ]
-
-
-def _adopt(block: Array, target: Backend, request: Request) -> Any:
-    """An array of one's own as a tensor, over its memory if neither dtype nor device changes."""
-    try:
-        return run.convert(block, conversion_of(target, request._replace(copy=False)))
-    except CopyRequiredError:
-        return run.convert(block, conversion_of(target, request))

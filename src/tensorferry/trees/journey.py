@@ -16,7 +16,8 @@ from .aliases import Group, converted_together, overlapping, ties
 from .batches import Shipment, arrive, cross, depart, shipments
 from .outs import in_order_of, refused, write_all
 from .plans import KeptObject, LeafPlan, TreePlan
-from .structure import placed, take_apart
+from .structure import placed
+from .walk import take_apart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

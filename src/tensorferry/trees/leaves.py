@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -20,11 +21,12 @@ if TYPE_CHECKING:
 
     from .structure import Structure
 
-__all__ = ["LeafRule"]
+__all__ = ["LeafRule", "are_of_one_dtype"]
 
 _NUMBERS = (bool, int, float, complex, np.generic)
 _KEPT = (type(None), str)
 _BOOL = np.dtype(bool)
+_DTYPE = attrgetter("dtype")
 _KINDS = "biufc"
 
 
@@ -65,6 +67,11 @@ class LeafRule:
     def chosen(self) -> Callable[[Any], bool] | None:
         """Whether an object is a leaf although it may be a container; ``None``: none is."""
         return None if self._choose is None and not self._infos else self._ask
+
+    @property
+    def takes_rows(self) -> bool:
+        """Whether a plain list of numbers below a key is one tensor where samples are stacked."""
+        return self._numbers
 
     def _ask(self, x: Any) -> bool:
         # Asked once, of the tree; what it said of each object is kept, with the object: the number of one
@@ -119,6 +126,11 @@ class LeafRule:
         """
         if self._choose is not None or self._infos:
             return [self.takes(leaf) for leaf in leaves]
+        kinds = set(map(type, leaves))
+        if len(kinds) == 1 and registry.is_known_tensor(kinds.pop()):
+            answer, backend = self.takes(leaves[0]), registry.backend_of(leaves[0])
+            if type(backend).is_text is Backend.is_text or are_of_one_dtype(leaves):
+                return [answer] * len(leaves)
         answers: dict[type, bool] = {}
         text: dict[type, Callable[[Any], bool]] = {}
         for kind, leaf in {type(leaf): leaf for leaf in leaves}.items():
@@ -138,6 +150,8 @@ class LeafRule:
         kind = type(x)
         if x is None or isinstance(x, str):
             return False
+        if kind is list:  # of numbers, or it would have been opened
+            return self._numbers
         if isinstance(x, _NUMBERS):
             dtype = getattr(x, "dtype", _BOOL)
             return self._numbers and (dtype.kind in _KINDS or of_numpy(dtype) is not None)
@@ -225,6 +239,11 @@ class LeafRule:
     def _goes_on(self, kind: type) -> bool:
         # A framework's own objects: a module may have as many others in each other as it likes.
         return isinstance(self._kind(kind), UnsupportedTypeError)
+
+
+def are_of_one_dtype(tensors: Sequence[Any]) -> bool:
+    """Whether tensors of one type say that they are of one dtype; ``False``: they are not, or say nothing."""
+    return hasattr(tensors[0], "dtype") and len(set(map(_DTYPE, tensors))) == 1
 
 
 def _has(x: Any, name: str) -> bool:

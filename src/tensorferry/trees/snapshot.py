@@ -17,7 +17,7 @@ from ..request import Request
 from .aliases import clusters, copied_together, is_broadcast
 from .journey import raise_all
 from .leaves import LeafRule
-from .structure import take_apart
+from .walk import take_apart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

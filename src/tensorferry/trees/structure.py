@@ -1,42 +1,35 @@
-"""`take_apart` and `Structure`: a tree as its leaves, and what is left of it without them.
-
-Built on optree, which knows dict, OrderedDict, defaultdict, list, tuple, namedtuple, deque, the result
-types of C, and what its users register. What it takes for a leaf is opened here if Python or a
-framework knows it as a container, or one of `libraries`, and so on inside.
-(https://optree.readthedocs.io/en/latest/typing.html)
-"""
+"""`Structure`: what is left of a tree without its leaves, and the tree made again from others."""
 
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Mapping, MutableMapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import optree
 
-from .. import registry
-from ..errors import ConversionError, UnsupportedTypeError
+from ..errors import ConversionError
 from ..nodes import Node, dotted, item
-from .containers import is_tuple_with_a_constructor
-from .openers import PLAIN, openers_of
+from .openers import openers_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["Structure", "equal", "placed", "take_apart", "take_apart_alike"]
+__all__ = ["ITSELF", "NAMESPACE", "Inner", "Structure", "equal", "placed"]
 
-_NAMESPACE = "tensorferry"
+NAMESPACE = "tensorferry"
 # For good, and in this namespace alone: leaves come in the order in which a person wrote them.
-_ORDERED = optree.dict_insertion_ordered(True, namespace=_NAMESPACE)
+_ORDERED = optree.dict_insertion_ordered(True, namespace=NAMESPACE)
 _ORDERED.__enter__()
 
-_DEEPEST = 200
-"""Containers of our own inside each other; optree has a limit of its own for its."""
+ITSELF = Node((), (), lambda tree: tree)
+"""Opens a container of optree's that stands at several places, or is a leaf at another."""
 _ALIKE = (dict, OrderedDict, defaultdict, list, tuple)
 """Containers that have nothing but their values: where samples have the same, their types may differ."""
 
 
-class _Inner(NamedTuple):
+class Inner(NamedTuple):
     """An opened container in the place of a leaf."""
 
     node: Node
@@ -45,13 +38,20 @@ class _Inner(NamedTuple):
     shared: int | None
     """The same for each place at which one container stands; ``None``: it stands at one."""
 
+    def keys(self, x: Any) -> Iterator[tuple[Any, str] | None]:
+        """As for `Structure`, within a container that is like this one."""
+        if self.node is ITSELF:
+            return self.structure.keys(x)
+        node = next(node for opener in openers_of(type(x), [x]) if (node := opener(x)) is not None)
+        return self.structure.keys_within(list(node.values), x if isinstance(x, Mapping) else None)
+
 
 class Structure:
     """A tree without its leaves."""
 
     __slots__ = ("_inner", "_spec", "size", "twins")
 
-    def __init__(self, spec: optree.PyTreeSpec, inner: dict[int, _Inner], size: int) -> None:
+    def __init__(self, spec: optree.PyTreeSpec, inner: dict[int, Inner], size: int) -> None:
         self._spec = spec
         self._inner = inner
         self.size = size
@@ -64,7 +64,7 @@ class Structure:
         if self._inner:
             return None
         one = self._spec.child(0)
-        many = optree.treespec_list([one] * self._spec.num_children, none_is_leaf=True, namespace=_NAMESPACE)
+        many = optree.treespec_list([one] * self._spec.num_children, none_is_leaf=True, namespace=NAMESPACE)
         return Structure(one, {}, one.num_leaves) if many == self._spec else None
 
     def paths(self) -> list[str]:
@@ -100,7 +100,28 @@ class Structure:
             inner = self._inner.get(index)
             yield path, None if inner is None else inner.node
             if inner is not None:
-                yield from inner.structure.places(path, None if inner.node is _ITSELF else inner.node.entries, spell)
+                yield from inner.structure.places(path, None if inner.node is ITSELF else inner.node.entries, spell)
+
+    def keys(self, tree: Any) -> Iterator[tuple[Any, str] | None]:
+        """For each leaf, the mapping that holds it in a tree of this structure, and its key there.
+
+        ``None``: it is below no key that is a str, or the mapping takes no other.
+        """
+        yield from self.keys_within(tree, None)
+
+    def keys_within(self, tree: Any, mapping: Any) -> Iterator[tuple[Any, str] | None]:
+        """The same where the tree may be the list of a mapping's values."""
+        for index, accessor in enumerate(self._spec.accessors()):
+            inner, parent = self._inner.get(index), tree
+            last: Any = accessor[-1] if accessor else None
+            for entry in accessor[:-1]:
+                parent = entry(parent)
+            if inner is not None:
+                yield from inner.keys(parent if last is None else last(parent))
+            elif mapping is not None and len(accessor) == 1:
+                yield _keyed(mapping, list(mapping)[last.entry])
+            else:
+                yield _keyed(parent, last.entry) if isinstance(last, optree.MappingEntry) else None
 
     def nodes(self) -> Iterator[Node]:
         """What opened each container that was opened here."""
@@ -202,7 +223,7 @@ class Structure:
         before.append((own, result))
         return result
 
-    def _make(self, inner: _Inner, leaves: Iterator[Any], count: int | None, made: dict[int, list[_Made]]) -> Any:
+    def _make(self, inner: Inner, leaves: Iterator[Any], count: int | None, made: dict[int, list[_Made]]) -> Any:
         values = inner.structure.rebuild_from(leaves, count, made)
         node = inner.node
         try:
@@ -240,248 +261,9 @@ class _NotMadeError(Exception):
         self.why = why
 
 
+def _keyed(mapping: Any, key: Any) -> tuple[Any, str] | None:
+    return (mapping, key) if isinstance(mapping, MutableMapping) and isinstance(key, str) else None
+
+
 def _entry(entry: optree.PyTreeEntry) -> str:
     return item(entry.entry) if isinstance(entry, optree.MappingEntry) else entry.codify("")
-
-
-def take_apart(
-    tree: Any, chosen: Callable[[Any], bool] | None = None, *, sharing: bool = False
-) -> tuple[list[Any], Structure]:
-    """The leaves of a tree in order, and what is left of it.
-
-    Args:
-        tree: Any object; one that is no container is its own only leaf.
-        chosen: Whether an object is a leaf although it may be a container.
-        sharing: Whether one container that stands at two places is one again when the tree is rebuilt.
-
-    Raises:
-        UnsupportedTypeError: It contains itself, or is nested too deep.
-    """
-    flat = _take_flat(tree) if chosen is None else None
-    if flat is not None:
-        return flat
-    walk = _Walk(chosen, visits=sharing)
-    leaves, structure = walk.take(tree)
-    shared = {number: x for number, x in walk.again.items() if _is_container(x)} if walk.again else None
-    if shared:
-        walk = _Walk(chosen, shared=shared)
-        leaves, structure = walk.take(tree)
-        structure.twins = walk.twins
-    return leaves, structure
-
-
-def _take_flat(tree: Any) -> tuple[list[Any], Structure] | None:
-    """The same for a dict of nothing but leaves, as states and batches are; ``None``: it may be something else."""
-    if type(tree) is not dict:
-        return None
-    leaves = list(tree.values())
-    for kind in set(map(type, leaves)):
-        if kind not in _LEAVES and (not registry.is_known_tensor(kind) or openers_of(kind, leaves)):
-            return None
-    return leaves, _FlatDict(list(tree))
-
-
-class _FlatDict(Structure):
-    """A dict of nothing but leaves: what optree would make of it is made when it is asked for."""
-
-    __slots__ = ("_made", "keys")
-
-    def __init__(self, keys: list[Any]) -> None:
-        self.keys = keys
-        self._made: optree.PyTreeSpec | None = None
-        self._inner = {}
-        self.size = len(keys)
-        self.twins = {}
-
-    @property
-    def _spec(self) -> optree.PyTreeSpec:  # type: ignore[override]
-        if self._made is None:
-            tree: Any = dict.fromkeys(self.keys, 0)
-            self._made = optree.tree_structure(tree, none_is_leaf=True, namespace=_NAMESPACE)
-        return self._made
-
-    def paths(self) -> list[str]:
-        paths = ["$" + item(key) for key in self.keys]
-        return paths if len(set(paths)) == len(paths) else super().paths()
-
-    def is_in_order_of(self, other: Structure) -> bool:
-        return self.keys == other.keys if isinstance(other, _FlatDict) else super().is_in_order_of(other)
-
-    def rebuild(self, leaves: Sequence[Any], count: int | None = None) -> Any:
-        return dict(zip(self.keys, leaves, strict=True))
-
-
-def take_apart_alike(
-    trees: Sequence[Any], chosen: Callable[[Any], bool] | None = None
-) -> tuple[list[list[Any]], Structure] | None:
-    """For each leaf of many trees that are alike, that leaf of all of them; and what is left of the first.
-
-    ``None`` if they are not all alike, or have containers that optree does not know.
-
-    Args:
-        trees: At least one tree.
-        chosen: As for `take_apart`.
-
-    Raises:
-        UnsupportedTypeError: As for `take_apart`.
-    """
-    columns = _columns_of_dicts(trees) if chosen is None else None
-    if columns is not None:
-        return columns, take_apart(trees[0])[1]
-    leaves, structure = _Walk(chosen).take_values(trees)
-    one = structure.one_of_many()
-    return None if one is None else ([leaves[index :: one.size] for index in range(one.size)], one)
-
-
-def _columns_of_dicts(trees: Sequence[Any]) -> list[list[Any]] | None:
-    """The same for plain dicts of leaves, in a fourth of the time; ``None``: something else may be among them."""
-    first = trees[0]
-    if set(map(type, trees)) != {dict} or any(tree.keys() != first.keys() for tree in trees):
-        return None
-    columns = [[tree[key] for tree in trees] for key in first]
-    for column in columns:
-        for kind in set(map(type, column)):
-            if kind not in PLAIN and (not registry.is_known_tensor(kind) or openers_of(kind, column)):
-                return None
-    return columns
-
-
-class _Walk:
-    """Takes a tree apart.
-
-    Args:
-        chosen: Whether an object is a leaf although it may be a container.
-        visits: Whether what is met more than once is noted in `again`.
-        shared: Containers that stand at several places, by their number.
-    """
-
-    def __init__(
-        self, chosen: Callable[[Any], bool] | None, *, visits: bool = False, shared: dict[int, Any] | None = None
-    ) -> None:
-        self._chosen = chosen
-        self._shared = shared or {}
-        # With the object: the number of one that is gone would be another's.
-        self._seen: dict[int, Any] | None = {} if visits else None
-        self.again: dict[int, Any] = {}
-        self._opened: set[int] = set()
-        self._first: dict[int, int] = {}
-        self.twins: dict[int, int] = {}
-
-    def take(
-        self, tree: Any, own: Any = None, around: tuple[int, ...] = (), start: int = 0
-    ) -> tuple[list[Any], Structure]:
-        """The leaves of a tree, and what is left of it.
-
-        Args:
-            tree: The tree.
-            own: A container that is opened whatever is said of it.
-            around: What it is in.
-            start: How many leaves come before it.
-        """
-        try:
-            leaves, spec = optree.tree_flatten(tree, self._is_leaf(own), none_is_leaf=True, namespace=_NAMESPACE)
-        except RecursionError:
-            raise _too_deep() from None
-        kinds = set(map(type, leaves))
-        _LEAVES.update(kind for kind in kinds - _LEAVES if registry.is_known_tensor(kind))
-        openers = {kind: found for kind in kinds if (found := openers_of(kind, leaves))}
-        if not openers and not self._shared:
-            return leaves, Structure(spec, {}, len(leaves))
-        parts: list[Any] = []
-        inner: dict[int, _Inner] = {}
-        for index, leaf in enumerate(leaves):
-            opened = self._open(leaf, openers.get(type(leaf), ()), around, start + len(parts))
-            if opened is None:
-                parts.append(leaf)
-            else:
-                inside, inner[index] = opened
-                parts += inside
-        return parts, Structure(spec, inner, len(parts))
-
-    def take_values(
-        self, values: Sequence[Any], around: tuple[int, ...] = (), start: int = 0
-    ) -> tuple[list[Any], Structure]:
-        """The same for values as a tree of their own; the list around them is nobody's choice."""
-        own = list(values)
-        return self.take(own, own, around, start)
-
-    def _open(
-        self, leaf: Any, openers: Sequence[Callable[[Any], Node | None]], around: tuple[int, ...], start: int
-    ) -> tuple[list[Any], _Inner] | None:
-        shared = id(leaf) in self._shared
-        if not (openers or shared) or (self._chosen is not None and self._chosen(leaf)):
-            return None
-        if self._seen is not None:
-            if id(leaf) in self._opened:
-                return None
-            self._opened.add(id(leaf))
-        node = next((node for opener in openers if (node := opener(leaf)) is not None), None)
-        if node is None and not shared:
-            return None
-        if id(leaf) in around or len(around) > _DEEPEST:
-            raise _too_deep()
-        inside = (*around, id(leaf))
-        if node is None:
-            node = _ITSELF
-            parts, structure = self.take(leaf, leaf, inside, start)
-        else:
-            parts, structure = self.take_values(node.values, inside, start)
-        if shared:
-            first = self._first.setdefault(id(leaf), start)
-            for index in range(len(parts) if first != start else 0):
-                self.twins.setdefault(start + index, self.twins.get(first + index, first + index))
-        return parts, _Inner(node, structure, type(leaf), id(leaf) if shared else None)
-
-    def _is_leaf(self, own: Any) -> Callable[[Any], bool]:
-        """Whether optree is to take an object for a leaf."""
-        chosen, shared, seen, again = self._chosen, self._shared, self._seen, self.again
-        if chosen is None and seen is None and not shared:
-            return _is_ours
-
-        leaves = _LEAVES
-        met: dict[int, Any] = {} if seen is None else seen
-
-        def visit(x: Any) -> bool:
-            kind = type(x)
-            # There is one empty tuple, wherever it stands.
-            if kind in leaves or x is own or (kind is tuple and not x):
-                return False
-            number = id(x)
-            if number in met:
-                again[number] = x
-                return True
-            met[number] = x
-            return kind is not dict and kind is not list and _is_ours(x)
-
-        def ask(x: Any) -> bool:
-            if x is own:
-                return False
-            if chosen is not None and chosen(x):
-                return True
-            return id(x) in shared or (_is_ours(x) if seen is None else visit(x))
-
-        return visit if chosen is None and not shared else ask
-
-
-_ITSELF = Node((), (), lambda tree: tree)
-"""Opens a container of optree's that stands at several places."""
-_LEAVES: set[type] = set(PLAIN)
-"""Types that are no containers, as far as they have been met."""
-
-
-def _is_container(x: Any) -> bool:
-    if any(opener(x) is not None for opener in openers_of(type(x), [x])):
-        return True
-    spec = optree.tree_structure(x, lambda y: y is not x, none_is_leaf=True, namespace=_NAMESPACE)
-    return not spec.is_leaf()
-
-
-def _is_ours(x: Any) -> bool:
-    """Whether optree would open an object, and lose what it does and has beside its values."""
-    if type(x) is OrderedDict:
-        return bool(x.__dict__)
-    return isinstance(x, tuple) and is_tuple_with_a_constructor(type(x))
-
-
-def _too_deep() -> ConversionError:
-    return UnsupportedTypeError("This tree contains itself, or is nested too deep.", None)

@@ -1,0 +1,107 @@
+"""Which kinds of number meet in a column: integers and floats do not stack in silence."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from .. import dtypes, registry
+from ..errors import LossyCastError
+from ..sequences import PYTHON_NUMBERS, element_types
+from .leaves import are_of_one_dtype
+from .padding import describe
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..info import TensorInfo
+
+__all__ = ["Met", "dtype_together", "kinds_met"]
+
+_WEAK = {bool: "bool", int: "int", float: "float", complex: "complex"}
+
+
+class Met(NamedTuple):
+    """The kinds of number in a column.
+
+    Args:
+        kind: The highest of them.
+        floating: The dtype that the floats among tensors have together; empty: there are none.
+        where: Two that differ, and where.
+        differ: Whether two are of kinds that do not stack in silence.
+        numbers_among_tensors: Whether there are numbers without a dtype beside such with one.
+    """
+
+    kind: str
+    floating: str
+    where: str
+    differ: bool
+    numbers_among_tensors: bool
+
+
+def kinds_met(column: Sequence[Any]) -> Met | None:
+    """What meets in a column; ``None``: all are of one type and dtype, which a look shows."""
+    types = set(map(type, column))
+    if len(types) == 1:
+        kind = next(iter(types))
+        if kind in PYTHON_NUMBERS or (registry.is_known_tensor(kind) and are_of_one_dtype(column)):
+            return None
+    typed: dict[str, int] = {}
+    weak: dict[str, int] = {}
+    for number, leaf in enumerate(column):
+        for name, is_weak in _dtypes_in(leaf) if type(leaf) is not list or leaf else ():
+            (weak if is_weak else typed).setdefault(name, number)
+    floats = [name for name in typed if _kind(name) == "float"]
+    ranks = {name: _rank(_kind(name)) for name in (*typed, *weak)}
+    if not ranks:
+        return None
+    places = {**weak, **typed}
+    low, high = min(places, key=ranks.__getitem__), max(places, key=ranks.__getitem__)
+    ends = {ranks[name] for name in typed or weak}
+    differ = len(ends) > 1 or any(ranks[name] > max(ends) for name in weak)
+    where = f"{low} and {high} in samples[{places[low]}]"
+    if places[low] != places[high]:
+        where = f"{low} in samples[{places[low]}], {high} in samples[{places[high]}]"
+    return Met(_kind(high), _widest(set(floats)) if floats else "", where, differ, bool(typed and weak))
+
+
+def _dtypes_in(leaf: Any) -> set[tuple[str, bool]]:
+    """The dtypes of a leaf's numbers, and whether they are Python's, which the target chooses a dtype for."""
+    types = element_types(leaf) if type(leaf) is list else {type(leaf)}
+    if types <= PYTHON_NUMBERS:
+        return {(_WEAK[kind], True) for kind in types}
+    if all(issubclass(kind, np.generic) or kind in PYTHON_NUMBERS for kind in types):
+        return {
+            (_WEAK[kind], True) if kind in PYTHON_NUMBERS else (dtypes.of_numpy(np.dtype(kind)) or "", False)
+            for kind in types
+        }
+    info = describe(leaf)
+    return {(info.dtype if info.weak_dtype is None else _kind(info.dtype), info.weak_dtype is not None)}
+
+
+def _kind(name: str) -> str:
+    """The kind of a dtype, or of Python's numbers."""
+    return name if name in _WEAK.values() else dtypes.find(name).kind
+
+
+def _rank(kind: str) -> int:
+    """Signed and unsigned integers are one."""
+    return dtypes.KINDS.index("int" if kind == "uint" else kind)
+
+
+def dtype_together(infos: Sequence[TensorInfo]) -> str:
+    """The dtype by which it is decided what a column is asked for: of its tensors, or of a number of a higher kind."""
+    typed = {info.dtype for info in infos if info.weak_dtype is None}
+    numbers = {info.dtype for info in infos} - typed
+    if not typed or not numbers:
+        return _widest(typed or numbers)
+    first, other = _widest(typed), _widest(numbers)
+    return first if _rank(_kind(first)) >= _rank(_kind(other)) else other
+
+
+def _widest(names: set[str]) -> str:
+    try:
+        return dtypes.common(names)
+    except LossyCastError:
+        return max(names, key=lambda name: (_rank(_kind(name)), dtypes.width(name), name))

@@ -1,0 +1,273 @@
+"""`take_apart`: a tree as its leaves, and what is left of it without them.
+
+Built on optree, which knows dict, OrderedDict, defaultdict, list, tuple, namedtuple, deque, the result
+types of C, and what its users register. What it takes for a leaf is opened here if Python or a
+framework knows it as a container, or one of `libraries`, and so on inside.
+(https://optree.readthedocs.io/en/latest/typing.html)
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import optree
+
+from .. import registry
+from ..errors import ConversionError, UnsupportedTypeError
+from ..nodes import Node, item
+from .containers import is_tuple_with_a_constructor
+from .openers import PLAIN, openers_of
+from .rows import RowFinder
+from .structure import ITSELF, NAMESPACE, Inner, Structure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["Walk", "take_apart"]
+
+_DEEPEST = 200
+"""Containers of our own inside each other; optree has a limit of its own for its."""
+
+
+def take_apart(
+    tree: Any, chosen: Callable[[Any], bool] | None = None, *, sharing: bool = False, rows: bool = False
+) -> tuple[list[Any], Structure]:
+    """The leaves of a tree in order, and what is left of it.
+
+    Args:
+        tree: Any object; one that is no container is its own only leaf.
+        chosen: Whether an object is a leaf although it may be a container.
+        sharing: Whether one container that stands at two places is one again when the tree is rebuilt.
+        rows: Whether a plain list of numbers below a key is a leaf; not beside `chosen` or `sharing`.
+
+    Raises:
+        UnsupportedTypeError: It contains itself, or is nested too deep.
+    """
+    flat = None if chosen is not None or rows else _take_flat(tree)
+    if flat is not None:
+        return flat
+    walk = Walk(chosen, visits=sharing, rows=rows)
+    leaves, structure = walk.take(tree)
+    shared = {number: x for number, x in walk.again.items() if _is_container(x)} if walk.again else None
+    if shared:
+        walk = Walk(chosen, shared=shared)
+        leaves, structure = walk.take(tree)
+        structure.twins = walk.twins
+    return leaves, structure
+
+
+def _take_flat(tree: Any) -> tuple[list[Any], Structure] | None:
+    """The same for a dict of nothing but leaves, as states and batches are; ``None``: it may be something else."""
+    if type(tree) is not dict:
+        return None
+    leaves = list(tree.values())
+    for kind in set(map(type, leaves)):
+        if kind not in _LEAVES and (not registry.is_known_tensor(kind) or openers_of(kind, leaves)):
+            return None
+    return leaves, _FlatDict(list(tree))
+
+
+class _FlatDict(Structure):
+    """A dict of nothing but leaves: what optree would make of it is made when it is asked for."""
+
+    __slots__ = ("_made", "flat_keys")
+
+    def __init__(self, keys: list[Any]) -> None:
+        self.flat_keys = keys
+        self._made: optree.PyTreeSpec | None = None
+        self._inner = {}
+        self.size = len(keys)
+        self.twins = {}
+
+    @property
+    def _spec(self) -> optree.PyTreeSpec:  # type: ignore[override]
+        if self._made is None:
+            tree: Any = dict.fromkeys(self.flat_keys, 0)
+            self._made = optree.tree_structure(tree, none_is_leaf=True, namespace=NAMESPACE)
+        return self._made
+
+    def paths(self) -> list[str]:
+        paths = ["$" + item(key) for key in self.flat_keys]
+        return paths if len(set(paths)) == len(paths) else super().paths()
+
+    def is_in_order_of(self, other: Structure) -> bool:
+        return self.flat_keys == other.flat_keys if isinstance(other, _FlatDict) else super().is_in_order_of(other)
+
+    def rebuild(self, leaves: Sequence[Any], count: int | None = None) -> Any:
+        return dict(zip(self.flat_keys, leaves, strict=True))
+
+
+class Walk:
+    """Takes a tree apart.
+
+    Args:
+        chosen: Whether an object is a leaf although it may be a container.
+        visits: Whether what is met more than once is noted in `again`.
+        shared: Containers that stand at several places, by their number.
+        rows: Whether a plain list of numbers below a key is a leaf.
+    """
+
+    def __init__(
+        self,
+        chosen: Callable[[Any], bool] | None,
+        *,
+        visits: bool = False,
+        shared: dict[int, Any] | None = None,
+        rows: bool = False,
+    ) -> None:
+        self._chosen = chosen
+        self._rows = rows
+        self._shared = shared or {}
+        # With the object: the number of one that is gone would be another's.
+        self._seen: dict[int, Any] | None = {} if visits else None
+        self.again: dict[int, Any] = {}
+        self._opened: set[int] = set()
+        self._first: dict[int, int] = {}
+        self.twins: dict[int, int] = {}
+
+    def take(
+        self, tree: Any, own: Any = None, around: tuple[int, ...] = (), start: int = 0, *, below_keys: bool = False
+    ) -> tuple[list[Any], Structure]:
+        """The leaves of a tree, and what is left of it.
+
+        Args:
+            tree: The tree.
+            own: A container that is opened whatever is said of it.
+            around: What it is in.
+            start: How many leaves come before it.
+            below_keys: Whether it is the values of a mapping.
+        """
+        finder = RowFinder() if self._rows else None
+        if finder is not None and below_keys:
+            finder.note(tree)
+        is_leaf = self._is_leaf(own) if finder is None else _is_leaf_or_row(own, finder)
+        try:
+            leaves, spec = optree.tree_flatten(tree, is_leaf, none_is_leaf=True, namespace=NAMESPACE)
+        except RecursionError:
+            raise _too_deep() from None
+        misplaced = set() if finder is None else finder.misplaced(leaves, spec, below_keys=below_keys)
+        kinds = set(map(type, leaves))
+        if finder is not None:
+            kinds.discard(list)
+        _LEAVES.update(kind for kind in kinds - _LEAVES if registry.is_known_tensor(kind))
+        openers = {kind: found for kind in kinds if (found := openers_of(kind, leaves))}
+        if not openers and not self._shared and not misplaced:
+            return leaves, Structure(spec, {}, len(leaves))
+        parts: list[Any] = []
+        inner: dict[int, Inner] = {}
+        for index, leaf in enumerate(leaves):
+            opened = self._open(
+                leaf, openers.get(type(leaf), ()), around, start + len(parts), itself=index in misplaced
+            )
+            if opened is None:
+                parts.append(leaf)
+            else:
+                inside, inner[index] = opened
+                parts += inside
+        return parts, Structure(spec, inner, len(parts))
+
+    def take_values(
+        self, values: Sequence[Any], around: tuple[int, ...] = (), start: int = 0, *, below_keys: bool = False
+    ) -> tuple[list[Any], Structure]:
+        """The same for values as a tree of their own; the list around them is nobody's choice."""
+        own = list(values)
+        return self.take(own, own, around, start, below_keys=below_keys)
+
+    def _open(
+        self,
+        leaf: Any,
+        openers: Sequence[Callable[[Any], Node | None]],
+        around: tuple[int, ...],
+        start: int,
+        *,
+        itself: bool,
+    ) -> tuple[list[Any], Inner] | None:
+        shared = id(leaf) in self._shared
+        if not (openers or shared or itself) or (self._chosen is not None and self._chosen(leaf)):
+            return None
+        if self._seen is not None:
+            if id(leaf) in self._opened:
+                return None
+            self._opened.add(id(leaf))
+        node = next((node for opener in openers if (node := opener(leaf)) is not None), None)
+        if node is None and not (shared or itself):
+            return None
+        if id(leaf) in around or len(around) > _DEEPEST:
+            raise _too_deep()
+        inside = (*around, id(leaf))
+        if node is None:
+            node = ITSELF
+            parts, structure = self.take(leaf, leaf, inside, start)
+        else:
+            parts, structure = self.take_values(node.values, inside, start, below_keys=isinstance(leaf, Mapping))
+        if shared:
+            first = self._first.setdefault(id(leaf), start)
+            for index in range(len(parts) if first != start else 0):
+                self.twins.setdefault(start + index, self.twins.get(first + index, first + index))
+        return parts, Inner(node, structure, type(leaf), id(leaf) if shared else None)
+
+    def _is_leaf(self, own: Any) -> Callable[[Any], bool]:
+        """Whether optree is to take an object for a leaf."""
+        chosen, shared, seen, again = self._chosen, self._shared, self._seen, self.again
+        if chosen is None and seen is None and not shared:
+            return _is_ours
+
+        leaves = _LEAVES
+        met: dict[int, Any] = {} if seen is None else seen
+
+        def visit(x: Any) -> bool:
+            kind = type(x)
+            # There is one empty tuple, wherever it stands.
+            if kind in leaves or x is own or (kind is tuple and not x):
+                return False
+            number = id(x)
+            if number in met:
+                again[number] = x
+                return True
+            met[number] = x
+            return kind is not dict and kind is not list and _is_ours(x)
+
+        def ask(x: Any) -> bool:
+            if x is own:
+                return False
+            if chosen is not None and chosen(x):
+                return True
+            return id(x) in shared or (_is_ours(x) if seen is None else visit(x))
+
+        return visit if chosen is None and not shared else ask
+
+
+def _is_leaf_or_row(own: Any, finder: RowFinder) -> Callable[[Any], bool]:
+    leaves, is_row_met = _LEAVES, finder.is_leaf
+
+    def ask(x: Any) -> bool:
+        if x is own or type(x) in leaves:
+            return False
+        # What is opened here tells of its rows itself.
+        return _is_ours(x) or is_row_met(x)
+
+    return ask
+
+
+_LEAVES: set[type] = set(PLAIN)
+"""Types that are no containers, as far as they have been met."""
+
+
+def _is_container(x: Any) -> bool:
+    if any(opener(x) is not None for opener in openers_of(type(x), [x])):
+        return True
+    spec = optree.tree_structure(x, lambda y: y is not x, none_is_leaf=True, namespace=NAMESPACE)
+    return not spec.is_leaf()
+
+
+def _is_ours(x: Any) -> bool:
+    """Whether optree would open an object, and lose what it does and has beside its values."""
+    if type(x) is OrderedDict:
+        return bool(x.__dict__)
+    return isinstance(x, tuple) and is_tuple_with_a_constructor(type(x))
+
+
+def _too_deep() -> ConversionError:
+    return UnsupportedTypeError("This tree contains itself, or is nested too deep.", None)
