@@ -6,7 +6,6 @@ import importlib
 import sys
 import warnings
 from functools import lru_cache, partial
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -19,7 +18,7 @@ from ...errors import UnsupportedTypeError
 from ...hints import Hint
 from ...info import TensorInfo
 from ...rules import agrees
-from . import fast_paths, packing, staging, streams
+from . import fast_paths, packing, stacking, staging, streams
 from .containers import opener_of
 from .declared import ABSTRACT, BY_DEFAULT, CARRIED, NATIVE
 from .pytrees import is_registered, open_registered
@@ -40,9 +39,6 @@ _QUANTIZED = {"torch.qint8": "int8", "torch.quint8": "uint8", "torch.qint32": "i
 
 
 _LOWEST = memory.LOWEST
-_DTYPE = attrgetter("dtype")
-_MAPPED = 1 << 25
-"""Bytes from which each allocation is new memory from the system, page by page. (`man mallopt`: M_MMAP_THRESHOLD)"""
 
 
 def _mode_that_fakes(torch: Any) -> Callable[[], Any]:
@@ -426,30 +422,10 @@ class TorchBackend(staging.TorchStaging):
         return staging.take_over(self, registry.backend_named(source).offer(x) if source else x)
 
     def stack_alike(self, tensors: Sequence[Any]) -> Any:
-        try:
-            if not self._are_alike(tensors):
-                return None
-            first = tensors[0]
-            # NumPy asks for huge pages there, which takes a fraction of the time.
-            mapped = first.nbytes * len(tensors) >= _MAPPED and first.is_cpu
-            return None if mapped else self.torch.stack(tensors)
-        except (AssertionError, RuntimeError):  # of other shapes, or on other devices
-            return None
+        return stacking.stack_alike(self, tensors)
 
     def join_alike(self, tensors: Sequence[Any]) -> Any:
-        try:
-            return self.torch.cat(tensors) if self._are_alike(tensors) else None
-        except (AssertionError, RuntimeError):
-            return None
-
-    def _are_alike(self, tensors: Sequence[Any]) -> bool:
-        """Whether tensors are plain ones of one dtype; PyTorch itself refuses other shapes and devices only."""
-        if set(map(type, tensors)) != {self.tensor} or len(set(map(_DTYPE, tensors))) > 1:
-            return False
-        if tensors[0].dtype not in self.names or tensors[0].is_nested:
-            return False
-        # It reads freed storage too, which ends the process. What has another layout has no address, and raises.
-        return min(map(self.tensor.data_ptr, tensors)) >= _LOWEST
+        return stacking.join_alike(self, tensors)
 
     def stack(self, tensors: Sequence[Any], shape: tuple[int, ...]) -> Any:
         """One tensor of equal ones, in the graph of each.
