@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from . import dtypes, preconditions, rules
 from .devices import HOST, kind_of, same_place
 from .errors import GradientError, ShapeError
+from .request import LEAVE
 from .transport import PINNED_REASON, Transport
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ class _Route(Transport):
         self.check = rules.check_of(self.now, self.request, self.dtype)
         self.refuse_pinned()
         self.refuse_misfit()
+        if self.request.grad == LEAVE:
+            self.leave_graph()
         if self.source is self.target and self.target.capabilities.memory.exists and self.stays_inside():
             self.inside()
             self.finish_options()

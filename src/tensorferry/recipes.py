@@ -64,7 +64,8 @@ class Conversion:
         self._recent: dict[Hashable, Recipe] = {}
         self._earlier: dict[Hashable, Recipe] = {}
 
-    def __len__(self) -> int:
+    @property
+    def kept(self) -> int:
         """How many recipes are kept."""
         return len({**self._recent, **self._earlier})
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .placement import Placement
 
 __all__ = [
+    "LEAVE",
     "Request",
     "aim",
     "make_request",
@@ -29,6 +30,10 @@ __all__ = [
     "target_of",
     "writing_into",
 ]
+
+
+LEAVE = "leave"
+"""A `Request.grad` that no keyword gives: the result is outside the graph, also within one framework."""
 
 
 class Request(NamedTuple):

@@ -475,3 +475,18 @@ def test_a_description_of_what_cannot_be_is_refused_by_path():
     """As `explain` refuses it for one tensor."""
     with pytest.raises(ferry.DeviceError, match=r'cannot live on cuda.* - at \$\["x"\]'):
         ferry.explain_tree({"x": ferry.TensorInfo("numpy", (3,), device="cuda:0")}, "torch")
+
+
+def test_the_first_conversion_of_a_process_is_like_the_second():
+    """Whether a recipe is known already decides nothing: what is there stays the same object."""
+    import torch
+
+    from tensorferry import recipes
+    from tensorferry.run import verifying
+
+    tree = {"a": torch.zeros(16), "b": torch.zeros(3)}
+    with verifying(False):
+        for _ in range(2):
+            recipes.forget()
+            first, second = (ferry.convert_tree(tree, "torch", device="cpu") for _ in range(2))
+            assert first["a"] is second["a"] is tree["a"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from .. import registry
@@ -12,7 +12,7 @@ from ..errors import ConversionError, UnsupportedTypeError
 from ..info import TensorInfo
 from ..leaf_dtypes import rule_of
 from ..request import aim, refuse_unknown, target_of
-from .leaves import LeafRule
+from .leaves import leaf_rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from ..typing import Casting, Grad, Leaves, Options, To, Unknown
     from .journey import Aim
+    from .leaves import LeafRule
     from .plans import TreePlan
 
     Goal = tuple[To | None, Any, object, object, bool | None, str | None, str, Options]
@@ -100,7 +101,7 @@ def convert_tree(
 
 
 def snapshot(tree: Tree, /, *, unknown: Unknown = "error") -> Tree:
-    """The tensors of a tree as they are now, each of its own framework, in one memory that nobody else has.
+    """The tensors of a tree as they are now, each of its own framework, in memory that nobody else has.
 
     >>> import numpy as np, tensorferry as ferry
     >>> state = {"weight": np.zeros(2), "step": 3}
@@ -109,9 +110,8 @@ def snapshot(tree: Tree, /, *, unknown: Unknown = "error") -> Tree:
     >>> before
     {'weight': array([0., 0.]), 'step': 3}
 
-    Where `convert_tree` may share memory, `snapshot` never does. All tensors in host memory are copied into
-    one allocation, which lives as long as one of them; those on a device into one on that device, where
-    their framework can pack. What is there twice is copied once, and what overlaps still does. Tensors
+    Where `convert_tree` may share memory, `snapshot` never does: each tensor is converted to its own framework with
+    ``copy=True``, on its device. What is there twice is copied once, and what overlaps still does. Tensors
     come outside the autograd graph, as plain ones: no parameters, no variables.
 
     Args:
@@ -122,9 +122,7 @@ def snapshot(tree: Tree, /, *, unknown: Unknown = "error") -> Tree:
         ConversionError: A tensor has not one memory to copy (sparse, quantized, deleted …); several raise a
             `TreeError`.
     """
-    from .snapshot import take_snapshot
-
-    return _untraced(snapshot, None, take_snapshot, tree, unknown)  # type: ignore[no-any-return]
+    return _untraced(snapshot, None, _snapshot, tree, unknown)  # type: ignore[no-any-return]
 
 
 def collate(
@@ -274,7 +272,7 @@ def describe_tree(tree: Any, /, *, leaves: Leaves = "tensors", unknown: Unknown 
     Raises:
         ConversionError: A tensor of a kind that cannot be carried; several raise a `TreeError`.
     """
-    rule = LeafRule(leaves, infos=True, unknown=unknown)
+    rule = leaf_rule(leaves, infos=True, unknown=unknown)
     return _untraced(describe_tree, None, _describe, tree, rule)  # type: ignore[no-any-return]
 
 
@@ -301,18 +299,28 @@ def _call(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
 _untraced.__dict__["_torchdynamo_disable"] = True
 
 
-def _convert(tree: Any, goal: Goal, out: Any, leaves: Any, unknown: str, coalesce: bool) -> Any:
-    from .journey import Journey  # with it comes optree, which importing tensorferry need not wait for
+@cache
+def _conversion() -> Any:
+    """The module that converts trees: with it comes optree, which importing tensorferry need not wait for."""
+    from . import journey
 
-    rule = LeafRule(leaves, unknown=unknown)
-    return Journey(tree, _aim(goal, leaves), rule, out, coalesce=coalesce).arrive()
+    return journey
+
+
+def _convert(tree: Any, goal: Goal, out: Any, leaves: Any, unknown: str, coalesce: bool) -> Any:
+    rule = leaf_rule(leaves, unknown=unknown)
+    return _conversion().Journey(tree, _aim(goal, leaves), rule, out, coalesce=coalesce).arrive()
+
+
+def _snapshot(tree: Any, unknown: str) -> Any:
+    own = _conversion().Aim(None, rule_of(None))
+    return _conversion().Journey(tree, own, leaf_rule("tensors", unknown=unknown), None, coalesce=True).arrive()
 
 
 def _explain(tree: Any, goal: Goal, out: Any, leaves: Any, unknown: str, coalesce: bool) -> TreePlan:
-    from .journey import Journey
-
-    rule = LeafRule(leaves, infos=True, unknown=unknown)
-    return Journey(tree, _aim(goal, leaves), rule, out, coalesce=coalesce).plan()
+    rule = leaf_rule(leaves, infos=True, unknown=unknown)
+    plan: TreePlan = _conversion().Journey(tree, _aim(goal, leaves), rule, out, coalesce=coalesce).plan()
+    return plan
 
 
 def _collate(samples: Iterable[Any], goal: Goal, leaves: Any, unknown: str, padding: dict[str, Any] | None) -> Any:
@@ -323,7 +331,7 @@ def _collate(samples: Iterable[Any], goal: Goal, leaves: Any, unknown: str, padd
             f"collate takes the samples of a batch, and a {type(samples).__name__} is one value.",
             "collate([x], to), for a batch of one",
         )
-    rule = LeafRule(leaves, unknown=unknown)
+    rule = leaf_rule(leaves, unknown=unknown)
     return stack_samples(list(samples), _aim(goal, leaves), rule, padding)
 
 
@@ -348,30 +356,29 @@ def _describe(tree: Any, rule: LeafRule) -> dict[str, TensorInfo]:
     return found
 
 
-@lru_cache(maxsize=64)
-def _ordinary_aim(name: str, _revision: int) -> Aim:
-    from .journey import Aim
-
-    return Aim((name, None), rule_of(None), copy=None, casting=None, grad="detach", options=())
+@lru_cache(maxsize=256, typed=True)
+def _aim_of(name: str, _revision: int, dtype: object, theirs: str | None, device: object, **keywords: Any) -> Aim:
+    aim: Aim = _conversion().Aim((name, device), rule_of(dtype, theirs), **keywords)
+    return aim
 
 
 def _aim(goal: Goal, leaves: Leaves) -> Aim:
     """Where the leaves go, from `to` or `like`."""
-    from .journey import Aim
-
     to, like, dtype, device, copy, casting, grad, options = goal
-    others = (like, dtype, device, copy, casting)
-    if to is not None and others.count(None) == len(others) and grad == "detach" and not options:
-        return _ordinary_aim(aim(to, None, None, None)[0], registry.revision)
     keywords = {"copy": copy, "casting": casting, "grad": grad, "options": tuple(options.items())}
     if like is None or to is not None or isinstance(like, TensorInfo):
         name, theirs, device = aim(to, like, None, device)
-        return Aim((name, device), rule_of(dtype, theirs), **keywords)
-    infos = _describe(like, LeafRule(leaves, infos=True))
-    if not infos:
-        raise UnsupportedTypeError("like= has no tensor in it.", "like= a tensor, or a tree of tensors")
-    targets = {path: aim(None, info, None, device) for path, info in infos.items()}
-    if set(targets) != {"$"}:
-        return Aim(targets, rule_of(dtype), **keywords)
-    name, theirs, device = targets["$"]
-    return Aim((name, device), rule_of(dtype, theirs), **keywords)
+    else:
+        infos = _describe(like, leaf_rule(leaves, infos=True))
+        if not infos:
+            raise UnsupportedTypeError("like= has no tensor in it.", "like= a tensor, or a tree of tensors")
+        targets = {path: aim(None, info, None, device) for path, info in infos.items()}
+        if set(targets) != {"$"}:
+            by_leaf: Aim = _conversion().Aim(targets, rule_of(dtype), **keywords)
+            return by_leaf
+        name, theirs, device = targets["$"]
+    try:
+        return _aim_of(name, registry.revision, dtype, theirs, device, **keywords)
+    except TypeError:
+        # Without the cache: a mapping is no key, and what nobody takes is refused in our words.
+        return _aim_of.__wrapped__(name, registry.revision, dtype, theirs, device, **keywords)

@@ -7,11 +7,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .. import registry, run
+from ..backend import EXCHANGE
 from ..errors import ConversionError, TreeError, UnsupportedTypeError
 from ..info import TensorInfo
 from ..leaf_dtypes import dtype_of_leaf, unknown_name
 from ..recipes import conversion_of
-from ..request import make_request
+from ..request import LEAVE, Request, make_request
 from .aliases import Group, converted_together, overlapping, ties
 from .batches import Shipment, arrive, cross, depart, shipments
 from .outs import in_order_of, refused, write_all
@@ -31,18 +32,18 @@ __all__ = ["Aim", "Journey", "raise_all", "refuse_unknown_name"]
 
 
 class Aim:
-    """Where the leaves go: one target for all, or each leaf's own by its path.
+    """Where the leaves go: one target for all, or each leaf's own by its path, or a copy in its own framework.
 
     Args:
         targets: The backend's name and device, for all; or by path, with the dtype that a leaf takes if `rule` says
-            nothing of it.
+            nothing of it; or ``None``: each is copied, outside its graph, in its own framework.
         rule: Which dtype each leaf takes.
         keywords: ``copy``, ``casting``, ``grad`` and the target's options, as `make_request` takes them.
     """
 
     def __init__(
         self,
-        targets: tuple[str, object] | Mapping[str, tuple[str, object, object]],
+        targets: tuple[str, object] | Mapping[str, tuple[str, object, object]] | None,
         rule: DtypeRule,
         **keywords: Any,
     ) -> None:
@@ -54,11 +55,12 @@ class Aim:
         self.decides_by_leaf = for_all is None
         """Whether the request depends on what a leaf is: see `asked_of`."""
         self._by_dtype: dict[tuple[Conversion, str], Conversion] = {}
+        self.copies = targets is None
         if isinstance(targets, tuple):
             name, device = targets
             self._common = self._make(name, None if for_all is None else for_all[0], device)
         else:
-            self._by_path = targets
+            self._by_path = targets or {}
             self.decides_by_leaf = bool(any(rule))
 
     @property
@@ -89,7 +91,7 @@ class Aim:
             self._by_dtype[conversion, dtype] = found
         return found
 
-    def of(self, path: Callable[[], str]) -> Conversion:
+    def of(self, path: Callable[[], str], leaf: Any = None) -> Conversion:
         """What is asked for a leaf; its dtype aside where `decides_by_leaf`.
 
         Raises:
@@ -97,6 +99,8 @@ class Aim:
         """
         if self._common is not None:
             return self._common
+        if self.copies:
+            return _copy_in_its_framework(leaf)
         target = self._by_path.get(path())
         if target is None:
             raise UnsupportedTypeError("like= has no tensor there.", "like= one tensor, for all leaves")
@@ -178,7 +182,7 @@ class Journey:
             if not self._rule.takes(leaf):
                 return None
             aim = self._aim
-            conversion = aim.of(lambda: self.path(index))
+            conversion = aim.of(lambda: self.path(index), leaf)
             out = None if self.outs is None else self.outs[index]
             decide = partial(self._decided, conversion, index) if aim.decides_by_leaf else None
             if isinstance(leaf, TensorInfo):
@@ -277,18 +281,24 @@ class Journey:
         So it is with nearly every tree. What fails is left to `prepare`, which says where.
         """
         aim, rule, common = self._aim, self._rule, self._aim.common
-        if common is None or rule.chosen is not None or run.is_verifying() or self._structure.twins:
+        if rule.chosen is not None or run.is_verifying() or self._structure.twins:
             return None
-        if aim.rule.names or aim.rule.paths:
+        if aim.rule.names or aim.rule.paths or (common is None and not aim.copies):
             return None
-        registry.ready(common.target.name)
         try:
             taken = rule.takes_each(self.leaves)
-            if all(taken):
-                return self._convert_each(self.leaves, self.outs)
             places = [index for index, on in enumerate(taken) if on]
+            if not places:
+                return self.leaves
+            if common is None:
+                common = self._copies_of(places)
+            if common is None:
+                return None
+            registry.ready(common.target.name)
+            if len(places) == len(taken):
+                return self._convert_each(common, self.leaves, self.outs)
             outs = None if self.outs is None else [self.outs[index] for index in places]
-            results = self._convert_each([self.leaves[index] for index in places], outs)
+            results = self._convert_each(common, [self.leaves[index] for index in places], outs)
         except (ConversionError, *registry.REFUSALS):
             return None
         if results is None:
@@ -298,17 +308,20 @@ class Journey:
             whole[index] = result
         return whole
 
-    def _convert_each(self, leaves: list[Any], outs: list[Any] | None) -> list[Any] | None:
-        common = self._aim.common
-        if common is None or not leaves:
-            return leaves
+    def _copies_of(self, places: Sequence[int]) -> Conversion | None:
+        """What copies leaves that are all of one framework; ``None``: they are not."""
+        kinds = {type(self.leaves[index]): self.leaves[index] for index in places}
+        found = {_copy_in_its_framework(leaf) for leaf in kinds.values()}
+        return found.pop() if len(found) == 1 else None
+
+    def _convert_each(self, common: Conversion, leaves: list[Any], outs: list[Any] | None) -> list[Any] | None:
         once = dict.fromkeys(map(id, leaves), leaves)
         if len(once) < len(leaves):
             # One object stands at several places: it is converted once.
             if outs is not None:
                 return None
             alone = list({id(leaf): leaf for leaf in leaves}.values())
-            results = self._convert_each(alone, None)
+            results = self._convert_each(common, alone, None)
             done = None if results is None else dict(zip(map(id, alone), results, strict=True))
             return None if done is None else [done[id(leaf)] for leaf in leaves]
         if outs is None and not self._aim.decides_by_leaf and common.request.is_ordinary:
@@ -408,6 +421,13 @@ def raise_all(errors: dict[int, ConversionError], path: Callable[[int], str]) ->
             raise TreeError(f"{len(found)} leaves cannot be converted:", found)
     finally:
         del found
+
+
+def _copy_in_its_framework(leaf: Any) -> Conversion:
+    """What gives a tensor in memory of its own, outside its graph, in its own framework if that can be a target."""
+    backend = registry.backend_of(leaf)
+    backend = backend if backend.is_target else registry.backend_named(EXCHANGE)
+    return conversion_of(backend, Request(backend.name, copy=True, grad=LEAVE))
 
 
 def _are_apart(leaves: Sequence[Any], outs: Sequence[Any] | None, recipes: Sequence[Recipe]) -> bool:

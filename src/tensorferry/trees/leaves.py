@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from .structure import Structure
 
-__all__ = ["LeafRule", "are_of_one_dtype"]
+__all__ = ["LeafRule", "are_of_one_dtype", "leaf_rule"]
 
 _NUMBERS = (bool, int, float, complex, np.generic)
 _KEPT = (type(None), str)
@@ -34,6 +35,16 @@ class _Unknown(NamedTuple):
     """What is known of a type that is neither tensor nor plain value: its objects may hold a tensor."""
 
     hint: str | None
+
+
+def leaf_rule(leaves: str | Callable[[Any], bool], *, infos: bool = False, unknown: str = "keep") -> LeafRule:
+    """The `LeafRule` of these arguments; one that depends on types alone is made once, with what it has found out."""
+    if callable(leaves):
+        return LeafRule(leaves, infos=infos, unknown=unknown)
+    try:
+        return _rule_of_types(leaves, infos, unknown, registry.revision)
+    except TypeError:
+        return LeafRule(leaves, infos=infos, unknown=unknown)  # what cannot be hashed is refused in our words
 
 
 class LeafRule:
@@ -161,7 +172,7 @@ class LeafRule:
             # A tensor that cannot be carried is an error; what has a shape and a dtype and no elements is none.
             holds = hasattr(kind, "__getitem__") or hasattr(kind, "values")
             if holds and _has(x, "shape") and _has(x, "dtype"):
-                return error
+                return error.with_traceback(None)  # which holds the leaf
             return may_hold(kind) and _Unknown(self.hint_of(x))
         return backend.capabilities.memory.exists and backend
 
@@ -264,3 +275,8 @@ def _offers_memory(kind: type) -> bool:
     """Whether a type of another library offers its objects' memory, and says what is in it."""
     offers = any(hasattr(kind, name) for name in ("__dlpack__", "__array_interface__", "__array__"))
     return offers and hasattr(kind, "shape") and hasattr(kind, "dtype")
+
+
+@lru_cache(maxsize=16)
+def _rule_of_types(leaves: str, infos: bool, unknown: str, _revision: int) -> LeafRule:
+    return LeafRule(leaves, infos=infos, unknown=unknown)
