@@ -55,11 +55,11 @@ def compact_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
 
 
 def is_compact(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
-    """Whether memory is C-contiguous, axes of length 0 and 1 aside."""
+    """Whether memory is C-contiguous, axes of length 1 aside; without elements it is."""
+    if 0 in shape:
+        return True
     step = itemsize
     for length, stride in zip(reversed(shape), reversed(strides), strict=True):
-        if length == 0:
-            return True
         if length != 1 and stride != step:
             return False
         step *= length

@@ -164,16 +164,16 @@ def recipes_of(
     environment = target.environment()
     signatures = _signatures(leaves)
     if outs is not None:
-        if any(leaf.shape != out.shape for leaf, out in zip(leaves, outs, strict=True)):
-            return None
         written = target.signatures(outs)
-        if None in written:
+        if None in written or None in signatures:
+            return None
+        if any(leaf.shape != out.shape for leaf, out in zip(leaves, outs, strict=True)):
             return None
         signatures = list(zip(signatures, written, strict=True))
     known: dict[Any, Recipe] = {}
     for signature, index in dict(zip(signatures, range(len(leaves)), strict=True)).items():
         leaf, out = leaves[index], None if outs is None else outs[index]
-        if signature is None or (outs is not None and signature[0] is None):
+        if signature is None:
             return None
         asked = conversion if decide is None else decide(registry.backend_of(leaf).describe(leaf))
         if asked.sized:

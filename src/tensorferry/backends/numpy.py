@@ -99,8 +99,10 @@ class NumpyBackend(Backend):
         return _info(x, name, kind_of_type(type(x)), memory.is_mapped(x))
 
     def signature(self, x: Any) -> Hashable | None:
+        if type(x) is not np.ndarray:
+            return None
         dtype = x.dtype
-        if type(x) is not np.ndarray or dtype.hasobject:
+        if dtype.hasobject:
             return None
         # In one number: whether it lies in C order, and can be written.
         flags = x.flags.num

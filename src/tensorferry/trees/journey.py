@@ -281,7 +281,7 @@ class Journey:
         So it is with nearly every tree. What fails is left to `prepare`, which says where.
         """
         aim, rule, common = self._aim, self._rule, self._aim.common
-        if rule.chosen is not None or run.is_verifying() or self._structure.twins:
+        if rule.chosen is not None or self._structure.twins:
             return None
         if aim.rule.names or aim.rule.paths or (common is None and not aim.copies):
             return None
@@ -295,6 +295,11 @@ class Journey:
             if common is None:
                 return None
             registry.ready(common.target.name)
+            if self.outs is not None:
+                # Made before anything is written: a container may refuse.
+                self._structure.rebuild(
+                    [out if on else leaf for out, on, leaf in zip(self.outs, taken, self.leaves, strict=True)]
+                )
             if len(places) == len(taken):
                 return self._convert_each(common, self.leaves, self.outs)
             outs = None if self.outs is None else [self.outs[index] for index in places]
@@ -333,11 +338,26 @@ class Journey:
         if recipes is None or not _are_apart(leaves, outs, recipes):
             return None
         if outs is None:
-            return [run.execute(recipe.program, leaf) for recipe, leaf in zip(recipes, leaves, strict=True)]
+            results = [run.execute(recipe.program, leaf) for recipe, leaf in zip(recipes, leaves, strict=True)]
+            self._verify_each(common, decide, leaves, results, None)
+            return results
         values = [run.execute(recipe.program[:-1], leaf) for recipe, leaf in zip(recipes, leaves, strict=True)]
         for recipe, value, out in zip(recipes, values, outs, strict=True):
             run.execute(recipe.program[-1:], value, out)
+        self._verify_each(common, decide, leaves, outs, outs)
         return outs
+
+    def _verify_each(
+        self,
+        common: Conversion,
+        decide: Callable[[TensorInfo], Conversion] | None,
+        leaves: Sequence[Any],
+        results: Sequence[Any],
+        outs: Sequence[Any] | None,
+    ) -> None:
+        if run.is_verifying():
+            for index, (leaf, result) in enumerate(zip(leaves, results, strict=True)):
+                run.verify(run.prepare(leaf, common, None if outs is None else outs[index], decide), result)
 
     def _quickly(self, leaves: list[Any], target: str) -> list[Any] | None:
         """The results over the fast lanes, if there is one that accepts each leaf."""

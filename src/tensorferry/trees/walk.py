@@ -18,6 +18,7 @@ from .. import registry
 from ..errors import ConversionError, UnsupportedTypeError
 from ..nodes import Node, item
 from .containers import is_tuple_with_a_constructor
+from .leaves import is_description
 from .openers import PLAIN, openers_of
 from .rows import RowFinder
 from .structure import ITSELF, NAMESPACE, Inner, Structure
@@ -45,7 +46,7 @@ def take_apart(
     Raises:
         UnsupportedTypeError: It contains itself, or is nested too deep.
     """
-    flat = None if chosen is not None or rows else _take_flat(tree)
+    flat = None if rows or chosen not in (None, is_description) else _take_flat(tree)
     if flat is not None:
         return flat
     walk = Walk(chosen, visits=sharing, rows=rows)

@@ -23,8 +23,11 @@ def signature_reader(backend: TorchBackend) -> Callable[[Any], Hashable | None]:
     forward, cuda, modes, tracing, lowest = backend.forward, backend.cuda, backend.modes, backend.tracing, memory.LOWEST
 
     def signature(x: Any) -> Hashable | None:
-        kind, dtype = type(x), x.dtype
-        if kind not in memories or dtype not in dtypes or forward._current_level >= 0 or cuda._initialized:
+        kind = type(x)
+        if kind not in memories:
+            return None
+        dtype = x.dtype
+        if dtype not in dtypes or forward._current_level >= 0 or cuda._initialized:
             return None
         try:
             pointer, rank = x.data_ptr(), x.dim()
