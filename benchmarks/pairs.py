@@ -173,15 +173,31 @@ _LIKE: Hands = {
 }
 
 _INTO: Hands = {
-    "a": ("np.copyto(array, a) or array", "tensor.copy_(torch.from_numpy(a))", "variable.assign(a)"),
-    "t": ("np.copyto(array, t.numpy()) or array", "tensor.copy_(t)", "variable.assign(t.numpy())"),
-    "x": ("np.copyto(array, x.numpy()) or array", "tensor.copy_(torch.from_numpy(x.numpy()))", "variable.assign(x)"),
+    "a": (
+        "np.copyto(array, a) or array",
+        "tensor.copy_(torch.from_numpy(a))",
+        "variable.assign(a, read_value=False) or variable",
+    ),
+    "t": (
+        "np.copyto(array, t.numpy()) or array",
+        "tensor.copy_(t)",
+        "variable.assign(t.numpy(), read_value=False) or variable",
+    ),
+    "x": (
+        "np.copyto(array, x.numpy()) or array",
+        "tensor.copy_(torch.from_numpy(x.numpy()))",
+        "variable.assign(x, read_value=False) or variable",
+    ),
     "j": (
         "np.copyto(array, np.asarray(j)) or array",
         "tensor.copy_(torch.from_numpy(np.array(j)))",
-        "variable.assign(np.asarray(j))",
+        "variable.assign(np.asarray(j), read_value=False) or variable",
     ),
-    "l": ("np.copyto(array, l) or array", "tensor.copy_(torch.tensor(l))", "variable.assign(l)"),
+    "l": (
+        "np.copyto(array, l) or array",
+        "tensor.copy_(torch.tensor(l))",
+        "variable.assign(l, read_value=False) or variable",
+    ),
 }
 
 

@@ -151,7 +151,7 @@ _FEW = (
     Case('ferry.collate(weights, "torch")', "torch.stack(weights)", Target(ratio=1.8)),
     Case('ferry.collate(dicts, "torch")', "default_collate(dicts)", Target(ratio=0.8)),
     Case('ferry.collate(ragged, "torch", pad=0)', "pad_sequence(ragged, batch_first=True)", Target(ratio=1.5)),
-    Case('ferry.collate(rows, "torch")', 'np.array([row["x"] for row in rows])', Target(ratio=1.9)),
+    Case('ferry.collate(rows, "torch")["x"]', 'np.array([row["x"] for row in rows])', Target(ratio=1.9)),
 )
 
 _IMAGES = (

@@ -80,9 +80,8 @@ class _Shapes:
         unseen, seen = self._times(line, source, names, sides)
         name, own = line.replace("ferry.", ""), _OWN.get(line)
         if own is not None:
-            alone = self._times(own, source, names, sides)
-            longer = [max(first - again, 0.0) for first, again in zip(*alone, strict=True)]
-            seen = [time + more for time, more in zip(seen, longer, strict=True)]
+            first, again = map(min, self._times(own, source, names, sides))
+            seen = [time + max(first - again, 0.0) for time in seen]
             name += f" / and what {own} takes longer"
         return Measured.of(name, (unseen, seen), AS_SEEN)
 
@@ -91,6 +90,7 @@ class _Shapes:
     ) -> tuple[list[float], list[float]]:
         times: tuple[list[float], list[float]] = ([], [])
         recipes.forget()
+        names["jax"].clear_caches()
         _loop(line, source, names, sides[1][:1])
         for turn, start in enumerate(range(0, len(sides[0]), PART)):
             for side in ((0, 1), (1, 0))[turn % 2]:
@@ -110,7 +110,7 @@ def _filled(names: dict[str, Any], source: str, shape: tuple[int, ...]) -> tuple
         "g": lambda: torch.ones(shape, requires_grad=True),
         "p": lambda: torch.nn.Parameter(torch.ones(shape)),
         "x": lambda: names["tf"].constant(array),
-        "j": lambda: names["jnp"].array(array),
+        "j": lambda: names["jax"].device_put(array),
     }
     return make[source](), np.empty(shape, np.float32)
 
