@@ -54,7 +54,7 @@ def _world() -> dict[str, Any]:
         "weights": [torch.nn.Parameter(torch.ones(4)) for _ in range(64)],
         "dicts": samples[:64],
         "ragged": [torch.arange(1 + number % 16) for number in range(64)],
-        "rows": [{"x": rng.random(64).tolist()} for _ in range(64)],
+        "rows": [{"x": rng.random(64, np.float32).tolist()} for _ in range(64)],
         "pad_sequence": pad_sequence,
         "tree_map": optree.tree_map,
         "default_collate": default_collate,
