@@ -46,7 +46,8 @@ def _options() -> argparse.Namespace:
 
 
 def _summary(verdicts: list[str]) -> str:
-    met, missed, free = (verdicts.count(word) for word in ("ok", "MISS", ""))
+    met, free = verdicts.count("ok"), verdicts.count("")
+    missed = sum(verdict.startswith("MISS") for verdict in verdicts)
     return (
         f"{met} of {met + missed} measured targets are met, {missed} are missed; {free} rows have no target, "
         f"{len(verdicts) - met - missed - free} were not measured."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -52,29 +53,58 @@ def amount(value: float, unit: str) -> str:
 
 @dataclass(frozen=True)
 class Measured:
-    """One row of the table: what both sides took, in seconds or in bytes."""
+    """One row of the table: what both sides took, in seconds or in bytes.
+
+    Args:
+        name: The row's first cell.
+        ours: What ours took.
+        theirs: What theirs took.
+        target: The bound on ours.
+        unit: Seconds (``"s"``) or bytes (``"B"``).
+        medians: What both took in the median, where the fastest round is what is shown; the target holds for both.
+    """
 
     name: str
     ours: float
     theirs: float
     target: Target
     unit: str = "s"
+    medians: tuple[float, float] | None = None
+
+    @classmethod
+    def of(cls, name: str, times: tuple[list[float], list[float]], target: Target, *, best: bool = True) -> Measured:
+        """The row of two sides that took turns."""
+        medians = statistics.median(times[0]), statistics.median(times[1])
+        if best:
+            return cls(name, min(times[0]), min(times[1]), target, medians=medians)
+        return cls(name, *medians, target)
 
     @property
-    def ok(self) -> bool:
+    def verdict(self) -> str:
         """Whether the target is met."""
-        return self.target.met(self.ours, self.theirs)
+        if self.target == Target():
+            return ""
+        if not self.target.met(self.ours, self.theirs):
+            return "MISS"
+        return "ok" if self.medians is None or self.target.met(*self.medians) else "MISS in the median"
 
-    def cells(self) -> tuple[str, str, str, str, str, str]:
-        """The row as text: case, ours, theirs, ratio, target, verdict."""
+    def cells(self) -> tuple[str, ...]:
+        """The row as text: case, ours, theirs, ratio, the medians' ratio, target, verdict."""
         return (
             self.name,
             amount(self.ours, self.unit),
             amount(self.theirs, self.unit),
-            f"{self.ours / self.theirs:.2f}x" if self.theirs else "",
+            self._against(self.ours, self.theirs),
+            "" if self.medians is None else self._against(*self.medians),
             self.target.text(self.unit),
-            "" if self.target == Target() else "ok" if self.ok else "MISS",
+            self.verdict,
         )
+
+    def _against(self, ours: float, theirs: float) -> str:
+        """Ours beside theirs, as the target has it: so much more, or so many times as much."""
+        if self.target.extra is not None:
+            return f"{'+' if ours >= theirs else '-'}{amount(abs(ours - theirs), self.unit)}"
+        return f"{ours / theirs:.2f}x" if theirs else ""
 
 
 @dataclass(frozen=True)
@@ -85,9 +115,9 @@ class Unmeasured:
     target: Target
     why: str
 
-    def cells(self) -> tuple[str, str, str, str, str, str]:
+    def cells(self) -> tuple[str, ...]:
         """The row as text; the verdict says that nothing was measured."""
-        return self.name, "", "", "", self.target.text("s"), f"not measured: {self.why}"
+        return self.name, "", "", "", "", self.target.text("s"), f"not measured: {self.why}"
 
 
 @dataclass(frozen=True)
@@ -110,9 +140,9 @@ class Pace:
 
     Args:
         rounds: How often each side is measured; the sides take turns, and turns at going first.
-        batch: The seconds that one measurement lasts at least, by repeating the line.
-        best: Whether the fastest round counts (interrupted small calls only ever look slower), or the
-            median one (what the allocator and the kernel do is part of a large copy).
+        batch: The seconds that one measurement lasts at least, by repeating the line; 0: it is run once.
+        best: Whether the fastest round is shown with the median one beside it (interrupted small calls only ever
+            look slower), or the median one alone (what the allocator and the kernel do is part of a large copy).
         limit: After so many seconds no further round begins, but five there are.
     """
 
@@ -167,5 +197,5 @@ class Section:
         names = self.world()
         with lanes(self.lanes):
             for case in self.cases:
-                ours, theirs = race(case.ours, case.theirs, names, self.pace)
-                yield Measured(case.name, ours, theirs, case.target)
+                times = race(case.ours, case.theirs, names, self.pace)
+                yield Measured.of(case.name, times, case.target, best=self.pace.best)

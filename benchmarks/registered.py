@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from . import file_memory, files, footprint, gpu, large, sequences, small, start, transfers, trees
+from . import file_memory, files, footprint, gpu, large, pairs, sequences, small, start, transfers, trees, unseen
 
 __all__ = ["SECTIONS"]
 
 SECTIONS = (
     *small.SECTIONS,
+    *pairs.SECTIONS,
+    *unseen.SECTIONS,
     *large.SECTIONS,
     *footprint.SECTIONS,
     *sequences.SECTIONS,

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 __all__ = ["HEADER", "PAGE", "TextTable", "machine", "versions", "write_page"]
 
-HEADER = ("case: ours / theirs", "ours", "theirs", "ratio", "target", "")
+HEADER = ("case: ours / theirs", "ours", "theirs", "ratio", "median", "target", "")
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 BEGIN, END = "<!-- begin: written by `make bench` -->", "<!-- end: written by `make bench` -->"
 
 _PACKAGES = ("tensorferry", "numpy", "ml_dtypes", "torch", "tensorflow", "jax")
-_WIDTHS = (72, 8, 8, 7, 8)
+_WIDTHS = (72, 8, 8, 8, 8, 8)
 
 
 class TextTable:
@@ -78,9 +78,9 @@ def _version(name: str) -> str:
 
 def markdown(sections: Iterable[tuple[str, Sequence[Measured | Unmeasured]]]) -> str:
     """The table as Markdown, sections as rows of their own."""
-    lines = [_markdown_line(HEADER), "|---|---:|---:|---:|---:|---|"]
+    lines = [_markdown_line(HEADER), "|---|---:|---:|---:|---:|---:|---|"]
     for title, rows in sections:
-        lines.append(_markdown_line((f"**{title}**", "", "", "", "", "")))
+        lines.append(_markdown_line((f"**{title}**", *[""] * 6)))
         for row in rows:
             name, *rest = row.cells()
             lines.append(_markdown_line((f"`{name}`", *rest)))

@@ -37,9 +37,10 @@ def test_speed(benchmark, section, case, side):
     names = _names(section)
     with warnings.catch_warnings(), lanes(section.lanes):
         warnings.filterwarnings("ignore", message="Creating a tensor from a list of numpy.ndarrays")
-        if side == "ours" and "4KB" not in case.theirs:
+        # Of 4 KB there is less, and what is bounded by a time of its own has no counterpart.
+        if side == "ours" and "4KB" not in case.theirs and case.target.total is None:
             ours, theirs = (eval(code, names) for code in (case.ours, case.theirs))  # noqa: S307
-            assert np.array_equal(_array(ours), _array(theirs))
+            assert _same(ours, theirs)
             del ours, theirs
         benchmark.group = f"{section.title}: {case.name}"
         benchmark.extra_info["target"] = case.target.text("s")
@@ -50,5 +51,12 @@ def test_speed(benchmark, section, case, side):
             benchmark.pedantic(line, rounds=min(section.pace.rounds, 5))
 
 
-def _array(x):
-    return to_numpy(x[0] if isinstance(x, tuple) else x)
+def _same(ours, theirs):
+    """Whether both gave the same numbers: in trees leaf by leaf, of tuples the first."""
+    if isinstance(theirs, tuple):
+        return _same(ours[0] if isinstance(ours, tuple) else ours, theirs[0])
+    if isinstance(theirs, dict):
+        return ours.keys() == theirs.keys() and all(_same(ours[key], theirs[key]) for key in theirs)
+    if isinstance(theirs, list) and isinstance(theirs[0], dict):
+        return len(ours) == len(theirs) and all(map(_same, ours, theirs))
+    return ours == theirs if isinstance(theirs, str) else np.array_equal(to_numpy(ours), to_numpy(theirs))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import statistics
 from contextlib import contextmanager
 from time import perf_counter
 from timeit import Timer
@@ -32,8 +31,8 @@ def lanes(on: bool) -> Iterator[None]:
         registry.open_lanes(before)
 
 
-def race(ours: str, theirs: str, names: dict[str, Any], pace: Pace) -> tuple[float, float]:
-    """Seconds that each of two expressions takes.
+def race(ours: str, theirs: str, names: dict[str, Any], pace: Pace) -> tuple[list[float], list[float]]:
+    """Seconds that each of two expressions takes, round by round.
 
     Both are run as `timeit` runs them: compiled, in a loop, with the collector off (`Timer.timeit`
     switches it off). A result is dropped before the next is made, so what is allocated is fresh, and
@@ -46,19 +45,20 @@ def race(ours: str, theirs: str, names: dict[str, Any], pace: Pace) -> tuple[flo
         pace: How often.
     """
     for code in (ours, theirs):
-        Timer(code, globals=names).timeit(2)  # the first call of all loads a backend; no loop is compiled around it
+        # The first call of all loads a backend; no loop is compiled around it.
+        Timer(code, globals=names).timeit(2 if pace.batch else 1)
     sides = [Timer(code, globals=names) for code in (ours, theirs)]
-    counts = [_repeats(side, pace.batch) for side in sides]
+    counts = [_repeats(side, pace.batch) if pace.batch else 1 for side in sides]
     times: tuple[list[float], list[float]] = ([], [])
-    gc.collect()
+    if not pace.batch:
+        gc.collect()  # results are large; beside a small call it would take most of the time
     end = perf_counter() + pace.limit
     for turn in range(pace.rounds):
         if turn >= FEWEST and perf_counter() > end:
             break
         for side in ((0, 1), (1, 0))[turn % 2]:
             times[side].append(sides[side].timeit(counts[side]) / counts[side])
-    summary = min if pace.best else statistics.median
-    return summary(times[0]), summary(times[1])
+    return times
 
 
 def _repeats(side: Timer, batch: float) -> int:

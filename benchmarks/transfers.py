@@ -10,7 +10,8 @@ import numpy as np
 
 import tensorferry as ferry
 
-from .case import Measured, Target, Unmeasured
+from .case import Case, Measured, Section, Target, Unmeasured
+from .small import modules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -114,4 +115,37 @@ class _Cuda:
         return _median(together), max(copy, _median(lambda: _loop(range(STEPS), compute, finish)))
 
 
-SECTIONS = (_Simulated(), _Cuda())
+def _batches() -> dict[str, Any]:
+    import torch
+
+    names = modules()
+    leaves = ("image", "tokens", "mask")
+    return {
+        **names,
+        "arrays": [{name: np.ones(16, np.float32) for name in leaves} for _ in range(100)],
+        "tensors": [{name: torch.ones(16) for name in leaves} for _ in range(100)],
+        "tracked": [{name: torch.ones(16, requires_grad=True) for name in leaves} for _ in range(100)],
+    }
+
+
+FIVE_TIMES = Target(ratio=5.0)
+
+_HOST = (
+    Case(
+        'list(ferry.prefetch(arrays, "torch"))',
+        "[{name: torch.from_numpy(a) for name, a in batch.items()} for batch in arrays]",
+        FIVE_TIMES,
+    ),
+    Case(
+        'list(ferry.prefetch(tensors, "numpy"))',
+        "[{name: t.numpy() for name, t in batch.items()} for batch in tensors]",
+        FIVE_TIMES,
+    ),
+    Case(
+        'list(ferry.prefetch(tracked, "numpy"))',
+        "[{name: g.detach().numpy() for name, g in batch.items()} for batch in tracked]",
+        FIVE_TIMES,
+    ),
+)
+
+SECTIONS = (Section("Prefetch on the host, 100 batches of 3 leaves", _batches, _HOST), _Simulated(), _Cuda())
