@@ -169,7 +169,10 @@ class TensorflowBackend(Backend):
         (https://www.tensorflow.org/api_docs/python/tf/raw_ops/DisableCopyOnRead)
         """
         if self.tf.executing_eagerly():
-            return x.read_value_no_copy() if hasattr(x, "read_value_no_copy") else x.value()
+            try:
+                return x.read_value_no_copy()
+            except (AttributeError, TypeError):  # what `assign` gives has it, and takes none of its arguments
+                return x.value()
         try:
             return x.value()
         except RuntimeError as error:

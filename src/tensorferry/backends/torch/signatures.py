@@ -17,7 +17,7 @@ __all__ = ["extent", "signature_reader"]
 
 def signature_reader(backend: TorchBackend) -> Callable[[Any], Hashable | None]:
     """See `Backend.signature`; what it asks is looked up here, once."""
-    memories = frozenset({backend.tensor, backend.torch.nn.Parameter})
+    memories = backend.memories
     # Conjugate tensors are told apart where they are described; so are pinned ones, dual ones and those of no elements.
     dtypes = frozenset(dtype for dtype in backend.names if not dtype.is_complex)
     forward, cuda, modes, tracing, lowest = backend.forward, backend.cuda, backend.modes, backend.tracing, memory.LOWEST

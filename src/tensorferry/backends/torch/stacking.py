@@ -41,8 +41,8 @@ def join_alike(backend: TorchBackend, tensors: Sequence[Any]) -> Any:
 
 
 def _are_alike(backend: TorchBackend, tensors: Sequence[Any]) -> bool:
-    """Whether tensors are plain ones of one dtype; PyTorch itself refuses other shapes and devices only."""
-    if set(map(type, tensors)) != {backend.tensor} or len(set(map(_DTYPE, tensors))) > 1:
+    """Whether tensors are plain ones, or parameters, of one dtype; PyTorch itself refuses other shapes and devices."""
+    if not backend.memories.issuperset(map(type, tensors)) or len(set(map(_DTYPE, tensors))) > 1:
         return False
     if tensors[0].dtype not in backend.names or tensors[0].is_nested:
         return False

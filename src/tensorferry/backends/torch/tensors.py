@@ -90,6 +90,7 @@ class TorchBackend(staging.TorchStaging):
         self.cuda: Any = torch.cuda
         self.default_dtype, self.is_recording = torch.get_default_dtype, torch.is_grad_enabled
         self.tracing: Callable[[], Any] = getattr(self.torch._C, "_get_tracing_state", lambda: None)
+        self.memories = frozenset({torch.Tensor, torch.nn.Parameter})
         self._signature = signature_reader(self)
         self.by_default = {(self.dtypes[name], *marks): found for (name, *marks), found in BY_DEFAULT.items()}
         self.from_numpy, self.from_dlpack = torch.from_numpy, self.torch.utils.dlpack.from_dlpack
