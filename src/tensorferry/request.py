@@ -223,11 +223,13 @@ def aim(to: object, like: object, dtype: object, device: object) -> tuple[str, A
     signature = registry.backend_of(like).signature(like) if registry.is_known_tensor(type(like)) else None
     followed = None if signature is None else _followed.get(signature)
     if followed is None:
-        followed = _follow(like, elsewhere=device is not None)
+        followed = _follow(like)
         if signature is not None:
             if len(_followed) >= _MOST:
                 _followed.clear()
             _followed[signature] = followed
+    if device is None and hasattr(getattr(like, "device", None), "platform"):
+        _refuse_index(like.device)  # type: ignore[attr-defined]
     name, theirs, place = followed
     return name, theirs if dtype is None else dtype, place if device is None else device
 
@@ -238,16 +240,11 @@ _MOST = 256
 registry.on_change.append(_followed.clear)
 
 
-def _follow(like: object, *, elsewhere: bool) -> tuple[str, str | None, str]:
-    """The framework, dtype and device of a tensor in ``like=``; of numbers no dtype.
-
-    Args:
-        like: The tensor, or a description of one.
-        elsewhere: Whether its device is of no account.
+def _follow(like: object) -> tuple[str, str | None, str]:
+    """The framework, dtype and device of a tensor in ``like=``, or of a description of one; of numbers no dtype.
 
     Raises:
         UnsupportedTypeError: It is no tensor, or one without memory.
-        DeviceError: It is on another device of the host than its first.
     """
     info = like if isinstance(like, TensorInfo) else _describe(like, "like")
     if info.abstract is not None:
@@ -257,8 +254,6 @@ def _follow(like: object, *, elsewhere: bool) -> tuple[str, str | None, str]:
             f"This {info.framework} object says no dtype and no device to follow: {why}.",
             f'convert(x, "{info.framework}")',
         )
-    if not elsewhere and hasattr(getattr(like, "device", None), "platform"):
-        _refuse_index(like.device)  # type: ignore[attr-defined]
     return info.framework, None if info.weak_dtype is not None else info.dtype, info.device
 
 

@@ -257,3 +257,66 @@ def test_layers_know_only_what_lies_below():
                 reached = {name.partition(".")[0] for name in names} & above.get(inside[0], folders)
                 odd += [f"{named(path)}: {name}" for name in reached]
     assert odd == []
+
+
+# -- one road -----------------------------------------------------------------------------------
+
+
+def steps_run_out_of_place(path, tree):
+    """What is done with a recipe's steps, other than to hand them to `run.execute`, and verbs looked up by a step.
+
+    Each mention of `.program`, or of a variable of that name, is part of an argument of `execute`, of a length or a
+    truth, or is kept under that name.
+    """
+    within = {id(child): node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    found = []
+    for node in ast.walk(tree):
+        name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+        if name == "program" and isinstance(node.ctx, ast.Load):
+            part, above = node, within[id(node)]
+            while isinstance(above, (ast.Subscript, ast.IfExp)):
+                part, above = above, within[id(above)]
+            called = isinstance(above, ast.Call) and part in above.args and ast.unparse(above.func).split(".")[-1]
+            kept = isinstance(above, ast.Assign) and ast.unparse(above.targets[0]) == "program"
+            if called not in ("execute", "bool", "len") and not kept:
+                found.append(f"{path.name}:{node.lineno} {function_of(node, within)}")
+        if (
+            isinstance(node, ast.Call)
+            and ast.unparse(node.func) == "getattr"
+            and ast.unparse(node.args[1])[-5:] == ".verb"
+        ):
+            found.append(f"{path.name}:{node.lineno} {function_of(node, within)}")
+    return found
+
+
+def function_of(node, within):
+    """The name of the function that a node is in."""
+    while not isinstance(node, ast.FunctionDef):
+        node = within[id(node)]
+    return node.name
+
+
+def test_one_function_runs_the_steps_of_a_recipe():
+    """It is `run.execute`; besides, one binds verbs to recipes, and one has many leaves cross the bus in one call."""
+    found = [line for path in MODULES for line in steps_run_out_of_place(path, tree_of(path))]
+    assert {(line.partition(":")[0], line.rpartition(" ")[2]) for line in found} == {
+        ("run.py", "execute"),
+        ("recipes.py", "_bound"),
+        ("batches.py", "cross"),
+    }
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "for do in recipe.program: x = do(x)",
+        "x = recipe.program[0](x)",
+        "x = functools.reduce(lambda x, do: do(x), each.recipe.program, x)",
+        "program = recipe.program; first, *others = program",
+        "x = [do(x) for do in recipe.program[1:]]",
+        "x = getattr(backend, step.verb)(x, *step.arguments)",
+    ],
+)
+def test_other_ways_to_run_steps_are_found(line):
+    """Each is one more road."""
+    assert steps_run_out_of_place(PACKAGE / "other.py", ast.parse(f"def convert(x, recipe):\n    {line}"))

@@ -33,7 +33,7 @@ def signature_reader(backend: TorchBackend) -> Callable[[Any], Hashable | None]:
             pointer, rank = x.data_ptr(), x.dim()
         except RuntimeError:
             return None
-        if pointer < lowest or not x.is_cpu or x.is_neg() or modes():
+        if pointer < lowest or not x.is_cpu or x.is_nested or x.is_neg() or modes():
             return None
         layout: Hashable = COMPACT
         if not x.is_contiguous():
