@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from . import memory
 from .devices import kind_of, same_place
 from .errors import CopyRequiredError, DeviceError, GradientError, ShapeError, UnsupportedTypeError
+from .request import LEAVE
 from .rules import PINNED
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def refuse_abstract(info: TensorInfo, request: Request, source: Backend, target:
     if info.abstract is None:
         return
     why, hint = source.capabilities.objects.abstract.get(info.abstract, (f"it is {info.abstract}", None))
-    if source is target and info.abstract in source.capabilities.objects.inside_only:
+    if source is target and info.abstract in source.capabilities.objects.inside_only and request.grad != LEAVE:
         for option in request.options:
             if option in target.capabilities.options.finishers or option == PINNED:
                 raise UnsupportedTypeError(

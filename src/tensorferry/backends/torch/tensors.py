@@ -80,6 +80,7 @@ class TorchBackend(staging.TorchStaging):
         self.dense = lru_cache(maxsize=4096)(self._dense_info)
         self.strided = torch.strided
         self.wrapped = self.torch._C._functorch.is_functorch_wrapped_tensor
+        self.functional: Callable[[Any], bool] = getattr(torch, "_is_functional_tensor", lambda _: False)
         self.autocast: Any = None
         self.faking = _mode_that_fakes(torch)
         # How many modes are on, that one among them: asked in two thirds of the time.
@@ -204,7 +205,7 @@ class TorchBackend(staging.TorchStaging):
 
     def _abstract(self, x: Any, plain: bool) -> str | None:
         """Why a tensor has no memory that can be looked at, or ``None`` if it has."""
-        if self.compiling() or self.wrapped(x):
+        if self.compiling() or self.wrapped(x) or self.functional(x):
             return "traced"
         if not plain and type(x) is not self.torch.nn.Parameter and self._is_wrapper(x):
             known = type(x).__name__ in ABSTRACT and type(x).__module__.startswith("torch.")
