@@ -257,12 +257,12 @@ def test_the_crowds_have_tensors_of_one_signature_and_of_many():
 PRELUDE = """
 import warnings
 warnings.simplefilter("ignore")
-import numpy as np, jax, torch, tensorflow as tf, tensorferry as ferry
+import numpy as np, jax, jax.experimental, torch, tensorflow as tf, tensorferry as ferry
 import jax.numpy as jnp
 from tests.support import memory_at
 from tensorferry import registry, testing
 
-with jax.enable_x64(True):
+with (jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.enable_x64)(True):
     wide = [jnp.arange(3), jnp.arange(3.0), jnp.float64(1)]
 graph = torch.ones(3, requires_grad=True)
 floats = memory_at((3,), "float64")
