@@ -1174,3 +1174,9 @@ def test_H37_scalars_share_nothing():
     for target in TARGETS:
         with pytest.raises(ferry.CopyRequiredError, match="scalar has no memory"):
             ferry.convert(np.float32(1), target, copy=False)
+
+
+def test_H31_what_assign_gives_is_read():
+    """It is a variable that has been written, and reads like no other."""
+    variable = tf.Variable(np.zeros(3))
+    assert ferry.to_list(variable.assign(np.arange(3.0))) == [0.0, 1.0, 2.0]

@@ -459,3 +459,15 @@ def test_large_batches_are_the_same_as_small_ones(dtype, monkeypatch):
         leaf = torch.ones(2, requires_grad=True)
         ferry.collate([leaf, leaf], "torch").sum().backward()
         assert leaf.grad.tolist() == [2.0, 2.0]
+
+
+def test_parameters_stack_in_their_graph():
+    """As torch.stack gives it: a plain tensor, through which gradients reach each of them."""
+    import torch
+
+    parameters = [torch.nn.Parameter(torch.full((3,), float(index))) for index in range(4)]
+    batch = ferry.collate(parameters, "torch")
+    assert type(batch) is torch.Tensor
+    assert torch.equal(batch, torch.stack(parameters))
+    batch.sum().backward()
+    assert all(torch.equal(each.grad, torch.ones(3)) for each in parameters)
