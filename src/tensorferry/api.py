@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from functools import wraps
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
-from . import registry
-from .errors import ConversionError
-from .recipes import conversion_as
-from .request import aim, refuse_unknown
-from .run import convert as convert_one
+from .calls import DECLARED, converts, converts_to
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from typing_extensions import Unpack
 
     from .typing import (
@@ -47,57 +40,9 @@ __all__ = [
 ]
 
 Tensor = TypeVar("Tensor")
-Function = TypeVar("Function", bound="Callable[..., Any]")
 
 
-_declared: Any = None
-"""The body of a function that only says what it takes: what decorates it converts."""
-
-
-def _over_lanes(name: str) -> Callable[[Function], Function]:
-    """Decorate a conversion to a framework: a call that names nothing but `x` tries the fast lane of its type.
-
-    Such a call has no keywords to look at, of which each that a function declares costs a lookup.
-    """
-    lanes, refusals, no_lane = registry.lanes_to(name), registry.REFUSALS, registry.no_lane
-
-    def decorate(function: Function) -> Function:
-        @wraps(function)
-        def conversion(x: Any, /, **keywords: Any) -> Any:
-            if keywords:
-                return _convert(function, x, name, keywords)
-            try:
-                result = lanes[type(x)](x)
-            except refusals:
-                # Kept, so that the next miss is none; not over a lane that opens meanwhile.
-                lanes.setdefault(type(x), no_lane)
-                result = None
-            return _convert(function, x, name, {}) if result is None else result
-
-        return cast("Function", conversion)
-
-    return decorate
-
-
-def _over_all_lanes(function: Function) -> Function:
-    """Decorate the conversion whose target is an argument: likewise."""
-    lanes_to, refusals = registry.LANES, registry.REFUSALS
-
-    @wraps(function)
-    def conversion(x: Any, /, to: Any = None, **keywords: Any) -> Any:
-        if not keywords:
-            try:
-                result = lanes_to[to][type(x)](x)
-            except refusals:
-                result = None
-            if result is not None:
-                return result
-        return _aimed(function, x, to, keywords)
-
-    return cast("Function", conversion)
-
-
-@_over_lanes("numpy")
+@converts_to("numpy")
 def to_numpy(
     x: object,
     /,
@@ -154,10 +99,10 @@ def to_numpy(
         ShapeError: Ragged input, or an `out` of another shape.
         TypeError: A keyword's value is none of those above.
     """
-    return _declared  # type: ignore[no-any-return]
+    return DECLARED  # type: ignore[no-any-return]
 
 
-@_over_lanes("torch")
+@converts_to("torch")
 def to_torch(
     x: object,
     /,
@@ -199,7 +144,7 @@ def to_torch(
         ConversionError: As for `to_numpy`.
         FrameworkNotInstalledError: PyTorch is not installed.
     """
-    return _declared  # type: ignore[no-any-return]
+    return DECLARED  # type: ignore[no-any-return]
 
 
 @overload
@@ -208,7 +153,7 @@ def to_tensorflow(
 ) -> TensorflowTensor: ...
 @overload
 def to_tensorflow(x: object, /, *, variable: bool, **keywords: Unpack[TensorflowKeywords]) -> TensorflowVariable: ...
-@_over_lanes("tensorflow")
+@converts_to("tensorflow")
 def to_tensorflow(
     x: object,
     /,
@@ -244,10 +189,10 @@ def to_tensorflow(
         ConversionError: As for `to_numpy`.
         FrameworkNotInstalledError: TensorFlow is not installed.
     """
-    return _declared
+    return DECLARED
 
 
-@_over_lanes("jax")
+@converts_to("jax")
 def to_jax(
     x: object,
     /,
@@ -283,10 +228,10 @@ def to_jax(
         ConversionError: As for `to_numpy`.
         FrameworkNotInstalledError: JAX is not installed.
     """
-    return _declared  # type: ignore[no-any-return]
+    return DECLARED  # type: ignore[no-any-return]
 
 
-@_over_lanes("python")
+@converts_to("python")
 def to_list(
     x: object,
     /,
@@ -318,7 +263,7 @@ def to_list(
     Raises:
         ConversionError: As for `to_numpy`.
     """
-    return _declared
+    return DECLARED
 
 
 @overload
@@ -349,7 +294,7 @@ def convert(
 def convert(x: object, /, to: To, **keywords: Unpack[AnyKeywords]) -> Any: ...
 @overload
 def convert(x: object, /, *, like: Tensor, **keywords: Unpack[AnyKeywords]) -> Tensor: ...
-@_over_all_lanes
+@converts
 def convert(
     x: object,
     /,
@@ -393,43 +338,4 @@ def convert(
         UnknownFrameworkError: `to` is no framework's name; the hint has the nearest.
         TypeError: Neither or both of `to` and `like`, or a keyword that nothing knows, or not the target.
     """
-    return _declared
-
-
-def _aimed(function: Callable[..., Any], x: Any, to: object, keywords: dict[str, Any]) -> Any:
-    """Convert for a function that was told where to by a name, or by a tensor in ``like=``."""
-    if "like" in keywords:
-        name, dtype, device = aim(to, keywords.pop("like"), keywords.get("dtype"), keywords.get("device"))
-        keywords.update(dtype=dtype, device=device)
-    else:
-        name = aim(to, None, None, None)[0]
-    return _convert(function, x, name, keywords)
-
-
-def _convert(function: Callable[..., Any], x: Any, name: str, keywords: dict[str, Any]) -> Any:
-    """Convert for a function that was called with `keywords`."""
-    run = registry.shield(_convert_untraced) if registry.may_be_traced else _convert_untraced
-    try:
-        return run(x, name, keywords)
-    except ConversionError as error:
-        error.said_of(function.__name__, name)
-        raise
-    except TypeError:
-        refuse_unknown(function, keywords)
-        raise
-
-
-@registry.untraced
-def _convert_untraced(x: Any, name: str, keywords: dict[str, Any]) -> Any:
-    out = keywords.pop("out") if "out" in keywords else None
-    try:
-        conversion = conversion_as(name, **keywords)
-    except TypeError:
-        # Without the cache: what cannot be hashed is refused in our words.
-        conversion = conversion_as.__wrapped__(name, **keywords)
-    return convert_one(x, conversion, out)
-
-
-# Read by torch.compile, should it come here before its backend has been asked to shield them.
-for _function in (_aimed, _convert, registry.shield):
-    _function.__dict__["_torchdynamo_disable"] = True
+    return DECLARED
