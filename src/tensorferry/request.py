@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import registry
@@ -25,7 +25,6 @@ __all__ = [
     "Request",
     "aim",
     "make_request",
-    "ordinary_request",
     "refuse_unknown",
     "target_of",
     "writing_into",
@@ -96,12 +95,6 @@ def writing_into(request: Request, out: object) -> Request:
             f"out= is a {info.framework} tensor, the target is {request.target}.", f"out= of {request.target}"
         )
     return request._replace(out=info)
-
-
-@cache
-def ordinary_request(target: Backend) -> Request:
-    """The request of a call that names the target and nothing else."""
-    return Request(target.name)
 
 
 @lru_cache(maxsize=1024, typed=True)

@@ -82,7 +82,7 @@ def test_the_plan_that_is_shown_is_the_plan_that_runs(name, target):
     x = LISTS[name]()
     shown = ferry.explain(x, target)
     backend = registry.ready(target)
-    ran = run.prepare(x, recipes.conversion_of(backend, request.ordinary_request(backend))).plan
+    ran = run.prepare(x, recipes.conversion_of(backend, request.Request(backend.name))).plan
 
     assert shown.source == ran.source
     assert shown.steps == ran.steps

@@ -12,7 +12,7 @@ import pytest
 
 import tensorferry as ferry
 from tensorferry import TensorInfo, registry
-from tensorferry.request import make_request, ordinary_request
+from tensorferry.request import Request, make_request
 
 N = 1000
 COMPARES = ', casting="same_value"' if np.lib.NumpyVersion(np.__version__) >= "2.4.0" else ""
@@ -342,7 +342,7 @@ def test_an_ordinary_call_asks_for_what_its_keywords_say(name):
     """The request that is kept for a call without keywords is the one that its defaults would make."""
     target = registry.backend_named(name)
     spelled_out = make_request(target, None, None, None, None, "detach", ())
-    assert ordinary_request(target) == spelled_out
+    assert Request(target.name) == spelled_out
 
 
 def test_every_plan_is_plain_data():

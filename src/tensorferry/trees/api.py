@@ -13,6 +13,7 @@ from ..info import TensorInfo
 from ..leaf_dtypes import rule_of
 from ..request import aim, refuse_unknown, target_of
 from .leaves import leaf_rule
+from .targets import Targets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ..typing import Casting, Grad, Leaves, Options, To, Unknown
-    from .journey import Aim
     from .leaves import LeafRule
     from .plans import TreePlan
 
@@ -302,24 +302,24 @@ _untraced.__dict__["_torchdynamo_disable"] = True
 @cache
 def _conversion() -> Any:
     """The module that converts trees: with it comes optree, which importing tensorferry need not wait for."""
-    from . import journey
+    from . import tree_conversion
 
-    return journey
+    return tree_conversion
 
 
 def _convert(tree: Any, goal: Goal, out: Any, leaves: Any, unknown: str, coalesce: bool) -> Any:
     rule = leaf_rule(leaves, unknown=unknown)
-    return _conversion().Journey(tree, _aim(goal, leaves), rule, out, coalesce=coalesce).arrive()
+    return _conversion().TreeConversion(tree, _targets(goal, leaves), rule, out, coalesce=coalesce).convert()
 
 
 def _snapshot(tree: Any, unknown: str) -> Any:
-    own = _conversion().Aim(None, rule_of(None))
-    return _conversion().Journey(tree, own, leaf_rule("tensors", unknown=unknown), None, coalesce=True).arrive()
+    own = Targets(None, rule_of(None))
+    return _conversion().TreeConversion(tree, own, leaf_rule("tensors", unknown=unknown), None, coalesce=True).convert()
 
 
 def _explain(tree: Any, goal: Goal, out: Any, leaves: Any, unknown: str, coalesce: bool) -> TreePlan:
     rule = leaf_rule(leaves, infos=True, unknown=unknown)
-    plan: TreePlan = _conversion().Journey(tree, _aim(goal, leaves), rule, out, coalesce=coalesce).plan()
+    plan: TreePlan = _conversion().TreeConversion(tree, _targets(goal, leaves), rule, out, coalesce=coalesce).plan()
     return plan
 
 
@@ -332,11 +332,11 @@ def _collate(samples: Iterable[Any], goal: Goal, leaves: Any, unknown: str, padd
             "collate([x], to), for a batch of one",
         )
     rule = leaf_rule(leaves, unknown=unknown)
-    return stack_samples(list(samples), _aim(goal, leaves), rule, padding)
+    return stack_samples(list(samples), _targets(goal, leaves), rule, padding)
 
 
 def _describe(tree: Any, rule: LeafRule) -> dict[str, TensorInfo]:
-    from .journey import raise_all
+    from .tree_conversion import raise_all
     from .walk import take_apart
 
     found: dict[str, TensorInfo] = {}
@@ -357,12 +357,13 @@ def _describe(tree: Any, rule: LeafRule) -> dict[str, TensorInfo]:
 
 
 @lru_cache(maxsize=256, typed=True)
-def _aim_of(name: str, _revision: int, dtype: object, theirs: str | None, device: object, **keywords: Any) -> Aim:
-    aim: Aim = _conversion().Aim((name, device), rule_of(dtype, theirs), **keywords)
-    return aim
+def _targets_of(
+    name: str, _revision: int, dtype: object, theirs: str | None, device: object, **keywords: Any
+) -> Targets:
+    return Targets((name, device), rule_of(dtype, theirs), **keywords)
 
 
-def _aim(goal: Goal, leaves: Leaves) -> Aim:
+def _targets(goal: Goal, leaves: Leaves) -> Targets:
     """Where the leaves go, from `to` or `like`."""
     to, like, dtype, device, copy, casting, grad, options = goal
     keywords = {"copy": copy, "casting": casting, "grad": grad, "options": tuple(options.items())}
@@ -374,11 +375,10 @@ def _aim(goal: Goal, leaves: Leaves) -> Aim:
             raise UnsupportedTypeError("like= has no tensor in it.", "like= a tensor, or a tree of tensors")
         targets = {path: aim(None, info, None, device) for path, info in infos.items()}
         if set(targets) != {"$"}:
-            by_leaf: Aim = _conversion().Aim(targets, rule_of(dtype), **keywords)
-            return by_leaf
+            return Targets(targets, rule_of(dtype), **keywords)
         name, theirs, device = targets["$"]
     try:
-        return _aim_of(name, registry.revision, dtype, theirs, device, **keywords)
+        return _targets_of(name, registry.revision, dtype, theirs, device, **keywords)
     except TypeError:
         # Without the cache: a mapping is no key, and what nobody takes is refused in our words.
-        return _aim_of.__wrapped__(name, registry.revision, dtype, theirs, device, **keywords)
+        return _targets_of.__wrapped__(name, registry.revision, dtype, theirs, device, **keywords)

@@ -11,7 +11,6 @@ from ..leaf_dtypes import quoted
 from ..recipes import conversion_of
 from ..request import Request
 from ..sequences import NewArray
-from .journey import raise_all, refuse_unknown_name
 from .kinds import dtype_together, kinds_met
 from .padding import (
     NOT_PADDED,
@@ -27,40 +26,41 @@ from .padding import (
 from .rows import RowsRead
 from .samples import columns_of
 from .structure import placed
+from .tree_conversion import raise_all, refuse_unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ..backend import Backend
-    from .journey import Aim
     from .kinds import Met
     from .leaves import LeafRule
     from .padding import Extent
+    from .targets import Targets
 
 __all__ = ["stack_samples"]
 
 
-def stack_samples(samples: Sequence[Any], aim: Aim, rule: LeafRule, asked: dict[str, Any] | None) -> Any:
+def stack_samples(samples: Sequence[Any], targets: Targets, rule: LeafRule, asked: dict[str, Any] | None) -> Any:
     """See `tensorferry.collate`.
 
     Args:
         samples: The samples.
-        aim: Where their leaves go.
+        targets: Where their leaves go.
         rule: Which leaves are stacked.
         asked: How leaves are padded, as `Padding` takes it; ``None``: not at all.
     """
     padding = NOT_PADDED if asked is None else Padding(**asked)
-    target = None if padding.on else _stacks_at_a_glance(aim, rule)
+    target = None if padding.on else _stacks_at_a_glance(targets, rule)
     if not samples:
         raise ShapeError("There are no samples to collate.", None)
     whole = None if target is None else target.stack_alike(samples)
-    return _Batch(samples, aim, rule, padding, target).stack() if whole is None else whole
+    return _Batch(samples, targets, rule, padding, target).stack() if whole is None else whole
 
 
-def _stacks_at_a_glance(aim: Aim, rule: LeafRule) -> Backend | None:
+def _stacks_at_a_glance(targets: Targets, rule: LeafRule) -> Backend | None:
     """The target, if it may be asked to stack its own tensors as they are; ``None``: there is more to be done."""
-    common = aim.common
-    if common is None or aim.decides_by_leaf or not common.request.is_ordinary:
+    common = targets.common
+    if common is None or targets.decides_by_leaf or not common.request.is_ordinary:
         return None
     return None if rule.chosen is not None or run.is_verifying() else registry.ready(common.target.name)
 
@@ -69,11 +69,11 @@ class _Batch:
     """Samples as columns, each of which becomes one tensor."""
 
     def __init__(
-        self, samples: Sequence[Any], aim: Aim, rule: LeafRule, padding: Padding, glances: Backend | None
+        self, samples: Sequence[Any], targets: Targets, rule: LeafRule, padding: Padding, glances: Backend | None
     ) -> None:
         self._glances = glances
         self._samples = samples
-        self._aim = aim
+        self._targets = targets
         self._rule = rule
         self._padding = padding
         self._columns, self._structure = columns_of(samples, rule)
@@ -94,15 +94,15 @@ class _Batch:
 
     def stack(self) -> Any:
         """The batch."""
-        aim, padding = self._aim, self._padding
-        if aim.rule.names or padding.goes_by_name:
+        targets, padding = self._targets, self._padding
+        if targets.rule.names or padding.goes_by_name:
             takes = self._rule.takes
             tensors = [
                 self._name(index)
                 for index, column in enumerate(self._columns)
                 if type(column) is RowsRead or any(map(takes, column))
             ]
-            refuse_unknown_name(aim.rule, tensors)
+            refuse_unknown_name(targets.rule, tensors)
             padding.refuse_unknown(tensors)
         results: list[Any] = []
         errors: dict[int, ConversionError] = {}
@@ -127,7 +127,7 @@ class _Batch:
                 return result
         if type(column) is not RowsRead and not self._is_stacked(column):
             return None if all(each is None for each in column) else column
-        conversion = self._aim.of(lambda: self._path(index))
+        conversion = self._targets.of(lambda: self._path(index))
         target, request = registry.ready(conversion.target.name), conversion.request
         value = self._padding.value_of(lambda: self._name(index)) if self._padding.on else None
         if value is not None:
@@ -187,12 +187,12 @@ class _Batch:
 
     def _decider(self, index: int, target: Backend, request: Request) -> Callable[[str], Request] | None:
         """Gives the request by the dtype of a column, where it depends on that."""
-        aim = self._aim
-        if not aim.decides_by_leaf:
+        targets = self._targets
+        if not targets.decides_by_leaf:
             return None
         conversion = conversion_of(target, request)
         return lambda dtype: (
-            aim.asked_of(conversion, dtype, lambda: self._name(index), lambda: self._path(index)).request
+            targets.asked_of(conversion, dtype, lambda: self._name(index), lambda: self._path(index)).request
         )
 
     def _ragged(self, index: int, message: str) -> ShapeError:

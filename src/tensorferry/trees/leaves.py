@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["LeafRule", "are_of_one_dtype", "is_description", "leaf_rule"]
 
 _NUMBERS = (bool, int, float, complex, np.generic)
-_KEPT = (type(None), str)
 _BOOL = np.dtype(bool)
 _DTYPE = attrgetter("dtype")
 _KINDS = "biufc"
@@ -100,12 +99,6 @@ class LeafRule:
         if yes:
             self._chosen[id(x)] = x
         return yes
-
-    def keeps(self, kind: type) -> bool:
-        """Whether all leaves of a type certainly stay as they are."""
-        if self._choose is not None or self._infos:
-            return False
-        return kind in _KEPT or (kind in _NUMBERS and not self._numbers)
 
     def takes(self, x: Any) -> bool:
         """Whether a leaf is to be converted; an array of text is no tensor, unless a callable says yes to it.

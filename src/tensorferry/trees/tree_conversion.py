@@ -7,17 +7,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .. import registry, run
-from ..backend import EXCHANGE
 from ..errors import ConversionError, TreeError, UnsupportedTypeError
 from ..info import TensorInfo
-from ..leaf_dtypes import dtype_of_leaf, unknown_name
-from ..recipes import conversion_of
-from ..request import LEAVE, Request, make_request
+from ..leaf_dtypes import unknown_name
 from .aliases import Group, converted_together, overlapping, ties
 from .batches import Shipment, arrive, cross, depart, shipments
 from .outs import in_order_of, refused, write_all
 from .plans import KeptObject, LeafPlan, TreePlan
 from .structure import placed
+from .targets import copy_in_its_framework
 from .walk import take_apart
 
 if TYPE_CHECKING:
@@ -27,99 +25,17 @@ if TYPE_CHECKING:
     from ..recipes import Conversion, Recipe
     from ..run import Prepared
     from .leaves import LeafRule
+    from .targets import Targets
 
-__all__ = ["Aim", "Journey", "raise_all", "refuse_unknown_name"]
-
-
-class Aim:
-    """Where the leaves go: one target for all, or each leaf's own by its path, or a copy in its own framework.
-
-    Args:
-        targets: The backend's name and device, for all; or by path, with the dtype that a leaf takes if `rule` says
-            nothing of it; or ``None``: each is copied, outside its graph, in its own framework.
-        rule: Which dtype each leaf takes.
-        keywords: ``copy``, ``casting``, ``grad`` and the target's options, as `make_request` takes them.
-    """
-
-    def __init__(
-        self,
-        targets: tuple[str, object] | Mapping[str, tuple[str, object, object]] | None,
-        rule: DtypeRule,
-        **keywords: Any,
-    ) -> None:
-        self._keywords = keywords
-        self._common: Conversion | None = None
-        self._by_path: Mapping[str, tuple[str, object, object]] = {}
-        self.rule = rule
-        for_all = rule.for_all
-        self.decides_by_leaf = for_all is None
-        """Whether the request depends on what a leaf is: see `asked_of`."""
-        self._by_dtype: dict[tuple[Conversion, str], Conversion] = {}
-        self.copies = targets is None
-        if isinstance(targets, tuple):
-            name, device = targets
-            self._common = self._make(name, None if for_all is None else for_all[0], device)
-        else:
-            self._by_path = targets or {}
-            self.decides_by_leaf = bool(any(rule))
-
-    @property
-    def common(self) -> Conversion | None:
-        """What is asked for, if it is the same for all leaves; its dtype aside where `decides_by_leaf`."""
-        return self._common
-
-    def asked_of(
-        self, conversion: Conversion, dtype: str, name: Callable[[], str], path: Callable[[], str]
-    ) -> Conversion:
-        """What is asked for a leaf of a dtype, if that depends on what it is.
-
-        Args:
-            conversion: What `of` gives.
-            dtype: Canonical name of the leaf's dtype.
-            name: Gives the leaf's dotted name.
-            path: Gives its path.
-        """
-        rule, request = self.rule, conversion.request
-        if rule.names or rule.paths:
-            said = dtype_of_leaf(rule, dtype, name() if rule.names else "", request.dtype, path() if rule.paths else "")
-            return conversion_of(conversion.target, request._replace(dtype=said))
-        # Alike leaves are asked the same.
-        found = self._by_dtype.get((conversion, dtype))
-        if found is None:
-            said = dtype_of_leaf(rule, dtype, "", request.dtype)
-            found = conversion_of(conversion.target, request._replace(dtype=said))
-            self._by_dtype[conversion, dtype] = found
-        return found
-
-    def of(self, path: Callable[[], str], leaf: Any = None) -> Conversion:
-        """What is asked for a leaf; its dtype aside where `decides_by_leaf`.
-
-        Raises:
-            UnsupportedTypeError: ``like`` has no such leaf.
-        """
-        if self._common is not None:
-            return self._common
-        if self.copies:
-            return _copy_in_its_framework(leaf)
-        target = self._by_path.get(path())
-        if target is None:
-            raise UnsupportedTypeError("like= has no tensor there.", "like= one tensor, for all leaves")
-        name, dtype, device = target
-        return self._make(name, dtype, device)
-
-    def _make(self, name: str, dtype: object, device: object) -> Conversion:
-        backend = registry.backend_named(name)
-        asked = self._keywords
-        request = make_request(backend, asked["copy"], dtype, asked["casting"], device, asked["grad"], asked["options"])
-        return conversion_of(backend, request)
+__all__ = ["TreeConversion", "raise_all", "refuse_unknown_name"]
 
 
-class Journey:
+class TreeConversion:
     """A tree's leaves, each planned, and what binds them together.
 
     Args:
         tree: The tree.
-        aim: Where its leaves go.
+        targets: Where its leaves go.
         rule: Which leaves are converted.
         out: A tree of the same structure with what the results are written into, or ``None``.
         coalesce: Whether small leaves cross the bus together.
@@ -128,8 +44,8 @@ class Journey:
         ConversionError: The tree cannot be taken apart, or `out` is another tree.
     """
 
-    def __init__(self, tree: Any, aim: Aim, rule: LeafRule, out: Any, *, coalesce: bool) -> None:
-        self._aim = aim
+    def __init__(self, tree: Any, targets: Targets, rule: LeafRule, out: Any, *, coalesce: bool) -> None:
+        self._targets = targets
         self._rule = rule
         self._coalesce = coalesce
         self._prepares = run.prepare
@@ -168,8 +84,8 @@ class Journey:
         """
         each = ((index, self._prepare(index, leaf)) for index, leaf in enumerate(self.leaves))
         prepared = {index: found for index, found in each if found is not None}
-        if self._aim.rule.names:
-            refuse_unknown_name(self._aim.rule, map(self.name, sorted({*prepared, *self.errors})))
+        if self._targets.rule.names:
+            refuse_unknown_name(self._targets.rule, map(self.name, sorted({*prepared, *self.errors})))
         for index, earlier in refused(prepared, self.outs) if self.outs is not None else ():
             self.errors[index] = UnsupportedTypeError(
                 f"out= has the same memory here as at {self.path(earlier)}: the one would overwrite the other.",
@@ -181,10 +97,10 @@ class Journey:
         try:
             if not self._rule.takes(leaf):
                 return None
-            aim = self._aim
-            conversion = aim.of(lambda: self.path(index), leaf)
+            targets = self._targets
+            conversion = targets.of(lambda: self.path(index), leaf)
             out = None if self.outs is None else self.outs[index]
-            decide = partial(self._decided, conversion, index) if aim.decides_by_leaf else None
+            decide = partial(self._decided, conversion, index) if targets.decides_by_leaf else None
             if isinstance(leaf, TensorInfo):
                 return run.prepare_described(leaf, conversion if decide is None else decide(leaf), out)
             registry.ready(conversion.target.name)
@@ -195,7 +111,7 @@ class Journey:
 
     def _decided(self, conversion: Conversion, index: int, info: TensorInfo) -> Conversion:
         """What is asked for a leaf, by what it is."""
-        return self._aim.asked_of(conversion, info.dtype, partial(self.name, index), partial(self.path, index))
+        return self._targets.asked_of(conversion, info.dtype, partial(self.name, index), partial(self.path, index))
 
     def bind(self, prepared: Mapping[int, Prepared]) -> tuple[dict[int, int], list[Group], list[Shipment]]:
         """The leaves that are one, those that are copied together, and those that cross the bus together."""
@@ -255,7 +171,7 @@ class Journey:
 
     # -- run --------------------------------------------------------------------------------------
 
-    def arrive(self) -> Any:
+    def convert(self) -> Any:
         """The converted tree.
 
         Raises:
@@ -280,10 +196,10 @@ class Journey:
 
         So it is with nearly every tree. What fails is left to `prepare`, which says where.
         """
-        aim, rule, common = self._aim, self._rule, self._aim.common
+        targets, rule, common = self._targets, self._rule, self._targets.common
         if rule.chosen is not None or self._structure.twins:
             return None
-        if aim.rule.names or aim.rule.paths or (common is None and not aim.copies):
+        if targets.rule.names or targets.rule.paths or (common is None and not targets.copies):
             return None
         try:
             taken = rule.takes_each(self.leaves)
@@ -316,7 +232,7 @@ class Journey:
     def _copies_of(self, places: Sequence[int]) -> Conversion | None:
         """What copies leaves that are all of one framework; ``None``: they are not."""
         kinds = {type(self.leaves[index]): self.leaves[index] for index in places}
-        found = {_copy_in_its_framework(leaf) for leaf in kinds.values()}
+        found = {copy_in_its_framework(leaf) for leaf in kinds.values()}
         return found.pop() if len(found) == 1 else None
 
     def _convert_each(self, common: Conversion, leaves: list[Any], outs: list[Any] | None) -> list[Any] | None:
@@ -329,11 +245,11 @@ class Journey:
             results = self._convert_each(common, alone, None)
             done = None if results is None else dict(zip(map(id, alone), results, strict=True))
             return None if done is None else [done[id(leaf)] for leaf in leaves]
-        if outs is None and not self._aim.decides_by_leaf and common.request.is_ordinary:
+        if outs is None and not self._targets.decides_by_leaf and common.request.is_ordinary:
             quick = self._quickly(leaves, common.target.name)
             if quick is not None:
                 return quick
-        decide = partial(self._decided, common, 0) if self._aim.decides_by_leaf else None
+        decide = partial(self._decided, common, 0) if self._targets.decides_by_leaf else None
         recipes = run.recipes_of(leaves, outs, common, decide)
         if recipes is None or not _are_apart(leaves, outs, recipes):
             return None
@@ -441,13 +357,6 @@ def raise_all(errors: dict[int, ConversionError], path: Callable[[int], str]) ->
             raise TreeError(f"{len(found)} leaves cannot be converted:", found)
     finally:
         del found
-
-
-def _copy_in_its_framework(leaf: Any) -> Conversion:
-    """What gives a tensor in memory of its own, outside its graph, in its own framework if that can be a target."""
-    backend = registry.backend_of(leaf)
-    backend = backend if backend.is_target else registry.backend_named(EXCHANGE)
-    return conversion_of(backend, Request(backend.name, copy=True, grad=LEAVE))
 
 
 def _are_apart(leaves: Sequence[Any], outs: Sequence[Any] | None, recipes: Sequence[Recipe]) -> bool:
