@@ -23,6 +23,7 @@ __all__ = [
     "IN_ONE_RUN",
     "LOWEST",
     "address",
+    "are_apart",
     "compact",
     "is_mapped",
     "is_spread",
@@ -208,10 +209,10 @@ def is_spread(array: np.ndarray[Any, Any]) -> bool:
         (rows, columns), (row, column) = array.shape, strides
         if (column >= itemsize or columns == 1) and (row >= (columns - 1) * column + itemsize or rows == 1):
             return True
-    return _are_apart(array.shape, strides, itemsize)
+    return are_apart(array.shape, strides, itemsize)
 
 
-def _are_apart(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
+def are_apart(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> bool:
     """Whether each axis, by the length of its step, goes beyond all that the shorter ones reach."""
     reach = itemsize
     for length, step in zip(shape[::-1], strides[::-1], strict=True):
@@ -235,7 +236,7 @@ def overlaps_itself(info: TensorInfo) -> bool:
 
     What takes too long to be told counts as yes.
     """
-    if _are_apart(info.shape, info.strides, find(info.dtype).itemsize) or not info.size:
+    if are_apart(info.shape, info.strides, find(info.dtype).itemsize) or not info.size:
         return False
     if any(length > 1 and step == 0 for length, step in zip(info.shape, info.strides, strict=True)):
         return True

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from .devices import HOST
 from .dtypes import find
 from .info import is_compact
+from .memory import are_apart
 from .rules import is_many
 
 if TYPE_CHECKING:
@@ -40,13 +41,9 @@ def layout_of(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> Ha
         return EMPTY
     if is_compact(tuple(shape), tuple(strides), itemsize):
         return COMPACT
-    reach = itemsize
-    for step, length in sorted(zip(strides, shape, strict=True)):
-        if length > 1:
-            if step < reach or step % itemsize:
-                return tuple(shape), tuple(strides)
-            reach += (length - 1) * step
-    return SPREAD
+    steps = [step for length, step in zip(shape, strides, strict=True) if length > 1]
+    forward = all(step > 0 and not step % itemsize for step in steps)
+    return SPREAD if forward and are_apart(shape, strides, itemsize) else (tuple(shape), tuple(strides))
 
 
 def signature_of(info: TensorInfo) -> Hashable:

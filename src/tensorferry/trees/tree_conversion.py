@@ -251,7 +251,7 @@ class TreeConversion:
                 return quick
         decide = partial(self._decided, common, 0) if self._targets.decides_by_leaf else None
         recipes = run.recipes_of(leaves, outs, common, decide)
-        if recipes is None or not _are_apart(leaves, outs, recipes):
+        if recipes is None or not _share_no_byte(leaves, outs, recipes):
             return None
         if outs is None:
             results = [run.execute(recipe.program, leaf) for recipe, leaf in zip(recipes, leaves, strict=True)]
@@ -359,7 +359,7 @@ def raise_all(errors: dict[int, ConversionError], path: Callable[[int], str]) ->
         del found
 
 
-def _are_apart(leaves: Sequence[Any], outs: Sequence[Any] | None, recipes: Sequence[Recipe]) -> bool:
+def _share_no_byte(leaves: Sequence[Any], outs: Sequence[Any] | None, recipes: Sequence[Recipe]) -> bool:
     """Whether no memory that is copied from, or written into, has a byte in common with another of these."""
     copied = leaves
     if outs is None:
