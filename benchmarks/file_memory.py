@@ -37,7 +37,7 @@ _STREAM = """
 from tensorferry.files.contents import Contents
 from tensorferry.files.pump import Pump
 from tensorferry.files.stored import Decoded
-from tensorferry.formats.{form} import FORMAT
+from tensorferry.files.formats.{form} import FORMAT
 import numpy as np
 
 def values():
@@ -54,7 +54,7 @@ from pathlib import Path
 FORMAT.ensure_loaded()
 through((1, 4), lambda: iter([np.ones(4, "f4")]), Path("warm"))
 """
-_READ = "from pathlib import Path; import numpy; from tensorferry.formats.{form} import FORMAT"
+_READ = "from pathlib import Path; import numpy; from tensorferry.files.formats.{form} import FORMAT"
 _REFUSE = """
 try:
     FORMAT.read(Path("bad.safetensors"))
@@ -88,7 +88,7 @@ _ALONE = (
         f"read the directory of {MANY:,} members of a zip",
         "import zipfile\nwith zipfile.ZipFile('a.zip', 'w') as z:\n"
         f"    for n in range({MANY}): z.writestr(f'archive/data/{{n}}', b'12345678')",
-        "from tensorferry.encodings.zip_archive import Archive",
+        "from tensorferry.files.encodings.zip_archive import Archive",
         'held = Archive.open("a.zip")',
         50,
     ),

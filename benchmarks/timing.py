@@ -8,7 +8,7 @@ from time import perf_counter
 from timeit import Timer
 from typing import TYPE_CHECKING, Any
 
-from tensorferry import registry
+from tensorferry.backends import registry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,7 +6,7 @@ from itertools import product
 from timeit import Timer
 from typing import TYPE_CHECKING, Any
 
-from tensorferry import recipes
+from tensorferry.execution import recipes
 
 from .case import Measured, Target
 from .pairs import CASTS, COPIES, PLAIN, TARGETS, TRACKED, cases, world

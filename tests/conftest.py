@@ -22,7 +22,7 @@ import pytest
 with contextlib.suppress(ImportError):
     importlib.import_module("torch._dynamo")
 
-from tensorferry.run import verifying
+from tensorferry.execution.run import verifying
 
 
 def pytest_configure(config):

@@ -29,12 +29,13 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from tensorferry import casts, memory, registry
-from tensorferry.backend import Backend
-from tensorferry.capabilities import Capabilities, Devices, Dtypes, Memory, Options
-from tensorferry.devices import HOST
-from tensorferry.dtypes import DTYPES, find, of_numpy
-from tensorferry.info import TensorInfo
+from tensorferry.backends import registry
+from tensorferry.backends.base import Backend
+from tensorferry.core.capabilities import Capabilities, Devices, Dtypes, Memory, Options
+from tensorferry.core.devices import HOST
+from tensorferry.core.dtypes import DTYPES, find, of_numpy
+from tensorferry.core.info import TensorInfo
+from tensorferry.host import casts, memory
 
 __all__ = ["POISON", "SimulatedBackend", "Tensor", "installed"]
 

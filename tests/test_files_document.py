@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from tensorferry.cli.app import app
-from tensorferry.dtypes import DTYPES
+from tensorferry.core.dtypes import DTYPES
 from tensorferry.files.format import formats
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "files.md"

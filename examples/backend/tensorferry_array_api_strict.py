@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from tensorferry.backend import Backend
-from tensorferry.capabilities import Capabilities, Dtypes, Memory
+from tensorferry.backends.base import Backend
+from tensorferry.backends.registry import backend_named
+from tensorferry.backends.verbs import PresentsReadOnly, Writes
+from tensorferry.core.capabilities import Capabilities, Dtypes, Memory
 from tensorferry.errors import UnsupportedTypeError
-from tensorferry.registry import backend_named
-from tensorferry.verbs import PresentsReadOnly, Writes
 
 DTYPES = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64 complex64 complex128"
 SNIPPETS = {

@@ -13,14 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .api import (
-    convert,
-    to_jax,
-    to_list,
-    to_numpy,
-    to_tensorflow,
-    to_torch,
-)
+from .api import convert, to_jax, to_list, to_numpy, to_tensorflow, to_torch
+from .core.info import TensorInfo
 from .errors import (
     ConversionError,
     CopyRequiredError,
@@ -42,7 +36,6 @@ from .errors import (
 )
 from .files.api import convert_files, load, save
 from .files.api import open as open  # noqa: A004 - `ferry.open`, as in `os.open`; a star takes it to nobody
-from .info import TensorInfo
 from .inspection import FrameworkStatus, describe, explain, frameworks, shares_memory
 from .transfers.api import prefetch, start
 from .trees.api import collate, convert_tree, describe_tree, explain_tree, snapshot
@@ -50,7 +43,7 @@ from .trees.api import collate, convert_tree, describe_tree, explain_tree, snaps
 if TYPE_CHECKING:
     from .files.convert import Report
     from .files.lazy import LazyTree
-    from .plan import Plan, Step
+    from .planning.plan import Plan, Step
     from .transfers.prefetch import Prefetch
     from .transfers.transfer import Transfer
     from .trees.plans import TreePlan
@@ -108,10 +101,10 @@ __all__ = [
 
 _LATER = {
     "LazyTree": "files.lazy",
-    "Plan": "plan",
+    "Plan": "planning.plan",
     "Prefetch": "transfers.prefetch",
     "Report": "files.convert",
-    "Step": "plan",
+    "Step": "planning.plan",
     "Transfer": "transfers.transfer",
     "TreePlan": "trees.plans",
 }

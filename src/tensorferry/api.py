@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
-from .calls import DECLARED, converts, converts_to
+from .execution.calls import DECLARED, converts, converts_to
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

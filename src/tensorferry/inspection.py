@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from . import memory, registry
-from .backend import EXCHANGE
+from .backends import registry
+from .backends.base import EXCHANGE
+from .core.info import TensorInfo
+from .core.request import aim, make_request, refuse_unknown
 from .errors import ConversionError, FrameworkNotInstalledError, UnsupportedTypeError
-from .info import TensorInfo
-from .recipes import conversion_of
-from .request import aim, make_request, refuse_unknown
-from .run import foresee, prepare_described
+from .execution.recipes import conversion_of
+from .execution.run import foresee, prepare_described
+from .host import memory
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from .backend import Backend
-    from .plan import Plan
+    from .backends.base import Backend
+    from .planning.plan import Plan
     from .typing import Casting, Grad, Options, To
 
 __all__ = ["FrameworkStatus", "describe", "explain", "frameworks", "shares_memory"]

@@ -16,7 +16,8 @@ import pytest
 from tests.support import SOURCE
 
 import tensorferry as ferry
-from tensorferry import errors, registry
+from tensorferry import errors
+from tensorferry.backends import registry
 from tensorferry.backends.tensorflow.declared import REFUSED as REFUSED_BY_TENSORFLOW
 from tensorferry.hints import Hint
 

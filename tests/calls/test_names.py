@@ -11,7 +11,8 @@ from tests.simulated import installed
 from tests.support import survives
 
 import tensorferry as ferry
-from tensorferry import TensorInfo, registry
+from tensorferry import TensorInfo
+from tensorferry.backends import registry
 
 jax = pytest.importorskip("jax")
 torch = pytest.importorskip("torch")

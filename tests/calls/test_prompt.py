@@ -14,7 +14,7 @@ from tests.support import frozen, survives
 
 import tensorferry as ferry
 from tensorferry import TensorInfo
-from tensorferry.dtypes import DTYPES
+from tensorferry.core.dtypes import DTYPES
 from tensorferry.transfers.transfer import Transfer
 
 jax = pytest.importorskip("jax")

@@ -425,7 +425,7 @@ def test_C23_round_trip_is_bit_identical(name):
 
 
 def ferry_torch_dtypes():
-    from tensorferry.registry import backends
+    from tensorferry.backends.registry import backends
 
     return set(backends()["torch"].capabilities.dtypes.held)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import cache
 
 import tensorferry as ferry
+from tensorferry.backends.registry import backend_named, backends
 from tensorferry.cli.explain import UsageError, hypothetical
-from tensorferry.preconditions import refuse_place
-from tensorferry.registry import backend_named, backends
+from tensorferry.planning.preconditions import refuse_place
 
 _DTYPES = (None, "int64", "complex128", "bfloat16", "float4_e2m1fn", "float64")
 _DEVICES = (None, "cuda:1", "mps", "cpu")

@@ -78,7 +78,7 @@ class _Hints(ast.NodeVisitor):
 
 
 def _hints_on_files():
-    modules = [path for part in ("files", "formats", "encodings", "pickles") for path in (PACKAGE / part).glob("*.py")]
+    modules = (PACKAGE / "files").rglob("*.py")
     return sorted({hint for path in modules for hint in _Hints(ast.parse(path.read_text())).found})
 
 

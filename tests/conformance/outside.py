@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from contextlib import contextmanager
 
-from tensorferry import registry, testing
+from tensorferry import testing
+from tensorferry.backends import registry
 from tensorferry.testing import witness as known
 
 __all__ = ["groups", "installed"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tensorferry import registry, testing
+from tensorferry import testing
+from tensorferry.backends import registry
 
 OWN = ("numpy", "torch", "tensorflow", "jax", "python")
 

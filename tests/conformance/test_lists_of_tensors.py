@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 import tensorferry as ferry
-from tensorferry import recipes, registry, request, run, stacks
+from tensorferry.backends import registry
+from tensorferry.core import request
+from tensorferry.execution import recipes, run, stacks
 
 jax = pytest.importorskip("jax")
 torch = pytest.importorskip("torch")

@@ -15,9 +15,9 @@ from tests.conformance.outside import groups, installed
 
 import tensorferry as ferry
 from tensorferry import testing
-from tensorferry.backend import Backend
-from tensorferry.capabilities import Capabilities, Dtypes, Memory
-from tensorferry.info import TensorInfo
+from tensorferry.backends.base import Backend
+from tensorferry.core.capabilities import Capabilities, Dtypes, Memory
+from tensorferry.core.info import TensorInfo
 from tensorferry.testing.memory import Place
 
 # -- the framework ------------------------------------------------------------------------------

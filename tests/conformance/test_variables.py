@@ -17,7 +17,7 @@ UNASSIGNED = {"int2", "uint2", "float4_e2m1fn", "float8_e4m3fnuz", "float8_e4m3b
 
 def both_have(source, target):
     witnesses = testing.witness_for(source), testing.witness_for(target)
-    declared = [ferry.registry.ready(name).capabilities.dtypes.held for name in (source, target)]
+    declared = [ferry.backends.registry.ready(name).capabilities.dtypes.held for name in (source, target)]
     return [
         dtype
         for dtype in FORMATS

@@ -15,10 +15,11 @@ import pytest
 from tests.conformance.outside import groups, installed
 
 import tensorferry as ferry
-from tensorferry import registry, testing, verbs
-from tensorferry.backend import Backend
-from tensorferry.capabilities import Capabilities, Dtypes, Memory
-from tensorferry.info import TensorInfo
+from tensorferry import testing
+from tensorferry.backends import registry, verbs
+from tensorferry.backends.base import Backend
+from tensorferry.core.capabilities import Capabilities, Dtypes, Memory
+from tensorferry.core.info import TensorInfo
 from tensorferry.testing.memory import LAYOUTS, Place
 
 # -- the framework ------------------------------------------------------------------------------

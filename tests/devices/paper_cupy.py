@@ -14,9 +14,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from tensorferry import memory, registry
-from tensorferry.backends.cupy import CupyBackend
-from tensorferry.info import compact_strides
+from tensorferry.backends import registry
+from tensorferry.backends.cupy.tensors import CupyBackend
+from tensorferry.core.info import compact_strides
+from tensorferry.host import memory
 
 __all__ = ["installed", "module"]
 

@@ -8,8 +8,9 @@ from typing import ClassVar
 import numpy as np
 from tests.simulated import POISON, SimulatedBackend, Tensor, installed
 
-from tensorferry import staging, transport
-from tensorferry.capabilities import Options
+from tensorferry.core.capabilities import Options
+from tensorferry.devices import staging
+from tensorferry.planning import device_steps as transport
 
 __all__ = ["POISON", "StagedBackend", "staged"]
 

@@ -11,9 +11,13 @@ import pytest
 from tests.devices import paper_cupy
 
 import tensorferry as ferry
-from tensorferry import TensorInfo, dtypes, registry, staging, transport
-from tensorferry.backends import cupy as backend_module
-from tensorferry.backends.cupy import CupyBackend
+from tensorferry import TensorInfo
+from tensorferry.backends import registry
+from tensorferry.backends.cupy import tensors as backend_module
+from tensorferry.backends.cupy.tensors import CupyBackend
+from tensorferry.core import dtypes
+from tensorferry.devices import staging
+from tensorferry.planning import device_steps as transport
 from tensorferry.transfers import sides
 
 torch = pytest.importorskip("torch")

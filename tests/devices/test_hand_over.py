@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from tests.support import bits, dtype_name, memory_at
 
-from tensorferry import registry
-from tensorferry.dlpack import Offer
+from tensorferry.backends import registry
+from tensorferry.host.dlpack import Offer
 
 torch = pytest.importorskip("torch")
 jax = pytest.importorskip("jax")
@@ -170,7 +170,7 @@ def test_a_capsule_that_nobody_takes_is_freed_by_its_producer():
 @pytest.mark.parametrize("versioned", [False, True])
 def test_the_code_in_a_capsule(versioned):
     """Named and as integers, in capsules with and without a version."""
-    from tensorferry import dlpack
+    from tensorferry.host import dlpack
 
     x = torch.zeros(4, dtype=torch.bfloat16)
     asked = {"max_version": (1, 0)} if versioned else {}

@@ -9,7 +9,7 @@ import pytest
 
 import tensorferry as ferry
 from tensorferry import TensorInfo
-from tensorferry.devices import device_name
+from tensorferry.core.devices import device_name
 
 torch = pytest.importorskip("torch")
 jax = pytest.importorskip("jax")

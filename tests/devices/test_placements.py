@@ -17,7 +17,7 @@ FOUR = {
 SETUP = """
 import numpy as np, jax, jax.numpy as jnp, tensorferry as ferry
 from jax.sharding import NamedSharding, PartitionSpec as P, SingleDeviceSharding
-from tensorferry.run import verifying
+from tensorferry.execution.run import verifying
 
 mesh = jax.sharding.Mesh(np.array(jax.devices()), ("x",))
 rows, whole, columns = (NamedSharding(mesh, spec) for spec in (P("x"), P(), P(None, "x")))

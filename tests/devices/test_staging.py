@@ -13,7 +13,10 @@ from tests.devices.staged import CHUNK, POISON, staged
 from tests.support import survives
 
 import tensorferry as ferry
-from tensorferry import blocks, copiers, memory, staging
+from tensorferry.devices import buffer_pool as blocks
+from tensorferry.devices import copy_threads as copiers
+from tensorferry.devices import staging
+from tensorferry.host import memory
 
 N = 50_000
 """Elements of float32: 49 slots, the last of them not full."""
@@ -362,7 +365,7 @@ def test_a_forked_child_has_its_own_threads():
     assert "done" in survives(
         """
         import os
-        from tensorferry import copiers
+        from tensorferry.devices import copy_threads as copiers
         assert copiers.submit(int, 1).result(120) is None
         child = os.fork()
         if child == 0:
@@ -409,7 +412,7 @@ def test_copies_still_go_on_while_the_interpreter_ends():
     assert "done 3" in survives(
         """
         import atexit
-        from tensorferry import copiers
+        from tensorferry.devices import copy_threads as copiers
         late = bytearray(1)
 
         def at_the_end():

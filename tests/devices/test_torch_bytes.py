@@ -9,7 +9,8 @@ import pytest
 from tests.support import bits
 
 import tensorferry as ferry
-from tensorferry import registry, staging
+from tensorferry.backends import registry
+from tensorferry.devices import staging
 
 torch = pytest.importorskip("torch")
 

@@ -13,8 +13,8 @@ def test_sharded_jax_is_gathered_and_says_so():
         """
         import numpy as np, jax, jax.numpy as jnp, tensorferry as ferry
         from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
-        from tensorferry import registry
-        from tensorferry.run import verifying
+        from tensorferry.backends import registry
+        from tensorferry.execution.run import verifying
 
         assert len(jax.devices()) == 4
         mesh = Mesh(np.array(jax.devices()).reshape(2, 2), ("a", "b"))
@@ -61,7 +61,7 @@ def test_jax_on_a_device_that_is_not_the_first():
     assert "done" in lives(
         """
         import numpy as np, jax, tensorferry as ferry
-        from tensorferry.run import verifying
+        from tensorferry.execution.run import verifying
         for device in jax.devices("cpu"):
             x = jax.device_put(np.arange(64.0, dtype=np.float32), device)
             assert ferry.describe(x).device == "cpu"
@@ -85,7 +85,7 @@ def test_tensorflow_on_logical_devices():
             tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 3
         )
         import tensorferry as ferry
-        from tensorferry.run import verifying
+        from tensorferry.execution.run import verifying
         for number, device in enumerate(tf.config.list_logical_devices("CPU")):
             with tf.device(device.name):
                 x = tf.range(64, dtype=tf.float32) + 0
@@ -117,7 +117,7 @@ def test_tensorflow_code_reaches_its_device():
             tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
         )
         import tensorferry as ferry
-        from tensorferry import registry
+        from tensorferry.backends import registry
         a = np.arange(16, dtype=np.float32)
         for x, source in ((a, "numpy"), (tf.constant(a), "tensorflow")):
             wider = {"dtype": "float64"} if source == "tensorflow" else {}  # whose cast wants aligned memory on a CPU
@@ -148,7 +148,7 @@ def test_tensorflow_makes_nothing_on_another_device_than_it_is_told():
             tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
         )
         import tensorferry as ferry
-        from tensorferry import registry
+        from tensorferry.backends import registry
         backend = registry.ready("tensorflow")
         backend.all_host = False
         with tf.device("CPU:1"):
@@ -181,7 +181,7 @@ def test_jax_without_the_host_is_said():
     assert "done" in lives(
         """
         import jax, numpy as np, tensorferry as ferry
-        from tensorferry import registry
+        from tensorferry.backends import registry
         known = jax.local_devices
 
         def without_host(*arguments, backend=None):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tensorferry.dtypes import DTYPES
+from tensorferry.core.dtypes import DTYPES
 from tensorferry.files.contents import Contents
 from tensorferry.files.format import format_named
 from tensorferry.files.pump import Pump

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tensorferry.dtypes import DTYPES, find
+from tensorferry.core.dtypes import DTYPES, find
 from tensorferry.files.contents import Contents
 from tensorferry.files.stored import InMemory
 

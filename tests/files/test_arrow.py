@@ -12,13 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 from tests.files.support import arrays, awkward, contents, same_bits, sample
 
-from tensorferry.dtypes import DTYPES
+from tensorferry.core.dtypes import DTYPES
 from tensorferry.errors import FileFormatError, FormatLimitError, FrameworkNotInstalledError, UnsafeFileError
 from tensorferry.files.contents import Contents, Ref
 from tensorferry.files.format import format_for, format_of
+from tensorferry.files.formats import arrow, parquet
 from tensorferry.files.pump import Pump
 from tensorferry.files.stored import Decoded, Extent
-from tensorferry.formats import arrow, parquet
 
 NATIVE = [*(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)), "float16", "float32", "float64"]
 
@@ -314,7 +314,7 @@ import numpy as np, pyarrow as pa
 from tensorferry.files.contents import Contents
 from tensorferry.files.pump import Pump
 from tensorferry.files.stored import Decoded
-from tensorferry.formats.{name} import FORMAT
+from tensorferry.files.formats.{name} import FORMAT
 
 def read():
     block = np.arange(1 << 18, dtype="f4")

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.files.support import awkward
 
-from tensorferry.dtypes import DTYPES, find
+from tensorferry.core.dtypes import DTYPES, find
 from tensorferry.errors import FileFormatError, UnsafeFileError
 from tensorferry.files.check import check_by_reading, check_path, check_values
 from tensorferry.files.contents import Contents, Finding

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.files.support import awkward, contents, sample
 
 import tensorferry
-from tensorferry.dtypes import DTYPES, find
+from tensorferry.core.dtypes import DTYPES, find
 from tensorferry.files.contents import Contents, Ref
 from tensorferry.files.diff import Change, diff
 from tensorferry.files.stored import Decoded, Extent, InMemory, View

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from tests.files.support import arrays, contents, same_bits, sample
 
-from tensorferry.dtypes import DTYPES
+from tensorferry.core.dtypes import DTYPES
 from tensorferry.errors import FileFormatError, FormatLimitError, UnsafeFileError
 from tensorferry.files.contents import Ref
 from tensorferry.files.format import format_of
+from tensorferry.files.formats import flax as module
+from tensorferry.files.formats.flax import FORMAT
 from tensorferry.files.pump import Pump
 from tensorferry.files.stored import Extent
-from tensorferry.formats import flax as module
-from tensorferry.formats.flax import FORMAT
 
 serialization = pytest.importorskip("flax.serialization", reason="Flax is not installed")
 
@@ -222,7 +222,7 @@ from pathlib import Path
 from tensorferry.files.contents import Contents
 from tensorferry.files.pump import Pump
 from tensorferry.files.stored import InMemory
-from tensorferry.formats.flax import FORMAT
+from tensorferry.files.formats.flax import FORMAT
 path = Path(sys.argv[1])
 FORMAT.write(Contents("memory", (), {"x": InMemory(np.ones(3), "float64", 0)}), path, Pump())
 assert FORMAT.read(path).tensors["x"].array().sum() == 3

@@ -15,9 +15,9 @@ import pytest
 from tensorferry.errors import FileFormatError, FormatLimitError, UnsafeFileError
 from tensorferry.files.contents import Contents, Ref
 from tensorferry.files.format import format_for, format_of
+from tensorferry.files.formats.gguf import FORMAT
 from tensorferry.files.pump import Pump
 from tensorferry.files.stored import Extent, InMemory
-from tensorferry.formats.gguf import FORMAT
 
 gguf = pytest.importorskip("gguf", reason="the gguf library is not installed")
 _spec = importlib.util.spec_from_file_location("files_support", Path(__file__).with_name("support.py"))
@@ -185,7 +185,7 @@ def test_quantised_tensors_are_listed_by_their_type(tmp_path):
 
 def test_every_type_of_the_library_is_known_by_name():
     """No type of the library's is carried under a wrong name, or called unknown."""
-    from tensorferry.formats import gguf as module
+    from tensorferry.files.formats import gguf as module
 
     names = {code: {"bfloat16": "BF16"}.get(name) or f"{name[0]}{name[-2:].strip('t')}".upper() for code, name in
              module._DTYPES.items()}  # fmt: skip

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from tests.files.support import arrays, awkward, contents, same_bits, sample
 
-from tensorferry.dtypes import DTYPES
-from tensorferry.encodings.slabs import SLAB_BYTES
+from tensorferry.core.dtypes import DTYPES
 from tensorferry.errors import FileFormatError, FormatLimitError, FrameworkNotInstalledError, UnsafeFileError
 from tensorferry.files.contents import Contents, Ref
+from tensorferry.files.encodings.slabs import SLAB_BYTES
 from tensorferry.files.format import format_of
+from tensorferry.files.formats.hdf5 import FORMAT
 from tensorferry.files.pump import Pump
 from tensorferry.files.stored import Decoded, Extent, InMemory
-from tensorferry.formats.hdf5 import FORMAT
 
 NATIVE = ["bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))]
 NATIVE += ["float16", "float32", "float64", "complex64", "complex128"]

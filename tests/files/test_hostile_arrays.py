@@ -17,11 +17,11 @@ from tests.support import peak_of
 
 from tensorferry.errors import ConversionError, FileFormatError, UnsafeFileError
 from tensorferry.files.contents import Contents
+from tensorferry.files.formats.npy import FORMAT as NPY
+from tensorferry.files.formats.npz import FORMAT as NPZ
+from tensorferry.files.formats.safetensors import FORMAT as SAFETENSORS
 from tensorferry.files.pump import Pump
 from tensorferry.files.stored import InMemory
-from tensorferry.formats.npy import FORMAT as NPY
-from tensorferry.formats.npz import FORMAT as NPZ
-from tensorferry.formats.safetensors import FORMAT as SAFETENSORS
 
 
 def raw(header, data=b"", length=None):

@@ -17,11 +17,11 @@ import pytest
 from tests.files import hostile
 
 from tensorferry.errors import FileFormatError, UnsafeFileError
-from tensorferry.formats.pytorch import FORMAT
-from tensorferry.pickles.reader import globals_of, unpickle
-from tensorferry.pickles.repeats import Repeats
-from tensorferry.pickles.standins import TensorOf
-from tensorferry.pickles.torch import Names
+from tensorferry.files.formats.pytorch import FORMAT
+from tensorferry.files.pickles.reader import globals_of, unpickle
+from tensorferry.files.pickles.repeats import Repeats
+from tensorferry.files.pickles.standins import TensorOf
+from tensorferry.files.pickles.torch import Names
 
 ROOT = Path(__file__).resolve().parents[2]
 CODE = sorted(hostile.code_pickles("x"))
@@ -122,8 +122,8 @@ def limited(path):
     program = textwrap.dedent("""
         import resource, sys
         from pathlib import Path
-        from tensorferry.formats.pytorch import FORMAT
-        import tensorferry.pickles.reader, tensorferry.encodings.zip_archive
+        from tensorferry.files.formats.pytorch import FORMAT
+        import tensorferry.files.pickles.reader, tensorferry.files.encodings.zip_archive
         resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
         resource.setrlimit(resource.RLIMIT_CPU, (20, 20))
         try:

@@ -18,9 +18,9 @@ from tests.files.support import arrays, contents, same_bits, sample
 from tensorferry.errors import FileFormatError, FormatLimitError, UnsafeFileError
 from tensorferry.files.contents import Ref
 from tensorferry.files.format import format_of
+from tensorferry.files.formats.keras import FORMAT
 from tensorferry.files.pump import Pump
 from tensorferry.files.stored import Extent
-from tensorferry.formats.keras import FORMAT
 
 
 def written(path, held):
@@ -192,7 +192,7 @@ _KERAS = """
 import sys, numpy as np, keras
 from pathlib import Path
 from tensorferry.files.pump import Pump
-from tensorferry.formats.keras import FORMAT
+from tensorferry.files.formats.keras import FORMAT
 
 folder = Path(sys.argv[1])
 

@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from tests.files.support import arrays, awkward, contents, same_bits, sample
 from tests.support import peak_of
 
-from tensorferry.dtypes import DTYPES, of_numpy
-from tensorferry.encodings.npy_array import NAMES
+from tensorferry.core.dtypes import DTYPES, of_numpy
 from tensorferry.errors import FileFormatError, FormatLimitError, UnsafeFileError
 from tensorferry.files.contents import Contents, Ref
+from tensorferry.files.encodings.npy_array import NAMES
+from tensorferry.files.formats.npy import FORMAT as NPY
+from tensorferry.files.formats.npz import FORMAT as NPZ
 from tensorferry.files.pump import Pump
 from tensorferry.files.stored import InMemory
-from tensorferry.formats.npy import FORMAT as NPY
-from tensorferry.formats.npz import FORMAT as NPZ
 
 NUMPYS_OWN = sorted(name for name, row in DTYPES.items() if row.numpy.isbuiltin == 1)
 

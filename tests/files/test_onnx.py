@@ -11,15 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tensorferry.encodings.packed import packed, packed_bytes, unpacked
-from tensorferry.encodings.protobuf import bytes_field, number_field, varint
 from tensorferry.errors import FileFormatError, FormatLimitError, UnsafeFileError, VerificationError
 from tensorferry.files.contents import Contents, Ref
+from tensorferry.files.encodings.packed import packed, packed_bytes, unpacked
+from tensorferry.files.encodings.protobuf import bytes_field, number_field, varint
 from tensorferry.files.format import format_for, format_of
+from tensorferry.files.formats.onnx import FORMAT
 from tensorferry.files.pump import Pump
 from tensorferry.files.stored import Extent
 from tensorferry.files.verify import verify
-from tensorferry.formats.onnx import FORMAT
 
 onnx = pytest.importorskip("onnx", reason="the onnx library is not installed")
 _spec = importlib.util.spec_from_file_location("files_support", Path(__file__).with_name("support.py"))
@@ -70,7 +70,7 @@ def test_the_library_reads_every_dtype_that_is_written(tmp_path):
 
 def test_every_data_type_of_the_library_is_known():
     """Each code of TensorProto.DataType means the dtype that the library gives it."""
-    from tensorferry.formats import onnx as module
+    from tensorferry.files.formats import onnx as module
 
     kinds = onnx.TensorProto.DataType
     numbers = {code for name, code in kinds.items() if name not in ("UNDEFINED", "STRING")}
@@ -379,7 +379,7 @@ def test_numbers_that_are_too_few_or_do_not_end_are_an_error(tmp_path):
 
 def test_fields_without_end_are_refused(tmp_path, monkeypatch):
     """A file of nothing but tiny fields is given up on, not read for hours."""
-    monkeypatch.setattr("tensorferry.encodings.protobuf._MOST_FIELDS", 10_000)
+    monkeypatch.setattr("tensorferry.files.encodings.protobuf._MOST_FIELDS", 10_000)
     (tmp_path / "a.onnx").write_bytes(_model(bytes_field(7, b"\x60\x00" * 20_000)))
     with pytest.raises(UnsafeFileError, match="10,000 fields"):
         FORMAT.read(tmp_path / "a.onnx")

@@ -16,14 +16,14 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tensorferry.dtypes import DTYPES, of_numpy
+from tensorferry.core.dtypes import DTYPES, of_numpy
 from tensorferry.errors import FileFormatError, FormatLimitError, FrameworkNotInstalledError, UnsafeFileError
 from tensorferry.files.contents import Contents, Ref
 from tensorferry.files.format import format_for, format_of
+from tensorferry.files.formats.orbax import FORMAT
 from tensorferry.files.pump import Pump
 from tensorferry.files.shards import open_path
 from tensorferry.files.stored import Extent, InMemory
-from tensorferry.formats.orbax import FORMAT
 
 tensorstore = pytest.importorskip("tensorstore", reason="tensorstore is not installed")
 _spec = importlib.util.spec_from_file_location("files_support", Path(__file__).with_name("support.py"))
@@ -96,7 +96,7 @@ def test_every_dtype_of_tensorstore_is_declared():
 
 def test_a_dtype_that_the_installed_library_lacks_is_refused(monkeypatch):
     """An older tensorstore has fewer dtypes: they are refused before anything is written."""
-    monkeypatch.setattr("tensorferry.formats.orbax._is_known", lambda dtype: dtype != "int4")
+    monkeypatch.setattr("tensorferry.files.formats.orbax._is_known", lambda dtype: dtype != "int4")
     with pytest.raises(FormatLimitError, match="no int4: narrow"):
         FORMAT.refuse(support.contents({"narrow": support.awkward("int4"), "wide": np.ones(2)}))
 
@@ -303,7 +303,7 @@ CHILD = """
 import sys, tracemalloc; from pathlib import Path; import numpy as np
 sys.modules["jax"] = sys.modules["orbax"] = None
 from tensorferry.files.contents import Contents; from tensorferry.files.stored import Extent
-from tensorferry.files.pump import Pump; from tensorferry.formats.orbax import FORMAT as F
+from tensorferry.files.pump import Pump; from tensorferry.files.formats.orbax import FORMAT as F
 def blocks(path): return [each.nbytes for each in F.read(path).tensors["a"].blocks()]
 folder = Path(sys.argv[1]); size = 256 << 20
 F.write(Contents("m", (), {"a": Extent("uint8", (1 << 20,), str(folder / "values"), 0)}), folder / "warm", Pump())

@@ -18,10 +18,10 @@ from tests.support import peak_of
 
 from tensorferry.errors import FileFormatError, FormatLimitError, UnsafeFileError
 from tensorferry.files.contents import Ref, Special
+from tensorferry.files.formats.pytorch import FORMAT
+from tensorferry.files.pickles import machine
 from tensorferry.files.pump import Pump
 from tensorferry.files.stored import Packed, View
-from tensorferry.formats.pytorch import FORMAT
-from tensorferry.pickles import machine
 
 torch = pytest.importorskip("torch", reason="the files are compared with those of torch itself")
 
@@ -406,7 +406,7 @@ def test_what_torch_cannot_hold_is_refused_before_writing(tmp_path):
 
 
 def hostile_dtype():
-    from tensorferry.dtypes import find
+    from tensorferry.core.dtypes import find
 
     return find("float8_e4m3b11fnuz").numpy
 
@@ -465,7 +465,7 @@ def test_nothing_is_imported_for_it(tmp_path):
     """Reading and writing PyTorch's files needs no torch."""
     path = saved(tmp_path, checkpoint())
     program = (
-        "import sys; from pathlib import Path; from tensorferry.formats.pytorch import FORMAT\n"
+        "import sys; from pathlib import Path; from tensorferry.files.formats.pytorch import FORMAT\n"
         "from tensorferry.files.pump import Pump\n"
         "found = FORMAT.read(Path(sys.argv[1])); FORMAT.refuse(found)\n"
         "FORMAT.write(found, Path(sys.argv[2]), Pump()); list(FORMAT.check(Path(sys.argv[2])))\n"

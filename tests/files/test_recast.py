@@ -1,4 +1,4 @@
-"""Casting on the way: the bits of `tensorferry.casts`, and a word for each number that does not fit."""
+"""Casting on the way: the bits of `tensorferry.host.casts`, and a word for each number that does not fit."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tensorferry.casts import cast
-from tensorferry.dtypes import DTYPES, exact, find
+from tensorferry.core.dtypes import DTYPES, exact, find
 from tensorferry.errors import FileFormatError, LossyCastError
 from tensorferry.files import recast
 from tensorferry.files.pump import Pump
 from tensorferry.files.recast import Recast
 from tensorferry.files.stored import Extent, InMemory, Record, View
+from tensorferry.host.casts import cast
 
 FLOATS = [row.name for row in DTYPES.values() if row.kind == "float"]
 

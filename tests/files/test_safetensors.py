@@ -17,9 +17,9 @@ from tests.support import peak_of
 
 from tensorferry.errors import FileFormatError, FormatLimitError
 from tensorferry.files.contents import Contents, Ref
+from tensorferry.files.formats.safetensors import FORMAT
 from tensorferry.files.pump import Pump
 from tensorferry.files.stored import InMemory
-from tensorferry.formats.safetensors import FORMAT
 
 safetensors = pytest.importorskip("safetensors", reason="compares with the official library, which is not installed")
 

@@ -16,16 +16,16 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tensorferry.encodings.crc32c import crc32c
-from tensorferry.encodings.protobuf import bytes_field, number_field
-from tensorferry.encodings.sorted_table import read_table, table
 from tensorferry.errors import FileFormatError, FormatLimitError, UnsafeFileError
 from tensorferry.files.contents import Contents, Ref
+from tensorferry.files.encodings.crc32c import crc32c
+from tensorferry.files.encodings.protobuf import bytes_field, number_field
+from tensorferry.files.encodings.sorted_table import read_table, table
 from tensorferry.files.format import format_for, format_of
+from tensorferry.files.formats.tensorflow_checkpoint import FORMAT
 from tensorferry.files.pump import Pump
 from tensorferry.files.shards import open_path
 from tensorferry.files.stored import Extent, InMemory
-from tensorferry.formats.tensorflow_checkpoint import FORMAT
 
 _spec = importlib.util.spec_from_file_location("files_support", Path(__file__).with_name("support.py"))
 support = importlib.util.module_from_spec(_spec)
@@ -75,7 +75,7 @@ def test_tensorflow_reads_every_dtype_that_is_written(tf, tmp_path):
 
 def test_every_data_type_of_tensorflow_is_known(tf):
     """Each code of types.proto means the dtype that TensorFlow gives it."""
-    from tensorferry.formats import tensorflow_checkpoint as module
+    from tensorferry.files.formats import tensorflow_checkpoint as module
 
     for code, name in module._DTYPES.items():
         kind = tf.dtypes.as_dtype(code)
@@ -146,7 +146,7 @@ def test_partitioned_variables_are_joined(tf, tmp_path, slices):
 @pytest.mark.parametrize("starts", [[0, 5_000, 2**20, 2**34, 2**48, 2**62]])
 def test_slice_keys_are_those_of_tensorflow(tf, tmp_path, starts):
     """The key of a slice is the one that TensorFlow makes, for starts of every length."""
-    from tensorferry.formats.tensorflow_checkpoint import _slice_key
+    from tensorferry.files.formats.tensorflow_checkpoint import _slice_key
 
     for number, start in enumerate(starts):
         name = "a\0b"
@@ -207,7 +207,8 @@ def test_needs_no_tensorflow(tmp_path):
     code = (
         "import sys; from pathlib import Path; import numpy as np; sys.modules['tensorflow'] = None\n"
         "from tensorferry.files.contents import Contents; from tensorferry.files.stored import InMemory\n"
-        "from tensorferry.files.pump import Pump; from tensorferry.formats.tensorflow_checkpoint import FORMAT as F\n"
+        "from tensorferry.files.pump import Pump\n"
+        "from tensorferry.files.formats.tensorflow_checkpoint import FORMAT as F\n"
         "p = Path(sys.argv[1]); F.ensure_loaded()\n"
         "F.write(Contents('m', (), {'a': InMemory(np.ones(3, 'float32'), 'float32', 0)}), p, Pump())\n"
         "print(F.read(p).tensors['a'].array().tolist())"
@@ -365,7 +366,7 @@ def test_hostile_entries_are_refused_in_little_memory(tmp_path, entry):
 )
 def test_slices_that_do_not_make_the_tensor_are_refused(tmp_path, slices, shapes):
     """Slices that overlap, leave gaps, have other shapes or lie outside are no tensor."""
-    from tensorferry.formats.tensorflow_checkpoint import _slice_key
+    from tensorferry.files.formats.tensorflow_checkpoint import _slice_key
 
     parts = [
         (_slice_key("weights", (axis,)), _entry(lengths=shape, nbytes=4 * shape[0]))
@@ -417,7 +418,7 @@ def test_a_key_that_unfolds_is_refused(tmp_path):
     block += b"\xff\xff\x03\xff\xff\x03\x00" + b"b" * 65535
     raw = bytes(block) + struct.pack("<II", 0, 1)
     whole = bytearray(table([]))
-    from tensorferry.encodings import sorted_table
+    from tensorferry.files.encodings import sorted_table
 
     held = sorted_table._Block()
     held.bytes = lambda: raw

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from tests.files.support import arrays, awkward, contents, same_bits, sample
 
-from tensorferry.dtypes import DTYPES
+from tensorferry.core.dtypes import DTYPES
 from tensorferry.errors import FileFormatError, FormatLimitError, FrameworkNotInstalledError, UnsafeFileError
 from tensorferry.files.contents import Ref
 from tensorferry.files.format import format_of
+from tensorferry.files.formats.zarr import FORMAT
 from tensorferry.files.pump import Pump
 from tensorferry.files.stored import Decoded, Extent
-from tensorferry.formats.zarr import FORMAT
 
 zarr = pytest.importorskip("zarr", reason="zarr 3 is not installed; it needs Python 3.11")
 

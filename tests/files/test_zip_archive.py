@@ -14,9 +14,9 @@ from tests.files import hostile
 from tests.files.hostile import Lies
 from tests.support import peak_of
 
-from tensorferry.encodings.zip_archive import DEFLATED, STORED, Archive
-from tensorferry.encodings.zip_writer import ALIGNMENT, ArchiveWriter
 from tensorferry.errors import FileFormatError, UnsafeFileError
+from tensorferry.files.encodings.zip_archive import DEFLATED, STORED, Archive
+from tensorferry.files.encodings.zip_writer import ALIGNMENT, ArchiveWriter
 from tensorferry.files.pump import Pump
 from tensorferry.files.stored import Extent, InMemory
 

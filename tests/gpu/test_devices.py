@@ -10,8 +10,9 @@ import pytest
 from tests.support import bits, dtype_name
 
 import tensorferry as ferry
-from tensorferry import dtypes, staging
-from tensorferry.transport import CHUNK, STAGED
+from tensorferry.core import dtypes
+from tensorferry.devices import staging
+from tensorferry.planning.device_steps import CHUNK, STAGED
 
 torch = pytest.importorskip("torch")
 

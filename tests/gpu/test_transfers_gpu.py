@@ -10,7 +10,7 @@ import pytest
 from tests.support import survives
 
 import tensorferry as ferry
-from tensorferry import registry
+from tensorferry.backends import registry
 
 torch = pytest.importorskip("torch")
 

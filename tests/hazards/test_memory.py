@@ -12,7 +12,7 @@ import pytest
 from tests.support import EVERYWHERE, ROOT, TARGETS, address, bits, counted, dtype_name, frozen, lives, memory_at
 
 import tensorferry as ferry
-from tensorferry.run import verifying
+from tensorferry.execution.run import verifying
 
 jax = pytest.importorskip("jax")
 jnp = pytest.importorskip("jax.numpy")
@@ -943,12 +943,12 @@ def test_H32_copies_stay_where_their_shards_are_and_no_device_is_ignored():
         """
         import numpy as np, jax, tensorferry as ferry
         from jax.sharding import Mesh, NamedSharding, PartitionSpec
-        import tensorferry.run
+        import tensorferry.execution.run
         devices = jax.devices()
         assert len(devices) == 4
         values = np.arange(8, dtype=np.float32)
         x = jax.device_put(values, NamedSharding(Mesh(np.array(devices), ("x",)), PartitionSpec("x")))
-        with ferry.run.verifying():
+        with ferry.execution.run.verifying():
             other = ferry.to_jax(x, copy=True)
         assert other is not x and other.sharding == x.sharding and (np.asarray(other) == values).all()
         for keywords in ({"device": devices[1]}, {"device": "cpu:9"}):

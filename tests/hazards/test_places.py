@@ -8,7 +8,7 @@ from tests.support import ROOT, lives, survives
 
 import tensorferry as ferry
 from tensorferry import TensorInfo
-from tensorferry.registry import backends, load
+from tensorferry.backends.registry import backends, load
 
 jax = pytest.importorskip("jax")
 jnp = pytest.importorskip("jax.numpy")

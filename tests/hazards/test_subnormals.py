@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import tensorferry as ferry
-from tensorferry import subnormals
-from tensorferry.run import verifying
+from tensorferry.execution.run import verifying
+from tensorferry.host import subnormals
 
 jax = pytest.importorskip("jax")
 torch = pytest.importorskip("torch")

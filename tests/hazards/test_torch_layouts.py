@@ -10,8 +10,8 @@ import pytest
 from tests.support import lives
 
 import tensorferry as ferry
-from tensorferry import registry
-from tensorferry.run import verifying
+from tensorferry.backends import registry
+from tensorferry.execution.run import verifying
 
 torch = pytest.importorskip("torch")
 tf = pytest.importorskip("tensorflow")

@@ -8,7 +8,7 @@ import pytest
 from tests.support import survives
 
 import tensorferry as ferry
-from tensorferry.run import verifying
+from tensorferry.execution.run import verifying
 
 torch = pytest.importorskip("torch")
 

@@ -14,7 +14,7 @@ import pytest
 from tests.support import EVERYWHERE, TARGETS, address, bits, dtype_name, memory_at
 
 import tensorferry as ferry
-from tensorferry.run import verifying
+from tensorferry.execution.run import verifying
 
 jax = pytest.importorskip("jax")
 jnp = pytest.importorskip("jax.numpy")

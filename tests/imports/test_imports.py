@@ -98,7 +98,7 @@ def test_importing_adds_few_modules_to_numpy():
     assert len(added) - len(others) <= 40, added
     assert len(others) <= 10, others
     assert not {"ml_dtypes", "difflib", "fnmatch", "dataclasses", "inspect"} & set(others), others
-    later = ("planner", "plan", "capabilities", "verbs", "backends", "transfers.prefetch")
+    later = ("planning.planner", "planning.plan", "core.capabilities", "backends.verbs", "transfers.prefetch")
     assert not {f"tensorferry.{name}" for name in later} & set(added), added
 
 

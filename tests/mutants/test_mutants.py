@@ -1,7 +1,7 @@
 """A suite must be able to fail: real backends, each broken in one way, are caught by the conformance suite.
 
 Every mutant is caught twice: with the verifying mode on, and by the suite's own eyes alone, with the
-check of `tensorferry.run` taken out. That the same cells pass without the mutant is asserted too.
+check of `tensorferry.execution.run` taken out. That the same cells pass without the mutant is asserted too.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tensorferry import memory, recipes, registry, run, testing
+from tensorferry import testing
+from tensorferry.backends import registry
+from tensorferry.execution import recipes, run
+from tensorferry.host import memory
 
 MUTANTS = {}
 

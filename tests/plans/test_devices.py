@@ -7,8 +7,10 @@ import itertools
 import pytest
 
 import tensorferry as ferry
-from tensorferry import TensorInfo, dtypes, registry
-from tensorferry.transport import CHUNK, STAGED
+from tensorferry import TensorInfo
+from tensorferry.backends import registry
+from tensorferry.core import dtypes
+from tensorferry.planning.device_steps import CHUNK, STAGED
 
 ON_CUDA = ("torch", "jax", "tensorflow", "cupy")
 PAIRS = [*itertools.permutations(ON_CUDA, 2)]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import tensorferry as ferry
 from tensorferry import TensorInfo
-from tensorferry.dtypes import DTYPES, find, fit, name_of
+from tensorferry.core.dtypes import DTYPES, find, fit, name_of
 
 ORDINARY = {
     "bool": ["bool"],
@@ -116,7 +116,7 @@ def test_where_no_dtype_is_needed_fit_changes_nothing():
 
 
 def _backends():
-    from tensorferry.registry import backends
+    from tensorferry.backends.registry import backends
 
     return backends()
 

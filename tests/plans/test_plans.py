@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import tensorferry as ferry
-from tensorferry import TensorInfo, registry
-from tensorferry.request import Request, make_request
+from tensorferry import TensorInfo
+from tensorferry.backends import registry
+from tensorferry.core.request import Request, make_request
 
 N = 1000
 COMPARES = ', casting="same_value"' if np.lib.NumpyVersion(np.__version__) >= "2.4.0" else ""

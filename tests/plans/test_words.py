@@ -10,7 +10,7 @@ from tests.support import frozen, memory_at, survives
 
 import tensorferry as ferry
 from tensorferry import TensorInfo
-from tensorferry.dtypes import find, name_of
+from tensorferry.core.dtypes import find, name_of
 
 jax = pytest.importorskip("jax")
 jnp = pytest.importorskip("jax.numpy")

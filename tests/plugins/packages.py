@@ -8,9 +8,9 @@ __all__ = ["BACKEND", "FORMAT", "install", "loads"]
 
 BACKEND = '''
 import numpy as np
-from tensorferry.backend import Backend
-from tensorferry.capabilities import Capabilities, Dtypes, Memory
-from tensorferry.info import TensorInfo, compact_strides
+from tensorferry.backends.base import Backend
+from tensorferry.core.capabilities import Capabilities, Dtypes, Memory
+from tensorferry.core.info import TensorInfo, compact_strides
 import {module}
 
 class {kind}(Backend):
@@ -43,7 +43,7 @@ class {kind}(Backend):
 
     def adopt(self, array):
         # Written anew, as a framework does that knows no flags: what is adopted can be written.
-        import tensorferry.memory as memory
+        import tensorferry.host.memory as memory
         return {module}.Tensor(memory.over(array) if array.size else array)
 
     def snippet(self, verb, arguments, info):

@@ -10,10 +10,10 @@ from tests.cli.plans import everything
 from tests.plugins.packages import BACKEND, install, loads
 from tests.support import lives, survives
 
-from tensorferry import backend as protocol
-from tensorferry import registry, verbs
-from tensorferry.backend import Backend
-from tensorferry.capabilities import Capabilities, Devices, Dtypes, Gradients, Memory, Objects, Options
+from tensorferry.backends import base as protocol
+from tensorferry.backends import registry, verbs
+from tensorferry.backends.base import Backend
+from tensorferry.core.capabilities import Capabilities, Devices, Dtypes, Gradients, Memory, Objects, Options
 
 ORDINARY = """
 import collections, dataclasses, typing, warnings
@@ -132,7 +132,7 @@ BROKEN = {
     "a function": ("def Mine(): pass", "not of function"),
     "another class": ("class Mine: pass", "not of type"),
     "a number": ("Mine = 3", "not of int"),
-    "an abstract class": ("from tensorferry.backend import Backend\nclass Mine(Backend): pass", "TypeError"),
+    "an abstract class": ("from tensorferry.backends.base import Backend\nclass Mine(Backend): pass", "TypeError"),
     "an error that cannot be shown": (
         "class Odd(Exception):\n    def __str__(self): raise RuntimeError\nraise Odd",
         "is broken: Odd.",
@@ -363,7 +363,7 @@ def test_threads_that_miss_at_once_all_find_it(tmp_path):
     code = """
     import faulthandler; faulthandler.dump_traceback_later(100, exit=True)
     import threading, numpy as np, slabs, tensorferry as ferry
-    from tensorferry import registry
+    from tensorferry.backends import registry
     calls = [
         lambda: ferry.convert([1.0], "slabs"),
         lambda: ferry.to_numpy(slabs.Tensor(np.ones(1, np.float32))),
@@ -394,7 +394,7 @@ def test_a_thread_that_imports_the_framework_and_one_that_converts_do_not_wait_f
         "import gate\ngate.inside.set(); gate.go_on.wait(60)\n"
         "import tensorferry as ferry, numpy as np\n"
         "ferry.to_list(ferry.to_numpy([1, 2])), ferry.describe(np.ones(2))\n"
-        "from tensorferry import registry\nregistry.register(registry.backend_named('slabs'))\n"
+        "from tensorferry.backends import registry\nregistry.register(registry.backend_named('slabs'))\n"
     )
     (tmp_path / "gate.py").write_text("import threading\ninside, go_on = threading.Event(), threading.Event()\n")
     body = CLASS.replace("import slabs\n", "").replace(
@@ -406,7 +406,7 @@ def test_a_thread_that_imports_the_framework_and_one_that_converts_do_not_wait_f
     code = """
     import faulthandler; faulthandler.dump_traceback_later(100, exit=True)
     import threading, gate, tensorferry as ferry
-    from tensorferry import registry
+    from tensorferry.backends import registry
     registry.backend_named("slabs")
     importing = threading.Thread(target=__import__, args=("slabs",), daemon=True)
     importing.start(); gate.inside.wait(60)

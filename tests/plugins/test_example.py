@@ -16,7 +16,8 @@ from tests.conformance.outside import installed
 from tests.support import ROOT, SOURCE, address
 
 import tensorferry as ferry
-from tensorferry import registry, testing
+from tensorferry import testing
+from tensorferry.backends import registry
 
 EXAMPLE = ROOT / "examples" / "backend"
 PAGE = ROOT / "docs" / "backends.md"

@@ -13,8 +13,8 @@ from tests.plugins.packages import BACKEND, READ_ONLY
 from tests.support import address, frozen
 
 import tensorferry as ferry
-from tensorferry import registry
-from tensorferry.capabilities import Devices
+from tensorferry.backends import registry
+from tensorferry.core.capabilities import Devices
 
 
 class Tensor:

@@ -13,7 +13,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import tensorferry as ferry
-from tensorferry import casts, dtypes, registry, testing
+from tensorferry import testing
+from tensorferry.backends import registry
+from tensorferry.core import dtypes
+from tensorferry.host import casts
 from tensorferry.testing import bits
 from tensorferry.testing import strategies as these
 from tensorferry.testing.bits import FORMATS

@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tensorferry as ferry
-from tensorferry import recipes, registry, testing
+from tensorferry import testing
+from tensorferry.backends import registry
+from tensorferry.execution import recipes
 from tensorferry.testing import strategies as these
 
 FRAMEWORKS = ("numpy", "torch", "tensorflow", "jax")

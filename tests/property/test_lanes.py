@@ -11,8 +11,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import tensorferry as ferry
-from tensorferry import parts, recipes, registry, rules, sequences, testing
-from tensorferry.run import verifying
+from tensorferry import testing
+from tensorferry.backends import registry
+from tensorferry.execution import recipes
+from tensorferry.execution.run import verifying
+from tensorferry.planning import rules
+from tensorferry.sequences import chunks as parts
+from tensorferry.sequences import reader as sequences
 from tensorferry.testing import strategies as these
 
 pytestmark = pytest.mark.lanes

@@ -17,10 +17,14 @@ from tests.plugins.packages import BACKEND
 from tests.support import TARGETS, counted, lives, memory_at
 
 import tensorferry as ferry
-from tensorferry import memory, recipes, registry, rules, run, testing
-from tensorferry.info import compact_strides, packed_strides
-from tensorferry.recipes import conversion_as
-from tensorferry.signature import signature_of
+from tensorferry import testing
+from tensorferry.backends import registry
+from tensorferry.core.info import compact_strides, packed_strides
+from tensorferry.core.signature import signature_of
+from tensorferry.execution import recipes, run
+from tensorferry.execution.recipes import conversion_as
+from tensorferry.host import memory
+from tensorferry.planning import rules
 from tensorferry.testing import strategies as these
 from tensorferry.testing.bits import FORMATS
 
@@ -260,7 +264,8 @@ warnings.simplefilter("ignore")
 import numpy as np, jax, jax.experimental, torch, tensorflow as tf, tensorferry as ferry
 import jax.numpy as jnp
 from tests.support import memory_at
-from tensorferry import registry, testing
+from tensorferry import testing
+from tensorferry.backends import registry
 
 with (jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.enable_x64)(True):
     wide = [jnp.arange(3), jnp.arange(3.0), jnp.float64(1)]

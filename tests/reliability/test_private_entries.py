@@ -3,7 +3,8 @@
 import numpy as np
 
 import tensorferry as ferry
-from tensorferry import memory, registry
+from tensorferry.backends import registry
+from tensorferry.host import memory
 
 
 class _NothingPrivate:
@@ -25,7 +26,7 @@ def test_without_the_fast_entry_the_public_one_shares_as_well(monkeypatch):
     """The values and the memory are the same, whichever entry an array takes."""
     backend = registry.ready("jax")
     monkeypatch.setattr(backend, "_place", None)
-    monkeypatch.setattr("tensorferry.backends.jax.importlib", _NothingPrivate)
+    monkeypatch.setattr("tensorferry.backends.jax.tensors.importlib", _NothingPrivate)
     array = memory.compact((16,), np.dtype(np.float32))
     array[...] = range(16)
 

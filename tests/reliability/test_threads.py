@@ -12,9 +12,9 @@ import pytest
 from tests.support import counted, lives
 
 import tensorferry as ferry
-from tensorferry import registry
-from tensorferry.request import Request
-from tensorferry.run import verifying
+from tensorferry.backends import registry
+from tensorferry.core.request import Request
+from tensorferry.execution.run import verifying
 
 jnp = pytest.importorskip("jax.numpy")
 tf = pytest.importorskip("tensorflow")
@@ -157,7 +157,7 @@ def test_lists_and_errors_leak_nothing():
 
 def test_plans_are_not_kept_without_end():
     """The plans and recipes that are remembered are bounded, however many shapes and addresses pass by."""
-    from tensorferry import recipes
+    from tensorferry.execution import recipes
 
     conversion = recipes.conversion_of(registry.ready("torch"), Request("torch"))
     for length in range(1, 6000):

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tensorferry import registry
+from tensorferry.backends import registry
 from tensorferry.backends.torch import streams
 
 

@@ -7,7 +7,7 @@ import pytest
 from tests import simulated
 
 import tensorferry as ferry
-from tensorferry.parcels import LARGEST
+from tensorferry.host.packing import LARGEST
 
 
 def gpu(shape=(4,), dtype="float32", framework="torch", device="cuda:0"):
@@ -92,7 +92,7 @@ def test_torch_packs_every_dtype_and_layout(alignment):
     """Bits, shapes, dtypes, the order of axes; each a view of one memory, aligned to its element."""
     import torch
 
-    from tensorferry import registry
+    from tensorferry.backends import registry
 
     backend = registry.ready("torch")
     tensors = [
@@ -120,7 +120,7 @@ def test_jax_starts_a_transfer_and_finishes_it():
     """What is started ahead gives the same values, in memory of one's own."""
     import jax.numpy as jnp
 
-    from tensorferry import registry
+    from tensorferry.backends import registry
 
     backend, x = registry.ready("jax"), jnp.arange(5.0)
     backend.start_fetch(x)

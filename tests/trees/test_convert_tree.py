@@ -404,7 +404,7 @@ def test_nothing_is_converted_by_explain():
 
 def test_the_fast_way_gives_what_the_planned_way_gives():
     """With fast lanes and without: types, sharing, ties and what is kept."""
-    from tensorferry.run import verifying
+    from tensorferry.execution.run import verifying
 
     tree = {**mixed(), "again": None, "n": 3, "s": "x"}
     tree["again"] = tree["torch"]
@@ -481,8 +481,8 @@ def test_the_first_conversion_of_a_process_is_like_the_second():
     """Whether a recipe is known already decides nothing: what is there stays the same object."""
     import torch
 
-    from tensorferry import recipes
-    from tensorferry.run import verifying
+    from tensorferry.execution import recipes
+    from tensorferry.execution.run import verifying
 
     tree = {"a": torch.zeros(16), "b": torch.zeros(3)}
     with verifying(False):

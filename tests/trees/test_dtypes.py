@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tensorferry as ferry
-from tensorferry.leaf_dtypes import dtype_of_leaf, rule_of
+from tensorferry.core.leaf_dtypes import dtype_of_leaf, rule_of
 
 torch = pytest.importorskip("torch")
 
@@ -56,7 +56,7 @@ def changed(tree, **keywords):
 )
 def test_H82_a_named_dtype_goes_to_leaves_of_its_own_kind(dtype, kinds):
     """Labels, ids and masks keep theirs: 257 is no bfloat16, and nobody asked for one."""
-    from tensorferry.dtypes import find, name_of
+    from tensorferry.core.dtypes import find, name_of
 
     tree = batch()
     for path, after in dtypes(ferry.convert_tree(tree, "numpy", dtype=dtype)).items():

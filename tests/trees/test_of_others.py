@@ -11,7 +11,7 @@ import pytest
 from tests.support import survives
 
 import tensorferry as ferry
-from tensorferry.run import verifying
+from tensorferry.execution.run import verifying
 
 jax = pytest.importorskip("jax")
 tf = pytest.importorskip("tensorflow")

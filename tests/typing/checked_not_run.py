@@ -10,8 +10,7 @@ import torch
 from typing_extensions import assert_type
 
 import tensorferry as ferry
-from tensorferry import verbs
-from tensorferry.backends import array_like, cupy, numpy, python, tensorflow
+from tensorferry.backends import array_like, cupy, numpy, python, tensorflow, verbs
 from tensorferry.backends import jax as of_jax
 from tensorferry.backends import torch as of_torch
 

@@ -1,1 +1,1 @@
-"""One file per framework; each holds a `BACKEND`, and can be imported without its framework."""
+"""What a backend is, and a folder for each framework that has one; each can be imported without its framework."""

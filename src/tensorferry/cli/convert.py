@@ -8,7 +8,7 @@ from rich.text import Text
 
 from tensorferry.errors import ConversionError
 from tensorferry.files.convert import convert_files
-from tensorferry.render import size_text
+from tensorferry.planning.render import size_text
 
 from .console import EXIT_INTERRUPTED, err, out, printable
 from .outcome import code_of, counted, progress, result, show_error, writing

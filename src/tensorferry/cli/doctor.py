@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 import tensorferry as ferry
+from tensorferry.backends.registry import backends, outside
 from tensorferry.files import format as file_formats
-from tensorferry.registry import backends, outside
 
 from . import measure
 from .console import EXIT_FAILED, out, print_json, printable, quiet
@@ -19,7 +19,7 @@ from .console import EXIT_FAILED, out, print_json, printable, quiet
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tensorferry.plugins import Plugin
+    from tensorferry.backends.plugins import Plugin
 
     Status = dict[str, ferry.FrameworkStatus]
 

@@ -9,11 +9,11 @@ from rich.table import Table
 from rich.text import Text
 
 import tensorferry as ferry
-from tensorferry.devices import device_name
-from tensorferry.dtypes import KEYWORDS, name_of
-from tensorferry.preconditions import refuse_place
-from tensorferry.registry import NAMES, backend_named, backends, outside
-from tensorferry.render import PATHS, size_text
+from tensorferry.backends.registry import NAMES, backend_named, backends, outside
+from tensorferry.core.devices import device_name
+from tensorferry.core.dtypes import KEYWORDS, name_of
+from tensorferry.planning.preconditions import refuse_place
+from tensorferry.planning.render import PATHS, size_text
 
 from .code import print_code
 from .console import EXIT_FAILED, EXIT_USAGE, err, out, print_json, printable

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 import tensorferry as ferry
-from tensorferry.registry import backends
+from tensorferry.backends.registry import backends
 
 from .observe import Observation, array_of, observe
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorferry import to_numpy
-from tensorferry.registry import backend_of
+from tensorferry.backends.registry import backend_of
 
 __all__ = ["Observation", "address", "array_of", "observe", "root_module"]
 

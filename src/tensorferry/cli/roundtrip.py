@@ -17,7 +17,7 @@ import tensorferry as ferry
 from tensorferry.errors import ConversionError, LossyCastError
 from tensorferry.files.diff import diff
 from tensorferry.files.format import formats
-from tensorferry.render import size_text
+from tensorferry.planning.render import size_text
 
 from .console import EXIT_FAILED, out, printable, quiet
 from .doctor import working

@@ -94,8 +94,8 @@ def load(
         FrameworkNotInstalledError: The framework, or the library that the format needs, is not installed.
         ConversionError: When a tensor is used: as for `to_numpy`; the message ends in its name.
     """
-    from ..leaf_dtypes import rule_of
-    from ..registry import canonical, ready
+    from ..backends.registry import canonical, ready
+    from ..core.leaf_dtypes import rule_of
     from .lazy import lazily
     from .select import select
 
@@ -154,7 +154,7 @@ def save(
         UnsupportedTypeError: Something in the tree is neither a tensor nor a plain value; the message says where.
         VerificationError: It did not read back the same; nothing is published.
     """
-    from ..backend import EXCHANGE
+    from ..backends.base import EXCHANGE
     from ..errors import ConversionError
     from .save import write
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..dtypes import find
+from ..core.dtypes import find
 from ..errors import ConversionError, FrameworkNotInstalledError, UnsafeFileError
 from .contents import Finding
 from .format import format_of

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..core.leaf_dtypes import rule_of_words
 from ..errors import FileFormatError, FormatLimitError
-from ..leaf_dtypes import rule_of_words
 from .executors import ENGINES, run_all
 from .format import Format, each_format, format_for, format_named, named
 from .jobs import Recipe, open_all, prints, sizes, write_piece

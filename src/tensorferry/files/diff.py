@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..dtypes import find
-from ..encodings.packed import bare
+from ..core.dtypes import find
 from ..errors import FileFormatError
+from .encodings.packed import bare
 from .nesting import written
 from .summary import values_of
 

@@ -13,8 +13,8 @@ from abc import ABC, abstractmethod
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ..backends.plugins import Door
 from ..errors import FileFormatError, FormatLimitError, FrameworkNotInstalledError
-from ..plugins import Door
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -201,7 +201,7 @@ def each_format() -> Iterator[Format]:
 @cache
 def own_formats() -> tuple[Format, ...]:
     """This package's formats."""
-    from .. import formats as package
+    from . import formats as package
 
     modules = [module.name for module in pkgutil.iter_modules(package.__path__)]
     found = (importlib.import_module(f"{package.__name__}.{name}").FORMAT for name in modules)
@@ -248,7 +248,7 @@ outside: Door[Format] = Door(
 
 def _namesake(path: Path) -> list[Format]:
     """The format whose module goes with the file's suffix: most often it saves importing the others."""
-    from .. import formats as package
+    from . import formats as package
 
     suffix = path.suffix[1:].lower()
     wanted = package.MODULES.get(suffix, suffix)

@@ -9,16 +9,16 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ..api import convert
+from ..core.leaf_dtypes import dtype_of_leaf, unknown_name
 from ..errors import ConversionError, CopyRequiredError, FormatLimitError
 from ..inspection import explain
-from ..leaf_dtypes import dtype_of_leaf, unknown_name
 from .contents import Ref
 from .nesting import like
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ..leaf_dtypes import DtypeRule
+    from ..core.leaf_dtypes import DtypeRule
     from .contents import Contents
     from .stored import Stored
 

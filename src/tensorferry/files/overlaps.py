@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..dtypes import find
+from ..core.dtypes import find
 from .stored import Packed, Stored, View
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..casts import cast
-from ..dtypes import exact, find, of_numpy
+from ..core.dtypes import exact, find, of_numpy
 from ..errors import LossyCastError
+from ..host.casts import cast
 from .stored import BLOCK_BYTES, Record, Stored
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _AHEAD = 8 * BLOCK_BYTES
 
 
 class Recast(Stored):
-    """A stored tensor whose values are cast when they are read, by `tensorferry.casts`, so with its bits.
+    """A stored tensor whose values are cast when they are read, by `tensorferry.host.casts`, so with its bits.
 
     Between two floating dtypes numbers are rounded to the nearest, ties to even. `overflow` says what becomes of
     a finite number that the dtype has no room for:

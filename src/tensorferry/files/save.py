@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import registry
 from ..api import to_numpy
+from ..backends import registry
 from ..errors import ConversionError, UnsupportedTypeError
 from ..trees.leaves import LeafRule
 from .contents import Contents, Ref

@@ -8,9 +8,9 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from ..dtypes import DEFAULT, FIT, fit
+from ..core.dtypes import DEFAULT, FIT, fit
+from ..core.leaf_dtypes import DtypeRule, dtype_of_leaf, rule_of_words, unknown_name
 from ..errors import FormatLimitError, UnsupportedTypeError
-from ..leaf_dtypes import DtypeRule, dtype_of_leaf, rule_of_words, unknown_name
 from .format import named
 from .recast import OVERFLOWS, Recast
 from .tree import rename as rename_in

@@ -12,9 +12,9 @@ from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from ..encodings.json_scan import Cut, blank, expect, string, strings, value
 from ..errors import ConversionError, FileFormatError, UnsafeFileError
 from .contents import Contents, Finding, Ref
+from .encodings.json_scan import Cut, blank, expect, string, strings, value
 from .format import each_format, format_of, formats, named, own_formats, recognised
 from .tree import TIES, TREE, pack, unpack
 

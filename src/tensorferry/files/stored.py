@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..dtypes import find
+from ..core.dtypes import find
 from ..errors import FileFormatError
-from ..memory import compact
+from ..host.memory import compact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator

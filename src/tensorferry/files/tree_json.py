@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..dtypes import DTYPES, of_numpy
+from ..core.dtypes import DTYPES, of_numpy
 from ..errors import FileFormatError, FormatLimitError
 from .contents import Ref, Special
 from .format import named

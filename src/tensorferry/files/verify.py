@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..encodings.packed import bare
 from ..errors import ConversionError, VerificationError
 from .contents import Ref
+from .encodings.packed import bare
 from .format import named
 from .nesting import written
 from .pump import Pump

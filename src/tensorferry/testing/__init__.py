@@ -10,14 +10,15 @@ The suite believes no backend about itself, so it asks a `Witness`: who makes th
 and looks at them with the framework's own operations. To test a backend of an outside package:
 
 1. Register the backend: the package's entry point in the group ``tensorferry.backends``, or, without one,
-   `tensorferry.registry.register`.
+   `tensorferry.backends.registry.register`.
 2. Write a witness for it: a name, a module, `Witness.build` (a tensor with these bytes),
    `Witness.place` (where it lies) and `Witness.state` (its metadata); what is not compact, constant
    and on the host says so in the rest.
 3. Make it known and run the suite, here with pytest; of the other frameworks, those that are installed take part::
 
     import pytest
-    from tensorferry import registry, testing
+    from tensorferry import testing
+    from tensorferry.backends import registry
 
     registry.register(MyBackend())
     testing.add_witness(MyWitness())

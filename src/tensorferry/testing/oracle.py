@@ -12,7 +12,7 @@ from ..errors import ConversionError, CopyRequiredError, LossyCastError, Unsuppo
 from .bits import FORMATS
 
 if TYPE_CHECKING:
-    from ..capabilities import Capabilities
+    from ..core.capabilities import Capabilities
     from .memory import Place
     from .witness import Sample
 

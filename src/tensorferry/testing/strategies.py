@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
-from .. import registry
+from ..backends import registry
 from .bits import FORMATS, patterns
 from .memory import Image
 from .witness import witness_for

@@ -9,9 +9,10 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .. import api, inspection, registry
+from .. import api, inspection
+from ..backends import registry
 from ..errors import ConversionError, UnsupportedTypeError
-from ..run import verifying
+from ..execution.run import verifying
 from .bits import FORMATS
 from .memory import Place, addresses
 from .oracle import verdict
@@ -20,7 +21,7 @@ from .witness import Sample, Witness, witness_for, witness_named, witnesses
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ..plan import Plan
+    from ..planning.plan import Plan
 
 __all__ = ["Cell", "Finding", "Group", "NonConformance", "check", "findings", "groups", "judge"]
 

@@ -21,7 +21,7 @@ from .slots import Ring, stage
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ..streams import Stream
+    from ..devices.streams import Stream
     from ..trees.plans import LeafPlan
     from .goal import Goal
     from .sides import Moment, Place

@@ -5,8 +5,8 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any, Literal
 
+from ..core.request import refuse_unknown, target_of
 from ..errors import ConversionError, shown
-from ..request import refuse_unknown, target_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

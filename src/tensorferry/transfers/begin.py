@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
-from ..devices import HOST
+from ..core.devices import HOST
 from .lane import lane_of
 from .sides import Landed, Sides, landed, moments, places_of, tensors_in
 from .transfer import Transfer
@@ -14,7 +14,7 @@ from .transfer import Transfer
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ..plan import Plan
+    from ..planning.plan import Plan
     from .goal import Goal
     from .sides import Moment, Place
 

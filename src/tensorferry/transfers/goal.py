@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from .. import registry, rules
 from ..api import convert
-from ..devices import device_name
-from ..info import TensorInfo
+from ..backends import registry
+from ..core.devices import device_name
+from ..core.info import TensorInfo
+from ..core.leaf_dtypes import DtypeRule, rule_of
+from ..core.request import aim, make_request
+from ..execution.recipes import conversion_of
 from ..inspection import explain
-from ..leaf_dtypes import DtypeRule, rule_of
-from ..recipes import conversion_of
-from ..request import aim, make_request
+from ..planning import rules
 from ..trees.api import convert_tree, explain_tree
 from ..trees.leaves import LeafRule
 from ..trees.plans import LeafPlan
@@ -22,7 +23,7 @@ from ..trees.walk import take_apart
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..backend import Backend
+    from ..backends.base import Backend
     from ..typing import Leaves, Unknown
 
 __all__ = ["Goal"]

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from ..backend import EXCHANGE
-from ..devices import HOST
+from ..backends.base import EXCHANGE
+from ..core.devices import HOST
 from ..errors import ConversionError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from ..plan import Plan
+    from ..planning.plan import Plan
     from .ahead import Ahead, Converter
     from .goal import Goal
 

@@ -6,8 +6,8 @@ from collections import defaultdict
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from .. import registry
-from ..devices import HOST
+from ..backends import registry
+from ..core.devices import HOST
 from ..errors import UnsupportedTypeError
 from ..trees.leaves import LeafRule
 from ..trees.walk import take_apart
@@ -15,10 +15,10 @@ from ..trees.walk import take_apart
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from ..backend import Backend
-    from ..info import TensorInfo
-    from ..plan import Plan
-    from ..streams import Event, Stream
+    from ..backends.base import Backend
+    from ..core.info import TensorInfo
+    from ..devices.streams import Event, Stream
+    from ..planning.plan import Plan
 
 __all__ = ["Landed", "Moment", "Place", "Sides", "landed", "moments", "places_of", "tensors_in"]
 

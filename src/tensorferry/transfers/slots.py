@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .. import parcels, registry
 from ..api import convert
-from ..backend import EXCHANGE
-from ..devices import HOST
-from ..dtypes import find
-from ..memory import ALIGNMENT
-from ..rules import agrees, check_of
+from ..backends import registry
+from ..backends.base import EXCHANGE
+from ..core.devices import HOST
+from ..core.dtypes import find
+from ..host import packing
+from ..host.memory import ALIGNMENT
+from ..planning.rules import agrees, check_of
 from ..trees.leaves import LeafRule
 from ..trees.walk import take_apart
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from ..plan import Plan
+    from ..planning.plan import Plan
     from ..trees.plans import LeafPlan
     from .goal import Goal
     from .sides import Moment, Place
@@ -192,7 +193,7 @@ def _lay_out(leaves: Sequence[LeafPlan]) -> tuple[dict[str, tuple[int, str]], in
     dtypes = [(leaf, None if leaf.same_as is not None else slot_dtype(leaf.plan)) for leaf in leaves]
     chosen = [(leaf, dtype) for leaf, dtype in dtypes if dtype is not None]
     sizes = [leaf.plan.source.size * find(dtype).itemsize for leaf, dtype in chosen]
-    offsets, size = parcels.starts(sizes, [ALIGNMENT] * len(sizes))
+    offsets, size = packing.starts(sizes, [ALIGNMENT] * len(sizes))
     return {leaf.path: (offset, dtype) for (leaf, dtype), offset in zip(chosen, offsets, strict=True)}, size
 
 

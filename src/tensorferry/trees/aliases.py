@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .. import memory
-from ..devices import HOST
-from ..dtypes import find
-from ..info import TensorInfo
-from ..recipes import conversion_of
-from ..request import Request
-from ..run import convert
+from ..core.devices import HOST
+from ..core.dtypes import find
+from ..core.info import TensorInfo
+from ..core.request import Request
+from ..execution.recipes import conversion_of
+from ..execution.run import convert
+from ..host import memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ..run import Prepared
+    from ..execution.run import Prepared
 
 __all__ = ["Group", "clusters", "converted_together", "copied_together", "is_broadcast", "overlapping", "ties"]
 

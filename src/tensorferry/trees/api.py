@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from .. import registry
-from ..backend import EXCHANGE
+from ..backends import registry
+from ..backends.base import EXCHANGE
+from ..core.info import TensorInfo
+from ..core.leaf_dtypes import rule_of
+from ..core.request import aim, refuse_unknown, target_of
 from ..errors import ConversionError, UnsupportedTypeError
-from ..info import TensorInfo
-from ..leaf_dtypes import rule_of
-from ..request import aim, refuse_unknown, target_of
 from .leaves import leaf_rule
 from .targets import Targets
 

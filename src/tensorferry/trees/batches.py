@@ -8,15 +8,17 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .. import parcels, registry, run
-from ..devices import HOST
+from ..backends import registry
+from ..core.devices import HOST
+from ..execution import run
+from ..host import packing
 from .plans import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ..plan import Plan
-    from ..run import Prepared
+    from ..execution.run import Prepared
+    from ..planning.plan import Plan
 
 __all__ = ["Shipment", "arrive", "cross", "depart", "shipments"]
 
@@ -70,7 +72,7 @@ def _transfer(plan: Plan) -> int | None:
     abilities = registry.backend_named(step.backend).capabilities
     packs = step.verb in ("move", "fetch", "place") and abilities.devices.packs
     can = packs or (step.verb == "fetch" and abilities.devices.fetches_ahead)
-    return found[0] if can and 0 < step.bytes <= parcels.LARGEST else None
+    return found[0] if can and 0 < step.bytes <= packing.LARGEST else None
 
 
 def depart(shipment: Shipment, prepared: Mapping[int, Prepared], index: int) -> Any:
@@ -90,8 +92,8 @@ def cross(shipment: Shipment, prepared: Mapping[int, Prepared], values: Mapping[
         return dict(values)
     alignment = max(1, *(prepared[index].target.capabilities.memory.alignment for index in values))
     # What fetches gives arrays of the host, and what places takes them.
-    pack = parcels.pack if transfer.verb == "place" else backend.pack
-    unpack = parcels.unpack if transfer.verb == "fetch" else backend.unpack
+    pack = packing.pack if transfer.verb == "place" else backend.pack
+    unpack = packing.unpack if transfer.verb == "fetch" else backend.unpack
     parcel, layout = pack(list(values.values()), alignment)
     parts = unpack(getattr(backend, transfer.verb)(parcel, *transfer.arguments), layout)
     return dict(zip(values, parts, strict=True))

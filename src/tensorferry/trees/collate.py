@@ -4,25 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .. import dtypes, registry, run
-from ..backend import EXCHANGE
+from ..backends import registry
+from ..backends.base import EXCHANGE
+from ..core import dtypes
+from ..core.leaf_dtypes import quoted
+from ..core.request import Request
 from ..errors import ConversionError, LossyCastError, ShapeError, UnsupportedTypeError, shown
-from ..leaf_dtypes import quoted
-from ..recipes import conversion_of
-from ..request import Request
-from ..sequences import NewArray
+from ..execution import run
+from ..execution.recipes import conversion_of
+from ..sequences.reader import NewArray
 from .kinds import dtype_together, kinds_met
-from .padding import (
-    NOT_PADDED,
-    Padding,
-    carry_mark,
-    common_dtype,
-    describe_each,
-    extent_of,
-    filling,
-    look_at,
-    pad,
-)
+from .padding import NOT_PADDED, Padding, carry_mark, common_dtype, describe_each, extent_of, filling, look_at, pad
 from .rows import RowsRead
 from .samples import columns_of
 from .structure import placed
@@ -31,7 +23,7 @@ from .tree_conversion import raise_all, refuse_unknown_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ..backend import Backend
+    from ..backends.base import Backend
     from .kinds import Met
     from .leaves import LeafRule
     from .padding import Extent

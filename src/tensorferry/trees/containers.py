@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..backends.nodes import Node, attribute, item
 from ..errors import UnsupportedTypeError
-from ..nodes import Node, attribute, item
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence, Sized

@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .. import dtypes, registry
+from ..backends import registry
+from ..core import dtypes
 from ..errors import LossyCastError
-from ..sequences import PYTHON_NUMBERS, element_types
+from ..sequences.reader import PYTHON_NUMBERS, element_types
 from .leaves import are_of_one_dtype
 from .padding import describe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..info import TensorInfo
+    from ..core.info import TensorInfo
 
 __all__ = ["Met", "dtype_together", "kinds_met"]
 

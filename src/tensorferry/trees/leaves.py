@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .. import registry
-from ..backend import Backend
-from ..dtypes import of_numpy
+from ..backends import registry
+from ..backends.base import Backend
+from ..core.dtypes import of_numpy
+from ..core.info import TensorInfo
 from ..errors import UnsupportedTypeError, shown
 from ..hints import Hint
-from ..info import TensorInfo
 from . import libraries
 from .unknown import is_used_up, may_hold, tensor_inside
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import registry
+from ..backends import registry
 from . import libraries
 from .containers import is_tuple_with_a_constructor, open_structured, opener_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ..nodes import Node
+    from ..backends.nodes import Node
 
     Opener = Callable[[Any], Node | None]
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .. import memory, registry, run
-from ..dtypes import find
+from ..backends import registry
+from ..core.dtypes import find
+from ..core.info import TensorInfo
+from ..core.request import Request
 from ..errors import UnsupportedTypeError
-from ..info import TensorInfo
-from ..recipes import conversion_of
-from ..request import Request
+from ..execution import run
+from ..execution.recipes import conversion_of
+from ..host import memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from ..run import Prepared
+    from ..execution.run import Prepared
 
 __all__ = ["in_order_of", "refused", "write_all"]
 

@@ -9,21 +9,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .. import dtypes, memory, registry, rules, run
-from ..backend import EXCHANGE
-from ..devices import HOST
+from ..backends import registry
+from ..backends.base import EXCHANGE
+from ..core import dtypes
+from ..core.devices import HOST
+from ..core.info import TensorInfo
+from ..core.leaf_dtypes import place_of_name, unknown_key
+from ..core.request import Request
 from ..errors import ShapeError, UnsupportedTypeError, shown
-from ..info import TensorInfo
-from ..leaf_dtypes import place_of_name, unknown_key
-from ..recipes import conversion_of
-from ..request import Request
-from ..sequences import NewArray
+from ..execution import run
+from ..execution.recipes import conversion_of
+from ..host import memory
+from ..planning import rules
+from ..sequences.reader import NewArray
 from .rows import RowsRead
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from ..backend import Backend
+    from ..backends.base import Backend
 
 __all__ = [
     "NOT_PADDED",

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import optree
 
-from .. import sequences
-from ..dtypes import of_numpy
-from ..refusals import DEEPEST
+from ..core.dtypes import of_numpy
+from ..sequences import reader
+from ..sequences.diagnostics import DEEPEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -35,7 +35,7 @@ def is_row(x: list[Any], depth: int = 0) -> bool:
 
 @lru_cache(maxsize=256)
 def _is_number(kind: type) -> bool:
-    return kind in sequences.PYTHON_NUMBERS or (issubclass(kind, np.generic) and of_numpy(np.dtype(kind)) is not None)
+    return kind in reader.PYTHON_NUMBERS or (issubclass(kind, np.generic) and of_numpy(np.dtype(kind)) is not None)
 
 
 class RowsRead(NamedTuple):
@@ -53,7 +53,7 @@ class RowsRead(NamedTuple):
 def read_rows(column: Sequence[list[Any]]) -> RowsRead | None:
     """The numbers of rows in one pass; ``None``: they are few, or not all of one of the two types."""
     flat = list(chain.from_iterable(column))
-    numbers = sequences.read_plain(flat, flat[0]) if flat else None
+    numbers = reader.read_plain(flat, flat[0]) if flat else None
     return None if numbers is None else RowsRead(numbers, list(map(len, column)))
 
 

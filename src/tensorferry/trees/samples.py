@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .. import registry
+from ..backends import registry
 from ..errors import UnsupportedTypeError
 from .openers import PLAIN, openers_of
 from .rows import is_row, read_rows

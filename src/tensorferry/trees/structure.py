@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import optree
 
+from ..backends.nodes import Node, dotted, item
 from ..errors import ConversionError
-from ..nodes import Node, dotted, item
 from .openers import openers_of
 
 if TYPE_CHECKING:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .. import registry
-from ..backend import EXCHANGE
+from ..backends import registry
+from ..backends.base import EXCHANGE
+from ..core.leaf_dtypes import dtype_of_leaf
+from ..core.request import LEAVE, Request, make_request
 from ..errors import UnsupportedTypeError
-from ..leaf_dtypes import dtype_of_leaf
-from ..recipes import conversion_of
-from ..request import LEAVE, Request, make_request
+from ..execution.recipes import conversion_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ..leaf_dtypes import DtypeRule
-    from ..recipes import Conversion
+    from ..core.leaf_dtypes import DtypeRule
+    from ..execution.recipes import Conversion
 
 __all__ = ["Targets", "copy_in_its_framework"]
 

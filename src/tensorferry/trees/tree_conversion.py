@@ -6,10 +6,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .. import registry, run
+from ..backends import registry
+from ..core.info import TensorInfo
+from ..core.leaf_dtypes import unknown_name
 from ..errors import ConversionError, TreeError, UnsupportedTypeError
-from ..info import TensorInfo
-from ..leaf_dtypes import unknown_name
+from ..execution import run
 from .aliases import Group, converted_together, overlapping, ties
 from .batches import Shipment, arrive, cross, depart, shipments
 from .outs import in_order_of, refused, write_all
@@ -21,9 +22,9 @@ from .walk import take_apart
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from ..leaf_dtypes import DtypeRule
-    from ..recipes import Conversion, Recipe
-    from ..run import Prepared
+    from ..core.leaf_dtypes import DtypeRule
+    from ..execution.recipes import Conversion, Recipe
+    from ..execution.run import Prepared
     from .leaves import LeafRule
     from .targets import Targets
 

@@ -22,7 +22,7 @@ from types import (
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from ..nodes import attribute, item
+from ..backends.nodes import attribute, item
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import optree
 
-from .. import registry
+from ..backends import registry
+from ..backends.nodes import Node, item
 from ..errors import ConversionError, UnsupportedTypeError
-from ..nodes import Node, item
 from .containers import is_tuple_with_a_constructor
 from .leaves import is_description
 from .openers import PLAIN, openers_of

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ... import casts, memory
-from ...dtypes import DTYPES, casting_scale, common, find
+from ...core.dtypes import DTYPES, casting_scale, common, find
 from ...errors import ConversionError, CopyRequiredError, LossyCastError, UnsupportedTypeError
 from ...hints import Hint
+from ...host import casts, memory
 from .sources import later
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ...info import TensorInfo
-    from ...request import Request
+    from ...core.info import TensorInfo
+    from ...core.request import Request
 
 __all__ = ["NULLS", "TEXT", "Column", "Numbers", "Refused", "refuse", "table"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ... import registry
 from ...hints import Hint
+from .. import registry
 from .columns import refuse
 from .neighbours import Neighbour
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ...backend import Backend
-    from ...info import TensorInfo
+    from ...core.info import TensorInfo
+    from ..base import Backend
 
     Opened = tuple[Backend | None, TensorInfo, Any]
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from ... import memory
-from ...backend import Backend
-from ...capabilities import Capabilities, Dtypes, Memory, Objects
-from ...dtypes import find
-from ...rules import COPIED
+from ...core.capabilities import Capabilities, Dtypes, Memory, Objects
+from ...core.dtypes import find
+from ...host import memory
+from ...planning.rules import COPIED
+from ..base import Backend
 from .neighbours import neighbour_of
 from .protocols import DLPACK, offered, open_offered
 from .sources import NAME, PALETTE, ROWS, Later, own, reading
@@ -18,8 +18,8 @@ from .sources import NAME, PALETTE, ROWS, Later, own, reading
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ...info import TensorInfo
-    from ...request import Request
+    from ...core.info import TensorInfo
+    from ...core.request import Request
 
 Array = np.ndarray[Any, Any]
 

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ... import registry
-from ...backend import EXCHANGE
-from ...dtypes import of_numpy
+from ...core.dtypes import of_numpy
+from .. import registry
+from ..base import EXCHANGE
 from .columns import NULLS, TEXT, Column, Numbers, Refused, refuse, table
 from .neighbours import Neighbour
 from .sources import taken
 
 if TYPE_CHECKING:
-    from ...request import Request
+    from ...core.request import Request
     from .neighbours import Opened
 
 __all__ = ["neighbour"]

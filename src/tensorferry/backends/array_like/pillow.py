@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...dtypes import of_numpy
+from ...core.dtypes import of_numpy
 from .neighbours import Neighbour
 from .protocols import open_offered
 from .sources import PALETTE, kind_of, later

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...dtypes import DTYPES
+from ...core.dtypes import DTYPES
 from .columns import NULLS, TEXT, Column, Numbers, Refused, refuse, table
 from .neighbours import Neighbour
 from .sources import later, over
 
 if TYPE_CHECKING:
-    from ...request import Request
+    from ...core.request import Request
     from .neighbours import Opened
 
 __all__ = ["neighbour"]

@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ... import dlpack, registry
-from ...backend import EXCHANGE
 from ...errors import DeviceError, UnsupportedTypeError
+from ...host import dlpack
+from .. import registry
+from ..base import EXCHANGE
 from .sources import copied, kind_of, over, shown, taken
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ...backend import Backend
-    from ...info import TensorInfo
-    from ...request import Request
+    from ...core.info import TensorInfo
+    from ...core.request import Request
+    from ..base import Backend
 
 __all__ = ["DLPACK", "from_array", "offered", "open_given", "open_offered"]
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ... import memory
-from ...backend import kind_of_type
-from ...dtypes import of_numpy
+from ...core.dtypes import of_numpy
+from ...core.info import TensorInfo
 from ...errors import ConversionError, UnsupportedTypeError
-from ...info import TensorInfo
-from ...rules import COPIED
+from ...host import memory
+from ...planning.rules import COPIED
+from ..base import kind_of_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ... import memory
-from ...capabilities import Capabilities, Devices, Dtypes, Gradients, Memory, Objects, Options
-from ...dtypes import find
+from ...core.capabilities import Capabilities, Devices, Dtypes, Gradients, Memory, Objects, Options
+from ...core.dtypes import find
+from ...host import memory
 
 __all__ = ["CAPABILITIES", "COPIED", "DEFAULT_STREAM", "DLPACK", "DTYPES", "REFUSED", "UNHANDED"]
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ... import registry
-from ...backend import EXCHANGE
-from ...devices import HOST, kind_of
-from ...dtypes import find
+from ...core.devices import HOST, kind_of
+from ...core.dtypes import find
+from .. import registry
+from ..base import EXCHANGE
 from .declared import DLPACK, UNHANDED
 
 if TYPE_CHECKING:
-    from ...info import TensorInfo
+    from ...core.info import TensorInfo
 
 __all__ = ["device_code", "snippet"]
 

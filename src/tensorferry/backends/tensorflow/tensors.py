@@ -8,22 +8,24 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from ... import casts, dlpack, memory, registry, sequences, subnormals
-from ...backend import Backend
-from ...devices import HOST, device_name
-from ...dtypes import find
+from ...core.devices import HOST, device_name
+from ...core.dtypes import find
+from ...core.info import TensorInfo
 from ...errors import UnsupportedTypeError
 from ...hints import Hint
-from ...info import TensorInfo
-from ...nodes import Node
-from ...rules import agrees
+from ...host import casts, dlpack, memory, subnormals
+from ...planning.rules import agrees
+from ...sequences import reader
+from .. import registry
+from ..base import Backend
+from ..nodes import Node
 from .declared import CAPABILITIES, COPIED, DEFAULT_STREAM, DLPACK, DTYPES, REFUSED
 from .snippets import device_code, snippet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
 
-    from ...capabilities import Capabilities
+    from ...core.capabilities import Capabilities
 
 Array = np.ndarray[Any, Any]
 
@@ -334,13 +336,13 @@ class TensorflowBackend(Backend):
         constant, host, reduce_max, reduce_min = self.tf.constant, self.host, np.max, np.min
 
         def lane(x: Any) -> Any:
-            first, size = sequences.first(x)
+            first, size = reader.first(x)
             kind = type(first)
             if kind not in (float, int) or not self.tf.executing_eagerly() or subnormals.are_flushed():
                 return None
             if size > _MANY and kind is int:
                 return None
-            if size <= _MANY and sequences.element_types(x) != {kind}:
+            if size <= _MANY and reader.element_types(x) != {kind}:
                 return None
             try:
                 result = constant(x)
@@ -352,7 +354,7 @@ class TensorflowBackend(Backend):
             if kind is int:
                 return result if seen.dtype.kind == "i" else None
             # Beyond 2**24 an integer among the floats may have been rounded: let the plan look.
-            if seen.dtype != np.float32 or (size > _MANY and _has_zero(seen) and not sequences.add_up_to_float(x)):
+            if seen.dtype != np.float32 or (size > _MANY and _has_zero(seen) and not reader.add_up_to_float(x)):
                 return None
             if seen.size > _MANY and _are_small(seen):
                 return result

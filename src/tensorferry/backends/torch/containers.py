@@ -6,7 +6,7 @@ import copy
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ...nodes import Node, attribute, item
+from ..nodes import Node, attribute, item
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...capabilities import Capabilities, Devices, Dtypes, Gradients, Memory, Objects, Options
+from ...core.capabilities import Capabilities, Devices, Dtypes, Gradients, Memory, Objects, Options
 
 __all__ = ["ABSTRACT", "BY_DEFAULT", "CARRIED", "NATIVE"]
 

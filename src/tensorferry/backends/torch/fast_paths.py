@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ... import memory, subnormals
+from ...host import memory, subnormals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping

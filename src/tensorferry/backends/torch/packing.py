@@ -6,7 +6,7 @@ from functools import cache
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from ... import parcels
+from ...host import packing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 __all__ = ["FetchTogether", "pack", "unpack"]
 
 
-def pack(backend: TorchBackend, tensors: Sequence[Any], alignment: int) -> tuple[Any, list[parcels.Part]]:
+def pack(backend: TorchBackend, tensors: Sequence[Any], alignment: int) -> tuple[Any, list[packing.Part]]:
     """The bytes of all, in the order of each one's axes in memory: `torch.cat` copies hundreds in a launch."""
     torch = backend.torch
     packed = [x if x.is_contiguous() else _packed(x) for x in tensors]
-    parts, _ = parcels.lay_out(packed, [x.stride() for x in packed], alignment)
+    parts, _ = packing.lay_out(packed, [x.stride() for x in packed], alignment)
 
     @cache
     def filling(nbytes: int) -> Any:
         return torch.zeros(nbytes, dtype=torch.uint8, device=tensors[0].device)
 
-    return torch.cat(parcels.joined([backend.flat(x) for x in packed], parts, filling)), parts
+    return torch.cat(packing.joined([backend.flat(x) for x in packed], parts, filling)), parts
 
 
 def _packed(x: Any) -> Any:
@@ -37,7 +37,7 @@ def _packed(x: Any) -> Any:
     return x.permute(order).contiguous().permute(back)
 
 
-def unpack(parcel: Any, layout: Sequence[parcels.Part]) -> list[Any]:
+def unpack(parcel: Any, layout: Sequence[packing.Part]) -> list[Any]:
     """Each tensor, as a view of the packed one."""
     return [
         parcel[part.start : part.start + part.nbytes].view(part.dtype).as_strided(part.shape, part.strides)
@@ -72,7 +72,7 @@ class FetchTogether:
             return None
         shapes = [x.shape for x in tensors]
         sizes = {shape: prod(shape) for shape in set(shapes)}
-        limit = parcels.LARGEST // first.element_size()
+        limit = packing.LARGEST // first.element_size()
         if (
             min(sizes.values()) == 0
             or max(sizes.values()) > limit

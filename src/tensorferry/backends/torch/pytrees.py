@@ -11,7 +11,7 @@ from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from ...nodes import Node, attribute, item
+from ..nodes import Node, attribute, item
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ... import memory
-from ...signature import COMPACT, layout_of
+from ...core.signature import COMPACT, layout_of
+from ...host import memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ... import registry
-from ...backend import EXCHANGE
-from ...devices import HOST
-from ...dtypes import find
-from ...info import packed_strides
+from ...core.devices import HOST
+from ...core.dtypes import find
+from ...core.info import packed_strides
+from .. import registry
+from ..base import EXCHANGE
 from .declared import CARRIED
 
 if TYPE_CHECKING:
-    from ...info import TensorInfo
+    from ...core.info import TensorInfo
 
 __all__ = ["snippet", "whole_strides"]
 
@@ -67,7 +67,7 @@ def _host_code(verb: str, carrier: str | None, dtype: str) -> str:
 
 
 def _write_code(out: TensorInfo, info: TensorInfo) -> str:
-    """Values into `out`, cast by NumPy as `tensorferry.casts` does."""
+    """Values into `out`, cast by NumPy as `tensorferry.host.casts` does."""
     exchange = registry.backend_named(EXCHANGE)
     if out.device != HOST or out.conjugate or out.negative:
         steps = packed_strides(info.shape, info.strides, find(out.dtype).itemsize)

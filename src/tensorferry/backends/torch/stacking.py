@@ -5,7 +5,7 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from ... import memory
+from ...host import memory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,10 +5,10 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from ...dlpack import Offer
-from ...dtypes import find
+from ...core.dtypes import find
+from ...devices.staging import Staging, say_once
 from ...errors import DeviceError
-from ...staging import Staging, say_once
+from ...host.dlpack import Offer
 from .declared import CARRIED
 
 if TYPE_CHECKING:

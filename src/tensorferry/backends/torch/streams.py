@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...devices import HOST, device_name, kind_of
+from ...core.devices import HOST, device_name, kind_of
 
 if TYPE_CHECKING:
     from types import TracebackType

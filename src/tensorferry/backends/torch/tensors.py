@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from ... import casts, memory, registry
-from ...backend import kind_of_type
-from ...devices import HOST, device_name
-from ...dtypes import find, of_numpy
+from ...core.devices import HOST, device_name
+from ...core.dtypes import find, of_numpy
+from ...core.info import TensorInfo
 from ...errors import UnsupportedTypeError
 from ...hints import Hint
-from ...info import TensorInfo
-from ...rules import agrees
+from ...host import casts, memory
+from ...planning.rules import agrees
+from .. import registry
+from ..base import kind_of_type
 from . import fast_paths, packing, stacking, staging, streams
 from .containers import opener_of
 from .declared import ABSTRACT, BY_DEFAULT, CARRIED, NATIVE
@@ -28,9 +29,9 @@ from .snippets import snippet, whole_strides
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
 
-    from ...capabilities import Capabilities
-    from ...nodes import Node
-    from ...streams import Stream
+    from ...core.capabilities import Capabilities
+    from ...devices.streams import Stream
+    from ..nodes import Node
 
 Array = np.ndarray[Any, Any]
 

@@ -198,7 +198,7 @@ def _round_trip(s: Stage) -> None:
     s.now("ferry.to_torch(a)")
     s.memory("a", shared=True)
     s.given(
-        "from tensorferry.registry import backends\n"
+        "from tensorferry.backends.registry import backends\n"
         "able = {name: backend.capabilities.dtypes.held for name, backend in backends().items()}\n"
         "both = sorted(able['numpy'] & able['torch'])"
     )

@@ -11,13 +11,13 @@ import sys
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ... import registry
+from ...backends import registry
 from ...errors import UnsupportedTypeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ...nodes import Node
+    from ...backends.nodes import Node
 
 __all__ = ["is_a", "opener_of", "refusal_of", "same_framework"]
 

@@ -12,7 +12,7 @@ from ...hints import Hint
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ...nodes import Node
+    from ...backends.nodes import Node
 
 __all__ = ["opener_of", "refusal"]
 

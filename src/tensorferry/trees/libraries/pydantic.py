@@ -9,7 +9,7 @@ from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ...nodes import Node, attribute
+from ...backends.nodes import Node, attribute
 from ..containers import like
 from . import is_a
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ...nodes import Node, attribute, item
+from ...backends.nodes import Node, attribute, item
 from . import is_a, same_framework
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any
 
-from ...nodes import Node, attribute, item
+from ...backends.nodes import Node, attribute, item
 from . import is_a
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import UserDict
 from typing import TYPE_CHECKING, Any
 
-from ... import registry
-from ...nodes import Node, attribute
+from ...backends import registry
+from ...backends.nodes import Node, attribute
 from ..containers import like
 from ..containers import opener_of as plain_opener_of
 from ..unknown import may_hold

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...nodes import Node, item
+from ...backends.nodes import Node, item
 from . import is_a
 
 if TYPE_CHECKING:

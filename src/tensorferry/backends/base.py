@@ -1,0 +1,391 @@
+"""What a backend declares and does: the protocol that one framework's one file implements.
+
+Memory on the host changes hands as an `ndarray`: a backend exports its tensor as one that lies over
+the same memory, and adopts one in turn. So n frameworks need n files and no pairs. A backend file
+must be importable without its framework: the framework is loaded by `load`, which is called for a
+live object of it or for an explicit target, never to look around.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ..errors import FrameworkNotInstalledError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Mapping, Sequence
+
+    import numpy as np
+
+    from ..core.capabilities import Capabilities
+    from ..core.info import TensorInfo
+    from ..core.placement import Placement
+    from ..core.request import Request
+    from ..devices.streams import Stream
+    from .nodes import Node
+
+__all__ = ["EXCHANGE", "EXCHANGE_NUMBERS", "Backend", "kind_of_type", "validate", "verbs_lacking"]
+
+EXCHANGE = "numpy"
+"""The backend whose tensors are the common currency of host memory."""
+
+
+EXCHANGE_NUMBERS: Mapping[str, tuple[str, ...]] = {
+    "bool": ("bool",),
+    "int": ("int64", "uint64"),
+    "float": ("float64",),
+    "complex": ("complex128",),
+}
+"""The dtypes of Python numbers as they are read into an array of that currency."""
+
+
+_KINDS = frozenset({"Variable", "buffer", "numbers", "object", "objects", "rows", "scalar", "stack", "traced"})
+
+
+def kind_of_type(kind: type) -> str:
+    """A class's name as a `TensorInfo.kind`, which is none of those that a plan goes by."""
+    return f"{kind.__module__}.{kind.__name__}" if kind.__name__ in _KINDS else kind.__name__
+
+
+def verbs_lacking(backend: Backend) -> list[str]:
+    """What a backend declares without the verb for it, in words; a verb of `Backend` itself only says that it is none.
+
+    >>> from tensorferry.backends.registry import backends
+    >>> verbs_lacking(backends()["numpy"])
+    []
+    """
+    from .verbs import called_for  # its protocols take as long to make as importing half of tensorferry
+
+    return [
+        f"{declared} and has no verb {verb}()"
+        for declared, verbs in called_for(backend.capabilities).items()
+        for verb in verbs
+        if not _has(backend, verb)
+    ]
+
+
+def _has(backend: Backend, verb: str) -> bool:
+    found, by_default = getattr(backend, verb, None), getattr(Backend, verb, None)
+    return callable(found) and (by_default is None or getattr(found, "__func__", None) is not by_default)
+
+
+def validate(backend: object) -> None:
+    """Raise for what cannot be registered as a backend.
+
+    Raises:
+        TypeError: It is none, or declares something of another type, or what it has no verb for.
+    """
+    from ..core.capabilities import Capabilities
+
+    kind = type(backend).__qualname__
+    if not isinstance(backend, Backend):
+        raise TypeError(f"a backend is an instance of tensorferry.backends.base.Backend, not of {kind}")
+    declared: dict[str, Any] = {each: getattr(backend, each) for each in ("name", "owns", "aliases", "capabilities")}
+    if not isinstance(declared["name"], str):
+        raise TypeError(f"{kind}.name must be a string")
+    for each in ("owns", "aliases"):
+        if not isinstance(declared[each], tuple) or not all(isinstance(name, str) for name in declared[each]):
+            raise TypeError(f"{kind}.{each} must be a tuple of strings")
+    if not isinstance(declared["capabilities"], Capabilities):
+        raise TypeError(f"{kind}.capabilities must be of tensorferry.core.capabilities.Capabilities")
+    lacking = verbs_lacking(backend)
+    if lacking:
+        raise TypeError(f"the backend {backend.name!r} declares {', '.join(lacking)}")
+
+
+class Backend(ABC):
+    """The base of every backend.
+
+    A subclass declares the class variables and `capabilities`, and implements `load`, `describe`
+    and the verbs that its capabilities call for (`verbs_lacking`). Each verb has a `snippet`: what a person would type.
+    """
+
+    name: ClassVar[str]
+    """What users write, and the key in the registry."""
+    module: ClassVar[str]
+    """The module to import."""
+    aliases: ClassVar[tuple[str, ...]] = ()
+    """What else users call it, names of modules that give its tensors included."""
+    owns: ClassVar[tuple[str, ...]] = ()
+    """Top-level modules whose types belong to this backend."""
+    is_target: ClassVar[bool] = True
+    """Whether tensors can be converted to it, not only from it."""
+    is_traced: ClassVar[bool] = False
+    """Whether a tracer of the framework's looks into the functions that its user calls."""
+    rank: ClassVar[int] = 50
+    """Its place among the others in tables."""
+    install: ClassVar[str] = ""
+    """The line that installs it."""
+    imports: ClassVar[Mapping[str, str]] = {}
+    """For each name that its snippets use, the line that brings it in."""
+    loaded: bool = False
+    """Whether `load` has been called."""
+
+    @property
+    @abstractmethod
+    def capabilities(self) -> Capabilities:
+        """What it can hold, adopt and promise as things are now; its framework need not be installed."""
+
+    # -- the framework ----------------------------------------------------------------------------
+
+    def import_framework(self) -> None:
+        """Import the framework; its own words are the cause if that fails.
+
+        Raises:
+            FrameworkNotInstalledError: It is not installed, or its import fails.
+        """
+        try:
+            importlib.import_module(self.module)
+        except (Exception, SystemExit) as error:
+            absent = isinstance(error, ModuleNotFoundError) and error.name == self.module
+            what = "is not installed" if absent else f"fails when it is imported ({type(error).__name__}: {error})"
+            raise FrameworkNotInstalledError(f"{self.module} {what}.", self.install) from error
+
+    def ensure_loaded(self) -> None:
+        """Load the framework once.
+
+        Raises:
+            FrameworkNotInstalledError: It is not installed, or its import fails.
+        """
+        if not self.loaded:
+            self.import_framework()
+            self.load()
+            self.loaded = True
+
+    @abstractmethod
+    def load(self) -> None:
+        """Take what is needed from the framework, which is importable now."""
+
+    def is_imported(self) -> bool:
+        """Whether somebody has imported the framework."""
+        return self.module in sys.modules
+
+    def installed_version(self) -> str | None:
+        """The version that its package says is installed, without importing it; ``None``: it is not."""
+        from importlib.metadata import packages_distributions, version
+        from importlib.util import find_spec
+
+        if find_spec(self.module) is None:
+            return None
+        packages = packages_distributions().get(self.module)
+        return version(packages[0]) if packages else "unknown"
+
+    def version(self) -> str:
+        """The framework's version; it is loaded."""
+        return str(getattr(sys.modules[self.module], "__version__", "unknown"))
+
+    def devices(self) -> tuple[str, ...]:
+        """Canonical names of the devices that are present; the framework is loaded."""
+        return ("cpu",)
+
+    def refusal(self, kind: type) -> tuple[str, str | None] | None:
+        """Why a type from a module that it owns is not one of its tensors, and what to do."""
+        return None
+
+    def accepts_foreign(self, x: object) -> bool:
+        """Whether it takes objects of other libraries, like this one."""
+        return False
+
+    def knows(self, kind: type) -> bool:
+        """Whether it has words for a type of another library, whatever is said of what that is derived from."""
+        return False
+
+    @abstractmethod
+    def claims(self, kind: type) -> bool:
+        """Whether objects of this type, which comes from a module that it owns, are its tensors."""
+
+    def stands_for(self, kind: type) -> bool:
+        """Whether a class, from a module that it owns, names it as a target: plain tensors of its are of that class."""
+        return False
+
+    def lanes(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
+        """Fast lanes: (type of source, name of target) to a function that gives what the plan gives.
+
+        For what it does not accept a lane returns ``None`` or raises one of `registry.REFUSALS`; it
+        never decides differently. One to NumPy gives `x` itself or an array over memory that it does not own:
+        what owns its memory was copied, or never set.
+        """
+        return {}
+
+    def lanes_together(self) -> Mapping[tuple[type, str], Callable[[list[Any]], list[Any] | None]]:
+        """Fast lanes for the leaves of a tree, all at once, that give what their batch in the plan gives.
+
+        Each object comes once. For what it does not accept a lane returns ``None``.
+        """
+        return {}
+
+    def shield(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Keep the framework's tracer out of a function and all that it calls; only asked if `is_traced`.
+
+        What it gives is to be called this once: the tracer may have set out already.
+        """
+        return function
+
+    # -- describe ---------------------------------------------------------------------------------
+
+    @abstractmethod
+    def describe(self, x: Any) -> TensorInfo:
+        """What `x` is: metadata only, no copy, no waiting for a device."""
+
+    def open(
+        self, x: Any, target: Backend | None = None, request: Request | None = None
+    ) -> tuple[Backend, TensorInfo, Any]:
+        """Whose tensor `x` is, what it is, and the object that the plan's steps start from.
+
+        A list of tensors, for one, opens as what its leaves are. Where and as what it is to arrive
+        is told so that what has to be read can be read as that.
+        """
+        return self, self.describe(x), x
+
+    def environment(self) -> Hashable:
+        """What its `capabilities` depend on as things are now: they are the same wherever this is."""
+        return self.capabilities
+
+    def signature(self, x: Any) -> Hashable | None:
+        """What `signature.signature_of` tells of `x`, in attributes that are read in less time than it is described in.
+
+        Two tensors may have one only if they are alike in all but shape, strides and address. ``None``: it has to be
+        described, as it is not one of the ordinary, or not in host memory.
+        """
+        return None
+
+    def signatures(self, tensors: Sequence[Any]) -> list[Hashable | None]:
+        """The signature of each of many."""
+        return list(map(self.signature, tensors))
+
+    def extents(self, tensors: Sequence[Any]) -> list[tuple[int, int] | None]:
+        """Of each of many, the address of the first byte that it reaches in host memory, and of the one after its last.
+
+        Only asked of what has a `signature`. ``None``: to tell takes as long as to describe it.
+        """
+        return [None] * len(tensors)
+
+    def preview(
+        self, x: Any, target: Backend | None = None, request: Request | None = None
+    ) -> tuple[Backend, TensorInfo, Any]:
+        """What `open` would give, for somebody who only looks: no memory of a tensor is read for that.
+
+        The object is ``None`` where it would have to be made.
+        """
+        return self.open(x, target, request)
+
+    def is_text(self, x: Any) -> bool:
+        """Whether an object that is claimed holds text, not numbers."""
+        return False
+
+    def remark(self, info: TensorInfo) -> str:
+        """What a plan has to say of such a tensor's numbers, if it is not what one expects."""
+        return ""
+
+    @abstractmethod
+    def pointer(self, x: Any) -> int | None:
+        """The address of the first element, or ``None`` where there is none to tell."""
+
+    def holds(self, owner: object) -> bool:
+        """Whether an object that owns an array's memory, and is no tensor, stands for one of this framework's."""
+        return False
+
+    # -- the verbs: each takes a value and returns the next ---------------------------------------
+
+    @abstractmethod
+    def export(self, x: Any) -> np.ndarray[Any, Any]:
+        """The ndarray that lies over `x`'s host memory: an object of its own, which may be closed to writes."""
+
+    @abstractmethod
+    def adopt(self, array: np.ndarray[Any, Any]) -> Any:
+        """A tensor that lies over `array`'s memory and keeps it alive."""
+
+    def stack_alike(self, tensors: Sequence[Any]) -> Any:
+        """The same for a flat sequence, if it is seen at a glance that they are alike; else ``None``."""
+        return None
+
+    def join_alike(self, tensors: Sequence[Any]) -> Any:
+        """The same for tensors one after the other on their first axis, whose lengths may differ."""
+        return None
+
+    def stack(self, tensors: Sequence[Any], shape: tuple[int, ...]) -> Any:
+        """One tensor of equal ones, in the graph of each; only asked of a backend with gradients."""
+        raise TypeError(f"{self.name} tensors carry no graph: they are stacked as arrays")
+
+    def start_fetch(self, x: Any) -> None:
+        """Start what `fetch` will wait for; only asked of a backend that `fetches_ahead`."""
+        raise TypeError(f"{self.name} starts no transfer ahead")
+
+    def pack(self, tensors: Sequence[Any], alignment: int) -> tuple[Any, Any]:
+        """One tensor that holds the bytes of many on one device, and what `unpack` needs to part them again.
+
+        Only asked of a backend that `packs`. Each lies at a multiple of `alignment` bytes, and of its own
+        element's size.
+        """
+        raise TypeError(f"{self.name} tensors are not packed")
+
+    def unpack(self, parcel: Any, layout: Any) -> Sequence[Any]:
+        """The tensors of a packed one, as views of its memory."""
+        raise TypeError(f"{self.name} tensors are not packed")
+
+    # -- containers: the framework's own, and those that its users registered with it ---------------
+
+    def opener_of(self, kind: type) -> Callable[[Any], Node] | None:
+        """What opens the objects of a type that is one of the framework's own containers; ``None``: it is none."""
+        return None
+
+    def has_node(self, kind: type) -> bool:
+        """Whether objects of this type are containers by a registration with the framework."""
+        return False
+
+    def open_node(self, x: Any) -> Node | None:
+        """Such a container, opened; ``None``: this one is a leaf."""
+        return None
+
+    # -- one tensor on several devices: for a framework that has an object which says how -------------
+
+    def placement(self, device: object) -> Placement | None:
+        """What ``device=`` asks for, if it is the framework's own object that lays a tensor out over devices."""
+        return None
+
+    def misfit(self, placement: Placement, shape: tuple[int, ...]) -> tuple[str, str] | None:
+        """Why a tensor of this shape cannot be laid out so, and what to do; ``None``: it can."""
+        return None
+
+    def is_laid_out(self, x: Any, placement: Placement) -> bool:
+        """Whether a tensor of its own lies over devices as `placement` says."""
+        return False
+
+    def place_over(self, x: Any, placement: Placement) -> Any:
+        """A tensor of this framework's laid out over devices; only asked with what `placement` gave."""
+        raise TypeError(f"{self.name} tensors lie on one device each")
+
+    def offer(self, x: Any) -> Any:
+        """What another framework asks for the memory of a tensor on a device: an object with ``__dlpack__``."""
+        return x
+
+    # -- devices that work asynchronously: those that do not have no streams ------------------------
+
+    def current_stream(self, device: str) -> Stream | None:
+        """The stream on which this thread's work for a device is queued now."""
+        return None
+
+    def side_stream(self, device: str) -> Stream | None:
+        """A new stream of a device's, for transfers beside the current one."""
+        return None
+
+    def pinned_memory(self, nbytes: int, device: str) -> np.ndarray[Any, Any] | None:
+        """Bytes of page-locked host memory, from the framework's own allocator; ``None``: it has none.
+
+        Raises:
+            MemoryError: No more memory can be locked (``ulimit -l``).
+        """
+        return None
+
+    @abstractmethod
+    def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
+        """The code that a person would have typed for a verb on ``{x}``; `info` is what it is then.
+
+        For ``adopt`` the arguments are ``("fresh",)`` where the memory was made on the way: a person's copy need
+        not be aligned as ours is. For ``export`` they are ``("read-only",)`` where the array is the result, and not
+        to be written; for ``detach``, ``("by hand",)`` where it is what to do before a conversion. For ``write``
+        they are the `TensorInfo` of what is written into.
+        """

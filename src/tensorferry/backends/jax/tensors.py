@@ -1,0 +1,414 @@
+"""JAX: immutable arrays, 64-bit dtypes only when they are switched on."""
+
+from __future__ import annotations
+
+import importlib
+from contextlib import nullcontext
+from functools import lru_cache
+from itertools import count
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from ...core.capabilities import Capabilities, Devices, Dtypes, Memory, Objects
+from ...core.devices import HOST, device_name, kind_of
+from ...core.dtypes import DTYPES, by_numpy, find, of_numpy
+from ...core.info import TensorInfo
+from ...core.placement import Placement
+from ...errors import DeviceError, UnsupportedTypeError
+from ...host import casts, dlpack, memory
+from ...planning.rules import agrees
+from .. import registry
+from ..base import Backend
+from ..nodes import Node, attribute, item
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Mapping
+
+Array = np.ndarray[Any, Any]
+
+_WIDE = ("int64", "uint64", "float64", "complex128")
+_WHOLE = (
+    "device=jax.sharding.NamedSharding(sharding.mesh, jax.sharding.PartitionSpec()), which leaves it whole on each; "
+    "for a last, smaller batch, drop_last=True of a DataLoader"
+)
+_PACKED = frozenset({"int2", "int4", "uint2", "uint4", "float4_e2m1fn"})
+_LACKING = frozenset({"float6_e2m3fn", "float6_e3m2fn"})
+_TRACED = "it is a tracer, inside a traced function (jax.jit, jax.grad, jax.vmap): its values do not exist yet"
+_NO_X64 = " while jax_enable_x64 is off (https://docs.jax.dev/en/latest/default_dtypes.html)"
+
+
+def _capabilities(x64: bool) -> Capabilities:
+    return Capabilities(
+        dtypes=Dtypes(
+            held=frozenset(DTYPES) - _LACKING - frozenset(() if x64 else _WIDE),
+            numbers={
+                "bool": ("bool",),
+                "int": ("int64",) if x64 else ("int32",),
+                "float": ("float64",) if x64 else ("float32",),
+                "complex": ("complex128",) if x64 else ("complex64",),
+            },
+            unshared=_PACKED,
+            unhanded=_PACKED,
+            absent_reasons={} if x64 else dict.fromkeys(_WIDE, _NO_X64),
+            absent_hint='jax.config.update("jax_enable_x64", True) first',
+        ),
+        memory=Memory(writable=False, strides="compact", alignment=memory.ALIGNMENT),
+        devices=Devices(("cpu", "cuda", "tpu"), shards=True, fetches=True, fetches_ahead=True, offers=True),
+        objects=Objects(
+            abstract={
+                "traced": (
+                    _TRACED,
+                    "convert before or after the traced function; inside it, stay in JAX, or use jax.pure_callback",
+                ),
+                "deleted": (
+                    "it has been deleted or donated: its memory belongs to another array",
+                    "convert before it is donated, or jit without donate_argnums",
+                ),
+                "key": ("it is an array of random keys", "jax.random.key_data(x)"),
+            },
+            inside_only=frozenset({"traced"}),
+        ),
+    )
+
+
+_NAMES = by_numpy()
+_NARROW, _X64 = _capabilities(False), _capabilities(True)
+
+
+@lru_cache(maxsize=4096)
+def _described(shape: tuple[int, ...], name: str, device: str, misalignment: int, shards: int) -> TensorInfo:
+    return TensorInfo(
+        "jax", shape, name, device, misalignment=misalignment, writable=False, mutable=False, shards=shards
+    )
+
+
+class JaxBackend(Backend):
+    """`jax.Array` and tracers."""
+
+    name = "jax"
+    module = "jax"
+    aliases = ("jnp", "jax.numpy")
+    owns = ("jax", "jaxlib")
+    rank = 4
+    install = "pip install jax"
+    imports: ClassVar[Mapping[str, str]] = {"jax": "import jax", "jnp": "import jax.numpy as jnp"}
+
+    def load(self) -> None:
+        import jax
+
+        self.jax: Any = jax
+        self.config: Any = jax.config
+        self.tracer = self.jax.core.Tracer
+        self.array = _concrete()
+        self._place: Callable[[Array], Any] | None = None
+        self._end: int | None = None
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return _X64 if self.loaded and self.config.jax_enable_x64 else _NARROW
+
+    def devices(self) -> tuple[str, ...]:
+        found = [device_name(device) for device in self.jax.devices()]
+        return tuple(dict.fromkeys([HOST, *found]))
+
+    def claims(self, kind: type) -> bool:
+        return issubclass(kind, (self.jax.Array, self.tracer))
+
+    def stands_for(self, kind: type) -> bool:
+        return issubclass(kind, self.jax.Array) and not issubclass(kind, self.tracer)
+
+    def refusal(self, kind: type) -> tuple[str, str | None] | None:
+        if kind.__name__ in ("BCOO", "BCSR", "CSR", "COO", "CSC"):
+            return (
+                f"A jax {kind.__name__} is sparse: indices and values, not one memory.",
+                "x.todense()",
+            )
+        if kind.__name__ == "ShapeDtypeStruct":
+            return (
+                "A jax.ShapeDtypeStruct has a shape and a dtype, but no memory.",
+                "jnp.zeros(x.shape, x.dtype)",
+            )
+        return None
+
+    # -- describe ---------------------------------------------------------------------------------
+
+    def describe(self, x: Any) -> TensorInfo:
+        name = _NAMES.get(x.dtype)
+        if isinstance(x, self.tracer):
+            shape = [length if isinstance(length, int) else 0 for length in x.shape]
+            return TensorInfo(self.name, shape, name or "uint8", abstract="traced")
+        if name is None:
+            if self.jax.dtypes.issubdtype(x.dtype, self.jax.dtypes.prng_key):
+                return TensorInfo(self.name, x.shape, "uint32", abstract="key")
+            raise UnsupportedTypeError(f"JAX's {x.dtype} cannot be carried: no other framework has it.", None)
+        if x.is_deleted():
+            return TensorInfo(self.name, x.shape, name, abstract="deleted")
+        shape, shards = x.shape, x.sharding.num_devices
+        if shards > 1 and x.is_fully_replicated:
+            x, shards = _replica(x), 1
+        device, misalignment = HOST, 0
+        if x.platform() != HOST:
+            device = device_name(next(iter(x.sharding.device_set)))
+            device = device if shards == 1 else kind_of(device)
+        elif shards == 1:
+            misalignment = x.unsafe_buffer_pointer() & 63
+        return _described(shape, name, device, misalignment, shards)
+
+    def signature(self, x: Any) -> Hashable | None:
+        if type(x) is not self.array or x.is_deleted() or x.platform() != HOST or x.sharding.num_devices > 1:
+            return None
+        shape = x.shape
+        return None if 0 in shape else (self.name, x.dtype, len(shape), x.unsafe_buffer_pointer() & 63)
+
+    def holds(self, owner: object) -> bool:
+        """Whether it is the capsule that lies under what `np.asarray` gives of the narrow dtypes."""
+        if not self.loaded:
+            return False
+        if self._end is None:
+            try:
+                with self.jax.ensure_compile_time_eval():
+                    narrow = self.adopt(np.zeros(1, find("bfloat16").numpy))
+            except DeviceError:
+                return False  # without host memory it has no such capsule
+            self._end = dlpack.end_of(np.asarray(narrow).base)
+        return self._end == dlpack.end_of(owner) != 0
+
+    def pointer(self, x: Any) -> int | None:
+        if of_numpy(x.dtype) in _PACKED:
+            return None
+        if x.sharding.num_devices > 1:
+            if not x.is_fully_replicated:
+                return None
+            x = _replica(x)
+        pointer: int = x.unsafe_buffer_pointer()
+        return pointer
+
+    # -- verbs ------------------------------------------------------------------------------------
+
+    def export(self, x: Any) -> Array:
+        # A transfer guard lets pass what is asked for in so many words, and takes unpacking for a transfer.
+        array: Array = self.jax.device_get(x) if of_numpy(x.dtype) in _PACKED else np.asarray(x)
+        # What JAX had to gather or unpack it keeps, and hands out again: that is not ours.
+        return array.copy() if array.flags.owndata else array
+
+    def fetch(self, x: Any) -> Array:
+        """The whole of an array on devices, in host memory of one's own."""
+        return np.array(self.jax.device_get(x))
+
+    def start_fetch(self, x: Any) -> None:
+        """See https://docs.jax.dev/en/latest/_autosummary/jax.Array.copy_to_host_async.html."""
+        x.copy_to_host_async()
+
+    def adopt(self, array: Array) -> Any:
+        if self._place is None:
+            self._place = self._find_place()
+        return self._place(array)
+
+    def _find_place(self) -> Callable[[Array], Any]:
+        """The entry below `jax.device_put`, which adopts in a ninth of its time, or that itself.
+
+        It is not public, so it is tried first: it must give an array that lies over the memory.
+
+        Raises:
+            DeviceError: JAX was told to start without the host.
+        """
+        jax = self.jax
+        try:
+            host = jax.local_devices(backend="cpu")[0]
+        except RuntimeError as error:
+            raise DeviceError(
+                f"JAX has no host memory here, where arrays begin: {error}",
+                'os.environ["JAX_PLATFORMS"] = "cuda,cpu", before JAX is imported',
+            ) from error
+
+        def public(array: Array) -> Any:
+            return jax.device_put(array, host)
+
+        try:
+            private = importlib.import_module("jax._src.lib")
+            put, guard = private.xla_client.batched_device_put, private.guard_lib.thread_local_state
+            sharding = jax.sharding.SingleDeviceSharding(host)
+            committed = jax.default_backend() != HOST
+
+            @lru_cache(maxsize=1024)
+            def shaped(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+                return jax.core.ShapedArray(shape, dtype)
+
+            def place(array: Array) -> Any:
+                # As `jax.device_put` says to a transfer guard that it was asked for in so many words.
+                here = guard()
+                before, here.explicit_device_put = here.explicit_device_put, True
+                try:
+                    return put(shaped(array.shape, array.dtype), sharding, [array], [host], committed)
+                finally:
+                    here.explicit_device_put = before
+
+            probe = memory.compact((16,), np.dtype(np.int8))
+            probe[...] = range(16)
+            placed = place(probe)
+            alike = placed.unsafe_buffer_pointer() == memory.address(probe) and bool(
+                (np.asarray(placed) == probe).all()
+            )
+        except (ImportError, AttributeError, TypeError):
+            return public
+        return place if alike else public
+
+    def cast(self, x: Any, dtype: str, check: str = "") -> Any:
+        """Another dtype, to the same bits as on the host; inside a traced function JAX's own cast."""
+        if not isinstance(x, self.tracer) and (check or not agrees(_NAMES[x.dtype], dtype)):
+            return self.jax.device_put(casts.cast(self.jax.device_get(x), dtype, check, compact=True), x.sharding)
+        return x.astype(find(dtype).numpy)
+
+    def copy(self, x: Any) -> Any:
+        """Other memory on the same device."""
+        return self.jax.numpy.array(x, copy=True)
+
+    def move(self, x: Any, device: str, non_blocking: bool = False) -> Any:
+        """To another device."""
+        return self.jax.device_put(x, self._device(device))
+
+    def _device(self, name: str) -> Any:
+        kind, _, index = name.partition(":")
+        return self.jax.devices("gpu" if kind == "cuda" else kind)[int(index or 0)]
+
+    def wait(self, x: Any) -> Any:
+        """The same array, whose values are there now."""
+        return x.block_until_ready()
+
+    def placement(self, device: object) -> Placement | None:
+        """What a ``jax.sharding.Sharding`` says."""
+        if not self.is_imported() or not isinstance(device, importlib.import_module(self.module).sharding.Sharding):
+            return None
+        layout: Any = device
+        name = device_name(next(iter(layout.device_set)))
+        if layout.num_devices > 1:
+            name = kind_of(name)
+        return Placement(name, 1 if layout.is_fully_replicated else layout.num_devices, layout)
+
+    def misfit(self, placement: Placement, shape: tuple[int, ...]) -> tuple[str, str] | None:
+        layout: Any = placement.layout
+        axes = len(getattr(layout, "spec", ()))
+        if axes > len(shape):
+            return f"{layout.spec} is for {axes} axes, and there are {len(shape)}", _WHOLE
+        try:
+            layout.shard_shape(shape)
+        except ValueError as error:
+            reason = str(error).partition("\n")[0]
+            return f"{getattr(layout, 'spec', layout)} does not divide it evenly ({reason})", _WHOLE
+        return None
+
+    def is_laid_out(self, x: Any, placement: Placement) -> bool:
+        return not isinstance(x, self.tracer) and bool(x.sharding == placement.layout)
+
+    def place_over(self, x: Any, placement: Placement) -> Any:
+        return self.jax.device_put(x, placement.layout)
+
+    def offer(self, x: Any) -> Any:
+        # It makes the stream that is named wait for the array itself, whatever device is current.
+        return dlpack.Offer(_replica(x), _NAMES[x.dtype], nullcontext)
+
+    def hand_over(self, x: Any, source: str = "") -> Any:
+        """An array over another framework's memory on the same device.
+
+        JAX names the stream on which it will read to the producer.
+        (https://docs.jax.dev/en/latest/_autosummary/jax.dlpack.from_dlpack.html)
+        """
+        offered = registry.backend_named(source).offer(x) if source else x
+        return self.jax.dlpack.from_dlpack(offered.as_named() if isinstance(offered, dlpack.Offer) else offered)
+
+    def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
+        if verb == "cast":
+            return f'{{x}}.astype("{arguments[0]}")'
+        if verb == "move":
+            kind, _, index = arguments[0].partition(":")
+            platform = "gpu" if kind == "cuda" else kind
+            return f'jax.device_put({{x}}, jax.devices("{platform}")[{index or 0}])'
+        return _SNIPPETS[verb]
+
+    # -- containers that are registered with jax.tree_util ------------------------------------------
+
+    def has_node(self, kind: type) -> bool:
+        # Only an object tells: JAX's registry answers for no type alone.
+        return not kind.__module__.startswith("builtins")
+
+    def open_node(self, x: Any) -> Node | None:
+        """A registered container, opened one level deep: see https://docs.jax.dev/en/latest/custom_pytrees.html."""
+        # Not loaded for that: JAX would start its devices.
+        tree_util: Any = importlib.import_module(self.module).tree_util
+        if tree_util.all_leaves([x]):
+            return None
+
+        visits = count()
+
+        def is_value(_: Any) -> bool:
+            # All but the first: an object may be found in itself.
+            return next(visits) > 0
+
+        found, spec = tree_util.tree_flatten_with_path(x, is_leaf=is_value)
+        entries = [_entry(tree_util, path[0]) for path, _ in found]
+        values = [value for _, value in found]
+        return Node(entries, values, lambda others: tree_util.tree_unflatten(spec, others), registered=spec)
+
+    # -- fast lanes -------------------------------------------------------------------------------
+
+    def lanes(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
+        if self.array is None:
+            return {}
+        return {(self.array, "numpy"): self._to_numpy_lane(), (self.array, self.name): self._identity_lane()}
+
+    def _to_numpy_lane(self) -> Callable[[Any], Any]:
+        asarray = np.asarray
+        all_host = all(device.platform == HOST for device in self.jax.local_devices())
+
+        def lane(x: Any) -> Any:
+            if not (all_host or x.platform() == HOST):
+                return None
+            array = asarray(x)
+            # What JAX gathers from several shards, or unpacks, it keeps in an array that owns its memory.
+            return None if array.flags.owndata else array
+
+        return lane
+
+    def _identity_lane(self) -> Callable[[Any], Any]:
+        def lane(x: Any) -> Any:
+            return None if x.is_deleted() else x
+
+        return lane
+
+
+_SNIPPETS = {
+    "export": "np.asarray({x})",
+    "fetch": "np.array({x})",
+    "adopt": "jax.device_put({x})",
+    "wait": "{x}.block_until_ready()",
+    "copy": "jnp.array({x}, copy=True)",
+    "hand_over": "jax.dlpack.from_dlpack({x})",
+    "place_over": "# sharding is what was given as device=\njax.device_put({x}, sharding)",
+}
+
+
+def _concrete() -> Any:
+    """The type of arrays that have values, which is not public; ``None`` if it is not found.
+
+    To make an array instead, and look at its type, would compile a program: that never ends in a forked child, and a
+    transfer guard may forbid it.
+    """
+    try:
+        return importlib.import_module("jax._src.array").ArrayImpl
+    except (ImportError, AttributeError):
+        return None
+
+
+def _replica(x: Any) -> Any:
+    """The first of an array's equal copies on several devices, which alone is an array of one."""
+    return x.addressable_shards[0].data if x.sharding.num_devices > 1 else x
+
+
+def _entry(tree_util: Any, key: Any) -> str:
+    if isinstance(key, tree_util.GetAttrKey):
+        return attribute(key.name)
+    if isinstance(key, tree_util.SequenceKey):
+        return item(key.idx)
+    # A key of the registration's own has no more than its words.
+    return item(key.key) if hasattr(key, "key") else str(key)

@@ -1,0 +1,379 @@
+"""NumPy: host arrays, the common currency, and the only place where host memory is packed and cast."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from ...core.capabilities import Capabilities, Dtypes, Memory, Objects, Options
+from ...core.dtypes import DTYPES, by_numpy, of_numpy
+from ...core.info import TensorInfo, compact_strides
+from ...core.signature import COMPACT, EMPTY, layout_of
+from ...errors import ShapeError, UnsupportedTypeError
+from ...hints import Hint
+from ...host import casts, memory
+from .. import registry
+from ..base import EXCHANGE_NUMBERS, Backend, kind_of_type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Mapping, Sequence
+
+    from ...core.request import Request
+
+Array = np.ndarray[Any, Any]
+
+_CAPABILITIES = Capabilities(
+    dtypes=Dtypes(frozenset(DTYPES), EXCHANGE_NUMBERS),
+    memory=Memory(writable=True, axes=memory.AXES, host_array=True, read_only=True, out=True, writes_parts=True),
+    objects=Objects(read_kinds=frozenset({"scalar"})),
+    options=Options(frozenset({"pinned"})),
+)
+
+_HOLDERS = {
+    "M": ('x.view("int64")', "a datetime is a count of units: its integers can be carried"),
+    "m": ('x.view("int64")', "a timedelta is a count of units: its integers can be carried"),
+    "U": ("x.tolist()", "text has no numbers"),
+    "S": ("np.frombuffer(x.tobytes(), np.uint8)", "bytes can be carried as uint8"),
+    "T": ("x.tolist()", "text has no numbers"),
+}
+
+
+class NumpyBackend(Backend):
+    """`np.ndarray` and NumPy's scalars."""
+
+    name = "numpy"
+    module = "numpy"
+    aliases = ("np",)
+    owns = ("numpy", "ml_dtypes")
+    rank = 1
+    install = "pip install numpy"
+    imports: ClassVar[Mapping[str, str]] = {
+        "np": "import numpy as np",
+        "ml_dtypes": "import ml_dtypes",
+    }
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return _CAPABILITIES
+
+    def load(self) -> None:
+        """NumPy is a dependency: there is nothing to wait for."""
+
+    def claims(self, kind: type) -> bool:
+        if issubclass(kind, np.ndarray):
+            return not issubclass(kind, (np.matrix, np.rec.recarray))
+        return issubclass(kind, np.generic)
+
+    def stands_for(self, kind: type) -> bool:
+        return kind is np.ndarray
+
+    def refusal(self, kind: type) -> tuple[str, str | None] | None:
+        if issubclass(kind, np.lib.npyio.NpzFile):
+            return "An NpzFile is a file of arrays, not one of them.", Hint("{load:x.zip.filename} or {tree:dict(x)}")
+        if issubclass(kind, np.matrix):
+            return "A matrix is not a plain array: its products and shapes differ.", "np.asarray(x)"
+        if issubclass(kind, np.rec.recarray):
+            return (
+                "A recarray is fields of several dtypes.",
+                Hint("{tree:x}"),
+            )
+        return None
+
+    def lanes(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
+        return {(np.ndarray, self.name): _plain}
+
+    def describe(self, x: Any) -> TensorInfo:
+        dtype = x.dtype
+        if isinstance(x, np.ma.MaskedArray):
+            _refuse_masked(x)
+        name = _NAMES.get(dtype)
+        if name is None:
+            name = of_numpy(dtype)
+            if name is None:
+                raise _no_such_dtype(dtype)
+        if type(x) is np.ndarray:
+            return _info(x, name, "", False)
+        if isinstance(x, np.generic):
+            return TensorInfo(self.name, (), name, writable=True, kind="scalar")
+        return _info(x, name, kind_of_type(type(x)), memory.is_mapped(x))
+
+    def signature(self, x: Any) -> Hashable | None:
+        if type(x) is not np.ndarray:
+            return None
+        dtype = x.dtype
+        if dtype.hasobject:
+            return None
+        # In one number: whether it lies in C order, and can be written.
+        flags = x.flags.num
+        if flags & 1:
+            layout: Hashable = COMPACT if x.size else EMPTY
+        else:
+            layout = layout_of(x.shape, x.strides, x.itemsize)
+        facts = None if x.base is None else _facts(x, x.flags.writeable)
+        return np.ndarray, dtype, x.ndim, layout, memory.address(x) & 63, flags, facts
+
+    def extents(self, tensors: Sequence[Any]) -> list[tuple[int, int] | None]:
+        return [_extent(x, memory.address(x)) for x in tensors]
+
+    def open(
+        self, x: Any, target: Backend | None = None, request: Request | None = None
+    ) -> tuple[Backend, TensorInfo, Any]:
+        if x.dtype.hasobject:
+            return _numbers_of(x, target, request, looks=False)
+        return self, self.describe(x), x
+
+    def preview(
+        self, x: Any, target: Backend | None = None, request: Request | None = None
+    ) -> tuple[Backend, TensorInfo, Any]:
+        return _numbers_of(x, target, request, looks=True) if x.dtype.hasobject else self.open(x, target, request)
+
+    def is_text(self, x: Any) -> bool:
+        kind = x.dtype.kind
+        return kind in "UST" or (kind == "O" and _is_all_text(x))
+
+    def pointer(self, x: Any) -> int | None:
+        return memory.address(x) if isinstance(x, np.ndarray) else None
+
+    def export(self, x: Any) -> Array:
+        return np.asarray(x)
+
+    def adopt(self, array: Array) -> Any:
+        return array
+
+    def read(self, x: Any) -> Array:
+        """A scalar as an array of shape ``()`` of its own."""
+        scalar = np.array(x)
+        result = memory.compact((), scalar.dtype)
+        result[...] = scalar
+        return result
+
+    def copy(self, x: Array, compact: bool = False) -> Array:
+        """Packed memory of one's own in native byte order: compact and aligned, or with the axes' order kept."""
+        native = x.dtype.isnative
+        if not compact:
+            packed: Array = x.copy(order="K") if native else x.astype(x.dtype.newbyteorder("="), order="K")
+            return packed
+        result = memory.compact(x.shape, x.dtype if native else x.dtype.newbyteorder("="))
+        result[...] = x
+        return result
+
+    cast = staticmethod(casts.cast)
+    """See `tensorferry.host.casts`; not a method around it, which takes as long as a small cast."""
+
+    def check(self, x: Array, dtype: str, check: str) -> Array:
+        """The same array, each of whose values another dtype can hold."""
+        casts.check_values(x, dtype, check)
+        return x
+
+    def read_only(self, x: Array) -> Array:
+        """The same memory, not to be written through this array."""
+        x.setflags(write=False)
+        return x
+
+    def write(self, x: Array, out: Array) -> None:
+        """Put `x`'s values into `out`'s memory, cast to its dtype."""
+        casts.copy_into(out, x)
+
+    def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
+        if verb == "cast":
+            return _cast_code(*arguments, info=info)
+        if verb == "check":
+            return f"{_CHECKS[arguments[1]].format(arguments[0])}\n{{x}}"
+        if verb == "write":
+            values = _values_code("{y}", info.dtype, arguments[0].dtype)
+            return f'np.copyto(out, {values}, casting="unsafe"); {{y}} = out'
+        if verb == "copy" and info.swapped:
+            order = ', order="C"' if arguments and arguments[0] else ""
+            return f'{{x}}.astype("{info.dtype}"{order})'
+        if verb == "copy" and arguments and arguments[0]:
+            return '{x}.copy(order="C")'
+        return _SNIPPETS[verb]
+
+
+_SNIPPETS = {
+    "export": "np.asarray({x})",
+    "read": "np.array({x})",
+    "copy": '{x}.copy(order="K")',
+    "read_only": "{y}.flags.writeable = False",
+}
+_CHECKS = {
+    "value": "# before this, each value is looked at: one that {} does not keep is refused",
+    "number": "# before this, each value is looked at: one that {} has no place for is refused",
+    "finite": "# before this, each value is looked at: one that becomes infinite as {} is refused",
+}
+_COMPARES = np.lib.NumpyVersion(np.__version__) >= "2.4.0"
+_NAMES = by_numpy()
+
+
+def _is_narrow(name: str) -> bool:
+    return DTYPES[name].numpy.type.__module__ == "ml_dtypes"
+
+
+def _values_code(code: str, source: str, dtype: str) -> str:
+    """An array whose values NumPy itself casts to a dtype, to the same bits as `tensorferry.host.casts` does."""
+    if DTYPES[source].kind == "complex" and DTYPES[dtype].kind not in ("complex", "bool"):
+        code = f"{code}.real"
+    if not np.can_cast(DTYPES[source].numpy, DTYPES[dtype].numpy, "unsafe"):
+        code = f'{code}.astype("float32")'
+    return code
+
+
+def _cast_code(dtype: str, check: str = "", compact: bool = False, *, info: TensorInfo) -> str:
+    """A cast; in a line before it what is looked at, if NumPy does not look at that itself."""
+    values = _values_code("{x}", info.dtype, dtype)
+    narrow = _is_narrow(info.dtype) or _is_narrow(dtype)
+    compares = check == "value" and values == "{x}" and not narrow and _COMPARES
+    if compares and info.swapped:
+        # By itself NumPy 2.4 compares none in the other byte order.
+        values = f'{{x}}.astype("{info.dtype}")'
+    name = f"ml_dtypes.{dtype}" if _is_narrow(dtype) else f'"{dtype}"'
+    options = (', order="C"' if compact else "") + (', casting="same_value"' if compares else "")
+    code = f"{values}.astype({name}{options})"
+    return f"{_CHECKS[check].format(dtype)}\n{code}" if check and not compares else code
+
+
+def _plain(x: Array) -> Array | None:
+    """The fast lane of an array that is one already."""
+    return x if x.dtype in _NAMES and x.dtype.isnative else None
+
+
+def _info(x: Array, name: str, kind: str, mapped: bool) -> TensorInfo:
+    writable, mutable, is_mapped = _facts(x, x.flags.writeable)
+    mapped = mapped or is_mapped
+    at, swapped = memory.address(x) & 63, not x.dtype.isnative
+    return _described(x.shape, name, x.strides, at, writable, mutable, swapped, mapped, kind)
+
+
+def _extent(x: Array, start: int) -> tuple[int, int]:
+    if x.flags.forc:
+        return start, start + x.nbytes
+    low, high = memory.spans(x.shape, x.strides, x.itemsize)
+    return start + low, start + high
+
+
+def _facts(x: Array, writable: bool) -> tuple[bool, bool, bool]:
+    """Whether an array can be written, whether anybody can write its memory, and whether that is a file's."""
+    if writable and x.base is None:
+        return True, True, False
+    return writable, writable or _is_mutable(x), memory.is_mapped(x)
+
+
+@lru_cache(maxsize=4096)
+def _described(
+    shape: tuple[int, ...],
+    name: str,
+    strides: tuple[int, ...],
+    misalignment: int,
+    writable: bool,
+    mutable: bool,
+    swapped: bool,
+    mapped: bool,
+    kind: str,
+) -> TensorInfo:
+    bits = (False, False, False, swapped)
+    return TensorInfo(
+        "numpy", shape, name, "cpu", strides, misalignment, writable, mutable, *bits, memory_map=mapped, kind=kind
+    )
+
+
+def _is_mutable(x: Array) -> bool:
+    """Whether somebody can write the memory of a read-only array; what is unknown counts as yes."""
+    found = memory.writable_somewhere(x)
+    if isinstance(found, bool):
+        return found
+    if type(found).__name__ == "PyCapsule":
+        # It may have been exported by who can write it: an array's own read-only view, for one.
+        return not registry.immutable_holds(found)
+    try:
+        return registry.backend_of(found).capabilities.memory.writable
+    except UnsupportedTypeError:
+        return True
+
+
+def _refuse_masked(x: Any) -> None:
+    """Raise for a masked array of which an element is masked; one of which none is, is its data."""
+    if _has_masked(x.mask):
+        raise UnsupportedTypeError("A MaskedArray is values and a mask, and its mask would be lost.", "x.filled(value)")
+
+
+def _has_masked(mask: Any) -> bool:
+    if mask.dtype.names is None:
+        return bool(mask.any())
+    return any(_has_masked(mask[name]) for name in mask.dtype.names)
+
+
+def _is_all_text(x: Any) -> bool:
+    """Whether an array of objects holds text, or arrays of text, and nothing else but ``None`` for what is missing."""
+    return bool(x.size) and not isinstance(x, np.ma.MaskedArray) and all(map(_is_text_or_none, x.flat))
+
+
+def _is_text_or_none(each: Any) -> bool:
+    if not isinstance(each, np.ndarray):
+        return each is None or isinstance(each, (str, bytes))
+    return each.dtype.kind in "UST" or (each.dtype.kind == "O" and (not each.size or _is_all_text(each)))
+
+
+def _no_such_dtype(dtype: np.dtype[Any]) -> UnsupportedTypeError:
+    if not dtype.itemsize and dtype.names is not None:
+        return UnsupportedTypeError(
+            f"dtype {dtype} cannot be carried: it has no bytes, like the gradient of integers, which is none.",
+            "np.zeros(x.shape)",
+        )
+    if dtype.names is not None:
+        return UnsupportedTypeError(
+            f"dtype {dtype} is structured: several tensors in one memory.",
+            Hint("{tree:x}"),
+        )
+    if dtype.kind in _HOLDERS:
+        hint, why = _HOLDERS[dtype.kind]
+        return UnsupportedTypeError(f"dtype {dtype} cannot be carried: {why}.", hint)
+    if dtype.kind in "fc":
+        wide = "float64" if dtype.kind == "f" else "complex128"
+        return UnsupportedTypeError(
+            f"dtype {dtype} cannot be carried: no framework but NumPy has extended precision.",
+            f'x.astype("{wide}"), which rounds',
+        )
+    return UnsupportedTypeError(
+        f"dtype {dtype} cannot be carried: its bytes have no name.",
+        "np.frombuffer(x.tobytes(), np.uint8), or x.view of the dtype that is meant",
+    )
+
+
+def _numbers_of(
+    x: Any, target: Backend | None, request: Request | None, *, looks: bool
+) -> tuple[Backend, TensorInfo, Any]:
+    """An object array opens as the nested list of its elements, numbers or tensors of equal shapes; or is looked at.
+
+    Raises:
+        UnsupportedTypeError: One of shape ``()`` holds something else than a number.
+        ShapeError: It contains itself.
+    """
+    if x.dtype.names is not None:
+        raise _no_such_dtype(x.dtype)
+    if isinstance(x, np.ma.MaskedArray):
+        _refuse_masked(x)
+    # Nested lists have no place for the axes after one of length 0.
+    values = x.tolist() if x.size else []
+    if values is None:
+        raise UnsupportedTypeError("None at x[()] is not a number.", 'float("nan"), or leave it out')
+    if x.shape == () and not isinstance(values, (complex, float, int, np.generic)):
+        held = type(values).__name__
+        raise UnsupportedTypeError(f"An array of objects of shape () holds a {held}, not a number.", "x.item()")
+    try:
+        owner = registry.backend_of(values)
+        source, info, handle = (owner.preview if looks else owner.open)(values, target, request)
+    except RecursionError as error:
+        raise ShapeError(
+            "This array of objects contains itself.", "x.copy(), with another object in its place"
+        ) from error
+    except UnsupportedTypeError as error:
+        if isinstance(next(iter(x.flat), None), dict):
+            raise UnsupportedTypeError(error.message, "x.tolist(), whose dicts convert_tree enters") from error
+        raise
+    info = info._replace(kind={"numbers": "objects", "stack": "rows"}.get(info.kind, info.kind))
+    if not x.size:
+        steps = compact_strides(x.shape, handle.itemsize)
+        return source, info._replace(shape=x.shape, strides=steps), handle.reshape(x.shape)
+    return source, info, handle

@@ -1,0 +1,267 @@
+"""Outside packages: what they bring through an entry-point group, opened on a miss only, and one at a time.
+
+What is broken is recorded with its error and the package that it came from, and breaks nothing else. No lock is held
+while a package is imported: its import may call tensorferry, in this thread or in another one.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+from ..errors import FrameworkNotInstalledError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping
+    from contextlib import AbstractContextManager
+    from importlib import metadata
+
+__all__ = ["Door", "Plugin"]
+
+Thing = TypeVar("Thing")
+_NOBODY = "an unknown package"
+
+
+class Plugin(NamedTuple):
+    """What one entry point brings.
+
+    Args:
+        group: The entry-point group.
+        name: What users write.
+        package: The distribution that it came from, with its version.
+        error: Why it cannot be used, or what failed in it; ``None`` if nothing did.
+    """
+
+    group: str
+    name: str
+    package: str
+    error: str | None
+
+
+class _NotYetError(ImportError):
+    """What is asked for is being imported by this very thread."""
+
+
+class Door(Generic[Thing]):
+    """The entry points of one group.
+
+    Args:
+        group: Its name.
+        what: What one of them brings, in a word.
+        known: All that is known by name now, whoever brought it.
+        own: The names that are tensorferry's.
+        make: Gives the thing of what an entry point of this name points to; raises for what is none.
+        keep: Makes it known.
+        lock: Is held while it is kept, and never while an outside package's code runs.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        what: str,
+        *,
+        known: Callable[[], Mapping[str, Thing]],
+        own: Callable[[], Collection[object]],
+        make: Callable[[str, object], Thing],
+        keep: Callable[[Thing], object],
+        lock: AbstractContextManager[object],
+    ) -> None:
+        self.group, self.what = group, what
+        self._known, self._own, self._make, self._keep, self._lock = known, own, make, keep, lock
+        self._packages: dict[str, str] = {}
+        self._failed: dict[tuple[str, str], str] = {}
+        self._opening = threading.local()
+        self._searched = False
+
+    # -- opening ----------------------------------------------------------------------------------
+
+    def names(self) -> list[str]:
+        """What is there to be asked for by name; no package is imported."""
+        return list(dict.fromkeys(point.name for point, _ in self._points() if point.name not in self._own()))
+
+    def open(self, name: str) -> Thing | None:
+        """What outside packages bring under this name; ``None``: there is no such entry point.
+
+        Raises:
+            FrameworkNotInstalledError: It is broken; the message says whose it is, and why.
+        """
+        failed: tuple[str, BaseException] | None = None
+        for point, package in self._points():
+            if point.name == name:
+                error = self._enter(point, package)
+                if error is None:
+                    return self._known().get(name)
+                failed = failed or (package, error)
+        if failed is None:
+            return None
+        raise self.broken(name, *failed) from failed[1]
+
+    def search(self) -> None:
+        """Open all that is there, once: something was met that nobody knows."""
+        if not self._searched:
+            # Only when it is done: another thread that comes meanwhile must find what this one does.
+            self._searched = self.open_all()
+
+    def open_all(self) -> bool:
+        """Open all that is there; whether none has to be tried again, because it is being imported now."""
+        errors = [self._enter(point, package) for point, package in self._points()]
+        return not any(isinstance(error, _NotYetError) for error in errors)
+
+    def _enter(self, point: metadata.EntryPoint, package: str) -> BaseException | None:
+        """Make one entry point's gift known; what is wrong with it, which is recorded."""
+        key = point.name, package
+        opening = self._opening.__dict__.setdefault("keys", set())
+        if key in opening:
+            return _NotYetError("it is asked for while it is being made")
+        opening.add(key)
+        try:
+            self._let_in(point, package)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a SystemExit, or a panic of Rust's, is a finding like any other
+            if _is_being_imported(point):
+                return _NotYetError("it is asked for while its own package is being imported")
+            self._failed[key] = _words(error)
+            return error
+        finally:
+            opening.discard(key)
+        return None
+
+    def _let_in(self, point: metadata.EntryPoint, package: str) -> None:
+        name = point.name
+        if name in self._own():
+            raise ValueError(f"{name!r} is the name of a {self.what} of tensorferry itself: it needs another")
+        if name not in self._known():
+            made = self._make(name, point.load())
+            with self._lock:
+                if name not in self._known():
+                    self._keep(made)
+                    self._packages[name] = package
+            self._failed.pop((name, package), None)
+        first = self._packages.get(name, package)
+        if first != package:
+            raise ValueError(f"{first} has a {self.what} of that name too, which is the one that is used")
+
+    def _points(self) -> list[tuple[metadata.EntryPoint, str]]:
+        """The entry points, each with its package, in the order of their names."""
+        found = [(point, _package_of(point.dist)) for point in self._read()]
+        return sorted(found, key=lambda each: (each[0].name, each[1]))
+
+    def _read(self) -> list[metadata.EntryPoint]:
+        from importlib import metadata  # as much as importing tensorferry costs besides; only on a miss
+
+        try:
+            return list(metadata.entry_points(group=self.group))
+        except Exception:  # noqa: BLE001 - one package's damaged list is no reason not to read the others'
+            return self._read_one_by_one(metadata.distributions())
+
+    def _read_one_by_one(self, packages: Iterable[metadata.Distribution]) -> list[metadata.EntryPoint]:
+        found: dict[tuple[str, str], metadata.EntryPoint] = {}
+        for each in packages:
+            package = _package_of(each)
+            try:
+                for point in each.entry_points:
+                    if point.group == self.group:
+                        found.setdefault((package, point.name), point)
+            except Exception as error:  # noqa: BLE001 - likewise
+                if self.group in (each.read_text("entry_points.txt") or ""):
+                    self._failed["entry_points.txt", package] = _words(error)
+        return list(found.values())
+
+    # -- what is recorded -------------------------------------------------------------------------
+
+    def plugins(self) -> list[Plugin]:
+        """Everything that outside packages have brought by now, what is broken with its error; see `open_all`."""
+        failed = [Plugin(self.group, name, package, error) for (name, package), error in self._failed.items()]
+        known = self._known()
+        whole = [
+            Plugin(self.group, name, package, None)
+            for name, package in self._packages.items()
+            if name in known and (name, package) not in self._failed
+        ]
+        return sorted([*whole, *failed])
+
+    def package_of(self, name: str) -> str | None:
+        """The package that brought what is known under this name; ``None``: none did."""
+        return self._packages.get(name) if name in self._known() else None
+
+    def takes_blame(self, name: str, error: BaseException) -> bool:
+        """Record an error of what an outside package brought; whether that is whose it is."""
+        package = self.package_of(name)
+        if package is None or isinstance(error, KeyboardInterrupt):
+            return False
+        own_words = isinstance(error, FrameworkNotInstalledError)
+        self._failed[name, package] = _words((own_words and error.__cause__) or error)
+        return True
+
+    def guarded(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function that an outside package brought, which gives ``None`` where it fails; any other as it is."""
+        if self.package_of(name) is None:
+            return function
+
+        def call(*arguments: Any) -> Any:
+            with self.guard(name):
+                return function(*arguments)
+            return None
+
+        return call
+
+    def guard(self, name: str) -> _Guard:
+        """A context in which what an outside package brought is asked by somebody who has not named it."""
+        return _Guard(self, name)
+
+    def forgive(self, name: str) -> None:
+        """Forget an error of what works now."""
+        self._failed.pop((name, self._packages.get(name, "")), None)
+
+    def failure(self, names: Collection[str]) -> FrameworkNotInstalledError | None:
+        """What is recorded of the first of these names that something is recorded of."""
+        found = next((key for key in self._failed if key[0] in names), None)
+        return None if found is None else self.broken(*found, self._failed[found])
+
+    def broken(self, name: str, package: str, error: BaseException | str | None) -> FrameworkNotInstalledError:
+        """The error for who named what is broken."""
+        words = _words(error) if isinstance(error, BaseException) else error
+        fix = "tensorferry doctor" if package == _NOBODY else f"pip install --upgrade {package.partition(' ')[0]}"
+        return FrameworkNotInstalledError(f"The {self.what} {name!r} of {package} is broken: {words}.", fix)
+
+
+class _Guard:
+    """An error of an outside package's is recorded, and not raised."""
+
+    __slots__ = ("_door", "_name")
+
+    def __init__(self, door: Door[Any], name: str) -> None:
+        self._door, self._name = door, name
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
+        return error is not None and self._door.takes_blame(self._name, error)
+
+
+def _package_of(found: metadata.Distribution | None) -> str:
+    """A distribution's name and version, as far as its metadata can be read."""
+    try:
+        name, version = (None, "") if found is None else (found.metadata["Name"], found.version)
+    except Exception:  # noqa: BLE001 - damaged metadata is not what is asked about
+        name, version = None, ""
+    return f"{name} {version}" if name else _NOBODY
+
+
+def _words(error: BaseException) -> str:
+    """An error in one line; it may not even be able to say what it is."""
+    try:
+        said = " ".join(str(error).split())
+    except Exception:  # noqa: BLE001 - as the docstring says
+        said = ""
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
+def _is_being_imported(point: metadata.EntryPoint) -> bool:
+    """Whether the import of an entry point's module, or of a package that it is in, has begun and not ended."""
+    parts = point.value.partition(":")[0].strip().split(".")
+    modules = (sys.modules.get(".".join(parts[: end + 1])) for end in range(len(parts)))
+    return any(getattr(getattr(module, "__spec__", None), "_initializing", False) for module in modules)

@@ -1,0 +1,346 @@
+"""Python: numbers, nested sequences of numbers or tensors, and typed buffers."""
+
+from __future__ import annotations
+
+import array as arrays
+from collections import UserList, deque
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from ...core.capabilities import Capabilities, Dtypes, Memory, Objects
+from ...core.dtypes import DTYPES, by_numpy, of_numpy
+from ...core.info import TensorInfo
+from ...errors import UnsupportedTypeError
+from ...execution import stacks
+from ...hints import Hint
+from ...host import casts, memory, subnormals
+from ...planning import rules
+from ...sequences import chunks, reader
+from .. import registry
+from ..base import EXCHANGE, EXCHANGE_NUMBERS, Backend
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...core.request import Request
+
+Array = np.ndarray[Any, Any]
+
+_BUFFERS = (bytes, bytearray, memoryview, arrays.array)
+_NUMBERS = (bool, int, float, complex)
+_ROWS = (list, tuple, range)
+
+_NAMES = by_numpy()
+# np.array rounds to these as it reads, to the same bits.
+_NARROWED = {("float64", "float32"), ("complex128", "complex64")}
+
+_CAPABILITIES = Capabilities(
+    dtypes=Dtypes(frozenset(DTYPES), EXCHANGE_NUMBERS),
+    memory=Memory(writable=True, exists=False, host_array=True),
+    objects=Objects(ordinary_kind="numbers", read_kinds=frozenset({"numbers", "objects", "rows", "stack"})),
+)
+
+_REFUSED: dict[type, tuple[str, str | None]] = {
+    str: (
+        "A str is text, not numbers.",
+        Hint("{load:x} if it is a path; {one:[float(word) for word in x.split()]} if it is numbers"),
+    ),
+    set: ("A set is not a tensor: it has no order.", Hint("{one:sorted(x)} or {one:list(x)}")),
+    frozenset: (
+        "A frozenset is not a tensor: it has no order.",
+        Hint("{one:sorted(x)} or {one:list(x)}"),
+    ),
+    dict: ("A dict is several values with names, not one tensor.", Hint("{tree:x}")),
+    Mapping: ("A mapping is several values with names, not one tensor.", Hint("{tree:x}")),
+    deque: ("A deque is not read as a sequence: it is a queue.", Hint("{one:list(x)}")),
+    UserList: ("A UserList stands around a list, and is none.", Hint("{one:list(x)}")),
+    PurePath: ("A path is where a file is, not what is in it.", Hint("{load:x}")),
+    type(None): ("None is not a tensor.", 'float("nan") for a number that is missing, or leave it out'),
+}
+_LAZY = {
+    "generator",
+    "map",
+    "filter",
+    "zip",
+    "dict_keys",
+    "dict_values",
+    "dict_items",
+    "list_iterator",
+}
+
+
+class PythonBackend(Backend):
+    """Lists, tuples, `range`, numbers, `bytes`, `bytearray`, `array.array`, `memoryview`."""
+
+    name = "python"
+    module = "builtins"
+    aliases = ("list",)
+    owns = ("builtins", "array", "collections", "decimal", "fractions", "pathlib", "tensorferry")
+    rank = 0
+    imports: ClassVar[Mapping[str, str]] = {"np": "import numpy as np", "ferry": "import tensorferry as ferry"}
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return _CAPABILITIES
+
+    def load(self) -> None:
+        """Python is here."""
+
+    def claims(self, kind: type) -> bool:
+        own = (list, tuple, range, reader.NewArray, *_BUFFERS, *_NUMBERS)
+        return issubclass(kind, own) and not issubclass(kind, TensorInfo)
+
+    def stands_for(self, kind: type) -> bool:
+        return kind is list
+
+    def refusal(self, kind: type) -> tuple[str, str | None] | None:
+        if issubclass(kind, TensorInfo):
+            return "A TensorInfo describes a tensor, and has no values.", 'explain(x, "numpy") says what would be done'
+        for base, words in _REFUSED.items():
+            if issubclass(kind, base):
+                return words
+        if kind.__name__ in _LAZY:
+            return (
+                f"A {kind.__name__} is not a sequence: it has no length or no order of its own.",
+                Hint("{one:list(x)}"),
+            )
+        if kind.__name__ in ("Decimal", "Fraction"):
+            return (
+                f"A {kind.__name__} is an exact number that no dtype holds.",
+                Hint("{one:float(x)}, which rounds"),
+            )
+        return None
+
+    def describe(self, x: Any) -> TensorInfo:
+        """What the array is that a sequence is read into, or that lies over a buffer."""
+        return self.open(x)[1]
+
+    def open(
+        self, x: Any, target: Backend | None = None, request: Request | None = None
+    ) -> tuple[Backend, TensorInfo, Any]:
+        if type(x) is not list:
+            if isinstance(x, _BUFFERS):
+                array = _over_buffer(x)
+                return self, self._info(array, "buffer"), array
+            if isinstance(x, reader.NewArray):
+                return self, self._info_of_new(x, target), x.array
+        first, size = reader.first(x)
+        stacked = stacks.stack(x, target) if _has_tensors(x, first) else None
+        if stacked is not None:
+            if stacked.framework is not None:
+                info = stacked.framework.describe(stacked.value)
+                return stacked.framework, info._replace(kind=stacked.kind), stacked.value
+            info = self._info(stacked.value, stacked.kind)
+            return self, info._replace(requires_grad=stacked.requires_grad), stacked.value
+        if (
+            size > rules.MANY
+            and target is not None
+            and request is not None
+            and not rules.reads_in_one_go(request, target)
+        ):
+            read = self._read_parts(x, first, target, request)
+            if read is not None:
+                return self, _numbers_info(read.shape, read.dtype, read.weak_dtype), read.value
+        array, name, weak = _read(x, first, target)
+        return self, _numbers_info(array.shape, name, weak), array
+
+    def preview(
+        self, x: Any, target: Backend | None = None, request: Request | None = None
+    ) -> tuple[Backend, TensorInfo, Any]:
+        described = stacks.describe_stack(x, target) if _has_tensors(x, reader.first(x)[0]) else None
+        if described is None:
+            return self.open(x, target, request)
+        return described[0] or self, described[1], None
+
+    def _read_parts(self, x: Any, first: Any, target: Backend, request: Request) -> chunks.Read | None:
+        """Many numbers as what the plan will make of them, if it takes them part by part."""
+        from ...execution.recipes import conversion_of
+
+        def decide(shape: tuple[int, ...], name: str, weak: str | None) -> chunks.Wanted | None:
+            info = _numbers_info(shape, name, weak)
+            asked = conversion_of(target, request).here(info, request)
+            dtype = rules.target_dtype(info, asked, target)
+            check = rules.check_of(info, asked, dtype)
+            if rules.fills_lists(info, target):
+                return chunks.Wanted(dtype, check, chunks.into_lists(to_scalars))
+            if rules.fills_out(info, asked, target):
+                return chunks.Wanted(dtype, check, None)
+            device = rules.target_device(info, asked, target, dtype)
+            if rules.reads_as_asked(info, target, dtype, device, check):
+                return chunks.Wanted(dtype, check, chunks.into_array)
+            # Whatever they turn out to be, that is wanted, which NumPy reads sooner in one go.
+            return None if takes_all and request.dtype is None else chunks.Wanted(name, "", chunks.into_array)
+
+        takes_all = target.capabilities.dtypes.numbers is EXCHANGE_NUMBERS
+        return chunks.read(x, first, decide, narrows=not takes_all and request.out is None)
+
+    def _info_of_new(self, x: reader.NewArray, target: Backend | None) -> TensorInfo:
+        array, name = x.array, _NAMES[x.array.dtype]
+        return _numbers_info(array.shape, name, _weak(array, name, target)) if x.weak else self._info(array, "rows")
+
+    def _info(self, array: Array, kind: str) -> TensorInfo:
+        name = _NAMES.get(array.dtype) or of_numpy(array.dtype)
+        if name is None:
+            raise UnsupportedTypeError(
+                f"A buffer of format {array.dtype.str!r} has no numbers to carry.",
+                "memoryview(x).tobytes(), which are uint8",
+            )
+        writable = array.flags.writeable
+        return TensorInfo(
+            self.name,
+            array.shape,
+            name,
+            strides=array.strides,
+            misalignment=memory.address(array),
+            writable=writable,
+            mutable=writable or bool(memory.writable_somewhere(array)),
+            swapped=not array.dtype.isnative,
+            memory_map=kind == "buffer" and memory.is_mapped(array),
+            kind=kind,
+        )
+
+    def pointer(self, x: Any) -> int | None:
+        return memory.address(x) if isinstance(x, np.ndarray) else None
+
+    # -- verbs: a Python value was opened as an array ---------------------------------------------
+
+    def read(self, x: Array, dtype: str | None = None, check: str = "", compact: bool = False) -> Array:
+        """The array that the numbers were read into when they were looked at, as the dtype that is asked for."""
+        if dtype is None or (x.dtype == DTYPES[dtype].numpy and not (compact and memory.address(x) % memory.ALIGNMENT)):
+            return x
+        return casts.cast(x, dtype, check, compact=compact)
+
+    def give_back(self, x: Any, dtype: str, check: str = "") -> Any:
+        """Lists of what the numbers are as another dtype, into which they were read when they were looked at."""
+        return to_scalars(self.read(x, dtype, check)) if isinstance(x, np.ndarray) else x
+
+    def look(self, x: Any, dtype: str, check: str = "") -> Any:
+        """The numbers, each of which another dtype can hold: they were compared when they were looked at."""
+        if check and isinstance(x, np.ndarray):
+            casts.check_values(x, dtype, check)
+        return x
+
+    def detach(self, x: Array) -> Array:
+        """The array, whose parts left their graphs when they were stacked."""
+        return x
+
+    def export(self, x: Array) -> Array:
+        return x
+
+    def adopt(self, array: Array) -> Any:
+        return to_scalars(array)
+
+    def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
+        if verb == "adopt":
+            narrow = DTYPES[info.dtype].numpy.type.__module__ == "ml_dtypes"
+            return f"{{x}}.astype(np.{_exact_scalar(info.dtype)}).tolist()" if narrow else "{x}.tolist()"
+        if verb == "give_back":
+            as_read = "np.array({x})" if arguments[0] == info.dtype else self.snippet("read", arguments, info)
+            remark, line, as_read = as_read.rpartition("\n")
+            return remark + line + self.snippet("adopt", (), info._replace(dtype=arguments[0])).format(x=as_read)
+        if verb == "detach":
+            # Rows leave the graph one by one, when they become arrays.
+            if info.kind == "rows":
+                return "[ferry.to_numpy(row) for row in {x}]" if arguments else "{x}"
+            return "[tensor.detach() for tensor in {x}]"
+        if verb == "export":
+            return "np.asarray(memoryview({x}))"
+        return _read_code(arguments[0] if verb == "read" and arguments else info.dtype, arguments, info)
+
+    def lanes(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
+        return {(np.ndarray, self.name): _list_lane}
+
+
+def _has_tensors(x: Any, first: Any) -> bool:
+    """Whether a sequence is one of tensors, by its first element."""
+    return isinstance(x, (list, tuple)) and (reader.is_tensor(first) or _stands_among_tensors(first, x))
+
+
+def _stands_among_tensors(first: Any, x: Any) -> bool:
+    """Whether the first element is a NumPy scalar, which has a dtype, and tensors come after it."""
+    if not isinstance(first, np.generic):
+        return False
+    others = [kind for kind in reader.element_types(x) if not issubclass(kind, (np.generic, *_NUMBERS, *_ROWS))]
+    return any(map(registry.is_tensor, others))
+
+
+def _read_code(dtype: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
+    """What is read, as an array of a dtype."""
+    if info.kind == "stack":
+        return "np.stack({x})"
+    if info.kind == "rows":
+        return f'np.stack([ferry.to_numpy(row, dtype="{info.dtype}") for row in {{x}}])'
+    if info.kind == "objects" and not info.size:
+        return f'np.empty({info.shape}, "{dtype}")'
+    numbers = "{x}.tolist()" if info.kind == "objects" else "{x}"
+    if (info.dtype, dtype) in _NARROWED:
+        return f'np.array({numbers}, dtype="{dtype}")'
+    # By itself NumPy takes integers of 64 bits beside negative or smaller ones for floats.
+    read = f'np.array({numbers}, dtype="uint64")' if info.dtype == "uint64" else f"np.array({numbers})"
+    if dtype == info.dtype:
+        return read
+    return registry.backend_named(EXCHANGE).snippet("cast", arguments, info).format(x=read)
+
+
+def _read(x: Any, first: Any, target: Backend | None) -> tuple[Array, str, str | None]:
+    """Numbers as an array, its dtype, and the narrowest ordinary one if they have none of their own."""
+    array = reader.read(x, first)
+    name = _NAMES[array.dtype]
+    return array, name, _weak(array, name, target) if reader.is_number(first) else None
+
+
+def _weak(array: Array, name: str, target: Backend | None) -> str:
+    # A target that takes what is read has no use for less.
+    as_read = target is not None and target.capabilities.dtypes.numbers is EXCHANGE_NUMBERS
+    return name if as_read else reader.narrowest(array)
+
+
+@lru_cache(maxsize=1024)
+def _numbers_info(shape: tuple[int, ...], name: str, weak: str | None) -> TensorInfo:
+    return TensorInfo("python", shape, name, writable=True, mutable=True, weak_dtype=weak, kind="numbers")
+
+
+def _exact_scalar(name: str) -> str:
+    """A dtype of the machine's that holds each value of a narrow one."""
+    return {"int": "int8", "uint": "uint8", "float": "float32"}[DTYPES[name].kind]
+
+
+@subnormals.kept
+def to_scalars(array: Array) -> Any:
+    """Nested lists of Python scalars; narrow types by way of a wider one that holds each value."""
+    # No floating-point flag can be raised: ml_dtypes widens by moving bits.
+    wider = _WIDER.get(array.dtype)
+    return (array if wider is None else array.astype(wider)).tolist()
+
+
+_WIDER = {
+    row.numpy: np.dtype(_exact_scalar(row.name)) for row in DTYPES.values() if row.numpy.type.__module__ == "ml_dtypes"
+}
+
+
+def _list_lane(x: Array) -> Any:
+    known = x.dtype.kind in "biufc" and x.dtype.itemsize <= 16 and of_numpy(x.dtype)
+    return x.tolist() if known and not subnormals.are_flushed() else None
+
+
+def _over_buffer(x: Any) -> Array:
+    if isinstance(x, arrays.array) and x.typecode in "uw":
+        raise UnsupportedTypeError("An array of characters has no numbers to carry.", "x.tounicode().encode()")
+    try:
+        view = memoryview(x)
+    except ValueError as error:
+        raise UnsupportedTypeError(
+            f"This {type(x).__name__} has no memory any more: {error}.", "convert it before x.release()"
+        ) from error
+    try:
+        # Characters are bytes to the buffer protocol, and text to NumPy.
+        return np.asarray(view).view(np.uint8) if view.format == "c" else np.asarray(view)
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise UnsupportedTypeError(
+            f"A buffer of format {view.format!r} has no numbers to carry.",
+            "memoryview(x).tobytes(), which are uint8",
+        ) from error

@@ -1,0 +1,492 @@
+"""From a type to its backend in one dict hit, and from a name to its backend.
+
+Backends of this package are one file each in `backends/`; outside packages register theirs through
+the entry-point group ``tensorferry.backends``. Those are looked up on a miss only: a name that no
+known backend has, or a type of a module that none owns. One that is broken is recorded (`plugins`), and who
+has not named it goes on without it. No framework is imported to look whether an object is one of its tensors.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import threading
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..core.devices import device_name, kind_of
+from ..errors import DeviceError, UnknownFrameworkError, UnsupportedTypeError, nearest, shown
+from ..hints import Hint
+from .plugins import Door
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from .base import Backend
+
+Function = TypeVar("Function", bound="Callable[..., Any]")
+
+__all__ = [
+    "LANES",
+    "NAMES",
+    "REFUSALS",
+    "backend_named",
+    "backend_of",
+    "backends",
+    "canonical",
+    "immutable_holds",
+    "is_known_tensor",
+    "is_tensor",
+    "knower_of",
+    "known",
+    "lane_together",
+    "lanes_to",
+    "load",
+    "may_be_traced",
+    "no_lane",
+    "on_change",
+    "open_lanes",
+    "outside",
+    "ready",
+    "refusal_of",
+    "register",
+    "shield",
+    "untraced",
+]
+
+
+REFUSALS = (AssertionError, KeyError, RuntimeError, TypeError, ValueError)
+"""What a fast lane may raise for what it does not accept; the planned path then has its own words."""
+
+
+def no_lane(_: Any) -> None:
+    """The fast lane of a type that has none: it accepts nothing."""
+
+
+LANES: dict[str, dict[type, Callable[[Any], Any]]] = {}
+"""The fast lanes, by the canonical name of the target and the type of the source."""
+_together: dict[tuple[type, str], Callable[[list[Any]], list[Any] | None]] = {}
+_lanes_open = True
+
+_by_type: dict[type, Backend] = {}
+_opened: set[str] = set()
+_ready: dict[str, Backend] = {}
+_unshielded: list[Backend] = []
+_untraced: list[Callable[..., Any]] = []
+on_change: list[Callable[[], Any]] = []
+"""What is called when a backend is registered, as what is kept of the others may no longer hold."""
+revision = 0
+"""How many backends have been registered: what is kept of all of them is good for one of these."""
+may_be_traced = True
+"""Whether a framework may yet be imported whose tracer has to be kept out; see `shield`."""
+NAMES: dict[object, str] = {}
+"""The canonical name by all that has been met for it: names, aliases, modules, tensor classes."""
+_by_name: dict[str, Backend] = {}
+_by_module: dict[str, Backend] = {}
+_own: dict[str, Backend] = {}
+_lock = threading.RLock()
+_loading: dict[str, threading.RLock] = {}
+_stuck: set[str] = set()
+
+
+def register(backend: Backend) -> None:
+    """Make a backend known under its name and for the modules that it owns; one of that name before it is replaced.
+
+    Args:
+        backend: An instance; it has not loaded its framework yet.
+
+    Raises:
+        TypeError: It is no backend, or declares what it has no verb for.
+        ValueError: It owns a module that another backend owns.
+    """
+    from .base import validate
+
+    validate(backend)
+    known()
+    with _lock:
+        _keep(backend)
+
+
+def _keep(backend: Backend) -> None:
+    global may_be_traced, revision
+    if NAMES.get(backend.name, backend.name) != backend.name:
+        raise ValueError(f"{backend.name!r} is another name of {NAMES[backend.name]}")
+    for module in backend.owns:
+        owner = _by_module.get(module, backend)
+        if owner.name != backend.name:
+            raise ValueError(f"the backend {backend.name!r} owns {module!r}, which {owner.name!r} owns already")
+    revision += 1
+    _by_name[backend.name] = backend
+    NAMES[backend.name] = backend.name
+    for alias in backend.aliases:
+        NAMES.setdefault(alias, backend.name)
+    for module in backend.owns:
+        _by_module[module] = backend
+    if backend.is_traced:
+        _unshielded.append(backend)
+        may_be_traced = True
+    _by_type.clear()
+    _ready.pop(backend.name, None)
+    for forget in on_change:
+        forget()
+
+
+def known() -> dict[str, Backend]:
+    """The backends that are known by now, by name: this package's in a fixed order, then others; none is looked up."""
+    if not _own:
+        with _lock:
+            _own.update({backend.name: backend for backend in _read_own()} if not _own else {})
+    return _by_name
+
+
+def _read_own() -> list[Backend]:
+    import pkgutil
+
+    from .. import backends as package
+
+    modules = [module.name for module in pkgutil.iter_modules(package.__path__) if module.ispkg]
+    found = [importlib.import_module(f"{package.__name__}.{name}").BACKEND for name in modules]
+    found.sort(key=lambda each: (each.rank, each.name))
+    for backend in found:
+        _keep(backend)
+    return found
+
+
+def backends() -> dict[str, Backend]:
+    """Every backend by name: this package's in a fixed order, then the outside ones, which are looked up now."""
+    outside.open_all()
+    return dict(known())
+
+
+def _make(name: str, found: object) -> Backend:
+    """The backend that an entry point gave, as its class or an instance."""
+    from .base import Backend, validate
+
+    backend: Any = found() if isinstance(found, type) and issubclass(found, Backend) else found
+    validate(backend)
+    if backend.name != name:
+        raise ValueError(f"its entry point is named {name!r}, and its backend {backend.name!r}: both need one name")
+    return backend  # type: ignore[no-any-return]
+
+
+outside: Door[Backend] = Door(
+    "tensorferry.backends",
+    "backend",
+    known=known,
+    own=lambda: known() and {each for each, name in list(NAMES.items()) if name in _own},
+    make=_make,
+    keep=_keep,
+    lock=_lock,
+)
+"""The backends of outside packages."""
+
+
+def backend_named(name: str) -> Backend:
+    """The backend of this canonical name, not loaded yet.
+
+    Raises:
+        UnknownFrameworkError: There is no backend of this name.
+        FrameworkNotInstalledError: It is an outside package's that is broken.
+    """
+    found = _by_name.get(name) or known().get(name) or outside.open(name)
+    if found is None:
+        raise _unknown(name)
+    return found
+
+
+def canonical(to: object) -> str:
+    """The canonical name of what a caller has named: by a name or an alias, a module, or a tensor class.
+
+    >>> import numpy as np
+    >>> canonical("np"), canonical(np), canonical(np.ndarray)
+    ('numpy', 'numpy', 'numpy')
+
+    Raises:
+        UnknownFrameworkError: It is a name, and no backend's.
+        TypeError: It is nothing that could name one.
+    """
+    try:
+        found = NAMES.get(to)
+    except TypeError:  # it cannot be hashed
+        found = None
+    if found is not None:
+        return found
+    known()
+    if isinstance(to, str):
+        return _named(to)
+    if isinstance(to, ModuleType):
+        return NAMES.setdefault(to, _named(to.__name__))
+    meant = ""
+    if isinstance(to, type):
+        owner = _owner_of(to.__module__.partition(".")[0])
+        if owner is not None and owner.is_imported() and load(owner).stands_for(to):
+            return NAMES.setdefault(to, owner.name)
+        meant = "" if owner is None else f', "{owner.name}"'
+    raise TypeError(
+        f"to must be a framework (its name{meant}, its module or its tensor class), not {shown(to)}; "
+        "a tensor goes into like="
+    )
+
+
+def _named(name: str) -> str:
+    if name not in NAMES and outside.open(name) is None:
+        outside.search()  # it may be another name of one
+        if name not in NAMES:
+            raise _unknown(name)
+    return NAMES[name]
+
+
+def _unknown(name: str) -> UnknownFrameworkError:
+    """The error for a name that is no backend's, with the one that was meant."""
+    targets = [each for each in known().values() if each.is_target]
+    device = _as_device(name)
+    if any(kind_of(device) in each.capabilities.devices.kinds for each in targets):
+        return UnknownFrameworkError(f"{name!r} is a device, and not the name of a framework.", f'device="{device}"')
+    names = dict.fromkeys([*(each.name for each in targets), *outside.names()])
+    meant = nearest(name, [*names, *(word for word in NAMES if isinstance(word, str) and NAMES[word] in names)])
+    return UnknownFrameworkError(
+        f"{name!r} is not the name of a framework.",
+        f'to="{NAMES.get(meant, meant)}"' if meant else "one of " + ", ".join(f'"{each}"' for each in names),
+    )
+
+
+def _as_device(name: str) -> str:
+    try:
+        return device_name(name)
+    except DeviceError:
+        return ""
+
+
+def lanes_to(target: str) -> dict[type, Callable[[Any], Any]]:
+    """The fast lanes to a target, by type of source; the same dict for the life of the process."""
+    return LANES.setdefault(target, {})
+
+
+def open_lanes(on: bool) -> bool:
+    """Open the fast lanes, or close them so that every conversion is planned; what was before."""
+    global _lanes_open
+    with _lock:
+        before, _lanes_open = _lanes_open, on
+        for lanes in LANES.values():
+            lanes.clear()
+        _together.clear()
+        if on:
+            for name in _opened:
+                _add_lanes(_by_name[name])
+        return before
+
+
+def lane_together(kind: type, target: str) -> Callable[[list[Any]], list[Any] | None] | None:
+    """The fast lane for many tensors of a type at once, or ``None``."""
+    return _together.get((kind, target))
+
+
+def _add_lanes(backend: Backend) -> None:
+    with outside.guard(backend.name):
+        lanes, together = backend.lanes(), backend.lanes_together()
+        if outside.package_of(backend.name):
+            for kind, target in (*lanes, *together):
+                if target != backend.name and not backend.claims(kind):
+                    raise ValueError(f"its fast lane from {kind.__qualname__} to {target!r} is between two others")
+        for (kind, target), lane in lanes.items():
+            lanes_to(target)[kind] = lane
+        _together.update(together)
+
+
+def load(backend: Backend) -> Backend:
+    """The backend with its framework loaded and its fast lanes open.
+
+    Raises:
+        FrameworkNotInstalledError: Its framework cannot be imported; or it is an outside package's that is broken.
+    """
+    if not backend.loaded:
+        # Before any lock is taken: another thread may be importing it, and what it imports may call tensorferry.
+        backend.import_framework()
+        try:
+            with _loading.setdefault(backend.name, threading.RLock()):
+                backend.ensure_loaded()
+        except BaseException as error:
+            if outside.takes_blame(backend.name, error):
+                _stuck.add(backend.name)
+                raise outside.broken(backend.name, outside.package_of(backend.name) or "", error) from error
+            raise
+        if backend.name in _stuck:
+            _stuck.discard(backend.name)
+            outside.forgive(backend.name)
+        with _lock:
+            if backend.name not in _opened:
+                _opened.add(backend.name)
+                if _lanes_open:
+                    _add_lanes(backend)
+    return backend
+
+
+def untraced(function: Function) -> Function:
+    """Decorate a function that no framework's tracer is to look into; it is called through `shield` at first."""
+    _untraced.append(function)
+    # Read by torch.compile, should it come here before its backend has been asked.
+    function.__dict__["_torchdynamo_disable"] = True
+    return function
+
+
+def shield(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Keep the tracers of imported frameworks out of what is `untraced`; what to call for a function this once."""
+    global may_be_traced
+    known()
+    called = function
+    with _lock:
+        for backend in list(_unshielded):
+            with outside.guard(backend.name):
+                if backend.is_imported():
+                    _unshielded.remove(backend)
+                    for each in _untraced:
+                        shielded = backend.shield(each)
+                        called = shielded if each is function else called
+        may_be_traced = bool(_unshielded)
+    return called
+
+
+def ready(name: str) -> Backend:
+    """The backend of this name, loaded.
+
+    Raises:
+        UnknownFrameworkError: There is none.
+        FrameworkNotInstalledError: Its framework cannot be imported.
+    """
+    found = _ready.get(name)
+    if found is None:
+        found = backend_named(name)
+        if not found.is_target:
+            raise UnsupportedTypeError(f"{name} is what comes in, never what comes out.", "to_numpy(x)")
+        _ready[name] = load(found)
+    return found
+
+
+def backend_of(x: object) -> Backend:
+    """The backend whose tensor `x` is, loaded.
+
+    Raises:
+        UnsupportedTypeError: It is no tensor.
+    """
+    found = _by_type.get(type(x))
+    return found if found is not None else _find(x)
+
+
+def is_known_tensor(kind: type) -> bool:
+    """Whether objects of this type have been met as tensors with memory of their own."""
+    found = _by_type.get(kind)
+    return found is not None and found.capabilities.memory.exists
+
+
+def is_tensor(kind: type) -> bool:
+    """Whether objects of this type are tensors of a framework, with memory of their own."""
+    try:
+        owner = _owner(kind)
+    except UnsupportedTypeError:
+        return False
+    return owner is not None and owner.capabilities.memory.exists
+
+
+def refusal_of(kind: type) -> UnsupportedTypeError | None:
+    """Why a framework says that a type of its own is no tensor; ``None``: none says anything."""
+    try:
+        _owner(kind)
+    except UnsupportedTypeError as error:
+        return error
+    return None
+
+
+def knower_of(kind: type) -> Backend | None:
+    """The backend that knows a type of another library better than by what it is derived from; ``None``: none does."""
+    for backend in list(known().values()):
+        with outside.guard(backend.name):
+            if backend.knows(kind):
+                return load(backend)
+    return None
+
+
+def _owner(kind: type) -> Backend | None:
+    """The backend that claims a type, loaded; ``None``: none does.
+
+    Raises:
+        UnsupportedTypeError: It is of a framework's, and no tensor that can be carried.
+    """
+    known()
+    for base in kind.__mro__:
+        owner = _owner_of(base.__module__.partition(".")[0])
+        if owner is None:
+            continue
+        refused = None
+        with outside.guard(owner.name):
+            if not owner.is_imported():
+                continue
+            if load(owner).claims(kind) and owner.capabilities is not None:
+                _by_type[kind] = owner
+                return owner
+            refused = owner.refusal(kind)
+        if refused is not None:
+            raise UnsupportedTypeError(*refused)
+    return None
+
+
+def _owner_of(module: str) -> Backend | None:
+    """The backend that owns a top-level module; if no known one does, outside packages are looked up."""
+    if module not in _by_module and module not in _NOBODYS:
+        outside.search()
+    return _by_module.get(module)
+
+
+_NOBODYS = frozenset({*sys.stdlib_module_names, "__main__"})
+"""Modules that no outside package's framework is."""
+
+
+def _find(x: object) -> Backend:
+    kind = type(x)
+    if isinstance(x, type):
+        raise UnsupportedTypeError(f"{_full_name(x)} is a class, not an object: it has no values.", "an object of it")
+    try:
+        owner = _owner(kind)
+    except UnsupportedTypeError:
+        owner = knower_of(kind)
+        if owner is None:
+            raise
+    if owner is not None:
+        return owner
+    for backend in _in_turn():
+        with outside.guard(backend.name):
+            if backend.accepts_foreign(x):
+                return load(backend)
+    modules = {base.__module__.partition(".")[0] for base in kind.__mro__} - _NOBODYS
+    broken = outside.failure({*modules, *(_by_module[module].name for module in modules if module in _by_module)})
+    if broken is not None:
+        raise UnsupportedTypeError(
+            f"An object of type {_full_name(kind)} is not a tensor. {broken.message}", broken.hint
+        )
+    raise UnsupportedTypeError(
+        f"An object of type {_full_name(kind)} is not a tensor.",
+        Hint(
+            "pass a tensor, a sequence of numbers, or an object with __dlpack__, a buffer, "
+            "__array_interface__ or __array__; {tree:x} for the tensors inside a container"
+        ),
+    )
+
+
+def _full_name(kind: type) -> str:
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _in_turn() -> Iterator[Backend]:
+    """The known backends, then, if none of them was taken, those that outside packages bring."""
+    before = list(known().values())
+    yield from before
+    outside.search()
+    yield from (backend for backend in list(_by_name.values()) if backend not in before)
+
+
+def immutable_holds(owner: object) -> bool:
+    """Whether an object that owns an array's memory stands for a known framework's tensor that nobody can write."""
+    for backend in list(known().values()):
+        with outside.guard(backend.name):
+            if not backend.capabilities.memory.writable and backend.holds(owner):
+                return True
+    return False

@@ -1,0 +1,279 @@
+"""The verbs that a declaration calls for: what each takes and gives.
+
+A backend that declares one of these abilities has its verbs, or `backends.registry.register` refuses it. A verb
+takes a value and gives the next one of a plan. Each protocol can be a base of a backend
+(``class MyBackend(Backend, Writes)``): then a type checker compares the signatures, and Python makes no backend that
+lacks one.
+
+>>> from tensorferry.core.capabilities import Capabilities, Dtypes, Memory
+>>> called_for(Capabilities(Dtypes(frozenset(), {}), Memory(writable=True, out=True)))
+{'Memory(out=True)': ('write',)}
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ..core.devices import HOST
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+
+    from ..core.capabilities import Capabilities
+
+    Array = np.ndarray[Any, Any]
+
+__all__ = [
+    "Casts",
+    "Copies",
+    "Detaches",
+    "Fetches",
+    "FetchesAhead",
+    "HandsOver",
+    "HasValues",
+    "Moves",
+    "Packs",
+    "Pins",
+    "Places",
+    "PresentsReadOnly",
+    "Reads",
+    "Resolves",
+    "Stacks",
+    "Stages",
+    "Writes",
+    "called_for",
+]
+
+# -- host memory --------------------------------------------------------------------------------
+
+
+class PresentsReadOnly(Protocol):
+    """``Memory(read_only=True)``."""
+
+    @abstractmethod
+    def read_only(self, x: Any) -> Any:
+        """A tensor of the backend's over the memory of `x`, that nobody can write through."""
+
+
+class Writes(Protocol):
+    """``Memory(out=True)``."""
+
+    @abstractmethod
+    def write(self, x: Array, out: Any) -> None:
+        """Put an array's values into `out`, a tensor of the backend's, cast to its dtype."""
+
+
+class Reads(Protocol):
+    """``Objects(read_kinds=…)``."""
+
+    @abstractmethod
+    def read(self, x: Any) -> Any:
+        """The values of an object that owns no shareable memory, as a tensor of the backend's own."""
+
+
+class HasValues(Protocol):
+    """``Objects(value_kinds=…)``."""
+
+    @abstractmethod
+    def value(self, x: Any) -> Any:
+        """The tensor that is the object's value now."""
+
+
+# -- the framework's own operations, where its graph or its devices need them ---------------------
+
+
+class Copies(Protocol):
+    """What has to be copied where it is: on a device, in a graph, before a finisher."""
+
+    @abstractmethod
+    def copy(self, x: Any) -> Any:
+        """The same values in memory of its own, in the same place."""
+
+
+class Casts(Protocol):
+    """What has to be cast where it is: on a device, or in a graph."""
+
+    @abstractmethod
+    def cast(self, x: Any, dtype: str, check: str = "") -> Any:
+        """The same values in another dtype, by its canonical name, in the same place.
+
+        Args:
+            x: A tensor of the backend's.
+            dtype: A canonical name.
+            check: ``""``, or what each value is looked at for: see `casts.refuse`; what is lost raises.
+        """
+
+
+class Resolves(Protocol):
+    """What has a conjugate or a negative bit, by the word of `Backend.describe`."""
+
+    @abstractmethod
+    def resolve(self, x: Any) -> Any:
+        """The values that are meant, in memory of their own."""
+
+
+class Detaches(Protocol):
+    """``Gradients(graph=True)``."""
+
+    @abstractmethod
+    def detach(self, x: Any) -> Any:
+        """A tensor over the same memory that is in no graph."""
+
+
+class Stacks(Protocol):
+    """``Gradients(graph=True)``."""
+
+    @abstractmethod
+    def stack(self, tensors: Sequence[Any], shape: tuple[int, ...]) -> Any:
+        """One tensor of this shape of equal ones, in the graph of each."""
+
+
+# -- devices ------------------------------------------------------------------------------------
+
+
+class Moves(Protocol):
+    """``Devices(kinds)`` beside the host."""
+
+    @abstractmethod
+    def move(self, x: Any, device: str, non_blocking: bool = False) -> Any:
+        """The same values on another device, by its canonical name; one to the host is complete when this returns."""
+
+
+class HandsOver(Protocol):
+    """``Devices(kinds)`` that others have as well, for dtypes that are not in ``Dtypes(unhanded)``."""
+
+    @abstractmethod
+    def wait(self, x: Any) -> Any:
+        """The same tensor, whose values are there now: for who names no stream."""
+
+    @abstractmethod
+    def hand_over(self, x: Any, source: str = "") -> Any:
+        """A tensor of the backend's over the memory of one on the same device.
+
+        Args:
+            x: The tensor of another framework's.
+            source: The name of its backend, whose `Backend.offer` gives an object with ``__dlpack__``.
+        """
+
+
+class Places(Protocol):
+    """``Devices(kinds)`` without the host."""
+
+    @abstractmethod
+    def place(self, x: Array, device: str) -> Any:
+        """A tensor on a device with the values of a packed array, which may change when this returns."""
+
+
+class Fetches(Protocol):
+    """``Devices(fetches=True)``, ``Devices(shards=True)``, ``Devices(kinds)`` without the host."""
+
+    @abstractmethod
+    def fetch(self, x: Any) -> Array:
+        """The values, from devices or from several shards, in a compact, writable array of their own."""
+
+
+class FetchesAhead(Protocol):
+    """``Devices(fetches_ahead=True)``."""
+
+    @abstractmethod
+    def start_fetch(self, x: Any) -> None:
+        """Start what `fetch` will wait for."""
+
+
+class Packs(Protocol):
+    """``Devices(packs=True)``."""
+
+    @abstractmethod
+    def pack(self, tensors: Sequence[Any], alignment: int) -> tuple[Any, Any]:
+        """One tensor that holds the bytes of many on one device, and what `unpack` needs to part them again.
+
+        Each lies at a multiple of `alignment` bytes, and of its own element's size.
+        """
+
+    @abstractmethod
+    def unpack(self, parcel: Any, layout: Any) -> Sequence[Any]:
+        """The tensors of a packed one, as views of its memory."""
+
+
+class Stages(Protocol):
+    """``Devices(stages=…)``: `staging.Staging` has all of them."""
+
+    @abstractmethod
+    def stage(self, x: Any, chunk: int) -> Any:
+        """Begin to bring a packed tensor to the host, so many bytes at a time."""
+
+    @abstractmethod
+    def unload(self, x: Any) -> Array:
+        """All of what `stage` began, in ordinary memory; complete."""
+
+    @abstractmethod
+    def land(self, x: Any) -> Array:
+        """A packed tensor of a device in page-locked memory of its own; complete."""
+
+    @abstractmethod
+    def fill(self, x: Array, device: str, chunk: int) -> Any:
+        """Begin to bring a packed array to a device, so many bytes at a time."""
+
+    @abstractmethod
+    def send(self, x: Any, device: str) -> Any:
+        """The tensor that `fill` began; the array may change now."""
+
+    @abstractmethod
+    def compact(self, x: Any) -> Any:
+        """C-contiguous memory on the same device."""
+
+    @abstractmethod
+    def pin_array(self, x: Array, device: str) -> Array:
+        """A compact copy of an array in page-locked memory, for a kind of device."""
+
+
+class Pins(Protocol):
+    """``Options({"non_blocking"})``, and ``Options({"pinned"})`` beside a graph."""
+
+    @abstractmethod
+    def pin(self, x: Any, required: bool = False) -> Any:
+        """A host tensor's values in page-locked memory of their own.
+
+        Args:
+            x: A tensor of the backend's.
+            required: Whether to raise `DeviceError` where no memory can be locked, instead of giving `x`.
+        """
+
+
+def called_for(declared: Capabilities) -> dict[str, tuple[str, ...]]:
+    """The verbs that a backend must have, by the declaration that calls for them."""
+    memory, devices, objects, options = declared.memory, declared.devices, declared.objects, declared.options
+    graph, inside = declared.gradients.graph, bool(objects.inside_only or objects.tracer)
+    away, homeless = set(devices.kinds) != {HOST}, HOST not in devices.kinds
+    handed = away and bool(declared.dtypes.held - declared.dtypes.unhanded)
+    pins = "non_blocking" in options.names or ("pinned" in options.names and graph)
+    table: list[tuple[str, bool, tuple[type, ...]]] = [
+        ("Memory(read_only=True)", memory.read_only, (PresentsReadOnly,)),
+        ("Memory(out=True)", memory.out, (Writes,)),
+        ("Devices(kinds=…) beside the host", away, (Copies, Casts, Moves)),
+        ("Devices(kinds=…) and dtypes that are not unhanded", handed, (HandsOver,)),
+        ("Devices(kinds=…) without the host", homeless, (Places, Fetches)),
+        ("Devices(shards=True)", devices.shards, (Fetches,)),
+        ("Devices(fetches=True)", devices.fetches, (Fetches,)),
+        ("Devices(fetches_ahead=True)", devices.fetches_ahead, (FetchesAhead, Fetches)),
+        ("Devices(packs=True)", devices.packs, (Packs,)),
+        ("Devices(stages=…)", bool(devices.stages), (Stages,)),
+        ("Gradients(graph=True)", graph, (Detaches, Stacks, Copies, Casts)),
+        ("Objects(read_kinds=…)", bool(objects.read_kinds), (Reads,)),
+        ("Objects(value_kinds=…)", bool(objects.value_kinds), (HasValues,)),
+        ("Objects(inside_only=…) or a tracer", inside, (Copies, Casts)),
+        ("Options(names=…) that lock memory", pins, (Pins,)),
+        ("Options(finishers=…)", bool(options.finishers), (Copies,)),
+    ]
+    found = {word: tuple(verb for kind in kinds for verb in _named(kind)) for word, holds, kinds in table if holds}
+    if options.finishers:
+        found["Options(finishers=…)"] += tuple(sorted(options.finishers))
+    return found
+
+
+def _named(kind: type) -> tuple[str, ...]:
+    """The verbs of a protocol, in its own order."""
+    return tuple(name for name, verb in vars(kind).items() if getattr(verb, "__isabstractmethod__", False))

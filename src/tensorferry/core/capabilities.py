@@ -1,0 +1,183 @@
+"""What a backend declares, in groups by subject; plans are made from this alone.
+
+>>> from tensorferry.core.capabilities import Capabilities, Dtypes, Memory
+>>> one = ("float32",)
+>>> numbers = {"bool": one, "int": one, "float": one, "complex": one}
+>>> declared = Capabilities(Dtypes(frozenset(one), numbers), Memory(writable=True, strides="compact"))
+>>> declared.memory.strides, declared.devices.kinds
+('compact', ('cpu',))
+"""
+# No ``from __future__ import annotations``: a `NamedTuple` compiles each annotation that is a string, which is a
+# tenth of the time that importing tensorferry takes.
+
+import math
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+__all__ = ["Capabilities", "Devices", "Dtypes", "Gradients", "Memory", "Objects", "Options"]
+
+_NONE: Mapping[str, str] = {}
+_NONE_ON: Mapping[str, frozenset[str]] = {}
+_NONE_WHY: Mapping[str, tuple[str, str | None]] = {}
+
+
+class Dtypes(NamedTuple):
+    """The dtypes of a framework's tensors.
+
+    Args:
+        held: Canonical names of those that its tensors can have.
+        numbers: For each kind of Python number, the dtypes that its own constructor gives it,
+            narrowest first: the first that holds the values is taken.
+        unshared: Those that it stores in another form than an ndarray, so always copies.
+        uncast: Those that its own operations do not cast on a device.
+        unhanded: Those that it cannot give to another framework, or take from one, on a device.
+        absent_on: Those that a kind of device lacks.
+        absent_reasons: For one that it lacks for now: why, as the end of a sentence.
+        absent_hint: The code that makes it have those, if there is any.
+    """
+
+    held: frozenset[str]
+    numbers: Mapping[str, tuple[str, ...]]
+    unshared: frozenset[str] = frozenset()
+    uncast: frozenset[str] = frozenset()
+    unhanded: frozenset[str] = frozenset()
+    absent_on: Mapping[str, frozenset[str]] = _NONE_ON
+    absent_reasons: Mapping[str, str] = _NONE
+    absent_hint: str = ""
+
+    def default(self, kind: str) -> str:
+        """The dtype that the framework's own constructor gives a Python number of this kind."""
+        return self.numbers[kind][0]
+
+
+class Memory(NamedTuple):
+    """The memory of a framework's tensors on the host, and which it can adopt.
+
+    Args:
+        writable: Whether its tensors can be written.
+        exists: Whether its values have memory at all (a list of numbers has none to share).
+        strides: What it can adopt: ``"any"`` strides, ``"non-negative"`` whole elements, or ``"compact"`` only.
+        alignment: Bytes of which an adopted address must be a multiple; 0 means the element's size,
+            1 any address.
+        axes: How many axes its tensors have at most.
+        host_array: Whether its tensors *are* ndarrays in host memory.
+        read_only: Whether it can present memory read-only: its verb ``read_only``, which takes its own tensor and
+            gives one over the same memory that nobody can write through.
+        out: Whether its tensors can be given as ``out=``: its verb ``write``.
+        writes_parts: Whether its verb ``write`` also takes `parts.Parts`, for an ``out=`` in host memory.
+    """
+
+    writable: bool
+    exists: bool = True
+    strides: Literal["any", "non-negative", "compact"] = "any"
+    alignment: int = 1
+    axes: float = math.inf
+    host_array: bool = False
+    read_only: bool = False
+    out: bool = False
+    writes_parts: bool = False
+
+
+class Devices(NamedTuple):
+    """The devices of a framework, and how its tensors travel between them.
+
+    Args:
+        kinds: Kinds of device on which its tensors can live, were they present.
+        shards: Whether the parts of one of its tensors can lie on several devices.
+        fetches: Whether one call of its own brings a tensor from devices, or from several shards, into
+            an ndarray: its verb ``fetch``.
+        fetches_ahead: Whether its verb ``start_fetch`` starts such a transfer without waiting for it.
+        packs: Whether many of its tensors can be packed into one, on any device: ``pack`` and ``unpack``.
+        stages: Kinds of device whose large tensors cross the bus through page-locked slots: it is a
+            `staging.Staging` backend.
+        waits: Whether memory that it is handed on a device must be finished: it names no stream.
+        offers: Whether its tensors have ``__dlpack__`` themselves.
+        takes_offers: Whether code that shares gives it another's tensor over DLPack: it would copy an array between.
+    """
+
+    kinds: tuple[str, ...] = ("cpu",)
+    shards: bool = False
+    fetches: bool = False
+    fetches_ahead: bool = False
+    packs: bool = False
+    stages: frozenset[str] = frozenset()
+    waits: bool = False
+    offers: bool = False
+    takes_offers: bool = False
+
+
+class Gradients(NamedTuple):
+    """The autograd graph of a framework.
+
+    Args:
+        graph: Whether its tensors carry one.
+        records: Whether what is done to one in a graph is recorded now; if not, the result is in none.
+        tape: What may be recording its operations for gradients, if no tensor shows that it is.
+    """
+
+    graph: bool = False
+    records: bool = True
+    tape: str = ""
+
+
+class Objects(NamedTuple):
+    """The framework's objects that are no plain tensors, by what `TensorInfo` says of them.
+
+    Args:
+        ordinary_kind: The `TensorInfo.kind` of one that is written by hand and names none.
+        read_kinds: Values of `TensorInfo.kind` that own no shareable memory and have to be read.
+        value_kinds: Values of `TensorInfo.kind` whose value is another object (a variable's).
+        abstract: For each reason why an object has no memory: why, and what to do.
+        inside_only: Those of them that may still be converted inside their own framework.
+        tracer: What records its operations on real values now: there what leaves the framework becomes a constant.
+    """
+
+    ordinary_kind: str = ""
+    read_kinds: frozenset[str] = frozenset()
+    value_kinds: frozenset[str] = frozenset()
+    abstract: Mapping[str, tuple[str, str | None]] = _NONE_WHY
+    inside_only: frozenset[str] = frozenset()
+    tracer: str = ""
+
+
+class Options(NamedTuple):
+    """The keywords that a target has beside those of every target.
+
+    Args:
+        names: Those that it understands.
+        finishers: Those that are a last step of their own, by the verb of that name.
+    """
+
+    names: frozenset[str] = frozenset()
+    finishers: frozenset[str] = frozenset()
+
+
+class _Groups(NamedTuple):
+    dtypes: Dtypes
+    memory: Memory
+    devices: Devices = Devices()
+    gradients: Gradients = Gradients()
+    objects: Objects = Objects()
+    options: Options = Options()
+
+
+class Capabilities(_Groups):
+    """What a framework can hold, adopt and promise, in groups by subject.
+
+    Two are the same if they are one object: a backend makes its own once, and gives it as often as it is asked.
+
+    Args:
+        dtypes: The dtypes of its tensors.
+        memory: Their memory on the host.
+        devices: Their devices.
+        gradients: Their autograd graph.
+        objects: Its objects that are no plain tensors.
+        options: The keywords that only it has.
+    """
+
+    __slots__ = ()
+
+    # A part of the key of every plan that is kept: none of the fields is looked at.
+    __hash__ = object.__hash__
+    __eq__ = object.__eq__  # pyright: ignore[reportAssignmentType]
+    __ne__ = object.__ne__

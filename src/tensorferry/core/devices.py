@@ -1,0 +1,112 @@
+"""Device names across frameworks: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ``"mps"``, ``"tpu:0"``.
+
+A name without an index means any device of that kind: a tensor already on one stays there, and a
+tensor that has to move goes to the framework's current one.
+"""
+
+from __future__ import annotations
+
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING
+
+from ..errors import DeviceError, nearest, shown
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Sequence
+
+__all__ = ["HOST", "device_name", "host_index", "kind_of", "meant", "same_place"]
+
+HOST = "cpu"
+
+_KINDS = {
+    "gpu": "cuda",
+    "cuda": "cuda",
+    "rocm": "cuda",
+    "cpu": "cpu",
+    "host": "cpu",
+    "mps": "mps",
+    "tpu": "tpu",
+    "xpu": "xpu",
+}
+_HINT = 'device="cpu", device="cuda" or device="cuda:1"'
+
+
+def device_name(device: object) -> str:
+    """The canonical name of a device of any framework.
+
+    >>> device_name("gpu:1"), device_name("/job:localhost/replica:0/task:0/device:CPU:0")
+    ('cuda:1', 'cpu')
+
+    Args:
+        device: A name, or a framework's device object: one with ``platform`` and ``id``, one with a
+            ``name``, or one whose ``str`` is its name.
+
+    Raises:
+        DeviceError: It names no device.
+    """
+    return _canonical(_text(device))
+
+
+def host_index(device: object) -> int:
+    """Which of several devices of the host it is; 0 for the first, and for whatever is none."""
+    match = _parts(_text(device))
+    return int(match[2] or 0) if match is not None and _KINDS.get(match[1]) == HOST else 0
+
+
+@cache
+def _pattern() -> re.Pattern[str]:
+    import re
+
+    return re.compile(r"(?:.*device:|<|/)?([a-z_]+)(?:(?::| device )(\d+)>?)?")
+
+
+def _parts(text: str) -> re.Match[str] | None:
+    """A device's kind and index, by the many ways in which frameworks write them."""
+    return _pattern().fullmatch(text.strip().lower())
+
+
+def _text(device: object) -> str:
+    if isinstance(device, str):
+        return device
+    platform = getattr(device, "platform", None)
+    if isinstance(platform, str):
+        return f"{platform}:{getattr(device, 'id', 0)}"
+    name = getattr(device, "name", None)
+    if isinstance(name, str):
+        return name
+    if "device" in type(device).__name__.lower():
+        return str(device)
+    raise DeviceError(f"This is not the name of a device: {shown(device)}.", _HINT)
+
+
+@lru_cache(maxsize=256)
+def _canonical(text: str) -> str:
+    match = _parts(text)
+    if match is None:
+        raise DeviceError(f"{text[:40]!r} is not the name of a device.", _HINT)
+    kind = _KINDS.get(match[1], match[1])
+    if kind == HOST or match[2] is None:
+        return kind
+    return f"{kind}:{int(match[2])}"
+
+
+def kind_of(device: str) -> str:
+    """The kind of a canonical device name: ``"cuda"`` of ``"cuda:1"``."""
+    return device.partition(":")[0]
+
+
+def meant(device: str, kinds: Sequence[str]) -> str:
+    """The kind, of those that are known, that was most likely meant by a device of none of them; or else the first.
+
+    >>> meant("gpux", ("cpu", "cuda")), meant("mps", ("cpu", "cuda"))
+    ('cuda', 'cpu')
+    """
+    words = {word: kind for word, kind in _KINDS.items() if kind in kinds} | {kind: kind for kind in kinds}
+    found = None if kind_of(device) in _KINDS else nearest(kind_of(device), words)
+    return words[found] if found else kinds[0]
+
+
+def same_place(actual: str, asked: str) -> bool:
+    """Whether a tensor on `actual` is already where `asked` says."""
+    return actual == asked or (":" not in asked and kind_of(actual) == asked)

@@ -1,0 +1,272 @@
+"""`TensorInfo`: what a tensor is, as a small value that a person can also write by hand."""
+
+from __future__ import annotations
+
+import operator
+from functools import lru_cache
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..backends import registry
+from ..errors import UnknownFrameworkError
+from .devices import HOST, device_name
+from .dtypes import find, name_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from typing_extensions import Self
+
+    from ..backends.base import Backend
+    from ..typing import To
+
+__all__ = ["TensorInfo", "compact_strides", "is_compact", "packed_strides"]
+
+
+class _Fields(NamedTuple):
+    framework: str
+    shape: tuple[int, ...]
+    dtype: str
+    device: str
+    strides: tuple[int, ...]
+    misalignment: int
+    writable: bool | None
+    mutable: bool | None
+    requires_grad: bool
+    conjugate: bool
+    negative: bool
+    swapped: bool
+    weak_dtype: str | None
+    memory_map: bool
+    pinned: bool
+    shards: int
+    kind: str
+    abstract: str | None
+
+
+def compact_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    """The strides, in bytes, of C-contiguous memory."""
+    strides = []
+    step = itemsize
+    for length in reversed(shape):
+        strides.append(step)
+        step *= max(length, 1)
+    return tuple(reversed(strides))
+
+
+def is_compact(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
+    """Whether memory is C-contiguous, axes of length 1 aside; without elements it is."""
+    if 0 in shape:
+        return True
+    step = itemsize
+    for length, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if length != 1 and stride != step:
+            return False
+        step *= length
+    return True
+
+
+def packed_strides(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    """The strides, in bytes, of packed memory whose axes lie in the order that `strides` has them in."""
+    order = sorted(range(len(shape)), key=lambda axis: (-abs(strides[axis]), axis))
+    packed = [0] * len(shape)
+    step = itemsize
+    for axis in reversed(order):
+        packed[axis] = step
+        step *= max(shape[axis], 1)
+    return tuple(packed)
+
+
+def _canonical(framework: object) -> str:
+    """A framework's canonical name; a name that is not known here as it is, as a package may bring it."""
+    try:
+        return registry.canonical(framework)
+    except UnknownFrameworkError:
+        if isinstance(framework, str):
+            return framework  # whoever plans with it says that there is no such backend
+        raise
+
+
+def _literal(value: object) -> str:
+    """A value as a person would write it."""
+    text = repr(value)
+    return f'"{value}"' if isinstance(value, str) and text == f"'{value}'" and '"' not in value else text
+
+
+def _ordinary(framework: str) -> tuple[str, bool | None]:
+    """The device and the mutability of a framework's ordinary tensors."""
+    try:
+        return _declared(registry.backend_named(framework))
+    except UnknownFrameworkError:
+        return HOST, None
+
+
+@lru_cache(maxsize=64)
+def _declared(backend: Backend) -> tuple[str, bool]:
+    """The host, or the first kind of device of a framework that cannot live there; whether its tensors are written."""
+    caps = backend.capabilities
+    return HOST if HOST in caps.devices.kinds else caps.devices.kinds[0], caps.memory.writable
+
+
+class TensorInfo(_Fields):
+    """What a tensor is: everything a plan is made from, and nothing of its values.
+
+    >>> info = TensorInfo("torch", shape=(3, 4), dtype="bfloat16", device="cuda:0", requires_grad=True)
+    >>> info
+    TensorInfo("torch", (3, 4), "bfloat16", device="cuda:0", requires_grad=True)
+    >>> info.strides, info.nbytes
+    ((8, 2), 24)
+
+    What is left out takes the framework's ordinary case: compact strides, 64-byte aligned memory,
+    its own mutability, the host (CuPy: the current GPU).
+
+    Args:
+        framework: The name of its backend (``"torch"``, ``"numpy"``, ``"python"`` …), or what else `convert` takes
+            for it; kept as its canonical name.
+        shape: Lengths of the axes.
+        dtype: A dtype of any framework, or a name; kept as its canonical name.
+        device: A device of any framework, or a name; kept as its canonical name.
+        strides: Bytes from one element to the next along each axis.
+        misalignment: Address of the first element modulo 64 bytes.
+        writable: Whether this object permits writes; left out: as is usual for the framework.
+        mutable: Whether anybody can write this memory, through this object or another; left out: as `writable`.
+        requires_grad: Whether it belongs to an autograd graph.
+        conjugate: Whether the conjugate bit is set: memory holds the conjugates.
+        negative: Whether the negative bit is set: memory holds the negatives.
+        swapped: Whether its bytes are in the other than the machine's order.
+        weak_dtype: For Python numbers, whose dtype the target chooses: the narrowest that holds them.
+            ``None`` for everything that has a dtype of its own.
+        memory_map: Whether its memory is a file's.
+        pinned: Whether its memory is page-locked.
+        shards: On how many devices its parts lie.
+        kind: The name of its type where that matters (``"Parameter"``, ``"Variable"``).
+        abstract: Why it has no memory (``"traced"``, ``"meta"``, ``"deleted"`` …), or ``None``.
+
+    Raises:
+        UnsupportedTypeError: No such dtype.
+        DeviceError: No such device.
+        ValueError: A negative length, fewer than one shard, or as many strides as axes are not given.
+    """
+
+    __slots__ = ()
+
+    def __new__(  # noqa: D102 - documented with the class
+        cls,
+        framework: To,
+        shape: Sequence[int] = (),
+        dtype: object = "float32",
+        device: object = None,
+        strides: Sequence[int] | None = None,
+        misalignment: int = 0,
+        writable: bool | None = None,
+        mutable: bool | None = None,
+        requires_grad: bool = False,
+        conjugate: bool = False,
+        negative: bool = False,
+        swapped: bool = False,
+        weak_dtype: str | None = None,
+        memory_map: bool = False,
+        pinned: bool = False,
+        shards: int = 1,
+        kind: str = "",
+        abstract: str | None = None,
+    ) -> Self:
+        known = registry.NAMES.get(framework) if isinstance(framework, str) else None
+        framework = known or _canonical(framework)
+        name = name_of(dtype)
+        weak_dtype = None if weak_dtype is None else name_of(weak_dtype)
+        if operator.index(shards) < 1:
+            raise ValueError(f"a tensor lies in 1 shard at least, not in {shards}")
+        lengths = tuple(operator.index(length) for length in shape)
+        if any(length < 0 for length in lengths):
+            raise ValueError(f"shape {lengths} has a negative length")
+        if strides is None:
+            steps = compact_strides(lengths, find(name).itemsize)
+        else:
+            steps = tuple(operator.index(step) for step in strides)
+            if len(steps) != len(lengths):
+                raise ValueError(f"{len(steps)} strides for {len(lengths)} axes")
+        if writable is None:
+            writable = _ordinary(framework)[1]
+        return cls._make(
+            (
+                framework,
+                lengths,
+                name,
+                _ordinary(framework)[0] if device is None else device_name(device),
+                steps,
+                operator.index(misalignment) % 64,
+                writable,
+                writable if mutable is None else mutable,
+                requires_grad,
+                conjugate,
+                negative,
+                swapped,
+                weak_dtype,
+                memory_map,
+                pinned,
+                shards,
+                kind,
+                abstract,
+            )
+        )
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that its elements take when packed."""
+        return prod(self.shape) * find(self.dtype).itemsize
+
+    @property
+    def is_compact(self) -> bool:
+        """Whether its memory is C-contiguous."""
+        return is_compact(self.shape, self.strides, find(self.dtype).itemsize)
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether its elements fill one run of memory, in whatever order of the axes, and in this machine's bytes."""
+        steps = packed_strides(self.shape, self.strides, find(self.dtype).itemsize)
+        return not self.swapped and all(
+            length == 1 or step == packed for length, step, packed in zip(self.shape, self.strides, steps, strict=True)
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same, as plain data for JSON."""
+        fields = self._asdict()
+        return {**fields, "shape": list(self.shape), "strides": list(self.strides)}
+
+    def __repr__(self) -> str:
+        ordinary = TensorInfo(self.framework, self.shape, self.dtype)
+        if self.writable is not ordinary.writable:
+            ordinary = ordinary._replace(mutable=self.writable)
+        told = [_literal(value) for value in self[:3]]
+        each = zip(self._fields[3:], self[3:], ordinary[3:], strict=True)
+        told += [f"{name}={_literal(value)}" for name, value, usual in each if value != usual]
+        return f"{type(self).__name__}({', '.join(told)})"
+
+    def __str__(self) -> str:
+        marks = [
+            word
+            for word, holds in (
+                ("requires grad", self.requires_grad),
+                ("read-only", self.writable is False),
+                ("not compact", not self.is_compact),
+                (f"address % 64 == {self.misalignment}", self.misalignment != 0),
+                ("conjugate bit", self.conjugate),
+                ("negative bit", self.negative),
+                ("other byte order", self.swapped),
+                ("Python numbers", self.weak_dtype is not None),
+                ("memory map", self.memory_map),
+                ("pinned", self.pinned),
+                (f"{self.shards} shards", self.shards > 1),
+                (self.abstract or "", self.abstract is not None),
+            )
+            if holds
+        ]
+        name = f"{self.framework} {self.kind}".rstrip()
+        head = f"{name} {self.dtype}{list(self.shape)} on {self.device}"
+        return ", ".join([head, *marks])

@@ -1,0 +1,278 @@
+"""`DtypeRule`: which dtype each leaf of a tree, a batch or a file is asked to have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..errors import UnsupportedTypeError, shown
+from . import dtypes
+from .dtypes import KEYWORDS, KINDS, asked, find, name_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+__all__ = [
+    "DtypeRule",
+    "dtype_of_leaf",
+    "place_of_name",
+    "quoted",
+    "rule_of",
+    "rule_of_words",
+    "unknown_key",
+    "unknown_name",
+]
+
+Choice = str | None
+"""What is asked of one leaf, as of one tensor: a canonical name, ``"default"``, ``"fit"``, or ``None`` for its own."""
+
+_TYPES: dict[object, str] = {bool: "bool", int: "int", float: "float", complex: "complex"}
+_INTEGERS = ("int", "uint")
+
+
+class DtypeRule(NamedTuple):
+    """What ``dtype=`` says of the leaves of a tree: names win over dtypes, and dtypes over kinds.
+
+    Args:
+        names: By dotted name, in which ``*``, ``?`` and ``[…]`` stand for other characters as in `fnmatch`.
+        dtypes: By canonical name of a dtype.
+        kinds: By ``"bool"``, ``"uint"``, ``"int"``, ``"float"`` or ``"complex"``.
+        paths: By path, for leaves of which it has been decided already: they win over all.
+    """
+
+    names: tuple[tuple[str, Choice], ...] = ()
+    dtypes: tuple[tuple[str, Choice], ...] = ()
+    kinds: tuple[tuple[str, Choice], ...] = ()
+    paths: tuple[tuple[str, Choice], ...] = ()
+
+    @property
+    def for_all(self) -> tuple[Choice] | None:
+        """What it says of every leaf, if that is the same; ``None``: it depends on the leaf."""
+        said = {choice for _, choice in self.kinds}
+        if self.names or self.dtypes or self.paths or len(said) > 1 or len(self.kinds) not in (0, len(KINDS)):
+            return None
+        return (said.pop() if said else None,)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether what it gives stays as it is if it is asked again."""
+        return not (self.names or self.dtypes) and all(
+            choice is None or choice in KEYWORDS or kind in _kinds_of(choice) for kind, choice in self.kinds
+        )
+
+
+def dtype_of_leaf(rule: DtypeRule, dtype: str, name: str, otherwise: Choice = None, path: str = "") -> Choice:
+    """What is asked of one leaf; all that converts trees, batches and files goes by this.
+
+    Names go by `place_of_name`.
+
+    >>> rule = rule_of({"image": "bfloat16", "int64": "int32", "bool": "uint8"})
+    >>> [dtype_of_leaf(rule, dtype, name) for dtype, name in [("float32", "image"), ("int64", "label"), ("int8", "id")]]
+    ['bfloat16', 'int32', None]
+
+    Args:
+        rule: What was asked for.
+        dtype: The canonical name of the leaf's dtype.
+        name: Its dotted name.
+        otherwise: What is asked of a leaf that the rule says nothing of.
+        path: Its path.
+    """
+    tables = _tables(rule)
+    if path in tables.paths:
+        return tables.paths[path]
+    place = place_of_name(tables.names, name)
+    if place is not None:
+        return rule.names[place][1]
+    if dtype in tables.dtypes:
+        return tables.dtypes[dtype]
+    return tables.kinds.get(find(dtype).kind, otherwise)
+
+
+def place_of_name(names: tuple[str, ...], name: str) -> int | None:
+    """Which of a mapping's names is a leaf's; ``None``: none is.
+
+    A name without a glob's characters wins over one with them, and of several globs the last one.
+
+    >>> place_of_name(("*.weight", "head.*", "head.bias"), "head.weight")
+    1
+
+    Args:
+        names: The mapping's, in which ``*``, ``?`` and ``[…]`` stand for other characters as in `fnmatch`.
+        name: The dotted name of a leaf.
+    """
+    exact, globs = _matchers(names)
+    if name in exact:
+        return exact[name]
+    return next((place for matches, place in globs if matches(name)), None)
+
+
+@lru_cache(maxsize=64)
+def _matchers(names: tuple[str, ...]) -> tuple[dict[str, int], list[tuple[Callable[[str], object], int]]]:
+    exact = {name: place for place, name in enumerate(names) if not _is_glob(name)}
+    return exact, [(_glob(name), place) for place, name in reversed([*enumerate(names)]) if _is_glob(name)]
+
+
+class _Tables(NamedTuple):
+    paths: dict[str, Choice]
+    names: tuple[str, ...]
+    dtypes: dict[str, Choice]
+    kinds: dict[str, Choice]
+
+
+@lru_cache(maxsize=64)
+def _tables(rule: DtypeRule) -> _Tables:
+    return _Tables(dict(rule.paths), tuple(name for name, _ in rule.names), dict(rule.dtypes), dict(rule.kinds))
+
+
+def _is_glob(name: str) -> bool:
+    return any(mark in name for mark in "*?[")
+
+
+def _glob(name: str) -> Callable[[str], object]:
+    import fnmatch
+    import re
+
+    return re.compile(fnmatch.translate(name)).match
+
+
+def rule_of(dtype: object, like: str | None = None) -> DtypeRule:
+    """The rule that ``dtype=`` is.
+
+    One dtype goes to the leaves of its own kind: an integer one to signed and unsigned integers. A mapping's keys are
+    dtypes, kinds or dotted names: a word that is a kind (``"float"``, also Python's `float`) or the full name of a
+    dtype (``"int64"``, not ``"long"``) is that, and a leaf of that name is reached by a glob (``"[f]loat"``).
+
+    >>> rule_of("bfloat16").kinds, rule_of("int32").kinds
+    ((('float', 'bfloat16'),), (('int', 'int32'), ('uint', 'int32')))
+
+    Args:
+        dtype: A dtype, a name, ``"default"``, ``"fit"``, ``None``, a mapping to those, or a rule.
+        like: The dtype of a tensor that leaves of its kind are to be like, where `dtype` says nothing of them.
+
+    Raises:
+        UnsupportedTypeError: There is no such dtype; or a key is none, or says something else of what another says.
+    """
+    if isinstance(dtype, DtypeRule):
+        return dtype
+    kinds = {} if like is None else _of_its_kind(like)
+    if not isinstance(dtype, Mapping):
+        return DtypeRule(kinds=tuple((kinds if dtype is None else {**kinds, **_of_its_kind(asked(dtype))}).items()))
+    tables: dict[str, dict[str, Choice]] = {"names": {}, "dtypes": {}, "kinds": {}}
+    for key, value in dtype.items():
+        where, what = _key(key)
+        if isinstance(value, Mapping):
+            raise UnsupportedTypeError(
+                f"dtype= has a mapping under {shown(key)}, where a dtype belongs.",
+                f'dtype={{"{what}.*": "float32"}}, with dotted names for what lies deeper',
+            )
+        choice = asked(value)
+        if tables[where].setdefault(what, choice) != choice:
+            raise UnsupportedTypeError(f"dtype= says two things of {what}.", f'dtype={{"{what}": {quoted(choice)}}}')
+    tables["kinds"] = {**kinds, **tables["kinds"]}
+    return DtypeRule(**{where: tuple(table.items()) for where, table in tables.items()})
+
+
+def rule_of_words(words: object) -> DtypeRule:
+    """The same for what files also take, and a command line can say: ``"NAME"`` or ``"KEY=NAME"``, or several.
+
+    >>> rule_of_words(["bf16", "int64=int32"])
+    DtypeRule(names=(), dtypes=(('int64', 'int32'),), kinds=(('float', 'bfloat16'),), paths=())
+
+    Args:
+        words: They; or what `rule_of` takes. Of two that say something of the same, the last one counts.
+
+    Raises:
+        UnsupportedTypeError: As for `rule_of`.
+    """
+    if not isinstance(words, (str, list, tuple)) or isinstance(words, DtypeRule):
+        return rule_of(words)
+    said: dict[str, dict[str, Choice]] = {"names": {}, "dtypes": {}, "kinds": {}}
+    for word in [words] if isinstance(words, str) else words:
+        key, equals, value = word.rpartition("=") if isinstance(word, str) else ("", "", word)
+        rule = rule_of({key: value} if equals and key else word)
+        for where, table in said.items():
+            table.update(getattr(rule, where))
+    return DtypeRule(**{where: tuple(table.items()) for where, table in said.items()})
+
+
+def _key(key: object) -> tuple[str, str]:
+    """Which table a mapping's key belongs to, and as what."""
+    if isinstance(key, type) and key in _TYPES:
+        return "kinds", _TYPES[key]
+    if type(key) is int:  # a place in a list
+        return "names", str(key)
+    if not isinstance(key, str):
+        return "dtypes", name_of(key)
+    return ("kinds" if key in KINDS else "dtypes" if key in dtypes.DTYPES else "names"), key
+
+
+def _of_its_kind(choice: Choice) -> dict[str, Choice]:
+    """What one dtype for all asks of each kind."""
+    return dict.fromkeys(KINDS if choice is None or choice in KEYWORDS else _kinds_of(choice), choice)
+
+
+def _kinds_of(dtype: str) -> tuple[str, ...]:
+    kind = find(dtype).kind
+    return _INTEGERS if kind in _INTEGERS else (kind,)
+
+
+def unknown_name(rule: DtypeRule, names: Iterable[str]) -> tuple[str, str] | None:
+    """What to say, and the hint, if the rule has a name that no leaf has.
+
+    Args:
+        rule: What was asked for.
+        names: The dotted names of all leaves that are tensors.
+    """
+    return unknown_key("dtype", rule.names, names)
+
+
+def unknown_key(keyword: str, keys: Iterable[tuple[str, object]], names: Iterable[str]) -> tuple[str, str] | None:
+    """The same for any keyword whose mapping has names of leaves.
+
+    Args:
+        keyword: What it is called.
+        keys: The names that it has, and what it says of each.
+        names: The dotted names of all leaves that are tensors.
+    """
+    keys = tuple(keys)
+    if not keys:
+        return None
+    present = list(names)
+    known = set(present)
+    for name, choice in keys:
+        if name in known or (_is_glob(name) and any(map(_glob(name), present))):
+            continue
+        near = _near(name, present)
+        listed = ", ".join(near) + (", …" if len(near) < len(known) else "")
+        better = f"{name}.*" if any(each.startswith(f"{name}.") for each in present) else near[0] if near else ""
+        dtype = _is_dtype(name) if keyword == "dtype" else None
+        if dtype is not None:
+            better = dtype
+        found = f"the nearest are {listed}" if near else "none has a name"
+        return (
+            f"{keyword}= has the name {shown(name)}, which no tensor has: {found}.",
+            f"{keyword}={{{quoted(better)}: {quoted(choice)}}}" if better else f"{keyword}={quoted(choice)}",
+        )
+    return None
+
+
+def _is_dtype(name: str) -> str | None:
+    """What a name would be if keys were not written in full."""
+    try:
+        return name_of(name)
+    except UnsupportedTypeError:
+        return None
+
+
+def _near(name: str, present: Sequence[str]) -> list[str]:
+    """The names that are most like one, or else the first ones."""
+    from difflib import get_close_matches
+
+    names = [each for each in dict.fromkeys(present) if each]
+    return get_close_matches(name, names, n=3) or names[:3]
+
+
+def quoted(word: object) -> str:
+    """A keyword's value as one would type it."""
+    return repr(word) if not isinstance(word, str) else '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,266 @@
+"""`Request`: what was asked for, from a call's keywords to canonical names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..backends import registry
+from ..backends.base import EXCHANGE
+from ..errors import ConversionError, DeviceError, UnsupportedTypeError, nearest, shown
+from .devices import device_name, host_index
+from .dtypes import CASTINGS, asked
+from .info import TensorInfo
+from .leaf_dtypes import DtypeRule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable
+
+    from ..backends.base import Backend
+    from .placement import Placement
+
+__all__ = [
+    "LEAVE",
+    "Request",
+    "aim",
+    "make_request",
+    "refuse_unknown",
+    "target_of",
+    "writing_into",
+]
+
+
+LEAVE = "leave"
+"""A `Request.grad` that no keyword gives: the result is outside the graph, also within one framework."""
+
+
+class Request(NamedTuple):
+    """What was asked for, in canonical names."""
+
+    target: str
+    copy: bool | None = None
+    dtype: str | None = None
+    casting: str | None = None
+    device: str | None = None
+    grad: str = "detach"
+    out: TensorInfo | None = None
+    options: tuple[str, ...] = ()
+    present: tuple[str, ...] | None = None
+    """The target's devices on this machine, where that matters; ``None``: as declared."""
+    placement: Placement | None = None
+    """How the result is laid out over devices, where `device` was the target's own object that says so."""
+
+    @property
+    def is_ordinary(self) -> bool:
+        """Whether it names the target and nothing else."""
+        return self == Request(self.target)
+
+
+def make_request(
+    target: Backend,
+    copy: bool | None,
+    dtype: object,
+    casting: str | None,
+    device: object,
+    grad: str,
+    options: tuple[tuple[str, object], ...],
+) -> Request:
+    """The request in canonical names.
+
+    Raises:
+        TypeError: A keyword's value is not one of those that it takes.
+        UnsupportedTypeError: No such dtype.
+        DeviceError: No such name of a device, or another of the host's than its first.
+    """
+    for option, on in options:
+        if not isinstance(on, bool):  # not where it is cached: 1 is found where True was kept
+            raise TypeError(f"{option} must be True or False, not {shown(on)}")
+    try:
+        return _canonical(target, copy, dtype, casting, device, grad, options)
+    except TypeError:
+        # Without the cache: what cannot be hashed is refused in our words.
+        return _canonical.__wrapped__(target, copy, dtype, casting, device, grad, options)
+
+
+def writing_into(request: Request, out: object) -> Request:
+    """The same request with a tensor that the result is written into.
+
+    Raises:
+        UnsupportedTypeError: `out` is no tensor, or one of another framework than the target.
+    """
+    info = out if isinstance(out, TensorInfo) else _describe(out, "out")
+    if info.framework != request.target:
+        raise UnsupportedTypeError(
+            f"out= is a {info.framework} tensor, the target is {request.target}.", f"out= of {request.target}"
+        )
+    return request._replace(out=info)
+
+
+@lru_cache(maxsize=1024, typed=True)
+def _canonical(
+    target: Backend,
+    copy: bool | None,
+    dtype: object,
+    casting: object,
+    device: object,
+    grad: object,
+    options: tuple[tuple[str, object], ...],
+) -> Request:
+    if copy is not None and not isinstance(copy, bool):
+        raise TypeError(f"copy must be True, False or None, not {shown(copy)}")
+    if casting is not None and not (isinstance(casting, str) and casting in CASTINGS):
+        raise TypeError(f"casting must be None or one of {', '.join(CASTINGS)}, not {shown(casting)}")
+    if not (isinstance(grad, str) and grad in ("detach", "error")):
+        raise TypeError(f'grad must be "detach" or "error", not {shown(grad)}')
+    placement = None if device is None or isinstance(device, str) else target.placement(device)
+    if placement is None:
+        _refuse_index(device)
+    known = _options(target)
+    for option, _ in options:
+        if option not in known:
+            raise TypeError(f"{target.name} has no option {option}=: {_who_has(option)}")
+    return Request(
+        target=target.name,
+        copy=copy,
+        dtype=_of_one(dtype),
+        casting=casting,
+        device=None if device is None or placement is not None else device_name(device),
+        grad=grad,
+        options=tuple(sorted(option for option, on in options if on)),
+        placement=placement,
+    )
+
+
+def _of_one(dtype: object) -> str | None:
+    """What ``dtype=`` asks of one tensor.
+
+    Raises:
+        UnsupportedTypeError: It is no dtype, or says something of each leaf of a tree.
+    """
+    if isinstance(dtype, (Mapping, DtypeRule)):
+        raise UnsupportedTypeError(
+            "dtype= of one tensor is one dtype; a mapping says which each leaf of a tree takes.",
+            'dtype="float32", or convert_tree(x, to, dtype={"float": "float32"})',
+        )
+    return asked(dtype)
+
+
+_TAKES_ANY = 8
+"""`inspect.CO_VARKEYWORDS`, whose module importing tensorferry need not wait for."""
+
+
+def refuse_unknown(function: Callable[..., Any], keywords: Iterable[str]) -> None:
+    """Raise for a keyword that a function does not have, and no framework as an option.
+
+    Of a function that takes no options, whose target is fixed, options are refused too.
+
+    Raises:
+        TypeError: There is one; the message names the function, and the keyword that may have been meant.
+    """
+    own = set(function.__kwdefaults__ or ())
+    takes_options = bool(function.__code__.co_flags & _TAKES_ANY)
+    options = _all_options(registry.known())
+    if not {*keywords} <= {*own, *options}:
+        options = _all_options(registry.backends())
+    known = {*own, *options} if takes_options else own
+    for keyword in keywords:
+        if keyword in known:
+            continue
+        refused = f"{function.__name__}() got an unexpected keyword argument {keyword!r}"
+        if keyword in options:
+            raise TypeError(f"{refused}: {_who_has(keyword)}") from None
+        meant = nearest(keyword, {*known, "to"} if takes_options else known)
+        raise TypeError(refused if meant is None else f"{refused}. Did you mean {meant!r}?") from None
+
+
+# Read by torch.compile: it has nothing to see here.
+refuse_unknown.__dict__["_torchdynamo_disable"] = True
+
+
+def _options(target: Backend) -> frozenset[str]:
+    return target.capabilities.options.names | target.capabilities.options.finishers
+
+
+def _all_options(among: Mapping[str, Backend]) -> set[str]:
+    return {name for backend in list(among.values()) for name in _options(backend)}
+
+
+def _who_has(option: str) -> str:
+    names = [backend.name for backend in registry.known().values() if option in _options(backend)]
+    return f"{' and '.join(names) or 'no framework'} {'have' if len(names) > 1 else 'has'} it"
+
+
+def target_of(to: object, like: object) -> str:
+    """The canonical name of the target, to name it in a hint; NumPy's if what was asked for names none."""
+    try:
+        return aim(to, like, None, None)[0]
+    except (TypeError, ConversionError):
+        return EXCHANGE
+
+
+def aim(to: object, like: object, dtype: object, device: object) -> tuple[str, Any, object]:
+    """The target's canonical name, dtype and device from `to` or `like`, of which there must be one.
+
+    Raises:
+        TypeError: There is none, or there are both, or `to` is nothing that could name one.
+        UnknownFrameworkError: `to` is a name, and no framework's.
+        UnsupportedTypeError: `like` is no tensor, or one without memory.
+        DeviceError: `like` is on another device of the host than its first.
+    """
+    if (to is None) == (like is None):
+        raise TypeError('give one of to and like: convert(x, "numpy") or convert(x, like=y)')
+    if to is not None:
+        name = registry.NAMES.get(to) if isinstance(to, str) else None
+        return name or registry.canonical(to), dtype, device
+    signature = registry.backend_of(like).signature(like) if registry.is_known_tensor(type(like)) else None
+    followed = None if signature is None else _followed.get(signature)
+    if followed is None:
+        followed = _follow(like)
+        if signature is not None:
+            if len(_followed) >= _MOST:
+                _followed.clear()
+            _followed[signature] = followed
+    if device is None and hasattr(getattr(like, "device", None), "platform"):
+        _refuse_index(like.device)  # type: ignore[attr-defined]
+    name, theirs, place = followed
+    return name, theirs if dtype is None else dtype, place if device is None else device
+
+
+_followed: dict[Hashable, tuple[str, str | None, str]] = {}
+"""What `aim` takes from a tensor in ``like=``, by its signature."""
+_MOST = 256
+registry.on_change.append(_followed.clear)
+
+
+def _follow(like: object) -> tuple[str, str | None, str]:
+    """The framework, dtype and device of a tensor in ``like=``, or of a description of one; of numbers no dtype.
+
+    Raises:
+        UnsupportedTypeError: It is no tensor, or one without memory.
+    """
+    info = like if isinstance(like, TensorInfo) else _describe(like, "like")
+    if info.abstract is not None:
+        abstract = registry.backend_named(info.framework).capabilities.objects.abstract
+        why = abstract.get(info.abstract, (f"it is {info.abstract}", None))[0]
+        raise UnsupportedTypeError(
+            f"This {info.framework} object says no dtype and no device to follow: {why}.",
+            f'convert(x, "{info.framework}")',
+        )
+    return info.framework, None if info.weak_dtype is not None else info.dtype, info.device
+
+
+def _refuse_index(device: object) -> None:
+    """Raise for a device of the host that is not its first: they are not told apart."""
+    if device is not None and host_index(device):
+        raise DeviceError(
+            f"cpu:{host_index(device)} cannot be asked for: on the host, results are on its first device, cpu.",
+            'device="cpu", then to the other with its own framework',
+        )
+
+
+def _describe(x: object, keyword: str) -> TensorInfo:
+    try:
+        return registry.backend_of(x).preview(x)[1]
+    except UnsupportedTypeError as error:
+        raise UnsupportedTypeError(f"{keyword}= has to be a tensor. {error.message}", f"{keyword}= a tensor") from error

@@ -1,0 +1,1 @@
+"""Queues of a device, page-locked memory, and large transfers through it."""

@@ -1,0 +1,1 @@
+"""The road of every conversion: the only place where tensors are touched."""

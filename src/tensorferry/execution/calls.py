@@ -1,0 +1,104 @@
+"""What a call goes through before the road: its fast lane, its keywords, the tracers that are to stay out."""
+
+from __future__ import annotations
+
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from ..backends import registry
+from ..core.request import aim, refuse_unknown
+from ..errors import ConversionError
+from .recipes import conversion_as
+from .run import convert as convert_one
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["DECLARED", "converts", "converts_to"]
+
+Function = TypeVar("Function", bound="Callable[..., Any]")
+
+DECLARED: Any = None
+"""The body of a function that only says what it takes: what decorates it converts."""
+
+
+def converts_to(name: str) -> Callable[[Function], Function]:
+    """Decorate a conversion to a framework: a call that names nothing but `x` tries the fast lane of its type.
+
+    Such a call has no keywords to look at, of which each that a function declares costs a lookup.
+    """
+    lanes, refusals, no_lane = registry.lanes_to(name), registry.REFUSALS, registry.no_lane
+
+    def decorate(function: Function) -> Function:
+        @wraps(function)
+        def conversion(x: Any, /, **keywords: Any) -> Any:
+            if keywords:
+                return _convert(function, x, name, keywords)
+            try:
+                result = lanes[type(x)](x)
+            except refusals:
+                # Kept, so that the next miss is none; not over a lane that opens meanwhile.
+                lanes.setdefault(type(x), no_lane)
+                result = None
+            return _convert(function, x, name, {}) if result is None else result
+
+        return cast("Function", conversion)
+
+    return decorate
+
+
+def converts(function: Function) -> Function:
+    """Decorate the conversion whose target is an argument: likewise."""
+    lanes_to, refusals = registry.LANES, registry.REFUSALS
+
+    @wraps(function)
+    def conversion(x: Any, /, to: Any = None, **keywords: Any) -> Any:
+        if not keywords:
+            try:
+                result = lanes_to[to][type(x)](x)
+            except refusals:
+                result = None
+            if result is not None:
+                return result
+        return _aimed(function, x, to, keywords)
+
+    return cast("Function", conversion)
+
+
+def _aimed(function: Callable[..., Any], x: Any, to: object, keywords: dict[str, Any]) -> Any:
+    """Convert for a function that was told where to by a name, or by a tensor in ``like=``."""
+    if "like" in keywords:
+        name, dtype, device = aim(to, keywords.pop("like"), keywords.get("dtype"), keywords.get("device"))
+        keywords.update(dtype=dtype, device=device)
+    else:
+        name = aim(to, None, None, None)[0]
+    return _convert(function, x, name, keywords)
+
+
+def _convert(function: Callable[..., Any], x: Any, name: str, keywords: dict[str, Any]) -> Any:
+    """Convert for a function that was called with `keywords`."""
+    run = registry.shield(_convert_untraced) if registry.may_be_traced else _convert_untraced
+    try:
+        return run(x, name, keywords)
+    except ConversionError as error:
+        error.said_of(function.__name__, name)
+        raise
+    except TypeError:
+        refuse_unknown(function, keywords)
+        raise
+
+
+@registry.untraced
+def _convert_untraced(x: Any, name: str, keywords: dict[str, Any]) -> Any:
+    out = keywords.pop("out") if "out" in keywords else None
+    try:
+        conversion = conversion_as(name, **keywords)
+    except TypeError:
+        # Without the cache: what cannot be hashed is refused in our words.
+        conversion = conversion_as.__wrapped__(name, **keywords)
+    return convert_one(x, conversion, out)
+
+
+# Read by torch.compile, should it come here before its backend has been asked to shield them.
+for _function in (_aimed, _convert, registry.shield):
+    _function.__dict__["_torchdynamo_disable"] = True

@@ -1,0 +1,181 @@
+"""MessagePack, read without its data and with every bound checked.
+
+The encoding is that of https://github.com/msgpack/msgpack/blob/master/spec.md. The library of its name hands out
+whole values, which for tensors is their whole size in memory.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...errors import FileFormatError
+
+if TYPE_CHECKING:
+    import mmap
+
+__all__ = ["Array", "Binary", "Extension", "Map", "Reader", "array_header", "binary_header", "extension_header"]
+__all__ += ["map_header", "packed"]
+
+
+class Array(NamedTuple):
+    """The beginning of an array: so many values follow."""
+
+    length: int
+
+
+class Map(NamedTuple):
+    """The beginning of a map: so many pairs of values follow."""
+
+    length: int
+
+
+class Binary(NamedTuple):
+    """Bytes, or the bytes of a string, in the file."""
+
+    begin: int
+    end: int
+    is_text: bool
+
+
+class Extension(NamedTuple):
+    """A value of an application's own type."""
+
+    code: int
+    begin: int
+    end: int
+
+
+_NUMBERS = {0xCA: ">f", 0xCB: ">d", 0xCC: ">B", 0xCD: ">H", 0xCE: ">I", 0xCF: ">Q"}
+_NUMBERS |= {0xD0: ">b", 0xD1: ">h", 0xD2: ">i", 0xD3: ">q"}
+_LENGTHS = {0xC4: ">B", 0xC5: ">H", 0xC6: ">I", 0xC7: ">B", 0xC8: ">H", 0xC9: ">I", 0xD9: ">B", 0xDA: ">H", 0xDB: ">I"}
+_LENGTHS |= {0xDC: ">H", 0xDD: ">I", 0xDE: ">H", 0xDF: ">I"}
+
+
+class Reader:
+    """Reads one value after the other; those inside arrays and maps come like all others.
+
+    Args:
+        data: The map of the file.
+        path: The file, for messages.
+        begin: The first byte to read.
+        end: The byte after the last.
+    """
+
+    def __init__(self, data: mmap.mmap, path: str, begin: int, end: int) -> None:
+        self.at = begin
+        self._data = data
+        self._path = path
+        self._end = end
+
+    def next(self) -> Any:
+        """A plain value; or an `Array`, `Map`, `Binary` or `Extension`.
+
+        Raises:
+            FileFormatError: The file ends before the value does, or no value begins so.
+        """
+        begin = self.at
+        first = self._data[self._take(1)]
+        if first < 0x80 or first >= 0xE0:
+            return first - 0x100 * (first >= 0xE0)
+        if first < 0x90:
+            return Map(first & 0x0F)
+        if first < 0xA0:
+            return Array(first & 0x0F)
+        if first < 0xC0:
+            return self._binary(first & 0x1F, is_text=True)
+        if first in (0xC0, 0xC2, 0xC3):
+            return {0xC0: None, 0xC2: False, 0xC3: True}[first]
+        if first in _NUMBERS:
+            return self._number(_NUMBERS[first])
+        if 0xD4 <= first <= 0xD8:
+            return self._extension(1 << (first - 0xD4))
+        if first not in _LENGTHS:
+            raise FileFormatError(f"{self._path} is no MessagePack: no value begins with byte {first:#x}, at {begin}.")
+        length = self._number(_LENGTHS[first])
+        if first >= 0xDC:
+            return Array(length) if first <= 0xDD else Map(length)
+        return self._extension(length) if 0xC7 <= first <= 0xC9 else self._binary(length, is_text=first >= 0xD9)
+
+    def bytes_of(self, binary: Binary) -> bytes | str:
+        """The bytes, or the string, at a place.
+
+        Raises:
+            FileFormatError: A string is not UTF-8.
+        """
+        raw = self._data[binary.begin : binary.end]
+        try:
+            return raw.decode() if binary.is_text else raw
+        except UnicodeDecodeError as error:
+            raise FileFormatError(f"{self._path}: the string at byte {binary.begin} is not UTF-8.") from error
+
+    def _take(self, count: int) -> int:
+        begin = self.at
+        if begin + count > self._end:
+            raise FileFormatError(f"{self._path} is cut off: a value at byte {begin} reaches past byte {self._end}.")
+        self.at = begin + count
+        return begin
+
+    def _number(self, form: str) -> Any:
+        size = struct.calcsize(form)
+        begin = self._take(size)
+        return struct.unpack(form, self._data[begin : begin + size])[0]
+
+    def _binary(self, length: int, *, is_text: bool) -> Binary:
+        begin = self._take(length)
+        return Binary(begin, begin + length, is_text)
+
+    def _extension(self, length: int) -> Extension:
+        code = self._number(">b")
+        begin = self._take(length)
+        return Extension(code, begin, begin + length)
+
+
+def packed(value: Any) -> bytes:
+    """A plain value: ``None``, a truth value, an integer of 64 bits, a float, a string or bytes."""
+    if value is None or isinstance(value, bool):
+        return {None: b"\xc0", False: b"\xc2", True: b"\xc3"}[value]
+    if isinstance(value, float):
+        return struct.pack(">Bd", 0xCB, value)
+    if isinstance(value, int):
+        if -32 <= value < 128:
+            return struct.pack(">B", value & 0xFF)
+        size = (value if value >= 0 else 2 * ~value).bit_length()
+        step = (size > 8) + (size > 16) + (size > 32)
+        return (
+            struct.pack(f">B{'bhiq'[step]}", 0xD0 + step, value)
+            if value < 0
+            else struct.pack(f">B{'BHIQ'[step]}", 0xCC + step, value)
+        )
+    if isinstance(value, str):
+        raw = value.encode()
+        return (bytes([0xA0 | len(raw)]) if len(raw) < 32 else _header(len(raw), 0xD9, 0xDA, 0xDB)) + raw
+    return binary_header(len(value)) + bytes(value)
+
+
+def array_header(count: int) -> bytes:
+    """What stands before the values of an array."""
+    return bytes([0x90 | count]) if count < 16 else _header(count, None, 0xDC, 0xDD)
+
+
+def map_header(count: int) -> bytes:
+    """What stands before the pairs of a map."""
+    return bytes([0x80 | count]) if count < 16 else _header(count, None, 0xDE, 0xDF)
+
+
+def binary_header(nbytes: int) -> bytes:
+    """What stands before bytes."""
+    return _header(nbytes, 0xC4, 0xC5, 0xC6)
+
+
+def extension_header(code: int, nbytes: int) -> bytes:
+    """What stands before a value of an application's own type."""
+    fixed = {1: 0xD4, 2: 0xD5, 4: 0xD6, 8: 0xD7, 16: 0xD8}.get(nbytes)
+    header = _header(nbytes, 0xC7, 0xC8, 0xC9) if fixed is None else bytes([fixed])
+    return header + struct.pack(">b", code)
+
+
+def _header(count: int, byte: int | None, word: int, long: int) -> bytes:
+    if byte is not None and count < 1 << 8:
+        return struct.pack(">BB", byte, count)
+    return struct.pack(">BH", word, count) if count < 1 << 16 else struct.pack(">BI", long, count)

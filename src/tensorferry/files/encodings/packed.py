@@ -1,0 +1,132 @@
+"""Elements of fewer than eight bits, as files pack them, and elements of variable length."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...core.dtypes import find
+from ...errors import FileFormatError
+from ..stored import BLOCK_BYTES, Extent
+from .slabs import filled
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+__all__ = ["BITS", "bare", "packed", "packed_bytes", "unpacked", "varints"]
+
+Array = np.ndarray[Any, Any]
+
+BITS = {
+    "int2": 2,
+    "uint2": 2,
+    "int4": 4,
+    "uint4": 4,
+    "float4_e2m1fn": 4,
+    "float6_e2m3fn": 6,
+    "float6_e3m2fn": 6,
+}
+"""The bits of each dtype that NumPy keeps in a whole byte."""
+
+_GROUPS = BLOCK_BYTES // 4
+
+
+def packed_bytes(size: int, bits: int) -> int:
+    """The bytes that so many elements take, packed one after the other."""
+    return -(-size * bits // 8)
+
+
+def unpacked(raw: Iterable[Array], dtype: str, size: int) -> Iterator[Array]:
+    """Elements from bytes that hold several of them, the first in the lowest bits.
+
+    Each is in the low bits of its byte, where casts of ml_dtypes and JAX have it too; the others are zero.
+
+    Args:
+        raw: The bytes, in one-dimensional arrays of uint8.
+        dtype: Canonical name of the elements' dtype.
+        size: How many there are.
+    """
+    bits, row = BITS[dtype], find(dtype)
+    total = packed_bytes(size, bits)
+    step = 3 * _GROUPS
+    sizes = (min(step, total - start) for start in range(0, total, step))
+    left = size
+    for piece in filled(raw, sizes, np.dtype(np.uint8)):
+        codes = _codes(piece, bits)[:left]
+        left -= codes.size
+        yield codes.view(row.numpy)
+
+
+def bare(block: Array, dtype: str) -> Array:
+    """A block without what is no part of its numbers: casts leave that zero, arithmetic fills in the sign."""
+    if dtype not in BITS:
+        return block
+    return (block.view(np.uint8) & ((1 << BITS[dtype]) - 1)).view(block.dtype)
+
+
+def packed(blocks: Iterable[Array], dtype: str, size: int) -> Iterator[Array]:
+    """The bytes that `unpacked` takes, from elements."""
+    bits, row = BITS[dtype], find(dtype)
+    step = 4 * _GROUPS
+    sizes = (min(step, size - start) for start in range(0, size, step))
+    for piece in filled(blocks, sizes, row.numpy):
+        codes = piece.view(np.uint8) & ((1 << bits) - 1)
+        padded = np.zeros(-(-codes.size // 4) * 4, np.uint8)
+        padded[: codes.size] = codes
+        yield _joined(padded.reshape(-1, 4), bits)[: packed_bytes(codes.size, bits)]
+
+
+def _codes(raw: Array, bits: int) -> Array:
+    if bits == 6:
+        groups = np.zeros(-(-raw.size // 3) * 3, np.uint8)
+        groups[: raw.size] = raw
+        a, b, c = groups.reshape(-1, 3).T
+        return np.stack([a & 63, a >> 6 | (b & 15) << 2, b >> 4 | (c & 3) << 4, c >> 2], axis=1).reshape(-1)
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    codes: Array = (raw[:, None] >> shifts & ((1 << bits) - 1)).reshape(-1)
+    return codes
+
+
+def _joined(groups: Array, bits: int) -> Array:
+    a, b, c, d = groups.T
+    if bits == 6:
+        return np.stack([a | (b & 3) << 6, b >> 2 | (c & 15) << 4, c >> 4 | d << 2], axis=1).reshape(-1)
+    if bits == 4:
+        return np.stack([a | b << 4, c | d << 4], axis=1).reshape(-1)
+    joined: Array = a | b << 2 | c << 4 | d << 6
+    return joined
+
+
+def varints(extent: Extent, size: int) -> Iterator[Array]:
+    """Numbers of variable length (https://protobuf.dev/programming-guides/encoding/), as uint64.
+
+    Args:
+        extent: Their bytes.
+        size: How many there must be.
+
+    Raises:
+        FileFormatError: There are more or fewer of them, or one is too long.
+    """
+    rest = np.empty(0, np.uint8)
+    for block in extent.blocks():
+        raw = np.concatenate([rest, block])
+        last = np.flatnonzero(raw < 0x80)
+        used = int(last[-1]) + 1 if last.size else 0
+        rest = raw[used:].copy()
+        first = np.concatenate([[0], last[:-1] + 1]) if last.size else last
+        lengths = last - first + 1
+        if rest.size > 10 or (last.size and int(lengths.max()) > 10):
+            raise FileFormatError(f"{extent.path} has a number that does not end, after byte {extent.offset}.")
+        numbers = np.zeros(last.size, np.uint64)
+        for place in range(int(lengths.max()) if last.size else 0):
+            longer = np.flatnonzero(lengths > place)
+            numbers[longer] |= (raw[first[longer] + place] & 0x7F).astype(np.uint64) << np.uint64(7 * place)
+        size -= numbers.size
+        if size < 0:
+            break
+        yield numbers
+    if size or rest.size:
+        raise FileFormatError(
+            f"{extent.path} has {'more' if size < 0 else 'fewer'} numbers at byte {extent.offset} than its shape says."
+        )

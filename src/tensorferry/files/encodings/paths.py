@@ -1,0 +1,122 @@
+"""Names of tensors as paths, for formats that nest as folders do."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from ...errors import FileFormatError
+from ..format import named
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ..stored import Stored
+
+__all__ = ["NAMES", "is_text", "loaded", "named_so", "placed", "walked"]
+
+NAMES = "tensorferry.names"
+"""The attribute that keeps the order of the tensors and the names that are no paths: JSON pairs of name and path."""
+
+
+def is_text(text: str) -> bool:
+    """Whether a string can be stored in UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def placed(names: Iterable[str], is_path: Callable[[str], bool]) -> dict[str, str]:
+    """A path for each name: the name itself, if it can be one and is not above or below another.
+
+    Args:
+        names: The names, in order.
+        is_path: Whether the format keeps a name exactly as it is, when it is a path.
+    """
+    names = list(names)
+    used = set(names)
+    groups: set[str] = set()
+    leaves: set[str] = set()
+    found: dict[str, str] = {}
+    for number, name in enumerate(names):
+        above = {name[:at] for at, letter in enumerate(name) if letter == "/"}
+        path = name
+        if not is_path(name) or name in groups or above & leaves:
+            path = f"tensorferry.{number}"
+            while path in used or path in groups:
+                path += "_"
+            above = set()
+        groups |= above
+        leaves.add(path)
+        used.add(path)
+        found[name] = path
+    return found
+
+
+def walked(paths: Iterable[str]) -> list[str]:
+    """Paths in the order in which they are found where groups keep the order in which they were filled."""
+    root: dict[str, Any] = {}
+    for path in paths:
+        node = root
+        *above, last = path.split("/")
+        for part in above:
+            node = node.setdefault(part, {})
+        node[last] = path
+    found: list[str] = []
+    stack = [iter(root.values())]
+    while stack:
+        for each in stack[-1]:
+            if isinstance(each, dict):
+                stack.append(iter(each.values()))
+                break
+            found.append(each)
+        else:
+            stack.pop()
+    return found
+
+
+def named_so(where: str, tensors: dict[str, Stored], text: str) -> dict[str, Stored]:
+    """Tensors by path, under the names and in the order of the attribute `NAMES`; those it does not know come last.
+
+    Args:
+        where: The file, for messages.
+        tensors: The tensors by path.
+        text: The attribute.
+
+    Raises:
+        FileFormatError: It is no such text, or does not fit the tensors.
+    """
+    left = dict(tensors)
+    found: dict[str, Stored] = {}
+    for pair in loaded(where, NAMES, text, list):
+        fits = isinstance(pair, list) and len(pair) == 2 and all(isinstance(each, str) for each in pair)
+        if not fits or pair[1] not in left or pair[0] in found:
+            raise FileFormatError(f"{where}: the attribute {NAMES!r} does not fit the tensors, at {pair!r:.80}.")
+        found[pair[0]] = left.pop(pair[1])
+    clash = found.keys() & left.keys()
+    if clash:
+        raise FileFormatError(f"{where}: two tensors are named {named(sorted(clash))}.")
+    return found | left
+
+
+def loaded(where: str, key: str, text: str | bytes, kind: type) -> Any:
+    """What JSON text says.
+
+    Args:
+        where: The file, for messages.
+        key: What the text is, for messages.
+        text: The text.
+        kind: The type that its value has to have.
+
+    Raises:
+        FileFormatError: It is no JSON, or says something else.
+    """
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError(f"{where}: {key!r} is no JSON: {error}.") from error
+    if not isinstance(value, kind):
+        raise FileFormatError(f"{where}: {key!r} holds {type(value).__name__}, not {kind.__name__}.")
+    return value

@@ -1,0 +1,303 @@
+"""Zip archives: their directory is read with every bound checked, and their members are written aligned.
+
+The rules are those of https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT (6.3.10). The standard library's
+`zipfile` makes an object with a dozen fields for each member, which is too much for 100,000 tensors, and it does
+not refuse members that overlap. `zip_writer` has the writer.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from array import array
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...errors import FileFormatError, UnsafeFileError
+from ..contents import Finding
+from ..pickles.words import is_number
+from ..stored import BLOCK_BYTES, Record
+from .zip_directory import DEFLATED, STORED, Directory, read_at, read_pages
+
+if TYPE_CHECKING:
+    import mmap
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+__all__ = ["DEFLATED", "STORED", "Archive", "Member"]
+
+_LOCAL = struct.Struct("<I2xHH4xIIIHH")
+
+_SMALL = 1 << 20
+"""Bytes up to which a member is read into ordinary memory."""
+_FEW = 10
+"""Members that are looked for one by one, before a table is made of all."""
+_MANY = 1000
+"""Members whose names are read one by one, once they were forgotten."""
+
+
+class Member(NamedTuple):
+    """A member of an archive, as the directory describes it.
+
+    Args:
+        name: Its name.
+        place: Its place in the directory.
+        header: The byte at which its local header begins.
+        packed: The bytes that it takes in the archive.
+        size: The bytes that it holds.
+        crc: The CRC-32 of those.
+        method: `STORED` or `DEFLATED`.
+    """
+
+    name: str
+    place: int
+    header: int
+    packed: int
+    size: int
+    crc: int
+    method: int
+
+
+class Archive(Mapping[str, Member]):
+    """A zip archive: its members by name, in the order of its directory. `Archive.open` makes it.
+
+    Args:
+        path: The file.
+        tolerant: Collect what is wrong in `problems` instead of raising the first of it, as far as that goes.
+    """
+
+    def __init__(self, path: str, *, tolerant: bool = False) -> None:
+        self.path = path
+        self.problems: list[Finding] = []
+        self._tolerant = tolerant
+        self._asked = 0
+        self._index: dict[str, int] | None = None
+        self._directory = Directory(path, self._problem)
+        self._names: list[str] | None = self._directory.read()
+        self.comment = self._directory.comment
+
+    @classmethod
+    def open(cls, path: Path | str) -> Archive:
+        """Read an archive's directory.
+
+        Args:
+            path: The file.
+
+        Raises:
+            OSError: It cannot be read.
+            FileFormatError: It is no zip archive, is cut off, or its members overlap or lie outside of it.
+            UnsafeFileError: Two members have one name, a name leads out of the archive, a member claims to
+                inflate to more than is possible, or the directory is out of all proportion.
+        """
+        return cls(os.fspath(path))
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.places)
+
+    def __contains__(self, name: object) -> bool:
+        return self._find(name) is not None
+
+    def __getitem__(self, name: str) -> Member:
+        place = self._find(name)
+        if place is None:
+            raise KeyError(name)
+        return self.member(place)
+
+    @property
+    def names(self) -> list[str]:
+        """The members' names in the order of the directory, read anew if they were forgotten."""
+        if self._names is None:
+            self._names = self._directory.names()
+        return self._names
+
+    @property
+    def places(self) -> dict[str, int]:
+        """The place in the directory of each member by name: for `size` and `member`."""
+        if self._index is None:
+            self._index = dict(zip(self.names, range(len(self.names)), strict=True))
+        return self._index
+
+    def numbered(self, prefix: str) -> array[int]:
+        """The places of the members that are called a prefix and a number, by number; -1 where there is none.
+
+        They take less memory than the names. Only numbers below the number of members are looked for.
+        """
+        begin, count = len(prefix), len(self.names)
+        found = array("i", [-1]) * count
+        for place, name in enumerate(self.names):
+            if name.startswith(prefix) and is_number(name[begin:]):
+                number = int(name[begin:])
+                if number < count:
+                    found[number] = place
+        return found
+
+    def forget_names(self) -> None:
+        """Make room: the names take most of it, and are read again when they are asked for."""
+        self._names = self._index = None
+
+    def size(self, index: int) -> int:
+        """The bytes that a member holds."""
+        return self._directory.sizes[index]
+
+    def is_deflated(self, index: int) -> bool:
+        """Whether a member is compressed."""
+        return bool(self._directory.deflated[index])
+
+    def member(self, index: int) -> Member:
+        """The member at a place in the directory, counted from 0."""
+        found = self._directory
+        self._asked += 1
+        alone = self._names is None and self._asked < _MANY
+        return Member(
+            found.name(index) if alone else self.names[index],
+            index,
+            found.headers[index],
+            found.packed[index],
+            found.sizes[index],
+            found.crcs[index],
+            DEFLATED if found.deflated[index] else STORED,
+        )
+
+    def _find(self, name: object) -> int | None:
+        """A member's place; the table of all names is not made for a few questions."""
+        self._asked += 1
+        if self._index is None and self._asked < _FEW:
+            return self.names.index(name) if isinstance(name, str) and name in self.names else None
+        return self.places.get(name)  # type: ignore[call-overload, no-any-return]
+
+    def offset(self, member: Member) -> int:
+        """The byte at which a member's data begins; its local header is compared with the directory.
+
+        Raises:
+            FileFormatError: They disagree, or the data reaches into the next member.
+        """
+        raw = read_at(self.path, member.header, 30 + len(member.name.encode()))
+        signature, flags, method, crc, packed, size, name_length, extra_length = _LOCAL.unpack_from(raw)
+        wrong = self._wrong(member)
+        if signature != 0x04034B50:
+            raise wrong("has no local header")
+        if flags & 0x41 or method != member.method:
+            raise wrong("has a local header with another method than the directory")
+        if raw[30:] != member.name.encode() or name_length != len(raw) - 30:
+            raise wrong("has another name in its local header")
+        # Bit 3: checksum and sizes follow the data, and may be zero here; 0xFFFFFFFF: they are in the extra field.
+        if not flags & 8 and (crc != member.crc or not {packed, size} <= {member.packed, member.size, 0xFFFFFFFF}):
+            raise wrong("has another size or checksum in its local header")
+        begin = member.header + 30 + name_length + extra_length
+        if begin + member.packed > self._directory.after(member.header):
+            raise wrong("overlaps what stands after it")
+        return int(begin)
+
+    def record(self, member: Member) -> Record:
+        """The region of a stored member, with its checksum.
+
+        Raises:
+            FileFormatError: As for `offset`; or it is compressed, so that there is no such region.
+        """
+        if member.method != STORED:
+            raise self._wrong(member)("is compressed, where it must be stored as it is")
+        return Record(self.path, self.offset(member), member.size, member.crc)
+
+    def read_bytes(self, member: Member, limit: int) -> bytes:
+        """All of a member, its checksum compared.
+
+        Args:
+            member: The member.
+            limit: The most bytes that it may hold.
+
+        Raises:
+            FileFormatError: As for `open_blocks`.
+            UnsafeFileError: It holds more.
+        """
+        if member.size > limit:
+            raise UnsafeFileError(
+                f"{self.path}: {member.name} holds {member.size:,} bytes; no more than {limit:,} are read into memory."
+            )
+        return b"".join(self.open_blocks(member))
+
+    def read_pages(self, member: Member, limit: int) -> bytes | mmap.mmap:
+        """As `read_bytes`; a large one as a map without a file, whose pages can be given back one by one."""
+        if member.method != STORED or not _SMALL < member.size <= limit:
+            return self.read_bytes(member, limit)
+        pages = read_pages(self.path, self.offset(member), member.size)
+        self._compare(member, zlib.crc32(pages))
+        return pages
+
+    def open_blocks(self, member: Member) -> Iterator[bytes]:
+        """A member's bytes in order, in blocks of at most about `BLOCK_BYTES`, stored or inflated.
+
+        Raises:
+            FileFormatError: It is cut off or corrupt, holds more or less than the directory says, or its checksum
+                does not fit; this comes after the last block.
+        """
+        wrong = self._wrong(member)
+        found = done = 0
+        for block in self._raw_blocks(member) if member.method == STORED else self._inflated(member):
+            done += len(block)
+            if done > member.size:
+                raise wrong(f"inflates to more than the {member.size:,} bytes that the directory says")
+            found = zlib.crc32(block, found)
+            yield block
+        if done != member.size:
+            raise wrong(f"inflates to {done:,} bytes, not the {member.size:,} that the directory says")
+        self._compare(member, found)
+
+    def _compare(self, member: Member, found: int) -> None:
+        if found != member.crc:
+            raise self._wrong(member)(f"is corrupt: its CRC-32 is {found:08x}, the directory says {member.crc:08x}")
+
+    def findings(self, tensor_of: Callable[[str], str | None]) -> Iterator[Finding]:
+        """What is wrong with the archive: each member's local header, data and checksum are looked at.
+
+        Args:
+            tensor_of: Gives the name of the tensor that a member holds.
+        """
+        for each in self.problems:
+            # `problems` name the member, since the tensors are not known yet when they are found.
+            yield each._replace(tensor=tensor_of(each.tensor) if each.tensor else None)
+        for name in self:
+            member = self[name]
+            try:
+                for _ in self.open_blocks(member):
+                    pass
+            except FileFormatError as error:
+                yield Finding(self.path, member.header, tensor_of(name), error.message)
+
+    def _problem(self, offset: int, name: str, message: str, *, unsafe: bool = False) -> None:
+        if self._tolerant:
+            self.problems.append(Finding(self.path, offset, name, f"{message}."))
+        elif unsafe:
+            raise UnsafeFileError(f"{self.path}: {message}.", "do not open it with anything else either")
+        else:
+            raise FileFormatError(f"{self.path}: {message}.")
+
+    def _wrong(self, member: Member) -> Callable[[str], FileFormatError]:
+        return lambda what: FileFormatError(f"{self.path}: {member.name} (at byte {member.header}) {what}.")
+
+    def _raw_blocks(self, member: Member) -> Iterator[bytes]:
+        begin = self.offset(member)
+        for start in range(0, member.packed, BLOCK_BYTES):
+            yield read_at(self.path, begin + start, min(BLOCK_BYTES, member.packed - start))
+
+    def _inflated(self, member: Member) -> Iterator[bytes]:
+        wrong = self._wrong(member)
+        inflate = zlib.decompressobj(-15)
+        try:
+            for block in self._raw_blocks(member):
+                rest = block
+                while rest:
+                    yield inflate.decompress(rest, BLOCK_BYTES)
+                    rest = inflate.unconsumed_tail
+                if inflate.unused_data:
+                    raise wrong("has bytes after the end of its compressed data")
+            while not inflate.eof:
+                more = inflate.decompress(b"", BLOCK_BYTES)
+                if not more:
+                    raise wrong("is cut off")
+                yield more
+        except zlib.error as error:
+            raise wrong(f"cannot be inflated ({error})") from None

@@ -1,0 +1,199 @@
+"""Tensors whose bytes are members of a zip archive; a member's place is looked up when it is needed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ..stored import Decoded, Packed, Record, View
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator
+
+    from .zip_archive import Archive
+
+__all__ = ["Layout", "Region", "ZipExtent", "ZipTurned", "ZipView"]
+
+
+class Region:
+    """A stored member of an archive, which tensors lie in.
+
+    Args:
+        archive: The archive.
+        index: The member's place in its directory.
+    """
+
+    __slots__ = ("_record", "archive", "index")
+
+    def __init__(self, archive: Archive, index: int) -> None:
+        self.archive = archive
+        self.index = index
+        self._record: Record | None = None
+
+    @property
+    def record(self) -> Record:
+        """Its place in the file, and its checksum.
+
+        Raises:
+            FileFormatError: Its local header contradicts the directory.
+        """
+        if self._record is None:
+            self._record = self.archive.record(self.archive.member(self.index))
+        return self._record
+
+
+class Layout(NamedTuple):
+    """What thousands of tensors of an archive may have in common.
+
+    Args:
+        archive: The archive.
+        dtype: Canonical name.
+        shape: Lengths of the axes.
+        swapped: Whether the bytes are big-endian.
+        start: The first byte, in the member.
+    """
+
+    archive: Archive
+    dtype: str
+    shape: tuple[int, ...]
+    swapped: bool
+    start: int = 0
+
+
+class ZipExtent(Packed):
+    """Packed values in a member of an archive.
+
+    Args:
+        layout: What it has in common with others.
+        region: The member, or its place in the archive's directory.
+    """
+
+    __slots__ = ("_region", "layout")
+
+    def __init__(self, layout: Layout, region: Region | int) -> None:
+        self.layout = layout
+        self._region = region
+
+    @property
+    def region(self) -> Region:
+        """The member."""
+        if isinstance(self._region, int):
+            self._region = Region(self.layout.archive, self._region)
+        return self._region
+
+    @property
+    def dtype(self) -> str:  # type: ignore[override]
+        """Canonical name."""
+        return self.layout.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+        """Lengths of the axes."""
+        return self.layout.shape
+
+    @property
+    def swapped(self) -> bool:  # type: ignore[override]
+        """Whether the bytes are big-endian."""
+        return self.layout.swapped
+
+    @property
+    def path(self) -> str:  # type: ignore[override]
+        """The archive."""
+        return self.layout.archive.path
+
+    @property
+    def offset(self) -> int:  # type: ignore[override]
+        """The first byte in the file."""
+        return self.region.record.offset + self.layout.start
+
+    @property
+    def record(self) -> Record:  # type: ignore[override]
+        """The member's region and checksum."""
+        return self.region.record
+
+    @property
+    def key(self) -> Hashable:
+        """What it is a view of, and which."""
+        region, (archive, dtype, shape, _, start) = self._region, self.layout
+        return (archive.path, region if type(region) is int else self.region.index, start, shape, dtype)
+
+
+class ZipView(View):
+    """Values in a member of an archive that are not packed.
+
+    Args:
+        dtype: Canonical name.
+        shape: Lengths of the axes.
+        region: The member.
+        start: The byte of the first element, in the member.
+        strides: Bytes from one element to the next.
+        swapped: Whether the bytes are big-endian.
+    """
+
+    __slots__ = ("region", "start")
+
+    def __init__(
+        self,
+        dtype: str,
+        shape: tuple[int, ...],
+        region: Region,
+        start: int,
+        strides: tuple[int, ...],
+        *,
+        swapped: bool = False,
+    ) -> None:
+        self.dtype = dtype
+        self.shape = shape
+        self.region = region
+        self.start = start
+        self.strides = strides
+        self.swapped = swapped
+
+    @property
+    def path(self) -> str:  # type: ignore[override]
+        """The archive."""
+        return self.region.archive.path
+
+    @property
+    def offset(self) -> int:  # type: ignore[override]
+        """The first byte in the file."""
+        return self.region.record.offset + self.start
+
+    @property
+    def record(self) -> Record:  # type: ignore[override]
+        """The member's region and checksum."""
+        return self.region.record
+
+    @property
+    def key(self) -> Hashable:
+        """What it is a view of, and which."""
+        return (self.region.archive.path, self.region.index, self.start, self.shape, self.dtype, self.strides)
+
+
+class ZipTurned(Decoded):
+    """Values that are to be conjugated or negated when they are read.
+
+    Args:
+        source: The values as they stand there.
+        conj: Whether they are conjugated.
+        neg: Whether they are negated, after that.
+    """
+
+    __slots__ = ("conj", "neg", "source")
+
+    def __init__(self, source: ZipExtent | ZipView, *, conj: bool, neg: bool) -> None:
+        super().__init__(source.dtype, source.shape, self._turned, (source.key, conj, neg))
+        self.source = source
+        self.conj = conj
+        self.neg = neg
+
+    @property
+    def record(self) -> Record:
+        """The member's region and checksum."""
+        return self.source.record
+
+    def _turned(self) -> Iterator[np.ndarray[Any, Any]]:
+        for block in self.source.blocks():
+            turned = np.conjugate(block) if self.conj else block
+            yield np.negative(turned) if self.neg else turned

@@ -1,0 +1,348 @@
+"""Flax's MessagePack files, as `flax.serialization` writes and reads them; neither Flax nor JAX is needed."""
+
+from __future__ import annotations
+
+import os
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...core.dtypes import DTYPES, find
+from ...errors import FileFormatError, FormatLimitError, UnsafeFileError
+from ..contents import Contents, Ref
+from ..encodings.msgpack import (
+    Array,
+    Binary,
+    Extension,
+    Map,
+    Reader,
+    array_header,
+    binary_header,
+    extension_header,
+    map_header,
+)
+from ..encodings.msgpack import packed as plain
+from ..encodings.paths import is_text
+from ..encodings.shapes import checked
+from ..encodings.slabs import filled
+from ..format import Format, named
+from ..nesting import DEEPEST, MOST, names, relabel
+from ..stored import BLOCK_BYTES, Decoded, Extent, Stored, mapped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import numpy as np
+
+    from ..pump import Pump
+
+__all__ = ["FORMAT"]
+
+_NDARRAY, _COMPLEX, _SCALAR = 1, 2, 3
+_CHUNKED = "__msgpack_chunked_array__"
+_OWN = "__tensorferry__"
+_MOST_CHUNK = 1 << 30
+_MOST_TEXT = 1 << 26
+_FIRST = frozenset({*range(0x80, 0xA0), *range(0xC7, 0xCA), *range(0xD4, 0xD9), *range(0xDC, 0xE0)})
+"""The bytes that a map, an array or an extension begins with."""
+
+
+class Flax(Format):
+    """Flax's msgpack, https://github.com/google/flax/blob/main/flax/serialization.py.
+
+    A tree that Flax can have is written as it is. What Flax has no place for (ties, metadata, tuples, gradients,
+    ordered dicts) stands as text under a key of its own, beside the tensors by name.
+    """
+
+    name = "flax"
+    title = "Flax msgpack"
+    suffixes = (".msgpack",)
+    dtypes = frozenset(
+        {"bool", "int2", "int4", "int8", "int16", "int32", "int64", "uint2", "uint4", "uint8", "uint16", "uint32"}
+        | {"uint64", "complex64", "complex128", "bfloat16", "float16", "float32", "float64"}
+        | {"float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz"}
+        | {"float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"}
+    )
+    holds_tree = True
+    holds_metadata = True
+    rank = 90
+
+    def recognises(self, path: Path, head: bytes) -> bool:
+        return path.name.endswith(self.suffixes) and bool(head) and head[0] in _FIRST
+
+    def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
+        from ..encodings.tree_strings import unpacked
+
+        size = path.stat().st_size
+        if not size:
+            raise FileFormatError(f"{path} is empty.")
+        contents = Contents(self.name, (str(path),))
+        tree = _Tree(str(path), size, contents).read()
+        own = tree.pop(_OWN, None) if isinstance(tree, dict) else None
+        labels = iter(names(tree, _Leaf))
+
+        def label(leaf: _Leaf) -> Ref:
+            name = next(labels)
+            contents.tensors[name] = leaf.stored
+            return Ref(name, leaf.kind)
+
+        tree = relabel(tree, label, _Leaf)
+        is_flat = isinstance(tree, dict) and all(
+            isinstance(child, Ref) and child == Ref(key) for key, child in tree.items()
+        )
+        contents.tree = None if is_flat else tree
+        if own is None:
+            return contents
+        fits = isinstance(own, dict) and all(isinstance(each, str) for pair in own.items() for each in pair)
+        if not (fits and is_flat):
+            raise FileFormatError(f"{path}: what stands under {_OWN!r} does not fit the tensors.")
+        contents.metadata = own
+        return unpacked(contents)
+
+    def refuse(self, contents: Contents) -> None:
+        super().refuse(contents)
+        taken = [name for name in contents.tensors if name in (_OWN, _CHUNKED) or not is_text(name)]
+        if taken:
+            raise FormatLimitError(
+                f"{self.title} has no place for tensors of these names: {named(taken)}.", "rename=[…]"
+            )
+        odd = [key for key, text in contents.metadata.items() if not (is_text(key) and is_text(text))]
+        if odd:
+            raise FormatLimitError(
+                f"{self.title} holds text, which the metadata {named(odd)} is not.", "tensors_only=True"
+            )
+
+    def write(self, contents: Contents, path: Path, pump: Pump) -> None:
+        from ..encodings.tree_strings import packed
+
+        tree: Any = {name: Ref(name) for name in contents.tensors}
+        if _is_native(contents):
+            tree = contents.tree if contents.tree is not None else tree
+        else:
+            ties = contents.ties
+            tree = {_OWN: packed(contents), **{name: ref for name, ref in tree.items() if name not in ties}}
+        with path.open("xb") as file:
+            writer = _Writer(file.fileno(), contents, pump)
+            writer.node(tree)
+            writer.flush()
+
+
+class _Leaf(NamedTuple):
+    stored: Stored
+    kind: str
+
+
+class _Tree:
+    """A file's values, with a `_Leaf` in the place of each array."""
+
+    def __init__(self, path: str, size: int, contents: Contents) -> None:
+        self._path = path
+        self._data = mapped(path)
+        self._size = size
+        self._others = contents.others
+        self._values = 0
+        self._text = 0
+
+    def read(self) -> Any:
+        reader = Reader(self._data, self._path, 0, self._size)
+        tree = self._node(reader, ())
+        if reader.at != self._size:
+            raise FileFormatError(f"{self._path} goes on after its value, at byte {reader.at}.")
+        return None if tree is _OTHER else tree
+
+    def _node(self, reader: Reader, keys: tuple[str, ...]) -> Any:
+        value = reader.next()
+        self._values += 1
+        if len(keys) > DEEPEST or self._values > MOST:
+            raise UnsafeFileError(
+                f"{self._path} nests deeper than {DEEPEST} or has more than {MOST} values, at {'.'.join(keys[:8])}."
+            )
+        if isinstance(value, Binary):
+            return self._plain(reader, value)
+        if isinstance(value, Array):
+            children = [self._node(reader, (*keys, str(index))) for index in range(value.length)]
+            return [None if child is _OTHER else child for child in children]
+        if isinstance(value, Map):
+            return self._map(reader, value.length, keys)
+        return self._extension(value, ".".join(keys)) if isinstance(value, Extension) else value
+
+    def _plain(self, reader: Reader, value: Binary) -> bytes | str:
+        self._text += value.end - value.begin
+        if self._text > _MOST_TEXT:
+            raise UnsafeFileError(f"{self._path} has more than {_MOST_TEXT} bytes that are no tensors.")
+        return reader.bytes_of(value)
+
+    def _map(self, reader: Reader, count: int, keys: tuple[str, ...]) -> Any:
+        found: dict[Any, Any] = {}
+        for _ in range(count):
+            at = reader.at
+            key = reader.next()
+            key = self._plain(reader, key) if isinstance(key, Binary) else key
+            if isinstance(key, tuple):
+                raise FileFormatError(f"{self._path}: the key of a map, at byte {at}, is no plain value.")
+            if key in found:
+                raise FileFormatError(f"{self._path}: the key {key!r}, at byte {at}, is there twice.")
+            found[key] = self._node(reader, (*keys, str(key)))
+        if found.get(_CHUNKED) is True:
+            return self._chunked(found, ".".join(keys))
+        return {key: child for key, child in found.items() if child is not _OTHER}
+
+    def _extension(self, value: Extension, name: str) -> Any:
+        inner = Reader(self._data, self._path, value.begin, value.end)
+        if value.code == _COMPLEX:
+            parts = [inner.next() for _ in range(3)]
+            if parts[0] != Array(2) or not all(isinstance(part, (int, float)) for part in parts[1:]):
+                raise FileFormatError(f"{self._path}: {name!r}, at byte {value.begin}, is no complex number.")
+            return complex(parts[1], parts[2])
+        if value.code not in (_NDARRAY, _SCALAR):
+            self._others[name] = f"a MessagePack extension of type {value.code}, which is not Flax's"
+            return _OTHER
+        where = f"{self._path}: {name!r}, at byte {value.begin},"
+        begins = inner.next() == Array(3), inner.next()
+        axes = begins[1].length if isinstance(begins[1], Array) else -1
+        if not begins[0] or not 0 <= axes <= 64:
+            raise FileFormatError(f"{where} is no array of Flax.")
+        lengths = [inner.next() for _ in range(axes)]
+        label, data = inner.next(), inner.next()
+        fits = isinstance(label, Binary) and label.end - label.begin < 256 and isinstance(data, Binary)
+        if not fits or not all(type(each) is int for each in lengths) or inner.at != value.end:
+            raise FileFormatError(f"{where} is no array of Flax.")
+        dtype = inner.bytes_of(label._replace(is_text=True))
+        if dtype not in DTYPES:
+            self._others[name] = f"an array of {dtype!s}"
+            return _OTHER
+        shape = checked(lengths, find(str(dtype)).itemsize, where)
+        stored = Extent(str(dtype), shape, self._path, data.begin)
+        if stored.nbytes != data.end - data.begin:
+            raise FileFormatError(f"{where} has {data.end - data.begin} bytes; its shape needs {stored.nbytes}.")
+        return _Leaf(stored, "scalar" if value.code == _SCALAR and not shape else "tensor")
+
+    def _chunked(self, found: dict[Any, Any], name: str) -> Any:
+        wrong = FileFormatError(f"{self._path}: {name!r} is no array in chunks, as Flax has them.")
+        shape, chunks = found.get("shape"), found.get("chunks")
+        if not isinstance(shape, dict) or not isinstance(chunks, dict) or not chunks:
+            raise wrong
+        parts = [chunks.get(str(index)) for index in range(len(chunks))]
+        lengths: list[Any] = [shape.get(str(index)) for index in range(len(shape))]
+        if not all(isinstance(part, _Leaf) for part in parts) or not all(type(each) is int for each in lengths):
+            raise wrong
+        pieces = [part.stored for part in parts if part is not None]
+        dtype = pieces[0].dtype
+        whole = checked(lengths, find(dtype).itemsize, f"{self._path}: {name!r}")
+        if {piece.dtype for piece in pieces} != {dtype} or prod(whole) != sum(piece.size for piece in pieces):
+            raise wrong
+
+        def read() -> Iterator[np.ndarray[Any, Any]]:
+            for piece in pieces:
+                yield from piece.blocks()
+
+        return _Leaf(Decoded(dtype, whole, read, pieces[0].key), "tensor")
+
+
+_OTHER = object()
+"""In the place of what is no tensor that can be carried."""
+
+
+def _is_native(contents: Contents) -> bool:
+    """Whether Flax's own encoding says all there is to say."""
+    if contents.metadata or contents.ties:
+        return False
+    tree = contents.tree
+    if tree is None:
+        return True
+    if isinstance(tree, dict) and _OWN in tree:
+        return False
+    scalars = {name for name, stored in contents.tensors.items() if not stored.shape}
+    return _is_plain(tree, 0, scalars) and names(tree) == list(contents.tensors)
+
+
+def _is_plain(node: Any, depth: int, scalars: set[str]) -> bool:
+    if depth > DEEPEST:
+        return False
+    if isinstance(node, Ref):
+        return not node.requires_grad and (node.kind == "tensor" or (node.kind == "scalar" and node.name in scalars))
+    if type(node) is dict:
+        if _CHUNKED in node:
+            return False
+        return all(_is_plain_key(key) and _is_plain(child, depth + 1, scalars) for key, child in node.items())
+    if type(node) is list:
+        return all(_is_plain(child, depth + 1, scalars) for child in node)
+    if type(node) is int:
+        return -(1 << 63) <= node < 1 << 64
+    if type(node) is str:
+        return is_text(node)
+    return node is None or type(node) in (bool, float, complex) or (type(node) is bytes and len(node) < 1 << 31)
+
+
+def _is_plain_key(key: Any) -> bool:
+    return type(key) is str and is_text(key)
+
+
+class _Writer:
+    def __init__(self, descriptor: int, contents: Contents, pump: Pump) -> None:
+        self._descriptor = descriptor
+        self._tensors = contents.tensors
+        self._pump = pump
+        self._waiting = bytearray()
+
+    def node(self, node: Any) -> None:
+        if isinstance(node, Ref):
+            self._tensor(self._tensors[node.name], _SCALAR if node.kind == "scalar" else _NDARRAY)
+        elif isinstance(node, dict):
+            self._waiting += map_header(len(node))
+            for key, child in node.items():
+                self._waiting += plain(key)
+                self.node(child)
+        elif isinstance(node, list):
+            self._waiting += array_header(len(node))
+            for child in node:
+                self.node(child)
+        elif isinstance(node, complex):
+            body = array_header(2) + plain(node.real) + plain(node.imag)
+            self._waiting += extension_header(_COMPLEX, len(body)) + body
+        else:
+            self._waiting += plain(node)
+        if len(self._waiting) > BLOCK_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        view = memoryview(bytes(self._waiting))
+        self._waiting.clear()
+        while view.nbytes:
+            view = view[os.write(self._descriptor, view) :]
+
+    def _tensor(self, stored: Stored, code: int) -> None:
+        if stored.nbytes > _MOST_CHUNK:
+            self._chunks(stored)
+            return
+        self._begin(stored.dtype, stored.shape, code)
+        self.flush()
+        self._pump.copy(stored, self._descriptor)
+
+    def _begin(self, dtype: str, shape: tuple[int, ...], code: int = _NDARRAY) -> None:
+        nbytes = prod(shape) * find(dtype).itemsize
+        head = array_header(3) + array_header(len(shape)) + b"".join(plain(length) for length in shape)
+        head += plain(dtype) + binary_header(nbytes)
+        self._waiting += extension_header(code, len(head) + nbytes) + head
+
+    def _chunks(self, stored: Stored) -> None:
+        """As Flax does it: flat arrays of a GiB, by number."""
+        most = max(_MOST_CHUNK // find(stored.dtype).itemsize, 1)
+        sizes = [min(most, stored.size - start) for start in range(0, stored.size, most)]
+        step = BLOCK_BYTES // find(stored.dtype).itemsize
+        cuts = [[min(step, size - start) for start in range(0, size, step)] for size in sizes]
+        pieces = filled(self._pump.blocks(stored), (cut for each in cuts for cut in each), find(stored.dtype).numpy)
+        self._waiting += map_header(3) + plain(_CHUNKED) + plain(value=True) + plain("shape")
+        self._waiting += map_header(len(stored.shape))
+        for axis, length in enumerate(stored.shape):
+            self._waiting += plain(str(axis)) + plain(length)
+        self._waiting += plain("chunks") + map_header(len(sizes))
+        for index, size in enumerate(sizes):
+            self._waiting += plain(str(index))
+            self._begin(stored.dtype, (size,))
+            for _ in cuts[index]:
+                self._waiting += next(pieces).tobytes()
+                self.flush()
+
+
+FORMAT = Flax()

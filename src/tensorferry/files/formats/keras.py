@@ -1,0 +1,145 @@
+"""Weights of Keras, by h5py: ``.weights.h5``, the weights inside ``.keras``, and the ``.h5`` of Keras 2."""
+
+# pyright: reportAttributeAccessIssue=false, reportOptionalMemberAccess=false, reportArgumentType=false
+# h5py has no types.
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from ...errors import FileFormatError, FormatLimitError
+from ..format import Format, named
+from .hdf5 import MAGIC, Region, is_path, read_hdf5, refuse_axes, write_hdf5
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ..contents import Contents
+    from ..pump import Pump
+
+__all__ = ["FORMAT"]
+
+_WEIGHTS = "model.weights.h5"
+_TEXTS = ("config.json", "metadata.json")
+_MOST_TEXT = 1 << 26
+_ROOTS = {"_layer_checkpoint_dependencies", "layers", "optimizer", "vars"}
+_VARIABLE = re.compile(r"(?:^|/)vars/[^/]+$")
+
+
+class Keras(Format):
+    """Keras's own files, https://keras.io/guides/serialization_and_saving/; their configurations are text here.
+
+    The layout of the HDF5 files is that of ``H5IOStore`` in
+    https://github.com/keras-team/keras/blob/master/keras/src/saving/saving_lib.py and, for Keras 2, of
+    https://github.com/keras-team/keras/blob/master/keras/src/legacy/saving/legacy_h5_format.py.
+    """
+
+    name = "keras"
+    title = "Keras"
+    suffixes = (".weights.h5", ".keras")
+    dtypes = frozenset(
+        {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"}
+        | {"bfloat16", "float16", "float32", "float64"}
+    )
+    module = "h5py"
+    holds_metadata = True
+    rank = 60
+
+    def recognises(self, path: Path, head: bytes) -> bool:
+        if head.startswith(b"PK\3\4"):
+            # The name of the archive's first member; Keras writes these in this order.
+            return path.name.endswith(".keras") or head[30:].startswith((b"metadata.json", b"config.json"))
+        return head.startswith(MAGIC) and (path.name.endswith(".weights.h5") or _is_weights(path))
+
+    def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
+        self.ensure_loaded()
+        with path.open("rb") as file:
+            is_archive = file.read(4) == b"PK\3\4"
+        if is_archive:
+            return _read_archive(self.name, path)
+        contents = read_hdf5(self.name, Region(str(path), 0, path.stat().st_size))
+        _put_in_order(contents)
+        return contents
+
+    def refuse(self, contents: Contents) -> None:
+        super().refuse(contents)
+        refuse_axes(self, contents)
+        foreign = [name for name in contents.tensors if not (is_path(name) and _VARIABLE.search(name))]
+        if foreign:
+            raise FormatLimitError(
+                f"Keras would not find {named(foreign)}: its weights are named like layers/dense/vars/0.",
+                'to="hdf5", or rename=[…]',
+            )
+        above = {name[:at] for name in contents.tensors for at, letter in enumerate(name) if letter == "/"}
+        clash = [name for name in contents.tensors if name in above]
+        if clash:
+            raise FormatLimitError(
+                f"Keras has no place for {named(clash)} and for tensors under that path.", "rename=[…]"
+            )
+
+    def write(self, contents: Contents, path: Path, pump: Pump) -> None:
+        if path.name.endswith(".keras"):
+            raise FormatLimitError(
+                "A .keras file holds the model's configuration too, which tensors do not have.",
+                f"{path.stem}.weights.h5, and model.load_weights",
+            )
+        self.ensure_loaded()
+        paths = {name: name for name in contents.tensors}
+        write_hdf5(contents, contents.metadata, paths, path, pump, opaque=frozenset({"bfloat16"}))
+
+
+def _is_weights(path: Path) -> bool:
+    try:
+        import h5py
+
+        with h5py.File(path, "r") as file:
+            roots = {key for key in file if file.id.links.get_info(key.encode()).type == h5py.h5l.TYPE_HARD}
+            described = {"keras_version", "layer_names"} & set(file.attrs)
+            return bool(described) or (bool(roots) and roots <= _ROOTS)
+    except Exception:  # noqa: BLE001 - whatever it is, it is not Keras's; reading it as HDF5 says what is wrong
+        return False
+
+
+def _read_archive(form: str, path: Path) -> Contents:
+    from ..encodings.zip_archive import Archive
+
+    archive = Archive.open(path)
+    if _WEIGHTS not in archive:
+        what = "has its weights in several files" if "model.weights.json" in archive else "has no weights"
+        raise FileFormatError(f"{path} {what}: there is no {_WEIGHTS} in it.", "model.save_weights('model.weights.h5')")
+    record = archive.record(archive[_WEIGHTS])
+    contents = read_hdf5(form, Region(str(path), record.offset, record.nbytes, record))
+    for member in archive:
+        if member in _TEXTS:
+            raw = archive.read_bytes(archive[member], _MOST_TEXT)
+            try:
+                contents.metadata[member] = raw.decode()
+            except UnicodeDecodeError as error:
+                raise FileFormatError(f"{path}: {member} is not UTF-8 text.") from error
+        elif member != _WEIGHTS and not member.endswith("/"):
+            contents.others[member] = "a file in the archive that is not weights"
+    return contents
+
+
+def _put_in_order(contents: Contents) -> None:
+    """The order that Keras 2 lists its layers and their weights in."""
+    listed = []
+    for root in ("", "model_weights"):
+        for layer in _names(contents, f"{root}@layer_names" if root else "layer_names"):
+            place = f"{root}/{layer}" if root else layer
+            listed += [f"{place}/{weight}" for weight in _names(contents, f"{place}@weight_names")]
+    first = {name: contents.tensors[name] for name in listed if name in contents.tensors}
+    contents.tensors = {**first, **contents.tensors}
+
+
+def _names(contents: Contents, key: str) -> list[str]:
+    try:
+        found: Any = json.loads(contents.metadata.get(key, "[]"))
+    except (ValueError, RecursionError):
+        return []
+    return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
+
+
+FORMAT = Keras()

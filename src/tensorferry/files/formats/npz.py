@@ -1,0 +1,268 @@
+"""NumPy's ``.npz``: a zip archive of arrays by name.
+
+https://numpy.org/doc/stable/reference/generated/numpy.savez.html. What is not a tensor stands in the archive's comment,
+or behind the first array's values if it is too long for that: `numpy.load` lists the arrays and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...core.dtypes import find
+from ...errors import ConversionError, FileFormatError, FormatLimitError, UnsafeFileError
+from ..contents import Contents, Finding
+from ..encodings.json_scan import Cut, strings
+from ..encodings.npy_array import (
+    DTYPE,
+    LONGEST_TRAILER,
+    MAGIC,
+    NAMES,
+    dtype_string,
+    header_of,
+    parse_header,
+    parse_trailer,
+    stored_at,
+    trailer,
+    with_dtype,
+)
+from ..encodings.zip_archive import STORED, Archive
+from ..encodings.zip_writer import ArchiveWriter
+from ..format import Format, named
+from ..stored import Decoded, read_fully
+from ..tree import pack, unpack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from ..encodings.npy_array import Header
+    from ..encodings.zip_archive import Member
+    from ..pump import Pump
+    from ..stored import Stored
+
+Array = np.ndarray[Any, Any]
+
+_SUFFIX = ".npy"
+_MARK = b"tensorferry "
+_LONGEST_COMMENT = 0xFFFF
+_COMMENT = "comment"
+"""The metadata that keeps another program's comment."""
+_OUTSIDE = re.compile(r"^/|^[A-Za-z]:|(?:^|/)\.\.(?:/|$)|[\\\0]", re.MULTILINE)
+"""Names that would lead out of the folder into which somebody unpacks the archive."""
+
+
+class _Npz(Format):
+    """Arrays by name, as `numpy.savez` writes them: https://numpy.org/doc/stable/reference/generated/numpy.savez.html."""
+
+    name = "npz"
+    title = "NumPy's .npz"
+    suffixes = (".npz",)
+    dtypes = NAMES
+    holds_tree = True
+    holds_metadata = True
+    rank = 15
+    first_class = True
+
+    def recognises(self, path: Path, head: bytes) -> bool:
+        if head[:4] not in (b"PK\3\4", b"PK\5\6"):
+            return False
+        first = head[30 : 30 + int.from_bytes(head[26:28], "little")]
+        return path.name.lower().endswith(self.suffixes) or (len(first) < 34 and first.endswith(b".npy"))
+
+    def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
+        archive = Archive.open(path)
+        contents = Contents(self.name, (str(path),))
+        contents.metadata = _commented(archive.comment, str(path))
+        with path.open("rb", buffering=0) as file:
+            for member_name in archive:
+                name, stored, held = _array(archive, archive[member_name], file.fileno())
+                if name in contents.tensors or name in contents.others:
+                    raise FileFormatError(f"{path} has two arrays named {name!r}.")
+                if isinstance(stored, str):
+                    contents.others[name] = stored
+                else:
+                    contents.tensors[name] = stored
+                contents.metadata |= held
+        return unpack(contents)
+
+    def refuse(self, contents: Contents) -> None:
+        super().refuse(contents)
+        outside = [name for name in contents.tensors if _OUTSIDE.search(name + _SUFFIX)]
+        if outside:
+            raise FormatLimitError(
+                f"In a zip archive these names would lead out of it: {named(outside)}.", "rename=[…], or exclude=[…]"
+            )
+        try:
+            packed = _packed(pack(contents))
+            lengths = [len(f"{name}{_SUFFIX}".encode()) for name in contents.tensors]
+        except UnicodeEncodeError as error:
+            raise FormatLimitError(
+                f"A name or a string is no valid Unicode: {ascii(error.object)[:80]}.", "rename=[…], or exclude=[…]"
+            ) from error
+        if lengths and max(lengths) > 0xFFFF - 64:
+            longest = max(contents.tensors, key=len)
+            raise FormatLimitError(f"A name in a zip archive has at most 65,535 bytes: {longest[:80]} …", "rename=[…]")
+        if len(packed) > (LONGEST_TRAILER if contents.tensors else _LONGEST_COMMENT):
+            raise FormatLimitError(
+                f"{self.title} has no place for {len(packed)} bytes of what is not a tensor.",
+                "tensors_only=True, which leaves it out",
+            )
+
+    def write(self, contents: Contents, path: Path, pump: Pump) -> None:
+        held = pack(contents)
+        comment = _packed(held) if held else b""
+        fits = len(comment) <= _LONGEST_COMMENT
+        behind = {} if fits else held
+        ties = contents.ties
+        with path.open("xb", buffering=0) as file:
+            archive = ArchiveWriter(file.fileno())
+            for name, stored in contents.tensors.items():
+                if name not in ties:
+                    header = header_of(stored.dtype, stored.shape)
+                    suffix = trailer(dtype_string(stored.dtype) | behind)
+                    archive.add(name + _SUFFIX, header, stored, suffix, pump)
+                    behind = {}
+            archive.finish(comment if fits else b"")
+
+    def check(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Iterator[Finding]:
+        try:
+            archive = Archive(str(path), tolerant=True)
+        except ConversionError as error:
+            yield Finding(str(path), None, None, error.message)
+            return
+        damaged = set()
+        for finding in archive.findings(_tensor):
+            damaged.add(finding.tensor)
+            yield finding
+        with path.open("rb", buffering=0) as file:
+            for member_name in archive:
+                member = archive[member_name]
+                if _tensor(member_name) in damaged:
+                    continue
+                try:
+                    name, stored, _ = _array(archive, member, file.fileno())
+                except ConversionError as error:
+                    damaged.add(_tensor(member_name))
+                    yield Finding(str(path), member.header, _tensor(member_name), error.message)
+                    continue
+                if isinstance(stored, str):
+                    yield Finding(str(path), member.header, name, stored, error=False)
+        if not damaged:
+            try:
+                self.read(path)
+            except ConversionError as error:
+                yield Finding(str(path), None, None, error.message)
+
+
+def _tensor(member_name: str) -> str:
+    return member_name.removesuffix(_SUFFIX)
+
+
+def _array(archive: Archive, member: Member, descriptor: int) -> tuple[str, Stored | str, dict[str, str]]:
+    """A member's name, its array or what it is instead, and the strings behind the array."""
+    where, name = f"{archive.path}: {member.name}", _tensor(member.name)
+    begin = archive.offset(member) if member.method == STORED else 0
+
+    def start(count: int) -> bytes:
+        if member.method == STORED:
+            return os.pread(descriptor, min(count, member.size), begin)
+        return next(archive.open_blocks(member), b"")[:count]
+
+    if start(6) != MAGIC:
+        return name, "a member that is no array", {}
+    try:
+        header = parse_header(start, where)
+    except UnsafeFileError:
+        return name, "Python objects: a pickle, which could run any code", {}
+    end = header.length + header.nbytes if header.dtype or header.void else member.size
+    if end > member.size:
+        raise FileFormatError(
+            f"{where} has {member.size} bytes, its array of shape {list(header.shape)} ends at byte {end}."
+        )
+    held = parse_trailer(_behind(archive, member, descriptor, begin, end), where)
+    if held is None:
+        raise FileFormatError(f"{where} goes on behind its array, with {member.size - end} bytes.")
+    if DTYPE in held:
+        header = with_dtype(header, held.pop(DTYPE), where)
+    if not header.dtype:
+        return name, header.why, held
+    if member.method == STORED:
+        return name, stored_at(header, archive.path, begin, archive.record(member)), held
+    read = _by_columns if header.fortran and sum(length > 1 for length in header.shape) > 1 else _by_rows
+    return name, Decoded(header.dtype, header.shape, read(archive, member, header), (archive.path, member.header)), held
+
+
+def _behind(archive: Archive, member: Member, descriptor: int, begin: int, end: int) -> bytes:
+    """What stands behind the values."""
+    count = member.size - end
+    if count > LONGEST_TRAILER:
+        raise UnsafeFileError(f"{archive.path}: {member.name} has {count} bytes behind its array.")
+    if not count:
+        return b""
+    if member.method == STORED:
+        raw = bytearray(count)
+        read_fully(descriptor, memoryview(raw), begin + end, archive.path)
+        return bytes(raw)
+    done, parts = 0, []
+    for block in archive.open_blocks(member):
+        if done + len(block) > end:
+            parts.append(block[max(end - done, 0) :])
+        done += len(block)
+    return b"".join(parts)
+
+
+def _by_rows(archive: Archive, member: Member, header: Header) -> Callable[[], Iterator[Array]]:
+    dtype = find(header.dtype).numpy
+
+    def read() -> Iterator[Array]:
+        skipped, left, rest = header.length, header.nbytes, b""
+        for block in archive.open_blocks(member):
+            values = rest + block[skipped:]
+            skipped = max(skipped - len(block), 0)
+            whole = min(len(values) // dtype.itemsize * dtype.itemsize, left)
+            rest = values[whole:][: dtype.itemsize] if whole < left else b""
+            left -= whole
+            part = np.frombuffer(values[:whole], dtype)
+            # To the end, whatever follows: the archive compares its checksum there.
+            yield part.byteswap() if header.swapped else part
+
+    return read
+
+
+def _by_columns(archive: Archive, member: Member, header: Header) -> Callable[[], Iterator[Array]]:
+    def read() -> Iterator[Array]:
+        # Row by row, all of it is needed: on the disk, not in memory.
+        with tempfile.NamedTemporaryFile() as inflated:
+            for block in archive.open_blocks(member):
+                inflated.write(block)
+            inflated.flush()
+            yield from stored_at(header, inflated.name, 0).blocks()
+
+    return read
+
+
+def _packed(held: dict[str, str]) -> bytes:
+    for text in (*held, *held.values()):
+        text.encode()
+    return _MARK + json.dumps(held, separators=(",", ":")).encode()
+
+
+def _commented(comment: bytes, where: str) -> dict[str, str]:
+    if not comment.startswith(_MARK):
+        return {_COMMENT: comment.decode("utf-8", "replace")} if comment else {}
+    try:
+        pairs, end = strings(comment, len(_MARK))
+    except Cut as cut:
+        raise FileFormatError(f"The comment of {where} cannot be read: {cut}.") from cut
+    if len(dict(pairs)) != len(pairs) or end != len(comment):
+        raise FileFormatError(f"The comment of {where} has a string twice, or more than strings.")
+    return dict(pairs)
+
+
+FORMAT = _Npz()

@@ -1,0 +1,460 @@
+"""The machine that pickles are programs for, without any way out: it calls nothing, imports nothing, makes no object.
+
+It knows the opcodes that data needs (https://github.com/python/cpython/blob/main/Lib/pickletools.py describes them all)
+and refuses the others by name. What a pickle wants to be called, it hands to a `Vocabulary` as a name and arguments.
+
+`pickle.Unpickler` is not used, not even with ``find_class`` replaced: it hashes keys of any depth (which may end the
+process or never return), lets few bytes make the memo as large as they like, and sets attributes of what it finds.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from struct import error as StructError  # noqa: N812 - a class
+from typing import TYPE_CHECKING, Any
+
+from ...errors import FileFormatError, UnsafeFileError
+from .patterns import PUT_GROUPS, PUTS, TENSOR, index_of, numbers
+from .repeats import Repeats, Template
+from .words import Global, Ordered, is_plain_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from mmap import mmap
+
+    from .words import Vocabulary
+
+    _Handler = Callable[["_Machine"], Any]
+
+__all__ = ["run"]
+
+_MOST_STEPS = 20_000_000
+_MOST_CONTAINERS = 4_000_000
+_MOST_MARKS = 1_000
+_MOST_INTEGER = 1_024
+
+_MODULES = {"__builtin__": "builtins", "copy_reg": "copyreg"}
+_NAMES = {"__builtin__.long": "builtins.int", "__builtin__.unicode": "builtins.str"}
+"""What protocols below 3 call them: https://docs.python.org/3/library/pickle.html#pickle.Pickler (fix_imports)."""
+
+
+def run(read: Callable[[], bytes | mmap], vocabulary: Vocabulary, where: str) -> Any:
+    """What a pickle makes, in plain values and a vocabulary's stand-ins.
+
+    Args:
+        read: Gives the pickle; pages of a map are given back while it is read, so it may be asked for again.
+        vocabulary: What its names mean.
+        where: The file, for messages.
+
+    Raises:
+        FileFormatError: It is no pickle, or is cut off.
+        UnsafeFileError: It uses an opcode that data does not need, or takes memory or time out of all proportion.
+    """
+    try:
+        return _Machine(read(), vocabulary, where, quick=True).run()
+    except _Replay:
+        return _Machine(read(), vocabulary, where, quick=False).run()
+
+
+class _Replay(Exception):  # noqa: N818 - a signal, not an error
+    """The quick way left something out that is asked for now."""
+
+
+_U16, _I32, _U32, _U64, _DOUBLE = (Struct(code) for code in ("<H", "<i", "<I", "<Q", ">d"))
+
+
+class _Machine:
+    def __init__(self, data: bytes | mmap, vocabulary: Vocabulary, where: str, *, quick: bool) -> None:
+        self.data = data
+        self.vocabulary = vocabulary
+        self.where = where
+        self.quick = quick
+        self.skipped = False
+        self.at = 0
+        self.stack: list[Any] = []
+        self.marked: list[list[Any]] = []
+        self.memo: dict[int, Any] = {}
+        self.highest = -1
+        self.containers = 0
+        self.repeats = Repeats(data, vocabulary)
+        self.done = False
+
+    def run(self) -> Any:
+        data, handlers, start = self.data, _HANDLERS, 0
+        try:
+            for _ in range(_MOST_STEPS):
+                start = self.at
+                self.at = start + 1
+                handlers[data[start]](self)
+                if self.done:
+                    return self.stack[-1]
+        except (IndexError, KeyError, TypeError, ValueError, OverflowError, StructError) as error:
+            if isinstance(error, UnsafeFileError | FileFormatError):
+                raise
+            raise FileFormatError(
+                f"{self.where}: its pickle is damaged at byte {start} ({type(error).__name__}: {error})."
+            ) from None
+        raise self.bomb(f"takes more than {_MOST_STEPS:,} steps")
+
+    def bomb(self, what: str) -> UnsafeFileError:
+        return UnsafeFileError(f"{self.where}: its pickle {what}, out of all proportion.")
+
+    def take(self, nbytes: int) -> bytes:
+        start = self.at
+        self.at = end = start + nbytes
+        if end > len(self.data):
+            raise FileFormatError(
+                f"{self.where}: its pickle is cut off: {nbytes:,} bytes at {start:,} reach past its {len(self.data):,}."
+            )
+        return self.data[start:end]
+
+    def line(self) -> str:
+        end = self.data.find(b"\n", self.at, self.at + 1_000)
+        if end < 0:
+            raise FileFormatError(f"{self.where}: its pickle has a name without an end at byte {self.at}.")
+        start, self.at = self.at, end + 1
+        return self.data[start:end].decode()
+
+    def unpack(self, kind: Struct) -> Any:
+        return kind.unpack(self.take(kind.size))[0]
+
+    def contain(self, weight: int = 1) -> None:
+        self.containers += weight
+        if self.containers > _MOST_CONTAINERS:
+            raise self.bomb(f"makes more than {_MOST_CONTAINERS:,} containers")
+
+    def items(self) -> list[Any]:
+        items, self.stack = self.stack, self.marked.pop()
+        return items
+
+    # Values.
+
+    def push_unicode(self) -> None:
+        data, start = self.data, self.at + 4
+        self.at = end = start + int.from_bytes(data[start - 4 : start], "little")
+        if end > len(data):
+            self.at = start
+            self.take(end - start)
+        self.stack.append(data[start:end].decode("utf-8", "surrogatepass"))
+
+    def push_text(self, nbytes: int) -> None:
+        self.stack.append(self.take(nbytes).decode("utf-8", "surrogatepass"))
+
+    def push_bytes(self, kind: Struct) -> None:
+        self.stack.append(self.take(self.unpack(kind)))
+
+    def push_latin(self, nbytes: int) -> None:
+        self.stack.append(self.take(nbytes).decode("latin-1"))
+
+    def push_long(self, nbytes: int) -> None:
+        if not 0 <= nbytes <= _MOST_INTEGER:
+            raise self.bomb(f"has an integer of {nbytes:,} bytes")
+        self.stack.append(int.from_bytes(self.take(nbytes), "little", signed=True))
+
+    def push_bytearray(self) -> None:
+        self.stack.append(bytearray(self.take(self.unpack(_U64))))
+
+    def push_new(self, make: Callable[[], Any], weight: int) -> None:
+        self.contain(weight)
+        self.stack.append(make())
+
+    def frame(self) -> None:
+        if self.unpack(_U64) > len(self.data) - self.at:
+            raise FileFormatError(f"{self.where}: its pickle is cut off: a frame at {self.at} reaches past its end.")
+
+    # The stack and the memo.
+
+    def mark(self) -> None:
+        if len(self.marked) > _MOST_MARKS:
+            raise self.bomb(f"nests more than {_MOST_MARKS:,} marks")
+        self.marked.append(self.stack)
+        self.stack = []
+
+    def pop(self) -> None:
+        if self.stack:
+            self.stack.pop()
+        else:
+            self.items()
+
+    def get(self, index: int, width: int) -> None:
+        value = self.remembered(index)
+        self.stack.append(value)
+        if self.quick and type(value) is Global and value in self.vocabulary.rebuilds:
+            self.tensor(value, width)
+
+    def remembered(self, index: int) -> Any:
+        try:
+            return self.memo[index]
+        except KeyError:
+            if not self.skipped:
+                raise
+        try:
+            return self.repeats.remembered(index)
+        except KeyError:
+            raise _Replay from None
+
+    def put(self, index: int) -> None:
+        self.memo[index] = self.stack[-1]
+        if index > self.highest:
+            self.highest = index
+        else:
+            self.repeats.forget()
+
+    def memoize(self) -> None:
+        if self.skipped:
+            raise _Replay
+        self.put(len(self.memo))
+
+    # Containers.
+
+    def tuple_of(self, length: int) -> None:
+        self.contain()
+        if len(self.stack) < length:
+            raise IndexError(f"a tuple of {length} of {len(self.stack)}")
+        self.stack[-length:] = [tuple(self.stack[-length:])]
+
+    def tuple_marked(self) -> None:
+        self.contain()
+        items = tuple(self.items())
+        self.stack.append(items)
+
+    def list_marked(self) -> None:
+        self.contain()
+        items = self.items()
+        self.stack.append(items)
+
+    def dict_marked(self) -> None:
+        self.contain()
+        items = self.items()
+        self.stack.append({})
+        self.set_items(items)
+
+    def frozenset_marked(self) -> None:
+        self.contain(4)
+        items = self.items()
+        self.stack.append(frozenset(self.keys(items)))
+
+    def append(self, items: list[Any]) -> None:
+        target = self.stack[-1]
+        if type(target) is list:
+            target.extend(items)
+        else:
+            self.vocabulary.fill(target, items)
+
+    def set_items(self, items: list[Any]) -> None:
+        target = self.stack[-1]
+        if len(items) % 2:
+            raise IndexError("a key without a value")
+        if type(target) is not dict and type(target) is not Ordered:
+            self.vocabulary.fill(target, items)
+            return
+        keys = iter(items)
+        for key in keys:
+            if type(key) is not str and not is_plain_key(key):
+                raise UnsafeFileError(f"{self.where}: its pickle has a dict with a key that is no plain value.")
+            target[key] = next(keys)
+
+    def add_items(self) -> None:
+        items = self.items()
+        target = self.stack[-1]
+        if type(target) is set:
+            target.update(self.keys(items))
+        else:
+            self.vocabulary.fill(target, items)
+
+    def keys(self, items: list[Any]) -> list[Any]:
+        if not all(is_plain_key(each) for each in items):
+            raise UnsafeFileError(f"{self.where}: its pickle has a set of what are no plain values.")
+        return items
+
+    def set_item(self) -> None:
+        value, key = self.stack.pop(), self.stack.pop()
+        self.set_items([key, value])
+
+    # What it asks for.
+
+    def find(self, module: str, name: str) -> Any:
+        renamed = _NAMES.get(f"{module}.{name}")
+        return self.vocabulary.find(renamed or f"{_MODULES.get(module, module)}.{name}")
+
+    def push_global(self) -> None:
+        module = self.line()
+        self.stack.append(self.find(module, self.line()))
+
+    def push_stacked_global(self) -> None:
+        name, module = self.stack.pop(), self.stack.pop()
+        if type(name) is not str or type(module) is not str:
+            raise TypeError("a global whose name is no text")
+        self.stack.append(self.find(module, name))
+
+    def call(self) -> None:
+        arguments, function = self.stack.pop(), self.stack.pop()
+        self.stack.append(self.vocabulary.call(function, arguments))
+
+    def call_with_keywords(self) -> None:
+        keywords, arguments, function = self.stack.pop(), self.stack.pop(), self.stack.pop()
+        if keywords:
+            self.vocabulary.refuse("a call with keywords (NEWOBJ_EX)")
+        self.stack.append(self.vocabulary.call(function, arguments))
+
+    def instance(self) -> None:
+        found = self.find(self.line(), self.line())
+        arguments = tuple(self.items())
+        self.stack.append(self.vocabulary.call(found, arguments))
+
+    def object_marked(self) -> None:
+        function, *arguments = self.items()
+        self.stack.append(self.vocabulary.call(function, tuple(arguments)))
+
+    def build(self) -> None:
+        state = self.stack.pop()
+        self.stack[-1] = self.vocabulary.build(self.stack[-1], state)
+
+    def persistent(self) -> None:
+        self.stack[-1] = self.vocabulary.load(self.stack[-1])
+
+    def persistent_text(self) -> None:
+        self.vocabulary.refuse(f"the persistent id {self.line()!r}")
+        self.stack.append(None)
+
+    def extension(self, nbytes: int) -> None:
+        self.vocabulary.refuse(f"copyreg extension {int.from_bytes(self.take(nbytes), 'little')}")
+        self.stack.append(None)
+
+    def stop(self) -> None:
+        if len(self.stack) != 1 or self.marked:
+            raise IndexError(f"{len(self.stack)} values at the end")
+        self.done = True
+
+    def unknown(self) -> None:
+        opcode = self.data[self.at - 1]
+        name = _UNUSED.get(opcode)
+        if name is None:
+            raise ValueError(f"no opcode is {opcode:#04x}")
+        raise UnsafeFileError(f"{self.where}: its pickle uses {name} at byte {self.at - 1}, which no data needs.")
+
+    # Forty steps in one.
+
+    def tensor(self, function: Global, width: int) -> None:
+        match = TENSOR.match(self.data, self.at)
+        if match is None:
+            return
+        found: tuple[Any, ...] = match.groups(b"")
+        puts = b"".join(found[group - 1] for group in PUT_GROUPS)
+        places = PUTS[len(puts) // 5].unpack(puts)
+        first = places[0]
+        # What is skipped is put nowhere: if it is asked for after all, everything is read again step by step.
+        if first <= self.highest or len(found[3]) != found[2][0] or places != tuple(range(first, first + len(places))):
+            return
+        key = found[3].decode()
+        made = self.made(function, key, found)
+        if made is None:
+            return
+        self.memo[first], self.memo[places[-1]] = key, made
+        self.stack[-1] = made
+        self.highest = places[-1]
+        self.skipped = True
+        begin, self.at = self.at - width - 5, match.end()
+        if self.data[begin : begin + 5] == b"r" + (first - 1).to_bytes(4, "little"):
+            indices = [match.start(group) + 1 for group in PUT_GROUPS if match[group]]
+            template = Template(self.data, begin, match, indices, first - 1, made)
+            self.at, after = self.repeats.read(template, self.at, self.highest + 1, self.stack)
+            self.highest = after - 1
+
+    def made(self, function: Global, key: str, found: tuple[Any, ...]) -> Any:
+        size, stride = map(numbers, found[10:14:3])
+        count, offset = (numbers(b"(" + found[at] + b"t") for at in (6, 8))
+        storage, kind, location, ordered = (self.remembered(index_of(found[at])) for at in (0, 1, 5, 16))
+        if size is None or stride is None or not count or not offset or ordered != _ORDERED:
+            return None
+        memory = self.vocabulary.load((storage, kind, key, location, count[0]))
+        more = (self.remembered(index_of(found[18])),) if found[18] else ()
+        return self.vocabulary.call(function, (memory, offset[0], size, stride, found[15] == b"\x88", (), *more))
+
+
+def _fixed(kind: Struct) -> _Handler:
+    return lambda machine: machine.stack.append(machine.unpack(kind))
+
+
+def _constant(value: Any) -> _Handler:
+    return lambda machine: machine.stack.append(value)
+
+
+_ORDERED = Global("collections.OrderedDict")
+
+_UNUSED = {
+    ord("F"): "FLOAT",
+    ord("I"): "INT",
+    ord("L"): "LONG",
+    ord("S"): "STRING",
+    ord("V"): "UNICODE",
+    ord("g"): "GET",
+    ord("p"): "PUT",
+    0x97: "NEXT_BUFFER",
+    0x98: "READONLY_BUFFER",
+}
+"""Opcodes that are refused: the text forms of protocol 0, in which ``torch.save`` cannot write, and foreign buffers."""
+
+_KNOWN: dict[int, _Handler] = {
+    0x80: lambda m: m.take(1) and None,
+    0x95: _Machine.frame,
+    ord("."): _Machine.stop,
+    ord("N"): _constant(None),
+    0x88: _constant(True),
+    0x89: _constant(False),
+    ord("K"): lambda m: m.stack.append(m.take(1)[0]),
+    ord("M"): _fixed(_U16),
+    ord("J"): _fixed(_I32),
+    ord("G"): _fixed(_DOUBLE),
+    0x8A: lambda m: m.push_long(m.take(1)[0]),
+    0x8B: lambda m: m.push_long(m.unpack(_I32)),
+    0x8C: lambda m: m.push_text(m.take(1)[0]),
+    ord("X"): _Machine.push_unicode,
+    0x8D: lambda m: m.push_text(m.unpack(_U64)),
+    ord("U"): lambda m: m.push_latin(m.take(1)[0]),
+    ord("T"): lambda m: m.push_latin(m.unpack(_U32)),
+    ord("C"): lambda m: m.stack.append(m.take(m.take(1)[0])),
+    ord("B"): lambda m: m.push_bytes(_U32),
+    0x8E: lambda m: m.push_bytes(_U64),
+    0x96: _Machine.push_bytearray,
+    ord(")"): _constant(()),
+    ord("]"): lambda m: m.push_new(list, 1),
+    ord("}"): lambda m: m.push_new(dict, 1),
+    0x8F: lambda m: m.push_new(set, 4),
+    ord("t"): _Machine.tuple_marked,
+    0x85: lambda m: m.tuple_of(1),
+    0x86: lambda m: m.tuple_of(2),
+    0x87: lambda m: m.tuple_of(3),
+    ord("l"): _Machine.list_marked,
+    ord("d"): _Machine.dict_marked,
+    0x91: _Machine.frozenset_marked,
+    ord("a"): lambda m: m.append([m.stack.pop()]),
+    ord("e"): lambda m: m.append(m.items()),
+    ord("s"): _Machine.set_item,
+    ord("u"): lambda m: m.set_items(m.items()),
+    0x90: _Machine.add_items,
+    ord("("): _Machine.mark,
+    ord("0"): _Machine.pop,
+    ord("1"): lambda m: m.items() and None,
+    ord("2"): lambda m: m.stack.append(m.stack[-1]),
+    ord("h"): lambda m: m.get(m.take(1)[0], 2),
+    ord("j"): lambda m: m.get(m.unpack(_U32), 5),
+    ord("q"): lambda m: m.put(m.take(1)[0]),
+    ord("r"): lambda m: m.put(m.unpack(_U32)),
+    0x94: _Machine.memoize,
+    ord("c"): _Machine.push_global,
+    0x93: _Machine.push_stacked_global,
+    ord("R"): _Machine.call,
+    0x81: _Machine.call,
+    0x92: _Machine.call_with_keywords,
+    ord("i"): _Machine.instance,
+    ord("o"): _Machine.object_marked,
+    ord("b"): _Machine.build,
+    ord("Q"): _Machine.persistent,
+    ord("P"): _Machine.persistent_text,
+    0x82: lambda m: m.extension(1),
+    0x83: lambda m: m.extension(2),
+    0x84: lambda m: m.extension(4),
+}
+
+_HANDLERS: list[_Handler] = [_KNOWN.get(opcode, _Machine.unknown) for opcode in range(256)]

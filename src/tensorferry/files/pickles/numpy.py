@@ -1,0 +1,100 @@
+"""The words of NumPy in pickles: arrays, scalars and dtypes, whose values stand in the pickle itself."""
+
+from __future__ import annotations
+
+import re
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...core.dtypes import DTYPES, of_numpy
+from .standins import OPAQUE, ArrayOf, DTypeOf, Words
+from .words import Global
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["NUMPY_CALLS", "NumPyWords"]
+
+_NUMPY_CODE = re.compile(r"\?|b1|[iu][1248]|f(?:2|4|8|12|16)|c(?:8|16|24|32)|[SU][0-9]{1,6}|[mM]8|O8?|V[0-9]{1,6}")
+
+
+class NumPyWords(Words):
+    """What NumPy's names mean: https://numpy.org/doc/stable/reference/generated/numpy.ndarray.__reduce__.html."""
+
+    def dtype_of(self, code: Any, *_: Any) -> DTypeOf:
+        """``numpy.dtype(code, …)``."""
+        if type(code) is Global and code.name.startswith("ml_dtypes."):
+            return DTypeOf(DTYPES[code.name.removeprefix("ml_dtypes.")].numpy)
+        if type(code) is not str or not _NUMPY_CODE.fullmatch(code.lstrip("<>=|")):
+            raise self.wrong(f"has a dtype of NumPy that is unknown: {str(code)[:50] if type(code) is str else '?'}")
+        return DTypeOf(None if code.lstrip("<>=|")[0] in "OV" else np.dtype(code))
+
+    def set_order(self, instance: DTypeOf, state: Any) -> None:
+        """A dtype's state: its byte order, and the unit of times."""
+        if type(state) is not tuple or len(state) < 5 or type(state[1]) is not str or len(state[1]) != 1:
+            raise self.wrong("has a dtype of NumPy with a state that is unknown")
+        if any(each is not None for each in state[2:5]) or instance.numpy is None:
+            instance.numpy = None
+        elif state[1] in "<>":
+            instance.numpy = instance.numpy.newbyteorder("<" if state[1] == "<" else ">")
+        if len(state) > 8 and instance.numpy is not None and instance.numpy.kind in "mM":
+            instance.numpy = _timed(instance.numpy, state[8])
+
+    def array_of(self, kind: Any, *_: Any) -> ArrayOf:
+        """``_reconstruct(ndarray, …)``: an array whose state is to come."""
+        if kind is not OPAQUE and (type(kind) is not Global or kind.name != "numpy.ndarray"):
+            raise self.wrong("has an array of NumPy of no known class")
+        return ArrayOf("array")
+
+    def fill_array(
+        self, array: ArrayOf, _version: Any, shape: Any, dtype: Any, fortran: Any = False, raw: Any = None
+    ) -> None:
+        """An array's state: its shape, dtype, order and bytes."""
+        array.values, array.reason = self._values(raw, dtype, shape, fortran is True or fortran == 1)
+
+    def array_from_buffer(self, raw: Any, dtype: Any, shape: Any, order: Any = "C", *_: Any) -> ArrayOf:
+        """``_frombuffer(raw, dtype, shape, order)``: how protocol 5 has arrays."""
+        return ArrayOf("array", *self._values(raw, dtype, shape, type(order) is str and order == "F"))
+
+    def scalar_of(self, dtype: Any, raw: Any = None) -> Any:
+        """``scalar(dtype, raw)``."""
+        values, reason = self._values(raw, dtype, (), False)
+        if values is None and type(dtype) is DTypeOf and dtype.numpy is not None and dtype.numpy.kind in "mMSU":
+            return np.frombuffer(raw, dtype.numpy)[0]
+        return ArrayOf("scalar", values, reason)
+
+    def _values(self, raw: Any, dtype: Any, shape: Any, fortran: bool) -> tuple[Any, str | None]:
+        if type(dtype) is not DTypeOf or type(shape) is not tuple or not all(type(n) is int and n >= 0 for n in shape):
+            raise self.wrong("has an array of NumPy without a shape or dtype")
+        if dtype.numpy is None:
+            return None, "it is an array of objects or records"
+        if type(raw) not in (bytes, bytearray) or prod(shape) * dtype.numpy.itemsize != len(raw):
+            raise self.wrong(f"has an array of NumPy of shape {list(shape[:64])} that its bytes do not fit")
+        if of_numpy(dtype.numpy) is None:
+            return None, f"its dtype is {dtype.numpy}, which has no counterpart"
+        flat = np.frombuffer(raw, dtype.numpy)
+        values = flat.astype(dtype.numpy.newbyteorder("="), copy=False)
+        return values.reshape(shape, order="F" if fortran else "C"), None
+
+
+def _timed(dtype: np.dtype[Any], metadata: Any) -> np.dtype[Any] | None:
+    told = type(metadata) is tuple and len(metadata) == 2 and type(metadata[1]) is tuple
+    unit: tuple[Any, ...] = metadata[1][:2] if told else ()
+    name = unit[0].decode("ascii") if len(unit) == 2 and type(unit[0]) is bytes else unit[0] if unit else None
+    if type(name) is not str or type(unit[1]) is not int or not re.fullmatch("[a-zA-Z]{1,7}", name):
+        return None
+    return np.dtype(f"{dtype.str[:3]}[{unit[1]}{name}]") if name != "generic" else dtype
+
+
+_CALLS: tuple[tuple[str, Callable[..., Any]], ...] = (
+    ("multiarray._reconstruct", NumPyWords.array_of),
+    ("multiarray.scalar", NumPyWords.scalar_of),
+    ("numeric._frombuffer", NumPyWords.array_from_buffer),
+)
+NUMPY_CALLS: dict[str, Callable[..., Any]] = {
+    "numpy.dtype": NumPyWords.dtype_of,
+}
+NUMPY_CALLS |= {f"numpy.{core}.{name}": function for core in ("core", "_core") for name, function in _CALLS}
+"""Functions of NumPy, before and since 2.0, that pickles of data name, and what is done instead."""

@@ -1,0 +1,185 @@
+"""A pickle of tensors as a tree of plain values, read without running or making anything it asks for."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ...errors import FileFormatError, UnsafeFileError
+from ..contents import Ref, Special
+from ..format import named
+from ..nesting import DEEPEST, MOST, names, relabel
+from .machine import run
+from .standins import InstanceOf, Leaf, TensorOf
+from .torch import Names
+from .words import Global, Ordered
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from mmap import mmap
+
+__all__ = ["Unpickled", "globals_of", "unpickle"]
+
+_PLAIN = frozenset({str, int, float, bool, complex, bytes, bytearray, type(None), Special})
+_FACTORIES: dict[str, Any] = {each.__name__: each for each in (dict, list, set, tuple, int, float, str, bool)}
+_TAKEN = frozenset(dir(OrderedDict()))
+_HINT = (
+    'allow=["NAME"] if it is the class of a plain container (it is never imported); otherwise ask its author for the '
+    "weights alone"
+)
+
+
+class Unpickled(NamedTuple):
+    """What a pickle holds.
+
+    Args:
+        leaves: What takes the place of tensors, by name, in order.
+        tree: As for `Contents`.
+        asks_for: The globals that it names.
+    """
+
+    leaves: dict[str, Any]
+    tree: Any
+    asks_for: tuple[str, ...]
+
+
+def unpickle(
+    read: Callable[[], bytes | mmap], nbytes: int, where: str, allow: frozenset[str] = frozenset()
+) -> Unpickled:
+    """Read a pickle.
+
+    Args:
+        read: Gives the pickle; see `run`.
+        nbytes: How long it is.
+        where: The file, for messages.
+        allow: Names of classes whose objects are read as dicts of their attributes.
+
+    Raises:
+        FileFormatError: It is damaged, or describes tensors that cannot be.
+        UnsafeFileError: It asks for anything that is not data, or takes memory or time out of all proportion.
+    """
+    vocabulary = Names(where, allow)
+    try:
+        root = run(read, vocabulary, where)
+    except FileFormatError:
+        _refuse(vocabulary)
+        raise
+    _refuse(vocabulary)
+    asks_for = tuple(vocabulary.asked)
+    flat = _flat(root)
+    if flat is not None:
+        tree = None
+        attributes = _Walk(where, nbytes).attributes(root)
+        views = {id(leaf.view): leaf.view for leaf in flat.values()}.values()
+        plain = all(view.kind == "tensor" and not view.requires_grad for view in views)
+        if attributes or not plain or getattr(root, "factory", None) is not None:
+            tree = _container(root, attributes)
+            tree.update((name, Ref(name, leaf.kind, leaf.requires_grad)) for name, leaf in flat.items())
+        return Unpickled({**flat} if type(flat) is Ordered else flat, tree, asks_for)
+    tree = _Walk(where, nbytes).node(root, 0)
+    leaves: dict[str, Any] = {}
+    own = iter(names(tree, Leaf))
+
+    def label(leaf: Any) -> Ref:
+        name = next(own)
+        leaves[name] = leaf
+        return Ref(name, getattr(leaf, "kind", "tensor"), getattr(leaf, "requires_grad", False))
+
+    return Unpickled(leaves, relabel(tree, label, Leaf), asks_for)
+
+
+def globals_of(read: Callable[[], bytes | mmap], where: str) -> tuple[str, ...]:
+    """The globals that a pickle names, as far as it can be read.
+
+    Args:
+        read: Gives the pickle; see `run`.
+        where: The file, for messages.
+    """
+    vocabulary = Names(where, frozenset())
+    # What it named until then is told; `unpickle` tells what is wrong with it.
+    with suppress(FileFormatError, UnsafeFileError):
+        run(read, vocabulary, where)
+    return tuple(dict.fromkeys([*vocabulary.asked, *vocabulary.refused]))
+
+
+def _refuse(vocabulary: Names) -> None:
+    if vocabulary.refused:
+        raise UnsafeFileError(f"{vocabulary.where} asks for {named(vocabulary.refused)}; it was not run.", _HINT)
+
+
+def _flat(root: Any) -> dict[str, Any] | None:
+    if type(root) not in (dict, Ordered):
+        return None
+    fits = all(type(name) is str and type(leaf) is TensorOf for name, leaf in root.items())
+    return root if fits else None
+
+
+def _container(node: dict[Any, Any], attributes: dict[str, Any]) -> dict[Any, Any]:
+    if type(node) is not Ordered:
+        return {}
+    made: dict[Any, Any] = OrderedDict() if node.factory is None else defaultdict(_FACTORIES.get(node.factory))
+    if attributes:
+        vars(made).update(attributes)
+    return made
+
+
+class _Walk:
+    """Turns what a pickle made into a tree, node by node, so that nothing is counted once and used a thousand times."""
+
+    def __init__(self, where: str, nbytes: int) -> None:
+        self.where = where
+        self.left = min(MOST, nbytes + 100_000)
+
+    def node(self, node: Any, depth: int) -> Any:
+        self.left -= 1
+        if self.left < 0:
+            raise UnsafeFileError(
+                f"{self.where}: its pickle makes more values than it has bytes, by using some many times over: a bomb."
+            )
+        kind = type(node)
+        if kind in _PLAIN or isinstance(node, (Leaf, np.generic)):
+            return self.special(node) if isinstance(node, Special) else node
+        if depth >= DEEPEST:
+            raise UnsafeFileError(f"{self.where}: its pickle nests values more than {DEEPEST} levels deep.")
+        if kind is dict or kind is Ordered:
+            made = _container(node, self.attributes(node, depth))
+            for key, child in node.items():
+                made[key] = self.node(child, depth + 1)
+            return made
+        if kind is list or kind is tuple:
+            return kind(self.node(child, depth + 1) for child in node)
+        if kind is set or kind is frozenset:
+            self.left -= len(node)
+            return node
+        if kind is InstanceOf:
+            return self.instance(node, depth)
+        what = f"{node.name} itself" if kind is Global else f"a {kind.__name__.strip('_')}"
+        raise UnsafeFileError(f"{self.where} holds {what}, which is no data.", _HINT)
+
+    def special(self, node: Special) -> Special:
+        if node.kind == "qscheme":
+            raise UnsafeFileError(f"{self.where} holds a {node.kind}, {node.value!s}, which stands for no data.", _HINT)
+        return node
+
+    def attributes(self, node: Any, depth: int = 0) -> dict[str, Any]:
+        found = getattr(node, "attributes", None) or {}
+        if any(type(name) is not str or name in _TAKEN for name in found) or (found and node.factory is not None):
+            raise UnsafeFileError(f"{self.where} replaces what an OrderedDict does with attributes of that name.")
+        return {name: self.node(value, depth + 1) for name, value in found.items()}
+
+    def instance(self, node: InstanceOf, depth: int) -> dict[Any, Any]:
+        made: dict[Any, Any] = {}
+        if node.arguments:
+            made["arguments"] = node.arguments
+        states = node.state if type(node.state) is tuple and len(node.state) == 2 else (node.state,)
+        if all(state is None or type(state) is dict for state in states):
+            for state in states:
+                made |= state or {}
+        else:
+            made["state"] = node.state
+        if node.items:
+            made["items"] = node.items
+        return {key: self.node(child, depth + 1) for key, child in made.items()}

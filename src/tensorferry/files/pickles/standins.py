@@ -1,0 +1,187 @@
+"""Stand-ins for what pickles of tensors make: storages, tensors, arrays, objects; and the base of vocabularies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...core.dtypes import find
+from ...errors import FileFormatError
+from .words import Global
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["OPAQUE", "ArrayOf", "DTypeOf", "InstanceOf", "Leaf", "OtherOf", "StorageOf", "TensorOf", "ViewOf", "Words"]
+
+
+class Leaf:
+    """A stand-in that becomes a tensor, or is listed among those that cannot."""
+
+    __slots__ = ()
+
+
+class StorageOf(Leaf):
+    """Memory that tensors are views of.
+
+    Args:
+        key: Its name in the archive.
+        dtype: Canonical name; ``"uint8"`` for untyped memory; ``None`` if it has no counterpart.
+        size: The number of elements.
+        kind: As for `Ref`.
+    """
+
+    __slots__ = ("dtype", "key", "kind", "size")
+
+    def __init__(self, key: str, dtype: str | None, size: int, kind: str) -> None:
+        self.key = key
+        self.dtype = dtype
+        self.size = size
+        self.kind = kind
+
+    @property
+    def nbytes(self) -> int:
+        """Its bytes; 0 if its dtype has no counterpart."""
+        return self.size * find(self.dtype).itemsize if self.dtype else 0
+
+
+class ViewOf(NamedTuple):
+    """How a tensor views a storage; offset and strides count elements of the tensor's dtype.
+
+    Args:
+        storage: The storage.
+        dtype: Canonical name.
+        offset: Its first element.
+        shape: Lengths of the axes.
+        strides: Steps of the axes.
+        requires_grad: Whether it requires grad.
+        kind: As for `Ref`.
+        conj: Whether its values are to be conjugated.
+        neg: Whether they are to be negated, after that.
+    """
+
+    storage: StorageOf
+    dtype: str
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    requires_grad: bool
+    kind: str = "tensor"
+    conj: bool = False
+    neg: bool = False
+
+
+class TensorOf(Leaf):
+    """A tensor; thousands that are alike have one view, and each the number of a storage of its own.
+
+    Args:
+        view: How it views its storage.
+        number: The name of its storage, which is otherwise like the view's; ``None`` for the view's itself.
+    """
+
+    __slots__ = ("number", "view")
+
+    def __init__(self, view: ViewOf, number: int | None = None) -> None:
+        self.view = view
+        self.number = number
+
+    @property
+    def kind(self) -> str:
+        """As for `Ref`."""
+        return self.view.kind
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether it requires grad."""
+        return self.view.requires_grad
+
+    @property
+    def storage(self) -> StorageOf:
+        """Its storage."""
+        like = self.view.storage
+        return like if self.number is None else StorageOf(str(self.number), like.dtype, like.size, like.kind)
+
+    def but(self, **changes: Any) -> TensorOf:
+        """The same memory viewed in another way."""
+        return TensorOf(self.view._replace(storage=self.storage, **changes))
+
+
+class ArrayOf(Leaf):
+    """An array or scalar of NumPy, whose values stand in the pickle itself.
+
+    Args:
+        kind: As for `Ref`.
+        values: Its values; ``None`` until its state is known.
+        reason: Why it cannot be carried, or ``None``.
+    """
+
+    __slots__ = ("kind", "reason", "requires_grad", "values")
+
+    def __init__(self, kind: str, values: np.ndarray[Any, Any] | None = None, reason: str | None = None) -> None:
+        self.kind = kind
+        self.values = values
+        self.reason = reason
+        self.requires_grad = False
+
+
+class OtherOf(Leaf):
+    """What is no tensor that can be carried.
+
+    Args:
+        reason: Why not.
+    """
+
+    __slots__ = ("reason",)
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+
+class InstanceOf:
+    """An object of a class that the caller allows: what it was given, never the object.
+
+    Args:
+        name: The class.
+        arguments: What it was made from.
+    """
+
+    __slots__ = ("arguments", "items", "name", "state")
+
+    def __init__(self, name: str, arguments: tuple[Any, ...]) -> None:
+        self.name = name
+        self.arguments = arguments
+        self.state: Any = None
+        self.items: list[Any] = []
+
+
+class DTypeOf:
+    """A dtype of NumPy; `numpy` is ``None`` for those whose arrays cannot be carried."""
+
+    __slots__ = ("numpy",)
+
+    def __init__(self, numpy: np.dtype[Any] | None) -> None:
+        self.numpy = numpy
+
+
+OPAQUE = Global("")
+"""Stands for everything that comes of what was refused."""
+
+
+class Words:
+    """The base of a vocabulary's parts.
+
+    Args:
+        where: The file, for messages.
+    """
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+        self.refused: dict[str, None] = {}
+
+    def refuse(self, demand: str) -> None:
+        """Note something that it asks for and will not get."""
+        if len(self.refused) < 100:
+            self.refused[demand[:200]] = None
+
+    def wrong(self, what: str) -> FileFormatError:
+        """The error for a pickle that breaks the rules."""
+        return FileFormatError(f"{self.where}: its pickle {what}.")

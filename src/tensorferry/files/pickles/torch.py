@@ -1,0 +1,358 @@
+"""What the names in pickles of tensors mean: stand-ins for storages, tensors, arrays and the values around them."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Any
+
+from ...core.dtypes import DTYPES, of_numpy
+from ...errors import UnsafeFileError
+from ..contents import Special
+from .numpy import NUMPY_CALLS, NumPyWords
+from .python import FACTORIES, PYTHON_CALLS, PythonWords
+from .standins import OPAQUE, ArrayOf, DTypeOf, InstanceOf, OtherOf, StorageOf, TensorOf, ViewOf
+from .words import Global, Ordered, is_number
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Names"]
+
+_STORAGES = {
+    "Float": "float32",
+    "Double": "float64",
+    "Half": "float16",
+    "BFloat16": "bfloat16",
+    "Long": "int64",
+    "Int": "int32",
+    "Short": "int16",
+    "Char": "int8",
+    "Byte": "uint8",
+    "Bool": "bool",
+    "ComplexFloat": "complex64",
+    "ComplexDouble": "complex128",
+    "Untyped": "uint8",
+    "QInt8": None,
+    "QUInt8": None,
+    "QInt32": None,
+    "QUInt4x2": None,
+    "QUInt2x4": None,
+}
+"""Classes of https://docs.pytorch.org/docs/stable/storage.html and their dtypes; the quantised ones have none."""
+_STORAGE_CLASSES = {
+    f"{module}.{kind}Storage": dtype
+    for kind, dtype in _STORAGES.items()
+    for module in ("torch", "torch.cuda", "torch.storage")
+}
+_ODD_DTYPES = frozenset(
+    [
+        "complex32",
+        "qint8",
+        "quint8",
+        "qint32",
+        "quint4x2",
+        "quint2x4",
+        "bits1x8",
+        "bits2x4",
+        "bits4x2",
+        "bits8",
+        "bits16",
+        "float4_e2m1fn_x2",
+        "int1",
+        "int2",
+        "int3",
+        "int4",
+        "int5",
+        "int6",
+        "int7",
+        "uint1",
+        "uint2",
+        "uint3",
+        "uint4",
+        "uint5",
+        "uint6",
+        "uint7",
+    ]
+)
+"""https://docs.pytorch.org/docs/stable/tensor_attributes.html: those that torch packs or only quantises with."""
+_SPECIALS = {f"torch.{name}": Special("dtype", name) for name in _ODD_DTYPES}
+_SPECIALS |= {
+    f"torch.{name}": Special("qscheme", name)
+    for name in (
+        "per_tensor_affine",
+        "per_tensor_symmetric",
+        "per_channel_affine",
+        "per_channel_symmetric",
+        "per_channel_affine_float_qparams",
+    )
+}
+_CLASSES = frozenset({"numpy.ndarray", "torch.Tensor", "torch.nn.parameter.Parameter"})
+"""Names that are only ever arguments."""
+
+_MOST_AXES = 64
+_MOST_ELEMENTS = 1 << 62
+
+
+class Names(NumPyWords, PythonWords):
+    """The vocabulary of `torch.save`, NumPy and plain Python, and nothing beyond.
+
+    Args:
+        where: The file, for messages.
+        allow: Names of classes whose objects are kept as what they were given.
+    """
+
+    rebuilds = frozenset({Global("torch._utils._rebuild_tensor_v2"), Global("torch._utils._rebuild_tensor_v3")})
+
+    def __init__(self, where: str, allow: frozenset[str]) -> None:
+        super().__init__(where)
+        self.allow = allow
+        self.asked: dict[str, None] = {}
+        self.storages: dict[str, StorageOf] = {}
+        self.repeated: list[TensorOf] = []
+        self.largest = -1
+
+    def find(self, name: str) -> Any:
+        """As the base says."""
+        self.asked[name] = None
+        special = _SPECIALS.get(name)
+        if special is not None:
+            return special
+        module, _, last = name.rpartition(".")
+        if module == "torch" and last in DTYPES:
+            return Special("dtype", last)
+        known = name in _CALLS or name in _STORAGE_CLASSES or name in FACTORIES or name in _CLASSES
+        if not known and name not in self.allow and not (module == "ml_dtypes" and last in DTYPES):
+            self.refuse(name)
+            return OPAQUE
+        return Global(name)
+
+    def call(self, function: Any, arguments: Any) -> Any:
+        """As the base says."""
+        if function is OPAQUE:
+            return OPAQUE
+        if type(function) is not Global or type(arguments) is not tuple:
+            raise self.wrong("calls what is no function")
+        handler = _CALLS.get(function.name)
+        if handler is not None:
+            return handler(self, *arguments)
+        if function.name not in self.allow:
+            self.refuse(f"a call of {function.name}")
+            return OPAQUE
+        return InstanceOf(function.name, arguments)
+
+    def build(self, instance: Any, state: Any) -> Any:
+        """As the base says."""
+        if type(instance) is Ordered and type(state) is dict:
+            instance.attributes = state
+        elif type(instance) is InstanceOf:
+            instance.state = state
+        elif type(instance) is ArrayOf and instance.values is None and instance.reason is None:
+            self.fill_array(instance, *state)
+        elif type(instance) is DTypeOf:
+            self.set_order(instance, state)
+        elif instance is not OPAQUE:
+            self.refuse(f"the state of a {_title(instance)} to be set")
+        return instance
+
+    def fill(self, instance: Any, values: list[Any]) -> None:
+        """As the base says."""
+        if type(instance) is InstanceOf:
+            instance.items += values
+        elif instance is not OPAQUE:
+            self.refuse(f"items to be put into a {_title(instance)}")
+
+    def load(self, key: Any) -> Any:
+        """As the base says."""
+        if type(key) is not tuple or len(key) not in (5, 6) or type(key[0]) is not str or key[0] != "storage":
+            self.refuse("a persistent id that is no storage")
+            return OPAQUE
+        _, kind, name, _, size, *_ = key
+        if type(kind) is not Global or kind.name not in _STORAGE_CLASSES:
+            self.refuse("a persistent id of a storage of no known class")
+            return OPAQUE
+        if type(name) is not str or type(size) is not int or not 0 <= size < _MOST_ELEMENTS:
+            raise self.wrong("describes a storage without a name or a possible size")
+        dtype = _STORAGE_CLASSES[kind.name]
+        named = "untyped_storage" if kind.name.endswith(".UntypedStorage") else "storage"
+        found = self._known(name)
+        if found is None:
+            found = self.storages[name] = StorageOf(name, dtype, size, named)
+            if is_number(name):
+                self.largest = max(self.largest, int(name))
+        elif found.kind != named or found.dtype != dtype or found.size != size:
+            raise self.wrong(f"describes storage {name[:100]!r} in two ways")
+        return found
+
+    def again(self, made: Any, number: int) -> Any:
+        """As the base says."""
+        # In order, as torch counts them: that a storage is new is seen without a table of all.
+        if number <= self.largest or type(made) is not TensorOf:
+            return None
+        self.largest = number
+        another = TensorOf(made.view, number)
+        self.repeated.append(another)
+        return another
+
+    def _known(self, name: str) -> StorageOf | None:
+        found = self.storages.get(name)
+        if found is None and self.repeated and is_number(name):
+            place = bisect_left(self.repeated, int(name), key=_number)
+            if place < len(self.repeated) and self.repeated[place].number == int(name):
+                found = self.storages[name] = self.repeated[place].storage
+        return found
+
+    def tensor_v2(
+        self, storage: Any, offset: Any, size: Any, stride: Any, grad: Any = False, hooks: Any = (), bits: Any = None
+    ) -> Any:
+        """``_rebuild_tensor_v2(…)``, and its shorter predecessor."""
+        return self._tensor(storage, offset, size, stride, grad, hooks, getattr(storage, "dtype", None), bits)
+
+    def tensor_v3(
+        self,
+        storage: Any,
+        offset: Any,
+        size: Any,
+        stride: Any,
+        grad: Any,
+        hooks: Any,
+        dtype: Any,
+        bits: Any = None,
+    ) -> Any:
+        """``_rebuild_tensor_v3(…)``: the dtype stands beside an untyped storage."""
+        if type(dtype) is not Special or dtype.kind != "dtype":
+            raise self.wrong("describes a tensor without a dtype")
+        name = str(dtype.value)
+        if name in _ODD_DTYPES:
+            return OtherOf(f"its dtype is torch.{name}, which has no counterpart")
+        return self._tensor(storage, offset, size, stride, grad, hooks, name, bits)
+
+    def _tensor(
+        self, storage: Any, offset: Any, size: Any, stride: Any, grad: Any, hooks: Any, dtype: str | None, bits: Any
+    ) -> Any:
+        if type(storage) is not StorageOf:
+            if storage is OPAQUE:
+                return OPAQUE
+            raise self.wrong("describes a tensor without a storage")
+        if type(size) is not tuple or type(stride) is not tuple or len(size) != len(stride) or len(size) > _MOST_AXES:
+            raise self.wrong("describes a tensor whose sizes and strides do not fit each other")
+        last = count = 1
+        for length, step in zip(size, stride, strict=True):
+            if type(length) is not int or type(step) is not int or length < 0 or step < 0:
+                raise self.wrong("describes a tensor with a negative size or stride")
+            count *= length
+            last += (length - 1) * step
+        if type(offset) is not int or offset < 0 or count >= _MOST_ELEMENTS:
+            raise self.wrong("describes a tensor with a negative offset, or more elements than can be counted")
+        if dtype is None or storage.dtype is None:
+            return OtherOf("it is quantised")
+        if count:
+            have = storage.size * DTYPES[storage.dtype].itemsize
+            if (offset + last) * DTYPES[dtype].itemsize > have:
+                raise self.wrong(
+                    f"describes a tensor of shape {list(size)} that reaches past its storage {storage.key!r}"
+                )
+            if count > 1 << 28 and count * DTYPES[dtype].itemsize > 1024 * have:
+                raise UnsafeFileError(f"{self.where}: a tensor of shape {list(size)} repeats {have:,} bytes: a bomb.")
+        if type(grad) is not bool or hooks:
+            raise self.wrong("describes a tensor with hooks, or with requires_grad that is neither true nor false")
+        conj, neg = self._bits(bits) if bits else (False, False)
+        return TensorOf(ViewOf(storage, dtype, offset, size, stride, grad, conj=conj, neg=neg))
+
+    def _bits(self, bits: Any) -> tuple[bool, bool]:
+        if type(bits) is not dict or not bits.keys() <= {"conj", "neg"} or not {*map(type, bits.values())} <= {bool}:
+            raise self.wrong("describes a tensor with unknown bits")
+        return bits.get("conj", False), bits.get("neg", False)
+
+    def parameter(self, data: Any, grad: Any = True, hooks: Any = (), state: Any = None) -> Any:
+        """``_rebuild_parameter(…)``, with or without a state."""
+        if type(data) is not TensorOf:
+            return data
+        if type(grad) is not bool or hooks:
+            raise self.wrong("describes a parameter with hooks")
+        if _attributes(state):
+            return OtherOf("it is a parameter with attributes of its own")
+        return data.but(requires_grad=grad, kind="parameter")
+
+    def of_type(self, function: Any, kind: Any, arguments: Any, state: Any) -> Any:
+        """``_rebuild_from_type_v2(…)``: tensors of a subclass, or with attributes."""
+        if _attributes(state) or type(kind) is not Global or kind.name not in _CLASSES:
+            return OtherOf("it is a tensor of a class of its own, or with attributes of its own")
+        made = self.call(function, arguments)
+        return self.parameter(made, made.requires_grad) if kind.name.endswith("Parameter") else made
+
+    def from_array(self, array: Any, dtype: Any, _device: Any, grad: Any = False) -> Any:
+        """``_rebuild_device_tensor_from_numpy(…)``."""
+        if type(array) is not ArrayOf or array.values is None or type(dtype) is not Special or type(grad) is not bool:
+            return OtherOf("it was saved from a device that has no storages")
+        if of_numpy(array.values.dtype) != dtype.value:
+            return OtherOf(f"it is kept as {array.values.dtype}, though it was {dtype.value!s}")
+        made = ArrayOf("tensor", array.values)
+        made.requires_grad = grad
+        return made
+
+    def from_cpu(self, tensor: Any, dtype: Any, _device: Any, grad: Any = False) -> Any:
+        """``_rebuild_device_tensor_from_cpu_tensor(…)``."""
+        fits = type(tensor) is TensorOf and type(dtype) is Special and tensor.view.dtype == dtype.value
+        if fits and type(grad) is bool:
+            return tensor.but(requires_grad=grad)
+        return OtherOf("it was saved from a device that has no storages")
+
+    def size(self, lengths: Any = ()) -> Special:
+        """``torch.Size(lengths)``."""
+        if type(lengths) not in (tuple, list) or not all(type(each) is int for each in lengths):
+            raise self.wrong("describes a size that is no tuple of integers")
+        return Special("size", list(lengths))
+
+    def device(self, kind: Any, index: Any = None) -> Special:
+        """``torch.device(kind, index)``."""
+        if type(kind) is not str or type(index) not in (int, type(None)):
+            raise self.wrong("describes a device without a name")
+        return Special("device", kind if index is None else f"{kind}:{index}")
+
+    def layout(self, name: Any) -> Special:
+        """``_get_layout(name)``."""
+        if type(name) is not str:
+            raise self.wrong("describes a layout without a name")
+        return Special("layout", name.removeprefix("torch."))
+
+
+def _number(tensor: TensorOf) -> int:
+    return -1 if tensor.number is None else tensor.number
+
+
+def _attributes(state: Any) -> bool:
+    return any(map(bool, state)) if type(state) is tuple else bool(state)
+
+
+def _title(instance: Any) -> str:
+    return instance.name if type(instance) is Global else type(instance).__name__.strip("_").removesuffix("Of").lower()
+
+
+def _other(reason: str) -> Callable[..., OtherOf]:
+    return lambda *_: OtherOf(reason)
+
+
+_CALLS: dict[str, Callable[..., Any]] = {
+    "torch._utils._rebuild_tensor": Names.tensor_v2,
+    "torch._utils._rebuild_tensor_v2": Names.tensor_v2,
+    "torch._utils._rebuild_tensor_v3": Names.tensor_v3,
+    "torch._utils._rebuild_parameter": Names.parameter,
+    "torch._utils._rebuild_parameter_with_state": Names.parameter,
+    "torch._utils._rebuild_device_tensor_from_numpy": Names.from_array,
+    "torch._utils._rebuild_device_tensor_from_cpu_tensor": Names.from_cpu,
+    "torch._utils._rebuild_sparse_tensor": _other("it is sparse"),
+    "torch._utils._rebuild_sparse_csr_tensor": _other("it is sparse"),
+    "torch._utils._rebuild_qtensor": _other("it is quantised"),
+    "torch._utils._rebuild_nested_tensor": _other("it is nested"),
+    "torch._utils._rebuild_meta_tensor_no_storage": _other("it is on the meta device, without values"),
+    "torch._utils._rebuild_wrapper_subclass": _other("it is of a class that holds no memory of its own"),
+    "torch._tensor._rebuild_from_type_v2": Names.of_type,
+    "torch.Size": Names.size,
+    "torch.device": Names.device,
+    "torch.serialization._get_layout": Names.layout,
+}
+_CALLS |= PYTHON_CALLS | NUMPY_CALLS
+"""Functions of PyTorch (torch/_utils.py), NumPy and Python that pickles of data name, and what is done instead.
+
+https://docs.pytorch.org/docs/stable/notes/serialization.html lists those that ``torch.load(weights_only=True)`` knows.
+"""

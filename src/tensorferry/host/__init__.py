@@ -1,0 +1,1 @@
+"""Host memory: aligned arrays, casts, DLPack, packed buffers."""

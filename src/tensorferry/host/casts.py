@@ -1,0 +1,259 @@
+"""The one place where a dtype changes in host memory, so that the same bits come out for every target.
+
+Frameworks' own casts differ: torch saturates at the edge of float8 where ml_dtypes gives NaN,
+TensorFlow flushes subnormals, float64 reaches float16 through float32, and a NaN's payload is
+anybody's guess (measured on torch 2.13, TensorFlow 2.21, JAX 0.10). Here NumPy and ml_dtypes do it,
+in one pass over blocks that fit in a cache, with the values compared where nothing may be lost.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..core.dtypes import find, of_numpy
+from ..errors import LossyCastError
+from . import memory, subnormals
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..sequences.chunks import Parts
+
+__all__ = ["cast", "check_values", "copy_into", "fill"]
+
+BLOCK = 1 << 16
+"""Elements that are cast and compared at a time."""
+
+_COMPARES = np.lib.NumpyVersion(np.__version__) >= "2.4.0"
+"""Whether `astype` knows ``casting="same_value"``. (https://numpy.org/doc/2.4/release/2.4.0-notes.html)"""
+
+
+@subnormals.kept
+def cast(x: np.ndarray[Any, Any], dtype: str, check: str = "", compact: bool = False) -> np.ndarray[Any, Any]:
+    """A packed, aligned array of another dtype.
+
+    >>> import numpy as np
+    >>> cast(np.array([1.0, 2.0]), "int8", "value")
+    array([1, 2], dtype=int8)
+
+    Args:
+        x: Any host array of a dtype in the table.
+        dtype: The canonical name of the dtype to cast to.
+        check: ``"value"`` compares each value, ``"finite"`` refuses a finite number that becomes
+            infinite, ``"number"`` one that a float without NaN, sign or zero has no place for,
+            ``""`` takes what comes.
+        compact: Whether the result is C-contiguous; else its axes keep their order in memory.
+
+    Raises:
+        LossyCastError: A value was not kept; the message names the first position.
+    """
+    row = find(dtype)
+    if not compact:
+        if check == "value":
+            kept = _same_integers(x, row.numpy)
+            if kept is not None:
+                return kept
+        elif not check and x.dtype.kind != "c" and _casts_directly(x.dtype, row.numpy):
+            return x.astype(row.numpy, subok=False)
+    result = memory.compact(x.shape, row.numpy) if compact else np.empty_like(x, row.numpy, subok=False)
+    if not check:
+        _fill(result, x, row.kind)
+    else:
+        for index in _blocks(x.shape):
+            _fill(result[index], x[index], row.kind)
+            _compare(x, result[index], index, dtype, check)
+    return result
+
+
+@subnormals.kept
+def check_values(array: np.ndarray[Any, Any], dtype: str, check: str) -> None:
+    """Compare each value with what a cast would make of it, without memory for the result.
+
+    Raises:
+        LossyCastError: A value would not be kept; the message names the first position.
+    """
+    row = find(dtype)
+    for index in _blocks(array.shape):
+        part = array[index]
+        result = np.empty(part.shape, row.numpy)
+        _fill(result, part, row.kind)
+        _compare(array, result, index, dtype, check)
+
+
+@subnormals.kept
+def fill(result: np.ndarray[Any, Any], array: np.ndarray[Any, Any], check: str) -> None:
+    """Cast a small array into memory that nobody has seen yet.
+
+    Raises:
+        LossyCastError: As for `cast`.
+    """
+    row = find(of_numpy(result.dtype) or "")
+    _fill(result, array, row.kind)
+    if check:
+        _compare(array, result, (...,), row.name, check)
+
+
+@subnormals.kept
+def copy_into(out: np.ndarray[Any, Any], values: np.ndarray[Any, Any] | Parts) -> None:
+    """Put values into other memory, cast to its dtype; an array may overlap with it."""
+    kind = find(of_numpy(out.dtype) or "").kind
+    if not isinstance(values, np.ndarray):
+        for index, numbers in values:
+            _fill(out[index], numbers, kind)
+        return
+    _fill(out, values.copy() if np.may_share_memory(out, values) else values, kind)
+
+
+def _same_integers(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any] | None:
+    """Integers cast and compared by NumPy in one go; ``None`` if it cannot, or if one does not fit.
+
+    Of integers in the other byte order it compares none: 2**40 in ``>i8`` becomes an int32 of 0 (NumPy 2.4).
+    """
+    if not (_COMPARES and array.dtype.kind in "iu" and dtype.kind in "iu" and array.dtype.isnative):
+        return None
+    try:
+        kept: np.ndarray[Any, Any] = array.astype(dtype, casting="same_value", subok=False)
+    except ValueError:
+        return None
+    return kept
+
+
+def _fill(target: np.ndarray[Any, Any], source: np.ndarray[Any, Any], kind: str) -> None:
+    if source.dtype.kind == "c" and kind not in ("complex", "bool"):
+        source = source.real
+    target[...] = source if _casts_directly(source.dtype, target.dtype) else source.astype(np.float32)
+
+
+@cache
+def _casts_directly(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
+    """Whether NumPy knows the cast; between two of ml_dtypes' types it may not."""
+    return np.can_cast(source, target, "unsafe")
+
+
+def _blocks(shape: tuple[int, ...]) -> Iterator[tuple[Any, ...]]:
+    """Indices of parts of at most `BLOCK` elements, in order, that cover the shape."""
+    if not shape:
+        yield (...,)
+        return
+    inner = 1
+    for length in shape[1:]:
+        inner *= length
+    if inner <= BLOCK:
+        rows = max(1, BLOCK // max(inner, 1))
+        for start in range(0, shape[0], rows):
+            yield (slice(start, start + rows),)
+        return
+    for row in range(shape[0]):
+        for rest in _blocks(shape[1:]):
+            yield (row, *rest)
+
+
+def _compare(
+    array: np.ndarray[Any, Any],
+    result: np.ndarray[Any, Any],
+    index: tuple[Any, ...],
+    dtype: str,
+    check: str,
+) -> None:
+    source = array[index]
+    if check == "value" and _all_inside(source, dtype):
+        return
+    if check == "number":
+        kept = _has_place(source, result, dtype)
+    else:
+        kept = np.isfinite(result) if check == "finite" else _value_kept(source, result)
+    if np.logical_and.reduce(kept, axis=None):
+        return
+    if check == "finite":
+        kept = _stays_finite(source.real, result.real) & _stays_finite(source.imag, result.imag)
+        if np.logical_and.reduce(kept, axis=None):
+            return
+    inner = np.argwhere(~kept)[0].tolist()
+    position: list[int] = []
+    for part in index:
+        if isinstance(part, slice):
+            position.append(part.start + inner.pop(0))
+        elif isinstance(part, int):
+            position.append(part)
+    position += inner
+    where = f"the value at {position}" if position else "the value"
+    name = of_numpy(array.dtype)
+    raise LossyCastError(
+        f"{name} to {dtype}: {where} does not fit.",
+        'casting="unsafe" takes what comes',
+    )
+
+
+def _all_inside(source: np.ndarray[Any, Any], dtype: str) -> bool:
+    """Whether integers all lie between another integer dtype's ends, which two reductions tell."""
+    after = find(dtype)
+    if source.dtype.kind not in "iu" or after.kind not in ("int", "uint") or not source.size:
+        return False
+    low = -(1 << after.precision) if after.kind == "int" else 0
+    high = (1 << after.precision) - 1
+    return low <= int(np.minimum.reduce(source, axis=None)) and int(np.maximum.reduce(source, axis=None)) <= high
+
+
+def _has_place(source: np.ndarray[Any, Any], result: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
+    """Where a cast to a float that lacks NaN, a sign or zero only rounded."""
+    row = find(dtype)
+    if "nan" in row.specials:
+        return np.asarray(np.isnan(source) | ~np.isnan(result))
+    wide = source.astype(_wide(source.dtype), copy=False)
+    # Halfway from the largest number to what would be the next.
+    return np.asarray(np.abs(wide) < 2.0**row.highest - 2.0 ** (row.highest - row.precision - 1))
+
+
+def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """A dtype of the machine's that holds each value of a float, in either byte order."""
+    return np.dtype(np.float64 if dtype.type is np.float64 else np.float32)
+
+
+def _stays_finite(source: np.ndarray[Any, Any], result: np.ndarray[Any, Any]) -> Any:
+    return np.isfinite(result) | ~np.isfinite(source)
+
+
+def _value_kept(source: np.ndarray[Any, Any], result: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Where a cast keeps the value, NaN included: between floats they are compared, else there and back."""
+    before, after = find(of_numpy(source.dtype) or ""), find(of_numpy(result.dtype) or "")
+    if before.kind == after.kind == "float":
+        # Not there and back: narrow floats that lack an infinity take the largest for it, and the other way round.
+        wide = np.promote_types(_wide(source.dtype), _wide(result.dtype))
+        here, there = source.astype(wide, copy=False), result.astype(wide, copy=False)
+        return np.asarray((here == there) | (np.isnan(here) & np.isnan(there)))
+    back: Any = np.empty(source.shape, before.numpy)
+    if after.kind == "complex" and before.kind != "complex":
+        _fill(back, result.real, before.kind)
+    else:
+        _fill(back, result, before.kind)
+    kept: np.ndarray[Any, Any] = np.asarray(back == source)
+    if before.kind in ("float", "complex"):
+        if before.kind == "complex" and after.kind in ("float", "complex"):
+            # A NaN in one part says nothing about the other.
+            return np.asarray(_same(source.real, back.real, result.real) & _same(source.imag, back.imag, result.imag))
+        if after.kind in ("float", "complex"):
+            # On the way back a NaN may become a number, and the very one, where the source's dtype has none.
+            kept = np.where(np.isnan(result), np.isnan(source), kept)
+        elif after.kind in ("int", "uint"):
+            kept = kept & _inside(source.real, after.highest, signed=after.kind == "int")
+    elif before.kind in ("int", "uint"):
+        if after.kind in ("int", "uint"):
+            kept = kept & ((source < 0) == (result < 0))
+        elif after.kind in ("float", "complex"):
+            # Back from 2**63 an int64 may saturate to the very value that was rounded up.
+            kept = kept & _inside(result.real, before.highest, signed=before.kind == "int")
+    return kept
+
+
+def _same(source: np.ndarray[Any, Any], back: np.ndarray[Any, Any], result: np.ndarray[Any, Any]) -> Any:
+    return (back == source) | (np.isnan(source) & np.isnan(result))
+
+
+def _inside(values: np.ndarray[Any, Any], bits: int, *, signed: bool) -> np.ndarray[Any, Any]:
+    wide = values.astype(np.float64)
+    low = -(2.0**bits) if signed else 0.0
+    inside: np.ndarray[Any, Any] = (wide >= low) & (wide < 2.0**bits)
+    return inside

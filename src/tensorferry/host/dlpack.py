@@ -1,0 +1,252 @@
+"""DLPack: host memory out of a capsule, and an offer of a device's memory to another framework.
+
+NumPy's own `from_dlpack` refuses the narrow types, so the capsule is read here, for every dtype that has a
+code, bfloat16 and float8 too. The layout is DLPack's (https://dmlc.github.io/dlpack/latest/c_api.html).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..core.dtypes import DTYPES
+from ..core.info import compact_strides
+from ..errors import DeviceError, UnsupportedTypeError
+from .memory import over_address
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+    import numpy as np
+
+__all__ = ["Offer", "Taken", "end_of", "take"]
+
+_HOST_DEVICES = {1: "cpu", 3: "pinned memory"}
+_READ_ONLY = 1
+_IS_COPIED = 2
+
+_DTYPES = {
+    (6, 8): "bool",
+    (4, 16): "bfloat16",
+    (5, 64): "complex64",
+    (5, 128): "complex128",
+    (7, 8): "float8_e3m4",
+    (8, 8): "float8_e4m3",
+    (9, 8): "float8_e4m3b11fnuz",
+    (10, 8): "float8_e4m3fn",
+    (11, 8): "float8_e4m3fnuz",
+    (12, 8): "float8_e5m2",
+    (13, 8): "float8_e5m2fnuz",
+    (14, 8): "float8_e8m0fnu",
+    **{(0, bits): f"int{bits}" for bits in (8, 16, 32, 64)},
+    **{(1, bits): f"uint{bits}" for bits in (8, 16, 32, 64)},
+    **{(2, bits): f"float{bits}" for bits in (16, 32, 64)},
+}
+
+
+_CODES = {name: code for (code, _), name in _DTYPES.items()}
+_UNSIGNED = 1
+"""The code of integers that stand for elements of the same width."""
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+class _Managed(ctypes.Structure):
+    """An unversioned ``DLManagedTensor``, which cannot say whether it is read-only."""
+
+
+_Managed._fields_ = (
+    ("tensor", _Tensor),
+    ("context", ctypes.c_void_p),
+    ("deleter", ctypes.CFUNCTYPE(None, ctypes.c_void_p)),
+)
+
+
+class _Versioned(ctypes.Structure):
+    """A ``DLManagedTensorVersioned``."""
+
+    _fields_ = (
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.CFUNCTYPE(None, ctypes.c_void_p)),
+        ("flags", ctypes.c_uint64),
+        ("tensor", _Tensor),
+    )
+
+
+_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer.restype, _pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+_is_valid = ctypes.pythonapi.PyCapsule_IsValid
+_is_valid.restype, _is_valid.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.c_char_p)
+_destructor = ctypes.pythonapi.PyCapsule_GetDestructor
+_destructor.restype, _destructor.argtypes = ctypes.c_void_p, (ctypes.py_object,)
+_rename = ctypes.pythonapi.PyCapsule_SetName
+_rename.restype, _rename.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.c_char_p)
+
+
+def end_of(capsule: object) -> int:
+    """The address of the function that ends a nameless capsule, by which its maker is known; 0 for any other object."""
+    return (_destructor(capsule) or 0) if _is_valid(capsule, None) else 0
+
+
+class _Owner:
+    """Keeps a producer's memory alive, and calls its deleter once when the last array is gone."""
+
+    __slots__ = ("__weakref__",)
+
+
+class Taken(NamedTuple):
+    """What an object exported.
+
+    Args:
+        array: Lies over the memory. Without a version it is read-only: such an export cannot say whether it is.
+        versioned: Whether the export has a version.
+        copied: Whether it says that the memory was made for it.
+    """
+
+    array: np.ndarray[Any, Any]
+    versioned: bool
+    copied: bool
+
+
+def take(x: Any) -> Taken:
+    """The array over the host memory that an object exports through ``__dlpack__``.
+
+    Args:
+        x: An object with ``__dlpack__`` and ``__dlpack_device__``.
+
+    Raises:
+        DeviceError: Its memory is not the host's.
+        UnsupportedTypeError: Its dtype has no name here.
+    """
+    device, _ = x.__dlpack_device__()
+    if int(device) not in _HOST_DEVICES:
+        raise DeviceError(
+            f"A {type(x).__name__} lies on DLPack device {int(device)}, not in host memory.",
+            "move it to the host first, or convert it with its own framework",
+        )
+    capsule = _export(x)
+    if _is_valid(capsule, b"dltensor_versioned"):
+        managed: Any = ctypes.cast(_pointer(capsule, b"dltensor_versioned"), ctypes.POINTER(_Versioned)).contents
+        used, flags, versioned = b"used_dltensor_versioned", managed.flags, True
+    else:
+        managed = ctypes.cast(_pointer(capsule, b"dltensor"), ctypes.POINTER(_Managed)).contents
+        # It says nothing of flags; NumPy takes it for read-only as well.
+        used, flags, versioned = b"used_dltensor", _READ_ONLY, False
+    tensor = managed.tensor
+    name = _DTYPES.get((tensor.code, tensor.bits))
+    if name is None or tensor.lanes != 1:
+        # The capsule keeps its name, so its own destructor frees what it holds.
+        raise UnsupportedTypeError(
+            f"A {type(x).__name__} exports DLPack dtype code {tensor.code} with {tensor.bits} bits and "
+            f"{tensor.lanes} lanes, which has no name here.",
+            "a dtype that has a name, such as float32, before it is exported",
+        )
+    row = DTYPES[name]
+    shape = tuple(tensor.shape[: tensor.ndim])
+    strides = (
+        tuple(step * row.itemsize for step in tensor.strides[: tensor.ndim])
+        if tensor.strides
+        else compact_strides(shape, row.itemsize)
+    )
+    owner = _Owner()
+    _rename(capsule, used)
+    if managed.deleter:
+        weakref.finalize(owner, managed.deleter, ctypes.addressof(managed)).atexit = False
+    start = (tensor.data or 0) + tensor.byte_offset
+    array = over_address(start, shape, strides, row.numpy, read_only=bool(flags & _READ_ONLY), owner=owner)
+    return Taken(array, versioned, bool(flags & _IS_COPIED))
+
+
+class Offer:
+    """A tensor on a device, as another framework may ask for it: through ``__dlpack__(stream=…)``, of its producer.
+
+    The consumer names its stream, and the producer lets that stream wait for its own
+    (https://data-apis.org/array-api/latest/API_specification/generated/array_api.array.__dlpack__.html).
+
+    Args:
+        x: The producer's tensor; or the integers of the same width that lie over its memory.
+        dtype: What its elements are.
+        around: Makes the producer's device the current one while it exports.
+        streams: Whether the producer takes a stream; one that does not has finished when it exports.
+        code: The dtype code that the capsule is to say, where the producer would say another.
+    """
+
+    __slots__ = ("around", "code", "dtype", "streams", "x")
+
+    def __init__(
+        self,
+        x: Any,
+        dtype: str,
+        around: Callable[[], AbstractContextManager[Any]],
+        *,
+        streams: bool = True,
+        code: int | None = None,
+    ) -> None:
+        self.x, self.dtype, self.around, self.streams, self.code = x, dtype, around, streams, code
+
+    def as_integers(self) -> Offer:
+        """The same memory as unsigned integers of the same width, for a consumer that has no name for the dtype."""
+        return Offer(self.x, self.dtype, self.around, streams=self.streams, code=_UNSIGNED)
+
+    def as_named(self) -> Offer:
+        """The same memory under the dtype's own code, for a consumer that knows it."""
+        return Offer(self.x, self.dtype, self.around, streams=self.streams, code=_CODES[self.dtype])
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        kind, index = self.x.__dlpack_device__()
+        return int(kind), int(index)
+
+    def __dlpack__(self, *, stream: int | None = None, **asked: Any) -> Any:
+        """A capsule of the producer's, ordered before the consumer's stream."""
+        with self.around():
+            capsule = self.x.__dlpack__(stream=stream, **asked) if self.streams else self.x.__dlpack__()
+        if self.code is not None and self.code != _code_of(capsule):
+            _tensor_of(capsule).code = self.code
+        return capsule
+
+
+def _tensor_of(capsule: Any) -> Any:
+    """The description inside a capsule that nobody has taken."""
+    if _is_valid(capsule, b"dltensor_versioned"):
+        return ctypes.cast(_pointer(capsule, b"dltensor_versioned"), ctypes.POINTER(_Versioned)).contents.tensor
+    return ctypes.cast(_pointer(capsule, b"dltensor"), ctypes.POINTER(_Managed)).contents.tensor
+
+
+def _code_of(capsule: Any) -> int:
+    return int(_tensor_of(capsule).code)
+
+
+def _export(x: Any) -> Any:
+    """A capsule with a version if the producer knows versions."""
+    import inspect
+
+    try:
+        parameters = inspect.signature(x.__dlpack__).parameters
+        knows = "max_version" in parameters or any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    except (TypeError, ValueError):
+        knows = True
+    if not knows:
+        return x.__dlpack__()
+    try:
+        return x.__dlpack__(max_version=(1, 0))
+    except TypeError as error:
+        if "max_version" not in str(error):
+            raise
+        return x.__dlpack__()

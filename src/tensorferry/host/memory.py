@@ -1,0 +1,272 @@
+"""Host memory: aligned allocation, addresses, who may write it, and whether two tensors overlap."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import sys
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..core.dtypes import find
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ..core.info import TensorInfo
+
+__all__ = [
+    "ALIGNMENT",
+    "AXES",
+    "IN_ONE_RUN",
+    "LOWEST",
+    "address",
+    "are_apart",
+    "compact",
+    "is_mapped",
+    "is_spread",
+    "is_there",
+    "over",
+    "over_address",
+    "overlap",
+    "overlaps_itself",
+    "root",
+    "spans",
+    "writable_somewhere",
+]
+
+LOWEST = 1 << 22
+"""An address below which no process has memory: less than where Linux loads the first program."""
+ALIGNMENT = 64
+"""Bytes to which TensorFlow's and XLA's CPU allocators align, and which both ask of memory they adopt."""
+AXES = 64
+"""Axes that an array has at most. (https://numpy.org/doc/stable/release/2.0.0-notes.html)"""
+_C_ORDER, _F_ORDER, _ALIGNED, _WRITEABLE = 0x0001, 0x0002, 0x0100, 0x0400
+IN_ONE_RUN = frozenset(
+    order | aligned | writable
+    for order in (_C_ORDER, _F_ORDER, _C_ORDER | _F_ORDER)
+    for aligned in (0, _ALIGNED)
+    for writable in (0, _WRITEABLE)
+)
+"""``array.flags.num`` of an array that lies without gaps over memory that it does not own: seen in one look.
+
+(https://numpy.org/doc/stable/reference/c-api/array.html#array-flags)
+"""
+
+
+def _slow_address(array: np.ndarray[Any, Any]) -> int:
+    data: int = array.__array_interface__["data"][0]
+    return data
+
+
+def _find_address() -> Callable[[np.ndarray[Any, Any]], int]:
+    """A function that reads an array's address, a seventh of the documented way's time if it can.
+
+    NumPy's C interface fixes that the address follows the object's header; that this interpreter's
+    header is as long as `object`'s is tried out here.
+    """
+    header = object.__basicsize__
+    read = ctypes.c_size_t.from_address
+
+    def fast(array: np.ndarray[Any, Any]) -> int:
+        return read(id(array) + header).value
+
+    probe = np.arange(24, dtype=np.int16)
+    probes = [probe, probe[5:], probe[::-3], probe.reshape(4, 6).T]
+    works = sys.implementation.name == "cpython" and all(fast(each) == _slow_address(each) for each in probes)
+    return fast if works else _slow_address
+
+
+address = _find_address()
+"""The address of an array's first element."""
+
+
+def compact(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """Uninitialised memory, C-contiguous and 64-byte aligned."""
+    block = np.empty(prod(shape) * dtype.itemsize + ALIGNMENT, np.uint8)
+    result: np.ndarray[Any, Any] = np.ndarray(shape, dtype, block, -address(block) % ALIGNMENT)
+    return result
+
+
+class _Window:
+    """Memory at an address, kept alive by its owner."""
+
+    __slots__ = ("__array_interface__", "owner")
+
+    def __init__(self, interface: dict[str, Any], owner: object) -> None:
+        self.__array_interface__ = interface
+        self.owner = owner
+
+
+def over(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """A writable array over the memory of a read-only one: for a caller who consents to share."""
+    return over_address(address(array), array.shape, array.strides, array.dtype, read_only=False, owner=array)
+
+
+def over_address(
+    start: int,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    dtype: np.dtype[Any],
+    *,
+    read_only: bool,
+    owner: object,
+) -> np.ndarray[Any, Any]:
+    """An array over an address, which keeps its owner alive.
+
+    Args:
+        start: The address of the first element; 0 for an empty array.
+        shape: Lengths of the axes.
+        strides: Bytes from one element to the next.
+        dtype: What the bytes mean.
+        read_only: Whether the array may not be written.
+        owner: What has to live as long as the array.
+    """
+    if 0 in shape:
+        return np.empty(shape, dtype)
+    interface = {
+        "version": 3,
+        "shape": shape,
+        "strides": strides,
+        "typestr": f"|V{dtype.itemsize}",
+        "data": (start, read_only),
+    }
+    array: np.ndarray[Any, Any] = np.asarray(_Window(interface, owner)).view(dtype)
+    return array
+
+
+def is_there(array: np.ndarray[Any, Any] | None) -> bool:
+    """Whether a fast lane gave an array that can be read: a view of freed storage begins at no more than its offset."""
+    return array is not None and address(array) >= LOWEST
+
+
+def root(array: np.ndarray[Any, Any]) -> object:
+    """The object at the end of an array's chain of bases: whoever owns the memory."""
+    owner: object = array
+    while True:
+        base = _base(owner)
+        if base is None:
+            return owner
+        owner = base
+
+
+def _base(owner: object) -> object:
+    """Whose memory an array, a memoryview or a window lies over; ``None`` if its own."""
+    if isinstance(owner, np.ndarray):
+        return owner.base
+    if isinstance(owner, memoryview):
+        return owner.obj
+    return owner.owner if isinstance(owner, _Window) else None
+
+
+def writable_somewhere(array: np.ndarray[Any, Any]) -> bool | object:
+    """Whether a read-only array's memory can be written through a base of it; its owner if unknown."""
+    owner: object = array
+    while True:
+        if isinstance(owner, np.ndarray) and owner.flags.writeable:
+            return True
+        if isinstance(owner, (memoryview, bytes, mmap.mmap)) and not memoryview(owner).readonly:
+            return True
+        base = _base(owner)
+        if base is None:
+            return False if isinstance(owner, (np.ndarray, memoryview, bytes, mmap.mmap)) else owner
+        owner = base
+
+
+def is_mapped(array: np.ndarray[Any, Any]) -> bool:
+    """Whether an array lies over a memory map."""
+    return isinstance(root(array), mmap.mmap)
+
+
+def overlap(first: TensorInfo, at: int, second: TensorInfo, also_at: int) -> bool:
+    """Whether two tensors have a byte in common; exact, by NumPy's solver, without touching either.
+
+    Args:
+        first: What the one tensor is.
+        at: The address of its first element.
+        second: What the other tensor is.
+        also_at: The address of its first element.
+    """
+    if not first.size or not second.size or first.device != second.device:
+        return False
+    low, high = spans(first.shape, first.strides, find(first.dtype).itemsize)
+    other_low, other_high = spans(second.shape, second.strides, find(second.dtype).itemsize)
+    if at + high <= also_at + other_low or also_at + other_high <= at + low:
+        return False
+    return bool(np.shares_memory(_ghost(first, at), _ghost(second, also_at)))
+
+
+def is_spread(array: np.ndarray[Any, Any]) -> bool:
+    """Whether an array lies over memory that it does not own, each element where one look says that no other is."""
+    # The base says nothing: PyTorch gives one to memory that it has not.
+    if array.flags.owndata:
+        return False
+    strides, itemsize = array.strides, array.itemsize
+    if len(strides) == 2 and 0 not in array.shape:
+        # What most views are, without the loop.
+        (rows, columns), (row, column) = array.shape, strides
+        if (column >= itemsize or columns == 1) and (row >= (columns - 1) * column + itemsize or rows == 1):
+            return True
+    return are_apart(array.shape, strides, itemsize)
+
+
+def are_apart(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> bool:
+    """Whether each axis, by the length of its step, goes beyond all that the shorter ones reach."""
+    reach = itemsize
+    for length, step in zip(shape[::-1], strides[::-1], strict=True):
+        if length > 1:
+            if step < reach:
+                break
+            reach += (length - 1) * step
+    else:
+        return True
+    # Not in the order of the axes, or one over the other.
+    reach = itemsize
+    for step, length in sorted((abs(step), length) for length, step in zip(shape, strides, strict=True) if length > 1):
+        if step < reach:
+            return False
+        reach += (length - 1) * step
+    return True
+
+
+def overlaps_itself(info: TensorInfo) -> bool:
+    """Whether two elements of a tensor have a byte in common, which a write to it would get wrong.
+
+    What takes too long to be told counts as yes.
+    """
+    if are_apart(info.shape, info.strides, find(info.dtype).itemsize) or not info.size:
+        return False
+    if any(length > 1 and step == 0 for length, step in zip(info.shape, info.strides, strict=True)):
+        return True
+    # Two such elements differ on some axis, along which both can be moved until the one is its first.
+    ghost = _ghost(info, 1 << 40)
+    for axis in range(ghost.ndim):
+        first, others = (slice(None),) * axis + (slice(1),), (slice(None),) * axis + (slice(1, None),)
+        try:
+            if np.shares_memory(ghost[first], ghost[others], max_work=_TRIES):  # type: ignore[arg-type]
+                return True
+        except np.exceptions.TooHardError:
+            return True
+    return False
+
+
+_TRIES = 1 << 20
+"""Candidates that NumPy's solver looks at, some milliseconds."""
+
+
+def _ghost(info: TensorInfo, start: int) -> np.ndarray[Any, Any]:
+    """An array over an address that is never read: only its geometry is looked at."""
+    void = np.dtype(f"V{find(info.dtype).itemsize}")
+    # Without those of length 1: a tensor may have more axes than an array.
+    axes = [axis for axis in zip(info.shape, info.strides, strict=True) if axis[0] != 1]
+    shape, strides = zip(*axes, strict=True) if axes else ((), ())
+    return over_address(start, shape, strides, void, read_only=True, owner=None)
+
+
+def spans(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> tuple[int, int]:
+    """The bytes before and after the first element's address that a tensor with elements reaches; strides in bytes."""
+    reach = [(length - 1) * stride for length, stride in zip(shape, strides, strict=True)]
+    low = sum(step for step in reach if step < 0)
+    return low, sum(reach) - low + itemsize

@@ -1,0 +1,141 @@
+"""What no plan can be made for, whatever is asked for: said before any step is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..core.devices import kind_of, same_place
+from ..core.request import LEAVE
+from ..errors import CopyRequiredError, DeviceError, GradientError, ShapeError, UnsupportedTypeError
+from ..host import memory
+from .rules import PINNED
+
+if TYPE_CHECKING:
+    from ..backends.base import Backend
+    from ..core.info import TensorInfo
+    from ..core.request import Request
+
+__all__ = ["refuse_abstract", "refuse_axes", "refuse_move", "refuse_out", "refuse_place"]
+
+
+def refuse_abstract(info: TensorInfo, request: Request, source: Backend, target: Backend) -> None:
+    """Raise for an object without memory, unless it stays in its own framework and is to stay what it is.
+
+    Raises:
+        UnsupportedTypeError: It has no memory; the message says why, and what to do.
+    """
+    if info.abstract is None:
+        return
+    why, hint = source.capabilities.objects.abstract.get(info.abstract, (f"it is {info.abstract}", None))
+    if source is target and info.abstract in source.capabilities.objects.inside_only and request.grad != LEAVE:
+        for option in request.options:
+            if option in target.capabilities.options.finishers or option == PINNED:
+                raise UnsupportedTypeError(
+                    f"{option}=True needs values, and this {source.name} object has none: {why}.",
+                    f"leave {option}= out",
+                )
+        return
+    raise UnsupportedTypeError(f"This {source.name} object has no values to carry: {why}.", hint)
+
+
+def refuse_axes(info: TensorInfo, exchange: Backend) -> None:
+    """Raise for a tensor of more axes than an array in host memory can have.
+
+    Raises:
+        ShapeError: It has more.
+    """
+    most = exchange.capabilities.memory.axes
+    if len(info.shape) > most:
+        longer = tuple(length for length in info.shape if length != 1)
+        raise ShapeError(
+            f"A {exchange.name} array has at most {most} axes, and this tensor has {len(info.shape)}.",
+            f"x.reshape({longer}), which leaves out the axes of length 1" if len(longer) <= most else "x.reshape(-1)",
+        )
+
+
+def refuse_move(info: TensorInfo, source: Backend, device: str) -> None:
+    """Raise for an object without memory that is asked to go to another device.
+
+    Raises:
+        UnsupportedTypeError: It has no memory, and is not traced either.
+    """
+    if info.abstract not in (None, "traced") and not same_place(info.device, device):
+        why, hint = source.capabilities.objects.abstract[info.abstract or ""]
+        raise UnsupportedTypeError(f"This {source.name} object cannot go to {device}: {why}.", hint)
+
+
+def refuse_place(info: TensorInfo, source: Backend) -> None:
+    """Raise for a description of a tensor that its framework cannot have.
+
+    Raises:
+        DeviceError: It cannot live on that device.
+        UnsupportedTypeError: It has no such dtype, no graph, no lazy bits, one byte order, or one device each.
+    """
+    caps = source.capabilities
+    known = caps.devices.kinds
+    if caps.dtypes.held and info.dtype not in caps.dtypes.held and info.dtype not in caps.dtypes.absent_reasons:
+        raise UnsupportedTypeError(f"{source.name} has no {info.dtype}.", "the name of a dtype that it has")
+    if info.requires_grad and not caps.gradients.graph:
+        raise UnsupportedTypeError(f"{source.name} tensors are in no autograd graph.", "leave requires_grad= out")
+    if (info.conjugate or info.negative) and not hasattr(source, "resolve"):
+        raise UnsupportedTypeError(f"{source.name} has no lazy bits.", "leave conjugate= and negative= out")
+    if info.swapped and not caps.memory.host_array:
+        raise UnsupportedTypeError(f"{source.name} has the machine's byte order only.", "leave swapped= out")
+    if info.shards > 1 and not caps.devices.shards:
+        raise UnsupportedTypeError(f"{source.name} tensors lie on one device each.", "leave shards= out")
+    if info.abstract is None and kind_of(info.device) not in known:
+        raise DeviceError(
+            f"{source.name} cannot live on {info.device}: it knows {', '.join(known)}.", f'device="{known[0]}"'
+        )
+
+
+def refuse_out(info: TensorInfo, request: Request, target: Backend) -> None:
+    """Raise for an ``out`` that cannot be written, or that has another shape.
+
+    Raises:
+        UnsupportedTypeError: It cannot be written, or an option asks for other memory than its.
+        DeviceError: ``device=`` names another device than its.
+        GradientError: It requires grad: a write would bypass autograd.
+        ShapeError: Its shape is not the source's.
+        CopyRequiredError: ``copy=False`` was asked for as well.
+    """
+    out = request.out
+    if out is None:
+        return
+    if out.abstract is not None:
+        why = target.capabilities.objects.abstract.get(out.abstract, (f"it is {out.abstract}", None))[0]
+        raise UnsupportedTypeError(f"out= cannot be written: {why}.", "leave out= out")
+    able, usual = target.capabilities.memory.out, target.capabilities.memory.writable
+    assignable = out.kind in target.capabilities.objects.value_kinds
+    writable = assignable or (usual if out.writable is None else out.writable)
+    if not able or not writable:
+        what = "this one is read-only" if able else f"{target.name} results are not memory to write to"
+        what = what if usual else f"{target.name} tensors are immutable"
+        raise UnsupportedTypeError(f"out= cannot be written: {what}.", "leave out= out")
+    if out.kind in target.capabilities.objects.read_kinds:
+        raise UnsupportedTypeError(f"out= cannot be written: a {out.kind} has no memory of its own.", "leave out= out")
+    if memory.overlaps_itself(out):
+        raise UnsupportedTypeError(
+            "out= cannot be written: several of its elements lie in one place (broadcast, or windows overlap).",
+            "leave out= out",
+        )
+    if out.requires_grad:
+        raise GradientError("out= requires grad: writing into it would bypass autograd.", "out=tensor.detach()")
+    if out.shape != info.shape:
+        raise ShapeError(
+            f"out= has shape {out.shape}, the source has {info.shape}.",
+            f"out=out.reshape({info.shape})" if out.size == info.size and out.is_compact else "leave out= out",
+        )
+    if request.device is not None and not same_place(out.device, request.device):
+        raise DeviceError(f"out= is on {out.device}, and device= asks for {request.device}.", "leave device= out")
+    for option in request.options:
+        if option in target.capabilities.options.finishers or (option == PINNED and not out.pinned):
+            raise UnsupportedTypeError(
+                f"out= is written into where it lies, and {option}=True asks for other memory.",
+                f"leave {option}= or out= out",
+            )
+    if request.copy is False:
+        raise CopyRequiredError(
+            "out= is written into, which is a copy; copy=False asks for none.",
+            "leave copy= or out= out",
+        )

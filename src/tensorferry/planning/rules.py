@@ -1,0 +1,375 @@
+"""The contract as small pure functions: which dtype, which device, share or copy, and the words for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..backends.base import EXCHANGE_NUMBERS
+from ..core import dtypes
+from ..core.devices import HOST, kind_of, meant
+from ..core.info import is_compact
+from ..errors import DeviceError, LossyCastError
+from ..host import memory
+
+if TYPE_CHECKING:
+    from ..backends.base import Backend
+    from ..core.info import TensorInfo
+    from ..core.request import Request
+
+__all__ = [
+    "ADOPT_REASONS",
+    "COPIED",
+    "EXPORT_REASON",
+    "MANY",
+    "PINNED",
+    "READ_ONLY_REASON",
+    "READ_REASONS",
+    "REPEATED_REASON",
+    "agrees",
+    "cast_reason",
+    "check_of",
+    "fills_lists",
+    "fills_out",
+    "is_many",
+    "layout_obstacles",
+    "reads_as_asked",
+    "reads_in_one_go",
+    "sharing",
+    "target_device",
+    "target_dtype",
+    "why_read",
+    "why_read_only",
+    "widens_later",
+]
+
+PINNED = "pinned"
+"""The option that asks for a result in page-locked memory."""
+
+MANY = 1 << 16
+"""Python numbers from which the memory of an array of them counts."""
+
+COPIED = "copied "
+"""How a `TensorInfo.kind` starts if what an object gives is not shown to lie in memory of the object's own."""
+
+NUMBERS = frozenset({"numbers", "objects"})
+"""Kinds of what is read number by number."""
+EXPORT_REASON = "an array over the same memory"
+ADOPT_REASONS = {True: "a tensor over the array's memory", False: "Python scalars, one by one"}
+READ_ONLY_REASON = "a write would bypass autograd's version check"
+REPEATED_REASON = "elements lie in one place (expanded, or windows overlap): one write would change several"
+READ_REASONS = {
+    "numbers": "Python numbers are objects: they are read into an array in one pass",
+    "lists": "Python numbers are objects: they are read and given back part by part",
+    "out": "Python numbers are objects: all are looked at part by part before the first is written",
+    "scalar": "a scalar has no memory of its own to share",
+    "objects": "an array of objects holds no numbers: they are read into one that does, in one pass",
+    "rows": "a list of tensors is several memories: they are stacked into one",
+    "stack": "a list of tensors is several memories: they are stacked into one",
+}
+
+
+def why_read(kind: str) -> str:
+    """Why something of a kind that owns no memory to share has to be read."""
+    found = READ_REASONS.get(kind)
+    return found or f"what a {kind.removeprefix(COPIED)} gives is not shown to be its own memory, and counts as a copy"
+
+
+# -- which dtype --------------------------------------------------------------------------------
+
+
+def target_dtype(info: TensorInfo, request: Request, target: Backend) -> str:
+    """The dtype of the result.
+
+    Raises:
+        LossyCastError: The target has no such dtype.
+    """
+    caps = target.capabilities
+    if request.out is not None:
+        asked = request.dtype
+        if asked in dtypes.KEYWORDS:
+            asked = target_dtype(info, request._replace(out=None), target)
+        if asked not in (None, request.out.dtype):
+            raise LossyCastError(f"out= is {request.out.dtype}, and dtype= asks for {asked}.", "leave dtype= out")
+        return request.out.dtype
+    if request.dtype not in (None, *dtypes.KEYWORDS):
+        if request.dtype not in caps.dtypes.held:
+            raise _no_such_dtype(request.dtype, target, asked=True)
+        return request.dtype
+    kind = dtypes.find(info.dtype).kind
+    if request.dtype == dtypes.DEFAULT and kind == "float":
+        return caps.dtypes.default("float")
+    if info.weak_dtype is not None and caps.memory.exists:
+        return _number_dtype(info.weak_dtype, kind, target, request.dtype)
+    if request.dtype is None:
+        if info.dtype not in caps.dtypes.held and not _stays_as_it_is(info, request, target):
+            raise _no_such_dtype(info.dtype, target, asked=False)
+        return info.dtype
+    if request.dtype == dtypes.FIT and _stays_as_it_is(info, request, target):
+        return info.dtype
+    held = caps.dtypes.held - caps.dtypes.absent_on.get(kind_of(_place(info, request, target)), frozenset())
+    found = _widest(info.dtype, held) if request.dtype == dtypes.DEFAULT else dtypes.fit(info.dtype, held)
+    if found is None:
+        raise _no_such_dtype(info.dtype, target, asked=False)
+    return found
+
+
+def _widest(name: str, held: frozenset[str]) -> str | None:
+    """A dtype if it is among those that there are, else the widest of its kind."""
+    if name in held:
+        return name
+    kind = dtypes.find(name).kind
+    kin = sorted(other for other in held if dtypes.find(other).kind == kind)
+    return max(kin, key=lambda other: (dtypes.width(other), dtypes.find(other).precision), default=None)
+
+
+def _stays_as_it_is(info: TensorInfo, request: Request, target: Backend) -> bool:
+    """Whether a tensor of a dtype that its framework lacks for now is given back as the object that it is."""
+    own = info.framework == target.name and not info.kind and info.dtype in target.capabilities.dtypes.absent_reasons
+    return own and request.copy is not True and request.device is None and not request.options
+
+
+def _number_dtype(weak: str, kind: str, target: Backend, asked: str | None) -> str:
+    caps = target.capabilities
+    candidates = caps.dtypes.numbers["int" if kind == "uint" else kind]
+    if kind in ("float", "complex"):
+        return candidates[0]
+    for name in candidates:
+        if dtypes.exact(weak, name):
+            return name
+    if asked is not None:  # each number is compared
+        return (dtypes.fit(weak, caps.dtypes.held) if asked == dtypes.FIT else None) or candidates[-1]
+    remedy = caps.dtypes.absent_hint if weak in caps.dtypes.absent_reasons else ""
+    wide = f'dtype="{weak}"' if weak in caps.dtypes.held else remedy
+    as_floats = 'dtype="float32", which keeps each value or raises'
+    raise LossyCastError(
+        f"These Python integers need {weak}; {target.name} gives integers {' or '.join(candidates)} here.",
+        f"{wide}, or {as_floats}" if wide else as_floats,
+    )
+
+
+def check_of(info: TensorInfo, request: Request, dtype: str) -> str:
+    """What a cast to the result's dtype has to look at: see `casts.cast`.
+
+    Raises:
+        LossyCastError: The request's casting does not permit this cast.
+    """
+    if dtype == info.dtype:
+        return ""
+    own = request.dtype in (None, dtypes.FIT) and request.out is None and request.casting is None
+    if info.weak_dtype is not None and own:
+        if dtypes.exact(info.weak_dtype, dtype):
+            return ""
+        if dtypes.find(dtype).kind in ("float", "complex"):
+            return "finite"
+    return dtypes.casting_scale(info.dtype, dtype, request.casting).check
+
+
+def reads_as_asked(info: TensorInfo, target: Backend, dtype: str, device: str, check: str) -> bool:
+    """Whether Python numbers are read as what the target is to have, and not first as what they are."""
+    as_it_is = dtype == info.dtype and target.capabilities.memory.alignment <= dtypes.find(dtype).itemsize
+    return not as_it_is and not widens_later(info, target, dtype, device, check)
+
+
+def is_many(info: TensorInfo) -> bool:
+    """Whether these are so many Python numbers that the memory of an array of them counts."""
+    return info.kind in NUMBERS and info.size > MANY
+
+
+def reads_in_one_go(request: Request, target: Backend) -> bool:
+    """Whether an array of what numbers are is what is wanted, whatever they are."""
+    takes_all = target.capabilities.dtypes.numbers is EXCHANGE_NUMBERS and target.capabilities.memory.exists
+    return takes_all and request.is_ordinary
+
+
+def fills_lists(info: TensorInfo, target: Backend) -> bool:
+    """Whether Python numbers are read part by part into lists."""
+    return is_many(info) and not target.capabilities.memory.exists and target.name == info.framework
+
+
+def fills_out(info: TensorInfo, request: Request, target: Backend) -> bool:
+    """Whether Python numbers are read part by part into the memory that is given."""
+    out = request.out
+    if out is None or not is_many(info) or not target.capabilities.memory.writes_parts:
+        return False
+    return out.device == HOST and not out.conjugate and not out.negative
+
+
+def widens_later(info: TensorInfo, target: Backend, dtype: str, device: str, check: str) -> bool:
+    """Whether a cast waits until the value is on its device: fewer bytes cross the bus."""
+    wider = dtypes.find(dtype).itemsize > dtypes.find(info.dtype).itemsize
+    late = wider and device != HOST and not check and agrees(info.dtype, dtype)
+    able = not {info.dtype, dtype} & target.capabilities.dtypes.uncast
+    return late and able and info.dtype in target.capabilities.dtypes.held
+
+
+def cast_reason(info: TensorInfo, request: Request, target: Backend) -> str:
+    """Why the dtype changes."""
+    if request.dtype == dtypes.FIT and request.out is None:
+        return f"{target.name} has no {info.dtype} here"
+    return "the dtype that was asked for"
+
+
+def _no_such_dtype(name: str, target: Backend, *, asked: bool) -> LossyCastError:
+    caps = target.capabilities
+    why, remedy = caps.dtypes.absent_reasons.get(name, ""), caps.dtypes.absent_hint
+    hint = _instead(name, caps.dtypes.held, asked=asked)
+    return LossyCastError(f"{target.name} has no {name}{why}.", f"{hint}, or {remedy}" if why and remedy else hint)
+
+
+def _instead(name: str, held: frozenset[str], *, asked: bool) -> str:
+    """The keyword that does it with another dtype than one that there is not."""
+    fitting = dtypes.fit(name, held)
+    if fitting is None:
+        holders = sorted((other for other in held if dtypes.exact(name, other)), key=dtypes.width)
+        return f'dtype="{holders[0]}"' if holders else 'dtype="float32", which keeps each value or raises'
+    return f'dtype="{fitting}"' if asked else 'dtype="fit"'
+
+
+# -- which device -------------------------------------------------------------------------------
+
+
+def target_device(info: TensorInfo, request: Request, target: Backend, dtype: str) -> str:
+    """The device of the result.
+
+    Raises:
+        DeviceError: The target cannot live there, or there is no such device here.
+        LossyCastError: The device has no such dtype.
+    """
+    caps = target.capabilities
+    present = request.present
+    device = _place(info, request, target)
+    if request.out is None and request.device is not None and kind_of(device) not in caps.devices.kinds:
+        kinds = ", ".join(caps.devices.kinds)
+        hint = f'device="{meant(device, caps.devices.kinds)}"'
+        raise DeviceError(f"{target.name} cannot live on {device}: it knows {kinds}.", hint)
+    asked = request.device is not None or caps.devices.kinds[0] != HOST
+    if asked and present is not None and not any(device in (name, kind_of(name)) for name in present):
+        seen = f"sees {', '.join(present)}" if present else "sees no device"
+        raise DeviceError(
+            f"There is no {device} here: {target.name} {seen}.",
+            f'device="{present[0]}"' if present else "a machine that has one, or another target",
+        )
+    absent = caps.dtypes.absent_on.get(kind_of(device), frozenset())
+    if dtype in absent:
+        named = request.dtype is not None or request.out is not None
+        hint = _instead(dtype, caps.dtypes.held - absent, asked=named)
+        raise LossyCastError(f"{dtype} cannot live on {device}.", f'{hint}, or device="cpu"')
+    return device
+
+
+def _place(info: TensorInfo, request: Request, target: Backend) -> str:
+    """The device of the result, if the target can live there."""
+    if request.out is not None:
+        return request.out.device
+    if request.device is not None:
+        return request.device
+    if info.abstract is not None or _stays(info, target, request.present):
+        return info.device
+    return target.capabilities.devices.kinds[0]
+
+
+def _stays(info: TensorInfo, target: Backend, present: tuple[str, ...] | None) -> bool:
+    """Whether the result may be where the source is, without being asked to."""
+    if info.shards > 1 and target.name != info.framework:
+        return False
+    return kind_of(info.device) in target.capabilities.devices.kinds and (present is None or info.device in present)
+
+
+# -- share or copy ------------------------------------------------------------------------------
+
+
+def sharing(info: TensorInfo, target: Backend, request: Request) -> tuple[bool, str, list[str]]:
+    """Whether memory may be shared under the sharing rule, why, and what that puts at risk."""
+    caps = target.capabilities
+    if not caps.memory.exists:
+        return False, f"{target.name} values have no memory to share", []
+    if request.copy is True:
+        return False, "copy=True asks for independent memory", []
+    if not caps.memory.writable:
+        if not info.mutable:
+            return True, "neither side can write", []
+        if request.copy is False:
+            risk = f"a later write to the source shows in the {target.name} tensor, a constant"
+            return True, "copy=False consents to share", [risk]
+        return False, f"a later write to the source would change a {target.name} constant", []
+    read_only = why_read_only(info, target)
+    if read_only:
+        return True, f"read-only: {read_only}", []
+    if info.writable and not info.requires_grad:
+        return True, "both sides know that writes show", []
+    if info.requires_grad:
+        # No consent: whoever wants to share and write takes it out of its graph first, in one word.
+        return False, f"{target.name} has no read-only tensors: {READ_ONLY_REASON}", []
+    if request.copy is False:
+        risk = f"a write to the {target.name} tensor changes memory that the source does not permit to write"
+        return True, "copy=False consents to share", [risk]
+    return False, f"{target.name} has no read-only tensors: a write would change the source", []
+
+
+def why_read_only(info: TensorInfo, target: Backend) -> str:
+    """Why a target that can present writable memory read-only does so; empty where it does not."""
+    if not target.capabilities.memory.read_only:
+        return ""
+    if info.requires_grad:
+        return READ_ONLY_REASON
+    if not info.writable:
+        return "the source does not permit writes"
+    foreign = info.framework != target.name
+    return REPEATED_REASON if foreign and memory.overlaps_itself(info) else ""
+
+
+def layout_obstacles(info: TensorInfo, target: Backend) -> list[str]:
+    """Why the target cannot lie over host memory of this layout; empty where it can."""
+    caps = target.capabilities
+    found: list[str] = []
+    if info.swapped:
+        found.append("its bytes are in the other order")
+    if not caps.memory.exists:
+        return [f"{target.name} values have no memory to share"]
+    if info.size == 0:
+        return found
+    row = dtypes.find(info.dtype)
+    if info.dtype in caps.dtypes.unshared:
+        found.append(f"{target.name} stores {info.dtype} in another form")
+    if caps.memory.strides != "any":
+        found += _stride_obstacles(info, row.itemsize)
+    if caps.memory.strides == "compact" and not found and not is_compact(info.shape, info.strides, row.itemsize):
+        found.append(f"strides {info.strides} bytes of shape {info.shape} are not compact")
+    alignment = caps.memory.alignment or row.numpy.alignment
+    if info.misalignment % alignment:
+        found.append(f"address % {alignment} == {info.misalignment % alignment}")
+    return found
+
+
+def _stride_obstacles(info: TensorInfo, itemsize: int) -> list[str]:
+    found = []
+    for axis, (length, stride) in enumerate(zip(info.shape, info.strides, strict=True)):
+        if length > 1 and stride < 0:
+            found.append(f"negative stride on axis {axis}")
+        elif length > 1 and stride % itemsize:
+            found.append(f"stride of {stride} bytes on axis {axis} is not a whole number of elements")
+    return found
+
+
+# -- casts on devices ---------------------------------------------------------------------------
+
+_ROUNDED_ALIKE = frozenset(
+    {
+        ("float64", "float32"),
+        ("float64", "bfloat16"),
+        ("float32", "float16"),
+        ("float32", "bfloat16"),
+        ("complex128", "complex64"),
+    }
+)
+
+
+def agrees(source: str, target: str) -> bool:
+    """Whether every framework casts each value alike, so that a device may do it.
+
+    Measured on torch 2.13 and NumPy 2.4 over random bits: what is left out of the list of rounded
+    casts (float64 to float16, every float8) differs in values, the rest at most in a NaN's payload.
+    """
+    if dtypes.exact(source, target) or (source, target) in _ROUNDED_ALIKE:
+        return True
+    return {dtypes.find(source).kind, dtypes.find(target).kind} <= {"int", "uint", "bool"}

@@ -1,0 +1,1 @@
+"""Python numbers: read out of lists, in chunks, and what is wrong with them."""

@@ -1,0 +1,191 @@
+"""What is wrong with a nested sequence, and where: rows of unequal lengths, and elements that are no numbers."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..backends import registry
+from ..core import dtypes
+from ..errors import ConversionError, LossyCastError, ShapeError, UnsupportedTypeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["DEEPEST", "ROWS", "leaves", "length_of", "outer_shape", "shape_of", "why_unreadable"]
+
+ROWS = (list, tuple, range)
+"""What is opened as a row of elements."""
+DEEPEST = 64
+"""Levels that are opened: NumPy has no more axes."""
+
+
+def leaves(x: Any, path: str = "x", depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """Each element, after its path."""
+    if isinstance(x, ROWS) and depth < DEEPEST:
+        for index, element in enumerate(x):
+            yield from leaves(element, f"{path}[{index}]", depth + 1)
+    else:
+        yield path, x
+
+
+def outer_shape(x: Any, path: str = "x") -> tuple[int, ...]:
+    """The shape of the nesting around tensors.
+
+    Raises:
+        ShapeError: Rows of unequal lengths.
+    """
+    problem = _ragged(x, path)
+    if problem is not None:
+        raise problem
+    shape = []
+    while isinstance(x, (list, tuple)):
+        shape.append(len(x))
+        x = x[0]
+    return tuple(shape)
+
+
+def why_unreadable(x: Any, cause: Exception | None) -> ConversionError:
+    """The error that says what is wrong with a sequence, and where."""
+    ragged = _ragged(x, "x")
+    if ragged is not None:
+        return ragged
+    for path, leaf in leaves(x):
+        problem = _why_no_number(path, leaf)
+        if problem is not None:
+            return problem
+    rounded = _each("float(number)", len(shape_of(x)))
+    if cause is not None:
+        return UnsupportedTypeError(f"This sequence cannot be read: {cause}", None)
+    names = {leaf.dtype.name for _, leaf in leaves(x) if isinstance(leaf, np.generic)}
+    if names and not all(isinstance(leaf, (int, np.integer)) for _, leaf in leaves(x)):
+        return LossyCastError(
+            f"NumPy has no dtype for a list of {' and '.join(sorted(names))} scalars.", f"{rounded}, which rounds"
+        )
+    return LossyCastError(
+        "No dtype holds all of these integers: int64 has no room for the largest, uint64 none for the negative.",
+        f"{rounded}, which rounds",
+    )
+
+
+def _each(expression: str, depth: int) -> str:
+    """Code that makes nested lists of `x` with an expression of each `number`."""
+    rows = ["x", *("row" for _ in range(depth - 1))]
+    for level, row in enumerate(reversed(rows)):
+        expression = f"[{expression} for {'row' if level else 'number'} in {row}]"
+    return expression
+
+
+def _why_no_number(path: str, leaf: Any) -> ConversionError | None:
+    if isinstance(leaf, np.generic):
+        return _why_no_scalar(path, leaf)
+    if isinstance(leaf, (bool, float, complex)):
+        return None
+    if isinstance(leaf, int):
+        if -(2**63) <= leaf < 2**64:
+            return None
+        return LossyCastError(f"The integer at {path} does not fit into 64 bits.", "float(number), which rounds")
+    if isinstance(leaf, (list, tuple)):
+        return ShapeError(f"{path} is nested deeper than {DEEPEST} levels, or contains itself.", None)
+    name = type(leaf).__name__
+    if isinstance(leaf, (Decimal, Fraction)):
+        return UnsupportedTypeError(
+            f"The {name} at {path} is an exact number that no dtype holds.",
+            "float(number), which rounds",
+        )
+    if leaf is None:
+        return UnsupportedTypeError(f"None at {path} is not a number.", 'float("nan"), or leave it out')
+    try:
+        owner = registry.backend_of(leaf)
+    except ConversionError as error:
+        if not isinstance(leaf, (str, set, frozenset, dict)):
+            return UnsupportedTypeError(f"The {name} at {path} is not a number: {error.message}", error.hint)
+    else:
+        if owner.name != "python":
+            return UnsupportedTypeError(f"The {name} at {path} stands among numbers.", f"to_list({path})")
+    return UnsupportedTypeError(f"The {name} at {path} is not a number.", _no_number_hint(leaf, path))
+
+
+def _no_number_hint(leaf: Any, path: str) -> str:
+    if isinstance(leaf, str):
+        return f"float({path}), if it is written as one, or leave it out"
+    if isinstance(leaf, (set, frozenset)):
+        return f"sorted({path})"
+    return f"list({path}.values())" if isinstance(leaf, dict) else f"list({path})"
+
+
+def _why_no_scalar(path: str, leaf: Any) -> ConversionError | None:
+    if dtypes.of_numpy(leaf.dtype) is not None:
+        return None
+    hint = _EXACT_HINTS.get(leaf.dtype.kind)
+    return UnsupportedTypeError(
+        f"The {type(leaf).__name__} at {path} has dtype {leaf.dtype}, which cannot be carried.",
+        hint and hint.format(path),
+    )
+
+
+_EXACT_HINTS = {
+    "f": "float({0}), which rounds",
+    "c": "complex({0}), which rounds",
+    "m": '{0}.astype("int64"), a count of units',
+    "M": '{0}.astype("int64"), a count of units',
+}
+
+
+def _ragged(x: Any, path: str, depth: int = 0) -> ShapeError | None:
+    """The error for the first place where lengths differ, or ``None`` if they do not."""
+    if not isinstance(x, ROWS) or not len(x) or depth > DEEPEST:
+        return None
+    lengths = [length_of(element) for element in x]
+    for index, length in enumerate(lengths):
+        if length != lengths[0]:
+            here, there = (_as_row(row, size) for row, size in ((x[0], lengths[0]), (x[index], length)))
+            tensors = any(size is None and getattr(row, "shape", ()) for row, size in zip(x, lengths, strict=True))
+            return ShapeError(
+                f"Rows of unequal lengths are no tensor: {here} at {path}[0], {there} at {path}[{index}].",
+                f"[to_list(row) for row in {path}]" if tensors else "pad the rows to one length first",
+            )
+    if lengths[0] is None:
+        return None
+    for index, element in enumerate(x):
+        found = _ragged(element, f"{path}[{index}]", depth + 1)
+        if found is not None:
+            return found
+    return _ragged_across(x, path)
+
+
+def _as_row(row: Any, length: int | None) -> str:
+    if length is not None:
+        return f"length {length}"
+    return "a number" if isinstance(row, (int, float, complex, np.generic)) else f"the {type(row).__name__}"
+
+
+def _ragged_across(x: Any, path: str) -> ShapeError | None:
+    """Rows of one length each, whose own rows differ in length from one to the next."""
+    shapes = [shape_of(element) for element in x]
+    for index, shape in enumerate(shapes):
+        if shape != shapes[0]:
+            return ShapeError(
+                f"Rows of unequal lengths are no tensor: shape {shapes[0]} at {path}[0], {shape} at {path}[{index}].",
+                "pad the rows to one length first",
+            )
+    return None
+
+
+def length_of(x: Any) -> int | None:
+    """How long a sequence is; ``None``: it is an element."""
+    return len(x) if isinstance(x, ROWS) else None
+
+
+def shape_of(x: Any) -> tuple[int, ...]:
+    """The shape of the nesting, as the first row of each level tells it."""
+    shape: list[int] = []
+    while isinstance(x, ROWS) and len(shape) < DEEPEST:
+        shape.append(len(x))
+        if not len(x):
+            break
+        x = x[0]
+    return tuple(shape)
