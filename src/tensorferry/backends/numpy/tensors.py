@@ -10,7 +10,7 @@ import numpy as np
 from ...core.capabilities import Capabilities, Dtypes, Memory, Objects, Options
 from ...core.dtypes import DTYPES, by_numpy, of_numpy
 from ...core.info import TensorInfo, compact_strides
-from ...core.signature import COMPACT, EMPTY, layout_of
+from ...core.signature import layout_of
 from ...errors import ShapeError, UnsupportedTypeError
 from ...hints import Hint
 from ...host import casts, memory
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from ...core.request import Request
+    from ...planning.plan import Plan, Step
 
 Array = np.ndarray[Any, Any]
 
@@ -107,12 +108,14 @@ class NumpyBackend(Backend):
             return None
         # In one number: whether it lies in C order, and can be written.
         flags = x.flags.num
-        if flags & 1:
-            layout: Hashable = COMPACT if x.size else EMPTY
-        else:
-            layout = layout_of(x.shape, x.strides, x.itemsize)
+        if flags & 1 and x.base is None and x.size:
+            return dtype, x.ndim, flags, _address(x) & 63
+        layout = layout_of(x.shape, x.strides, x.itemsize)
         facts = None if x.base is None else _facts(x, x.flags.writeable)
-        return np.ndarray, dtype, x.ndim, layout, memory.address(x) & 63, flags, facts
+        return dtype, x.ndim, layout, _address(x) & 63, flags, facts
+
+    def likeness(self, x: Any) -> Hashable | None:
+        return x.dtype if type(x) is np.ndarray and x.dtype in _NAMES else None
 
     def extents(self, tensors: Sequence[Any]) -> list[tuple[int, int] | None]:
         return [_extent(x, memory.address(x)) for x in tensors]
@@ -176,6 +179,18 @@ class NumpyBackend(Backend):
         """Put `x`'s values into `out`'s memory, cast to its dtype."""
         casts.copy_into(out, x)
 
+    def bound(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
+        before, verb = plan.source, step.verb
+        if before.swapped or before.weak_dtype is not None:
+            return None
+        if verb == "copy" and before.is_compact and not any(step.arguments):
+            return np.ndarray.copy
+        if verb == "cast":
+            return casts.direct_cast(before.dtype, *step.arguments)
+        if verb == "write" and before.dtype == plan.result.dtype:
+            return _write_alike
+        return None
+
     def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
         if verb == "cast":
             return _cast_code(*arguments, info=info)
@@ -205,6 +220,7 @@ _CHECKS = {
 }
 _COMPARES = np.lib.NumpyVersion(np.__version__) >= "2.4.0"
 _NAMES = by_numpy()
+_address = memory.address
 
 
 def _is_narrow(name: str) -> bool:
@@ -232,6 +248,11 @@ def _cast_code(dtype: str, check: str = "", compact: bool = False, *, info: Tens
     options = (', order="C"' if compact else "") + (', casting="same_value"' if compares else "")
     code = f"{values}.astype({name}{options})"
     return f"{_CHECKS[check].format(dtype)}\n{code}" if check and not compares else code
+
+
+def _write_alike(x: Array, out: Array) -> None:
+    """See `write`, between arrays of one dtype; NumPy sees to memory in common."""
+    out[...] = x
 
 
 def _plain(x: Array) -> Array | None:
