@@ -27,20 +27,7 @@ if TYPE_CHECKING:
     from ..devices.streams import Stream
     from .nodes import Node
 
-__all__ = ["EXCHANGE", "EXCHANGE_NUMBERS", "Backend", "kind_of_type", "validate", "verbs_lacking"]
-
-EXCHANGE = "numpy"
-"""The backend whose tensors are the common currency of host memory."""
-
-
-EXCHANGE_NUMBERS: Mapping[str, tuple[str, ...]] = {
-    "bool": ("bool",),
-    "int": ("int64", "uint64"),
-    "float": ("float64",),
-    "complex": ("complex128",),
-}
-"""The dtypes of Python numbers as they are read into an array of that currency."""
-
+__all__ = ["Backend", "kind_of_type", "validate", "verbs_lacking"]
 
 _KINDS = frozenset({"Variable", "buffer", "numbers", "object", "objects", "rows", "scalar", "stack", "traced"})
 

@@ -6,40 +6,44 @@ A dtype's identity is its name (``"bfloat16"``), never NumPy's ``kind`` or ``str
 
 from __future__ import annotations
 
+import sys
 from functools import cache
 from re import search
 from struct import calcsize
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ..errors import LossyCastError, UnsupportedTypeError, shown
+from . import names as frameworks
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
-    from ..backends.base import Backend
+    from .declaration import Declaration
 
 __all__ = [
     "DTYPES",
+    "ORDINARY",
+    "Check",
     "DType",
+    "Kind",
     "Scale",
     "asked",
-    "by_numpy",
     "casting_scale",
     "common",
     "exact",
     "find",
     "fit",
     "name_of",
-    "of_numpy",
     "width",
 ]
 
 DEFAULT, FIT = KEYWORDS = ("default", "fit")
 """What ``dtype=`` takes beside dtypes: see `rules.target_dtype`."""
 CASTINGS = ("safe", "same_value", "same_kind", "unsafe")
-KINDS = ("bool", "uint", "int", "float", "complex")
+Kind = Literal["bool", "uint", "int", "float", "complex"]
+KINDS: tuple[Kind, ...] = ("bool", "uint", "int", "float", "complex")
+Check = Literal["", "value", "number", "finite"]
+"""What a cast looks at each value for: see `casts.check_values`."""
 _ROUNDS = frozenset({"nan", "negative", "zero"})
 """What a float needs so that every number, infinity and NaN can be rounded to it."""
 
@@ -52,82 +56,67 @@ class DType(NamedTuple):
     """
 
     name: str
-    kind: str
+    kind: Kind
     itemsize: int
-    numpy: np.dtype[Any]
     precision: int
     lowest: int
     highest: int
-    specials: frozenset[str]
+    specials: frozenset[str] = frozenset()
+
+    @property
+    def alignment(self) -> int:
+        """Bytes of which the address of an element is a multiple, as C has it."""
+        return self.itemsize // 2 if self.kind == "complex" else self.itemsize
 
 
-def _integer(name: str, bits: int | None = None) -> DType:
-    import ml_dtypes
+_SIGNED = frozenset({"-0", "negative", "zero"})
+_IEEE = _SIGNED | {"inf", "nan"}
+_ONE_ZERO = frozenset({"nan", "negative", "zero"})
 
-    numpy = np.dtype(getattr(ml_dtypes, name, None) or name)
-    signed = not name.startswith("u")
-    bits = bits or numpy.itemsize * 8
-    kind = "int" if signed else "uint"
-    precision = bits - signed
-    return DType(name, kind, numpy.itemsize, numpy, precision, 0, precision, frozenset())
-
-
-def _float(name: str) -> DType:
-    import ml_dtypes
-
-    numpy = np.dtype(getattr(ml_dtypes, name, None) or name)
-    limits: Any = ml_dtypes.finfo(numpy)  # type: ignore[no-untyped-call, unused-ignore]
-    with np.errstate(all="ignore"):
-        special = {
-            "inf": np.isinf(np.array(np.inf, np.float32).astype(numpy).astype(np.float64)).item(),
-            "nan": np.isnan(np.array(np.nan, np.float32).astype(numpy).astype(np.float64)).item(),
-            "negative": float(limits.min) < 0,
-            "zero": float(np.array(0, np.float32).astype(numpy).astype(np.float64)) == 0,
-            "-0": bool(np.signbit(np.array(-0.0, np.float32).astype(numpy).astype(np.float64))),
-        }
-    lowest = int(np.frexp(np.float64(limits.smallest_subnormal))[1]) - 1
-    highest = int(np.frexp(np.float64(limits.max))[1])
-    present = frozenset(name for name, has in special.items() if has)
-    return DType(name, "float", numpy.itemsize, numpy, int(limits.nmant) + 1, lowest, highest, present)
-
-
-def _complex(name: str, part: DType) -> DType:
-    return part._replace(name=name, kind="complex", itemsize=2 * part.itemsize, numpy=np.dtype(name))
-
-
-@cache
-def _table() -> dict[str, DType]:
-    # Made when it is first asked for: ml_dtypes is a third of what importing tensorferry would cost.
-    rows = [DType("bool", "bool", 1, np.dtype(bool), 1, 0, 1, frozenset())]
-    rows += [_integer(name, int(name.lstrip("uint"))) for name in ("int2", "int4", "uint2", "uint4")]
-    rows += [_integer(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)]
-    narrow = (
-        "float4_e2m1fn",
-        "float6_e2m3fn",
-        "float6_e3m2fn",
-        "float8_e3m4",
-        "float8_e4m3",
-        "float8_e4m3b11fnuz",
-        "float8_e4m3fn",
-        "float8_e4m3fnuz",
-        "float8_e5m2",
-        "float8_e5m2fnuz",
-        "float8_e8m0fnu",
-        "bfloat16",
+DTYPES: dict[str, DType] = {
+    row.name: row
+    for row in (
+        DType("bool", "bool", 1, 1, 0, 1),
+        DType("int2", "int", 1, 1, 0, 1),
+        DType("int4", "int", 1, 3, 0, 3),
+        DType("uint2", "uint", 1, 2, 0, 2),
+        DType("uint4", "uint", 1, 4, 0, 4),
+        DType("int8", "int", 1, 7, 0, 7),
+        DType("int16", "int", 2, 15, 0, 15),
+        DType("int32", "int", 4, 31, 0, 31),
+        DType("int64", "int", 8, 63, 0, 63),
+        DType("uint8", "uint", 1, 8, 0, 8),
+        DType("uint16", "uint", 2, 16, 0, 16),
+        DType("uint32", "uint", 4, 32, 0, 32),
+        DType("uint64", "uint", 8, 64, 0, 64),
+        DType("float4_e2m1fn", "float", 1, 2, -1, 3, _SIGNED),
+        DType("float6_e2m3fn", "float", 1, 4, -3, 3, _SIGNED),
+        DType("float6_e3m2fn", "float", 1, 3, -4, 5, _SIGNED),
+        DType("float8_e3m4", "float", 1, 5, -6, 4, _IEEE),
+        DType("float8_e4m3", "float", 1, 4, -9, 8, _IEEE),
+        DType("float8_e4m3b11fnuz", "float", 1, 4, -13, 5, _ONE_ZERO),
+        DType("float8_e4m3fn", "float", 1, 4, -9, 9, _SIGNED | {"nan"}),
+        DType("float8_e4m3fnuz", "float", 1, 4, -10, 8, _ONE_ZERO),
+        DType("float8_e5m2", "float", 1, 3, -16, 16, _IEEE),
+        DType("float8_e5m2fnuz", "float", 1, 3, -17, 16, _ONE_ZERO),
+        DType("float8_e8m0fnu", "float", 1, 1, -127, 128, frozenset({"nan"})),
+        DType("bfloat16", "float", 2, 8, -133, 128, _IEEE),
+        DType("float16", "float", 2, 11, -24, 16, _IEEE),
+        DType("float32", "float", 4, 24, -149, 128, _IEEE),
+        DType("float64", "float", 8, 53, -1074, 1024, _IEEE),
+        DType("complex64", "complex", 8, 24, -149, 128, _IEEE),
+        DType("complex128", "complex", 16, 53, -1074, 1024, _IEEE),
     )
-    rows += [_float(name) for name in (*narrow, "float16", "float32", "float64")]
-    rows += [_complex("complex64", rows[-2]), _complex("complex128", rows[-1])]
-    return {row.name: row for row in rows}
-
-
-DTYPES: dict[str, DType]
+}
 """Every dtype that tensorferry carries, by its canonical name."""
 
-
-def __getattr__(name: str) -> Any:
-    if name == "DTYPES":
-        return _table()
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+ORDINARY = frozenset(
+    {
+        *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+        *("float16", "float32", "float64", "complex64", "complex128"),
+    }
+)
+"""Those that NumPy has by itself; the others it has from ml_dtypes."""
 
 
 _LONG = f"int{8 * calcsize('l')}"
@@ -193,6 +182,7 @@ _CODES = {
 """NumPy's codes, in which upper and lower case are two."""
 _ORDERED = _CODES | {"i8": "int64", "u8": "uint64"}
 """Those behind a sign for the order of bytes, which nobody writes but for NumPy."""
+_OTHER_ORDER = ">" if sys.byteorder == "little" else "<"
 
 _OTHERWISE = {
     "float": ("float32", "float64"),
@@ -200,25 +190,6 @@ _OTHERWISE = {
     "complex": ("complex64", "complex128"),
 }
 """Words that mean one thing to Python and NumPy, and may mean another width behind a framework's name."""
-
-
-@cache
-def by_numpy() -> dict[Any, str]:
-    """The canonical name of each NumPy dtype in the machine's byte order."""
-    return {row.numpy: row.name for row in _table().values()}
-
-
-def of_numpy(dtype: np.dtype[Any]) -> str | None:
-    """The canonical name of a NumPy dtype in either byte order, or ``None`` if it has none."""
-    name = by_numpy().get(dtype)
-    if name is None and not dtype.isnative:
-        name = by_numpy().get(dtype.newbyteorder("="))
-    return name
-
-
-def is_native_and_known(dtype: np.dtype[Any]) -> bool:
-    """Whether a NumPy dtype is one of the table's, in the machine's byte order."""
-    return dtype in by_numpy() and dtype.isnative
 
 
 def name_of(dtype: object) -> str:
@@ -241,14 +212,9 @@ def name_of(dtype: object) -> str:
     name: str | None = None
     is_dtype = "dtype" in type(dtype).__name__.lower()
     if isinstance(dtype, str):
-        name = dtype if dtype in _table() else _meant(dtype)
-    elif isinstance(dtype, np.dtype):
-        name = of_numpy(dtype)
+        name = dtype if dtype in DTYPES else _meant(dtype)
     elif isinstance(dtype, type):
-        try:
-            name = of_numpy(np.dtype(dtype))
-        except TypeError:
-            name = None
+        name = _of_class(dtype)
     elif is_dtype:  # nothing else is asked for its name: a tensor could wait for a device
         said = getattr(dtype, "name", None) or str(dtype).rpartition(".")[2]
         name = _meant(said) if isinstance(said, str) else None
@@ -257,6 +223,21 @@ def name_of(dtype: object) -> str:
     raise UnsupportedTypeError(
         f"{repr(dtype) if is_dtype else shown(dtype)} is not a dtype that tensorferry carries.", _nearest(dtype)
     )
+
+
+def _of_class(kind: type) -> str | None:
+    """The dtype that a class means to Python, or to NumPy, which is there if the class is one of those it knows."""
+    if kind in _PYTHONS:
+        return _PYTHONS[kind]
+    numpy = sys.modules.get("numpy")
+    try:
+        name = None if numpy is None else numpy.dtype(kind).name
+    except TypeError:
+        return None
+    return name if name in DTYPES else None
+
+
+_PYTHONS: dict[type, str] = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
 
 
 def asked(dtype: object) -> str | None:
@@ -268,7 +249,7 @@ def asked(dtype: object) -> str | None:
     if dtype is None or (isinstance(dtype, str) and dtype in KEYWORDS):
         return dtype
     name = name_of(dtype)
-    if isinstance(dtype, np.dtype) and not dtype.isnative:
+    if not isinstance(dtype, str) and getattr(dtype, "isnative", True) is False:
         raise _in_the_other_order(dtype, name)
     return name
 
@@ -286,28 +267,28 @@ def _meant(text: str) -> str | None:
     if prefix and word in _OTHERWISE:
         raise _ambiguous(text, _OTHERWISE[word])
     if not prefix and text[:1] in "<>=|" and (name := _ORDERED.get(text[1:])) is not None:
-        if np.dtype(text).isnative:
+        if text[0] != _OTHER_ORDER or find(name).itemsize == 1:
             return name
         raise _in_the_other_order(text, name)
-    if last in _table():
+    if last in DTYPES:
         return last
     if not prefix and last in _CODES:
         return _CODES[last]
-    meanings = _WORDS.get(word, (word,) if word in _table() else ())
+    meanings = _WORDS.get(word, (word,) if word in DTYPES else ())
     if len(meanings) > 1:
         raise _ambiguous(text, meanings)
     return meanings[0] if meanings else None
 
 
-def _in_the_other_order(dtype: str | np.dtype[Any], name: str) -> UnsupportedTypeError:
+def _in_the_other_order(dtype: object, name: str) -> UnsupportedTypeError:
     return UnsupportedTypeError(
         f"{dtype!r} asks for bytes in the other order, and results are in the machine's.", f'dtype="{name}"'
     )
 
 
 def _ambiguous(text: str, meanings: tuple[str, ...]) -> UnsupportedTypeError:
-    carried = [name for name in meanings if name in _table()]
-    absent = [name for name in meanings if name not in _table()]
+    carried = [name for name in meanings if name in DTYPES]
+    absent = [name for name in meanings if name not in DTYPES]
     also = f"; {' and '.join(absent)} cannot be carried" if absent else ""
     return UnsupportedTypeError(
         f"{text!r} means {' to some and '.join(meanings)} to others{also}.",
@@ -321,7 +302,7 @@ def _nearest(dtype: object) -> str:
 
     if isinstance(dtype, str) and len(dtype) <= _LONGEST:
         written = dtype.rpartition(".")[2].lower()
-        words = {name: (name,) for name in (*_table(), *KEYWORDS)} | _WORDS
+        words = {name: (name,) for name in (*DTYPES, *KEYWORDS)} | _WORDS
         found = get_close_matches(written, words, n=1, cutoff=_ALIKE)
         if found:
             return f'dtype="{words[found[0]][0]}"'
@@ -336,14 +317,13 @@ _ALIKE = 0.7
 
 def _is_frameworks(prefix: str) -> bool:
     """Whether what stands before a dtype's name is a framework's module, or what its users import it as."""
-    from ..backends.registry import backends, known
-
     # Outside packages are looked up if need be.
-    return any(_is_module_of(prefix.partition(".")[0], list(each().values())) for each in (known, backends))
+    first, registry = prefix.partition(".")[0], frameworks.registry
+    return _is_module_of(first, registry.known()) or _is_module_of(first, registry.found())
 
 
-def _is_module_of(first: str, among: Iterable[Backend]) -> bool:
-    modules = {module: each for each in among if each.module != "builtins" for module in each.owns}
+def _is_module_of(first: str, among: Mapping[str, Declaration]) -> bool:
+    modules = {module: each for each in list(among.values()) if each.module != "builtins" for module in each.owns}
     lines = {name: line for each in modules.values() for name, line in each.imports.items()}
     imported = lines.get(first, "").removeprefix("import ").partition(" ")[0]
     return first in modules or imported.partition(".")[0] in modules
@@ -351,7 +331,7 @@ def _is_module_of(first: str, among: Iterable[Backend]) -> bool:
 
 def find(name: str) -> DType:
     """The table's row of a canonical name."""
-    return _table()[name]
+    return DTYPES[name]
 
 
 @cache
@@ -363,7 +343,7 @@ def exact(source: str, target: str) -> bool:
     """
     if source == target:
         return True
-    a, b = _table()[source], _table()[target]
+    a, b = DTYPES[source], DTYPES[target]
     if KINDS.index(a.kind) > KINDS.index(b.kind) or (a.kind == "int" and "negative" not in _signs(b)):
         return False
     if a.kind in ("bool", "uint", "int"):
@@ -385,7 +365,7 @@ class Scale(NamedTuple):
     """What a permitted cast has to look at: see `casts.cast`."""
 
     exact: bool
-    check: str
+    check: Check
 
 
 @cache
@@ -405,7 +385,7 @@ def casting_scale(source: str, target: str, casting: str | None) -> Scale:
     """
     if exact(source, target):
         return Scale(exact=True, check="")
-    a, b = _table()[source], _table()[target]
+    a, b = DTYPES[source], DTYPES[target]
     if casting == "unsafe":
         return Scale(exact=False, check="")
     rounds = a.kind in ("float", "complex") and KINDS.index(a.kind) <= KINDS.index(b.kind)
@@ -462,7 +442,7 @@ def common(names: Iterable[str]) -> str:
     found = set(names)
     if len(found) == 1:
         return next(iter(found))
-    holders = [row for row in _table().values() if all(exact(name, row.name) for name in found)]
+    holders = [row for row in DTYPES.values() if all(exact(name, row.name) for name in found)]
     if not holders:
         listed = ", ".join(sorted(found))
         raise LossyCastError(f"No dtype holds every value of {listed}.", "convert the parts to one dtype first")

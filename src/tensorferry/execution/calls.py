@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from ..backends import registry
+from ..backends import registry, tracers
 from ..core.request import aim, refuse_unknown
 from ..errors import ConversionError
 from .recipes import conversion_as
@@ -77,7 +77,7 @@ def _aimed(function: Callable[..., Any], x: Any, to: object, keywords: dict[str,
 
 def _convert(function: Callable[..., Any], x: Any, name: str, keywords: dict[str, Any]) -> Any:
     """Convert for a function that was called with `keywords`."""
-    run = registry.shield(_convert_untraced) if registry.may_be_traced else _convert_untraced
+    run = tracers.shield(_convert_untraced) if tracers.may_be_traced else _convert_untraced
     try:
         return run(x, name, keywords)
     except ConversionError as error:
@@ -88,7 +88,7 @@ def _convert(function: Callable[..., Any], x: Any, name: str, keywords: dict[str
         raise
 
 
-@registry.untraced
+@tracers.untraced
 def _convert_untraced(x: Any, name: str, keywords: dict[str, Any]) -> Any:
     out = keywords.pop("out") if "out" in keywords else None
     try:
@@ -100,5 +100,5 @@ def _convert_untraced(x: Any, name: str, keywords: dict[str, Any]) -> Any:
 
 
 # Read by torch.compile, should it come here before its backend has been asked to shield them.
-for _function in (_aimed, _convert, registry.shield):
+for _function in (_aimed, _convert, tracers.shield):
     _function.__dict__["_torchdynamo_disable"] = True

@@ -9,8 +9,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..backends import registry
-from ..backends.base import EXCHANGE
 from ..core.devices import HOST
+from ..core.names import EXCHANGE
 from ..core.request import make_request
 
 if TYPE_CHECKING:

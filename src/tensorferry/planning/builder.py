@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core import dtypes
 from ..core.devices import HOST
-from ..core.info import compact_strides, packed_strides
+from ..core.layout import compact_strides, packed_strides
 from ..errors import CopyRequiredError
 from . import rules
 from .plan import Plan, Step

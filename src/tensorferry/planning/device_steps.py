@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core import dtypes
 from ..core.devices import HOST, kind_of, same_place
-from ..core.info import compact_strides
+from ..core.layout import compact_strides
 from ..errors import DeviceError, LossyCastError
 from . import rules
 from .builder import Draft

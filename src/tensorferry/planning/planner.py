@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core import dtypes
 from ..core.devices import HOST, kind_of, same_place
+from ..core.info import NUMBERS
 from ..core.request import LEAVE
 from ..errors import GradientError, ShapeError
 from . import preconditions, rules
@@ -294,7 +295,7 @@ class _Route(Transport):
             return
         arguments: tuple[Any, ...] = ()
         changes: dict[str, Any] = {}
-        if kind in rules.NUMBERS and rules.reads_as_asked(self.now, self.target, self.dtype, self.device, self.check):
+        if kind in NUMBERS and rules.reads_as_asked(self.now, self.target, self.dtype, self.device, self.check):
             arguments = (self.dtype, self.check, self.target.capabilities.memory.strides == "compact")
             changes = {"dtype": self.dtype, "strides": self.packed(self.target, self.dtype)}
             changes |= {"misalignment": 0, "weak_dtype": None}

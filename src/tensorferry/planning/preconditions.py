@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from ..core.devices import kind_of, same_place
 from ..core.request import LEAVE
 from ..errors import CopyRequiredError, DeviceError, GradientError, ShapeError, UnsupportedTypeError
-from ..host import memory
 from .rules import PINNED
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ def refuse_place(info: TensorInfo, source: Backend) -> None:
         raise UnsupportedTypeError(f"{source.name} has no {info.dtype}.", "the name of a dtype that it has")
     if info.requires_grad and not caps.gradients.graph:
         raise UnsupportedTypeError(f"{source.name} tensors are in no autograd graph.", "leave requires_grad= out")
-    if (info.conjugate or info.negative) and not hasattr(source, "resolve"):
+    if (info.conjugate or info.negative) and not caps.memory.lazy_bits:
         raise UnsupportedTypeError(f"{source.name} has no lazy bits.", "leave conjugate= and negative= out")
     if info.swapped and not caps.memory.host_array:
         raise UnsupportedTypeError(f"{source.name} has the machine's byte order only.", "leave swapped= out")
@@ -114,7 +113,7 @@ def refuse_out(info: TensorInfo, request: Request, target: Backend) -> None:
         raise UnsupportedTypeError(f"out= cannot be written: {what}.", "leave out= out")
     if out.kind in target.capabilities.objects.read_kinds:
         raise UnsupportedTypeError(f"out= cannot be written: a {out.kind} has no memory of its own.", "leave out= out")
-    if memory.overlaps_itself(out):
+    if out.overlaps_itself:
         raise UnsupportedTypeError(
             "out= cannot be written: several of its elements lie in one place (broadcast, or windows overlap).",
             "leave out= out",

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..backends.base import EXCHANGE_NUMBERS
 from ..core import dtypes
 from ..core.devices import HOST, kind_of, meant
-from ..core.info import is_compact
+from ..core.layout import is_compact
+from ..core.names import EXCHANGE_NUMBERS
 from ..errors import DeviceError, LossyCastError
-from ..host import memory
 
 if TYPE_CHECKING:
     from ..backends.base import Backend
@@ -315,7 +314,7 @@ def why_read_only(info: TensorInfo, target: Backend) -> str:
     if not info.writable:
         return "the source does not permit writes"
     foreign = info.framework != target.name
-    return REPEATED_REASON if foreign and memory.overlaps_itself(info) else ""
+    return REPEATED_REASON if foreign and info.overlaps_itself else ""
 
 
 def layout_obstacles(info: TensorInfo, target: Backend) -> list[str]:
@@ -335,7 +334,7 @@ def layout_obstacles(info: TensorInfo, target: Backend) -> list[str]:
         found += _stride_obstacles(info, row.itemsize)
     if caps.memory.strides == "compact" and not found and not is_compact(info.shape, info.strides, row.itemsize):
         found.append(f"strides {info.strides} bytes of shape {info.shape} are not compact")
-    alignment = caps.memory.alignment or row.numpy.alignment
+    alignment = caps.memory.alignment or row.alignment
     if info.misalignment % alignment:
         found.append(f"address % {alignment} == {info.misalignment % alignment}")
     return found
