@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import render
@@ -11,7 +12,19 @@ if TYPE_CHECKING:
     from ..core.info import TensorInfo
     from ..core.request import Request
 
-__all__ = ["Plan", "Step"]
+__all__ = ["Path", "Plan", "Step"]
+
+
+class Path(str, Enum):
+    """Where the bytes go that a step writes."""
+
+    NONE = "none"
+    HOST = "host"
+    BUS = "bus"
+    DEVICE = "device"
+
+    __str__ = str.__str__
+    __format__ = str.__format__
 
 
 class Step(NamedTuple):
@@ -25,7 +38,7 @@ class Step(NamedTuple):
         why: Why it is there.
         copies: Whether it writes the elements into other memory.
         bytes: How many bytes it writes.
-        path: Where they go: ``"none"``, ``"host"``, ``"bus"`` or ``"device"``.
+        path: Where they go: none, or through host memory, over the bus, within a device.
     """
 
     verb: str
@@ -35,7 +48,7 @@ class Step(NamedTuple):
     why: str
     copies: bool = False
     bytes: int = 0
-    path: str = "none"
+    path: Path = Path.NONE
 
     @property
     def code(self) -> str:

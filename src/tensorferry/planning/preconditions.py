@@ -10,14 +10,14 @@ from ..errors import CopyRequiredError, DeviceError, GradientError, ShapeError, 
 from .rules import PINNED
 
 if TYPE_CHECKING:
-    from ..backends.base import Backend
+    from ..core.declaration import Declaration
     from ..core.info import TensorInfo
     from ..core.request import Request
 
 __all__ = ["refuse_abstract", "refuse_axes", "refuse_move", "refuse_out", "refuse_place"]
 
 
-def refuse_abstract(info: TensorInfo, request: Request, source: Backend, target: Backend) -> None:
+def refuse_abstract(info: TensorInfo, request: Request, source: Declaration, target: Declaration) -> None:
     """Raise for an object without memory, unless it stays in its own framework and is to stay what it is.
 
     Raises:
@@ -37,7 +37,7 @@ def refuse_abstract(info: TensorInfo, request: Request, source: Backend, target:
     raise UnsupportedTypeError(f"This {source.name} object has no values to carry: {why}.", hint)
 
 
-def refuse_axes(info: TensorInfo, exchange: Backend) -> None:
+def refuse_axes(info: TensorInfo, exchange: Declaration) -> None:
     """Raise for a tensor of more axes than an array in host memory can have.
 
     Raises:
@@ -52,7 +52,7 @@ def refuse_axes(info: TensorInfo, exchange: Backend) -> None:
         )
 
 
-def refuse_move(info: TensorInfo, source: Backend, device: str) -> None:
+def refuse_move(info: TensorInfo, source: Declaration, device: str) -> None:
     """Raise for an object without memory that is asked to go to another device.
 
     Raises:
@@ -63,7 +63,7 @@ def refuse_move(info: TensorInfo, source: Backend, device: str) -> None:
         raise UnsupportedTypeError(f"This {source.name} object cannot go to {device}: {why}.", hint)
 
 
-def refuse_place(info: TensorInfo, source: Backend) -> None:
+def refuse_place(info: TensorInfo, source: Declaration) -> None:
     """Raise for a description of a tensor that its framework cannot have.
 
     Raises:
@@ -88,7 +88,7 @@ def refuse_place(info: TensorInfo, source: Backend) -> None:
         )
 
 
-def refuse_out(info: TensorInfo, request: Request, target: Backend) -> None:
+def refuse_out(info: TensorInfo, request: Request, target: Declaration) -> None:
     """Raise for an ``out`` that cannot be written, or that has another shape.
 
     Raises:
