@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 import tensorferry as ferry
 from tensorferry import TensorInfo
-from tensorferry.core.dtypes import DTYPES, find, fit, name_of
+from tensorferry.core.dtype_names import name_of
+from tensorferry.core.dtypes import DTYPES, find, fit
 from tensorferry.host.numpy_dtypes import numpy_dtype
 
 ORDINARY = {

@@ -10,7 +10,7 @@ from tests.support import frozen, memory_at, survives
 
 import tensorferry as ferry
 from tensorferry import TensorInfo
-from tensorferry.core.dtypes import name_of
+from tensorferry.core.dtype_names import name_of
 from tensorferry.host.numpy_dtypes import numpy_dtype
 
 jax = pytest.importorskip("jax")

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..errors import UnknownFrameworkError
 from . import names
 from .devices import HOST, device_name
-from .dtypes import find, name_of
+from .dtype_names import name_of
+from .dtypes import find
 from .layout import compact_strides, is_compact, overlaps_itself, packed_strides
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from ..backends import registry
 from ..errors import ConversionError, DeviceError, UnsupportedTypeError, nearest, shown
 from . import names
 from .devices import device_name, host_index
-from .dtypes import CASTINGS, asked
+from .dtype_names import asked
+from .dtypes import CASTINGS
 from .info import TensorInfo
 from .leaf_dtypes import DtypeRule
 from .names import EXCHANGE

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from ..core.capabilities import Capabilities
     from ..core.info import TensorInfo
     from ..core.request import Request
-    from ..planning.plan import Plan, Step
+    from ..planning.plan import Plan
+    from ..planning.step import Step
 
 __all__ = ["Conversion", "Recipe", "conversion_as", "conversion_of", "forget", "plan_of"]
 

@@ -8,7 +8,8 @@ from ..core import dtypes
 from ..core.devices import HOST
 from ..core.layout import compact_strides, packed_strides
 from ..errors import CopyRequiredError
-from .plan import Path, Plan, Step
+from .plan import Plan
+from .step import Path, Step
 
 if TYPE_CHECKING:
     from ..core.declaration import Declaration

@@ -13,7 +13,7 @@ from ..core import dtypes
 from ..core.devices import HOST, kind_of, same_place
 from ..errors import DeviceError, LossyCastError
 from . import host_steps, rules
-from .plan import Path
+from .step import Path
 
 if TYPE_CHECKING:
     from ..core.declaration import Declaration

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.devices import HOST, same_place
 from ..core.info import NUMBERS
 from . import rules
-from .plan import Path
+from .step import Path
 
 if TYPE_CHECKING:
     from ..core.declaration import Declaration

@@ -14,7 +14,7 @@ from ..core.request import LEAVE
 from ..errors import GradientError, ShapeError
 from . import device_steps, host_steps, preconditions, rules
 from .builder import PlanBuilder
-from .plan import Path
+from .step import Path
 
 if TYPE_CHECKING:
     from ..core.declaration import Declaration

@@ -138,7 +138,7 @@ def _number_dtype(weak: str, kind: str, target: Declaration, asked: str | None) 
     )
 
 
-def check_of(info: TensorInfo, request: Request, dtype: str) -> str:
+def check_of(info: TensorInfo, request: Request, dtype: str) -> dtypes.Check:
     """What a cast to the result's dtype has to look at: see `casts.cast`.
 
     Raises:
