@@ -540,7 +540,7 @@ def installed(**settings):
         backend.close()
         del sys.modules["simulated"]
         registry._opened.discard("simulated")
-        for table in (registry._by_name, registry._by_module, registry._ready, registry._by_type):
+        for table in (registry._by_name, registry._by_module, registry._ready, registry.BY_TYPE):
             for key in [key for key, each in table.items() if each.name not in known]:
                 del table[key]
         for key in [key for key, name in registry.NAMES.items() if name not in known]:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from .backends import registry
 from .core.info import TensorInfo
 from .core.names import EXCHANGE
-from .core.request import aim, make_request, refuse_unknown
+from .core.request import make_request, refuse_unknown
 from .errors import ConversionError, FrameworkNotInstalledError, UnsupportedTypeError
 from .execution.recipes import conversion_of
 from .execution.run import foresee, prepare_described
+from .execution.target import aim
 from .host import memory
 
 if TYPE_CHECKING:

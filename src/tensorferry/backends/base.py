@@ -239,6 +239,10 @@ class Backend(ABC):
         """
         return None
 
+    def likeness(self, x: Any) -> Hashable | None:
+        """What decides, of an object in ``like=``, which dtype and device it says; ``None``: it has to be described."""
+        return self.signature(x)
+
     def signatures(self, tensors: Sequence[Any]) -> list[Hashable | None]:
         """The signature of each of many."""
         return list(map(self.signature, tensors))

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .base import Backend
 
 __all__ = [
+    "BY_TYPE",
     "LANES",
     "NAMES",
     "REFUSALS",
@@ -65,7 +66,8 @@ LANES: dict[str, dict[type, Callable[[Any], Any]]] = {}
 _together: dict[tuple[type, str], Callable[[list[Any]], list[Any] | None]] = {}
 _lanes_open = True
 
-_by_type: dict[type, Backend] = {}
+BY_TYPE: dict[type, Backend] = {}
+"""The backends by the types that have been met as tensors of theirs."""
 _opened: set[str] = set()
 _ready: dict[str, Backend] = {}
 on_change: list[Callable[[], Any]] = []
@@ -113,7 +115,7 @@ def _keep(backend: Backend) -> None:
         NAMES.setdefault(alias, backend.name)
     for module in backend.owns:
         _by_module[module] = backend
-    _by_type.clear()
+    BY_TYPE.clear()
     _ready.pop(backend.name, None)
     for forget in on_change:
         forget()
@@ -331,13 +333,13 @@ def backend_of(x: object) -> Backend:
     Raises:
         UnsupportedTypeError: It is no tensor.
     """
-    found = _by_type.get(type(x))
+    found = BY_TYPE.get(type(x))
     return found if found is not None else _find(x)
 
 
 def is_known_tensor(kind: type) -> bool:
     """Whether objects of this type have been met as tensors with memory of their own."""
-    found = _by_type.get(kind)
+    found = BY_TYPE.get(kind)
     return found is not None and found.capabilities.memory.exists
 
 
@@ -384,7 +386,7 @@ def _owner(kind: type) -> Backend | None:
             if not owner.is_imported():
                 continue
             if load(owner).claims(kind) and owner.capabilities is not None:
-                _by_type[kind] = owner
+                BY_TYPE[kind] = owner
                 return owner
             refused = owner.refusal(kind)
         if refused is not None:

@@ -6,10 +6,11 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ..backends import registry, tracers
-from ..core.request import aim, refuse_unknown
+from ..core.request import refuse_unknown
 from ..errors import ConversionError
 from .recipes import conversion_as
 from .run import convert as convert_one
+from .target import aim
 
 if TYPE_CHECKING:
     from collections.abc import Callable

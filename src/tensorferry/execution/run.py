@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..backends import registry
 from ..core.devices import HOST, same_place
 from ..core.info import TensorInfo
-from ..core.request import writing_into
 from ..core.signature import signature_of
 from ..errors import PlanViolation, UnsupportedTypeError
 from ..host import memory
 from .recipes import conversion_of, plan_of
+from .target import writing_into
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

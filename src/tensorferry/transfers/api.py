@@ -5,8 +5,9 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..core.request import refuse_unknown, target_of
+from ..core.request import refuse_unknown
 from ..errors import ConversionError, shown
+from ..execution.target import target_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -11,8 +11,9 @@ from ..backends import registry
 from ..core.devices import device_name
 from ..core.info import TensorInfo
 from ..core.leaf_dtypes import DtypeRule, rule_of
-from ..core.request import aim, make_request
+from ..core.request import make_request
 from ..execution.recipes import conversion_of
+from ..execution.target import aim
 from ..inspection import explain
 from ..planning import rules
 from ..trees.api import convert_tree, explain_tree

@@ -10,8 +10,9 @@ from ..backends import registry, tracers
 from ..core.info import TensorInfo
 from ..core.leaf_dtypes import rule_of
 from ..core.names import EXCHANGE
-from ..core.request import aim, refuse_unknown, target_of
+from ..core.request import refuse_unknown
 from ..errors import ConversionError, UnsupportedTypeError
+from ..execution.target import aim, target_of
 from .leaves import leaf_rule
 from .targets import Targets
 
