@@ -181,7 +181,7 @@ def overlap(first: TensorInfo, at: int, second: TensorInfo, also_at: int) -> boo
         second: What the other tensor is.
         also_at: The address of its first element.
     """
-    if not first.size or not second.size or first.device != second.device:
+    if first.device != second.device:
         return False
     low, high = spans(first.shape, first.strides, find(first.dtype).itemsize)
     other_low, other_high = spans(second.shape, second.strides, find(second.dtype).itemsize)
