@@ -375,8 +375,8 @@ class Backend(ABC):
     def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
         """The code that a person would have typed for a verb on ``{x}``; `info` is what it is then.
 
-        For ``adopt`` the arguments are ``("fresh",)`` where the memory was made on the way: a person's copy need
-        not be aligned as ours is. For ``export`` they are ``("read-only",)`` where the array is the result, and not
-        to be written; for ``detach``, ``("by hand",)`` where it is what to do before a conversion. For ``write``
-        they are the `TensorInfo` of what is written into.
+        For ``adopt`` the arguments are ``("newly allocated",)`` where the memory was allocated on the way: a person's
+        copy need not be aligned as ours is. For ``export`` they are ``("read-only",)`` where the array is the result,
+        and not to be written; for ``detach``, ``("by hand",)`` where it is what to do before a conversion. For
+        ``write`` they are the `TensorInfo` of what is written into.
         """

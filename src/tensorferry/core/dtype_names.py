@@ -196,7 +196,7 @@ def _ambiguous(text: str, meanings: tuple[str, ...]) -> UnsupportedTypeError:
 
 def _nearest(dtype: object) -> str:
     """The code with the name of a dtype that is like what was written, if there is one."""
-    from difflib import get_close_matches  # only whoever mistypes a name pays for it
+    from difflib import get_close_matches  # only a mistyped name pays for it
 
     if isinstance(dtype, str) and len(dtype) <= _LONGEST:
         written = dtype.rpartition(".")[2].lower()

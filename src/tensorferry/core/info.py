@@ -61,7 +61,7 @@ def _canonical(framework: object) -> str:
         return names.registry.canonical(framework)
     except UnknownFrameworkError:
         if isinstance(framework, str):
-            return framework  # whoever plans with it says that there is no such backend
+            return framework  # a plan with it raises that there is no such backend
         raise
 
 

@@ -1,4 +1,4 @@
-"""How elements lie in memory: strides, what they reach, and whether they lie over each other."""
+"""How elements lie in memory: strides, what they reach, and whether they overlap."""
 
 from __future__ import annotations
 

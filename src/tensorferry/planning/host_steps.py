@@ -78,7 +78,7 @@ def give_back(plan: PlanBuilder) -> None:
 
 
 def obstacles(plan: PlanBuilder) -> list[str]:
-    """Why the target cannot lie over the source's memory; empty where it can."""
+    """Why the target cannot adopt the source's memory; empty where it can."""
     if plan.allocated:
         return []
     found = []

@@ -168,12 +168,12 @@ def reads_in_one_go(request: Request, target: Declaration) -> bool:
 
 
 def fills_lists(info: TensorInfo, target: Declaration) -> bool:
-    """Whether Python numbers are read part by part into lists."""
+    """Whether Python numbers are read in chunks into lists."""
     return is_many(info) and not target.capabilities.memory.exists and target.name == info.framework
 
 
 def fills_out(info: TensorInfo, request: Request, target: Declaration) -> bool:
-    """Whether Python numbers are read part by part into the memory that is given."""
+    """Whether Python numbers are read in chunks into the memory that is given."""
     out = request.out
     if out is None or not is_many(info) or not target.capabilities.memory.writes_parts:
         return False
@@ -284,7 +284,7 @@ def sharing(info: TensorInfo, target: Declaration, request: Request) -> tuple[bo
     if info.writable and not info.requires_grad:
         return True, "both sides know that writes show", []
     if info.requires_grad:
-        # No consent: whoever wants to share and write takes it out of its graph first, in one word.
+        # No consent: who wants to share and write detaches it first.
         return False, f"{target.name} has no read-only tensors: {READ_ONLY_REASON}", []
     if request.copy is False:
         risk = f"a write to the {target.name} tensor changes memory that the source does not permit to write"
@@ -305,13 +305,11 @@ def why_read_only(info: TensorInfo, target: Declaration) -> str:
 
 
 def layout_obstacles(info: TensorInfo, target: Declaration) -> list[str]:
-    """Why the target cannot lie over host memory of this layout; empty where it can."""
+    """Why the target cannot adopt host memory of this layout; empty where it can."""
     caps = target.capabilities
     found: list[str] = []
     if info.swapped:
         found.append("its bytes are in the other order")
-    if not caps.memory.exists:
-        return [f"{target.name} values have no memory to share"]
     if info.size == 0:
         return found
     row = dtypes.find(info.dtype)

@@ -10,7 +10,7 @@ from .snippets import snippet
 
 __all__ = ["CAPABILITIES", "CARRIED", "DECLARED"]
 
-# CuPy keeps these for whoever asks, without an arithmetic of its own that could be relied on
+# CuPy stores these, and has no arithmetic for them that could be relied on
 # (https://github.com/cupy/cupy/issues/9630): they are copied and handed over as integers of the same width.
 CARRIED = frozenset(name for name in DTYPES if name == "bfloat16" or name.startswith("float8"))
 _PACKED = frozenset(DTYPES) - ORDINARY - CARRIED

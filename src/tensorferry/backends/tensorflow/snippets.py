@@ -26,7 +26,7 @@ def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
     if verb == "move":
         return f'with tf.device("{device_code(arguments[0])}"): {{y}} = tf.identity({{y}})'
     if verb == "adopt":
-        return _adopt_code(info, fresh=bool(arguments))
+        return _adopt_code(info, is_new=bool(arguments))
     if verb == "copy":
         return _copy_code(info)
     if verb == "write":
@@ -46,9 +46,9 @@ _SNIPPETS = {
 }
 
 
-def _adopt_code(info: TensorInfo, *, fresh: bool) -> str:
+def _adopt_code(info: TensorInfo, *, is_new: bool) -> str:
     # A copy that a person makes need not lie where TensorFlow wants it, and over DLPack it does not look.
-    if fresh:
+    if is_new:
         return "tf.constant({x})"
     if info.writable and info.dtype in ORDINARY:
         return _SNIPPETS["hand_over"]
