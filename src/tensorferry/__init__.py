@@ -43,7 +43,8 @@ from .trees.api import collate, convert_tree, describe_tree, explain_tree, snaps
 if TYPE_CHECKING:
     from .files.convert import Report
     from .files.lazy import LazyTree
-    from .planning.plan import Plan, Step
+    from .planning.plan import Plan
+    from .planning.step import Step
     from .transfers.prefetch import Prefetch
     from .transfers.transfer import Transfer
     from .trees.plans import TreePlan
@@ -104,7 +105,7 @@ _LATER = {
     "Plan": "planning.plan",
     "Prefetch": "transfers.prefetch",
     "Report": "files.convert",
-    "Step": "planning.plan",
+    "Step": "planning.step",
     "Transfer": "transfers.transfer",
     "TreePlan": "trees.plans",
 }

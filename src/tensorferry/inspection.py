@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from .backends import registry
-from .backends.base import EXCHANGE
 from .core.info import TensorInfo
+from .core.names import EXCHANGE
 from .core.request import make_request, refuse_unknown
 from .errors import ConversionError, FrameworkNotInstalledError, UnsupportedTypeError
 from .execution.recipes import conversion_of

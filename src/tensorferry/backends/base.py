@@ -25,23 +25,11 @@ if TYPE_CHECKING:
     from ..core.placement import Placement
     from ..core.request import Request
     from ..devices.streams import Stream
-    from ..planning.plan import Plan, Step
+    from ..planning.plan import Plan
+    from ..planning.step import Step
     from .nodes import Node
 
-__all__ = ["EXCHANGE", "EXCHANGE_NUMBERS", "Backend", "kind_of_type", "validate", "verbs_lacking"]
-
-EXCHANGE = "numpy"
-"""The backend whose tensors are the common currency of host memory."""
-
-
-EXCHANGE_NUMBERS: Mapping[str, tuple[str, ...]] = {
-    "bool": ("bool",),
-    "int": ("int64", "uint64"),
-    "float": ("float64",),
-    "complex": ("complex128",),
-}
-"""The dtypes of Python numbers as they are read into an array of that currency."""
-
+__all__ = ["Backend", "kind_of_type", "validate", "verbs_lacking"]
 
 _KINDS = frozenset({"Variable", "buffer", "numbers", "object", "objects", "rows", "scalar", "stack", "traced"})
 
@@ -405,8 +393,8 @@ class Backend(ABC):
     def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
         """The code that a person would have typed for a verb on ``{x}``; `info` is what it is then.
 
-        For ``adopt`` the arguments are ``("fresh",)`` where the memory was made on the way: a person's copy need
-        not be aligned as ours is. For ``export`` they are ``("read-only",)`` where the array is the result, and not
-        to be written; for ``detach``, ``("by hand",)`` where it is what to do before a conversion. For ``write``
-        they are the `TensorInfo` of what is written into.
+        For ``adopt`` the arguments are ``("newly allocated",)`` where the memory was allocated on the way: a person's
+        copy need not be aligned as ours is. For ``export`` they are ``("read-only",)`` where the array is the result,
+        and not to be written; for ``detach``, ``("by hand",)`` where it is what to do before a conversion. For
+        ``write`` they are the `TensorInfo` of what is written into.
         """

@@ -12,9 +12,11 @@ import importlib
 import sys
 import threading
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
+from ..core import names
 from ..core.devices import device_name, kind_of
+from ..core.names import NAMES
 from ..errors import DeviceError, UnknownFrameworkError, UnsupportedTypeError, nearest, shown
 from ..hints import Hint
 from .plugins import Door
@@ -23,8 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from .base import Backend
-
-Function = TypeVar("Function", bound="Callable[..., Any]")
 
 __all__ = [
     "BY_TYPE",
@@ -43,7 +43,6 @@ __all__ = [
     "lane_together",
     "lanes_to",
     "load",
-    "may_be_traced",
     "no_lane",
     "on_change",
     "open_lanes",
@@ -51,8 +50,6 @@ __all__ = [
     "ready",
     "refusal_of",
     "register",
-    "shield",
-    "untraced",
 ]
 
 
@@ -73,16 +70,10 @@ BY_TYPE: dict[type, Backend] = {}
 """The backends by the types that have been met as tensors of theirs."""
 _opened: set[str] = set()
 _ready: dict[str, Backend] = {}
-_unshielded: list[Backend] = []
-_untraced: list[Callable[..., Any]] = []
 on_change: list[Callable[[], Any]] = []
 """What is called when a backend is registered, as what is kept of the others may no longer hold."""
 revision = 0
 """How many backends have been registered: what is kept of all of them is good for one of these."""
-may_be_traced = True
-"""Whether a framework may yet be imported whose tracer has to be kept out; see `shield`."""
-NAMES: dict[object, str] = {}
-"""The canonical name by all that has been met for it: names, aliases, modules, tensor classes."""
 _by_name: dict[str, Backend] = {}
 _by_module: dict[str, Backend] = {}
 _own: dict[str, Backend] = {}
@@ -110,7 +101,7 @@ def register(backend: Backend) -> None:
 
 
 def _keep(backend: Backend) -> None:
-    global may_be_traced, revision
+    global revision
     if NAMES.get(backend.name, backend.name) != backend.name:
         raise ValueError(f"{backend.name!r} is another name of {NAMES[backend.name]}")
     for module in backend.owns:
@@ -124,9 +115,6 @@ def _keep(backend: Backend) -> None:
         NAMES.setdefault(alias, backend.name)
     for module in backend.owns:
         _by_module[module] = backend
-    if backend.is_traced:
-        _unshielded.append(backend)
-        may_be_traced = True
     BY_TYPE.clear()
     _ready.pop(backend.name, None)
     for forget in on_change:
@@ -147,7 +135,7 @@ def _read_own() -> list[Backend]:
     from .. import backends as package
 
     modules = [module.name for module in pkgutil.iter_modules(package.__path__) if module.ispkg]
-    found = [importlib.import_module(f"{package.__name__}.{name}").BACKEND for name in modules]
+    found = [importlib.import_module(f"{package.__name__}.{name}.tensors").BACKEND for name in modules]
     found.sort(key=lambda each: (each.rank, each.name))
     for backend in found:
         _keep(backend)
@@ -323,31 +311,6 @@ def load(backend: Backend) -> Backend:
     return backend
 
 
-def untraced(function: Function) -> Function:
-    """Decorate a function that no framework's tracer is to look into; it is called through `shield` at first."""
-    _untraced.append(function)
-    # Read by torch.compile, should it come here before its backend has been asked.
-    function.__dict__["_torchdynamo_disable"] = True
-    return function
-
-
-def shield(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Keep the tracers of imported frameworks out of what is `untraced`; what to call for a function this once."""
-    global may_be_traced
-    known()
-    called = function
-    with _lock:
-        for backend in list(_unshielded):
-            with outside.guard(backend.name):
-                if backend.is_imported():
-                    _unshielded.remove(backend)
-                    for each in _untraced:
-                        shielded = backend.shield(each)
-                        called = shielded if each is function else called
-        may_be_traced = bool(_unshielded)
-    return called
-
-
 def ready(name: str) -> Backend:
     """The backend of this name, loaded.
 
@@ -492,3 +455,6 @@ def immutable_holds(owner: object) -> bool:
             if not backend.capabilities.memory.writable and backend.holds(owner):
                 return True
     return False
+
+
+names.registry = names.Registry(canonical, backend_named, known, backends)

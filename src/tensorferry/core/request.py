@@ -6,16 +6,17 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..backends import registry
 from ..errors import DeviceError, UnsupportedTypeError, nearest, shown
+from . import names
 from .devices import device_name, host_index
-from .dtypes import CASTINGS, asked
+from .dtype_names import asked
+from .dtypes import CASTINGS
 from .leaf_dtypes import DtypeRule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ..backends.base import Backend
+    from .declaration import Declaration
     from .info import TensorInfo
     from .placement import Placement
 
@@ -55,7 +56,7 @@ class Request(NamedTuple):
 
 
 def make_request(
-    target: Backend,
+    target: Declaration,
     copy: bool | None,
     dtype: object,
     casting: str | None,
@@ -82,7 +83,7 @@ def make_request(
 
 @lru_cache(maxsize=1024, typed=True)
 def _canonical(
-    target: Backend,
+    target: Declaration,
     copy: bool | None,
     dtype: object,
     casting: object,
@@ -143,9 +144,9 @@ def refuse_unknown(function: Callable[..., Any], keywords: Iterable[str]) -> Non
     """
     own = set(function.__kwdefaults__ or ())
     takes_options = bool(function.__code__.co_flags & _TAKES_ANY)
-    options = _all_options(registry.known())
+    options = _all_options(names.registry.known())
     if not {*keywords} <= {*own, *options}:
-        options = _all_options(registry.backends())
+        options = _all_options(names.registry.found())
     known = {*own, *options} if takes_options else own
     for keyword in keywords:
         if keyword in known:
@@ -161,17 +162,17 @@ def refuse_unknown(function: Callable[..., Any], keywords: Iterable[str]) -> Non
 refuse_unknown.__dict__["_torchdynamo_disable"] = True
 
 
-def _options(target: Backend) -> frozenset[str]:
+def _options(target: Declaration) -> frozenset[str]:
     return target.capabilities.options.names | target.capabilities.options.finishers
 
 
-def _all_options(among: Mapping[str, Backend]) -> set[str]:
+def _all_options(among: Mapping[str, Declaration]) -> set[str]:
     return {name for backend in list(among.values()) for name in _options(backend)}
 
 
 def _who_has(option: str) -> str:
-    names = [backend.name for backend in registry.known().values() if option in _options(backend)]
-    return f"{' and '.join(names) or 'no framework'} {'have' if len(names) > 1 else 'has'} it"
+    having = [backend.name for backend in names.registry.known().values() if option in _options(backend)]
+    return f"{' and '.join(having) or 'no framework'} {'have' if len(having) > 1 else 'has'} it"
 
 
 def refuse_index(device: object) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from ..backends import registry
+from ..backends import registry, tracers
 from ..core.request import refuse_unknown
 from ..errors import ConversionError
 from .recipes import conversion_as
@@ -81,13 +81,13 @@ def _aimed(function: Callable[..., Any], x: Any, to: object, keywords: dict[str,
     return _convert(function, x, name, keywords)
 
 
-@registry.untraced
+@tracers.untraced
 def _convert(
     function: Callable[..., Any], x: Any, name: str, keywords: dict[str, Any], conversion: Conversion | None = None
 ) -> Any:
     """Convert for a function that was called with `keywords`, of which the conversion may be known."""
-    if registry.may_be_traced:
-        shielded = registry.shield(_convert)
+    if tracers.may_be_met():
+        shielded = tracers.shield(_convert)
         if shielded is not _convert:
             return shielded(function, x, name, keywords, conversion)
     out = keywords.pop("out") if "out" in keywords else None
@@ -107,5 +107,5 @@ def _convert(
 
 
 # Read by torch.compile, should it come here before its backend has been asked to shield them.
-for _function in (_aimed, registry.shield):
+for _function in (_aimed, tracers.shield):
     _function.__dict__["_torchdynamo_disable"] = True

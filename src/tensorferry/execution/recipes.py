@@ -9,8 +9,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..backends import registry
-from ..backends.base import EXCHANGE
 from ..core.devices import HOST
+from ..core.names import EXCHANGE
 from ..core.request import make_request
 
 if TYPE_CHECKING:
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from ..core.capabilities import Capabilities
     from ..core.info import TensorInfo
     from ..core.request import Request
-    from ..planning.plan import Plan, Step
+    from ..planning.plan import Plan
+    from ..planning.step import Step
 
 __all__ = ["Conversion", "Recipe", "conversion_as", "conversion_of", "forget", "plan_of"]
 

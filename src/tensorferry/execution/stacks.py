@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..backends import registry
-from ..backends.base import EXCHANGE
 from ..core import dtypes
 from ..core.devices import HOST
-from ..core.dtypes import find, of_numpy
+from ..core.dtypes import find
 from ..core.info import TensorInfo
+from ..core.names import EXCHANGE
 from ..core.request import Request
 from ..errors import ShapeError, UnsupportedTypeError
 from ..host import casts, memory
+from ..host.numpy_dtypes import is_native_and_known, numpy_dtype, of_numpy
 from ..planning import preconditions
 from ..sequences.diagnostics import ROWS, leaves, outer_shape
 from ..sequences.reader import PYTHON_NUMBERS, carry_at, element_types, first, open_at
@@ -63,7 +64,7 @@ def stack(x: Any, target: Backend | None) -> Stacked | None:
     arrays = _as_arrays(x)
     if arrays is not None and len({(each.dtype, each.shape) for each in arrays}) == 1:
         dtype = arrays[0].dtype
-        if dtypes.is_native_and_known(dtype):
+        if is_native_and_known(dtype):
             kind = "stack" if _stacks_by_itself(dtype, map(type, x)) else "rows"
             return Stacked(None, _stack_alike(arrays, dtype), requires_grad=False, kind=kind)
     if _has_rows_of_numbers(x):
@@ -172,7 +173,7 @@ def _are_arrays_alike(found: Sequence[Opened]) -> bool:
     info = next(iter(infos))
     plain = info.device == HOST and not (info.requires_grad or info.conjugate or info.negative or info.swapped)
     has_lane = kinds == {np.ndarray} or kinds <= registry.lanes_to(EXCHANGE).keys()
-    return len(kinds) == len(infos) == 1 and plain and has_lane and _stacks_by_itself(find(info.dtype).numpy, kinds)
+    return len(kinds) == len(infos) == 1 and plain and has_lane and _stacks_by_itself(numpy_dtype(info.dtype), kinds)
 
 
 def _stacks_by_itself(dtype: np.dtype[Any], kinds: Iterable[type]) -> bool:
@@ -212,15 +213,16 @@ def _as_arrays(x: Any) -> Sequence[Array] | None:
 
 def _stack_arrays(found: Sequence[Opened], whole: tuple[int, ...]) -> Array:
     exchange = registry.backend_named(EXCHANGE)
-    row = find(dtypes.common(info.dtype for *_, info, _ in found))
-    preconditions.refuse_axes(TensorInfo(EXCHANGE, whole, row.name), exchange)
+    name = dtypes.common(info.dtype for *_, info, _ in found)
+    dtype = numpy_dtype(name)
+    preconditions.refuse_axes(TensorInfo(EXCHANGE, whole, name), exchange)
     arrays = [
         handle if source is exchange and not info.swapped else carry_at(path, leaf, exchange.name)
         for path, leaf, source, info, handle in found
     ]
-    if all(array.dtype == row.numpy for array in arrays):
-        return _stack_alike(arrays, row.numpy).reshape(whole)
-    result = memory.compact((len(arrays), *arrays[0].shape), row.numpy)
+    if all(array.dtype == dtype for array in arrays):
+        return _stack_alike(arrays, dtype).reshape(whole)
+    result = memory.compact((len(arrays), *arrays[0].shape), dtype)
     for index, array in enumerate(arrays):
         casts.copy_into(result[index : index + 1], array[np.newaxis])
     return result.reshape(whole)

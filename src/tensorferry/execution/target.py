@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..backends import registry
-from ..backends.base import EXCHANGE
 from ..core.devices import host_index
 from ..core.info import TensorInfo
+from ..core.names import EXCHANGE
 from ..core.request import refuse_index
 from ..errors import ConversionError, UnsupportedTypeError
 from .recipes import conversion_as

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..core.dtypes import find, of_numpy
+from ..core.dtypes import find
 from ..errors import LossyCastError
 from . import memory, subnormals
+from .numpy_dtypes import numpy_dtype, of_numpy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -50,20 +51,20 @@ def cast(x: np.ndarray[Any, Any], dtype: str, check: str = "", compact: bool = F
     Raises:
         LossyCastError: A value was not kept; the message names the first position.
     """
-    row = find(dtype)
+    kind, after = find(dtype).kind, numpy_dtype(dtype)
     if not compact:
         if check == "value":
-            kept = _same_integers(x, row.numpy)
+            kept = _same_integers(x, after)
             if kept is not None:
                 return kept
-        elif not check and x.dtype.kind != "c" and _casts_directly(x.dtype, row.numpy):
-            return x.astype(row.numpy, subok=False)
-    result = memory.compact(x.shape, row.numpy) if compact else np.empty_like(x, row.numpy, subok=False)
+        elif not check and x.dtype.kind != "c" and _casts_directly(x.dtype, after):
+            return x.astype(after, subok=False)
+    result = memory.compact(x.shape, after) if compact else np.empty_like(x, after, subok=False)
     if not check:
-        _fill(result, x, row.kind)
+        _fill(result, x, kind)
     else:
         for index in _blocks(x.shape):
-            _fill(result[index], x[index], row.kind)
+            _fill(result[index], x[index], kind)
             _compare(x, result[index], index, dtype, check)
     return result
 
@@ -72,7 +73,7 @@ def direct_cast(
     source: str, dtype: str, check: str = "", compact: bool = False
 ) -> Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]] | None:
     """`cast` for arrays of one dtype whose values need not be looked at; ``None`` if they have to."""
-    before, after = find(source).numpy, find(dtype).numpy
+    before, after = numpy_dtype(source), numpy_dtype(dtype)
     if check or compact or before.kind == "c" or not _casts_directly(before, after):
         return None
     return subnormals.kept_of(lambda x: x.astype(after, subok=False))
@@ -85,11 +86,11 @@ def check_values(array: np.ndarray[Any, Any], dtype: str, check: str) -> None:
     Raises:
         LossyCastError: A value would not be kept; the message names the first position.
     """
-    row = find(dtype)
+    kind, after = find(dtype).kind, numpy_dtype(dtype)
     for index in _blocks(array.shape):
         part = array[index]
-        result = np.empty(part.shape, row.numpy)
-        _fill(result, part, row.kind)
+        result = np.empty(part.shape, after)
+        _fill(result, part, kind)
         _compare(array, result, index, dtype, check)
 
 
@@ -234,7 +235,7 @@ def _value_kept(source: np.ndarray[Any, Any], result: np.ndarray[Any, Any]) -> n
         wide = np.promote_types(_wide(source.dtype), _wide(result.dtype))
         here, there = source.astype(wide, copy=False), result.astype(wide, copy=False)
         return np.asarray((here == there) | (np.isnan(here) & np.isnan(there)))
-    back: Any = np.empty(source.shape, before.numpy)
+    back: Any = np.empty(source.shape, numpy_dtype(before.name))
     if after.kind == "complex" and before.kind != "complex":
         _fill(back, result.real, before.kind)
     else:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from ..backends.base import EXCHANGE
 from ..core.devices import HOST
+from ..core.names import EXCHANGE
 from ..errors import ConversionError
 
 if TYPE_CHECKING:

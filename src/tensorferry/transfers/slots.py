@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..api import convert
 from ..backends import registry
-from ..backends.base import EXCHANGE
 from ..core.devices import HOST
 from ..core.dtypes import find
+from ..core.layout import ALIGNMENT
+from ..core.names import EXCHANGE
 from ..host import packing
-from ..host.memory import ALIGNMENT
+from ..host.numpy_dtypes import numpy_dtype
 from ..planning.rules import agrees, check_of
 from ..trees.leaves import LeafRule
 from ..trees.walk import take_apart
@@ -199,7 +200,7 @@ def _lay_out(leaves: Sequence[LeafPlan]) -> tuple[dict[str, tuple[int, str]], in
 
 def _fill(leaf: Any, plan: Plan, memory: Bytes, offset: int, dtype: str) -> Any:
     """A tensor of the target over its part of the slot, with the leaf's values."""
-    kind = find(dtype).numpy
+    kind = numpy_dtype(dtype)
     part = memory[offset : offset + plan.source.size * kind.itemsize].view(kind).reshape(plan.source.shape)
     casting: Any = plan.request.casting
     convert(leaf, EXCHANGE, out=part, casting=casting)

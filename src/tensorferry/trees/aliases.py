@@ -13,10 +13,12 @@ import numpy as np
 from ..core.devices import HOST
 from ..core.dtypes import find
 from ..core.info import TensorInfo
+from ..core.layout import ALIGNMENT, spans
 from ..core.request import Request
 from ..execution.recipes import conversion_of
 from ..execution.run import convert
 from ..host import memory
+from ..host.numpy_dtypes import numpy_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -38,7 +40,7 @@ class Group(NamedTuple):
     @property
     def room(self) -> int:
         """The bytes that a copy takes from an aligned address on, to lie as the group does now, modulo 64."""
-        return self.end - self.start + self.start % memory.ALIGNMENT
+        return self.end - self.start + self.start % ALIGNMENT
 
 
 def ties(prepared: Mapping[int, Prepared]) -> dict[int, int]:
@@ -165,7 +167,7 @@ def is_broadcast(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 
 
 def _reach(info: TensorInfo) -> tuple[int, int]:
-    return memory.spans(info.shape, info.strides, find(info.dtype).itemsize)
+    return spans(info.shape, info.strides, find(info.dtype).itemsize)
 
 
 def converted_together(group: Group, prepared: Mapping[int, Prepared]) -> dict[int, Any]:
@@ -178,7 +180,7 @@ def converted_together(group: Group, prepared: Mapping[int, Prepared]) -> dict[i
     arrays = {}
     for index in group.members:
         each = prepared[index]
-        shape, strides, dtype = each.info.shape, each.info.strides, find(each.info.dtype).numpy
+        shape, strides, dtype = each.info.shape, each.info.strides, numpy_dtype(each.info.dtype)
         arrays[index] = memory.over_address(
             _address(each) or 0, shape, strides, dtype, read_only=True, owner=each.handle
         )

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from ..backends import registry
-from ..backends.base import EXCHANGE
+from ..backends import registry, tracers
 from ..core.info import TensorInfo
 from ..core.leaf_dtypes import rule_of
+from ..core.names import EXCHANGE
 from ..core.request import refuse_unknown
 from ..errors import ConversionError, UnsupportedTypeError
 from ..execution.target import aim, target_of
@@ -284,7 +284,7 @@ def _untraced(called: Callable[..., Any], goal: Goal | None, function: Callable[
     """Call a function for the one that was `called`: that is named in hints, and where a keyword is unknown."""
     if goal is not None and goal[-1]:
         refuse_unknown(called, goal[-1])
-    run = registry.shield(_call) if registry.may_be_traced else _call
+    run = tracers.shield(_call) if tracers.may_be_met() else _call
     try:
         return run(function, arguments)
     except ConversionError as error:
@@ -292,7 +292,7 @@ def _untraced(called: Callable[..., Any], goal: Goal | None, function: Callable[
         raise
 
 
-@registry.untraced
+@tracers.untraced
 def _call(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     return function(*arguments)
 

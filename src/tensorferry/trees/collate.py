@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..backends import registry
-from ..backends.base import EXCHANGE
 from ..core import dtypes
 from ..core.leaf_dtypes import quoted
+from ..core.names import EXCHANGE
 from ..core.request import Request
 from ..errors import ConversionError, LossyCastError, ShapeError, UnsupportedTypeError, shown
 from ..execution import run

@@ -9,6 +9,7 @@ import numpy as np
 from ..backends import registry
 from ..core import dtypes
 from ..errors import LossyCastError
+from ..host.numpy_dtypes import of_numpy
 from ..sequences.reader import PYTHON_NUMBERS, element_types
 from .leaves import are_of_one_dtype
 from .padding import describe
@@ -74,8 +75,7 @@ def _dtypes_in(leaf: Any) -> set[tuple[str, bool]]:
         return {(_WEAK[kind], True) for kind in types}
     if all(issubclass(kind, np.generic) or kind in PYTHON_NUMBERS for kind in types):
         return {
-            (_WEAK[kind], True) if kind in PYTHON_NUMBERS else (dtypes.of_numpy(np.dtype(kind)) or "", False)
-            for kind in types
+            (_WEAK[kind], True) if kind in PYTHON_NUMBERS else (of_numpy(np.dtype(kind)) or "", False) for kind in types
         }
     info = describe(leaf)
     return {(info.dtype if info.weak_dtype is None else _kind(info.dtype), info.weak_dtype is not None)}

@@ -10,10 +10,10 @@ import numpy as np
 
 from ..backends import registry
 from ..backends.base import Backend
-from ..core.dtypes import of_numpy
 from ..core.info import TensorInfo
 from ..errors import UnsupportedTypeError, shown
 from ..hints import Hint
+from ..host.numpy_dtypes import of_numpy
 from . import libraries
 from .unknown import is_used_up, may_hold, tensor_inside
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..backends import registry
-from ..backends.base import EXCHANGE
 from ..core.leaf_dtypes import dtype_of_leaf
+from ..core.names import EXCHANGE
 from ..core.request import LEAVE, Request, make_request
 from ..errors import UnsupportedTypeError
 from ..execution.recipes import conversion_of

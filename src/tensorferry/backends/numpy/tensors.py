@@ -7,30 +7,27 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from ...core.capabilities import Capabilities, Dtypes, Memory, Objects, Options
-from ...core.dtypes import DTYPES, by_numpy, of_numpy
-from ...core.info import TensorInfo, compact_strides
+from ...core.info import TensorInfo
+from ...core.layout import compact_strides, spans
 from ...core.signature import layout_of
 from ...errors import ShapeError, UnsupportedTypeError
 from ...hints import Hint
 from ...host import casts, memory
+from ...host.numpy_dtypes import by_numpy, of_numpy
 from .. import registry
-from ..base import EXCHANGE_NUMBERS, Backend, kind_of_type
+from ..base import Backend, kind_of_type
+from .declared import CAPABILITIES, DECLARED
+from .snippets import snippet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
 
+    from ...core.capabilities import Capabilities
     from ...core.request import Request
-    from ...planning.plan import Plan, Step
+    from ...planning.plan import Plan
+    from ...planning.step import Step
 
 Array = np.ndarray[Any, Any]
-
-_CAPABILITIES = Capabilities(
-    dtypes=Dtypes(frozenset(DTYPES), EXCHANGE_NUMBERS),
-    memory=Memory(writable=True, axes=memory.AXES, host_array=True, read_only=True, out=True, writes_parts=True),
-    objects=Objects(read_kinds=frozenset({"scalar"})),
-    options=Options(frozenset({"pinned"})),
-)
 
 _HOLDERS = {
     "M": ('x.view("int64")', "a datetime is a count of units: its integers can be carried"),
@@ -50,14 +47,12 @@ class NumpyBackend(Backend):
     owns = ("numpy", "ml_dtypes")
     rank = 1
     install = "pip install numpy"
-    imports: ClassVar[Mapping[str, str]] = {
-        "np": "import numpy as np",
-        "ml_dtypes": "import ml_dtypes",
-    }
+    imports: ClassVar[Mapping[str, str]] = DECLARED.imports
+    snippet = staticmethod(snippet)
 
     @property
     def capabilities(self) -> Capabilities:
-        return _CAPABILITIES
+        return CAPABILITIES
 
     def load(self) -> None:
         """NumPy is a dependency: there is nothing to wait for."""
@@ -191,63 +186,9 @@ class NumpyBackend(Backend):
             return _write_alike
         return None
 
-    def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
-        if verb == "cast":
-            return _cast_code(*arguments, info=info)
-        if verb == "check":
-            return f"{_CHECKS[arguments[1]].format(arguments[0])}\n{{x}}"
-        if verb == "write":
-            values = _values_code("{y}", info.dtype, arguments[0].dtype)
-            return f'np.copyto(out, {values}, casting="unsafe"); {{y}} = out'
-        if verb == "copy" and info.swapped:
-            order = ', order="C"' if arguments and arguments[0] else ""
-            return f'{{x}}.astype("{info.dtype}"{order})'
-        if verb == "copy" and arguments and arguments[0]:
-            return '{x}.copy(order="C")'
-        return _SNIPPETS[verb]
 
-
-_SNIPPETS = {
-    "export": "np.asarray({x})",
-    "read": "np.array({x})",
-    "copy": '{x}.copy(order="K")',
-    "read_only": "{y}.flags.writeable = False",
-}
-_CHECKS = {
-    "value": "# before this, each value is looked at: one that {} does not keep is refused",
-    "number": "# before this, each value is looked at: one that {} has no place for is refused",
-    "finite": "# before this, each value is looked at: one that becomes infinite as {} is refused",
-}
-_COMPARES = np.lib.NumpyVersion(np.__version__) >= "2.4.0"
 _NAMES = by_numpy()
 _address = memory.address
-
-
-def _is_narrow(name: str) -> bool:
-    return DTYPES[name].numpy.type.__module__ == "ml_dtypes"
-
-
-def _values_code(code: str, source: str, dtype: str) -> str:
-    """An array whose values NumPy itself casts to a dtype, to the same bits as `tensorferry.host.casts` does."""
-    if DTYPES[source].kind == "complex" and DTYPES[dtype].kind not in ("complex", "bool"):
-        code = f"{code}.real"
-    if not np.can_cast(DTYPES[source].numpy, DTYPES[dtype].numpy, "unsafe"):
-        code = f'{code}.astype("float32")'
-    return code
-
-
-def _cast_code(dtype: str, check: str = "", compact: bool = False, *, info: TensorInfo) -> str:
-    """A cast; in a line before it what is looked at, if NumPy does not look at that itself."""
-    values = _values_code("{x}", info.dtype, dtype)
-    narrow = _is_narrow(info.dtype) or _is_narrow(dtype)
-    compares = check == "value" and values == "{x}" and not narrow and _COMPARES
-    if compares and info.swapped:
-        # By itself NumPy 2.4 compares none in the other byte order.
-        values = f'{{x}}.astype("{info.dtype}")'
-    name = f"ml_dtypes.{dtype}" if _is_narrow(dtype) else f'"{dtype}"'
-    options = (', order="C"' if compact else "") + (', casting="same_value"' if compares else "")
-    code = f"{values}.astype({name}{options})"
-    return f"{_CHECKS[check].format(dtype)}\n{code}" if check and not compares else code
 
 
 def _write_alike(x: Array, out: Array) -> None:
@@ -270,7 +211,7 @@ def _info(x: Array, name: str, kind: str, mapped: bool) -> TensorInfo:
 def _extent(x: Array, start: int) -> tuple[int, int]:
     if x.flags.forc:
         return start, start + x.nbytes
-    low, high = memory.spans(x.shape, x.strides, x.itemsize)
+    low, high = spans(x.shape, x.strides, x.itemsize)
     return start + low, start + high
 
 
@@ -398,3 +339,6 @@ def _numbers_of(
         steps = compact_strides(x.shape, handle.itemsize)
         return source, info._replace(shape=x.shape, strides=steps), handle.reshape(x.shape)
     return source, info, handle
+
+
+BACKEND = NumpyBackend()

@@ -11,23 +11,29 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from ...core.capabilities import Capabilities, Dtypes, Memory, Objects
-from ...core.dtypes import DTYPES, by_numpy, of_numpy
-from ...core.info import TensorInfo
+from ...core.dtypes import DTYPES, ORDINARY
+from ...core.info import MANY, TensorInfo
+from ...core.layout import ALIGNMENT
+from ...core.names import EXCHANGE_NUMBERS
 from ...errors import UnsupportedTypeError
 from ...execution import stacks
 from ...hints import Hint
 from ...host import casts, memory, subnormals
+from ...host.numpy_dtypes import by_numpy, numpy_dtype, of_numpy
 from ...planning import rules
 from ...sequences import chunks, reader
 from .. import registry
-from ..base import EXCHANGE, EXCHANGE_NUMBERS, Backend
+from ..base import Backend
+from .declared import CAPABILITIES, DECLARED
+from .snippets import exact_scalar, snippet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
+    from ...core.capabilities import Capabilities
     from ...core.request import Request
-    from ...planning.plan import Plan, Step
+    from ...planning.plan import Plan
+    from ...planning.step import Step
 
 Array = np.ndarray[Any, Any]
 
@@ -36,15 +42,6 @@ _NUMBERS = (bool, int, float, complex)
 _ROWS = (list, tuple, range)
 
 _NAMES = by_numpy()
-# np.array rounds to these as it reads, to the same bits.
-_NARROWED = {("float64", "float32"), ("complex128", "complex64")}
-
-_CAPABILITIES = Capabilities(
-    dtypes=Dtypes(frozenset(DTYPES), EXCHANGE_NUMBERS),
-    memory=Memory(writable=True, exists=False, host_array=True),
-    objects=Objects(ordinary_kind="numbers", read_kinds=frozenset({"numbers", "objects", "rows", "stack"})),
-)
-
 _REFUSED: dict[type, tuple[str, str | None]] = {
     str: (
         "A str is text, not numbers.",
@@ -82,11 +79,12 @@ class PythonBackend(Backend):
     aliases = ("list",)
     owns = ("builtins", "array", "collections", "decimal", "fractions", "pathlib", "tensorferry")
     rank = 0
-    imports: ClassVar[Mapping[str, str]] = {"np": "import numpy as np", "ferry": "import tensorferry as ferry"}
+    imports: ClassVar[Mapping[str, str]] = DECLARED.imports
+    snippet = staticmethod(snippet)
 
     @property
     def capabilities(self) -> Capabilities:
-        return _CAPABILITIES
+        return CAPABILITIES
 
     def load(self) -> None:
         """Python is here."""
@@ -137,12 +135,7 @@ class PythonBackend(Backend):
                 return stacked.framework, info._replace(kind=stacked.kind), stacked.value
             info = self._info(stacked.value, stacked.kind)
             return self, info._replace(requires_grad=stacked.requires_grad), stacked.value
-        if (
-            size > rules.MANY
-            and target is not None
-            and request is not None
-            and not rules.reads_in_one_go(request, target)
-        ):
+        if size > MANY and target is not None and request is not None and not rules.reads_in_one_go(request, target):
             read = self._read_parts(x, first, target, request)
             if read is not None:
                 return self, _numbers_info(read.shape, read.dtype, read.weak_dtype), read.value
@@ -161,7 +154,7 @@ class PythonBackend(Backend):
         return "numbers" if few and set(map(type, x)) in _ONE_KIND else None
 
     def bound(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
-        ordinary = step.verb == "adopt" and DTYPES[plan.result.dtype].numpy not in _WIDER
+        ordinary = step.verb == "adopt" and plan.result.dtype in ORDINARY
         return _ordinary_scalars if ordinary else None
 
     def preview(
@@ -226,7 +219,7 @@ class PythonBackend(Backend):
 
     def read(self, x: Array, dtype: str | None = None, check: str = "", compact: bool = False) -> Array:
         """The array that the numbers were read into when they were looked at, as the dtype that is asked for."""
-        if dtype is None or (x.dtype == DTYPES[dtype].numpy and not (compact and memory.address(x) % memory.ALIGNMENT)):
+        if dtype is None or (x.dtype == numpy_dtype(dtype) and not (compact and memory.address(x) % ALIGNMENT)):
             return x
         return casts.cast(x, dtype, check, compact=compact)
 
@@ -250,23 +243,6 @@ class PythonBackend(Backend):
     def adopt(self, array: Array) -> Any:
         return to_scalars(array)
 
-    def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
-        if verb == "adopt":
-            narrow = DTYPES[info.dtype].numpy.type.__module__ == "ml_dtypes"
-            return f"{{x}}.astype(np.{_exact_scalar(info.dtype)}).tolist()" if narrow else "{x}.tolist()"
-        if verb == "give_back":
-            as_read = "np.array({x})" if arguments[0] == info.dtype else self.snippet("read", arguments, info)
-            remark, line, as_read = as_read.rpartition("\n")
-            return remark + line + self.snippet("adopt", (), info._replace(dtype=arguments[0])).format(x=as_read)
-        if verb == "detach":
-            # Rows leave the graph one by one, when they become arrays.
-            if info.kind == "rows":
-                return "[ferry.to_numpy(row) for row in {x}]" if arguments else "{x}"
-            return "[tensor.detach() for tensor in {x}]"
-        if verb == "export":
-            return "np.asarray(memoryview({x}))"
-        return _read_code(arguments[0] if verb == "read" and arguments else info.dtype, arguments, info)
-
     def lanes(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
         return {(np.ndarray, self.name): _list_lane, (list, self.name): _list_of_numbers}
 
@@ -282,24 +258,6 @@ def _stands_among_tensors(first: Any, x: Any) -> bool:
         return False
     others = [kind for kind in reader.element_types(x) if not issubclass(kind, (np.generic, *_NUMBERS, *_ROWS))]
     return any(map(registry.is_tensor, others))
-
-
-def _read_code(dtype: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
-    """What is read, as an array of a dtype."""
-    if info.kind == "stack":
-        return "np.stack({x})"
-    if info.kind == "rows":
-        return f'np.stack([ferry.to_numpy(row, dtype="{info.dtype}") for row in {{x}}])'
-    if info.kind == "objects" and not info.size:
-        return f'np.empty({info.shape}, "{dtype}")'
-    numbers = "{x}.tolist()" if info.kind == "objects" else "{x}"
-    if (info.dtype, dtype) in _NARROWED:
-        return f'np.array({numbers}, dtype="{dtype}")'
-    # By itself NumPy takes integers of 64 bits beside negative or smaller ones for floats.
-    read = f'np.array({numbers}, dtype="uint64")' if info.dtype == "uint64" else f"np.array({numbers})"
-    if dtype == info.dtype:
-        return read
-    return registry.backend_named(EXCHANGE).snippet("cast", arguments, info).format(x=read)
 
 
 def _read(x: Any, first: Any, target: Backend | None) -> tuple[Array, str, str | None]:
@@ -318,11 +276,6 @@ def _weak(array: Array, name: str, target: Backend | None) -> str:
 @lru_cache(maxsize=1024)
 def _numbers_info(shape: tuple[int, ...], name: str, weak: str | None) -> TensorInfo:
     return TensorInfo("python", shape, name, writable=True, mutable=True, weak_dtype=weak, kind="numbers")
-
-
-def _exact_scalar(name: str) -> str:
-    """A dtype of the machine's that holds each value of a narrow one."""
-    return {"int": "int8", "uint": "uint8", "float": "float32"}[DTYPES[name].kind]
 
 
 @subnormals.kept
@@ -344,9 +297,7 @@ _EXACT_KINDS = ({float}, {bool})
 _ONE_KIND = ({float}, {int})
 _ORDINARY = {np.dtype(name): name for name in ("int64", "float64")}
 
-_WIDER = {
-    row.numpy: np.dtype(_exact_scalar(row.name)) for row in DTYPES.values() if row.numpy.type.__module__ == "ml_dtypes"
-}
+_WIDER = {numpy_dtype(name): np.dtype(exact_scalar(name)) for name in DTYPES if name not in ORDINARY}
 
 
 def _list_lane(x: Array) -> Any:
@@ -378,3 +329,6 @@ def _over_buffer(x: Any) -> Array:
             f"A buffer of format {view.format!r} has no numbers to carry.",
             "memoryview(x).tobytes(), which are uint8",
         ) from error
+
+
+BACKEND = PythonBackend()

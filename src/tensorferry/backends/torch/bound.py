@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from ...planning.plan import Plan, Step
+    from ...planning.plan import Plan
+    from ...planning.step import Step
     from .tensors import TorchBackend
 
     Array = np.ndarray[Any, Any]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...core.layout import spans
 from ...core.signature import COMPACT, layout_of
 from ...host import memory
 
@@ -58,4 +59,4 @@ def extent(x: Any) -> tuple[int, int]:
     if x.is_contiguous():
         return start, start + x.nbytes
     itemsize = x.itemsize
-    return start, start + memory.spans(x.shape, [step * itemsize for step in x.stride()], itemsize)[1]
+    return start, start + spans(x.shape, [step * itemsize for step in x.stride()], itemsize)[1]

@@ -11,28 +11,30 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ...core.devices import HOST, device_name
-from ...core.dtypes import find, of_numpy
+from ...core.dtypes import ORDINARY, find
 from ...core.info import TensorInfo
 from ...errors import UnsupportedTypeError
 from ...hints import Hint
 from ...host import casts, memory
+from ...host.numpy_dtypes import numpy_dtype, of_numpy
 from ...planning.rules import agrees
 from .. import registry
 from ..base import kind_of_type
 from . import fast_paths, packing, stacking, staging, streams
 from .bound import bound
 from .containers import opener_of
-from .declared import ABSTRACT, BY_DEFAULT, CARRIED, NATIVE
+from .declared import ABSTRACT, BY_DEFAULT, DECLARED
 from .pytrees import is_registered, open_registered
 from .signatures import environment_reader, extent, signature_reader
-from .snippets import snippet, whole_strides
+from .snippets import CARRIED, snippet, whole_strides
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from ...core.capabilities import Capabilities
     from ...devices.streams import Stream
-    from ...planning.plan import Plan, Step
+    from ...planning.plan import Plan
+    from ...planning.step import Step
     from ..nodes import Node
 
 Array = np.ndarray[Any, Any]
@@ -62,22 +64,24 @@ class TorchBackend(staging.TorchStaging):
     rank = 2
     is_traced = True
     install = "pip install torch"
-    imports: ClassVar[Mapping[str, str]] = {"torch": "import torch", "ferry": "import tensorferry as ferry"}
+    imports: ClassVar[Mapping[str, str]] = DECLARED.imports
 
     def load(self) -> None:
         import torch
 
         self.torch: Any = torch
-        names = [*NATIVE, *CARRIED]
+        names = [*ORDINARY, *CARRIED]
         self.dtypes = {name: getattr(torch, name) for name in names if hasattr(torch, name)}
         self.names = {dtype: name for name, dtype in self.dtypes.items()}
         self.exported = {
-            self.dtypes[name]: (getattr(torch, via), find(name).numpy)
+            self.dtypes[name]: (getattr(torch, via), numpy_dtype(name))
             for name, via in CARRIED.items()
             if name in self.dtypes
         }
         self.adopted = {
-            find(name).numpy: (np.dtype(via), self.dtypes[name]) for name, via in CARRIED.items() if name in self.dtypes
+            numpy_dtype(name): (np.dtype(via), self.dtypes[name])
+            for name, via in CARRIED.items()
+            if name in self.dtypes
         }
         # Tensors in a loop are alike: the same description, made once, is also found sooner among the plans.
         self.dense = lru_cache(maxsize=4096)(self._dense_info)
@@ -330,7 +334,7 @@ class TorchBackend(staging.TorchStaging):
             return self.torch.from_numpy(np.lib.stride_tricks.as_strided(array, strides=steps))
         except TypeError:
             # One width has several C types, of which PyTorch knows one: long, not long long.
-            return self.torch.from_numpy(array.view(find(of_numpy(array.dtype) or "").numpy))
+            return self.torch.from_numpy(array.view(numpy_dtype(of_numpy(array.dtype) or "")))
 
     def _alias(self, array: Array) -> Any:
         """A tensor over read-only memory, which PyTorch has no name for."""
@@ -497,3 +501,6 @@ class TorchBackend(staging.TorchStaging):
 
     def lanes(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
         return fast_paths.fast_paths(self)
+
+
+BACKEND = TorchBackend()
