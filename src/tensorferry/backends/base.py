@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from ..core.placement import Placement
     from ..core.request import Request
     from ..devices.streams import Stream
+    from ..planning.plan import Plan
+    from ..planning.step import Step
     from .nodes import Node
 
 __all__ = ["Backend", "kind_of_type", "validate", "verbs_lacking"]
@@ -236,6 +238,22 @@ class Backend(ABC):
 
         Two tensors may have one only if they are alike in all but shape, strides and address. ``None``: it has to be
         described, as it is not one of the ordinary, or not in host memory.
+        """
+        return None
+
+    def open_alike(self, x: Any, target: Backend) -> tuple[Hashable, Any] | None:
+        """For objects that are opened before they are converted: a signature, and what the steps start from.
+
+        Asked of what has no `signature` of its own; ``None``: it has to be described.
+        """
+        return None
+
+    def bound(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
+        """A verb as one function, where its method looks at what the plan knows already; ``None``: the method does.
+
+        Args:
+            step: The verb, and what it takes besides the value.
+            plan: The plan that it is a step of, for each tensor of one signature.
         """
         return None
 

@@ -98,7 +98,7 @@ class Conversion:
             ConversionError: There is none; the message says why.
         """
         plan = plan_of(info, request, source, self.target, self.target.capabilities)
-        return Recipe(tuple(map(_bound, plan.steps)), plan)
+        return Recipe(tuple(_bound(step, plan) for step in plan.steps), plan)
 
     def here(self, info: TensorInfo, request: Request) -> Request:
         """The request as it is on this machine: the target's devices matter only where an accelerator is involved."""
@@ -107,10 +107,14 @@ class Conversion:
         return request._replace(present=self.target.devices())
 
 
-def _bound(step: Step) -> Callable[..., Any]:
+def _bound(step: Step, plan: Plan) -> Callable[..., Any]:
     """A step as a function of the value alone, or of the value and `out`."""
-    verb: Callable[..., Any] = getattr(registry.backend_named(step.backend), step.verb)
-    arguments = step.arguments
+    backend, arguments = registry.backend_named(step.backend), step.arguments
+    # What has been put in the place of a method is meant to be called; to look at a plan loads no framework.
+    found = backend.bound(step, plan) if backend.loaded and step.verb not in vars(backend) else None
+    if found is not None:
+        return found
+    verb: Callable[..., Any] = getattr(backend, step.verb)
     if not arguments:
         return verb
     if len(arguments) == 1:

@@ -18,7 +18,7 @@ from .recipes import conversion_of, plan_of
 from .target import writing_into
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Sequence
 
     from ..backends.base import Backend
     from ..core.request import Request
@@ -65,22 +65,28 @@ def convert(x: Any, conversion: Conversion, out: Any = None) -> Any:
     Raises:
         ConversionError: It cannot be done; the message says why.
     """
-    target = conversion.target
-    if not (conversion.sized or _verifying):
-        signature = registry.backend_of(x).signature(x)
+    key: tuple[Any, Hashable] | None = None
+    owner = None if conversion.sized or _verifying else registry.BY_TYPE.get(type(x))
+    if owner is not None:
+        target, value, signature = conversion.target, x, owner.signature(x)
+        if signature is None and (opened := owner.open_alike(x, target)) is not None:
+            signature, value = opened
         if signature is not None:
             if out is not None:
                 written = target.signature(out)
                 # An `out` of another shape is refused by the plan, which is not found.
-                signature = signature, None if written is None or x.shape != out.shape else written
-            recipe = conversion.find((signature, target.environment()))
+                signature = signature, None if written is None or value.shape != out.shape else written
+            key = signature, target.environment()
+            recipe = conversion.find(key)
             if recipe is not None:
-                return execute(recipe.program, x, out)
+                return execute(recipe.program, value, out)
     if isinstance(out, TensorInfo):
         raise UnsupportedTypeError(
             "A TensorInfo describes a tensor, and has no memory to write to.", "explain(x, to, out=out), or a tensor"
         )
     each = prepare(x, conversion, out)
+    if key is not None and (out is None or key[0][1] is not None):
+        conversion.keep(key, each.recipe)
     result = execute(each.recipe.program, each.handle, out)
     if _verifying:
         verify(each, result)

@@ -10,13 +10,15 @@ from ..core.info import TensorInfo
 from ..core.names import EXCHANGE
 from ..core.request import refuse_index
 from ..errors import ConversionError, UnsupportedTypeError
+from .recipes import conversion_as
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from ..core.request import Request
+    from .recipes import Conversion
 
-__all__ = ["aim", "follow", "target_of", "writing_into"]
+__all__ = ["aim", "conversion_like", "follow", "target_of", "writing_into"]
 
 
 def aim(to: object, like: object, dtype: object, device: object) -> tuple[str, Any, object]:
@@ -47,26 +49,6 @@ def follow(like: object) -> tuple[str, str | None, str | None]:
     Raises:
         UnsupportedTypeError: It is no tensor, or one without memory.
     """
-    kind = type(like)
-    owner = registry.BY_TYPE.get(kind)
-    likeness = None if owner is None else owner.likeness(like)
-    if likeness is None:
-        return _described(like)
-    found = _followed.get((kind, likeness))
-    if found is None:
-        if len(_followed) >= _MOST:
-            _followed.clear()
-        found = _followed[kind, likeness] = _described(like)
-    return found
-
-
-_followed: dict[Hashable, tuple[str, str | None, str | None]] = {}
-"""What is taken from a tensor in ``like=``, by its type and likeness."""
-_MOST = 256
-registry.on_change.append(_followed.clear)
-
-
-def _described(like: object) -> tuple[str, str | None, str | None]:
     info = like if isinstance(like, TensorInfo) else _describe(like, "like")
     if info.abstract is not None:
         abstract = registry.backend_named(info.framework).capabilities.objects.abstract
@@ -78,6 +60,33 @@ def _described(like: object) -> tuple[str, str | None, str | None]:
     device = getattr(like, "device", None)
     elsewhere = hasattr(device, "platform") and host_index(device)
     return info.framework, None if info.weak_dtype is not None else info.dtype, None if elsewhere else info.device
+
+
+def conversion_like(like: object) -> Conversion | None:
+    """The conversion to what a tensor is, with nothing else asked; ``None``: it has to be described first.
+
+    Raises:
+        ConversionError: As for `follow`.
+    """
+    kind = type(like)
+    owner = registry.BY_TYPE.get(kind)
+    likeness = None if owner is None else owner.likeness(like)
+    if likeness is None:
+        return None
+    found = _conversions.get((kind, likeness))
+    if found is None:
+        name, dtype, device = follow(like)
+        found = conversion_as(name, dtype=dtype, device=device)
+        if len(_conversions) >= _MOST:
+            _conversions.clear()
+        _conversions[kind, likeness] = found
+    return found
+
+
+_conversions: dict[Hashable, Conversion] = {}
+"""The conversions to tensors in ``like=``, by their types and likeness."""
+_MOST = 256
+registry.on_change.append(_conversions.clear)
 
 
 def target_of(to: object, like: object) -> str:

@@ -19,11 +19,11 @@ from . import memory, subnormals
 from .numpy_dtypes import numpy_dtype, of_numpy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from ..sequences.chunks import Parts
 
-__all__ = ["cast", "check_values", "copy_into", "fill"]
+__all__ = ["cast", "check_values", "copy_into", "direct_cast", "fill"]
 
 BLOCK = 1 << 16
 """Elements that are cast and compared at a time."""
@@ -67,6 +67,16 @@ def cast(x: np.ndarray[Any, Any], dtype: str, check: str = "", compact: bool = F
             _fill(result[index], x[index], kind)
             _compare(x, result[index], index, dtype, check)
     return result
+
+
+def direct_cast(
+    source: str, dtype: str, check: str = "", compact: bool = False
+) -> Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]] | None:
+    """`cast` for arrays of one dtype whose values need not be looked at; ``None`` if they have to."""
+    before, after = numpy_dtype(source), numpy_dtype(dtype)
+    if check or compact or before.kind == "c" or not _casts_directly(before, after):
+        return None
+    return subnormals.kept_of(lambda x: x.astype(after, subok=False))
 
 
 @subnormals.kept

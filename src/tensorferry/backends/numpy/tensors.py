@@ -9,7 +9,7 @@ import numpy as np
 
 from ...core.info import TensorInfo
 from ...core.layout import compact_strides, spans
-from ...core.signature import COMPACT, EMPTY, layout_of
+from ...core.signature import layout_of
 from ...errors import ShapeError, UnsupportedTypeError
 from ...hints import Hint
 from ...host import casts, memory
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from ...core.capabilities import Capabilities
     from ...core.request import Request
+    from ...planning.plan import Plan
+    from ...planning.step import Step
 
 Array = np.ndarray[Any, Any]
 
@@ -101,12 +103,14 @@ class NumpyBackend(Backend):
             return None
         # In one number: whether it lies in C order, and can be written.
         flags = x.flags.num
-        if flags & 1:
-            layout: Hashable = COMPACT if x.size else EMPTY
-        else:
-            layout = layout_of(x.shape, x.strides, x.itemsize)
+        if flags & 1 and x.base is None and x.size:
+            return dtype, x.ndim, flags, _address(x) & 63
+        layout = layout_of(x.shape, x.strides, x.itemsize)
         facts = None if x.base is None else _facts(x, x.flags.writeable)
-        return np.ndarray, dtype, x.ndim, layout, memory.address(x) & 63, flags, facts
+        return dtype, x.ndim, layout, _address(x) & 63, flags, facts
+
+    def likeness(self, x: Any) -> Hashable | None:
+        return x.dtype if type(x) is np.ndarray and x.dtype in _NAMES else None
 
     def extents(self, tensors: Sequence[Any]) -> list[tuple[int, int] | None]:
         return [_extent(x, memory.address(x)) for x in tensors]
@@ -170,8 +174,26 @@ class NumpyBackend(Backend):
         """Put `x`'s values into `out`'s memory, cast to its dtype."""
         casts.copy_into(out, x)
 
+    def bound(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
+        before, verb = plan.source, step.verb
+        if before.swapped or before.weak_dtype is not None:
+            return None
+        if verb == "copy" and before.is_compact and not any(step.arguments):
+            return np.ndarray.copy
+        if verb == "cast":
+            return casts.direct_cast(before.dtype, *step.arguments)
+        if verb == "write" and before.dtype == plan.result.dtype:
+            return _write_alike
+        return None
+
 
 _NAMES = by_numpy()
+_address = memory.address
+
+
+def _write_alike(x: Array, out: Array) -> None:
+    """See `write`, between arrays of one dtype; NumPy sees to memory in common."""
+    out[...] = x
 
 
 def _plain(x: Array) -> Array | None:

@@ -28,10 +28,12 @@ from .declared import CAPABILITIES, DECLARED
 from .snippets import exact_scalar, snippet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
 
     from ...core.capabilities import Capabilities
     from ...core.request import Request
+    from ...planning.plan import Plan
+    from ...planning.step import Step
 
 Array = np.ndarray[Any, Any]
 
@@ -140,6 +142,21 @@ class PythonBackend(Backend):
         array, name, weak = _read(x, first, target)
         return self, _numbers_info(array.shape, name, weak), array
 
+    def open_alike(self, x: Any, target: Backend) -> tuple[Hashable, Any] | None:
+        if type(x) is not list or not 0 < len(x) < _FEW or set(map(type, x)) not in _ONE_KIND:
+            return None
+        array = np.array(x)
+        name = _ORDINARY.get(array.dtype)
+        return None if name is None else ((name, _weak(array, name, target)), array)
+
+    def likeness(self, x: Any) -> Hashable | None:
+        few = type(x) is list and 0 < len(x) < _FEW
+        return "numbers" if few and set(map(type, x)) in _ONE_KIND else None
+
+    def bound(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
+        ordinary = step.verb == "adopt" and numpy_dtype(plan.result.dtype) not in _WIDER
+        return _ordinary_scalars if ordinary else None
+
     def preview(
         self, x: Any, target: Backend | None = None, request: Request | None = None
     ) -> tuple[Backend, TensorInfo, Any]:
@@ -227,7 +244,7 @@ class PythonBackend(Backend):
         return to_scalars(array)
 
     def lanes(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
-        return {(np.ndarray, self.name): _list_lane}
+        return {(np.ndarray, self.name): _list_lane, (list, self.name): _list_of_numbers}
 
 
 def _has_tensors(x: Any, first: Any) -> bool:
@@ -269,12 +286,30 @@ def to_scalars(array: Array) -> Any:
     return (array if wider is None else array.astype(wider)).tolist()
 
 
+def _ordinary_scalars(array: Array) -> Any:
+    """The same of a dtype that NumPy makes Python scalars of by itself."""
+    return to_scalars(array) if subnormals.are_flushed() else array.tolist()
+
+
+_FEW = 256
+"""Numbers of which the types are looked at sooner than they are read."""
+_EXACT_KINDS = ({float}, {bool})
+_ONE_KIND = ({float}, {int})
+_ORDINARY = {np.dtype(name): name for name in ("int64", "float64")}
+
 _WIDER = {numpy_dtype(name): np.dtype(exact_scalar(name)) for name in DTYPES if name not in ORDINARY}
 
 
 def _list_lane(x: Array) -> Any:
     known = x.dtype.kind in "biufc" and x.dtype.itemsize <= 16 and of_numpy(x.dtype)
     return x.tolist() if known and not subnormals.are_flushed() else None
+
+
+def _list_of_numbers(x: Any) -> Any:
+    if not 0 < len(x) < _FEW:
+        return None
+    kinds = set(map(type, x))
+    return x.copy() if kinds in _EXACT_KINDS or (kinds == {int} and min(x) >= -(2**63) and max(x) < 2**63) else None
 
 
 def _over_buffer(x: Any) -> Array:

@@ -142,10 +142,17 @@ class TensorflowBackend(Backend):
     def signature(self, x: Any) -> Hashable | None:
         if not isinstance(x, self.eager):
             return None
-        dtype, shape = x._datatype_enum(), x._shape_tuple()
-        if dtype not in self.enums or x.backing_device != self.host or 0 in shape or len(shape) > AXES:
+        dtype = x._datatype_enum()
+        if dtype not in self.enums or x.backing_device != self.host or x._rank() > AXES:
             return None
-        return self.name, dtype, len(shape), memory.address(self._array(x)) & 63
+        array = self._array(x)
+        return (self.name, dtype, array.ndim, memory.address(array) & 63) if array.size else None
+
+    def likeness(self, x: Any) -> Hashable | None:
+        if not isinstance(x, self.eager) or x.backing_device != self.host:
+            return None
+        dtype = x._datatype_enum()
+        return dtype if dtype in self.enums else None
 
     def _no_such_dtype(self, dtype: Any) -> UnsupportedTypeError:
         if dtype.name == "string":
@@ -188,8 +195,10 @@ class TensorflowBackend(Backend):
             ) from error
 
     def export(self, x: Any) -> Array:
-        array = self._array(x)
-        array.setflags(write=False)
+        array: Array = x._numpy_internal()
+        if type(array) is not np.ndarray:
+            array = self._array(x)
+        array.setflags(False)  # type: ignore[call-arg]  # by its name it takes as long again
         return array
 
     def _array(self, x: Any) -> Array:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from .tensors import TorchBackend
 
-__all__ = ["extent", "signature_reader"]
+__all__ = ["environment_reader", "extent", "signature_reader"]
 
 
 def signature_reader(backend: TorchBackend) -> Callable[[Any], Hashable | None]:
@@ -45,6 +45,12 @@ def signature_reader(backend: TorchBackend) -> Callable[[Any], Hashable | None]:
         return kind, dtype, rank, layout, pointer & 63, x.requires_grad
 
     return signature
+
+
+def environment_reader(backend: TorchBackend) -> Callable[[], Hashable]:
+    """See `Backend.environment`."""
+    default_dtype, is_recording, tracing = backend.default_dtype, backend.is_recording, backend.tracing
+    return lambda: (default_dtype(), is_recording(), tracing() is None)
 
 
 def extent(x: Any) -> tuple[int, int]:
