@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import tensorferry as ferry
 from tensorferry import TensorInfo
 from tensorferry.backends.numpy import snippets
 from tensorferry.core.dtype_names import name_of
@@ -145,3 +146,14 @@ def test_nothing_is_shared_without_elements(shape):
     for at in range(-64, 64, 4):
         assert not overlap(empty, (1 << 30) + at, whole, 1 << 30)
         assert not overlap(whole, 1 << 30, empty, (1 << 30) + at)
+
+
+def test_a_tensor_shares_memory_with_itself_if_it_has_elements():
+    """Also one that tells no address; the same array twice, without elements, has no byte in common."""
+    jax = pytest.importorskip("jax")
+    packed = jax.numpy.ones(4, "int4")
+    assert ferry.shares_memory(packed, packed)
+    assert not ferry.shares_memory(packed, jax.numpy.ones(4, "int4"))
+    for empty in (np.ones(0), np.ones((3, 0))[::-1], jax.numpy.ones(0)):
+        assert not ferry.shares_memory(empty, empty)
+    assert not ferry.shares_memory(np.float32(1), np.float32(1))

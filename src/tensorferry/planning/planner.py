@@ -111,8 +111,7 @@ def _stays_inside(plan: PlanBuilder) -> bool:
         return False
     if caps.objects.tracer:
         return True
-    is_read = now.kind in caps.objects.read_kinds and caps.memory.host_array
-    if is_read and not now.requires_grad and on_host:
+    if on_host and caps.memory.host_array and now.kind in caps.objects.read_kinds:
         return False
     if plan.dtype == now.dtype and same_place(now.device, plan.device):
         # Shards stay where they are. A framework with a graph copies its own tensors best, others an array.
