@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from .tensors import TorchBackend
 
-__all__ = ["environment_reader", "extent", "signature_reader"]
+__all__ = ["environment_reader", "extent", "likeness_reader", "signature_reader"]
 
 
 def signature_reader(backend: TorchBackend) -> Callable[[Any], Hashable | None]:
@@ -45,6 +45,21 @@ def signature_reader(backend: TorchBackend) -> Callable[[Any], Hashable | None]:
         return kind, dtype, rank, layout, pointer & 63, x.requires_grad
 
     return signature
+
+
+def likeness_reader(backend: TorchBackend) -> Callable[[Any], Hashable | None]:
+    """See `Backend.likeness`."""
+    memories, names, modes, lowest = backend.memories, backend.names, backend.modes, memory.LOWEST
+
+    def likeness(x: Any) -> Hashable | None:
+        try:
+            reached = type(x) in memories and x.data_ptr() >= lowest
+        except RuntimeError:
+            return None
+        ordinary = reached and x.is_cpu and not x.is_nested and not modes()
+        return x.dtype if ordinary and x.dtype in names else None
+
+    return likeness
 
 
 def environment_reader(backend: TorchBackend) -> Callable[[], Hashable]:

@@ -25,11 +25,11 @@ from .bound import bound
 from .containers import opener_of
 from .declared import ABSTRACT, BY_DEFAULT, DECLARED
 from .pytrees import is_registered, open_registered
-from .signatures import environment_reader, extent, signature_reader
+from .signatures import environment_reader, extent, likeness_reader, signature_reader
 from .snippets import CARRIED, snippet, whole_strides
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ...core.capabilities import Capabilities
     from ...devices.streams import Stream
@@ -101,6 +101,7 @@ class TorchBackend(staging.TorchStaging):
         self.memories = frozenset({torch.Tensor, torch.nn.Parameter})
         # In the way of the method of that name, of which a call takes as long as two of the looks.
         self.__dict__["signature"] = signature_reader(self)
+        self.__dict__["likeness"] = likeness_reader(self)
         self.__dict__["environment"] = environment_reader(self)
         self.by_default = {(self.dtypes[name], *marks): found for (name, *marks), found in BY_DEFAULT.items()}
         self.from_numpy, self.from_dlpack = torch.from_numpy, self.torch.utils.dlpack.from_dlpack
@@ -182,14 +183,6 @@ class TorchBackend(staging.TorchStaging):
                 return self._abstract_info(x, "quantized")
             raise self._no_such_dtype(x)
         return found
-
-    def likeness(self, x: Any) -> Hashable | None:
-        try:
-            reached = type(x) in self.memories and x.data_ptr() >= _LOWEST
-        except RuntimeError:
-            return None
-        ordinary = reached and x.is_cpu and not x.is_nested and not self.modes()
-        return x.dtype if ordinary and x.dtype in self.names else None
 
     def extents(self, tensors: Sequence[Any]) -> list[tuple[int, int] | None]:
         return list(map(extent, tensors))
