@@ -75,7 +75,7 @@ def convert(x: Any, conversion: Conversion, out: Any = None) -> Any:
             if out is not None:
                 written = target.signature(out)
                 # An `out` of another shape is refused by the plan, which is not found.
-                signature = signature, None if written is None or value.shape != out.shape else written
+                signature = signature, None if written is None or _shape(value) != _shape(out) else written
             key = signature, target.environment()
             recipe = conversion.find(key)
             if recipe is not None:
@@ -91,6 +91,11 @@ def convert(x: Any, conversion: Conversion, out: Any = None) -> Any:
     if _verifying:
         verify(each, result)
     return result
+
+
+def _shape(x: Any) -> tuple[int, ...]:
+    shape = x.shape
+    return shape if isinstance(shape, tuple) else tuple(shape)
 
 
 class Prepared(NamedTuple):

@@ -141,12 +141,19 @@ class TensorflowBackend(Backend):
 
     def signature(self, x: Any) -> Hashable | None:
         if not isinstance(x, self.eager):
-            return None
+            return self._signature_of_variable(x) if isinstance(x, self.tf.Variable) else None
         dtype = x._datatype_enum()
         if dtype not in self.enums or x.backing_device != self.host or x._rank() > AXES:
             return None
         array = self._array(x)
         return (self.name, dtype, array.ndim, memory.address(array) & 63) if array.size else None
+
+    def _signature_of_variable(self, x: Any) -> Hashable | None:
+        if not self.tf.executing_eagerly() or x.device != self.host or not x.shape.is_fully_defined():
+            return None
+        dtype, shape = x.dtype.base_dtype, tuple(x.shape)
+        ordinary = dtype in self.names and 0 not in shape and len(shape) <= AXES
+        return (self.name, "Variable", dtype, len(shape)) if ordinary else None
 
     def likeness(self, x: Any) -> Hashable | None:
         if not isinstance(x, self.eager) or x.backing_device != self.host:
@@ -296,7 +303,8 @@ class TensorflowBackend(Backend):
 
     def write(self, x: Array, out: Any) -> None:
         """Assign an array's values, cast to its dtype, to a variable."""
-        out.assign(self.adopt(casts.cast(x, self.names[out.dtype])))
+        # A copy, which the variable keeps as its memory.
+        out.assign(self.adopt(casts.cast(x, self.names[out.dtype])), read_value=False)
 
     def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
         return snippet(verb, arguments, info)
