@@ -6,19 +6,21 @@ Here alone tensors are touched. In verifying mode what comes out is compared wit
 from __future__ import annotations
 
 from contextlib import contextmanager
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..backends import registry
 from ..core.devices import HOST, same_place
 from ..core.info import TensorInfo
+from ..core.places import places_by
 from ..core.request import writing_into
-from ..core.signature import signature_of
+from ..core.signature import COMPACT, signature_of
 from ..errors import PlanViolation, UnsupportedTypeError
 from ..host import memory
 from .recipes import conversion_of, plan_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
     from ..backends.base import Backend
     from ..core.request import Request
@@ -142,13 +144,25 @@ def prepare(
     return _prepared(opened, signature, conversion, request.out)
 
 
+class Grouped(NamedTuple):
+    """Many tensors by what is done to them.
+
+    Args:
+        recipes: Each recipe, and the places of those that it is for.
+        compact: Whether all of them, and all that they are written into, lie without gaps.
+    """
+
+    recipes: list[tuple[Recipe, Sequence[int]]]
+    compact: bool
+
+
 def recipes_of(
     leaves: Sequence[Any],
     outs: Sequence[Any] | None,
     conversion: Conversion,
     decide: Callable[[TensorInfo], Conversion] | None,
-) -> list[Recipe] | None:
-    """The recipe of each of many tensors; ``None`` if one of them has no signature that is read off it.
+) -> Grouped | None:
+    """The recipes of many tensors; ``None``: one of them has to be described.
 
     Args:
         leaves: The tensors.
@@ -159,36 +173,72 @@ def recipes_of(
     Raises:
         ConversionError: There is no such conversion.
     """
-    if conversion.sized:
-        return None
     target = conversion.target
     environment = target.environment()
-    signatures = _signatures(leaves)
+    signatures = None if conversion.sized else _grouped(leaves, target.capabilities.memory.alignment)
+    if signatures is None:
+        return None
+    compact = all(map(_says_compact, signatures))
     if outs is not None:
-        written = target.signatures(outs)
-        if None in written or None in signatures:
+        written = target.grouped(outs, 0)
+        if written is None or list(map(_SHAPE, leaves)) != list(map(_SHAPE, outs)):
             return None
-        if any(leaf.shape != out.shape for leaf, out in zip(leaves, outs, strict=True)):
-            return None
-        signatures = list(zip(signatures, written, strict=True))
-    known: dict[Any, Recipe] = {}
-    for signature, index in dict(zip(signatures, range(len(leaves)), strict=True)).items():
-        leaf, out = leaves[index], None if outs is None else outs[index]
-        if signature is None:
-            return None
+        compact = compact and all(map(_says_compact, written))
+        signatures = _pairs(signatures, written, len(leaves))
+    found: dict[Any, tuple[Recipe, Sequence[int]]] = {}
+    for signature, places in signatures.items():
+        leaf, out = leaves[places[0]], None if outs is None else outs[places[0]]
         asked = conversion if decide is None else decide(registry.backend_of(leaf).describe(leaf))
         if asked.sized:
             return None
-        known[signature] = asked.find((signature, environment)) or prepare(leaf, asked, out).recipe
-    return [known[signature] for signature in signatures]
+        recipe = asked.find((signature, environment))
+        if recipe is None:
+            recipe = prepare(leaf, asked, out).recipe
+            asked.keep((signature, environment), recipe)
+        # What lies at other addresses, or has other strides, mostly takes the same steps.
+        plan = recipe.plan
+        steps = recipe.copies, plan.result.requires_grad, *(step[:3] for step in plan.steps)
+        before = found.get(steps)
+        found[steps] = recipe, places if before is None else [*before[1], *places]
+    if len(found) == 1:
+        return Grouped([(recipe, range(len(leaves))) for recipe, _ in found.values()], compact)
+    return Grouped(list(found.values()), compact)
 
 
-def _signatures(leaves: Sequence[Any]) -> list[Any]:
-    kinds = {type(leaf): leaf for leaf in leaves}
-    if len(kinds) == 1:
-        return registry.backend_of(leaves[0]).signatures(leaves)
-    read = {kind: registry.backend_of(leaf).signature for kind, leaf in kinds.items()}
-    return [read[type(leaf)](leaf) for leaf in leaves]
+_SHAPE = attrgetter("shape")
+
+
+def _says_compact(signature: Hashable) -> bool:
+    return isinstance(signature, tuple) and COMPACT in signature
+
+
+def _grouped(leaves: Sequence[Any], alignment: int) -> Mapping[Any, Sequence[int]] | None:
+    """The places of tensors of any frameworks by their signatures; ``None``: one has to be described."""
+    by_kind = places_by(list(map(type, leaves)))
+    owners = [registry.backend_of(leaves[places[0]]) for places in by_kind.values()]
+    if all(owner is owners[0] for owner in owners):
+        return owners[0].grouped(leaves, alignment)
+    found: dict[Hashable, Sequence[int]] = {}
+    for owner, places in zip(owners, by_kind.values(), strict=True):
+        inside = owner.grouped([leaves[place] for place in places], alignment)
+        if inside is None:
+            return None
+        found.update((signature, [places[at] for at in those]) for signature, those in inside.items())
+    return found
+
+
+def _pairs(
+    signatures: Mapping[Hashable, Sequence[int]], written: Mapping[Hashable, Sequence[int]], count: int
+) -> Mapping[Any, Sequence[int]]:
+    """The places of pairs, by both signatures."""
+    if len(signatures) == len(written) == 1:
+        return {(next(iter(signatures)), next(iter(written))): range(count)}
+    both: list[list[Hashable]] = [[None] * count, [None] * count]
+    for each, groups in zip(both, (signatures, written), strict=True):
+        for signature, places in groups.items():
+            for place in places:
+                each[place] = signature
+    return places_by(list(zip(*both, strict=True)))
 
 
 def foresee(

@@ -18,11 +18,11 @@ from ..errors import LossyCastError
 from . import memory, subnormals
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from ..sequences.chunks import Parts
 
-__all__ = ["cast", "check_values", "copy_into", "fill"]
+__all__ = ["cast", "cast_each", "check_values", "copy_into", "fill", "write_each"]
 
 BLOCK = 1 << 16
 """Elements that are cast and compared at a time."""
@@ -69,6 +69,24 @@ def cast(x: np.ndarray[Any, Any], dtype: str, check: str = "", compact: bool = F
 
 
 @subnormals.kept
+def cast_each(
+    arrays: Sequence[np.ndarray[Any, Any]], dtype: str, check: str = "", compact: bool = False
+) -> list[np.ndarray[Any, Any]]:
+    """`cast` for many.
+
+    Raises:
+        LossyCastError: A value of one was not kept.
+    """
+    row = find(dtype)
+    plain = not (check or compact) and all(
+        before.kind != "c" and _casts_directly(before, row.numpy) for before in {x.dtype for x in arrays}
+    )
+    if plain:
+        return [x.astype(row.numpy, "K", "unsafe", False) for x in arrays]
+    return [cast(x, dtype, check, compact) for x in arrays]
+
+
+@subnormals.kept
 def check_values(array: np.ndarray[Any, Any], dtype: str, check: str) -> None:
     """Compare each value with what a cast would make of it, without memory for the result.
 
@@ -105,6 +123,16 @@ def copy_into(out: np.ndarray[Any, Any], values: np.ndarray[Any, Any] | Parts) -
             _fill(out[index], numbers, kind)
         return
     _fill(out, values.copy() if np.may_share_memory(out, values) else values, kind)
+
+
+@subnormals.kept
+def write_each(arrays: Sequence[np.ndarray[Any, Any]], outs: Sequence[np.ndarray[Any, Any]]) -> None:
+    """`copy_into` for many, each into its own."""
+    for array, out in zip(arrays, outs, strict=True):
+        if array.dtype == out.dtype:
+            np.copyto(out, array)
+        else:
+            copy_into(out, array)
 
 
 def _same_integers(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any] | None:

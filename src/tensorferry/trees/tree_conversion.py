@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from ..backends import registry
 from ..core.info import TensorInfo
 from ..core.leaf_dtypes import unknown_name
+from ..core.places import places_by
 from ..errors import ConversionError, TreeError, UnsupportedTypeError
 from ..execution import run
+from ..host import memory
 from .aliases import Group, converted_together, overlapping, ties
 from .batches import Shipment, arrive, cross, depart, shipments
 from .outs import in_order_of, refused, write_all
@@ -24,9 +27,11 @@ if TYPE_CHECKING:
 
     from ..core.leaf_dtypes import DtypeRule
     from ..execution.recipes import Conversion, Recipe
-    from ..execution.run import Prepared
+    from ..execution.run import Grouped, Prepared
     from .leaves import LeafRule
     from .targets import Targets
+
+    Places = Sequence[int]
 
 __all__ = ["TreeConversion", "raise_all", "refuse_unknown_name"]
 
@@ -204,7 +209,7 @@ class TreeConversion:
             return None
         try:
             taken = rule.takes_each(self.leaves)
-            places = [index for index, on in enumerate(taken) if on]
+            places: Places = range(len(taken)) if all(taken) else [index for index, on in enumerate(taken) if on]
             if not places:
                 return self.leaves
             if common is None:
@@ -232,13 +237,13 @@ class TreeConversion:
 
     def _copies_of(self, places: Sequence[int]) -> Conversion | None:
         """What copies leaves that are all of one framework; ``None``: they are not."""
-        kinds = {type(self.leaves[index]): self.leaves[index] for index in places}
+        some = _some(self.leaves, places)
+        kinds = dict(zip(map(type, some), some, strict=True))
         found = {copy_in_its_framework(leaf) for leaf in kinds.values()}
         return found.pop() if len(found) == 1 else None
 
     def _convert_each(self, common: Conversion, leaves: list[Any], outs: list[Any] | None) -> list[Any] | None:
-        once = dict.fromkeys(map(id, leaves), leaves)
-        if len(once) < len(leaves):
+        if len(set(map(id, leaves))) < len(leaves):
             # One object stands at several places: it is converted once.
             if outs is not None:
                 return None
@@ -251,18 +256,20 @@ class TreeConversion:
             if quick is not None:
                 return quick
         decide = partial(self._decided, common, 0) if self._targets.decides_by_leaf else None
-        recipes = run.recipes_of(leaves, outs, common, decide)
-        if recipes is None or not _share_no_byte(leaves, outs, recipes):
+        grouped = run.recipes_of(leaves, outs, common, decide)
+        if grouped is None or not _share_no_byte(leaves, outs, grouped):
             return None
+        recipes = grouped.recipes
+        steps = slice(None) if outs is None else slice(-1)
+        values = [run.execute(recipe.bulk[steps], _some(leaves, places)) for recipe, places in recipes]
         if outs is None:
-            results = [run.execute(recipe.program, leaf) for recipe, leaf in zip(recipes, leaves, strict=True)]
-            self._verify_each(common, decide, leaves, results, None)
-            return results
-        values = [run.execute(recipe.program[:-1], leaf) for recipe, leaf in zip(recipes, leaves, strict=True)]
-        for recipe, value, out in zip(recipes, values, outs, strict=True):
-            run.execute(recipe.program[-1:], value, out)
-        self._verify_each(common, decide, leaves, outs, outs)
-        return outs
+            results = _in_order(values, recipes, len(leaves))
+        else:
+            for (recipe, places), some in zip(recipes, values, strict=True):
+                run.execute(recipe.bulk[-1:], some, _some(outs, places))
+            results = outs
+        self._verify_each(common, decide, leaves, results, outs)
+        return results
 
     def _verify_each(
         self,
@@ -278,15 +285,16 @@ class TreeConversion:
 
     def _quickly(self, leaves: list[Any], target: str) -> list[Any] | None:
         """The results over the fast lanes, if there is one that accepts each leaf."""
-        lanes, results = registry.lanes_to(target), None
         kinds = set(map(type, leaves))
-        if not kinds <= lanes.keys():
-            return None
+        together = {registry.lane_together(kind, target) for kind in kinds}
+        paths = registry.lanes_to(target)
         try:
-            results = [lanes[type(leaf)](leaf) for leaf in leaves]
+            path = together.pop() if len(together) == 1 and self._coalesce else None
+            results = None if path is None else path(leaves)
+            if results is None and kinds <= paths.keys():
+                results = [paths[type(leaf)](leaf) for leaf in leaves]
         except registry.REFUSALS:
-            lane = registry.lane_together(kinds.pop(), target) if self._coalesce and len(kinds) == 1 else None
-            results = None if lane is None else lane(leaves)
+            return None
         return None if results is None or any(result is None for result in results) else results
 
     def _run(self, prepared: Mapping[int, Prepared]) -> list[Any]:
@@ -360,30 +368,45 @@ def raise_all(errors: dict[int, ConversionError], path: Callable[[int], str]) ->
         del found
 
 
-def _share_no_byte(leaves: Sequence[Any], outs: Sequence[Any] | None, recipes: Sequence[Recipe]) -> bool:
+def _some(leaves: list[Any], places: Places) -> list[Any]:
+    """Those that stand at some places, in their order."""
+    return leaves if len(places) == len(leaves) and isinstance(places, range) else [leaves[place] for place in places]
+
+
+def _in_order(values: list[list[Any]], recipes: list[tuple[Recipe, Places]], count: int) -> list[Any]:
+    """What came of each recipe, at the places that it is for."""
+    if len(values) == 1 and isinstance(recipes[0][1], range):
+        return values[0]
+    results: list[Any] = [None] * count
+    for some, (_, places) in zip(values, recipes, strict=True):
+        for place, value in zip(places, some, strict=True):
+            results[place] = value
+    return results
+
+
+def _share_no_byte(leaves: list[Any], outs: list[Any] | None, grouped: Grouped) -> bool:
     """Whether no memory that is copied from, or written into, has a byte in common with another of these."""
     copied = leaves
     if outs is None:
-        copying = {number for number, recipe in {id(each): each for each in recipes}.items() if recipe.copies}
-        if not copying:
+        copies = [places for recipe, places in grouped.recipes if recipe.copies]
+        if not copies:
             return True
-        copied = [leaf for leaf, recipe in zip(leaves, recipes, strict=True) if id(recipe) in copying]
-    spans: list[Any] = []
-    of_kind: dict[type, list[Any]] = {}
-    for each in (copied, outs or ()):
-        for x in each:
-            of_kind.setdefault(type(x), []).append(x)
-    for alike in of_kind.values():
-        spans += registry.backend_of(alike[0]).extents(alike)
-    if None in spans:
-        return False
-    spans.sort()
-    reach = 0
-    for start, end in spans:
-        if start < reach:
+        copied = _some(leaves, copies[0] if len(copies) == 1 else [*chain.from_iterable(copies)])
+    of_kinds = [
+        _some(each, places) for each in (copied, outs or []) for places in places_by(list(map(type, each))).values()
+    ]
+    owners = [registry.backend_of(some[0]) for some in of_kinds]
+    if len(owners) == 1 and owners[0].are_apart(of_kinds[0]):
+        return True
+    starts: list[int] = []
+    ends: list[int] = []
+    for owner, some in zip(owners, of_kinds, strict=True):
+        reached = owner.extents(some, compact=grouped.compact)
+        if reached is None:
             return False
-        reach = end
-    return True
+        starts += reached[0]
+        ends += reached[1]
+    return not memory.share_a_byte(starts, ends)
 
 
 def _carried(each: Prepared) -> Any:

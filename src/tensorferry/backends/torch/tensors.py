@@ -19,11 +19,11 @@ from ...host import casts, memory
 from ...planning.rules import agrees
 from .. import registry
 from ..base import kind_of_type
-from . import fast_paths, packing, stacking, staging, streams
+from . import fast_paths, many, packing, stacking, staging, streams
 from .containers import opener_of
 from .declared import ABSTRACT, BY_DEFAULT, CARRIED, NATIVE
 from .pytrees import is_registered, open_registered
-from .signatures import extent, signature_reader
+from .signatures import extents, group_reader, signature_reader
 from .snippets import snippet, whole_strides
 
 if TYPE_CHECKING:
@@ -93,9 +93,10 @@ class TorchBackend(staging.TorchStaging):
         self.default_dtype, self.is_recording = torch.get_default_dtype, torch.is_grad_enabled
         self.tracing: Callable[[], Any] = getattr(self.torch._C, "_get_tracing_state", lambda: None)
         self.memories = frozenset({torch.Tensor, torch.nn.Parameter})
-        self._signature = signature_reader(self)
+        self._signature, self._grouped = signature_reader(self), group_reader(self)
         self.by_default = {(self.dtypes[name], *marks): found for (name, *marks), found in BY_DEFAULT.items()}
         self.from_numpy, self.from_dlpack = torch.from_numpy, self.torch.utils.dlpack.from_dlpack
+        self._for_many = many.verbs(self)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -181,11 +182,14 @@ class TorchBackend(staging.TorchStaging):
     def signature(self, x: Any) -> Hashable | None:
         return self._signature(x)
 
-    def signatures(self, tensors: Sequence[Any]) -> list[Hashable | None]:
-        return list(map(self._signature, tensors))
+    def grouped(self, tensors: Sequence[Any], alignment: int) -> Mapping[Hashable, Sequence[int]] | None:
+        return self._grouped(tensors, alignment)
 
-    def extents(self, tensors: Sequence[Any]) -> list[tuple[int, int] | None]:
-        return list(map(extent, tensors))
+    def extents(self, tensors: Sequence[Any], *, compact: bool) -> tuple[Sequence[int], Sequence[int]]:
+        return extents(tensors, compact=compact)
+
+    def for_many(self) -> Mapping[str, Callable[..., Any]]:
+        return self._for_many
 
     def _is_dual(self, x: Any) -> bool:
         """Whether forward-mode differentiation carries a tangent beside the values."""
@@ -474,7 +478,7 @@ class TorchBackend(staging.TorchStaging):
         return packing.unpack(parcel, layout)
 
     def lanes_together(self) -> Mapping[tuple[type, str], Callable[[list[Any]], list[Any] | None]]:
-        return {(self.tensor, "numpy"): packing.FetchTogether(self.torch, "cuda")}
+        return many.fast_paths(self)
 
     def shield(self, function: Callable[..., Any]) -> Callable[..., Any]:
         torch: Any = importlib.import_module("torch")
