@@ -99,8 +99,8 @@ class Conversion:
             ConversionError: There is none; the message says why.
         """
         plan = plan_of(info, request, source, self.target, self.target.capabilities)
-        program = tuple(map(_bound, plan.steps))
-        return Recipe(program, plan, tuple(map(_bound_for_many, plan.steps, program)))
+        bound = tuple(map(_bound, plan.steps))
+        return Recipe(bound, plan, tuple(map(_bound_for_many, plan.steps, bound)))
 
     def here(self, info: TensorInfo, request: Request) -> Request:
         """The request as it is on this machine: the target's devices matter only where an accelerator is involved."""

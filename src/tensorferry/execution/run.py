@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from .recipes import Conversion, Recipe
 
 __all__ = [
+    "Grouped",
     "Prepared",
+    "complete",
     "convert",
     "execute",
     "foresee",
@@ -82,7 +84,15 @@ def convert(x: Any, conversion: Conversion, out: Any = None) -> Any:
         raise UnsupportedTypeError(
             "A TensorInfo describes a tensor, and has no memory to write to.", "explain(x, to, out=out), or a tensor"
         )
-    each = prepare(x, conversion, out)
+    return complete(prepare(x, conversion, out), out)
+
+
+def complete(each: Prepared, out: Any = None) -> Any:
+    """Run what has been prepared, with the same `out`.
+
+    Raises:
+        ConversionError: What the values show.
+    """
     result = execute(each.recipe.program, each.handle, out)
     if _verifying:
         verify(each, result)

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ..devices.streams import Stream
-    from ..trees.plans import LeafPlan
-    from .goal import Goal
+    from ..planning.plan import Plan
     from .sides import Moment, Place
+    from .target import Pending, Target
 
 __all__ = ["PATIENCE", "Ahead", "Converter", "work"]
 
@@ -36,13 +36,15 @@ class Converter:
     """Converts one batch after the other on one side stream for each place.
 
     Args:
-        goal: Where batches go.
+        target: Where batches go.
         before: What the first of them waits for.
         slots: How many slots of page-locked memory there may be.
+        first: The first batch's conversion, if that has been planned already.
     """
 
-    def __init__(self, goal: Goal, before: tuple[Moment, ...], slots: int) -> None:
-        self._goal = goal
+    def __init__(self, target: Target, before: tuple[Moment, ...], slots: int, first: Pending | None = None) -> None:
+        self._target = target
+        self.first = first
         self._before = before
         self._slots = slots
         self._sides = Sides()
@@ -50,31 +52,31 @@ class Converter:
 
     def convert(self, batch: Any) -> Landed:
         """A batch's conversion, which a device may still be working on."""
-        leaves = self._goal.explain(batch)
-        sources, targets = places_of([leaf.plan for leaf in leaves])
+        pending, self.first = self.first or self._target.prepare(batch), None
+        sources, targets = places_of(pending.plans)
         if not (sources or targets):
-            return Landed(self._goal.convert(batch))
+            return Landed(pending.run())
         places = (*(place for place in sources if place not in targets), *targets)
         before = (*self._before, *moments(sources))
         if targets and self.ring is None:
             self.ring = Ring(targets[0], self._slots)
         ring = self.ring if targets else None
-        staged = None if ring is None else stage(batch, leaves, self._goal, ring)
+        staged = None if ring is None else stage(batch, pending.leaves(), self._target, ring)
         if ring is None or staged is None:
-            value, after = self._sides.convert(lambda: self._goal.convert(batch), places, before)
+            value, after = self._sides.convert(pending.run, places, before)
         else:
-            goal = staged.goal.without_waiting() if staged.complete else staged.goal
-            value, after = self._sides.convert(lambda: goal.convert(staged.batch), places, before)
+            target = staged.target.without_waiting() if staged.complete else staged.target
+            value, after = self._sides.convert(lambda: target.convert(staged.batch), places, before)
             ring.read_until(after)
         self._before = ()
-        self._let_source_wait(batch, leaves, sources, after)
+        self._let_source_wait(batch, pending.plans, sources, after)
         return landed(value, after)
 
     def _let_source_wait(
-        self, batch: Any, leaves: Sequence[LeafPlan], sources: Sequence[Place], after: Sequence[Moment]
+        self, batch: Any, plans: Sequence[Plan], sources: Sequence[Place], after: Sequence[Moment]
     ) -> None:
         """See to it that what the source does next comes after what still reads this batch."""
-        if any(leaf.plan.source.pinned for leaf in leaves):
+        if any(plan.source.pinned for plan in plans):
             for moment in after:
                 moment.event.wait()
             return

@@ -15,22 +15,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ..planning.plan import Plan
-    from .goal import Goal
     from .sides import Moment, Place
+    from .target import Pending, Target
 
 __all__ = ["begin"]
 
 
-def begin(x: Any, goal: Goal) -> Transfer:
+def begin(x: Any, target: Target) -> Transfer:
     """Plan a conversion, and begin it.
 
     Raises:
         ConversionError: There is no such plan.
     """
-    plans = [leaf.plan for leaf in goal.explain(x)]
+    pending = target.prepare(x)
+    plans = pending.plans
     future: Future[Landed] = Future()
     if not any(map(_takes_long, plans)):
-        _settle(future, lambda: Landed(goal.convert(x)))
+        _settle(future, lambda: Landed(pending.run()))
         return Transfer(future)
     sources, targets = places_of(plans)
     places = (*(place for place in sources if place not in targets), *targets)
@@ -38,7 +39,7 @@ def begin(x: Any, goal: Goal) -> Transfer:
     context = copy_context()
 
     def work(sides: Sides) -> None:
-        _settle(future, lambda: context.run(_carry, x, goal, sides, places, before))
+        _settle(future, lambda: context.run(_run, pending, sides, places, before))
 
     lane_of(*_lane(plans)).do(work)
     return Transfer(future)
@@ -56,8 +57,8 @@ def _lane(plans: Sequence[Plan]) -> tuple[str, str]:
     return end.framework, end.device
 
 
-def _carry(x: Any, goal: Goal, sides: Sides, places: Sequence[Place], before: Sequence[Moment]) -> Landed:
-    value, after = sides.convert(lambda: goal.convert(x), places, before)
+def _run(pending: Pending, sides: Sides, places: Sequence[Place], before: Sequence[Moment]) -> Landed:
+    value, after = sides.convert(pending.run, places, before)
     for moment in after:
         moment.event.wait()
     found = landed(value, after)

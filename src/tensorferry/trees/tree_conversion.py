@@ -17,7 +17,7 @@ from ..host import memory
 from .aliases import Group, converted_together, overlapping, ties
 from .batches import Shipment, arrive, cross, depart, shipments
 from .outs import in_order_of, refused, write_all
-from .plans import KeptObject, LeafPlan, TreePlan
+from .plans import KeptLeaf, LeafPlan, TreePlan
 from .structure import placed
 from .targets import copy_in_its_framework
 from .walk import take_apart
@@ -83,11 +83,18 @@ class TreeConversion:
     # -- plan -------------------------------------------------------------------------------------
 
     def prepare(self) -> dict[int, Prepared]:
-        """The conversion of each leaf that does not stay as it is; errors are kept.
+        """The conversion of each leaf that does not stay as it is.
 
         Raises:
             UnsupportedTypeError: ``dtype=`` has a name that no leaf has.
+            ConversionError: A leaf cannot be converted; several raise a `TreeError`.
         """
+        prepared = self._prepare_each()
+        self.raise_errors()
+        return prepared
+
+    def _prepare_each(self) -> dict[int, Prepared]:
+        """The same; errors are kept."""
         each = ((index, self._prepare(index, leaf)) for index, leaf in enumerate(self.leaves))
         prepared = {index: found for index, found in each if found is not None}
         if self._targets.rule.names:
@@ -142,22 +149,29 @@ class TreeConversion:
         """
         self._prepares = run.foresee
         prepared = self.prepare()
-        self.raise_errors()
-        same, groups, sent = self.bind(prepared)
+        bound = self.bind(prepared)
+        return TreePlan(
+            leaves=self._plans(prepared, *bound),
+            kept=tuple(self._kept(index, leaf) for index, leaf in enumerate(self.leaves) if index not in prepared),
+            batches=tuple(shipment.batch for shipment in bound[2]),
+        )
+
+    def _kept(self, index: int, leaf: Any) -> KeptLeaf:
+        path, inside = self.path(index), self._rule.tensor_inside(leaf)
+        return KeptLeaf(path, type(leaf).__name__, None if inside is None else path + inside)
+
+    def leaf_plans(self, prepared: Mapping[int, Prepared]) -> tuple[LeafPlan, ...]:
+        """What is done to each leaf of which this is the conversion."""
+        return self._plans(prepared, *self.bind(prepared))
+
+    def _plans(
+        self, prepared: Mapping[int, Prepared], same: Mapping[int, int], groups: list[Group], sent: list[Shipment]
+    ) -> tuple[LeafPlan, ...]:
         together = {index: group for group in groups for index in group.members}
         batches = {index: number for number, shipment in enumerate(sent) for index in shipment.steps}
-        return TreePlan(
-            leaves=tuple(
-                self._leaf_plan(index, each, same.get(index), together.get(index), batches.get(index))
-                for index, each in prepared.items()
-            ),
-            kept=len(self.leaves) - len(prepared),
-            unknown=tuple(
-                KeptObject(self.path(index), type(leaf).__name__, self.path(index) + inside)
-                for index, leaf in enumerate(self.leaves)
-                if index not in prepared and (inside := self._rule.tensor_inside(leaf)) is not None
-            ),
-            batches=tuple(shipment.batch for shipment in sent),
+        return tuple(
+            self._leaf_plan(index, each, same.get(index), together.get(index), batches.get(index))
+            for index, each in prepared.items()
         )
 
     def _leaf_plan(
@@ -184,17 +198,26 @@ class TreeConversion:
             ConversionError: A leaf cannot be converted; several raise a `TreeError`. Nothing is written then.
         """
         results = self._directly()
-        if results is None:
-            prepared = self.prepare()
-            results = self._run(prepared)
-            self.raise_errors()
-            if self.outs is not None:
-                # Made before anything is written: a container may refuse.
-                self._structure.rebuild([self.outs[i] if i in prepared else leaf for i, leaf in enumerate(self.leaves)])
-                write_all(prepared, results, self.outs)
-            if run.is_verifying():
-                for index, each in prepared.items():
-                    run.verify(each, results[index])
+        return self.run(self._prepare_each()) if results is None else self._structure.rebuild(results)
+
+    def run(self, prepared: dict[int, Prepared]) -> Any:
+        """The converted tree.
+
+        Args:
+            prepared: The conversion of each leaf, as `prepare` gives it.
+
+        Raises:
+            ConversionError: As for `convert`.
+        """
+        results = self._run(prepared)
+        self.raise_errors()
+        if self.outs is not None:
+            # Made before anything is written: a container may refuse.
+            self._structure.rebuild([self.outs[i] if i in prepared else leaf for i, leaf in enumerate(self.leaves)])
+            write_all(prepared, results, self.outs)
+        if run.is_verifying():
+            for index, each in prepared.items():
+                run.verify(each, results[index])
         return self._structure.rebuild(results)
 
     def _directly(self) -> list[Any] | None:
