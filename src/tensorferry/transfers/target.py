@@ -18,7 +18,7 @@ from ..planning import rules
 from ..trees.api import targets_of, untraced
 from ..trees.leaves import LeafRule, leaf_rule
 from ..trees.plans import LeafPlan
-from ..trees.tree_conversion import TreeConversion
+from ..trees.tree_conversion import TreeConversion, convert
 from ..trees.walk import take_apart
 
 if TYPE_CHECKING:
@@ -169,7 +169,9 @@ class Target:
         return untraced(self._convert, x)
 
     def _convert(self, x: Any) -> Any:
-        return run.convert(x, self._of_one) if self._is_alone(x) else self._tree(x).convert()
+        if self._is_alone(x):
+            return run.convert(x, self._of_one)
+        return convert(x, self._of_trees, leaf_rule(self.leaves, unknown=self.unknown), None, coalesce=self.coalesce)
 
 
 class Pending:

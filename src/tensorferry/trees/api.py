@@ -316,7 +316,7 @@ def _conversion() -> Any:
 
 def _convert(tree: Any, asked: Asked, out: Any, leaves: Any, unknown: str, coalesce: bool) -> Any:
     rule = leaf_rule(leaves, unknown=unknown)
-    return _conversion().TreeConversion(tree, targets_of(asked, leaves), rule, out, coalesce=coalesce).convert()
+    return _conversion().convert(tree, targets_of(asked, leaves), rule, out, coalesce=coalesce)
 
 
 def _snapshot(tree: Any, unknown: str) -> Any:

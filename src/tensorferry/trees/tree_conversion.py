@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from ..backends import registry
@@ -13,9 +12,10 @@ from ..core.leaf_dtypes import unknown_name
 from ..core.places import places_by
 from ..errors import ConversionError, TreeError, UnsupportedTypeError
 from ..execution import run
-from ..host import memory
 from .aliases import Group, converted_together, overlapping, ties
+from .alike import Alike
 from .batches import Shipment, arrive, cross, depart, shipments
+from .many import convert_each
 from .outs import in_order_of, refused, write_all
 from .plans import KeptLeaf, LeafPlan, TreePlan
 from .structure import placed
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ..core.leaf_dtypes import DtypeRule
-    from ..execution.recipes import Conversion, Recipe
-    from ..execution.run import Grouped, Prepared
+    from ..execution.recipes import Conversion
+    from ..execution.run import Prepared
     from .leaves import LeafRule
     from .targets import Targets
 
     Places = Sequence[int]
 
-__all__ = ["TreeConversion", "raise_all", "refuse_unknown_name"]
+__all__ = ["TreeConversion", "convert", "raise_all", "refuse_unknown_name"]
 
 
 class TreeConversion:
@@ -260,9 +260,10 @@ class TreeConversion:
 
     def _copies_of(self, places: Sequence[int]) -> Conversion | None:
         """What copies leaves that are all of one framework; ``None``: they are not."""
-        some = _some(self.leaves, places)
-        kinds = dict(zip(map(type, some), some, strict=True))
-        found = {copy_in_its_framework(leaf) for leaf in kinds.values()}
+        kinds = {
+            kind: places[at[0]] for kind, at in places_by(list(map(type, map(self.leaves.__getitem__, places)))).items()
+        }
+        found = {copy_in_its_framework(self.leaves[place]) for place in kinds.values()}
         return found.pop() if len(found) == 1 else None
 
     def _convert_each(self, common: Conversion, leaves: list[Any], outs: list[Any] | None) -> list[Any] | None:
@@ -279,32 +280,7 @@ class TreeConversion:
             if quick is not None:
                 return quick
         decide = partial(self._decided, common, 0) if self._targets.decides_by_leaf else None
-        grouped = run.recipes_of(leaves, outs, common, decide)
-        if grouped is None or not _share_no_byte(leaves, outs, grouped):
-            return None
-        recipes = grouped.recipes
-        steps = slice(None) if outs is None else slice(-1)
-        values = [run.execute(recipe.bulk[steps], _some(leaves, places)) for recipe, places in recipes]
-        if outs is None:
-            results = _in_order(values, recipes, len(leaves))
-        else:
-            for (recipe, places), some in zip(recipes, values, strict=True):
-                run.execute(recipe.bulk[-1:], some, _some(outs, places))
-            results = outs
-        self._verify_each(common, decide, leaves, results, outs)
-        return results
-
-    def _verify_each(
-        self,
-        common: Conversion,
-        decide: Callable[[TensorInfo], Conversion] | None,
-        leaves: Sequence[Any],
-        results: Sequence[Any],
-        outs: Sequence[Any] | None,
-    ) -> None:
-        if run.is_verifying():
-            for index, (leaf, result) in enumerate(zip(leaves, results, strict=True)):
-                run.verify(run.prepare(leaf, common, None if outs is None else outs[index], decide), result)
+        return convert_each(leaves, outs, common, decide)
 
     def _quickly(self, leaves: list[Any], target: str) -> list[Any] | None:
         """The results over the fast lanes, if there is one that accepts each leaf."""
@@ -314,6 +290,9 @@ class TreeConversion:
         try:
             path = together.pop() if len(together) == 1 and self._coalesce else None
             results = None if path is None else path(leaves)
+            keys = self._structure.flat_keys
+            if results is not None and keys is not None and len(keys) == len(leaves):
+                self._targets.last = Alike.of(keys, leaves, self._rule)
             if results is None and kinds <= paths.keys():
                 results = [paths[type(leaf)](leaf) for leaf in leaves]
         except registry.REFUSALS:
@@ -358,6 +337,19 @@ class TreeConversion:
         raise_all(self.errors, self.path)
 
 
+def convert(tree: Any, targets: Targets, rule: LeafRule, out: Any, *, coalesce: bool) -> Any:
+    """The converted tree; the arguments are those of `TreeConversion`.
+
+    Raises:
+        ConversionError: As for `TreeConversion.convert`.
+    """
+    if targets.last is not None and targets.common is not None and out is None and coalesce:
+        result = targets.last.convert(tree, targets.common.target.name, rule)
+        if result is not None:
+            return result
+    return TreeConversion(tree, targets, rule, out, coalesce=coalesce).convert()
+
+
 def refuse_unknown_name(rule: DtypeRule, names: Iterable[str]) -> None:
     """Raise if ``dtype=`` has a name that no leaf has.
 
@@ -389,47 +381,6 @@ def raise_all(errors: dict[int, ConversionError], path: Callable[[int], str]) ->
             raise TreeError(f"{len(found)} leaves cannot be converted:", found)
     finally:
         del found
-
-
-def _some(leaves: list[Any], places: Places) -> list[Any]:
-    """Those that stand at some places, in their order."""
-    return leaves if len(places) == len(leaves) and isinstance(places, range) else [leaves[place] for place in places]
-
-
-def _in_order(values: list[list[Any]], recipes: list[tuple[Recipe, Places]], count: int) -> list[Any]:
-    """What came of each recipe, at the places that it is for."""
-    if len(values) == 1 and isinstance(recipes[0][1], range):
-        return values[0]
-    results: list[Any] = [None] * count
-    for some, (_, places) in zip(values, recipes, strict=True):
-        for place, value in zip(places, some, strict=True):
-            results[place] = value
-    return results
-
-
-def _share_no_byte(leaves: list[Any], outs: list[Any] | None, grouped: Grouped) -> bool:
-    """Whether no memory that is copied from, or written into, has a byte in common with another of these."""
-    copied = leaves
-    if outs is None:
-        copies = [places for recipe, places in grouped.recipes if recipe.copies]
-        if not copies:
-            return True
-        copied = _some(leaves, copies[0] if len(copies) == 1 else [*chain.from_iterable(copies)])
-    of_kinds = [
-        _some(each, places) for each in (copied, outs or []) for places in places_by(list(map(type, each))).values()
-    ]
-    owners = [registry.backend_of(some[0]) for some in of_kinds]
-    if len(owners) == 1 and owners[0].are_apart(of_kinds[0]):
-        return True
-    starts: list[int] = []
-    ends: list[int] = []
-    for owner, some in zip(owners, of_kinds, strict=True):
-        reached = owner.extents(some, compact=grouped.compact)
-        if reached is None:
-            return False
-        starts += reached[0]
-        ends += reached[1]
-    return not memory.share_a_byte(starts, ends)
 
 
 def _carried(each: Prepared) -> Any:

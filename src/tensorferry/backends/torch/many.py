@@ -37,7 +37,7 @@ def verbs(backend: TorchBackend) -> Mapping[str, Callable[..., Any]]:
         return list(map(backend.export, tensors))
 
     def adopt(arrays: list[Array]) -> list[Any]:
-        if all(array.flags.carray for array in arrays) and adopted.keys().isdisjoint(map(_DTYPE, arrays)):
+        if False not in {array.flags.carray for array in arrays} and adopted.keys().isdisjoint(map(_DTYPE, arrays)):
             try:
                 return list(map(from_numpy, arrays))
             except (TypeError, ValueError):  # see `adopt` of one
@@ -99,6 +99,6 @@ def _from_numpy(backend: TorchBackend) -> Callable[[list[Any]], list[Any] | None
     from_numpy = backend.from_numpy
 
     def path(arrays: list[Array]) -> list[Any] | None:
-        return list(map(from_numpy, arrays)) if all(array.flags.carray for array in arrays) else None
+        return None if False in {array.flags.carray for array in arrays} else list(map(from_numpy, arrays))
 
     return path
