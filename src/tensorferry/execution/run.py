@@ -130,7 +130,11 @@ class Prepared(NamedTuple):
 
 
 def prepare(
-    x: Any, conversion: Conversion, out: Any = None, decide: Callable[[TensorInfo], Conversion] | None = None
+    x: Any,
+    conversion: Conversion,
+    out: Any = None,
+    decide: Callable[[TensorInfo], Conversion] | None = None,
+    known: dict[int, Prepared] | None = None,
 ) -> Prepared:
     """Describe a tensor and find its recipe; `convert` without the run.
 
@@ -139,6 +143,8 @@ def prepare(
         conversion: The target, and what is asked of it.
         out: What is written into, or ``None``.
         decide: Gives the conversion instead, where it depends on what `x` is.
+        known: Where what is found out is kept, for others of the same description that are to become the same; not
+            beside `out` or `decide`.
 
     Raises:
         ConversionError: There is no such conversion; the message says why.
@@ -146,12 +152,12 @@ def prepare(
     source, target, request = registry.backend_of(x), conversion.target, _with_out(conversion.request, out)
     opened = source.open(x, target, request if decide is None else None)
     if conversion.sized or decide is not None:
-        return _prepared(opened, None, conversion, request.out, decide)
+        return _prepared(opened, None, conversion, request.out, decide, known)
     signature = source.signature(x)
     if signature is not None and out is not None:
         written = target.signature(out)
         signature = None if written is None else (signature, written)
-    return _prepared(opened, signature, conversion, request.out)
+    return _prepared(opened, signature, conversion, request.out, None, known)
 
 
 class Grouped(NamedTuple):
@@ -252,12 +258,16 @@ def _pairs(
 
 
 def foresee(
-    x: Any, conversion: Conversion, out: Any = None, decide: Callable[[TensorInfo], Conversion] | None = None
+    x: Any,
+    conversion: Conversion,
+    out: Any = None,
+    decide: Callable[[TensorInfo], Conversion] | None = None,
+    known: dict[int, Prepared] | None = None,
 ) -> Prepared:
     """The same without what it starts from, where that would have to be made: nothing is read."""
     source, request = registry.backend_of(x), _with_out(conversion.request, out)
     opened = source.preview(x, conversion.target, request if decide is None else None)
-    return _prepared(opened, None, conversion, request.out, decide)
+    return _prepared(opened, None, conversion, request.out, decide, known)
 
 
 def prepare_described(info: TensorInfo, conversion: Conversion, out: Any = None) -> Prepared:
@@ -284,9 +294,13 @@ def _prepared(
     signature: Any,
     conversion: Conversion,
     out: TensorInfo | None,
-    decide: Callable[[TensorInfo], Conversion] | None = None,
+    decide: Callable[[TensorInfo], Conversion] | None,
+    known: dict[int, Prepared] | None,
 ) -> Prepared:
     source, info, handle = opened
+    like = None if known is None else known.get(id(info))
+    if like is not None and like.info is info and like.source is source and like.request is conversion.request:
+        return Prepared(source, like.target, info, handle, like.request, like.recipe)
     if decide is not None:
         conversion = decide(info)
     if conversion.request.placement is not None:
@@ -301,7 +315,10 @@ def _prepared(
     if recipe is None:
         recipe = conversion.make(info, source, conversion.here(info, request))
         conversion.keep(key, recipe)
-    return Prepared(source, conversion.target, info, handle, request, recipe)
+    found = Prepared(source, conversion.target, info, handle, request, recipe)
+    if known is not None and conversion.request.placement is None:
+        known[id(info)] = found
+    return found
 
 
 def _laid_out(conversion: Conversion, source: Backend, handle: Any) -> Conversion:

@@ -343,7 +343,7 @@ def _collate(samples: Iterable[Any], asked: Asked, leaves: Any, unknown: str, pa
 
 
 def _describe(tree: Any, rule: LeafRule) -> dict[str, TensorInfo]:
-    from .tree_conversion import raise_all
+    from .failures import raise_all
     from .walk import take_apart
 
     found: dict[str, TensorInfo] = {}

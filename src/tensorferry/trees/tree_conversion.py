@@ -2,38 +2,39 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..backends import registry
 from ..core.info import TensorInfo
-from ..core.leaf_dtypes import unknown_name
 from ..core.places import places_by
-from ..errors import ConversionError, TreeError, UnsupportedTypeError
+from ..errors import ConversionError, UnsupportedTypeError
 from ..execution import run
 from .aliases import Group, converted_together, overlapping, ties
 from .alike import Alike
 from .batches import Shipment, arrive, cross, depart, shipments
+from .failures import raise_all, refuse_unknown_name
 from .many import convert_each
 from .outs import in_order_of, refused, write_all
 from .plans import KeptLeaf, LeafPlan, TreePlan
-from .structure import placed
 from .targets import copy_in_its_framework
 from .walk import take_apart
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from ..core.leaf_dtypes import DtypeRule
+    from ..backends.base import Backend
     from ..execution.recipes import Conversion
     from ..execution.run import Prepared
+    from ..planning.plan import Plan
     from .leaves import LeafRule
     from .targets import Targets
 
     Places = Sequence[int]
 
-__all__ = ["TreeConversion", "convert", "raise_all", "refuse_unknown_name"]
+__all__ = ["TreeConversion", "convert"]
 
 
 class TreeConversion:
@@ -60,13 +61,19 @@ class TreeConversion:
         self._paths: list[str] | None = None
         self._names: list[str] | None = None
         self.errors: dict[int, ConversionError] = {}
+        self._known: dict[int, Prepared] = {}
+        self._ready: Backend | None = None
         self.outs: list[Any] | None = None if out is None else self._match(out)
 
     def path(self, index: int) -> str:
         """Where a leaf is."""
+        return self.paths()[index]
+
+    def paths(self) -> list[str]:
+        """Where each leaf is."""
         if self._paths is None:
             self._paths = self._structure.paths()
-        return self._paths[index]
+        return self._paths
 
     def name(self, index: int) -> str:
         """The dotted name of a leaf."""
@@ -95,7 +102,13 @@ class TreeConversion:
 
     def _prepare_each(self) -> dict[int, Prepared]:
         """The same; errors are kept."""
-        each = ((index, self._prepare(index, leaf)) for index, leaf in enumerate(self.leaves))
+        taken = self._taken()
+        known = None if self._targets.decides_by_leaf or self.outs is not None else self._known
+        each = (
+            (index, self._prepare(index, leaf, known))
+            for index, (leaf, on) in enumerate(zip(self.leaves, taken, strict=True))
+            if on
+        )
         prepared = {index: found for index, found in each if found is not None}
         if self._targets.rule.names:
             refuse_unknown_name(self._targets.rule, map(self.name, sorted({*prepared, *self.errors})))
@@ -106,18 +119,29 @@ class TreeConversion:
             )
         return prepared
 
-    def _prepare(self, index: int, leaf: Any) -> Prepared | None:
+    def _taken(self) -> list[bool]:
+        """Whether each leaf is to be converted; errors are kept."""
+        with suppress(ConversionError):
+            return self._rule.takes_each(self.leaves)
+        found = [False] * len(self.leaves)
+        for index, leaf in enumerate(self.leaves):
+            try:
+                found[index] = self._rule.takes(leaf)
+            except ConversionError as error:
+                self.errors[index] = error
+        return found
+
+    def _prepare(self, index: int, leaf: Any, known: dict[int, Prepared] | None) -> Prepared | None:
         try:
-            if not self._rule.takes(leaf):
-                return None
             targets = self._targets
-            conversion = targets.of(lambda: self.path(index), leaf)
+            conversion = targets.common or targets.of(lambda: self.path(index), leaf)
             out = None if self.outs is None else self.outs[index]
             decide = partial(self._decided, conversion, index) if targets.decides_by_leaf else None
             if isinstance(leaf, TensorInfo):
                 return run.prepare_described(leaf, conversion if decide is None else decide(leaf), out)
-            registry.ready(conversion.target.name)
-            return self._prepares(leaf, conversion, out, decide)
+            if conversion.target is not self._ready:
+                self._ready = registry.ready(conversion.target.name)
+            return self._prepares(leaf, conversion, out, decide, known)
         except ConversionError as error:
             self.errors[index] = error
             return None
@@ -169,19 +193,27 @@ class TreeConversion:
     ) -> tuple[LeafPlan, ...]:
         together = {index: group for group in groups for index in group.members}
         batches = {index: number for number, shipment in enumerate(sent) for index in shipment.steps}
-        return tuple(
-            self._leaf_plan(index, each, same.get(index), together.get(index), batches.get(index))
-            for index, each in prepared.items()
-        )
+        # Of leaves of one description, which lives as long as they do.
+        plans: dict[tuple[int, int], tuple[Plan, int]] = {}
+        found = []
+        paths = self.paths()
+        for index, each in prepared.items():
+            key = id(each.info), id(each.request)
+            planned = plans.get(key)
+            if planned is None:
+                plan = each.plan
+                planned = plans[key] = plan, plan.bytes_copied
+            same_as, group = same.get(index), together.get(index)
+            if same_as is None and group is None:
+                found.append(LeafPlan(paths[index], planned[0], None, None, batches.get(index), planned[1]))
+            else:
+                found.append(self._bound_plan(index, each, planned[0], same_as, group))
+        return tuple(found)
 
-    def _leaf_plan(
-        self, index: int, each: Prepared, same: int | None, group: Group | None, batch: int | None
-    ) -> LeafPlan:
-        path, plan = self.path(index), each.plan
-        if same is not None:
-            return LeafPlan(path, plan, same_as=self.path(same))
-        if group is None:
-            return LeafPlan(path, plan, batch=batch, bytes_copied=plan.bytes_copied)
+    def _bound_plan(self, index: int, each: Prepared, plan: Plan, same: int | None, group: Group | None) -> LeafPlan:
+        path = self.path(index)
+        if same is not None or group is None:
+            return LeafPlan(path, plan, same_as=None if same is None else self.path(same))
         # It lies in the copy as it lies in the source; the copy is counted with the first.
         result = plan.result._replace(strides=each.info.strides, misalignment=each.info.misalignment)
         plan, first = replace(plan, result=result), group.members[0]
@@ -348,39 +380,6 @@ def convert(tree: Any, targets: Targets, rule: LeafRule, out: Any, *, coalesce: 
         if result is not None:
             return result
     return TreeConversion(tree, targets, rule, out, coalesce=coalesce).convert()
-
-
-def refuse_unknown_name(rule: DtypeRule, names: Iterable[str]) -> None:
-    """Raise if ``dtype=`` has a name that no leaf has.
-
-    Raises:
-        UnsupportedTypeError: It has.
-    """
-    unknown = unknown_name(rule, names)
-    if unknown is not None:
-        raise UnsupportedTypeError(*unknown)
-
-
-def raise_all(errors: dict[int, ConversionError], path: Callable[[int], str]) -> None:
-    """Raise one leaf's error, or those of several as a group; each message ends in the leaf's path.
-
-    Args:
-        errors: Each leaf's by its index; emptied, as an error keeps alive whoever keeps the error.
-        path: Where a leaf is.
-
-    Raises:
-        ConversionError: There is one.
-        TreeError: There are several.
-    """
-    found = [placed(errors[index], path(index)) for index in sorted(errors)]
-    errors.clear()
-    try:
-        if len(found) == 1:
-            raise found[0]
-        if found:
-            raise TreeError(f"{len(found)} leaves cannot be converted:", found)
-    finally:
-        del found
 
 
 def _carried(each: Prepared) -> Any:
