@@ -188,12 +188,12 @@ class OnePass:
     def _set_going(self, batch: Any, pending: Pending) -> None:
         """Convert this batch and the following ones ahead from now on."""
         from .ahead import Ahead, Converter
-        from .sides import moments, places_of
+        from .side_streams import events_of, places_of
 
         sources, targets = places_of(pending.plans)
         places = (*(place for place in sources if place not in targets), *targets)
         # What the source may hold already has been queued by this thread.
-        self._converter = Converter(self._target, moments(sources), min(self._depth, SLOTS), pending)
+        self._converter = Converter(self._target, events_of(sources), min(self._depth, SLOTS), pending)
         ahead = Ahead(self._depth, skips=self._skips, waited=self._tally.waited)
         weakref.finalize(self, ahead.close).atexit = False
         self._ahead = ahead

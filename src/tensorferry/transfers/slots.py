@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from ..planning.plan import Plan
     from ..trees.plans import LeafPlan
-    from .sides import Moment, Place
+    from .side_streams import Place, PlaceEvent
     from .target import Target
 
     Bytes = np.ndarray[Any, Any]
@@ -47,12 +47,12 @@ class _Slot:
 
     def __init__(self) -> None:
         self.memory: Bytes | None = None
-        self.readers: tuple[Moment, ...] = ()
+        self.readers: tuple[PlaceEvent, ...] = ()
 
     def free(self) -> None:
         """Wait until nothing reads it."""
-        for moment in self.readers:
-            moment.event.wait()
+        for reached in self.readers:
+            reached.event.wait()
         self.readers = ()
 
 
@@ -99,9 +99,9 @@ class Ring:
             self.close()
         return found
 
-    def read_until(self, moments: tuple[Moment, ...]) -> None:
+    def read_until(self, events: tuple[PlaceEvent, ...]) -> None:
         """Say what the copies from the slot that was taken last are over with."""
-        self._slots[0].readers = moments
+        self._slots[0].readers = events
 
     def close(self) -> None:
         """Wait for what reads the slots, and give their memory back."""
