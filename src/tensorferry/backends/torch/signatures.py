@@ -21,6 +21,7 @@ LARGEST = 16
 """Bytes to which the largest element is aligned."""
 _LONGEST = 4096
 """Tensors up to which a list is remembered: a guard takes some hundred bytes for each."""
+_IS_NESTED = operator.attrgetter("is_nested")
 _MOST = 16
 """Lists that are remembered."""
 
@@ -81,6 +82,9 @@ def group_reader(backend: TorchBackend) -> Callable[[Sequence[Any], int], Mappin
             remembers = guard_of is not None and len(tensors) <= _LONGEST and records()
             key = len(tensors), type(tensors[0]), tensors[0].dtype, tensors[0].shape[1:], alignment
             like = kept.get(key) if remembers else None
+            # A guard ends the process when it is asked of a nested tensor.
+            if like is not None and any(map(_IS_NESTED, tensors)):
+                return None
             if like is not None and like[1] == misalignments and like[0](*tensors):
                 return like[2]
             found = read(tensors, misalignments)

@@ -189,7 +189,7 @@ class TorchBackend(staging.TorchStaging):
         return extents(tensors, compact=compact)
 
     def for_many(self) -> Mapping[str, Callable[..., Any]]:
-        return self._for_many
+        return self._for_many if self.loaded else {}
 
     def _is_dual(self, x: Any) -> bool:
         """Whether forward-mode differentiation carries a tangent beside the values."""
