@@ -82,9 +82,6 @@ def group_reader(backend: TorchBackend) -> Callable[[Sequence[Any], int], Mappin
             remembers = guard_of is not None and len(tensors) <= _LONGEST and records()
             key = len(tensors), type(tensors[0]), tensors[0].dtype, tensors[0].shape[1:], alignment
             like = kept.get(key) if remembers else None
-            # A guard ends the process when it is asked of a nested tensor.
-            if like is not None and any(map(_IS_NESTED, tensors)):
-                return None
             if like is not None and like[1] == misalignments and like[0](*tensors):
                 return like[2]
             found = read(tensors, misalignments)
@@ -131,7 +128,9 @@ def _guard_maker(torch: Any) -> Callable[[Sequence[Any]], Callable[..., bool]] |
     def guard_of(tensors: Sequence[Any]) -> Callable[..., bool]:
         shapes = [_lengths_that_count(x) for x in tensors]
         made = guards(*tensors, dynamic_dims_sizes=shapes, dynamic_dims_strides=[list(x.stride()) for x in tensors])
-        return made.check  # type: ignore[no-any-return]
+        check = made.check
+        # It ends the process when it is asked of a nested tensor.
+        return lambda *others: not any(map(_IS_NESTED, others)) and check(*others)
 
     x = torch.zeros(2, 3)
     odd = [
