@@ -13,6 +13,7 @@ import sys
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ..core.places import places_by
 from ..errors import FrameworkNotInstalledError
 
 if TYPE_CHECKING:
@@ -236,8 +237,9 @@ class Backend(ABC):
     def signature(self, x: Any) -> Hashable | None:
         """What `signature.signature_of` tells of `x`, in attributes that are read in less time than it is described in.
 
-        Two tensors may have one only if they are alike in all but shape, strides and address. ``None``: it has to be
-        described, as it is not one of the ordinary, or not in host memory.
+        Two tensors may have one only if they are alike in all but shape, strides and address. It is a tuple that has
+        `signature.COMPACT` in it only where there are no gaps. ``None``: it has to be described, as it is not one of
+        the ordinary, or not in host memory.
         """
         return None
 
@@ -261,16 +263,32 @@ class Backend(ABC):
         """What decides, of an object in ``like=``, which dtype and device it says; ``None``: it has to be described."""
         return self.signature(x)
 
-    def signatures(self, tensors: Sequence[Any]) -> list[Hashable | None]:
-        """The signature of each of many."""
-        return list(map(self.signature, tensors))
+    def grouped(self, tensors: Sequence[Any], alignment: int) -> Mapping[Hashable, Sequence[int]] | None:
+        """Where tensors of each signature stand among many; ``None``: one of them has to be described.
 
-    def extents(self, tensors: Sequence[Any]) -> list[tuple[int, int] | None]:
-        """Of each of many, the address of the first byte that it reaches in host memory, and of the one after its last.
-
-        Only asked of what has a `signature`. ``None``: to tell takes as long as to describe it.
+        For who asks of addresses only what they are modulo `alignment`, 0 for the element's own, the others are alike.
         """
-        return [None] * len(tensors)
+        found = list(map(self.signature, tensors))
+        return None if None in found else places_by(found)
+
+    def extents(self, tensors: Sequence[Any], *, compact: bool) -> tuple[Sequence[int], Sequence[int]] | None:
+        """The address of the first byte that each of many reaches in host memory, and of the one after its last.
+
+        Only asked of what has a `signature`, and `compact` if each of those says so. ``None``: to tell takes as long as
+        to describe them.
+        """
+        return None
+
+    def are_apart(self, tensors: Sequence[Any]) -> bool:
+        """Whether it is seen at a glance that no two of many have a byte in common; likewise."""
+        return False
+
+    def for_many(self) -> Mapping[str, Callable[..., Any]]:
+        """By the name of a verb: what does for a list of values, in one go, what the verb does for each.
+
+        Only called with what has a `signature`, all of it in a graph or none, and what other verbs have made of that.
+        """
+        return {}
 
     def preview(
         self, x: Any, target: Backend | None = None, request: Request | None = None

@@ -5,7 +5,7 @@ Whoever converts keeps a `Conversion`, which is a target and what is asked of it
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..backends import registry
@@ -14,7 +14,7 @@ from ..core.names import EXCHANGE
 from ..core.request import make_request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Sequence
 
     from ..backends.base import Backend
     from ..core.capabilities import Capabilities
@@ -35,10 +35,12 @@ class Recipe(NamedTuple):
     Args:
         program: The steps as functions of the value, the last one of the value and of `out` if that was asked for.
         plan: The plan of the first such tensor, whose steps and claims are those of all; its sizes are its own.
+        bulk: The same steps as functions of the list of many values, and of the list of many `out`.
     """
 
     program: tuple[Callable[..., Any], ...]
     plan: Plan
+    bulk: tuple[Callable[..., Any], ...]
 
     @property
     def copies(self) -> bool:
@@ -98,7 +100,8 @@ class Conversion:
             ConversionError: There is none; the message says why.
         """
         plan = plan_of(info, request, source, self.target, self.target.capabilities)
-        return Recipe(tuple(_bound(step, plan) for step in plan.steps), plan)
+        bound = tuple(_bound(step, plan) for step in plan.steps)
+        return Recipe(bound, plan, tuple(map(_bound_for_many, plan.steps, bound)))
 
     def here(self, info: TensorInfo, request: Request) -> Request:
         """The request as it is on this machine: the target's devices matter only where an accelerator is involved."""
@@ -121,6 +124,20 @@ def _bound(step: Step, plan: Plan) -> Callable[..., Any]:
         (only,) = arguments
         return lambda value: verb(value, only)
     return lambda value: verb(value, *arguments)
+
+
+def _bound_for_many(step: Step, one: Callable[..., Any]) -> Callable[..., Any]:
+    """A step as a function of many values alone, or of those and as many `out`."""
+    verb, arguments = registry.backend_named(step.backend).for_many().get(step.verb), step.arguments
+    if hasattr(one, "for_many"):
+        return one.for_many  # type: ignore[no-any-return]
+    if verb is None:
+        return lambda *lists: list(map(one, *lists))
+    return partial(_with_arguments, verb, arguments) if arguments else verb
+
+
+def _with_arguments(verb: Callable[..., Any], arguments: tuple[Any, ...], values: Sequence[Any]) -> Any:
+    return verb(values, *arguments)
 
 
 @lru_cache(maxsize=1024)

@@ -19,11 +19,11 @@ from . import memory, subnormals
 from .numpy_dtypes import numpy_dtype, of_numpy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from ..sequences.chunks import Parts
 
-__all__ = ["cast", "check_values", "copy_into", "direct_cast", "fill"]
+__all__ = ["cast", "cast_each", "check_values", "copy_into", "direct_cast", "fill", "write_each"]
 
 BLOCK = 1 << 16
 """Elements that are cast and compared at a time."""
@@ -80,6 +80,24 @@ def direct_cast(
 
 
 @subnormals.kept
+def cast_each(
+    arrays: Sequence[np.ndarray[Any, Any]], dtype: str, check: str = "", compact: bool = False
+) -> list[np.ndarray[Any, Any]]:
+    """`cast` for many.
+
+    Raises:
+        LossyCastError: A value of one was not kept.
+    """
+    after = numpy_dtype(dtype)
+    plain = not (check or compact) and all(
+        before.kind != "c" and _casts_directly(before, after) for before in {x.dtype for x in arrays}
+    )
+    if plain:
+        return [x.astype(after, "K", "unsafe", False) for x in arrays]
+    return [cast(x, dtype, check, compact) for x in arrays]
+
+
+@subnormals.kept
 def check_values(array: np.ndarray[Any, Any], dtype: str, check: str) -> None:
     """Compare each value with what a cast would make of it, without memory for the result.
 
@@ -116,6 +134,16 @@ def copy_into(out: np.ndarray[Any, Any], values: np.ndarray[Any, Any] | Parts) -
             _fill(out[index], numbers, kind)
         return
     _fill(out, values.copy() if np.may_share_memory(out, values) else values, kind)
+
+
+@subnormals.kept
+def write_each(arrays: Sequence[np.ndarray[Any, Any]], outs: Sequence[np.ndarray[Any, Any]]) -> None:
+    """`copy_into` for many, each into its own."""
+    for array, out in zip(arrays, outs, strict=True):
+        if array.dtype == out.dtype:
+            np.copyto(out, array)
+        else:
+            copy_into(out, array)
 
 
 def _same_integers(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any] | None:

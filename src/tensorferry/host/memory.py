@@ -14,7 +14,7 @@ from ..core.dtypes import find
 from ..core.layout import ALIGNMENT, are_apart, spans
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
     from ..core.info import TensorInfo
 
@@ -22,6 +22,7 @@ __all__ = [
     "IN_ONE_RUN",
     "LOWEST",
     "address",
+    "addresses",
     "compact",
     "is_mapped",
     "is_spread",
@@ -30,6 +31,7 @@ __all__ = [
     "over_address",
     "overlap",
     "root",
+    "share_a_byte",
     "writable_somewhere",
 ]
 
@@ -73,6 +75,28 @@ def _find_address() -> Callable[[np.ndarray[Any, Any]], int]:
 
 address = _find_address()
 """The address of an array's first element."""
+
+
+def addresses(arrays: Iterable[np.ndarray[Any, Any]]) -> list[int]:
+    """The address of the first element of each of many."""
+    if address is _slow_address:
+        return list(map(address, arrays))
+    read, header = ctypes.c_size_t.from_address, object.__basicsize__
+    return [read(id(array) + header).value for array in arrays]
+
+
+def share_a_byte(starts: Sequence[int], ends: Sequence[int]) -> bool:
+    """Whether two of many runs of bytes have one in common, in one pass over them.
+
+    >>> share_a_byte([0, 8], [8, 9]), share_a_byte([0, 8, 4], [8, 9, 5]), share_a_byte([0, 4], [8, 4])
+    (False, True, False)
+    """
+    first, after = np.array(starts, np.uint64), np.array(ends, np.uint64)
+    some = first < after
+    if not some.all():
+        first, after = first[some], after[some]
+    order = first.argsort()
+    return bool((after[order][:-1] > first[order][1:]).any())
 
 
 def compact(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:

@@ -13,12 +13,12 @@ from ..errors import ConversionError, LossyCastError, ShapeError, UnsupportedTyp
 from ..execution import run
 from ..execution.recipes import conversion_of
 from ..sequences.reader import NewArray
+from .failures import raise_all, refuse_unknown_name
 from .kinds import dtype_together, kinds_met
 from .padding import NOT_PADDED, Padding, carry_mark, common_dtype, describe_each, extent_of, filling, look_at, pad
 from .rows import RowsRead
 from .samples import columns_of
 from .structure import placed
-from .tree_conversion import raise_all, refuse_unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

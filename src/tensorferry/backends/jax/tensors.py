@@ -315,6 +315,17 @@ class JaxBackend(Backend):
             return {}
         return {(self.array, "numpy"): self._to_numpy_lane(), (self.array, self.name): self._identity_lane()}
 
+    def lanes_together(self) -> Mapping[tuple[type, str], Callable[[list[Any]], list[Any] | None]]:
+        asarray = np.asarray
+        if self.array is None or any(device.platform != HOST for device in self.jax.local_devices()):
+            return {}
+
+        def path(tensors: list[Any]) -> list[Any] | None:
+            arrays = list(map(asarray, tensors))
+            return None if any(array.flags.owndata for array in arrays) else arrays
+
+        return {(self.array, "numpy"): path}
+
     def _to_numpy_lane(self) -> Callable[[Any], Any]:
         asarray = np.asarray
         all_host = all(device.platform == HOST for device in self.jax.local_devices())

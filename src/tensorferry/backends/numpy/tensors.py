@@ -9,7 +9,8 @@ import numpy as np
 
 from ...core.info import TensorInfo
 from ...core.layout import compact_strides, spans
-from ...core.signature import layout_of
+from ...core.places import places_by
+from ...core.signature import COMPACT, layout_of
 from ...errors import ShapeError, UnsupportedTypeError
 from ...hints import Hint
 from ...host import casts, memory
@@ -104,7 +105,7 @@ class NumpyBackend(Backend):
         # In one number: whether it lies in C order, and can be written.
         flags = x.flags.num
         if flags & 1 and x.base is None and x.size:
-            return dtype, x.ndim, flags, _address(x) & 63
+            return dtype, x.ndim, COMPACT, _address(x) & 63, flags
         layout = layout_of(x.shape, x.strides, x.itemsize)
         facts = None if x.base is None else _facts(x, x.flags.writeable)
         return dtype, x.ndim, layout, _address(x) & 63, flags, facts
@@ -112,8 +113,42 @@ class NumpyBackend(Backend):
     def likeness(self, x: Any) -> Hashable | None:
         return x.dtype if type(x) is np.ndarray and x.dtype in _NAMES else None
 
-    def extents(self, tensors: Sequence[Any]) -> list[tuple[int, int] | None]:
-        return [_extent(x, memory.address(x)) for x in tensors]
+    def grouped(self, tensors: Sequence[Any], alignment: int) -> Mapping[Hashable, Sequence[int]] | None:
+        if set(map(type, tensors)) != {np.ndarray}:
+            return super().grouped(tensors, alignment)
+        dtypes, ranks, flags = {x.dtype for x in tensors}, {x.ndim for x in tensors}, {x.flags.num for x in tensors}
+        if not (len(dtypes) == len(ranks) == len(flags) == 1 and flags <= _OWN) or 0 in {x.size for x in tensors}:
+            return super().grouped(tensors, alignment)
+        (dtype,), (rank,), (number,) = dtypes, ranks, flags
+        if dtype.hasobject:
+            return None
+        # Those flags say that each is aligned to its elements.
+        at = [0] * len(tensors)
+        if alignment > dtype.alignment:
+            at = [address & (alignment - 1) for address in memory.addresses(tensors)]
+        return {(dtype, rank, COMPACT, each, number): some for each, some in places_by(at).items()}
+
+    def extents(self, tensors: Sequence[Any], *, compact: bool) -> tuple[Sequence[int], Sequence[int]]:
+        starts = memory.addresses(tensors)
+        if compact:
+            return starts, [at + x.nbytes for x, at in zip(tensors, starts, strict=True)]
+        starts, ends = [], []
+        for x, at in zip(tensors, memory.addresses(tensors), strict=True):
+            low, high = (0, x.nbytes) if x.flags.forc else spans(x.shape, x.strides, x.itemsize)
+            starts.append(at + low)
+            ends.append(at + high)
+        return starts, ends
+
+    def are_apart(self, tensors: Sequence[Any]) -> bool:
+        return _OWN.issuperset([x.flags.num for x in tensors])
+
+    def for_many(self) -> Mapping[str, Callable[..., Any]]:
+        return {"copy": self._copy_each, "cast": casts.cast_each, "write": casts.write_each}
+
+    def _copy_each(self, arrays: Sequence[Array], compact: bool = False) -> list[Array]:
+        if compact or not all(dtype.isnative for dtype in {x.dtype for x in arrays}):
+            return [self.copy(x, compact) for x in arrays]
+        return [x.copy("K") for x in arrays]
 
     def open(
         self, x: Any, target: Backend | None = None, request: Request | None = None
@@ -189,6 +224,8 @@ class NumpyBackend(Backend):
 
 _NAMES = by_numpy()
 _address = memory.address
+_OWN = frozenset({0x0505, 0x0507})
+"""``array.flags.num`` of one that owns its memory, lies in C order (of one axis, in F order too) and can be written."""
 
 
 def _write_alike(x: Array, out: Array) -> None:
@@ -206,13 +243,6 @@ def _info(x: Array, name: str, kind: str, mapped: bool) -> TensorInfo:
     mapped = mapped or is_mapped
     at, swapped = memory.address(x) & 63, not x.dtype.isnative
     return _described(x.shape, name, x.strides, at, writable, mutable, swapped, mapped, kind)
-
-
-def _extent(x: Array, start: int) -> tuple[int, int]:
-    if x.flags.forc:
-        return start, start + x.nbytes
-    low, high = spans(x.shape, x.strides, x.itemsize)
-    return start + low, start + high
 
 
 def _facts(x: Array, writable: bool) -> tuple[bool, bool, bool]:

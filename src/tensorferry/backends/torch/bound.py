@@ -31,7 +31,7 @@ def bound(backend: TorchBackend, step: Step, plan: Plan) -> Callable[..., Any] |
     if step.verb == "detach":
         found = backend.tensor.detach
     elif _is_copied_by_torch(step, plan):
-        found = _write(backend) if step.verb == "write" else backend.tensor.detach
+        found = _Write(backend) if step.verb == "write" else _Same(backend)
     elif step.verb == "export" and before.dtype not in carried:
         found = backend.tensor.numpy
     elif step.verb == "adopt" and (before.writable or not plan.shares_memory):
@@ -91,22 +91,42 @@ def _copy(backend: TorchBackend) -> Callable[[Any], Any]:
     return bound
 
 
-def _write(backend: TorchBackend) -> Callable[[Any, Any], None]:
+class _Same:
+    """The tensor itself, outside its graph, as what is copied from."""
+
+    def __init__(self, backend: TorchBackend) -> None:
+        self._detach = backend.tensor.detach
+
+    def __call__(self, x: Any) -> Any:
+        return self._detach(x)
+
+    def for_many(self, tensors: list[Any]) -> list[Any]:
+        """The same of many."""
+        return tensors
+
+
+class _Write:
     """PyTorch's own copy of a tensor or an array, which counts a new version, where no byte is in common."""
-    from_numpy, write, export, address, tensor = (
-        backend.from_numpy,
-        backend.write,
-        backend.export,
-        memory.address,
-        backend.torch.Tensor,
-    )
 
-    def bound(value: Any, out: Any) -> None:
-        own = isinstance(value, tensor)
-        begin, end, nbytes = value.data_ptr() if own else address(value), out.data_ptr(), value.nbytes
+    def __init__(self, backend: TorchBackend) -> None:
+        self._backend, self._tensor, self._from_numpy = backend, backend.torch.Tensor, backend.from_numpy
+        self._copy_all = getattr(backend.torch, "_foreach_copy_", None)
+
+    def __call__(self, value: Any, out: Any) -> None:
+        own = isinstance(value, self._tensor)
+        begin, end, nbytes = value.data_ptr() if own else memory.address(value), out.data_ptr(), value.nbytes
         if begin + nbytes <= end or end + nbytes <= begin:
-            out.copy_(value if own else from_numpy(value))
+            out.copy_(value if own else self._from_numpy(value))
         else:
-            write(export(value) if own else value, out)
+            self._backend.write(self._backend.export(value) if own else value, out)
 
-    return bound
+    def for_many(self, values: list[Any], outs: list[Any]) -> None:
+        """The same of many, none of which has a byte in common with another."""
+        if not isinstance(values[0], self._tensor):
+            values = list(map(self._from_numpy, values))
+        if self._copy_all is None:
+            for value, out in zip(values, outs, strict=True):
+                out.copy_(value)
+        else:
+            with self._backend.torch.no_grad():
+                self._copy_all(outs, values)

@@ -20,12 +20,12 @@ from ...host.numpy_dtypes import numpy_dtype, of_numpy
 from ...planning.rules import agrees
 from .. import registry
 from ..base import kind_of_type
-from . import fast_paths, packing, stacking, staging, streams
+from . import fast_paths, many, packing, stacking, staging, streams
 from .bound import bound
 from .containers import opener_of
 from .declared import ABSTRACT, BY_DEFAULT, DECLARED
 from .pytrees import is_registered, open_registered
-from .signatures import environment_reader, extent, likeness_reader, signature_reader
+from .signatures import environment_reader, extents, group_reader, likeness_reader, signature_reader
 from .snippets import CARRIED, snippet, whole_strides
 
 if TYPE_CHECKING:
@@ -103,8 +103,10 @@ class TorchBackend(staging.TorchStaging):
         self.__dict__["signature"] = signature_reader(self)
         self.__dict__["likeness"] = likeness_reader(self)
         self.__dict__["environment"] = environment_reader(self)
+        self.__dict__["grouped"] = group_reader(self)
         self.by_default = {(self.dtypes[name], *marks): found for (name, *marks), found in BY_DEFAULT.items()}
         self.from_numpy, self.from_dlpack = torch.from_numpy, self.torch.utils.dlpack.from_dlpack
+        self._for_many = many.verbs(self)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -184,8 +186,11 @@ class TorchBackend(staging.TorchStaging):
             raise self._no_such_dtype(x)
         return found
 
-    def extents(self, tensors: Sequence[Any]) -> list[tuple[int, int] | None]:
-        return list(map(extent, tensors))
+    def extents(self, tensors: Sequence[Any], *, compact: bool) -> tuple[Sequence[int], Sequence[int]]:
+        return extents(tensors, compact=compact)
+
+    def for_many(self) -> Mapping[str, Callable[..., Any]]:
+        return self._for_many if self.loaded else {}
 
     def _is_dual(self, x: Any) -> bool:
         """Whether forward-mode differentiation carries a tangent beside the values."""
@@ -477,7 +482,7 @@ class TorchBackend(staging.TorchStaging):
         return packing.unpack(parcel, layout)
 
     def lanes_together(self) -> Mapping[tuple[type, str], Callable[[list[Any]], list[Any] | None]]:
-        return {(self.tensor, "numpy"): packing.FetchTogether(self.torch, "cuda")}
+        return many.fast_paths(self)
 
     def shield(self, function: Callable[..., Any]) -> Callable[..., Any]:
         torch: Any = importlib.import_module("torch")
