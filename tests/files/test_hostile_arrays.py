@@ -16,12 +16,12 @@ from tests.files.support import contents
 from tests.support import peak_of
 
 from tensorferry.errors import ConversionError, FileFormatError, UnsafeFileError
-from tensorferry.files.contents import Contents
+from tensorferry.files.base.contents import Contents
+from tensorferry.files.base.pump import Pump
+from tensorferry.files.base.stored import InMemory
 from tensorferry.files.formats.npy import FORMAT as NPY
 from tensorferry.files.formats.npz import FORMAT as NPZ
 from tensorferry.files.formats.safetensors import FORMAT as SAFETENSORS
-from tensorferry.files.pump import Pump
-from tensorferry.files.stored import InMemory
 
 
 def raw(header, data=b"", length=None):

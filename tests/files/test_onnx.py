@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from tensorferry.errors import FileFormatError, FormatLimitError, UnsafeFileError, VerificationError
-from tensorferry.files.contents import Contents, Ref
+from tensorferry.files.base.contents import Contents, Ref
+from tensorferry.files.base.pump import Pump
+from tensorferry.files.base.stored import Extent
 from tensorferry.files.encodings.packed import packed, packed_bytes, unpacked
 from tensorferry.files.encodings.protobuf import bytes_field, number_field, varint
-from tensorferry.files.format import format_for, format_of
 from tensorferry.files.formats.onnx import FORMAT
-from tensorferry.files.pump import Pump
-from tensorferry.files.stored import Extent
+from tensorferry.files.registry import format_for, format_of
 from tensorferry.files.verify import verify
 
 onnx = pytest.importorskip("onnx", reason="the onnx library is not installed")

@@ -18,12 +18,12 @@ import pytest
 
 from tensorferry.core.dtypes import DTYPES, of_numpy
 from tensorferry.errors import FileFormatError, FormatLimitError, FrameworkNotInstalledError, UnsafeFileError
-from tensorferry.files.contents import Contents, Ref
-from tensorferry.files.format import format_for, format_of
+from tensorferry.files.base.contents import Contents, Ref
+from tensorferry.files.base.pump import Pump
+from tensorferry.files.base.stored import Extent, InMemory
 from tensorferry.files.formats.orbax import FORMAT
-from tensorferry.files.pump import Pump
+from tensorferry.files.registry import format_for, format_of
 from tensorferry.files.shards import open_path
-from tensorferry.files.stored import Extent, InMemory
 
 tensorstore = pytest.importorskip("tensorstore", reason="tensorstore is not installed")
 _spec = importlib.util.spec_from_file_location("files_support", Path(__file__).with_name("support.py"))
@@ -302,8 +302,8 @@ def test_a_missing_library_is_named(tmp_path, monkeypatch):
 CHILD = """
 import sys, tracemalloc; from pathlib import Path; import numpy as np
 sys.modules["jax"] = sys.modules["orbax"] = None
-from tensorferry.files.contents import Contents; from tensorferry.files.stored import Extent
-from tensorferry.files.pump import Pump; from tensorferry.files.formats.orbax import FORMAT as F
+from tensorferry.files.base.contents import Contents; from tensorferry.files.base.stored import Extent
+from tensorferry.files.base.pump import Pump; from tensorferry.files.formats.orbax import FORMAT as F
 def blocks(path): return [each.nbytes for each in F.read(path).tensors["a"].blocks()]
 folder = Path(sys.argv[1]); size = 256 << 20
 F.write(Contents("m", (), {"a": Extent("uint8", (1 << 20,), str(folder / "values"), 0)}), folder / "warm", Pump())

@@ -17,11 +17,11 @@ from tests.files.support import arrays, contents, same_bits, sample
 from tests.support import peak_of
 
 from tensorferry.errors import FileFormatError, FormatLimitError, UnsafeFileError
-from tensorferry.files.contents import Ref, Special
+from tensorferry.files.base.contents import Ref, Special
+from tensorferry.files.base.pump import Pump
+from tensorferry.files.base.stored import Packed, View
 from tensorferry.files.formats.pytorch import FORMAT
 from tensorferry.files.pickles import machine
-from tensorferry.files.pump import Pump
-from tensorferry.files.stored import Packed, View
 
 torch = pytest.importorskip("torch", reason="the files are compared with those of torch itself")
 
@@ -466,7 +466,7 @@ def test_nothing_is_imported_for_it(tmp_path):
     path = saved(tmp_path, checkpoint())
     program = (
         "import sys; from pathlib import Path; from tensorferry.files.formats.pytorch import FORMAT\n"
-        "from tensorferry.files.pump import Pump\n"
+        "from tensorferry.files.base.pump import Pump\n"
         "found = FORMAT.read(Path(sys.argv[1])); FORMAT.refuse(found)\n"
         "FORMAT.write(found, Path(sys.argv[2]), Pump()); list(FORMAT.check(Path(sys.argv[2])))\n"
         "print(sorted({'torch', 'jax', 'tensorflow'} & set(sys.modules)))"

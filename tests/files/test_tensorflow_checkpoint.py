@@ -17,15 +17,15 @@ import numpy as np
 import pytest
 
 from tensorferry.errors import FileFormatError, FormatLimitError, UnsafeFileError
-from tensorferry.files.contents import Contents, Ref
+from tensorferry.files.base.contents import Contents, Ref
+from tensorferry.files.base.pump import Pump
+from tensorferry.files.base.stored import Extent, InMemory
 from tensorferry.files.encodings.crc32c import crc32c
 from tensorferry.files.encodings.protobuf import bytes_field, number_field
-from tensorferry.files.encodings.sorted_table import read_table, table
-from tensorferry.files.format import format_for, format_of
 from tensorferry.files.formats.tensorflow_checkpoint import FORMAT
-from tensorferry.files.pump import Pump
+from tensorferry.files.formats.tensorflow_checkpoint.sorted_table import read_table, table
+from tensorferry.files.registry import format_for, format_of
 from tensorferry.files.shards import open_path
-from tensorferry.files.stored import Extent, InMemory
 
 _spec = importlib.util.spec_from_file_location("files_support", Path(__file__).with_name("support.py"))
 support = importlib.util.module_from_spec(_spec)
@@ -206,8 +206,8 @@ def test_needs_no_tensorflow(tmp_path):
     """A checkpoint is written and read in a process that has not imported TensorFlow."""
     code = (
         "import sys; from pathlib import Path; import numpy as np; sys.modules['tensorflow'] = None\n"
-        "from tensorferry.files.contents import Contents; from tensorferry.files.stored import InMemory\n"
-        "from tensorferry.files.pump import Pump\n"
+        "from tensorferry.files.base.contents import Contents; from tensorferry.files.base.stored import InMemory\n"
+        "from tensorferry.files.base.pump import Pump\n"
         "from tensorferry.files.formats.tensorflow_checkpoint import FORMAT as F\n"
         "p = Path(sys.argv[1]); F.ensure_loaded()\n"
         "F.write(Contents('m', (), {'a': InMemory(np.ones(3, 'float32'), 'float32', 0)}), p, Pump())\n"
@@ -418,7 +418,7 @@ def test_a_key_that_unfolds_is_refused(tmp_path):
     block += b"\xff\xff\x03\xff\xff\x03\x00" + b"b" * 65535
     raw = bytes(block) + struct.pack("<II", 0, 1)
     whole = bytearray(table([]))
-    from tensorferry.files.encodings import sorted_table
+    from tensorferry.files.formats.tensorflow_checkpoint import sorted_table
 
     held = sorted_table._Block()
     held.bytes = lambda: raw

@@ -16,9 +16,9 @@ from tests.files.support import contents
 
 import tensorferry
 from tensorferry.errors import ConversionError, FileFormatError, FormatLimitError
-from tensorferry.files.contents import Contents, Ref, Special
-from tensorferry.files.nesting import written
-from tensorferry.files.tree import TIES, TREE, leaves, names, pack, relabel, rename, unpack, without
+from tensorferry.files.base.contents import Contents, Ref, Special
+from tensorferry.files.base.nesting import leaves, names, relabel, rename, without, written
+from tensorferry.files.base.tree_strings import TIES, TREE, pack, unpack
 
 
 def through_strings(tree, tensors=()):
@@ -323,7 +323,7 @@ def test_a_tree_that_nests_too_deep_or_in_itself_is_refused():
 
 def test_lists_that_stand_in_each_other_many_times_are_refused(monkeypatch):
     """A tree of few objects that unfolds to more than there is room for is refused, not unfolded."""
-    monkeypatch.setattr("tensorferry.files.nesting.MOST", 10_000)
+    monkeypatch.setattr("tensorferry.files.base.nesting.MOST", 10_000)
     tree: list[object] = []
     for _ in range(40):
         tree = [tree, tree]

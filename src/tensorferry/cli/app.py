@@ -12,7 +12,7 @@ import typer
 import tensorferry
 
 from .files_app import add_commands
-from .usage import Command, Group
+from .usage import Command, CommandGroup
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,7 @@ app = typer.Typer(
         "conversion; 2, wrong usage, or a file that cannot be read or written so; 3, refused for safety; 4, what was "
         "written did not verify, and was not published; 5, interrupted, and --resume goes on; 130, Ctrl-C."
     ),
-    cls=Group,
+    cls=CommandGroup,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,

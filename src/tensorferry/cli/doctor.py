@@ -11,7 +11,7 @@ from rich.text import Text
 
 import tensorferry as ferry
 from tensorferry.backends.registry import backends, outside
-from tensorferry.files import format as file_formats
+from tensorferry.files import registry as file_formats
 
 from . import measure
 from .console import EXIT_FAILED, out, print_json, printable, quiet

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
+from tensorferry.errors import ConversionError
+
 from .outcome import none_of
 from .usage import Command
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 __all__ = ["add_commands"]
 
@@ -146,13 +148,20 @@ def convert(
     json: _Json = False,
 ) -> None:
     """Convert a file into another format: its code is not run, nothing is lost, memory does not grow with it."""
+    from tensorferry.files.convert import shard_bytes
     from tensorferry.files.executors import ENGINES
     from tensorferry.files.recast import OVERFLOWS
+    from tensorferry.files.registry import format_named
+    from tensorferry.files.select import substitution
 
     from . import convert as command
 
     _demand(overflow, OVERFLOWS, "--overflow")
     _demand(engine, ENGINES, "--engine")
+    _understood(to, format_named, "--to")
+    _understood(shard, shard_bytes, "--shard")
+    for each in rename or ():
+        _understood(each, substitution, "--rename")
     options = {
         "to": to,
         "dtype": dtype or None,
@@ -195,6 +204,17 @@ def roundtrip(
 def _demand(word: str, words: Iterable[str], option: str) -> None:
     if word not in words:
         raise typer.BadParameter(none_of(word, words), param_hint=option)
+
+
+def _understood(text: str | None, read: Callable[[str], object], option: str) -> None:
+    """Refuse what is read as nothing; what is right and cannot be done is told when it is."""
+    try:
+        if text is not None:
+            read(text)
+    except ConversionError:
+        return
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=option) from None
 
 
 def _part(text: str) -> tuple[int, int]:

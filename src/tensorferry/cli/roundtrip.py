@@ -16,7 +16,7 @@ from rich.text import Text
 import tensorferry as ferry
 from tensorferry.errors import ConversionError, LossyCastError
 from tensorferry.files.diff import diff
-from tensorferry.files.format import formats
+from tensorferry.files.registry import formats
 from tensorferry.planning.render import size_text
 
 from .console import EXIT_FAILED, out, printable, quiet
@@ -26,7 +26,7 @@ from .outcome import code_of, counted, result, show_error, writing
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tensorferry.files.contents import Contents
+    from tensorferry.files.base.contents import Contents
 
 __all__ = ["example", "run"]
 

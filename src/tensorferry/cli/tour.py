@@ -17,7 +17,7 @@ import tensorferry as ferry
 from .cases import CASES, Case
 from .console import EXIT_FAILED, err, out, print_json, quiet
 from .doctor import framework_table, is_broken, working
-from .stage import FAILED, HELD, PLANNED, SKIPPED, Record, Stage
+from .stage import FAILED, HELD, PLANNED, SKIPPED, Played, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,7 +73,7 @@ def run(ids: Sequence[str], *, brief: bool, as_json: bool) -> int:
     wanted = [CASES[name] for name in sorted(name.upper() for name in ids)] or [CASES[name] for name in sorted(CASES)]
     records = []
     for case in wanted:
-        record = Record(case.id, case.title)
+        record = Played(case.id, case.title)
         with quiet():
             _play(record, case, world, status)
         records.append(record)
@@ -121,7 +121,7 @@ class _World:
         return names
 
 
-def _play(record: Record, case: Case, world: _World, status: Status) -> None:
+def _play(record: Played, case: Case, world: _World, status: Status) -> None:
     missing = [name for name in case.needs if name not in world.here]
     if missing:
         record.status = SKIPPED
@@ -243,7 +243,7 @@ def _print_pictures(console: Console, world: _World) -> None:
     console.print(Text("  " + "   ".join(f"{caption:<16}" for caption in captions).rstrip(), "quiet"))
 
 
-def _print_case(console: Console, record: Record, *, brief: bool) -> None:
+def _print_case(console: Console, record: Played, *, brief: bool) -> None:
     style = _STATUS_STYLE[record.status]
     title = f" {record.id}  {record.title} "
     fill = max(console.width - len(title) - len(record.status) - 4, 1)
@@ -289,7 +289,7 @@ def _packed(items: Sequence[Text], width: int) -> list[Text]:
 _WORDS = {"fails": "words", "refuses": "warn", "plan": "quiet"}
 
 
-def _lines(record: Record) -> Table:
+def _lines(record: Played) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(width=9, justify="right", no_wrap=True)
     table.add_column(overflow="fold")
@@ -312,7 +312,7 @@ def _content(kind: str, code: str, words: str) -> Text:
     return Text.assemble((code, "code"), ("  → " + words if words else "", "quiet"))
 
 
-def _print_summary(console: Console, records: list[Record], count: Counter[str]) -> None:
+def _print_summary(console: Console, records: list[Played], count: Counter[str]) -> None:
     parts = [
         Text(f"{count[name]} {name}", _STATUS_STYLE[name] if count[name] else "quiet")
         for name in (HELD, PLANNED, SKIPPED, FAILED)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from ..typing import To, Unknown
-    from .contents import Contents
+    from .base.contents import Contents
     from .convert import Report
 
     Path = str | PathLike[str]
@@ -40,9 +40,10 @@ def open(path: Path, /, *, allow: Iterable[str] = ()) -> Contents:  # noqa: A001
     """
     from pathlib import Path
 
+    from .base.wording import several
     from .shards import open_path
 
-    return open_path(Path(path), allow=frozenset(allow))
+    return open_path(Path(path), allow=frozenset(several("allow", allow)))
 
 
 def load(
@@ -96,6 +97,7 @@ def load(
     """
     from ..backends.registry import canonical, ready
     from ..core.leaf_dtypes import rule_of
+    from .base.wording import several
     from .lazy import lazily
     from .select import select
 
@@ -104,7 +106,8 @@ def load(
     to = canonical(to)
     ready(to)
     if names is not None:
-        contents = select(contents, include=tuple(names), include_as="names", tensors_only=contents.tree is None)
+        globs = several("names", names)
+        contents = select(contents, include=globs, include_as="names", tensors_only=contents.tree is None)
     return lazily(contents, to, device=device, copy=copy, rule=rule)
 
 
@@ -148,6 +151,7 @@ def save(
         What was written.
 
     Raises:
+        ValueError: There is no format named `to`, or `shard` is not a size.
         OSError: It cannot be written.
         OutputExistsError: It is there already.
         FormatLimitError: The format cannot hold a dtype, a structure or a value; nothing is written.
@@ -226,6 +230,8 @@ def convert_files(
         What was written, or would be.
 
     Raises:
+        TypeError: A keyword has a value of the wrong type.
+        ValueError: A keyword has no such value: ``engine="x"``, ``shard="much"``, a substitution that is none.
         OSError: A file cannot be read or written.
         OutputExistsError: The target exists already.
         FileFormatError: A source breaks its format's rules; a checksum does not fit.

@@ -6,27 +6,28 @@ import errno
 import os
 from collections import OrderedDict
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import FileFormatError, FormatLimitError, UnsafeFileError
-from .contents import Contents, Ref
-from .format import format_named, named
-from .publish import publishing, sync
-from .pump import Pump
+from .base.contents import Contents, Ref
+from .base.pump import Pump
+from .base.wording import named
+from .pieces import pieces, sizes
+from .publish import publishing
+from .registry import format_named
 from .select import select
-from .shards import open_path, split
-from .tree import pack
+from .shards import open_path
 from .verify import verify
+from .workspace import sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
-    from .format import Format
-    from .stored import Stored
+    from .base.format import Format
 
-__all__ = ["Done", "Job", "Print", "Recipe", "keep", "open_all", "pieces", "prints", "run_job", "sizes", "write_piece"]
+__all__ = ["Done", "FileRecipe", "Job", "Print", "keep", "open_all", "prints", "run_job", "write_piece"]
 
 
 class Print(NamedTuple):
@@ -39,7 +40,7 @@ class Print(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Recipe:
+class FileRecipe:
     """What is made of what; the same for every job of a conversion.
 
     Args:
@@ -73,7 +74,7 @@ class Job:
             run, for executors that remember results.
     """
 
-    recipe: Recipe
+    recipe: FileRecipe
     number: int
     target: str
     verify: bool
@@ -216,46 +217,11 @@ def prints(paths: tuple[str, ...]) -> tuple[Print, ...]:
     return tuple(found)
 
 
-def pieces(contents: Contents, shards: int | None) -> list[Contents]:
-    """The contents of each output file; tied tensors stay together.
-
-    Args:
-        contents: All of it.
-        shards: As for `Recipe`.
-    """
-    if shards is None:
-        return [contents]
-    return split(contents, shards) if shards else _as_in_source(contents)
-
-
-def _as_in_source(contents: Contents) -> list[Contents]:
-    """As many pieces as the source has files with tensors; as `split` makes them."""
-    pack(contents)
-    ties = contents.ties
-    groups: dict[Any, dict[str, Stored]] = {}
-    places: dict[str, dict[str, Stored]] = {}
-    for name, stored in contents.tensors.items():
-        inner = getattr(stored, "inner", stored)
-        group = places[ties[name]] if name in ties else groups.setdefault(getattr(inner, "path", None), {})
-        places[name] = group
-        group[name] = stored
-    return [
-        replace(contents, tensors=tensors, tree=None, metadata=dict(contents.metadata)) for tensors in groups.values()
-    ]
-
-
-def sizes(piece: Contents) -> tuple[int, int]:
-    """The bytes of tensors to read and to write; ties once."""
-    ties = piece.ties
-    stored = [each for name, each in piece.tensors.items() if name not in ties]
-    return sum(getattr(each, "inner", each).nbytes for each in stored), sum(each.nbytes for each in stored)
-
-
-_kept: tuple[Recipe, list[Contents]] | None = None
+_kept: tuple[FileRecipe, list[Contents]] | None = None
 
 
 @contextmanager
-def keep(recipe: Recipe, made: list[Contents]) -> Iterator[None]:
+def keep(recipe: FileRecipe, made: list[Contents]) -> Iterator[None]:
     """Let the jobs of a recipe that run in this process meanwhile have what is known of the sources already."""
     global _kept
     _kept = (recipe, made)
@@ -265,7 +231,7 @@ def keep(recipe: Recipe, made: list[Contents]) -> Iterator[None]:
         _kept = None
 
 
-def _pieces(recipe: Recipe) -> list[Contents]:
+def _pieces(recipe: FileRecipe) -> list[Contents]:
     """Kept from one job of a conversion to the next: the header of a large model is long to read."""
     global _kept
     kept = _kept
@@ -279,7 +245,7 @@ def _pieces(recipe: Recipe) -> list[Contents]:
     return kept[1]
 
 
-def _demand_unchanged(recipe: Recipe) -> None:
+def _demand_unchanged(recipe: FileRecipe) -> None:
     if prints(tuple(each.path for each in recipe.prints)) != recipe.prints:
         now = {each.path: each for each in prints(tuple(each.path for each in recipe.prints))}
         changed = [each.path for each in recipe.prints if now[each.path] != each]

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..core.dtypes import find
-from .stored import Packed, Stored, View
+from .base.stored import Packed, Stored, View
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator
 
-    from .contents import Contents
+    from .base.contents import Contents
 
 __all__ = ["overlaps"]
 

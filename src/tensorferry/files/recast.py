@@ -11,7 +11,7 @@ import numpy as np
 from ..core.dtypes import exact, find, of_numpy
 from ..errors import LossyCastError
 from ..host.casts import cast
-from .stored import BLOCK_BYTES, Record, Stored
+from .base.stored import BLOCK_BYTES, Record, Stored
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator

@@ -13,9 +13,9 @@ from ..api import to_numpy
 from ..backends import registry
 from ..errors import ConversionError, UnsupportedTypeError
 from ..trees.leaves import LeafRule
-from .contents import Contents, Ref
-from .stored import Stored, parts
-from .tree_json import FACTORIES, MOST_BITS
+from .base.contents import Contents, Ref
+from .base.stored import Stored, parts
+from .base.tree_json import FACTORIES, MOST_BITS
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
@@ -67,7 +67,7 @@ def contents_of(tree: Any, metadata: Mapping[str, str] | None = None, unknown: s
         UnsupportedTypeError: Something in the tree is neither a tensor nor a plain value; the message says where. Or
             the metadata is not a mapping from strings to strings.
     """
-    from .tree import names, relabel
+    from .base.nesting import names, relabel
 
     strings = _strings({} if metadata is None else metadata)
     outline = _outline(tree, "$", 0, LeafRule("tensors", unknown=unknown))

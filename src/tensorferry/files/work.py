@@ -11,19 +11,21 @@ from uuid import uuid4
 
 from .. import __version__
 from ..errors import ConversionError, OutputExistsError, ResumableError
-from .jobs import Job, keep, pieces, run_job, sizes
-from .publish import Workspace, demand, identity, remove
-from .shards import index_name, index_text, shard_names
+from .jobs import Job, keep, run_job
+from .pieces import pieces, sizes
+from .publish import demand
+from .shard_index import index_name, index_text, shard_names
+from .workspace import Workspace, identity, remove
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from .contents import Contents
-    from .format import Format
-    from .jobs import Done, Recipe
+    from .base.contents import Contents
+    from .base.format import Format
+    from .jobs import Done, FileRecipe
 
-__all__ = ["Layout", "Outcome", "Work", "write_index"]
+__all__ = ["Layout", "Work", "Written", "write_index"]
 
 _STATE = "job.json"
 _STATE_VERSION = 1
@@ -50,7 +52,7 @@ class Layout:
 
     @classmethod
     def of(cls, contents: Contents, format_: Format, target: Path, shards: int | None) -> Layout:
-        """The layout for so many bytes in each file, as `Recipe` says it.
+        """The layout for so many bytes in each file, as `FileRecipe` says it.
 
         Raises:
             FormatLimitError: The format cannot hold the contents.
@@ -95,7 +97,7 @@ class Layout:
 
 
 @dataclass
-class Outcome:
+class Written:
     """What was done."""
 
     bytes_read: int = 0
@@ -119,7 +121,7 @@ class Work:
 
     def __init__(
         self,
-        recipe: Recipe,
+        recipe: FileRecipe,
         layout: Layout,
         run: Callable[..., None],
         *,
@@ -151,7 +153,7 @@ class Work:
         if not (self.resume and space.has_published() and self._is_ours(space, anywhere=True)):
             self._demand()
 
-    def whole(self, progress: Callable[[int], None] | None = None) -> Outcome:
+    def whole(self, progress: Callable[[int], None] | None = None) -> Written:
         """All of it.
 
         Raises:
@@ -163,7 +165,7 @@ class Work:
             published = space.recover()
             if self.resume and published and self._is_ours(space, anywhere=True):
                 space.discard()
-                return Outcome(skipped=self.layout.files())
+                return Written(skipped=self.layout.files())
             try:
                 self._demand()
                 if self.resume and self._is_ours(space):
@@ -179,7 +181,7 @@ class Work:
             space.discard()
             return outcome
 
-    def part(self, part: tuple[int, int], progress: Callable[[int], None] | None = None) -> Outcome:
+    def part(self, part: tuple[int, int], progress: Callable[[int], None] | None = None) -> Written:
         """One of several parts; the last to end publishes the output.
 
         Raises:
@@ -189,7 +191,7 @@ class Work:
         number, count = part
         numbers = range(number - 1, len(self.layout.pieces), count)
         if not numbers:
-            return Outcome()
+            return Written()
         if not self.layout.names:
             return self.whole(progress)
         space = Workspace(self.layout.target)
@@ -258,8 +260,8 @@ class Work:
         state = {"conversion": self._conversion(), "folder": identity(space.output)}
         (space.folder / _STATE).write_text(json.dumps(state), "utf-8")
 
-    def _do(self, space: Workspace, numbers: Iterable[int], progress: Callable[[int], None] | None) -> Outcome:
-        layout, outcome = self.layout, Outcome()
+    def _do(self, space: Workspace, numbers: Iterable[int], progress: Callable[[int], None] | None) -> Written:
+        layout, outcome = self.layout, Written()
         finished = self._finished(space)
         left = []
         for number in numbers:
@@ -292,7 +294,7 @@ class Work:
             stop.unlink(missing_ok=True)
         return outcome
 
-    def _publish(self, space: Workspace, outcome: Outcome) -> None:
+    def _publish(self, space: Workspace, outcome: Written) -> None:
         if self.layout.names:
             own = set(self.layout.names)
             for each in list(space.output.iterdir()):

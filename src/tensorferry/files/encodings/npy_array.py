@@ -15,21 +15,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.dtypes import DTYPES, find
 from ...errors import FileFormatError, UnsafeFileError
-from ..stored import Extent, View
+from ..base.stored import Extent, View
 from .json_scan import Cut, blank, strings
 from .shapes import checked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ..stored import Record
+    from ..base.stored import Record
 
 __all__ = [
     "DTYPE",
     "LONGEST_TRAILER",
     "MAGIC",
     "NAME",
-    "NAMES",
     "Header",
     "dtype_string",
     "header_of",
@@ -51,13 +50,6 @@ _LONGEST_HEADER = 10_000
 """NumPy's own limit, for the sake of ``ast``: https://numpy.org/doc/stable/reference/generated/numpy.load.html"""
 LONGEST_TRAILER = 1 << 26
 """The most bytes behind the values that are looked at."""
-NAMES = (
-    frozenset({"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"})
-    | {"int2", "int4", "uint2", "uint4", "float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn", "float8_e3m4"}
-    | {"float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"}
-    | {"float8_e8m0fnu", "bfloat16", "float16", "float32", "float64", "complex64", "complex128"}
-)
-"""The dtypes of arrays: all that there are."""
 
 _USUAL = re.compile(
     r"\{'descr': '([^'\\]*)', 'fortran_order': (True|False), 'shape': \(((?:[0-9]{1,19}, )*(?:[0-9]{1,19},?)?)\), \}\s*"

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...core.dtypes import find
 from ...errors import FileFormatError
-from ..stored import BLOCK_BYTES, Extent
+from ..base.stored import BLOCK_BYTES, Extent
 from .slabs import filled
 
 if TYPE_CHECKING:

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..stored import Decoded, Packed, Record, View
+from ..base.stored import Decoded, Packed, Record, View
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
 
     from .zip_archive import Archive
 
-__all__ = ["Layout", "Region", "ZipExtent", "ZipTurned", "ZipView"]
+__all__ = ["MemberForm", "MemberRegion", "ZipExtent", "ZipTurned", "ZipView"]
 
 
-class Region:
+class MemberRegion:
     """A stored member of an archive, which tensors lie in.
 
     Args:
@@ -43,7 +43,7 @@ class Region:
         return self._record
 
 
-class Layout(NamedTuple):
+class MemberForm(NamedTuple):
     """What thousands of tensors of an archive may have in common.
 
     Args:
@@ -71,15 +71,15 @@ class ZipExtent(Packed):
 
     __slots__ = ("_region", "layout")
 
-    def __init__(self, layout: Layout, region: Region | int) -> None:
+    def __init__(self, layout: MemberForm, region: MemberRegion | int) -> None:
         self.layout = layout
         self._region = region
 
     @property
-    def region(self) -> Region:
+    def region(self) -> MemberRegion:
         """The member."""
         if isinstance(self._region, int):
-            self._region = Region(self.layout.archive, self._region)
+            self._region = MemberRegion(self.layout.archive, self._region)
         return self._region
 
     @property
@@ -137,7 +137,7 @@ class ZipView(View):
         self,
         dtype: str,
         shape: tuple[int, ...],
-        region: Region,
+        region: MemberRegion,
         start: int,
         strides: tuple[int, ...],
         *,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import struct
 import zlib
 from typing import TYPE_CHECKING
 
+from ..base.raw import write_fully
+
 if TYPE_CHECKING:
-    from ..pump import Pump
-    from ..stored import Stored
+    from ..base.pump import Pump
+    from ..base.stored import Stored
 
 __all__ = ["ALIGNMENT", "ArchiveWriter"]
 
@@ -152,9 +153,7 @@ class ArchiveWriter:
 
     def _write(self, raw: bytes) -> None:
         self._at += len(raw)
-        view = memoryview(raw)
-        while view.nbytes:
-            view = view[os.write(self._descriptor, view) :]
+        write_fully(self._descriptor, raw)
 
 
 def _zip64(sizes: tuple[int, ...], header: tuple[int, ...]) -> bytes:

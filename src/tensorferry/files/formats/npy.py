@@ -9,14 +9,17 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ...core.dtypes import DTYPES
 from ...errors import ConversionError, FileFormatError, FormatLimitError
-from ..contents import Contents, Finding, Ref
+from ..base.contents import Contents, FileFinding, Ref
+from ..base.format import Format
+from ..base.tree_strings import TREE, pack, unpack
+from ..base.wording import TENSORS_ONLY
 from ..encodings.npy_array import (
     DTYPE,
     LONGEST_TRAILER,
     MAGIC,
     NAME,
-    NAMES,
     dtype_string,
     header_of,
     parse_header,
@@ -25,14 +28,12 @@ from ..encodings.npy_array import (
     trailer,
     with_dtype,
 )
-from ..format import Format
-from ..tree import TREE, pack, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from ..pump import Pump
+    from ..base.pump import Pump
 
 _LONE = Ref("tensor")
 """The tree of a file whose array has no name."""
@@ -44,9 +45,10 @@ class _Npy(Format):
     name = "npy"
     title = "NumPy's .npy"
     suffixes = (".npy",)
-    dtypes = NAMES
+    dtypes = frozenset(DTYPES)
     holds_tree = True
     holds_metadata = True
+    unicode_only = True
     holds_one = True
     rank = 14
     first_class = True
@@ -84,16 +86,11 @@ class _Npy(Format):
 
     def refuse(self, contents: Contents) -> None:
         super().refuse(contents)
-        try:
-            length = len(_strings(contents))
-        except UnicodeEncodeError as error:
-            raise FormatLimitError(
-                f"A name or a string is no valid Unicode: {ascii(error.object)[:80]}.", "rename=[…], or exclude=[…]"
-            ) from error
+        length = len(_strings(contents))
         if length > LONGEST_TRAILER:
             raise FormatLimitError(
                 f"{self.title} holds {LONGEST_TRAILER} bytes of what is not a tensor, not {length}.",
-                "tensors_only=True, which leaves it out",
+                TENSORS_ONLY,
             )
 
     def write(self, contents: Contents, path: Path, pump: Pump) -> None:
@@ -104,14 +101,14 @@ class _Npy(Format):
             pump.copy(stored, file.fileno())
             file.write(_strings(contents))
 
-    def check(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Iterator[Finding]:
+    def check(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Iterator[FileFinding]:
         try:
             contents = self.read(path)
         except ConversionError as error:
-            yield Finding(str(path), 0, None, error.message)
+            yield FileFinding(str(path), 0, None, error.message)
             return
         for name, why in contents.others.items():
-            yield Finding(str(path), None, name, why, error=False)
+            yield FileFinding(str(path), None, name, why, error=False)
 
 
 def _strings(contents: Contents) -> bytes:
@@ -121,8 +118,6 @@ def _strings(contents: Contents) -> bytes:
     strings = pack(replace(contents, tree=None) if lone else contents)
     if not lone and (contents.tree is None or name != _LONE.name):
         strings[NAME] = name
-    for text in (*strings, *strings.values()):
-        text.encode()
     return trailer(strings | dtype_string(stored.dtype))
 
 

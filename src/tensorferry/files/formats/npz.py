@@ -14,15 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...core.dtypes import find
+from ...core.dtypes import DTYPES, find
 from ...errors import ConversionError, FileFormatError, FormatLimitError, UnsafeFileError
-from ..contents import Contents, Finding
+from ..base.contents import Contents, FileFinding
+from ..base.format import Format
+from ..base.raw import read_at
+from ..base.stored import Decoded
+from ..base.tree_strings import pack, unpack
+from ..base.wording import RENAME_OR_EXCLUDE, TENSORS_ONLY
 from ..encodings.json_scan import Cut, strings
 from ..encodings.npy_array import (
     DTYPE,
     LONGEST_TRAILER,
     MAGIC,
-    NAMES,
     dtype_string,
     header_of,
     parse_header,
@@ -33,18 +37,15 @@ from ..encodings.npy_array import (
 )
 from ..encodings.zip_archive import STORED, Archive
 from ..encodings.zip_writer import ArchiveWriter
-from ..format import Format, named
-from ..stored import Decoded, read_fully
-from ..tree import pack, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from ..base.pump import Pump
+    from ..base.stored import Stored
     from ..encodings.npy_array import Header
     from ..encodings.zip_archive import Member
-    from ..pump import Pump
-    from ..stored import Stored
 
 Array = np.ndarray[Any, Any]
 
@@ -63,9 +64,10 @@ class _Npz(Format):
     name = "npz"
     title = "NumPy's .npz"
     suffixes = (".npz",)
-    dtypes = NAMES
+    dtypes = frozenset(DTYPES)
     holds_tree = True
     holds_metadata = True
+    unicode_only = True
     rank = 15
     first_class = True
 
@@ -94,24 +96,16 @@ class _Npz(Format):
     def refuse(self, contents: Contents) -> None:
         super().refuse(contents)
         outside = [name for name in contents.tensors if _OUTSIDE.search(name + _SUFFIX)]
-        if outside:
-            raise FormatLimitError(
-                f"In a zip archive these names would lead out of it: {named(outside)}.", "rename=[…], or exclude=[…]"
-            )
-        try:
-            packed = _packed(pack(contents))
-            lengths = [len(f"{name}{_SUFFIX}".encode()) for name in contents.tensors]
-        except UnicodeEncodeError as error:
-            raise FormatLimitError(
-                f"A name or a string is no valid Unicode: {ascii(error.object)[:80]}.", "rename=[…], or exclude=[…]"
-            ) from error
+        self.refuse_any(outside, "would have these names lead out of the archive", RENAME_OR_EXCLUDE)
+        packed = _packed(pack(contents))
+        lengths = [len(f"{name}{_SUFFIX}".encode()) for name in contents.tensors]
         if lengths and max(lengths) > 0xFFFF - 64:
             longest = max(contents.tensors, key=len)
             raise FormatLimitError(f"A name in a zip archive has at most 65,535 bytes: {longest[:80]} …", "rename=[…]")
         if len(packed) > (LONGEST_TRAILER if contents.tensors else _LONGEST_COMMENT):
             raise FormatLimitError(
                 f"{self.title} has no place for {len(packed)} bytes of what is not a tensor.",
-                "tensors_only=True, which leaves it out",
+                TENSORS_ONLY,
             )
 
     def write(self, contents: Contents, path: Path, pump: Pump) -> None:
@@ -130,11 +124,11 @@ class _Npz(Format):
                     behind = {}
             archive.finish(comment if fits else b"")
 
-    def check(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Iterator[Finding]:
+    def check(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Iterator[FileFinding]:
         try:
             archive = Archive(str(path), tolerant=True)
         except ConversionError as error:
-            yield Finding(str(path), None, None, error.message)
+            yield FileFinding(str(path), None, None, error.message)
             return
         damaged = set()
         for finding in archive.findings(_tensor):
@@ -149,15 +143,15 @@ class _Npz(Format):
                     name, stored, _ = _array(archive, member, file.fileno())
                 except ConversionError as error:
                     damaged.add(_tensor(member_name))
-                    yield Finding(str(path), member.header, _tensor(member_name), error.message)
+                    yield FileFinding(str(path), member.header, _tensor(member_name), error.message)
                     continue
                 if isinstance(stored, str):
-                    yield Finding(str(path), member.header, name, stored, error=False)
+                    yield FileFinding(str(path), member.header, name, stored, error=False)
         if not damaged:
             try:
                 self.read(path)
             except ConversionError as error:
-                yield Finding(str(path), None, None, error.message)
+                yield FileFinding(str(path), None, None, error.message)
 
 
 def _tensor(member_name: str) -> str:
@@ -206,9 +200,7 @@ def _behind(archive: Archive, member: Member, descriptor: int, begin: int, end: 
     if not count:
         return b""
     if member.method == STORED:
-        raw = bytearray(count)
-        read_fully(descriptor, memoryview(raw), begin + end, archive.path)
-        return bytes(raw)
+        return read_at(archive.path, begin + end, count, descriptor)
     done, parts = 0, []
     for block in archive.open_blocks(member):
         if done + len(block) > end:
@@ -248,8 +240,6 @@ def _by_columns(archive: Archive, member: Member, header: Header) -> Callable[[]
 
 
 def _packed(held: dict[str, str]) -> bytes:
-    for text in (*held, *held.values()):
-        text.encode()
     return _MARK + json.dumps(held, separators=(",", ":")).encode()
 
 

@@ -11,15 +11,16 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ConversionError, FileFormatError
-from ..contents import Contents, Finding
-from ..format import Format, bare_pickle
+from ..base.contents import Contents, FileFinding
+from ..base.format import Format
+from ..pickles.bare import bare_pickle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from ..base.pump import Pump
     from ..encodings.zip_archive import Archive
-    from ..pump import Pump
 
 _MOST_PICKLE = 128 << 20
 _LEGACY = bytes.fromhex("80028a0a6cfc9c46f9206aa850192e")
@@ -135,7 +136,7 @@ class PyTorch(Format):
         finally:
             os.close(descriptor)
 
-    def check(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Iterator[Finding]:
+    def check(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Iterator[FileFinding]:
         from ..encodings.zip_archive import Archive
 
         where = os.fspath(path)
@@ -146,7 +147,7 @@ class PyTorch(Format):
                 if region is not None:
                     tensors.setdefault(region.archive.member(region.index).name, name)
         except ConversionError as error:
-            yield Finding(where, None, None, error.message)
+            yield FileFinding(where, None, None, error.message)
         try:
             archive = Archive(where, tolerant=True)
         except ConversionError:

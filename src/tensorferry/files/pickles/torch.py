@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.dtypes import DTYPES, of_numpy
 from ...errors import UnsafeFileError
-from ..contents import Special
+from ..base.contents import Special
+from ..encodings.zip_archive import is_number
 from .numpy import NUMPY_CALLS, NumPyWords
 from .python import FACTORIES, PYTHON_CALLS, PythonWords
 from .standins import OPAQUE, ArrayOf, DTypeOf, InstanceOf, OtherOf, StorageOf, TensorOf, ViewOf
-from .words import Global, Ordered, is_number
+from .words import Global, Ordered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Names"]
+__all__ = ["STORAGES", "Names"]
 
-_STORAGES = {
+STORAGES = {
     "Float": "float32",
     "Double": "float64",
     "Half": "float16",
@@ -41,7 +42,7 @@ _STORAGES = {
 """Classes of https://docs.pytorch.org/docs/stable/storage.html and their dtypes; the quantised ones have none."""
 _STORAGE_CLASSES = {
     f"{module}.{kind}Storage": dtype
-    for kind, dtype in _STORAGES.items()
+    for kind, dtype in STORAGES.items()
     for module in ("torch", "torch.cuda", "torch.storage")
 }
 _ODD_DTYPES = frozenset(
