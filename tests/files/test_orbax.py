@@ -96,7 +96,7 @@ def test_every_dtype_of_tensorstore_is_declared():
 
 def test_a_dtype_that_the_installed_library_lacks_is_refused(monkeypatch):
     """An older tensorstore has fewer dtypes: they are refused before anything is written."""
-    monkeypatch.setattr("tensorferry.files.formats.orbax._is_known", lambda dtype: dtype != "int4")
+    monkeypatch.setattr("tensorferry.files.formats.orbax.is_known", lambda dtype: dtype != "int4")
     with pytest.raises(FormatLimitError, match="no int4: narrow"):
         FORMAT.refuse(support.contents({"narrow": support.awkward("int4"), "wide": np.ones(2)}))
 

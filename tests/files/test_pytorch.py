@@ -487,7 +487,7 @@ def test_a_header_of_one_hundred_thousand_tensors_takes_little_memory(tmp_path, 
     state = contents({f"model.layers.{place}.weight": np.zeros((1, 2), "float32") for place in range(100_000)})
     path = written(tmp_path, state)
     steps, handlers = [], list(machine._HANDLERS)
-    handlers[ord("(")] = lambda running: (steps.append(1), machine._Machine.mark(running))
+    handlers[ord("(")] = lambda running: (steps.append(1), machine.Machine.mark(running))
     monkeypatch.setattr(machine, "_HANDLERS", handlers)
     peak, found = peak_of(lambda: FORMAT.read(path))
     assert len(found.tensors) == 100_000
