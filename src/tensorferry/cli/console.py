@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rich.console import Console
+    from rich.table import Table
 
 __all__ = [
     "EXIT_FAILED",
@@ -25,6 +26,7 @@ __all__ = [
     "EXIT_USAGE",
     "err",
     "out",
+    "plain_table",
     "print_json",
     "printable",
     "quiet",
@@ -151,3 +153,13 @@ def quiet(message: str = "") -> Iterator[None]:
         finally:
             sys.stderr.flush()
             os.dup2(saved, 2)
+
+
+def plain_table(*headings: str, right: tuple[int, ...] = ()) -> Table:
+    """A table without lines; the columns at these places end in line."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="quiet")
+    for place, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if place in right else "left", overflow="fold")
+    return table

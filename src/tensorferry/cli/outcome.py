@@ -21,6 +21,7 @@ __all__ = [
     "SCHEMA",
     "code_of",
     "counted",
+    "failed",
     "none_of",
     "plain",
     "progress",
@@ -67,6 +68,16 @@ def show_error(error: Exception, command: str) -> None:
 def result(command: str, data: dict[str, Any], error: Exception | None = None) -> None:
     """Print the JSON of a command."""
     print_json({"schema": SCHEMA, "command": command, **data, "error": None if error is None else told(error, command)})
+
+
+def failed(command: str, data: dict[str, Any], error: Exception, *, as_json: bool) -> int:
+    """Tell why a command could not do its work; the exit code."""
+    if as_json:
+        with writing():
+            result(command, data, error)
+    else:
+        show_error(error, command)
+    return code_of(error)
 
 
 @contextlib.contextmanager

@@ -15,8 +15,9 @@ from rich.text import Text
 import tensorferry as ferry
 
 from .cases import CASES, Case
-from .console import EXIT_FAILED, err, out, print_json, quiet
+from .console import EXIT_FAILED, err, out, plain_table, print_json, quiet
 from .doctor import framework_table, is_broken, working
+from .outcome import counted
 from .stage import FAILED, HELD, PLANNED, SKIPPED, Played, Stage
 
 if TYPE_CHECKING:
@@ -220,9 +221,7 @@ def _print_opening(console: Console, status: Status, world: _World, rows: list[d
         )
     )
     console.print()
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="quiet")
-    for heading in ("one call", "memory", "accuracy", "every value equal"):
-        table.add_column(heading)
+    table = plain_table("one call", "memory", "accuracy", "every value equal")
     for row in rows:
         style = "copied" if row["memory"] == "copied" else "shared"
         equal = Text("yes", "ok") if row["equal"] else Text("NO", "bad")
@@ -319,8 +318,4 @@ def _print_summary(console: Console, records: list[Played], count: Counter[str])
     ]
     checks = sum(len(record.checks) for record in records)
     console.print()
-    console.print(Text(f"{_counted(len(records), 'case')}, {_counted(checks, 'check')}: ") + Text(", ").join(parts))
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    console.print(Text(f"{counted(len(records), 'case')}, {counted(checks, 'check')}: ") + Text(", ").join(parts))

@@ -241,27 +241,7 @@ def convert_files(
         VerificationError: The output did not read back the same; nothing is published.
         ResumableError: Stopped in the middle; ``resume=True`` goes on.
     """
+    asked = dict(locals())
     from .convert import convert_files
 
-    return convert_files(
-        sources,
-        target,
-        to=to,
-        dtype=dtype,
-        overflow=overflow,
-        include=include,
-        exclude=exclude,
-        rename=rename,
-        shard=shard,
-        tensors_only=tensors_only,
-        allow=allow,
-        verify=verify,
-        dry_run=dry_run,
-        resume=resume,
-        overwrite=overwrite,
-        executor=executor,
-        jobs=jobs,
-        engine=engine,
-        part=part,
-        progress=progress,
-    )
+    return convert_files(asked.pop("sources"), asked.pop("target"), **asked)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import errno
 import os
-from collections import OrderedDict
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..errors import FileFormatError, FormatLimitError, UnsafeFileError
-from .base.contents import Contents, Ref
+from ..errors import FileFormatError, UnsafeFileError
+from .base.contents import Contents
 from .base.pump import Pump
 from .base.wording import named
-from .pieces import pieces, sizes
+from .pieces import merged_tree, pieces, sizes
 from .publish import publishing
 from .registry import format_named
 from .select import select
@@ -176,7 +175,7 @@ def open_all(sources: tuple[str, ...], allow: frozenset[str], *, tensors_only: b
                     "tensors_only=True, which leaves it out",
                 )
     if not tensors_only and any(each.tree is not None for each in opened):
-        whole.tree = _merged(opened)
+        whole.tree = merged_tree(opened)
     return whole
 
 
@@ -184,27 +183,6 @@ def _demand_new(what: str, there: Collection[str], more: Iterable[str]) -> None:
     twice = [name for name in more if name in there]
     if twice:
         raise FileFormatError(f"The sources do not go together: two {what} are named {named(twice)}.")
-
-
-def _merged(opened: list[Contents]) -> Any:
-    """One mapping with the entries of each source's; as in a state dict that was saved in parts."""
-    merged: dict[Any, Any] = {}
-    for contents in opened:
-        tree = contents.tree
-        if tree is None:
-            tree = {name: Ref(name) for name in contents.tensors}
-        if not isinstance(tree, dict):
-            raise FormatLimitError(
-                f"{named(contents.paths)} holds a {type(tree).__name__}, which cannot be put together with others.",
-                "tensors_only=True, which leaves out how tensors nest",
-            )
-        if isinstance(tree, OrderedDict) and not isinstance(merged, OrderedDict):
-            merged = OrderedDict(merged)
-        _demand_new("entries", merged, tree)
-        merged.update(tree)
-        if vars(tree) if hasattr(tree, "__dict__") else None:
-            vars(merged).update({**vars(tree), **vars(merged)})
-    return merged
 
 
 def prints(paths: tuple[str, ...]) -> tuple[Print, ...]:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ..errors import FileFormatError
+from .base.contents import Ref
 from .base.tree_strings import pack
+from .base.wording import TENSORS_ONLY, named
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from .base.contents import Contents
     from .base.stored import Stored
 
-__all__ = ["pieces", "sizes", "split"]
+__all__ = ["merged_tree", "pieces", "sizes", "split"]
 
 
 def pieces(contents: Contents, shards: int | None) -> list[Contents]:
@@ -78,3 +84,26 @@ def sizes(piece: Contents) -> tuple[int, int]:
     ties = piece.ties
     stored = [each for name, each in piece.tensors.items() if name not in ties]
     return sum(getattr(each, "inner", each).nbytes for each in stored), sum(each.nbytes for each in stored)
+
+
+def merged_tree(opened: Sequence[Contents]) -> dict[Any, Any]:
+    """One mapping with the entries of each; as of a state dict that was saved in several files.
+
+    Raises:
+        FileFormatError: One is no mapping, or two have an entry of one name.
+    """
+    merged: dict[Any, Any] = {}
+    for contents in opened:
+        tree = contents.tree if contents.tree is not None else {name: Ref(name) for name in contents.tensors}
+        twice = [key for key in tree if key in merged] if isinstance(tree, dict) else []
+        if not isinstance(tree, dict) or twice:
+            what = f"two entries are named {named(twice)}" if twice else f"it holds a {type(tree).__name__}"
+            raise FileFormatError(
+                f"{named(contents.paths)} does not go together with the others: {what}.", TENSORS_ONLY
+            )
+        if isinstance(tree, OrderedDict) and not isinstance(merged, OrderedDict):
+            merged = OrderedDict(merged)
+        merged.update(tree)
+        if getattr(tree, "__dict__", None):
+            vars(merged).update({**vars(tree), **vars(merged)})
+    return merged

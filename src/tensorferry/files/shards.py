@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConversionError, FileFormatError, UnsafeFileError
-from .base.contents import Contents, FileFinding, Ref
+from .base.contents import Contents, FileFinding
 from .base.tree_strings import TIES, unpack
 from .base.wording import named
+from .pieces import merged_tree
 from .registry import each_format, format_of, formats, own_formats, recognised
 from .shard_index import ShardIndex, index_name
 
@@ -242,22 +242,5 @@ def _merged(index: Path, found: Format, plan: ShardIndex, shards: Mapping[str, C
     if lost:
         raise FileFormatError(f"{index} does not mention {named(lost)}, which its shards have.")
     if unpacked.tree is None and any(shard.tree is not None for shard in shards.values()):
-        unpacked.tree = _merged_tree(index, shards)
+        unpacked.tree = merged_tree(list(shards.values()))
     return unpacked
-
-
-def _merged_tree(index: Path, shards: Mapping[str, Contents]) -> dict[Any, Any]:
-    merged: Any = OrderedDict()
-    for name, shard in shards.items():
-        tree = shard.tree if shard.tree is not None else {tensor: Ref(tensor) for tensor in shard.tensors}
-        twice = [key for key in tree if key in merged] if isinstance(tree, dict) else []
-        if not isinstance(tree, dict) or twice:
-            raise FileFormatError(
-                f"{index}: {name} does not hold a part of one mapping"
-                + (f": {named(twice)} stand in another shard too." if twice else "."),
-                f"{index.parent / name} alone",
-            )
-        merged.update(tree)
-        if hasattr(tree, "__dict__"):
-            vars(merged).update({**vars(tree), **vars(merged)})
-    return merged  # type: ignore[no-any-return]

@@ -84,37 +84,30 @@ class ZipExtent(Packed):
 
     @property
     def dtype(self) -> str:  # type: ignore[override]
-        """Canonical name."""
         return self.layout.dtype
 
     @property
     def shape(self) -> tuple[int, ...]:  # type: ignore[override]
-        """Lengths of the axes."""
         return self.layout.shape
 
     @property
     def swapped(self) -> bool:  # type: ignore[override]
-        """Whether the bytes are big-endian."""
         return self.layout.swapped
 
     @property
     def path(self) -> str:  # type: ignore[override]
-        """The archive."""
         return self.layout.archive.path
 
     @property
     def offset(self) -> int:  # type: ignore[override]
-        """The first byte in the file."""
         return self.region.record.offset + self.layout.start
 
     @property
     def record(self) -> Record:  # type: ignore[override]
-        """The member's region and checksum."""
         return self.region.record
 
     @property
     def key(self) -> Hashable:
-        """What it is a view of, and which."""
         region, (archive, dtype, shape, _, start) = self._region, self.layout
         return (archive.path, region if type(region) is int else self.region.index, start, shape, dtype)
 
@@ -152,22 +145,18 @@ class ZipView(View):
 
     @property
     def path(self) -> str:  # type: ignore[override]
-        """The archive."""
         return self.region.archive.path
 
     @property
     def offset(self) -> int:  # type: ignore[override]
-        """The first byte in the file."""
         return self.region.record.offset + self.start
 
     @property
     def record(self) -> Record:  # type: ignore[override]
-        """The member's region and checksum."""
         return self.region.record
 
     @property
     def key(self) -> Hashable:
-        """What it is a view of, and which."""
         return (self.region.archive.path, self.region.index, self.start, self.shape, self.dtype, self.strides)
 
 
@@ -190,7 +179,6 @@ class ZipTurned(Decoded):
 
     @property
     def record(self) -> Record:
-        """The member's region and checksum."""
         return self.source.record
 
     def _turned(self) -> Iterator[np.ndarray[Any, Any]]:

@@ -15,19 +15,7 @@ from ..base.contents import Contents, FileFinding, Ref
 from ..base.format import Format
 from ..base.tree_strings import TREE, pack, unpack
 from ..base.wording import TENSORS_ONLY
-from ..encodings.npy_array import (
-    DTYPE,
-    LONGEST_TRAILER,
-    MAGIC,
-    NAME,
-    dtype_string,
-    header_of,
-    parse_header,
-    parse_trailer,
-    stored_at,
-    trailer,
-    with_dtype,
-)
+from ..encodings import npy_array as arrays
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,30 +42,34 @@ class _Npy(Format):
     first_class = True
 
     def recognises(self, path: Path, head: bytes) -> bool:
-        return head[:6] == MAGIC or path.name.lower().endswith(self.suffixes)
+        return head[:6] == arrays.MAGIC or path.name.lower().endswith(self.suffixes)
 
     def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
         where = str(path)
         with path.open("rb", buffering=0) as file:
             descriptor = file.fileno()
             size = os.fstat(descriptor).st_size
-            header = parse_header(lambda count: os.pread(descriptor, count, 0), where)
+            header = arrays.parse_header(lambda count: os.pread(descriptor, count, 0), where)
             end = header.length + header.nbytes if header.dtype or header.void else size
             if end > size:
                 raise FileFormatError(f"{where} ends at byte {size}, its array of shape {list(header.shape)} at {end}.")
-            behind = os.pread(descriptor, min(size - end, LONGEST_TRAILER), end)
+            behind = os.pread(descriptor, min(size - end, arrays.LONGEST_TRAILER), end)
         contents = Contents(self.name, (where,))
-        held = parse_trailer(behind, where)
+        held = arrays.parse_trailer(behind, where)
         if held is None:
-            what = "another array, as of several calls of numpy.save" if behind[:6] == MAGIC else "which are no array's"
+            what = (
+                "another array, as of several calls of numpy.save"
+                if behind[:6] == arrays.MAGIC
+                else "which are no array's"
+            )
             contents.others["trailing"] = f"{size - end} bytes behind the array: {what}"
             held = {}
-        if DTYPE in held:
-            header = with_dtype(header, held.pop(DTYPE), where)
-        lone = NAME not in held and TREE not in held
-        name = held.pop(NAME, _LONE.name)
+        if arrays.DTYPE in held:
+            header = arrays.with_dtype(header, held.pop(arrays.DTYPE), where)
+        lone = arrays.NAME not in held and TREE not in held
+        name = held.pop(arrays.NAME, _LONE.name)
         if header.dtype:
-            contents.tensors[name] = stored_at(header, where, 0)
+            contents.tensors[name] = arrays.stored_at(header, where, 0)
             contents.tree = _LONE if lone else None
         else:
             contents.others[name] = header.why
@@ -87,16 +79,16 @@ class _Npy(Format):
     def refuse(self, contents: Contents) -> None:
         super().refuse(contents)
         length = len(_strings(contents))
-        if length > LONGEST_TRAILER:
+        if length > arrays.LONGEST_TRAILER:
             raise FormatLimitError(
-                f"{self.title} holds {LONGEST_TRAILER} bytes of what is not a tensor, not {length}.",
+                f"{self.title} holds {arrays.LONGEST_TRAILER} bytes of what is not a tensor, not {length}.",
                 TENSORS_ONLY,
             )
 
     def write(self, contents: Contents, path: Path, pump: Pump) -> None:
         (stored,) = contents.tensors.values()
         with path.open("xb") as file:
-            file.write(header_of(stored.dtype, stored.shape))
+            file.write(arrays.header_of(stored.dtype, stored.shape))
             file.flush()
             pump.copy(stored, file.fileno())
             file.write(_strings(contents))
@@ -117,8 +109,8 @@ def _strings(contents: Contents) -> bytes:
     lone = contents.tree == _LONE and name == _LONE.name
     strings = pack(replace(contents, tree=None) if lone else contents)
     if not lone and (contents.tree is None or name != _LONE.name):
-        strings[NAME] = name
-    return trailer(strings | dtype_string(stored.dtype))
+        strings[arrays.NAME] = name
+    return arrays.trailer(strings | arrays.dtype_string(stored.dtype))
 
 
 FORMAT = _Npy()

@@ -22,19 +22,8 @@ from ..base.raw import read_at
 from ..base.stored import Decoded
 from ..base.tree_strings import pack, unpack
 from ..base.wording import RENAME_OR_EXCLUDE, TENSORS_ONLY
+from ..encodings import npy_array as arrays
 from ..encodings.json_scan import Cut, strings
-from ..encodings.npy_array import (
-    DTYPE,
-    LONGEST_TRAILER,
-    MAGIC,
-    dtype_string,
-    header_of,
-    parse_header,
-    parse_trailer,
-    stored_at,
-    trailer,
-    with_dtype,
-)
 from ..encodings.zip_archive import STORED, Archive
 from ..encodings.zip_writer import ArchiveWriter
 
@@ -44,7 +33,6 @@ if TYPE_CHECKING:
 
     from ..base.pump import Pump
     from ..base.stored import Stored
-    from ..encodings.npy_array import Header
     from ..encodings.zip_archive import Member
 
 Array = np.ndarray[Any, Any]
@@ -102,7 +90,7 @@ class _Npz(Format):
         if lengths and max(lengths) > 0xFFFF - 64:
             longest = max(contents.tensors, key=len)
             raise FormatLimitError(f"A name in a zip archive has at most 65,535 bytes: {longest[:80]} …", "rename=[…]")
-        if len(packed) > (LONGEST_TRAILER if contents.tensors else _LONGEST_COMMENT):
+        if len(packed) > (arrays.LONGEST_TRAILER if contents.tensors else _LONGEST_COMMENT):
             raise FormatLimitError(
                 f"{self.title} has no place for {len(packed)} bytes of what is not a tensor.",
                 TENSORS_ONLY,
@@ -118,8 +106,8 @@ class _Npz(Format):
             archive = ArchiveWriter(file.fileno())
             for name, stored in contents.tensors.items():
                 if name not in ties:
-                    header = header_of(stored.dtype, stored.shape)
-                    suffix = trailer(dtype_string(stored.dtype) | behind)
+                    header = arrays.header_of(stored.dtype, stored.shape)
+                    suffix = arrays.trailer(arrays.dtype_string(stored.dtype) | behind)
                     archive.add(name + _SUFFIX, header, stored, suffix, pump)
                     behind = {}
             archive.finish(comment if fits else b"")
@@ -168,10 +156,10 @@ def _array(archive: Archive, member: Member, descriptor: int) -> tuple[str, Stor
             return os.pread(descriptor, min(count, member.size), begin)
         return next(archive.open_blocks(member), b"")[:count]
 
-    if start(6) != MAGIC:
+    if start(6) != arrays.MAGIC:
         return name, "a member that is no array", {}
     try:
-        header = parse_header(start, where)
+        header = arrays.parse_header(start, where)
     except UnsafeFileError:
         return name, "Python objects: a pickle, which could run any code", {}
     end = header.length + header.nbytes if header.dtype or header.void else member.size
@@ -179,15 +167,15 @@ def _array(archive: Archive, member: Member, descriptor: int) -> tuple[str, Stor
         raise FileFormatError(
             f"{where} has {member.size} bytes, its array of shape {list(header.shape)} ends at byte {end}."
         )
-    held = parse_trailer(_behind(archive, member, descriptor, begin, end), where)
+    held = arrays.parse_trailer(_behind(archive, member, descriptor, begin, end), where)
     if held is None:
         raise FileFormatError(f"{where} goes on behind its array, with {member.size - end} bytes.")
-    if DTYPE in held:
-        header = with_dtype(header, held.pop(DTYPE), where)
+    if arrays.DTYPE in held:
+        header = arrays.with_dtype(header, held.pop(arrays.DTYPE), where)
     if not header.dtype:
         return name, header.why, held
     if member.method == STORED:
-        return name, stored_at(header, archive.path, begin, archive.record(member)), held
+        return name, arrays.stored_at(header, archive.path, begin, archive.record(member)), held
     read = _by_columns if header.fortran and sum(length > 1 for length in header.shape) > 1 else _by_rows
     return name, Decoded(header.dtype, header.shape, read(archive, member, header), (archive.path, member.header)), held
 
@@ -195,7 +183,7 @@ def _array(archive: Archive, member: Member, descriptor: int) -> tuple[str, Stor
 def _behind(archive: Archive, member: Member, descriptor: int, begin: int, end: int) -> bytes:
     """What stands behind the values."""
     count = member.size - end
-    if count > LONGEST_TRAILER:
+    if count > arrays.LONGEST_TRAILER:
         raise UnsafeFileError(f"{archive.path}: {member.name} has {count} bytes behind its array.")
     if not count:
         return b""
@@ -209,7 +197,7 @@ def _behind(archive: Archive, member: Member, descriptor: int, begin: int, end: 
     return b"".join(parts)
 
 
-def _by_rows(archive: Archive, member: Member, header: Header) -> Callable[[], Iterator[Array]]:
+def _by_rows(archive: Archive, member: Member, header: arrays.Header) -> Callable[[], Iterator[Array]]:
     dtype = find(header.dtype).numpy
 
     def read() -> Iterator[Array]:
@@ -227,14 +215,14 @@ def _by_rows(archive: Archive, member: Member, header: Header) -> Callable[[], I
     return read
 
 
-def _by_columns(archive: Archive, member: Member, header: Header) -> Callable[[], Iterator[Array]]:
+def _by_columns(archive: Archive, member: Member, header: arrays.Header) -> Callable[[], Iterator[Array]]:
     def read() -> Iterator[Array]:
         # Row by row, all of it is needed: on the disk, not in memory.
         with tempfile.NamedTemporaryFile() as inflated:
             for block in archive.open_blocks(member):
                 inflated.write(block)
             inflated.flush()
-            yield from stored_at(header, inflated.name, 0).blocks()
+            yield from arrays.stored_at(header, inflated.name, 0).blocks()
 
     return read
 

@@ -46,34 +46,9 @@ _STORAGE_CLASSES = {
     for module in ("torch", "torch.cuda", "torch.storage")
 }
 _ODD_DTYPES = frozenset(
-    [
-        "complex32",
-        "qint8",
-        "quint8",
-        "qint32",
-        "quint4x2",
-        "quint2x4",
-        "bits1x8",
-        "bits2x4",
-        "bits4x2",
-        "bits8",
-        "bits16",
-        "float4_e2m1fn_x2",
-        "int1",
-        "int2",
-        "int3",
-        "int4",
-        "int5",
-        "int6",
-        "int7",
-        "uint1",
-        "uint2",
-        "uint3",
-        "uint4",
-        "uint5",
-        "uint6",
-        "uint7",
-    ]
+    {"complex32", "qint8", "quint8", "qint32", "quint4x2", "quint2x4", "float4_e2m1fn_x2"}
+    | {"bits1x8", "bits2x4", "bits4x2", "bits8", "bits16"}
+    | {f"{kind}{bits}" for kind in ("int", "uint") for bits in range(1, 8)}
 )
 """https://docs.pytorch.org/docs/stable/tensor_attributes.html: those that torch packs or only quantises with."""
 _SPECIALS = {f"torch.{name}": Special("dtype", name) for name in _ODD_DTYPES}

@@ -65,7 +65,7 @@ class Orbax(Format):
         self.ensure_loaded()
         unknown = [name for name, stored in contents.tensors.items() if not is_known(stored.dtype)]
         kinds = ", ".join(sorted({contents.tensors[name].dtype for name in unknown}))
-        what = f"cannot hold {kinds} by the tensorstore that is installed"
+        what = f"needs a newer tensorstore, as the one that is installed has no {kinds}"
         hint = "pip install --upgrade tensorstore, or dtype= with one that it has"
         self.refuse_any(unknown, what, hint)
         wrong = [repr(name) for name in contents.tensors if not name or "\0" in name or not is_unicode(name)]
