@@ -300,7 +300,7 @@ def test_integers_that_python_does_not_write_are_refused(suffix, tmp_path):
 
 @pytest.mark.parametrize("digits", ["-0x1" + "0" * 2048, "f" * 2049, "0" * 9000, "f" * 1_000_000], ids=len)
 def test_integers_in_a_file_that_python_does_not_write_are_an_error(digits):
-    """Not an exception of Python where somebody prints them."""
+    """Not an exception of Python where somebody fingerprints them."""
     text = json.dumps({"w": {"@": "ref"}, "x": {"@": "int", "hex": digits}})
     with pytest.raises(FileFormatError, match="more than 8192 bits"):
         unpack(contents({"w": np.ones(1)}, metadata={TREE: text}))

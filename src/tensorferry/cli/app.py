@@ -85,7 +85,7 @@ def tour(
     brief: Annotated[bool, typer.Option("--brief", help="One line for each case.")] = False,
     json: Json = False,
 ) -> None:
-    """27 everyday cases, live; those for a GPU as plans where there is none."""
+    """27 everyday cases, live; without a GPU, those that need one are shown as plans."""
     from . import tour as command
 
     unknown = command.unknown_cases(cases or [])
@@ -121,7 +121,7 @@ def explain(
     negative: Annotated[bool, _tensor("--negative", help="Its negative bit is set.")] = False,
     swapped: Annotated[bool, _tensor("--swapped", help="Its bytes are in the other order.")] = False,
     pinned: Annotated[bool, _tensor("--pinned", help="It lies in page-locked memory.")] = False,
-    memory_map: Annotated[bool, _tensor("--memory-map", help="It lies over a mapped file.")] = False,
+    memory_map: Annotated[bool, _tensor("--memory-map", help="Its memory is a mapped file.")] = False,
     copy: Annotated[
         Optional[bool],  # noqa: UP045
         _asked("--copy/--no-copy", help="copy=True or copy=False; shares if allowed by default."),

@@ -156,8 +156,8 @@ def convert(
 
     from . import convert as command
 
-    _demand(overflow, OVERFLOWS, "--overflow")
-    _demand(engine, ENGINES, "--engine")
+    _validate(overflow, OVERFLOWS, "--overflow")
+    _validate(engine, ENGINES, "--engine")
     _understood(to, format_named, "--to")
     _understood(shard, shard_bytes, "--shard")
     for each in rename or ():
@@ -201,7 +201,7 @@ def roundtrip(
     raise typer.Exit(command.run(path, allow=allow or (), as_json=json))
 
 
-def _demand(word: str, words: Iterable[str], option: str) -> None:
+def _validate(word: str, words: Iterable[str], option: str) -> None:
     if word not in words:
         raise typer.BadParameter(none_of(word, words), param_hint=option)
 

@@ -67,10 +67,11 @@ def load(
     (array([1., 1.], dtype=float16), 7)
 
     The file is mapped into memory; what is compressed or encoded there (in some ``.npz``, in Parquet, in Orbax) is
-    decoded when it is used. Other tensors lie over the map wherever the sharing rule allows: read-only views in
-    NumPy; TensorFlow and JAX where the file's alignment allows (as in what `save` writes); PyTorch copies, since it
-    has no read-only tensors, unless ``copy=False`` consents to share. As with every memory map, who cuts the file
-    short meanwhile ends the process. Checksums are not looked at here: ``tensorferry check`` does.
+    decoded when it is used. Other tensors share the memory of the map wherever the sharing rule allows: read-only
+    views in NumPy; TensorFlow and JAX where the file's alignment allows (as in what `save` writes); PyTorch copies,
+    since it has no read-only tensors, unless ``copy=False`` consents to share. As with every memory map, the process
+    ends if the file is cut short meanwhile. Checksums are
+    not looked at here: ``tensorferry check`` does.
 
     Args:
         path: As for `open`.
@@ -231,7 +232,7 @@ def convert_files(
 
     Raises:
         TypeError: A keyword has a value of the wrong type.
-        ValueError: A keyword has no such value: ``engine="x"``, ``shard="much"``, a substitution that is none.
+        ValueError: A keyword has no such value: ``engine="x"``, ``shard="much"``, ``rename=["x"]``.
         OSError: A file cannot be read or written.
         OutputExistsError: The target exists already.
         FileFormatError: A source breaks its format's rules; a checksum does not fit.

@@ -14,11 +14,11 @@ from ..core.leaf_dtypes import rule_of_words
 from ..errors import FormatLimitError, shown
 from .base.pump import Pump
 from .base.wording import named, several
-from .executors import demand_engine, run_all
-from .jobs import FileRecipe, open_all, prints, write_piece
+from .executors import run_all, validate_engine
+from .jobs import FileRecipe, fingerprints, open_all, write_piece
 from .overlaps import overlaps
 from .pieces import sizes
-from .publish import demand, publishing
+from .publish import publishing, validate_target
 from .registry import each_format, format_for, format_named
 from .select import select
 from .shards import index_of
@@ -104,8 +104,8 @@ def convert_files(
     paths = tuple(os.fspath(path) for path in given)
     place = Path(target)
     continues = resume or part is not None
-    _demand_options(paths, part, jobs, engine, executor)
-    demand(place, overwrite=overwrite or continues, sources=paths, is_folder=True)
+    _validate_options(paths, part, jobs, engine, executor)
+    validate_target(place, overwrite=overwrite or continues, sources=paths, is_folder=True)
     selection = {
         "include": several("include", include),
         "exclude": several("exclude", exclude),
@@ -116,18 +116,18 @@ def convert_files(
     }
     allowed = frozenset(several("allow", allow))
     before = open_all(paths, allowed, tensors_only=tensors_only)
-    marks = prints((*paths, *before.paths))
+    seen = fingerprints((*paths, *before.paths))
     format_ = _format(place, to)
     contents = select(before, **selection, held=format_.dtypes)  # type: ignore[arg-type]
-    _demand_carriable(contents)
+    _validate_carriable(contents)
     shards = _shards(place, format_, shard, several=len(paths) > 1 or index_of(Path(given[0])) is not None)
     layout = Layout.of(contents, format_, place, shards)
-    recipe = FileRecipe(paths, marks, allowed, tuple(selection.items()), format_.name, shards)
+    recipe = FileRecipe(paths, seen, allowed, tuple(selection.items()), format_.name, shards)
     report = _report(paths, layout, (*_warnings(before, contents),))
-    demand(
+    validate_target(
         place,
         overwrite=overwrite or continues,
-        sources=[mark.path for mark in marks],
+        sources=[each.path for each in seen],
         nbytes=0 if continues else report.bytes_written,
         is_folder=layout.is_folder,
         own=layout.replaceable(),
@@ -168,13 +168,13 @@ def write_contents(
         VerificationError: It did not read back the same; nothing is published.
     """
     started = time.monotonic()
-    demand(path, overwrite=overwrite, is_folder=True)
-    _demand_carriable(contents)
+    validate_target(path, overwrite=overwrite, is_folder=True)
+    _validate_carriable(contents)
     format_ = _format(path, to)
     layout = Layout.of(contents, format_, path, _shards(path, format_, shard, several=False))
     report = _report((), layout, ())
     room, own, folder = report.bytes_written, layout.replaceable(), layout.is_folder
-    demand(path, overwrite=overwrite, nbytes=room, is_folder=folder, own=own)
+    validate_target(path, overwrite=overwrite, nbytes=room, is_folder=folder, own=own)
     with publishing(path, overwrite=overwrite, is_folder=folder) as output:
         if layout.names:
             output.mkdir()
@@ -215,7 +215,7 @@ def _finished(report: Report, done: Written, started: float, *, verified: bool) 
     )
 
 
-def _demand_options(paths: tuple[str, ...], part: Any, jobs: Any, engine: object, executor: Any) -> None:
+def _validate_options(paths: tuple[str, ...], part: Any, jobs: Any, engine: object, executor: Any) -> None:
     """Refuse keywords that make no sense, whatever is in the files.
 
     Raises:
@@ -224,7 +224,7 @@ def _demand_options(paths: tuple[str, ...], part: Any, jobs: Any, engine: object
     """
     if not paths:
         raise ValueError("There is nothing to convert: no source was named.")
-    demand_engine(engine)
+    validate_engine(engine)
     if executor is not None and not callable(getattr(executor, "submit", None)):
         raise TypeError(f"executor must have a method submit, as those of concurrent.futures do, not {shown(executor)}")
     if type(jobs) is not int:
@@ -239,7 +239,7 @@ def _demand_options(paths: tuple[str, ...], part: Any, jobs: Any, engine: object
         raise ValueError(f"part={part} is no part: the first is (1, {part[1]}), the last ({part[1]}, {part[1]})")
 
 
-def _demand_carriable(contents: Contents) -> None:
+def _validate_carriable(contents: Contents) -> None:
     if contents.others:
         name, why = next(iter(contents.others.items()))
         raise FormatLimitError(
@@ -282,7 +282,7 @@ def shard_bytes(size: int | str) -> int:
     """A number of bytes: ``5GB`` is 5,000,000,000, ``5GiB`` is 5 * 2**30.
 
     Raises:
-        ValueError: It is none, or not positive.
+        ValueError: It is malformed, or not positive.
     """
     text = str(size) if not isinstance(size, int) or abs(size) <= _LARGEST else "a number of so many digits"
     found = re.fullmatch(r"\s*(\d{1,20}(?:\.\d{1,20})?)\s*([KMGT]?I?)B?\s*", text.upper())

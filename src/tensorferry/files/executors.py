@@ -20,7 +20,7 @@ from ..errors import FrameworkNotInstalledError, shown
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["ENGINES", "Executor", "Stopped", "demand_engine", "executor_of", "run_all"]
+__all__ = ["ENGINES", "Executor", "Stopped", "executor_of", "run_all", "validate_engine"]
 
 Progress = Callable[[int], None]
 
@@ -73,7 +73,7 @@ def run_all(
         FrameworkNotInstalledError: The engine's package is not installed.
         Exception: What a job raised, the first in the jobs' order; those that had not begun are not done.
     """
-    demand_engine(engine)
+    validate_engine(engine)
     if executor is not None:
         _gather([executor.submit(call, job) for job in jobs], done, abort)
     elif engine == "threads":
@@ -83,7 +83,7 @@ def run_all(
             _gather([made.submit(call, job) for job in jobs], done, abort)
 
 
-def demand_engine(engine: object) -> None:
+def validate_engine(engine: object) -> None:
     """Refuse what is not the name of an engine.
 
     Raises:

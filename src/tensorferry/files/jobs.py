@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
     from .base.format import Format
 
-__all__ = ["Done", "FileRecipe", "Job", "Print", "keep", "open_all", "prints", "run_job", "write_piece"]
+__all__ = ["Done", "FileRecipe", "Fingerprint", "Job", "fingerprints", "keep", "open_all", "run_job", "write_piece"]
 
 
-class Print(NamedTuple):
+class Fingerprint(NamedTuple):
     """What a file must still look like when it has been read."""
 
     path: str
@@ -44,7 +44,7 @@ class FileRecipe:
 
     Args:
         sources: Files and folders.
-        prints: What all their files look like.
+        fingerprints: What all their files look like.
         allow: As for `Format.read`.
         selection: Keywords of `select`.
         format: The name of the output's format.
@@ -52,7 +52,7 @@ class FileRecipe:
     """
 
     sources: tuple[str, ...]
-    prints: tuple[Print, ...]
+    fingerprints: tuple[Fingerprint, ...]
     allow: frozenset[str]
     selection: tuple[tuple[str, Any], ...]
     format: str
@@ -100,17 +100,17 @@ def run_job(job: Job, progress: Callable[[int], None] | None = None) -> Done:
     recipe = job.recipe
     if Path(job.stop).exists():
         raise InterruptedError(errno.EINTR, "not begun, because another job had failed", job.target)
-    _demand_unchanged(recipe)
+    _validate_unchanged(recipe)
     piece = _pieces(recipe)[job.number]
     format_ = format_named(recipe.format)
     pump = Pump(progress)
     if job.alone:
         write_piece(piece, format_, Path(job.target), pump, check=job.verify, allow=recipe.allow)
-        _demand_unchanged(recipe)
+        _validate_unchanged(recipe)
     else:
         with publishing(Path(job.target), is_folder=format_.is_folder) as path:
             write_piece(piece, format_, path, pump, check=job.verify, allow=recipe.allow)
-            _demand_unchanged(recipe)
+            _validate_unchanged(recipe)
     read, written = sizes(piece)
     return Done(job.number, read, written)
 
@@ -162,8 +162,8 @@ def open_all(sources: tuple[str, ...], allow: frozenset[str], *, tensors_only: b
         return opened[0]
     whole = Contents(opened[0].format, tuple(path for each in opened for path in each.paths))
     for each in opened:
-        _demand_new("tensors", whole.tensors, each.tensors)
-        _demand_new("values", whole.others, each.others)
+        _validate_new("tensors", whole.tensors, each.tensors)
+        _validate_new("values", whole.others, each.others)
         whole.tensors.update(each.tensors)
         whole.others.update(each.others)
         if tensors_only:
@@ -179,19 +179,19 @@ def open_all(sources: tuple[str, ...], allow: frozenset[str], *, tensors_only: b
     return whole
 
 
-def _demand_new(what: str, there: Collection[str], more: Iterable[str]) -> None:
+def _validate_new(what: str, there: Collection[str], more: Iterable[str]) -> None:
     twice = [name for name in more if name in there]
     if twice:
         raise FileFormatError(f"The sources do not go together: two {what} are named {named(twice)}.")
 
 
-def prints(paths: tuple[str, ...]) -> tuple[Print, ...]:
+def fingerprints(paths: tuple[str, ...]) -> tuple[Fingerprint, ...]:
     """What files look like now; folders are what is in them."""
     found = []
     for path in sorted(set(paths)):
         if not Path(path).is_dir():
             status = Path(path).stat()
-            found.append(Print(os.path.realpath(path), status.st_size, status.st_mtime_ns, status.st_ino))
+            found.append(Fingerprint(os.path.realpath(path), status.st_size, status.st_mtime_ns, status.st_ino))
     return tuple(found)
 
 
@@ -223,8 +223,8 @@ def _pieces(recipe: FileRecipe) -> list[Contents]:
     return kept[1]
 
 
-def _demand_unchanged(recipe: FileRecipe) -> None:
-    if prints(tuple(each.path for each in recipe.prints)) != recipe.prints:
-        now = {each.path: each for each in prints(tuple(each.path for each in recipe.prints))}
-        changed = [each.path for each in recipe.prints if now[each.path] != each]
+def _validate_unchanged(recipe: FileRecipe) -> None:
+    if fingerprints(tuple(each.path for each in recipe.fingerprints)) != recipe.fingerprints:
+        now = {each.path: each for each in fingerprints(tuple(each.path for each in recipe.fingerprints))}
+        changed = [each.path for each in recipe.fingerprints if now[each.path] != each]
         raise FileFormatError(f"{named(changed)} has changed since the conversion began.", "begin anew")

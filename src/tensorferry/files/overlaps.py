@@ -30,7 +30,7 @@ class _Span(NamedTuple):
 
 
 def overlaps(contents: Contents) -> list[tuple[str, str]]:
-    """Pairs of names of tensors that have bytes in common, at least one pair for each that does; ties are none.
+    """Pairs of names of tensors that have bytes in common, at least one pair for each that does; no tied ones.
 
     Written to a file that stores each by itself, they no longer share their memory.
     """

@@ -22,7 +22,7 @@ from .workspace import Workspace, is_empty_folder, resolved
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["demand", "publishing"]
+__all__ = ["publishing", "validate_target"]
 
 
 @contextmanager
@@ -52,10 +52,10 @@ def publishing(
             by somebody else.
         OSError: It cannot be written there, or not so much.
     """
-    demand(target, overwrite=overwrite, sources=sources, nbytes=nbytes, is_folder=is_folder)
+    validate_target(target, overwrite=overwrite, sources=sources, nbytes=nbytes, is_folder=is_folder)
     with Workspace(target) as work:
         work.recover()
-        demand(target, overwrite=overwrite, is_folder=is_folder)
+        validate_target(target, overwrite=overwrite, is_folder=is_folder)
         work.clear()
         try:
             yield work.output
@@ -64,7 +64,7 @@ def publishing(
             work.discard()
 
 
-def demand(
+def validate_target(
     target: Path,
     *,
     overwrite: bool = False,
@@ -98,7 +98,7 @@ def demand(
         raise PermissionError(errno.EACCES, f"cannot write {target.name} into a folder without permission", str(folder))
     # Others may write there at the same time: what is there now may be gone at the next look.
     with suppress(FileNotFoundError, NotADirectoryError):
-        _demand_room(target, target.stat().st_mode, overwrite=overwrite, is_folder=is_folder, own=own)
+        _validate_room(target, target.stat().st_mode, overwrite=overwrite, is_folder=is_folder, own=own)
     try:
         free = shutil.disk_usage(folder).free
     except (FileNotFoundError, NotADirectoryError):
@@ -109,7 +109,7 @@ def demand(
         raise OSError(errno.ENOSPC, message, str(folder))
 
 
-def _demand_room(target: Path, mode: int, *, overwrite: bool, is_folder: bool, own: Iterable[str] | None) -> None:
+def _validate_room(target: Path, mode: int, *, overwrite: bool, is_folder: bool, own: Iterable[str] | None) -> None:
     """Refuse what is at the target's place; a `FileNotFoundError`: it is gone by now."""
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         raise OutputExistsError(

@@ -113,7 +113,7 @@ def format_named(name: str) -> Format:
     """The format of this name.
 
     Raises:
-        ValueError: There is none.
+        ValueError: No format has this name.
         FrameworkNotInstalledError: It is an outside package's, and broken.
     """
     found = next((each for each in own_formats() if each.name == name), None) or outside.open(name)

@@ -55,7 +55,7 @@ def select(
         held: The dtypes that the output can hold, for ``"fit"``; ``None``: all.
 
     Raises:
-        ValueError: A substitution is none, or there is no such `overflow`.
+        ValueError: A substitution is malformed, or `overflow` is not one of the three.
         FormatLimitError: A pattern fits nothing; two tensors would have one name; what is left cannot stand in the
             file's tree.
         UnsupportedTypeError: There is no such dtype, or a file has no default one.
@@ -127,7 +127,7 @@ def substitution(text: str) -> Callable[[str], str]:
     """What a substitution makes of a name.
 
     Raises:
-        ValueError: It is none.
+        ValueError: It is malformed.
     """
     wrong = ValueError(
         f"rename: {text!r} is not a substitution: these are s/REGEX/REPLACEMENT/, for example 's/^module\\.//'"

@@ -13,7 +13,7 @@ from .. import __version__
 from ..errors import ConversionError, OutputExistsError, ResumableError
 from .jobs import Job, keep, run_job
 from .pieces import pieces, sizes
-from .publish import demand
+from .publish import validate_target
 from .shard_index import index_name, index_text, shard_names
 from .workspace import Workspace, identity, remove
 
@@ -79,11 +79,11 @@ class Layout:
         return [str(self.target / name) for name in (*self.names, index_name(self.format))]
 
     def replaceable(self) -> list[str] | None:
-        """The names in a folder at the target's place that may go with it; ``None`` if there is none."""
+        """The names in a folder at the target's place that may go with it; ``None`` if no folder is there."""
         try:
             return self._replaceable() if self.target.is_dir() else None
         except FileNotFoundError:
-            return None  # Whoever else may write there has removed it.
+            return None  # Another process has removed it.
 
     def _replaceable(self) -> list[str]:
         if self.names:
@@ -147,11 +147,11 @@ class Work:
         """
         if part is not None and self.layout.names:
             if part[0] <= len(self.layout.pieces):
-                self._demand()
+                self._validate()
             return
         space = Workspace(self.layout.target)
         if not (self.resume and space.has_published() and self._is_ours(space, anywhere=True)):
-            self._demand()
+            self._validate()
 
     def whole(self, progress: Callable[[int], None] | None = None) -> Written:
         """All of it.
@@ -167,7 +167,7 @@ class Work:
                 space.discard()
                 return Written(skipped=self.layout.files())
             try:
-                self._demand()
+                self._validate()
                 if self.resume and self._is_ours(space):
                     space.clear(keep=(_STATE, space.output.name))
                 else:
@@ -204,7 +204,7 @@ class Work:
             raise
         finally:
             space.unlock()
-        # Whoever is last finds all shards there; if two are, the second finds that the first has published.
+        # The last part finds all shards there; if two are last, the second finds that the first has published.
         space.lock(wait=True)
         try:
             if not (space.folder / _STATE).exists():
@@ -234,7 +234,7 @@ class Work:
             try:
                 space.recover()
                 if not self._is_ours(space):
-                    self._demand()
+                    self._validate()
                     space.clear()
                     self._begin(space)
             except BaseException:
@@ -245,14 +245,14 @@ class Work:
         else:
             raise problem or OutputExistsError(f"{self.layout.target} is being made by several conversions at once.")
         try:
-            self._demand()
+            self._validate()
         except BaseException:
             space.unlock()
             raise
 
-    def _demand(self) -> None:
+    def _validate(self) -> None:
         layout = self.layout
-        demand(layout.target, overwrite=self.overwrite, is_folder=layout.is_folder, own=layout.replaceable())
+        validate_target(layout.target, overwrite=self.overwrite, is_folder=layout.is_folder, own=layout.replaceable())
 
     def _begin(self, space: Workspace) -> None:
         if self.layout.names:
@@ -272,7 +272,7 @@ class Work:
             if progress is not None:
                 progress(sizes(layout.pieces[number])[1])
         needed = sum(sizes(layout.pieces[number])[1] for number in left)
-        demand(layout.target, overwrite=True, nbytes=needed, is_folder=layout.is_folder)
+        validate_target(layout.target, overwrite=True, nbytes=needed, is_folder=layout.is_folder)
 
         def done(result: Done) -> None:
             outcome.bytes_read += result.bytes_read
@@ -352,7 +352,7 @@ class Work:
         state = {
             "version": _STATE_VERSION,
             "tensorferry": __version__,
-            "sources": [(each.path, each.nbytes, each.changed) for each in recipe.prints],
+            "sources": [(each.path, each.nbytes, each.changed) for each in recipe.fingerprints],
             "format": recipe.format,
             "selection": dict(recipe.selection),
             "allow": sorted(recipe.allow),

@@ -93,7 +93,7 @@ class Workspace:
                 if error.errno not in _NO_LOCKS:
                     os.close(descriptor)
                     raise
-            # Whoever had it before may have removed it, folder and all.
+            # The process that had it before may have removed it, folder and all.
             if self._is_lock(descriptor):
                 self._lock = descriptor
             else:

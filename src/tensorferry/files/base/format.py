@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import os
 from abc import ABC, abstractmethod
-from itertools import chain
 from typing import TYPE_CHECKING, ClassVar
 
 from ...errors import ConversionError, FormatLimitError, FrameworkNotInstalledError, UnsafeFileError
@@ -116,8 +115,8 @@ class Format(ABC):
         deep = [name for name, stored in contents.tensors.items() if len(stored.shape) > self.most_axes]
         self.refuse_any(deep, f"holds tensors of at most {self.most_axes} axes, unlike", "exclude=[…]")
         if self.unicode_only:
-            texts = (*contents.tensors, *chain(*contents.metadata.items()))
-            odd = [repr(text)[:80] for text in texts if not is_unicode(text)]
+            odd = [repr(name)[:80] for name in contents.tensors if not is_unicode(name)]
+            odd += [repr(key)[:80] for key, text in contents.metadata.items() if not is_unicode(key + text)]
             self.refuse_any(odd, "holds names and strings as UTF-8, which these are not", RENAME_OR_EXCLUDE)
 
     def refuse_any(self, names: Iterable[object], what: str, hint: str) -> None:

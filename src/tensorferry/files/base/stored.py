@@ -26,7 +26,7 @@ __all__ = [
     "Record",
     "Stored",
     "View",
-    "parts",
+    "chunks",
 ]
 
 Array = np.ndarray[Any, Any]
@@ -243,12 +243,12 @@ class View(_Placed):
         with open(self.path, "rb") as file:  # noqa: PTH123 - a descriptor for mmap
             pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         array: Array = np.ndarray(self.shape, find(self.dtype).numpy, pages, self.offset, self.strides)
-        for part in parts(array, 8 * BLOCK_BYTES):
+        for part in chunks(array, 8 * BLOCK_BYTES):
             packed = np.empty(part.shape, part.dtype)
             for source, target in _tiles(part, packed, 8 * BLOCK_BYTES):
                 target[...] = source
                 pages.madvise(mmap.MADV_DONTNEED)
-            for block in parts(packed.reshape(-1)):
+            for block in chunks(packed.reshape(-1)):
                 yield block.byteswap() if self.swapped else block
 
     def array(self) -> Array:
@@ -282,7 +282,7 @@ class Decoded(Stored):
 
     def blocks(self) -> Iterator[Array]:
         for part in self.read():
-            for piece in parts(part, BLOCK_BYTES):
+            for piece in chunks(part, BLOCK_BYTES):
                 yield np.ascontiguousarray(piece).reshape(-1)
 
 
@@ -307,7 +307,7 @@ class InMemory(Stored):
         return self._key
 
     def blocks(self) -> Iterator[Array]:
-        for part in parts(self.values, BLOCK_BYTES):
+        for part in chunks(self.values, BLOCK_BYTES):
             yield np.ascontiguousarray(part).reshape(-1)
 
     def array(self) -> Array:
@@ -337,8 +337,8 @@ def _read_in_parts(descriptor: int, view: memoryview, offset: int, path: str) ->
             part.result()
 
 
-def parts(array: Array, nbytes: int = BLOCK_BYTES) -> Iterator[Array]:
-    """Parts of an array of about as many bytes, in row-major order."""
+def chunks(array: Array, nbytes: int = BLOCK_BYTES) -> Iterator[Array]:
+    """Chunks of an array of about as many bytes, in row-major order."""
     if not array.size:
         return
     if array.nbytes <= nbytes or not array.ndim:
@@ -351,7 +351,7 @@ def parts(array: Array, nbytes: int = BLOCK_BYTES) -> Iterator[Array]:
             yield array[start : start + rows]
         return
     for part in array:
-        yield from parts(part, nbytes)
+        yield from chunks(part, nbytes)
 
 
 def _tiles(source: Array, target: Array, nbytes: int) -> Iterator[tuple[Array, Array]]:

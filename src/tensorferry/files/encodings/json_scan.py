@@ -53,7 +53,7 @@ def string(text: bytes, position: int) -> tuple[str, int]:
     """The string that stands at a position, and the position behind it.
 
     Raises:
-        Cut: There is none, or it is not valid Unicode.
+        Cut: It is malformed, or not valid Unicode.
     """
     position = expect(text, position, b'"')
     end = _QUOTE.search(text, position)
@@ -63,7 +63,7 @@ def string(text: bytes, position: int) -> tuple[str, int]:
         found = json.loads(text[position - 1 : end.end()].decode())
         found.encode()
     except ValueError as error:
-        raise Cut(f"a string is none ({error})") from error
+        raise Cut(f"a string is malformed ({error})") from error
     return found, end.end()
 
 
@@ -107,7 +107,7 @@ def pairs(
             try:
                 found.append((pair[1].decode(), pair[2].decode()))
             except UnicodeDecodeError as error:
-                raise Cut(f"a string is none ({error})") from error
+                raise Cut(f"a string is malformed ({error})") from error
             position = pair.end()
             if pair[3] == b"}":
                 return found, position

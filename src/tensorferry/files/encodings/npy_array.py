@@ -97,7 +97,7 @@ def parse_header(read: Callable[[int], bytes], where: str) -> Header:
         where: The file or member, for messages.
 
     Raises:
-        FileFormatError: There is none, or it is malformed.
+        FileFormatError: It is missing or malformed.
         UnsafeFileError: The values are Python objects, which are a pickle.
     """
     head = read(256)
@@ -221,7 +221,7 @@ def _described(descr: Any, where: str) -> tuple[str, bool, int, str]:
     if _has_objects(descr):
         raise UnsafeFileError(
             f"{where} holds Python objects: that is a pickle, which can run any code.",
-            "from whoever made it: numpy.save of an array of numbers",
+            "save it again, where it was made, as an array of numbers",
         )
     if isinstance(descr, str):
         plain = _PLAIN.fullmatch(descr)

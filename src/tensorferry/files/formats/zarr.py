@@ -263,7 +263,7 @@ def _codecs(found: Any, where: str, depth: int = 0) -> set[str]:
     for codec in found if isinstance(found, list) and depth < 4 else [None]:
         name = codec.get("name") if isinstance(codec, dict) else codec
         if not isinstance(name, str):
-            raise FileFormatError(f"{where} has codecs that are none.")
+            raise FileFormatError(f"{where} has codecs without a name.")
         names.add(name)
         settings = codec.get("configuration", {}) if isinstance(codec, dict) else {}
         if name == "sharding_indexed" and isinstance(settings, dict):

@@ -69,7 +69,7 @@ class Column(NamedTuple):
     Args:
         dtype: Canonical name.
         shape: Of each row; of the whole tensor, if it has no elements.
-        raw: The dtype that the numbers are held in; ``"null"`` if there are none.
+        raw: The dtype that the numbers are held in; ``"null"`` for a tensor without elements.
     """
 
     dtype: str
@@ -96,7 +96,7 @@ def _column(field: Any, where: str) -> Column | str:
     if pa.types.is_null(kind) and _SHAPE in notes and dtype in DTYPES:
         lengths = loaded(where, _SHAPE, notes[_SHAPE], list)
         if not all(type(each) is int for each in lengths) or 0 not in lengths:
-            raise FileFormatError(f"{where} has the shape {lengths!r:.40}, which is none without elements.")
+            raise FileFormatError(f"{where} has no elements, and no axis of length 0 in its shape {lengths!r:.40}.")
         return Column(dtype, tuple(lengths), "null")
     if raw is None:
         return f"values of the type {kind}, which is no tensor's"

@@ -212,7 +212,7 @@ class Scan:
             return self._find(f"{METADATA} is not strings by name", at)
         bits = _BITS.get(dtype)
         if bits is None:
-            return self._find(f"dtype {dtype} is none of {', '.join(_BITS)}", at, name)
+            return self._find(f"dtype {dtype} is not one of {', '.join(_BITS)}", at, name)
         if span * bits >= 1 << 66:
             return self._find(f"shape {list(shape)} is too large for any machine", at, name)
         if (end - begin) * 8 != size * bits:
