@@ -58,8 +58,7 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def root(
     _version: Annotated[
-        bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version."),
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Carry tensors between Python sequences, NumPy, PyTorch, TensorFlow, JAX, CuPy and files."""
@@ -91,8 +90,7 @@ def tour(
     unknown = command.unknown_cases(cases or [])
     if unknown:
         raise typer.BadParameter(
-            f"no case {', '.join(unknown)}; they are C01 to C{len(command.CASES):02d}",
-            param_hint="CASE",
+            f"no case {', '.join(unknown)}; they are C01 to C{len(command.CASES):02d}", param_hint="CASE"
         )
     raise _ended(partial(command.run, cases or [], brief=brief, as_json=json))
 

@@ -17,20 +17,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-__all__ = [
-    "EXIT_FAILED",
-    "EXIT_INTERRUPTED",
-    "EXIT_REFUSED",
-    "EXIT_RESUMABLE",
-    "EXIT_UNVERIFIED",
-    "EXIT_USAGE",
-    "err",
-    "out",
-    "plain_table",
-    "print_json",
-    "printable",
-    "quiet",
-]
+__all__ = ["EXIT_FAILED", "EXIT_INTERRUPTED", "EXIT_REFUSED", "EXIT_RESUMABLE", "EXIT_UNVERIFIED", "EXIT_USAGE"]
+__all__ += ["err", "out", "plain_table", "print_json", "printable", "quiet"]
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2

@@ -50,21 +50,12 @@ def run(*, as_json: bool) -> int:
                 "plugins": [each._asdict() for each in brought],
                 "pairs": [pair.to_dict() for pair in pairs],
                 "layouts": [
-                    {
-                        "layout": name,
-                        "target": target,
-                        "reason": outcome.reason,
-                        "shares": outcome.seen is not None,
-                    }
+                    {"layout": name, "target": target, "reason": outcome.reason, "shares": outcome.seen is not None}
                     for name, row in layouts
                     for target, outcome in row.items()
                 ],
                 "dtypes": {
-                    row.target: {
-                        "exact": list(row.exact),
-                        "refused": row.refused,
-                        "wrong": list(row.wrong),
-                    }
+                    row.target: {"exact": list(row.exact), "refused": row.refused, "wrong": list(row.wrong)}
                     for row in dtypes
                 },
                 "held": held,

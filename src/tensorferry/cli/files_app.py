@@ -90,21 +90,14 @@ def diff(
         raise typer.BadParameter(f"{tolerance} is not a number of 0 or more", param_hint="--tol")
     raise typer.Exit(
         command.run(
-            a,
-            b,
-            tolerance=tolerance,
-            any_dtype=any_dtype,
-            tensors_only=tensors_only,
-            allow=allow or (),
-            as_json=json,
+            a, b, tolerance=tolerance, any_dtype=any_dtype, tensors_only=tensors_only, allow=allow or (), as_json=json
         )
     )
 
 
 def convert(
     sources: Annotated[
-        list[Path],
-        typer.Argument(metavar="IN", help="A file, a folder of shards, its index.json, or several files."),
+        list[Path], typer.Argument(metavar="IN", help="A file, a folder of shards, its index.json, or several files.")
     ],
     target: Annotated[Path, typer.Argument(metavar="OUT", help="The file to write, or with --shard the folder.")],
     to: Annotated[

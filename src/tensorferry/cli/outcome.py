@@ -17,20 +17,8 @@ from .hints import as_options
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-__all__ = [
-    "SCHEMA",
-    "code_of",
-    "counted",
-    "failed",
-    "none_of",
-    "plain",
-    "progress",
-    "result",
-    "show_error",
-    "told",
-    "waiting",
-    "writing",
-]
+__all__ = ["SCHEMA", "code_of", "counted", "failed", "none_of", "plain", "progress", "result", "show_error", "told"]
+__all__ += ["waiting", "writing"]
 
 SCHEMA = "tensorferry.files/1"
 """The version of the JSON of all commands on files; docs/files-schema.json describes it."""

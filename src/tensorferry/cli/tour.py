@@ -30,11 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CASES", "run", "unknown_cases"]
 
-_NAMES = {
-    "torch": ("torch", "torch"),
-    "tensorflow": ("tf", "tensorflow"),
-    "jax": ("jnp", "jax.numpy"),
-}
+_NAMES = {"torch": ("torch", "torch"), "tensorflow": ("tf", "tensorflow"), "jax": ("jnp", "jax.numpy")}
 _STATUS_STYLE = {HELD: "ok", PLANNED: "warn", SKIPPED: "quiet", FAILED: "bad"}
 _LABELS = {
     "given": ("given", "quiet"),
@@ -112,11 +108,7 @@ class _World:
 
     def fresh(self) -> dict[str, Any]:
         """Names for one case; what it writes to reaches no other."""
-        names = {
-            **self.names,
-            "images": self.digits.images.copy(),
-            "labels": self.digits.labels.copy(),
-        }
+        names = {**self.names, "images": self.digits.images.copy(), "labels": self.digits.labels.copy()}
         if "torch" in self.here:
             names["scores"] = names["model"](names["torch"].tensor(names["images"]))
         return names
@@ -189,21 +181,13 @@ def _print_opening(console: Console, status: Status, world: _World, rows: list[d
 
     console.print(Text("A tour of tensorferry", "title"))
     console.print(
-        Text(
-            "Every line of code was run just now, unless it says so; errors are in their own words.",
-            "quiet",
-        )
+        Text("Every line of code was run just now, unless it says so; errors are in their own words.", "quiet")
     )
     console.print()
     console.print(framework_table(status))
     console.print()
     if not rows:
-        console.print(
-            Text(
-                "torch is not here, so there is no classifier; the cases that need none follow.",
-                "warn",
-            )
-        )
+        console.print(Text("torch is not here, so there is no classifier; the cases that need none follow.", "warn"))
         return
     seen, held_out = len(world.digits.train_images), len(world.digits.images)
     console.print(
@@ -214,11 +198,7 @@ def _print_opening(console: Console, status: Status, world: _World, rows: list[d
     _print_pictures(console, world)
     console.print()
     console.print(
-        Text.assemble(
-            "Its predictions, ",
-            ("scores = model(images)", "code"),
-            ", in every other world, scored there:",
-        )
+        Text.assemble("Its predictions, ", ("scores = model(images)", "code"), ", in every other world, scored there:")
     )
     console.print()
     table = plain_table("one call", "memory", "accuracy", "every value equal")
@@ -250,13 +230,7 @@ def _print_case(console: Console, record: Played, *, brief: bool) -> None:
         console.print()
     rule = " " if brief else "─"
     console.print(
-        Text.assemble(
-            (rule * 2, "quiet"),
-            (title, "title"),
-            (rule * fill, "quiet"),
-            " ",
-            (record.status, style),
-        ),
+        Text.assemble((rule * 2, "quiet"), (title, "title"), (rule * fill, "quiet"), " ", (record.status, style)),
         no_wrap=True,
         overflow="ellipsis",
     )

@@ -284,12 +284,12 @@ def shard_bytes(size: int | str) -> int:
     Raises:
         ValueError: It is malformed, or not positive.
     """
-    text = str(size) if not isinstance(size, int) or abs(size) <= _LARGEST else "a number of so many digits"
+    text = str(size) if not isinstance(size, int) or abs(size) <= _LARGEST else "a huge number"
     found = re.fullmatch(r"\s*(\d{1,20}(?:\.\d{1,20})?)\s*([KMGT]?I?)B?\s*", text.upper())
     nbytes = int(float(found[1]) * _UNITS[found[2]]) if found is not None and found[2] in _UNITS else 0
     if nbytes <= 0:
-        told = text if len(text) <= 40 else f"{text[:40]}…"
-        raise ValueError(f"{told!r} is not a size of shards; these are: 5GB, 500MB, 2GiB, or a number of bytes")
+        told = text if len(text) <= 20 else f"{text[:20]}…"
+        raise ValueError(f"{told!r} is not a size, such as 5GB, 500MB, 2GiB or a number of bytes")
     return nbytes
 
 

@@ -121,11 +121,7 @@ def _gather(futures: list[Any], done: Callable[[Any], None], abort: Callable[[],
 
 
 def _in_threads(
-    call: Callable[..., Any],
-    jobs: Sequence[Any],
-    done: Callable[[Any], None],
-    workers: int,
-    progress: Progress | None,
+    call: Callable[..., Any], jobs: Sequence[Any], done: Callable[[Any], None], workers: int, progress: Progress | None
 ) -> None:
     if workers <= 1 or len(jobs) <= 1:
         for job in jobs:

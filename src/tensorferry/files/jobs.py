@@ -116,13 +116,7 @@ def run_job(job: Job, progress: Callable[[int], None] | None = None) -> Done:
 
 
 def write_piece(
-    piece: Contents,
-    format_: Format,
-    path: Path,
-    pump: Pump,
-    *,
-    check: bool,
-    allow: frozenset[str] = frozenset(),
+    piece: Contents, format_: Format, path: Path, pump: Pump, *, check: bool, allow: frozenset[str] = frozenset()
 ) -> None:
     """Write contents to a path, and read them back if that is asked for.
 

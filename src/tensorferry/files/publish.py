@@ -83,10 +83,6 @@ def validate_target(
         is_folder: As for `publishing`.
         own: The names in the target, if it is a folder, that an earlier output consists of; others must not be
             lost. ``None``: all of them.
-
-    Raises:
-        OutputExistsError: As for `publishing`; or the target is a folder that has other things in it.
-        OSError: As for `publishing`.
     """
     target = resolved(target)
     for source in sources:
@@ -141,8 +137,7 @@ def _keep_apart(target: Path, source: Path) -> None:
         raise OutputExistsError(f"{target} contains {source}, which would be read.", "another target")
     if real in target.parents:
         raise OutputExistsError(
-            f"{target} lies in {source}, which would be read, and a source is never changed.",
-            "a target outside of it",
+            f"{target} lies in {source}, which would be read, and a source is never changed.", "a target outside of it"
         )
 
 

@@ -20,16 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-__all__ = [
-    "each_format",
-    "format_for",
-    "format_named",
-    "format_of",
-    "formats",
-    "outside",
-    "own_formats",
-    "recognised",
-]
+__all__ = ["each_format", "format_for", "format_named", "format_of", "formats", "outside", "own_formats", "recognised"]
 
 _HEAD = 64
 """The first bytes of a file that are shown to each format."""

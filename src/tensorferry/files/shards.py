@@ -19,13 +19,7 @@ if TYPE_CHECKING:
     from .base.format import Format
     from .base.stored import Stored
 
-__all__ = [
-    "asked_for",
-    "check_folder",
-    "index_of",
-    "lone",
-    "open_path",
-]
+__all__ = ["asked_for", "check_folder", "index_of", "lone", "open_path"]
 
 
 def open_path(path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
@@ -54,9 +48,6 @@ def open_path(path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
 
 def asked_for(path: Path) -> tuple[str, tuple[str, ...]]:
     """The format of what `open_path` refuses, and the globals that it asks for, as far as they can be told.
-
-    Args:
-        path: As for `open_path`.
 
     Raises:
         OSError: As for `open_path`.

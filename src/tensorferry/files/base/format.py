@@ -107,8 +107,7 @@ class Format(ABC):
             )
         if contents.tree is not None and not self.holds_tree:
             raise FormatLimitError(
-                f"{self.title or self.name} has no place for what is not a tensor, nor for how they nest.",
-                TENSORS_ONLY,
+                f"{self.title or self.name} has no place for what is not a tensor, nor for how they nest.", TENSORS_ONLY
             )
         if not self.holds_metadata:
             self.refuse_any(contents.metadata, "has no place for metadata", TENSORS_ONLY)

@@ -60,13 +60,6 @@ def names(tree: Any, leaf: type = Ref) -> list[str]:
 
     >>> names({"model": {"weight": Ref("")}, "model.weight": Ref(""), "state": [1, (Ref(""),)]})
     ['model.weight', 'model.weight#2', 'state.1.0']
-
-    Args:
-        tree: As for `leaves`.
-        leaf: As for `leaves`.
-
-    Raises:
-        FormatLimitError: As for `leaves`.
     """
     found: dict[str, None] = {}
     counts: dict[str, int] = {}

@@ -17,17 +17,7 @@ from .raw import mapped, read_fully
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
-__all__ = [
-    "BLOCK_BYTES",
-    "Decoded",
-    "Extent",
-    "InMemory",
-    "Packed",
-    "Record",
-    "Stored",
-    "View",
-    "chunks",
-]
+__all__ = ["BLOCK_BYTES", "Decoded", "Extent", "InMemory", "Packed", "Record", "Stored", "View", "chunks"]
 
 Array = np.ndarray[Any, Any]
 
@@ -158,7 +148,16 @@ class Packed(Stored):
 
 
 class _Placed(Stored):
-    """The fields of what lies at a place in a file; slots of its own, so that the two kinds can share them."""
+    """What lies at a place in a file.
+
+    Args:
+        dtype: Canonical name.
+        shape: Lengths of the axes.
+        path: The file.
+        offset: The byte of the first element.
+        record: The checksummed region that it lies in, if the format has one.
+        swapped: Whether the file's bytes are big-endian.
+    """
 
     __slots__ = ("dtype", "offset", "path", "record", "shape", "swapped")
 
@@ -185,32 +184,13 @@ class _Placed(Stored):
 
 
 class Extent(_Placed, Packed):
-    """Packed values at a place in a file.
-
-    Args:
-        dtype: Canonical name.
-        shape: Lengths of the axes.
-        path: The file.
-        offset: The first byte.
-        record: The checksummed region that it lies in, if the format has one.
-        swapped: Whether the file's bytes are big-endian.
-    """
+    """Packed values at a place in a file."""
 
     __slots__ = ()
 
 
 class View(_Placed):
-    """Values in a file that are not packed: strides over a storage, as in a transposed PyTorch tensor.
-
-    Args:
-        dtype: Canonical name.
-        shape: Lengths of the axes.
-        path: The file.
-        offset: The byte of the first element.
-        strides: Bytes from one element to the next, none of them negative.
-        record: The checksummed region that it lies in, if the format has one.
-        swapped: Whether the file's bytes are big-endian.
-    """
+    """Values in a file that are not packed: with strides in bytes, none negative, as of a transposed PyTorch tensor."""
 
     __slots__ = ("strides",)
 

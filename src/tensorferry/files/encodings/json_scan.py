@@ -80,10 +80,7 @@ def strings(text: bytes, position: int) -> tuple[list[tuple[str, str]], int]:
 
 
 def pairs(
-    text: bytes,
-    position: int,
-    read: Callable[[bytes, int], tuple[str, int]],
-    usual: re.Pattern[bytes] | None = None,
+    text: bytes, position: int, read: Callable[[bytes, int], tuple[str, int]], usual: re.Pattern[bytes] | None = None
 ) -> tuple[list[tuple[str, str]], int]:
     """The object of values by name that stands at a position, and the position behind it.
 

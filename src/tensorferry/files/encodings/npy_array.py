@@ -24,20 +24,8 @@ if TYPE_CHECKING:
 
     from ..base.stored import Record
 
-__all__ = [
-    "DTYPE",
-    "LONGEST_TRAILER",
-    "MAGIC",
-    "NAME",
-    "Header",
-    "dtype_string",
-    "header_of",
-    "parse_header",
-    "parse_trailer",
-    "stored_at",
-    "trailer",
-    "with_dtype",
-]
+__all__ = ["DTYPE", "LONGEST_TRAILER", "MAGIC", "NAME", "Header", "dtype_string", "header_of", "parse_header"]
+__all__ += ["parse_trailer", "stored_at", "trailer", "with_dtype"]
 
 MAGIC = b"\x93NUMPY"
 DTYPE = "tensorferry.dtype"

@@ -198,11 +198,7 @@ class Archive(Mapping[str, Member]):
         return int(begin)
 
     def record(self, member: Member) -> Record:
-        """The region of a stored member, with its checksum.
-
-        Raises:
-            FileFormatError: As for `offset`; or it is compressed, so that there is no such region.
-        """
+        """The region of a stored member, with its checksum."""
         if member.method != STORED:
             raise self._wrong(member)("is compressed, where it must be stored as it is")
         return Record(self.path, self.offset(member), member.size, member.crc)

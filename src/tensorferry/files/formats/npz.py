@@ -92,8 +92,7 @@ class _Npz(Format):
             raise FormatLimitError(f"A name in a zip archive has at most 65,535 bytes: {longest[:80]} …", "rename=[…]")
         if len(packed) > (arrays.LONGEST_TRAILER if contents.tensors else _LONGEST_COMMENT):
             raise FormatLimitError(
-                f"{self.title} has no place for {len(packed)} bytes of what is not a tensor.",
-                TENSORS_ONLY,
+                f"{self.title} has no place for {len(packed)} bytes of what is not a tensor.", TENSORS_ONLY
             )
 
     def write(self, contents: Contents, path: Path, pump: Pump) -> None:

@@ -84,10 +84,7 @@ def _rows_of(path: str, name: str, column: Column, where: str) -> Callable[[], I
         if column.raw == "null":
             return
         rows = max(4 * BLOCK_BYTES // max(prod(column.shape) * find(column.dtype).itemsize, 1), 1)
-        with (
-            as_format_error(path),
-            parquet.ParquetFile(path, buffer_size=BLOCK_BYTES, pre_buffer=False) as file,
-        ):
+        with as_format_error(path), parquet.ParquetFile(path, buffer_size=BLOCK_BYTES, pre_buffer=False) as file:
             for batch in file.iter_batches(batch_size=rows, columns=[name], use_threads=False):
                 # The library takes a dot for a step inside, and gives other columns that begin so.
                 yield numbers(batch.column(batch.schema.get_field_index(name)), column, where)

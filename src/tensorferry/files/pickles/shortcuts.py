@@ -30,10 +30,6 @@ def run(read: Callable[[], bytes | mmap], vocabulary: Vocabulary, where: str) ->
         read: Gives the pickle; pages of a map are given back while it is read, so it may be asked for again.
         vocabulary: What its names mean.
         where: The file, for messages.
-
-    Raises:
-        FileFormatError: As for `Machine.run`.
-        UnsafeFileError: As for `Machine.run`.
     """
     try:
         return _QuickMachine(read(), vocabulary, where).run()

@@ -184,15 +184,7 @@ class Names(NumPyWords, PythonWords):
         return self._tensor(storage, offset, size, stride, grad, hooks, getattr(storage, "dtype", None), bits)
 
     def tensor_v3(
-        self,
-        storage: Any,
-        offset: Any,
-        size: Any,
-        stride: Any,
-        grad: Any,
-        hooks: Any,
-        dtype: Any,
-        bits: Any = None,
+        self, storage: Any, offset: Any, size: Any, stride: Any, grad: Any, hooks: Any, dtype: Any, bits: Any = None
     ) -> Any:
         """``_rebuild_tensor_v3(…)``: the dtype stands beside an untyped storage."""
         if type(dtype) is not Special or dtype.kind != "dtype":

@@ -35,9 +35,6 @@ def pickled(contents: Contents, pump: Pump) -> tuple[bytes, list[Stored]]:
     Args:
         contents: What it is to hold.
         pump: Gives the values of those that were arrays or scalars of NumPy, which stand in the pickle itself.
-
-    Raises:
-        FormatLimitError: As for `refuse_values`.
     """
     writer = _Writer(contents, pump)
     writer.write()

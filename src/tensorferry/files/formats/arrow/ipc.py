@@ -116,11 +116,7 @@ def _batches_of(path: str, index: int, column: Column, where: str) -> Callable[[
         import pyarrow as pa
 
         options = pa.ipc.IpcReadOptions(included_fields=[index], use_threads=False)
-        with (
-            as_format_error(path),
-            pa.memory_map(path) as source,
-            pa.ipc.open_file(source, options=options) as reader,
-        ):
+        with as_format_error(path), pa.memory_map(path) as source, pa.ipc.open_file(source, options=options) as reader:
             if column.raw == "null":
                 return
             for number in range(reader.num_record_batches):

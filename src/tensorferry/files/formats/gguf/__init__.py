@@ -34,16 +34,7 @@ _DEFAULT_ALIGNMENT = 32
 _OWN_ALIGNMENT = 64
 
 # ggml_type, in https://github.com/ggml-org/ggml/blob/master/include/ggml.h.
-_DTYPES = {
-    0: "float32",
-    1: "float16",
-    24: "int8",
-    25: "int16",
-    26: "int32",
-    27: "int64",
-    28: "float64",
-    30: "bfloat16",
-}
+_DTYPES = {0: "float32", 1: "float16", 24: "int8", 25: "int16", 26: "int32", 27: "int64", 28: "float64", 30: "bfloat16"}
 _CODES = {name: code for code, name in _DTYPES.items()}
 _QUANTISED = {2: "Q4_0", 3: "Q4_1", 6: "Q5_0", 7: "Q5_1", 8: "Q8_0", 9: "Q8_1", 10: "Q2_K", 11: "Q3_K", 12: "Q4_K"}
 _QUANTISED |= {13: "Q5_K", 14: "Q6_K", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S"}
