@@ -115,8 +115,8 @@ class Format(ABC):
         self.refuse_any(deep, f"holds tensors of at most {self.most_axes} axes, unlike", "exclude=[…]")
         if self.unicode_only:
             odd = [repr(name)[:80] for name in contents.tensors if not is_unicode(name)]
-            odd += [repr(key)[:80] for key, text in contents.metadata.items() if not is_unicode(key + text)]
-            self.refuse_any(odd, "holds names and strings as UTF-8, which these are not", RENAME_OR_EXCLUDE)
+            odd += [f"{key!r}: {text!r}"[:80] for key, text in contents.metadata.items() if not is_unicode(key + text)]
+            self.refuse_any(odd, "holds names and strings in UTF-8, and these are not valid Unicode", RENAME_OR_EXCLUDE)
 
     def refuse_any(self, names: Iterable[object], what: str, hint: str) -> None:
         """Refuse tensors or strings of these names, if there are any.
