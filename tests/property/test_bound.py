@@ -1,0 +1,213 @@
+"""Steps as the frameworks' own functions, and lists of numbers on the quick way: the same results as by the verbs."""
+
+from __future__ import annotations
+
+from functools import cache, partial
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from tests.support import TARGETS, memory_at, survives
+
+import tensorferry as ferry
+from tensorferry import testing
+from tensorferry.backends import registry
+from tensorferry.execution import recipes, run
+
+pytestmark = pytest.mark.lanes
+
+EVERYWHERE = (*TARGETS, "python")
+ASKED = [
+    {},
+    {"copy": True},
+    {"copy": False},
+    {"device": "cpu"},
+    {"dtype": "float16"},
+    {"dtype": "int8"},
+    {"dtype": "complex64"},
+    {"dtype": "int32", "casting": "unsafe"},
+]
+
+
+def seen(result):
+    """All that can be told of a result, to the bit."""
+    if isinstance(result, (list, bool, int, float, complex)):
+        return repr(result)
+    info = ferry.describe(result)
+    content = testing.witness_for(info.framework).content(result)
+    return type(result), info.dtype, info.shape, info.writable, info.requires_grad, content
+
+
+def outcome(call, *sources):
+    try:
+        result = call()
+    except ferry.ConversionError as error:
+        return type(error), error.message
+    shared = [not isinstance(result, (list, float)) and ferry.shares_memory(x, result) for x in sources]
+    return seen(result), shared
+
+
+# -- lists of Python numbers ------------------------------------------------------------------------
+
+NUMBERS = st.one_of(
+    st.lists(st.floats(width=64), max_size=5),
+    st.lists(st.integers(-(2**64), 2**65), max_size=5),
+    st.lists(st.integers(-5, 300), max_size=300),
+    st.lists(st.booleans(), max_size=3),
+    st.lists(st.one_of(st.integers(-3, 3), st.floats(-2, 2), st.booleans()), max_size=4),
+)
+
+
+@pytest.mark.parametrize("target", EVERYWHERE)
+@settings(max_examples=60)
+@given(x=NUMBERS, asked=st.sampled_from(ASKED))
+@example(x=[0.0, -0.0, float("nan"), 5e-324], asked={})
+@example(x=[2**31], asked={})
+@example(x=[2**63], asked={})
+@example(x=[1e300, 1.0], asked={"dtype": "float16"})
+def test_lists_of_numbers_come_as_they_are_planned(target, x, asked):
+    """The first such list makes the recipe, the second takes it; in verifying mode each is described and planned."""
+    with run.verifying():
+        planned = outcome(lambda: ferry.convert(x, target, **asked))
+    for _ in range(2):
+        assert outcome(lambda: ferry.convert(x, target, **asked)) == planned
+
+
+@given(x=NUMBERS.filter(len), like=st.sampled_from([[1.5], [1], [True], [[1.5]], (2.5,)]))
+@settings(max_examples=60)
+def test_numbers_in_like_say_no_dtype(x, like):
+    with run.verifying():
+        planned = outcome(lambda: ferry.convert(x, like=like))
+    assert outcome(lambda: ferry.convert(x, like=like)) == planned == outcome(lambda: ferry.convert(x, "python"))
+
+
+# -- steps ------------------------------------------------------------------------------------------
+
+
+@cache
+def sources():
+    """Tensors of each framework: gradients, gaps, orders of axes and of bytes, narrow dtypes, frozen memory."""
+    torch = pytest.importorskip("torch", reason="PyTorch is in the test environment")
+    array = memory_at((3, 4), "float32")
+    array[...] = np.arange(12).reshape(3, 4) - 2.5
+    frozen = array.copy()
+    frozen.flags.writeable = False
+    whole = array.astype("int64")
+    found = [
+        array,
+        array.T,
+        array[:, ::2],
+        array[::-1],
+        frozen,
+        whole,
+        array.astype(">f4"),
+        array.astype(complex),
+        array[:0],
+        np.float32(1.5),
+        memory_at((3,), "int8", 1),
+        np.array([1, 2], np.longlong),
+    ]
+    tensor = torch.from_numpy(array.copy())
+    found += [
+        tensor,
+        tensor.T,
+        tensor[:, 1:],
+        tensor.to(torch.bfloat16),
+        tensor.clone().requires_grad_(),
+        torch.nn.Parameter(tensor.clone()),
+        tensor[0].expand(3, 4),
+        torch._neg_view(tensor),
+        torch.from_numpy(array.astype("complex64")).conj(),
+        torch.tensor(2.5),
+        torch.zeros(0, 3),
+    ]
+    for name in ("tensorflow", "jax"):
+        convert = {"tensorflow": ferry.to_tensorflow, "jax": ferry.to_jax}[name]
+        found += [convert(array, copy=True), convert(tensor.to(torch.bfloat16)), convert(np.arange(3, dtype="int32"))]
+    return [*found, ferry.to_tensorflow(array, variable=True)]
+
+
+def as_leaf(x, target, *, out=None, **asked):
+    """The same as the only leaf of a tree."""
+    return ferry.convert_tree([x], target, out=None if out is None else [out], **asked)[0]
+
+
+def outcomes(target):
+    found = []
+    for x in sources():
+        for convert in (ferry.convert, as_leaf):
+            found += [outcome(partial(convert, x, target, **asked), x) for asked in ASKED]
+            for dtype in ("float32", "bfloat16") if target in ("numpy", "torch") else ():
+                out = ferry.convert(np.zeros(ferry.describe(x).shape), target, dtype=dtype)
+                found.append(outcome(partial(convert, x, target, out=out), x))
+    return found
+
+
+@pytest.mark.parametrize("target", EVERYWHERE)
+def test_bound_functions_do_what_the_verbs_do(target, monkeypatch):
+    """Values to the bit, memory in common, who may write, and what is refused."""
+    recipes.forget()
+    quick = outcomes(target), outcomes(target)
+    assert quick[0] == quick[1]
+    with monkeypatch.context() as patch:
+        for backend in registry.known().values():
+            patch.setattr(type(backend), "bound", lambda *_: None)
+            patch.setattr(type(backend), "for_many", lambda _: {})
+        recipes.forget()
+        assert outcomes(target) == quick[0]
+    recipes.forget()
+
+
+def test_some_steps_are_bound():
+    """Else the test above compares nothing."""
+    for backend in ("numpy", "torch", "python"):
+        assert "bound" in vars(type(registry.ready(backend)))
+
+
+@pytest.mark.parametrize("shift", [-3, -1, 0, 1, 3])
+@pytest.mark.parametrize("kind", ["tensor", "array"])
+def test_out_over_the_same_memory_gets_the_values_that_were(shift, kind):
+    """A copy between overlapping tensors reads what it has written, if nobody looks."""
+    torch = pytest.importorskip("torch", reason="PyTorch is in the test environment")
+    memory = np.arange(16, dtype=np.float32)
+    source, into = memory[4:12], memory[4 + shift : 12 + shift]
+    expected = source.copy()
+    x = torch.from_numpy(source) if kind == "tensor" else source
+    for _ in range(2):
+        memory[...] = np.arange(16)
+        ferry.to_torch(x, out=torch.from_numpy(into))
+        np.testing.assert_array_equal(into, expected)
+        memory[...] = np.arange(16)
+        ferry.convert_tree([x], "torch", out=[torch.from_numpy(into)])
+        np.testing.assert_array_equal(into, expected)
+
+
+# -- keywords beside a tracer that never comes --------------------------------------------------------
+
+LOOKED = """
+import sys, types
+import numpy as np
+import tensorferry as ferry
+from tensorferry.backends import tracers
+
+x = np.zeros(3)
+for _ in range(2):
+    ferry.to_numpy(x, copy=True)
+    ferry.convert_tree([x], "numpy")
+looked = []
+shield = tracers.shield
+tracers.shield = lambda function: looked.append(function) or shield(function)
+for _ in range(5):
+    ferry.to_numpy(x, copy=True)
+    ferry.convert_tree([x], "numpy")
+assert not looked, looked
+sys.modules["one_module_more"] = types.ModuleType("one_module_more")
+ferry.to_numpy(x, copy=True)
+assert len(looked) == 1
+"""
+
+
+def test_frameworks_are_looked_for_again_only_when_something_was_imported():
+    """Without PyTorch, whose tracer is to stay out: it may come later, which a call sees without a lock."""
+    survives(LOOKED)
