@@ -14,11 +14,14 @@ import threading
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ..core import names
 from ..core.devices import device_name, kind_of
-from ..core.names import NAMES
+from ..core.names import EXCHANGE, NAMES
 from ..errors import DeviceError, UnknownFrameworkError, UnsupportedTypeError, nearest, shown
 from ..hints import Hint
+from ..host.memory import is_there
 from .plugins import Door
 
 if TYPE_CHECKING:
@@ -281,6 +284,31 @@ def _add_lanes(backend: Backend) -> None:
         for (kind, target), lane in lanes.items():
             lanes_to(target)[kind] = lane
         _together.update(together)
+    _join_lanes()
+
+
+def _join_lanes() -> None:
+    """Add lanes by way of an array, for pairs of which the one gives arrays and the other takes them."""
+    for kind, to_array in list(lanes_to(EXCHANGE).items()):
+        owner = BY_TYPE.get(kind) or next((_by_name[name] for name in _opened if _by_name[name].claims(kind)), None)
+        for name in _opened:
+            takes, memory = LANES.get(name, {}).get(np.ndarray), _by_name[name].capabilities.memory
+            if owner is None or takes is None or kind in LANES[name] or owner is _by_name[name]:
+                continue
+            if not memory.exists:
+                LANES[name][kind] = _joined(to_array, takes, copies=False)
+            elif memory.writable and not memory.read_only and not owner.capabilities.memory.writable:
+                LANES[name][kind] = _joined(to_array, takes, copies=True)
+
+
+def _joined(to_array: Callable[[Any], Any], takes: Callable[[Any], Any], *, copies: bool) -> Callable[[Any], Any]:
+    def lane(x: Any) -> Any:
+        array = to_array(x)
+        if not is_there(array):
+            return None
+        return takes(array.copy() if copies else array)
+
+    return lane
 
 
 def load(backend: Backend) -> Backend:

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
-__all__ = ["may_be_met", "shield", "untraced"]
+__all__ = ["awaited", "may_be_met", "shield", "untraced"]
 
-_may_be_traced = True
+awaited = True
 """Whether a framework may yet be imported whose tracer has to be kept out; see `shield`."""
 _looked_at = 0
 """How many modules had been imported when it was last looked which frameworks are."""
@@ -28,8 +28,8 @@ _lock = threading.RLock()
 
 
 def _expect_another() -> None:
-    global _looked_at, _may_be_traced
-    _may_be_traced, _looked_at = True, 0
+    global _looked_at, awaited
+    awaited, _looked_at = True, 0
 
 
 registry.on_change.append(_expect_another)
@@ -37,7 +37,7 @@ registry.on_change.append(_expect_another)
 
 def may_be_met() -> bool:
     """Whether a tracer may be at work that has not been kept out yet: then call what is `untraced` through `shield`."""
-    return _may_be_traced and len(sys.modules) != _looked_at
+    return awaited and len(sys.modules) != _looked_at
 
 
 def untraced(function: Function) -> Function:
@@ -50,7 +50,7 @@ def untraced(function: Function) -> Function:
 
 def shield(function: Callable[..., Any]) -> Callable[..., Any]:
     """Keep the tracers of imported frameworks out of what is `untraced`; what to call for a function this once."""
-    global _looked_at, _may_be_traced
+    global _looked_at, awaited
     called = function
     with _lock:
         imported = len(sys.modules)
@@ -62,9 +62,9 @@ def shield(function: Callable[..., Any]) -> Callable[..., Any]:
                     for each in _untraced:
                         shielded = backend.shield(each)
                         called = shielded if each is function else called
-        _may_be_traced = any(backend.is_traced and backend not in _shielded for backend in known)
+        awaited = any(backend.is_traced and backend not in _shielded for backend in known)
         if registry.revision != revision:
-            _may_be_traced = True  # one was registered meanwhile
+            awaited = True  # one was registered meanwhile
         else:
             _looked_at = imported
     return called

@@ -79,7 +79,8 @@ def convert(x: Any, conversion: Conversion, out: Any = None) -> Any:
             if out is not None:
                 written = target.signature(out)
                 # An `out` of another shape is refused by the plan, which is not found.
-                signature = signature, None if written is None or _shape(value) != _shape(out) else written
+                same = value.shape == out.shape or tuple(value.shape) == tuple(out.shape)
+                signature = signature, written if same else None
             key = signature, target.environment()
             recipe = conversion.find(key)
             if recipe is not None:
@@ -104,11 +105,6 @@ def complete(each: Prepared, out: Any = None) -> Any:
     if _verifying:
         verify(each, result)
     return result
-
-
-def _shape(x: Any) -> tuple[int, ...]:
-    shape = x.shape
-    return shape if isinstance(shape, tuple) else tuple(shape)
 
 
 class Prepared(NamedTuple):

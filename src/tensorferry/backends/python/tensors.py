@@ -288,7 +288,7 @@ def to_scalars(array: Array) -> Any:
 
 def _ordinary_scalars(array: Array) -> Any:
     """The same of a dtype that NumPy makes Python scalars of by itself."""
-    return to_scalars(array) if subnormals.are_flushed() else array.tolist()
+    return to_scalars(np.asarray(array)) if subnormals.are_flushed() else array.tolist()
 
 
 _FEW = 256
@@ -301,6 +301,8 @@ _WIDER = {numpy_dtype(name): np.dtype(exact_scalar(name)) for name in DTYPES if 
 
 
 def _list_lane(x: Array) -> Any:
+    if x.dtype in _WIDER:
+        return to_scalars(x)
     known = x.dtype.kind in "biufc" and x.dtype.itemsize <= 16 and of_numpy(x.dtype)
     return x.tolist() if known and not subnormals.are_flushed() else None
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...core.devices import HOST
+from ...core.dtypes import ORDINARY
 from ...host import memory
+from .. import registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +33,9 @@ def bound(backend: TorchBackend, step: Step, plan: Plan) -> Callable[..., Any] |
     if step.verb == "detach":
         found = backend.tensor.detach
     elif _is_copied_by_torch(step, plan):
-        found = _Write(backend) if step.verb == "write" else _Same(backend)
+        found = _write(backend) if step.verb == "write" else _same
+    elif _becomes_numbers(step, plan):
+        found = _same
     elif step.verb == "export" and before.dtype not in carried:
         found = backend.tensor.numpy
     elif step.verb == "adopt" and (before.writable or not plan.shares_memory):
@@ -39,6 +43,16 @@ def bound(backend: TorchBackend, step: Step, plan: Plan) -> Callable[..., Any] |
     elif step.verb == "copy" and not step.arguments:
         found = _copy(backend)
     return found
+
+
+def _becomes_numbers(step: Step, plan: Plan) -> bool:
+    """Whether a step is the export of a tensor that Python numbers are made of, which it does by itself."""
+    before, steps = plan.source, plan.steps
+    then = steps[-1] if step in steps[-2:-1] else None
+    plain = before.dtype in ORDINARY and not (before.conjugate or before.negative)
+    if not plain or step.verb != "export" or then is None or then.verb != "adopt":
+        return False
+    return not registry.backend_named(then.backend).capabilities.memory.exists
 
 
 def _is_copied_by_torch(step: Step, plan: Plan) -> bool:
@@ -91,42 +105,34 @@ def _copy(backend: TorchBackend) -> Callable[[Any], Any]:
     return bound
 
 
-class _Same:
-    """The tensor itself, outside its graph, as what is copied from."""
-
-    def __init__(self, backend: TorchBackend) -> None:
-        self._detach = backend.tensor.detach
-
-    def __call__(self, x: Any) -> Any:
-        return self._detach(x)
-
-    def for_many(self, tensors: list[Any]) -> list[Any]:
-        """The same of many."""
-        return tensors
+def _same(x: Any) -> Any:
+    return x
 
 
-class _Write:
+def _write(backend: TorchBackend) -> Callable[[Any, Any], None]:
     """PyTorch's own copy of a tensor or an array, which counts a new version, where no byte is in common."""
+    tensor, from_numpy, address = backend.torch.Tensor, backend.from_numpy, memory.address
+    copy_all = getattr(backend.torch, "_foreach_copy_", None)
 
-    def __init__(self, backend: TorchBackend) -> None:
-        self._backend, self._tensor, self._from_numpy = backend, backend.torch.Tensor, backend.from_numpy
-        self._copy_all = getattr(backend.torch, "_foreach_copy_", None)
-
-    def __call__(self, value: Any, out: Any) -> None:
-        own = isinstance(value, self._tensor)
-        begin, end, nbytes = value.data_ptr() if own else memory.address(value), out.data_ptr(), value.nbytes
+    def bound(value: Any, out: Any) -> None:
+        own = isinstance(value, tensor)
+        begin, end, nbytes = value.data_ptr() if own else address(value), out.data_ptr(), value.nbytes
         if begin + nbytes <= end or end + nbytes <= begin:
-            out.copy_(value if own else self._from_numpy(value))
+            out.copy_(value if own else from_numpy(value))
         else:
-            self._backend.write(self._backend.export(value) if own else value, out)
+            backend.write(backend.export(value) if own else value, out)
 
-    def for_many(self, values: list[Any], outs: list[Any]) -> None:
-        """The same of many, none of which has a byte in common with another."""
-        if not isinstance(values[0], self._tensor):
-            values = list(map(self._from_numpy, values))
-        if self._copy_all is None:
-            for value, out in zip(values, outs, strict=True):
+    def for_many(values: list[Any], outs: list[Any]) -> None:
+        # None of them has a byte in common with another.
+        tensors = values if isinstance(values[0], tensor) else list(map(from_numpy, values))
+        if copy_all is None:
+            for value, out in zip(tensors, outs, strict=True):
                 out.copy_(value)
         else:
-            with self._backend.torch.no_grad():
-                self._copy_all(outs, values)
+            copy_all(outs, tensors)
+
+    bound.for_many = for_many  # type: ignore[attr-defined]
+    return bound
+
+
+_same.for_many = _same  # type: ignore[attr-defined]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...host import memory, subnormals
+from ...host import memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping
@@ -26,13 +26,10 @@ def fast_paths(backend: TorchBackend) -> Mapping[tuple[type, str], Callable[[Any
     tensor, parameter = backend.torch.Tensor, backend.torch.nn.Parameter
     plain = frozenset(dtype for dtype in backend.names if dtype not in backend.exported)
     to_numpy = _to_numpy(backend, plain)
-    to_python = _to_python(to_numpy, plain)
     identity = _identity(backend)
     return {
         (tensor, "numpy"): to_numpy,
         (parameter, "numpy"): to_numpy,
-        (tensor, "python"): to_python,
-        (parameter, "python"): to_python,
         (tensor, backend.name): identity,
         (parameter, backend.name): identity,
         (np.ndarray, backend.name): _from_numpy(backend),
@@ -77,16 +74,6 @@ def _to_numpy(backend: TorchBackend, plain: Container[Any]) -> Callable[[Any], A
     return path
 
 
-def _to_python(to_numpy: Callable[[Any], Array | None], plain: Container[Any]) -> Callable[[Any], Any]:
-    def path(x: Any) -> Any:
-        if x.dtype not in plain or subnormals.are_flushed():
-            return None
-        array = to_numpy(x)
-        return array.tolist() if array is not None and memory.is_there(array) else None
-
-    return path
-
-
 def _identity(backend: TorchBackend) -> Callable[[Any], Any]:
     strided, names, compiling = backend.strided, backend.names, backend.compiling
 
@@ -102,10 +89,13 @@ def _identity(backend: TorchBackend) -> Callable[[Any], Any]:
 
 
 def _from_numpy(backend: TorchBackend) -> Callable[[Any], Any]:
-    from_numpy = backend.torch.from_numpy
+    from_numpy, adopted = backend.from_numpy, backend.adopted
 
     def path(x: Any) -> Any:
         # carray: C-contiguous, aligned to the element and writable; the rest is for the planner.
-        return from_numpy(x) if x.flags.carray else None
+        if not x.flags.carray:
+            return None
+        carried = adopted.get(x.dtype)
+        return from_numpy(x) if carried is None else from_numpy(x.view(carried[0])).view(carried[1])
 
     return path
