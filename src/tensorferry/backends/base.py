@@ -256,6 +256,14 @@ class Backend(ABC):
         """The signature of each of many."""
         return list(map(self.signature, tensors))
 
+    def describe_alike(self, tensors: Sequence[Any]) -> TensorInfo | None:
+        """What many tensors of one type are, if one look at all of them shows that they are alike; else ``None``.
+
+        It is what the first one is. Alike are they in all but shape, strides and address, and each has a ``shape``; if
+        one requires grad, so does what is described.
+        """
+        return None
+
     def extents(self, tensors: Sequence[Any]) -> list[tuple[int, int] | None]:
         """Of each of many, the address of the first byte that it reaches in host memory, and of the one after its last.
 
@@ -298,12 +306,8 @@ class Backend(ABC):
     def adopt(self, array: np.ndarray[Any, Any]) -> Any:
         """A tensor that lies over `array`'s memory and keeps it alive."""
 
-    def stack_alike(self, tensors: Sequence[Any]) -> Any:
-        """The same for a flat sequence, if it is seen at a glance that they are alike; else ``None``."""
-        return None
-
     def join_alike(self, tensors: Sequence[Any]) -> Any:
-        """The same for tensors one after the other on their first axis, whose lengths may differ."""
+        """Tensors one after the other on their first axis, if one look shows that they are alike; else ``None``."""
         return None
 
     def stack(self, tensors: Sequence[Any], shape: tuple[int, ...]) -> Any:

@@ -15,6 +15,7 @@ from ..core.request import writing_into
 from ..core.signature import signature_of
 from ..errors import PlanViolation, UnsupportedTypeError
 from ..host import memory
+from ..sequences.members import Members
 from .recipes import conversion_of, plan_of
 
 if TYPE_CHECKING:
@@ -28,11 +29,14 @@ if TYPE_CHECKING:
 __all__ = [
     "Prepared",
     "convert",
+    "convert_prepared",
     "execute",
     "foresee",
     "is_verifying",
     "prepare",
     "prepare_described",
+    "prepare_opened",
+    "recipe_of",
     "recipes_of",
     "verify",
     "verifying",
@@ -110,6 +114,17 @@ class Prepared(NamedTuple):
     def plan(self) -> Plan:
         """Its own plan, with its own sizes."""
         return plan_of(self.info, self.recipe.plan.request._replace(out=self.request.out), *self.sides)
+
+    @property
+    def plan_run(self) -> Plan:
+        """The plan of the steps that are run."""
+        return self.recipe.plan
+
+    def overlaps(self, result: TensorInfo, address: int) -> bool:
+        """Whether a result lies over the memory of what came in."""
+        start = self.source.pointer(self.handle)
+        unread = self.info.kind not in self.source.capabilities.objects.read_kinds
+        return unread and start is not None and memory.overlap(self.plan.source, start, result, address)
 
     @property
     def sides(self) -> tuple[Backend, Backend, Any]:
@@ -241,7 +256,12 @@ def _prepared(
     if recipe is None:
         recipe = conversion.make(info, source, conversion.here(info, request))
         conversion.keep(key, recipe)
-    return Prepared(source, conversion.target, info, handle, request, recipe)
+    prepared = Prepared(source, conversion.target, info, handle, request, recipe)
+    if type(handle) is Members:
+        from .stacks import with_members  # which converts the members here
+
+        return with_members(prepared)
+    return prepared
 
 
 def _laid_out(conversion: Conversion, source: Backend, handle: Any) -> Conversion:
@@ -283,8 +303,8 @@ def verify(each: Prepared, result: Any) -> None:
     Raises:
         PlanViolation: They differ; the message names the claim.
     """
-    plan, source, target = each.plan, each.source, each.target
-    planned_steps, run_steps = ([step[:3] for step in found.steps] for found in (plan, each.recipe.plan))
+    plan, target = each.plan, each.target
+    planned_steps, run_steps = ([step[:3] for step in found.steps] for found in (plan, each.plan_run))
     if planned_steps != run_steps:
         raise PlanViolation(f"the plan has the steps {planned_steps}, what was run are {run_steps}\n\n{plan}")
     if not target.capabilities.memory.exists or plan.source.abstract is not None:
@@ -296,10 +316,38 @@ def verify(each: Prepared, result: Any) -> None:
             raise PlanViolation(f"the plan claims {claim} {planned!r}, observed {observed!r}\n\n{plan}")
     if plan.request.out is not None or seen.device != HOST:
         return
-    start, end = source.pointer(each.handle), target.pointer(result)
-    if plan.source.device != HOST or start is None or end is None:
+    end = target.pointer(result)
+    if plan.source.device != HOST or end is None:
         return
-    unread = plan.source.kind not in source.capabilities.objects.read_kinds
-    shares = unread and memory.overlap(plan.source, start, seen, end)
+    shares = each.overlaps(seen, end)
     if shares != plan.shares_memory:
         raise PlanViolation(f"the plan claims shares_memory {plan.shares_memory}, observed {shares}\n\n{plan}")
+
+
+# -- what is prepared otherwise -------------------------------------------------------------------
+
+
+def prepare_opened(opened: tuple[Backend, TensorInfo, Any], conversion: Conversion) -> Prepared:
+    """The same for what has been opened already.
+
+    Raises:
+        ConversionError: There is no such conversion.
+    """
+    return _prepared(opened, None, conversion, None)
+
+
+def recipe_of(info: TensorInfo, source: Backend, conversion: Conversion) -> Recipe:
+    """The recipe for a tensor that has been described.
+
+    Raises:
+        ConversionError: There is no such conversion.
+    """
+    return _prepared((source, info, None), None, conversion, None).recipe
+
+
+def convert_prepared(each: Prepared) -> Any:
+    """Run what is planned, without `out`."""
+    result = execute(each.recipe.program, each.handle)
+    if _verifying:
+        verify(each, result)
+    return result

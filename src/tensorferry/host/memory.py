@@ -22,6 +22,7 @@ __all__ = [
     "AXES",
     "IN_ONE_RUN",
     "LOWEST",
+    "MAPPED",
     "address",
     "are_apart",
     "compact",
@@ -39,6 +40,8 @@ __all__ = [
 
 LOWEST = 1 << 22
 """An address below which no process has memory: less than where Linux loads the first program."""
+MAPPED = 1 << 25
+"""Bytes from which each allocation is new memory from the system, page by page. (`man mallopt`: M_MMAP_THRESHOLD)"""
 ALIGNMENT = 64
 """Bytes to which TensorFlow's and XLA's CPU allocators align, and which both ask of memory they adopt."""
 AXES = 64

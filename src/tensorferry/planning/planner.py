@@ -298,8 +298,11 @@ class _Route(Transport):
             arguments = (self.dtype, self.check, self.target.capabilities.memory.strides == "compact")
             changes = {"dtype": self.dtype, "strides": self.packed(self.target, self.dtype)}
             changes |= {"misalignment": 0, "weak_dtype": None}
+        joins = rules.JOINS.get(kind)
+        # Python has no memory in which to join them.
+        owner = self.exchange if joins and self.source.capabilities.memory.host_array else self.source
         self.add(
-            self.source, "read", arguments, why, copies=self.path(), writable=True, mutable=True, kind="", **changes
+            owner, joins or "read", arguments, why, copies=self.path(), writable=True, mutable=True, kind="", **changes
         )
         self.fresh, self.reason = True, why
 

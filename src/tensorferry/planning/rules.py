@@ -20,6 +20,7 @@ __all__ = [
     "ADOPT_REASONS",
     "COPIED",
     "EXPORT_REASON",
+    "JOINS",
     "MANY",
     "PINNED",
     "READ_ONLY_REASON",
@@ -51,6 +52,9 @@ MANY = 1 << 16
 COPIED = "copied "
 """How a `TensorInfo.kind` starts if what an object gives is not shown to lie in memory of the object's own."""
 
+JOINS = {"rows": "stack", "stack": "stack", "padded": "pad"}
+"""Kinds of what is several tensors, and the verb that makes them one."""
+
 NUMBERS = frozenset({"numbers", "objects"})
 """Kinds of what is read number by number."""
 EXPORT_REASON = "an array over the same memory"
@@ -65,6 +69,8 @@ READ_REASONS = {
     "objects": "an array of objects holds no numbers: they are read into one that does, in one pass",
     "rows": "a list of tensors is several memories: they are stacked into one",
     "stack": "a list of tensors is several memories: they are stacked into one",
+    "new": "nobody else has its memory: it was made for this",
+    "padded": "samples of unequal lengths are several memories: they are filled up into one",
 }
 
 

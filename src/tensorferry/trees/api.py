@@ -207,7 +207,7 @@ def collate(
             "mask": mask,
             "lengths": lengths,
         }
-    return _untraced(collate, goal, _collate, samples, goal, leaves, unknown, padding)
+    return _untraced(collate, goal, _collate, samples, goal, leaves, unknown, padding, False)
 
 
 def explain_tree(
@@ -323,8 +323,10 @@ def _explain(tree: Any, goal: Goal, out: Any, leaves: Any, unknown: str, coalesc
     return plan
 
 
-def _collate(samples: Iterable[Any], goal: Goal, leaves: Any, unknown: str, padding: dict[str, Any] | None) -> Any:
-    from .collate import stack_samples
+def _collate(
+    samples: Iterable[Any], goal: Goal, leaves: Any, unknown: str, padding: dict[str, Any] | None, looks: bool
+) -> Any:
+    from .collate import Batch
 
     if isinstance(samples, (Mapping, str, bytes)):
         raise UnsupportedTypeError(
@@ -332,7 +334,8 @@ def _collate(samples: Iterable[Any], goal: Goal, leaves: Any, unknown: str, padd
             "collate([x], to), for a batch of one",
         )
     rule = leaf_rule(leaves, unknown=unknown)
-    return stack_samples(list(samples), _targets(goal, leaves), rule, padding)
+    batch = Batch(list(samples), _targets(goal, leaves), rule, padding, looks=looks)
+    return batch.plan() if looks else batch.stack()
 
 
 def _describe(tree: Any, rule: LeafRule) -> dict[str, TensorInfo]:

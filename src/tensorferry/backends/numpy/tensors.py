@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -16,6 +17,7 @@ from ...hints import Hint
 from ...host import casts, memory
 from .. import registry
 from ..base import EXCHANGE_NUMBERS, Backend, kind_of_type
+from . import stacking
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from ...core.request import Request
 
 Array = np.ndarray[Any, Any]
+
+_DTYPE = attrgetter("dtype")
 
 _CAPABILITIES = Capabilities(
     dtypes=Dtypes(frozenset(DTYPES), EXCHANGE_NUMBERS),
@@ -52,6 +56,7 @@ class NumpyBackend(Backend):
     imports: ClassVar[Mapping[str, str]] = {
         "np": "import numpy as np",
         "ml_dtypes": "import ml_dtypes",
+        "ferry": "import tensorferry as ferry",
     }
 
     @property
@@ -117,6 +122,10 @@ class NumpyBackend(Backend):
     def extents(self, tensors: Sequence[Any]) -> list[tuple[int, int] | None]:
         return [_extent(x, memory.address(x)) for x in tensors]
 
+    def describe_alike(self, tensors: Sequence[Any]) -> TensorInfo | None:
+        alike = set(map(type, tensors)) == {np.ndarray} and len(set(map(_DTYPE, tensors))) == 1
+        return self.describe(tensors[0]) if alike and not tensors[0].dtype.hasobject else None
+
     def open(
         self, x: Any, target: Backend | None = None, request: Request | None = None
     ) -> tuple[Backend, TensorInfo, Any]:
@@ -162,6 +171,8 @@ class NumpyBackend(Backend):
     cast = staticmethod(casts.cast)
     """See `tensorferry.host.casts`; not a method around it, which takes as long as a small cast."""
 
+    stack, pad = staticmethod(stacking.stack), staticmethod(stacking.pad)
+
     def check(self, x: Array, dtype: str, check: str) -> Array:
         """The same array, each of whose values another dtype can hold."""
         casts.check_values(x, dtype, check)
@@ -189,12 +200,16 @@ class NumpyBackend(Backend):
             return f'{{x}}.astype("{info.dtype}"{order})'
         if verb == "copy" and arguments and arguments[0]:
             return '{x}.copy(order="C")'
+        if verb == "stack" and info.kind == "rows":
+            return f'np.stack([ferry.to_numpy(row, dtype="{info.dtype}") for row in {{x}}])'
         return _SNIPPETS[verb]
 
 
 _SNIPPETS = {
     "export": "np.asarray({x})",
     "read": "np.array({x})",
+    "stack": "np.stack({x})",
+    "pad": 'ferry.collate({x}, "numpy", pad=0)',
     "copy": '{x}.copy(order="K")',
     "read_only": "{y}.flags.writeable = False",
 }

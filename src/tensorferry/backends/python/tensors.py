@@ -15,11 +15,10 @@ from ...core.capabilities import Capabilities, Dtypes, Memory, Objects
 from ...core.dtypes import DTYPES, by_numpy, of_numpy
 from ...core.info import TensorInfo
 from ...errors import UnsupportedTypeError
-from ...execution import stacks
 from ...hints import Hint
 from ...host import casts, memory, subnormals
 from ...planning import rules
-from ...sequences import chunks, reader
+from ...sequences import chunks, members, reader
 from .. import registry
 from ..base import EXCHANGE, EXCHANGE_NUMBERS, Backend
 
@@ -41,7 +40,7 @@ _NARROWED = {("float64", "float32"), ("complex128", "complex64")}
 _CAPABILITIES = Capabilities(
     dtypes=Dtypes(frozenset(DTYPES), EXCHANGE_NUMBERS),
     memory=Memory(writable=True, exists=False, host_array=True),
-    objects=Objects(ordinary_kind="numbers", read_kinds=frozenset({"numbers", "objects", "rows", "stack"})),
+    objects=Objects(ordinary_kind="numbers", read_kinds=frozenset({"numbers", "objects", "rows", "stack", members.PADDED, "new"})),
 )
 
 _REFUSED: dict[type, tuple[str, str | None]] = {
@@ -128,14 +127,13 @@ class PythonBackend(Backend):
                 return self, self._info(array, "buffer"), array
             if isinstance(x, reader.NewArray):
                 return self, self._info_of_new(x, target), x.array
+            if isinstance(x, members.Members):
+                owner, info = members.whole_of(x, target)
+                return owner or self, info, x
+        found = members.members_of(x)
+        if found is not None:
+            return self.open(found, target, request)
         first, size = reader.first(x)
-        stacked = stacks.stack(x, target) if _has_tensors(x, first) else None
-        if stacked is not None:
-            if stacked.framework is not None:
-                info = stacked.framework.describe(stacked.value)
-                return stacked.framework, info._replace(kind=stacked.kind), stacked.value
-            info = self._info(stacked.value, stacked.kind)
-            return self, info._replace(requires_grad=stacked.requires_grad), stacked.value
         if (
             size > rules.MANY
             and target is not None
@@ -147,14 +145,6 @@ class PythonBackend(Backend):
                 return self, _numbers_info(read.shape, read.dtype, read.weak_dtype), read.value
         array, name, weak = _read(x, first, target)
         return self, _numbers_info(array.shape, name, weak), array
-
-    def preview(
-        self, x: Any, target: Backend | None = None, request: Request | None = None
-    ) -> tuple[Backend, TensorInfo, Any]:
-        described = stacks.describe_stack(x, target) if _has_tensors(x, reader.first(x)[0]) else None
-        if described is None:
-            return self.open(x, target, request)
-        return described[0] or self, described[1], None
 
     def _read_parts(self, x: Any, first: Any, target: Backend, request: Request) -> chunks.Read | None:
         """Many numbers as what the plan will make of them, if it takes them part by part."""
@@ -180,7 +170,7 @@ class PythonBackend(Backend):
 
     def _info_of_new(self, x: reader.NewArray, target: Backend | None) -> TensorInfo:
         array, name = x.array, _NAMES[x.array.dtype]
-        return _numbers_info(array.shape, name, _weak(array, name, target)) if x.weak else self._info(array, "rows")
+        return _numbers_info(array.shape, name, _weak(array, name, target)) if x.weak else self._info(array, "new")
 
     def _info(self, array: Array, kind: str) -> TensorInfo:
         name = _NAMES.get(array.dtype) or of_numpy(array.dtype)
@@ -224,9 +214,9 @@ class PythonBackend(Backend):
             casts.check_values(x, dtype, check)
         return x
 
-    def detach(self, x: Array) -> Array:
-        """The array, whose parts left their graphs when they were stacked."""
-        return x
+    def detach(self, x: Any) -> Any:
+        """The members of a stack outside their graphs."""
+        return x.detached()
 
     def export(self, x: Array) -> Array:
         return x
@@ -243,8 +233,8 @@ class PythonBackend(Backend):
             remark, line, as_read = as_read.rpartition("\n")
             return remark + line + self.snippet("adopt", (), info._replace(dtype=arguments[0])).format(x=as_read)
         if verb == "detach":
-            # Rows leave the graph one by one, when they become arrays.
-            if info.kind == "rows":
+            # Members leave the graph one by one, when they become arrays.
+            if info.kind in ("rows", members.PADDED):
                 return "[ferry.to_numpy(row) for row in {x}]" if arguments else "{x}"
             return "[tensor.detach() for tensor in {x}]"
         if verb == "export":
@@ -255,25 +245,8 @@ class PythonBackend(Backend):
         return {(np.ndarray, self.name): _list_lane}
 
 
-def _has_tensors(x: Any, first: Any) -> bool:
-    """Whether a sequence is one of tensors, by its first element."""
-    return isinstance(x, (list, tuple)) and (reader.is_tensor(first) or _stands_among_tensors(first, x))
-
-
-def _stands_among_tensors(first: Any, x: Any) -> bool:
-    """Whether the first element is a NumPy scalar, which has a dtype, and tensors come after it."""
-    if not isinstance(first, np.generic):
-        return False
-    others = [kind for kind in reader.element_types(x) if not issubclass(kind, (np.generic, *_NUMBERS, *_ROWS))]
-    return any(map(registry.is_tensor, others))
-
-
 def _read_code(dtype: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
     """What is read, as an array of a dtype."""
-    if info.kind == "stack":
-        return "np.stack({x})"
-    if info.kind == "rows":
-        return f'np.stack([ferry.to_numpy(row, dtype="{info.dtype}") for row in {{x}}])'
     if info.kind == "objects" and not info.size:
         return f'np.empty({info.shape}, "{dtype}")'
     numbers = "{x}.tolist()" if info.kind == "objects" else "{x}"

@@ -38,7 +38,7 @@ def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
     if verb in ("fill", "pin_array"):
         array = f".numpy().view(ml_dtypes.{info.dtype})" if carrier else ".numpy()"
         return f"{_adopt_code(info, carrier)}.pin_memory()" + (array if verb == "pin_array" else "")
-    if verb == "read" and info.kind == "rows":
+    if verb == "stack" and info.kind == "rows":
         return "torch.stack([ferry.to_torch(row) for row in {x}])"
     if verb == "write":
         return _write_code(arguments[0], info)
@@ -55,7 +55,7 @@ _SNIPPETS = {
     "hand_over": "torch.from_dlpack({x})",
     "compact": "{x}.contiguous()",
     "stage": 'torch.empty_like({x}, device="cpu", pin_memory=True).copy_({x})',
-    "read": "torch.stack({x})",
+    "stack": "torch.stack({x})",
 }
 
 

@@ -184,6 +184,9 @@ class TorchBackend(staging.TorchStaging):
     def signatures(self, tensors: Sequence[Any]) -> list[Hashable | None]:
         return list(map(self._signature, tensors))
 
+    def describe_alike(self, tensors: Sequence[Any]) -> TensorInfo | None:
+        return stacking.describe_alike(self, tensors)
+
     def extents(self, tensors: Sequence[Any]) -> list[tuple[int, int] | None]:
         return list(map(extent, tensors))
 
@@ -424,9 +427,6 @@ class TorchBackend(staging.TorchStaging):
         """A tensor over another framework's memory on the same device; the protocol orders the streams."""
         return staging.take_over(self, registry.backend_named(source).offer(x) if source else x)
 
-    def stack_alike(self, tensors: Sequence[Any]) -> Any:
-        return stacking.stack_alike(self, tensors)
-
     def join_alike(self, tensors: Sequence[Any]) -> Any:
         return stacking.join_alike(self, tensors)
 
@@ -442,10 +442,6 @@ class TorchBackend(staging.TorchStaging):
             raise UnsupportedTypeError(
                 f"PyTorch does not stack these: {error}", Hint("[{one:row} for row in x]")
             ) from error
-
-    def read(self, x: Any) -> Any:
-        """A stack, which was made while the list was opened."""
-        return x
 
     def write(self, x: Array, out: Any) -> None:
         """Put an array's values into `out`'s memory, cast to its dtype, and count a new version."""
@@ -490,4 +486,4 @@ class TorchBackend(staging.TorchStaging):
         return torch.compiler.disable(function) if "torch._dynamo" in sys.modules else function
 
     def lanes(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
-        return fast_paths.fast_paths(self)
+        return {**fast_paths.fast_paths(self), (list, self.name): stacking.stack_path(self)}

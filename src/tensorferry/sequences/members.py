@@ -1,0 +1,232 @@
+"""`Members`: the tensors of a nested sequence, looked at once and all together, before anything is stacked."""
+
+from __future__ import annotations
+
+from math import prod
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ..backends import registry
+from ..core import dtypes
+from ..core.devices import HOST
+from ..core.info import TensorInfo
+from ..errors import ConversionError, ShapeError
+from ..host import memory
+from .diagnostics import ROWS, leaves, outer_shape
+from .reader import PYTHON_NUMBERS, element_types, first, is_tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..backends.base import Backend
+    from ..core.request import Request
+
+__all__ = ["PADDED", "Members", "at_member", "look_at", "members_of", "whole_of"]
+
+PADDED = "padded"
+"""The `TensorInfo.kind` of tensors of unequal lengths that are filled up into one."""
+_SHAPE = attrgetter("shape")
+
+
+class Members(NamedTuple):
+    """Tensors that become one.
+
+    Args:
+        tensors: Those, one after the other.
+        infos: What they are, each once; shapes aside if `which` is ``None``.
+        sources: The backend of each of `infos`.
+        which: For each tensor its place in `infos`; ``None``: one look has shown that all are alike.
+        shape: The shape of the whole.
+        asked: As what each is converted before they become one; ``None``: as what it is.
+        places: Where each lies in the whole, if they are filled up with `value`.
+        value: What is between them.
+        joined: What holds the numbers of all, one after the other, if they were read before they were looked at.
+        lengths: How long each is on its first axis, if it is given for the padding.
+    """
+
+    tensors: Sequence[Any]
+    infos: Sequence[TensorInfo]
+    sources: Sequence[Backend]
+    which: Sequence[int] | None
+    shape: tuple[int, ...] = ()
+    asked: Request | None = None
+    places: Sequence[Any] | None = None
+    value: Any = None
+    joined: Any = None
+    lengths: Sequence[int] = ()
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """The shape of each tensor."""
+        if self.which is None:
+            return list(map(_SHAPE, self.tensors))
+        return [self.infos[place].shape for place in self.which]
+
+    def stacked(self, outer: tuple[int, ...]) -> Members:
+        """The same with the shape of the whole.
+
+        Args:
+            outer: The shape of the nesting around them.
+
+        Raises:
+            ShapeError: Their shapes are unequal; the message says where, and both.
+        """
+        shapes = self.shapes
+        if len(set(shapes)) > 1:
+            odd = next(index for index, shape in enumerate(shapes) if shape != shapes[0])
+            raise ShapeError(
+                f"Tensors of unequal shapes do not stack: {tuple(shapes[0])} at {_path(outer, 0)}, "
+                f"{tuple(shapes[odd])} at {_path(outer, odd)}.",
+                "pad them to one shape first",
+            )
+        return self._replace(shape=(*outer, *shapes[0]))
+
+    def detached(self) -> Members:
+        """The same outside their graphs."""
+        grads, which = [info.requires_grad for info in self.infos], self.which
+        places = [0] * len(self.tensors) if which is None else which
+        each = zip(self.tensors, places, strict=True)
+        tensors = [self.sources[place].detach(x) if grads[place] else x for x, place in each]  # type: ignore[attr-defined]
+        return self._replace(tensors=tensors)
+
+    def path(self, index: int) -> str:
+        """Where a tensor stands in the sequence."""
+        return _path(self.shape[: len(self.shape) - len(self.infos[0].shape)] or (len(self.tensors),), index)
+
+
+def members_of(x: Any) -> Members | None:
+    """The tensors of a nested sequence; ``None``: it is one of numbers, as its first element says.
+
+    Rows of numbers among them make numbers of all.
+
+    Raises:
+        ConversionError: An element is no tensor, or rows or tensors are of unequal lengths; the message says where.
+    """
+    if not isinstance(x, (list, tuple)) or not _has_tensors(x, first(x)[0]) or _has_rows_of_numbers(x):
+        return None
+    if not any(issubclass(kind, ROWS) for kind in set(map(type, x))):
+        return look_at(x, (len(x),)).stacked((len(x),))
+    outer = outer_shape(x)
+    return look_at([leaf for _, leaf in leaves(x)], outer).stacked(outer)
+
+
+def look_at(tensors: Sequence[Any], outer: tuple[int, ...]) -> Members:
+    """What many tensors are; nothing is read that is not Python's.
+
+    Args:
+        tensors: Those, one after the other.
+        outer: The shape of the nesting around them.
+
+    Raises:
+        ConversionError: One of them cannot be carried; the message says where it is.
+    """
+    kind = type(tensors[0])
+    if registry.is_known_tensor(kind) and set(map(type, tensors)) == {kind}:
+        backend = registry.backend_of(tensors[0])
+        alike = backend.describe_alike(tensors)
+        if alike is not None:
+            return Members(tensors, [alike], [backend], None)
+    known: dict[TensorInfo, int] = {}
+    infos: list[TensorInfo] = []
+    sources: list[Backend] = []
+    which = []
+    for index, tensor in enumerate(tensors):
+        try:
+            source, info, _ = registry.backend_of(tensor).preview(tensor)
+        except ConversionError as error:
+            raise at_member(error, _path(outer, index)) from error
+        key = info._replace(strides=(), misalignment=0)
+        place = known.setdefault(key, len(infos))
+        if place == len(infos):
+            infos.append(info)
+            sources.append(source)
+        which.append(place)
+    return Members(tensors, infos, sources, which)
+
+
+def whole_of(members: Members, target: Backend | None) -> tuple[Backend | None, TensorInfo]:
+    """Whose tensor the members are together, and what it is: of the target if it keeps their graph, else an array.
+
+    Raises:
+        LossyCastError: No dtype holds the values of all.
+    """
+    infos, shape = members.infos, members.shape
+    depth = len(shape) - len(infos[0].shape)
+    dtype = dtypes.common(info.dtype for info in infos) if members.asked is None else members.asked.dtype or ""
+    requires_grad = any(info.requires_grad for info in infos)
+    if members.places is not None:
+        kind = PADDED
+    elif target is not None and _stays_with(target, members):
+        info = TensorInfo(
+            target.name,
+            shape,
+            dtype,
+            infos[0].device,
+            writable=True,
+            mutable=True,
+            requires_grad=requires_grad and target.capabilities.gradients.records,
+            abstract=infos[0].abstract,
+        )
+        return target, info._replace(kind="stack" if depth == 1 else "rows")
+    else:
+        kind = "stack" if depth == 1 and members.asked is None and len({info.dtype for info in infos}) == 1 else "rows"
+    return None, TensorInfo(
+        "python", shape, dtype, HOST, writable=True, mutable=True, requires_grad=requires_grad, kind=kind
+    )
+
+
+def _stays_with(target: Backend, members: Members) -> bool:
+    """Whether the target stacks them itself, in their graph."""
+    caps, infos = target.capabilities, members.infos
+    return (
+        caps.gradients.graph
+        and all(source is target for source in members.sources)
+        and (members.asked is not None or len({info.dtype for info in infos}) == 1)
+        and {info.abstract for info in infos} <= {None, *caps.objects.inside_only}
+        and not _takes_large_pages(members)
+    )
+
+
+def _takes_large_pages(members: Members) -> bool:
+    """Whether they are so large, on the host and in no graph, that an array of them is made in a fraction of the time.
+
+    NumPy asks for huge pages there; other frameworks' allocators do not.
+    """
+    info = members.infos[0]
+    plain = all(info.device == HOST and info.abstract is None and not info.requires_grad for info in members.infos)
+    return plain and prod(members.shape) * dtypes.find(info.dtype).itemsize >= memory.MAPPED
+
+
+def at_member(error: ConversionError, path: str) -> ConversionError:
+    """The error of a member with where that stands; what it says of places inside is said of it there."""
+    inside = error.message.replace(" at x[", f" at {path}[")
+    message = f"{error.message} - at {path}" if inside == error.message else inside
+    return type(error)(message, error.hint)
+
+
+def _path(outer: tuple[int, ...], index: int) -> str:
+    return "x" + "".join(f"[{place}]" for place in np.unravel_index(index, outer))
+
+
+def _has_tensors(x: Any, head: Any) -> bool:
+    """Whether a sequence is one of tensors, by its first element."""
+    if is_tensor(head):
+        return True
+    if not isinstance(head, np.generic):
+        return False
+    # A NumPy scalar has a dtype: tensors may come after it.
+    others = [kind for kind in element_types(x) if not issubclass(kind, (np.generic, *PYTHON_NUMBERS, *ROWS))]
+    return any(map(registry.is_tensor, others))
+
+
+def _has_rows_of_numbers(x: Any) -> bool:
+    """Whether rows of Python numbers stand where others are tensors: ``[array([1, 2]), [3, 4]]``."""
+    if not any(issubclass(kind, ROWS) for kind in element_types(x)):
+        return False
+    rows = [each for each in x if isinstance(each, ROWS)]
+    if len(rows) == len(x):
+        return _has_rows_of_numbers([each for row in rows for each in row])
+    heads = [first(row)[0] for row in rows]
+    return any(type(head) in PYTHON_NUMBERS or isinstance(head, range) for head in heads)
