@@ -38,7 +38,7 @@ from .files.api import convert_files, load, save
 from .files.api import open as open  # noqa: A004 - `ferry.open`, as in `os.open`; a star takes it to nobody
 from .inspection import FrameworkStatus, describe, explain, frameworks, shares_memory
 from .transfers.api import prefetch, start
-from .trees.api import collate, convert_tree, describe_tree, explain_tree, snapshot
+from .trees.api import collate, convert_tree, describe_tree, explain_collate, explain_tree, snapshot
 
 if TYPE_CHECKING:
     from .files.convert import Report

@@ -307,7 +307,7 @@ class Backend(ABC):
         """A tensor that lies over `array`'s memory and keeps it alive."""
 
     def join_alike(self, tensors: Sequence[Any]) -> Any:
-        """Tensors one after the other on their first axis, if one look shows that they are alike; else ``None``."""
+        """Tensors that `describe_alike` finds alike, one after the other on their first axis; ``None``: as well apart."""
         return None
 
     def stack(self, tensors: Sequence[Any], shape: tuple[int, ...]) -> Any:

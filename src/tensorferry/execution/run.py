@@ -16,6 +16,7 @@ from ..core.signature import signature_of
 from ..errors import PlanViolation, UnsupportedTypeError
 from ..host import memory
 from ..sequences.members import Members
+from . import stacks
 from .recipes import conversion_of, plan_of
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ __all__ = [
     "is_verifying",
     "prepare",
     "prepare_described",
-    "prepare_opened",
     "recipe_of",
     "recipes_of",
     "verify",
@@ -113,15 +113,22 @@ class Prepared(NamedTuple):
     @property
     def plan(self) -> Plan:
         """Its own plan, with its own sizes."""
-        return plan_of(self.info, self.recipe.plan.request._replace(out=self.request.out), *self.sides)
+        request = self.recipe.plan.request._replace(out=self.request.out)
+        return self._whole(plan_of(self.info, request, *self.sides))
 
     @property
     def plan_run(self) -> Plan:
         """The plan of the steps that are run."""
-        return self.recipe.plan
+        return self._whole(self.recipe.plan)
+
+    def _whole(self, plan: Plan) -> Plan:
+        """A plan with what is done to the members, if they are several."""
+        return stacks.composed(plan, self.handle, self.source) if type(self.handle) is Members else plan
 
     def overlaps(self, result: TensorInfo, address: int) -> bool:
         """Whether a result lies over the memory of what came in."""
+        if type(self.handle) is Members:
+            return stacks.overlaps(self.handle, result, address)
         start = self.source.pointer(self.handle)
         unread = self.info.kind not in self.source.capabilities.objects.read_kinds
         return unread and start is not None and memory.overlap(self.plan.source, start, result, address)
@@ -251,17 +258,16 @@ def _prepared(
         signature = info, out
     elif signature is None:
         signature = signature_of(info) if out is None else (signature_of(info), signature_of(out))
+    if type(handle) is Members:
+        signature = signature, handle.signature
     key = signature, conversion.target.environment()
     recipe = conversion.find(key)
     if recipe is None:
         recipe = conversion.make(info, source, conversion.here(info, request))
+        if type(handle) is Members:
+            recipe = stacks.with_members(recipe, handle, source)
         conversion.keep(key, recipe)
-    prepared = Prepared(source, conversion.target, info, handle, request, recipe)
-    if type(handle) is Members:
-        from .stacks import with_members  # which converts the members here
-
-        return with_members(prepared)
-    return prepared
+    return Prepared(source, conversion.target, info, handle, request, recipe)
 
 
 def _laid_out(conversion: Conversion, source: Backend, handle: Any) -> Conversion:
@@ -325,15 +331,6 @@ def verify(each: Prepared, result: Any) -> None:
 
 
 # -- what is prepared otherwise -------------------------------------------------------------------
-
-
-def prepare_opened(opened: tuple[Backend, TensorInfo, Any], conversion: Conversion) -> Prepared:
-    """The same for what has been opened already.
-
-    Raises:
-        ConversionError: There is no such conversion.
-    """
-    return _prepared(opened, None, conversion, None)
 
 
 def recipe_of(info: TensorInfo, source: Backend, conversion: Conversion) -> Recipe:

@@ -27,68 +27,75 @@ from .recipes import Recipe, conversion_of, plan_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from ..backends.base import Backend
     from ..core.info import TensorInfo
     from ..planning.plan import Plan, Step
     from ..sequences.members import Members
     from .recipes import Conversion
 
-__all__ = ["PreparedStack", "with_members"]
+__all__ = ["composed", "overlaps", "with_members"]
 
 
-class PreparedStack(run.Prepared):
-    """The conversion of tensors that become one, planned and not run yet; its handle is the `Members`."""
+def with_members(recipe: Recipe, members: Members, source: Backend) -> Recipe:
+    """The recipe of a stack, with what is done to its members first.
 
-    __slots__ = ()
-
-    @property
-    def plan(self) -> Plan:
-        """Its own plan: what is done to each member, and to all of them together."""
-        return _composed(super().plan, self.handle, _stays(self))
-
-    @property
-    def plan_run(self) -> Plan:
-        """The plan of the steps that are run."""
-        return _composed(self.recipe.plan, self.handle, _stays(self))
-
-    def overlaps(self, result: TensorInfo, address: int) -> bool:
-        """Whether a result lies over the memory of a member."""
-        for member in self.handle.tensors:
-            source = registry.backend_of(member)
-            info = source.preview(member)[1]
-            if info.device == HOST and info.abstract is None and info.kind not in source.capabilities.objects.read_kinds:
-                start = source.pointer(member)
-                if start is not None and memory.overlap(info, start, result, address):
-                    return True
-        return False
-
-
-def with_members(each: run.Prepared) -> PreparedStack:
-    """The conversion of a stack, with what is done to its members first.
+    Args:
+        recipe: What is done to the whole.
+        members: Such members; what is done to others of their signature is the same.
+        source: Whose tensor the whole is.
 
     Raises:
         ConversionError: There is no conversion of a member; the message says where it is.
     """
-    members: Members = each.handle
-    plan, program = each.recipe.plan, each.recipe.program
-    place = next(index for index, step in enumerate(plan.steps) if step.verb in JOINS.values())
-    do = partial(_join, program[place], _steps_of(members, _stays(each)))
-    recipe = Recipe((*program[:place], do, *program[place + 1 :]), plan)
-    return PreparedStack(*each._replace(recipe=recipe))
+    place = _place(recipe.plan)
+    before, join, after = recipe.program[:place], recipe.program[place], recipe.program[place + 1 :]
+    return Recipe((*before, partial(_join, join, _steps_of(members, source)), *after), recipe.plan)
 
 
-def _stays(each: run.Prepared) -> bool:
-    """Whether the members' own framework stacks them, in their graph; else they become arrays."""
-    return each.source.capabilities.gradients.graph
+def composed(plan: Plan, members: Members, source: Backend) -> Plan:
+    """The plan of a stack with the steps of its members."""
+    plans = [_plan_of_members(members, place, each) for place, each in enumerate(_steps_of(members, source))]
+    first = _place(plan)
+    before, join, after = plan.steps[:first], plan.steps[first], plan.steps[first + 1 :]
+    own: tuple[Step, ...] = ()
+    imports = plan.imports
+    if plan.source.kind == "stack" and plans[0] is not None:
+        own = tuple(map(_of_each, plans[0].steps))
+        imports = tuple(dict.fromkeys((*plans[0].imports, *imports)))
+    else:
+        nbytes = sum(each.bytes_copied for each in plans if each is not None)
+        template = join.template.replace("pad=0", members.keywords)
+        join = join._replace(bytes=join.bytes + nbytes, template=template)
+    return replace(plan, steps=(*before, *own, join, *after), imports=imports)
 
 
-def _steps_of(members: Members, stays: bool) -> list[tuple[Conversion, Recipe] | None]:
+def overlaps(members: Members, result: TensorInfo, address: int) -> bool:
+    """Whether a result lies over the memory of a member."""
+    for member in members.tensors if members.joined is None else ():
+        source = registry.backend_of(member)
+        info = source.preview(member)[1]
+        if info.device == HOST and info.abstract is None and info.kind not in source.capabilities.objects.read_kinds:
+            start = source.pointer(member)
+            if start is not None and memory.overlap(info, start, result, address):
+                return True
+    return False
+
+
+def _place(plan: Plan) -> int:
+    """Where the step is that joins the members."""
+    return next(index for index, step in enumerate(plan.steps) if step.verb in JOINS.values())
+
+
+def _steps_of(members: Members, source: Backend) -> list[tuple[Conversion, Recipe] | None]:
     """What is done to each kind of member before they are joined; ``None``: nothing.
 
     Raises:
         ConversionError: There is no conversion of one; the message says where it is.
     """
+    # A framework with a graph stacks its own tensors as they are; else they become arrays.
+    stays = source.capabilities.gradients.graph
     found: list[tuple[Conversion, Recipe] | None] = []
-    for place, (info, source) in enumerate(zip(members.infos, members.sources, strict=True)):
+    for place, (info, owner) in enumerate(zip(members.infos, members.sources, strict=True)):
         asked, target = members.asked, EXCHANGE
         if not stays:
             info = _as_member(info)
@@ -100,7 +107,7 @@ def _steps_of(members: Members, stays: bool) -> list[tuple[Conversion, Recipe] |
         request = Request(target) if asked is None else asked._replace(target=target)
         conversion = conversion_of(registry.backend_named(target), request)
         try:
-            found.append((conversion, run.recipe_of(info, source, conversion)))
+            found.append((conversion, run.recipe_of(info, owner, conversion)))
         except ConversionError as error:
             index = 0 if members.which is None else members.which.index(place)
             raise at_member(error, members.path(index)) from error
@@ -124,43 +131,41 @@ def _join(join: Callable[..., Any], steps: Sequence[tuple[Conversion, Recipe] | 
 def _converted(members: Members, steps: Sequence[tuple[Conversion, Recipe] | None]) -> Sequence[Any]:
     """The members, each after its own steps."""
     tensors, which, alike = members.tensors, members.which, steps[0]
-    if which is None and (alike is None or not alike[1].program):
+    if which is not None:
+        return _converted_apart(members, [steps[place] for place in which])
+    if alike is None or not alike[1].program:
         return tensors
-    if which is None and alike is not None and members.places is not None:
-        whole = members.joined if members.joined is not None else members.sources[0].join_alike(tensors)
+    conversion, (program, _) = alike
+    if members.places is not None:
+        whole = members.joined
+        if whole is None and (len(members.shape) == 2 or len({shape[1:] for shape in members.shapes}) == 1):
+            whole = members.sources[0].join_alike(tensors)
         if whole is not None:
-            array = run.convert(whole, alike[0])
-            ends = accumulate(members.lengths)
+            array, ends = run.convert(whole, conversion), accumulate(members.lengths)
+            if not isinstance(members.places, list):
+                return array  # type: ignore[no-any-return]
             return [array[end - length : end] for end, length in zip(ends, members.lengths, strict=True)]
+    if run.is_verifying():
+        return _converted_apart(members, [alike] * len(tensors))
+    try:
+        return [run.execute(program, tensor) for tensor in tensors]
+    except ConversionError:
+        return _converted_apart(members, [alike] * len(tensors))  # which says where it is
+
+
+def _converted_apart(members: Members, steps: Sequence[tuple[Conversion, Recipe] | None]) -> Sequence[Any]:
+    """The members, each converted as any tensor is.
+
+    Raises:
+        ConversionError: One cannot be; the message says where it is.
+    """
     done: list[Any] = []
     try:
-        for index, tensor in enumerate(tensors):
-            step = alike if which is None else steps[which[index]]
-            if step is None:
-                done.append(tensor)
-            elif which is None and not run.is_verifying():
-                done.append(run.execute(step[1].program, tensor))
-            else:
-                done.append(run.convert(tensor, step[0]))
+        for tensor, step in zip(members.tensors, steps, strict=True):
+            done.append(tensor if step is None else run.convert(tensor, step[0]))
     except ConversionError as error:
         raise at_member(error, members.path(len(done))) from error
     return done
-
-
-def _composed(plan: Plan, members: Members, stays: bool) -> Plan:
-    """The plan of a stack with the steps of its members."""
-    plans = [_plan_of_members(members, place, each) for place, each in enumerate(_steps_of(members, stays))]
-    first = next(index for index, step in enumerate(plan.steps) if step.verb in JOINS.values())
-    before, join, after = plan.steps[:first], plan.steps[first], plan.steps[first + 1 :]
-    own: tuple[Step, ...] = ()
-    imports = plan.imports
-    if plan.source.kind == "stack" and plans[0] is not None:
-        own = tuple(map(_of_each, plans[0].steps))
-        imports = tuple(dict.fromkeys((*plans[0].imports, *imports)))
-    else:
-        nbytes = sum(each.bytes_copied for each in plans if each is not None)
-        join = join._replace(bytes=join.bytes + nbytes)
-    return replace(plan, steps=(*before, *own, join, *after), imports=imports)
 
 
 def _plan_of_members(members: Members, place: int, step: tuple[Conversion, Recipe] | None) -> Plan | None:

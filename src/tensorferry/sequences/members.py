@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import prod
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,7 +19,7 @@ from .diagnostics import ROWS, leaves, outer_shape
 from .reader import PYTHON_NUMBERS, element_types, first, is_tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Sequence
 
     from ..backends.base import Backend
     from ..core.request import Request
@@ -43,7 +44,8 @@ class Members(NamedTuple):
         places: Where each lies in the whole, if they are filled up with `value`.
         value: What is between them.
         joined: What holds the numbers of all, one after the other, if they were read before they were looked at.
-        lengths: How long each is on its first axis, if it is given for the padding.
+        lengths: How long each is on its first axis, if they are filled up.
+        keywords: Those of `collate` that fill them up.
     """
 
     tensors: Sequence[Any]
@@ -56,6 +58,14 @@ class Members(NamedTuple):
     value: Any = None
     joined: Any = None
     lengths: Sequence[int] = ()
+    keywords: str = ""
+
+    @property
+    def signature(self) -> Hashable:
+        """All of the members that decides what is done to them: neither shapes, strides nor addresses."""
+        if self.which is None:
+            return self.infos[0][2:4], self.infos[0][6:], self.sources[0], self.asked
+        return tuple((info[2:4], info[6:]) for info in self.infos), tuple(self.sources), self.asked
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
@@ -104,9 +114,13 @@ def members_of(x: Any) -> Members | None:
     Raises:
         ConversionError: An element is no tensor, or rows or tensors are of unequal lengths; the message says where.
     """
-    if not isinstance(x, (list, tuple)) or not _has_tensors(x, first(x)[0]) or _has_rows_of_numbers(x):
+    if not isinstance(x, (list, tuple)) or not x or type(x[0]) in PYTHON_NUMBERS:
         return None
-    if not any(issubclass(kind, ROWS) for kind in set(map(type, x))):
+    kinds = set(map(type, x))
+    if len(kinds) > 1 or not registry.is_known_tensor(type(x[0])) or not is_tensor(x[0]):
+        if not _has_tensors(x, first(x)[0]) or _has_rows_of_numbers(x):
+            return None
+    if not any(issubclass(kind, ROWS) for kind in kinds):
         return look_at(x, (len(x),)).stacked((len(x),))
     outer = outer_shape(x)
     return look_at([leaf for _, leaf in leaves(x)], outer).stacked(outer)
@@ -152,51 +166,68 @@ def whole_of(members: Members, target: Backend | None) -> tuple[Backend | None, 
     Raises:
         LossyCastError: No dtype holds the values of all.
     """
-    infos, shape = members.infos, members.shape
-    depth = len(shape) - len(infos[0].shape)
-    dtype = dtypes.common(info.dtype for info in infos) if members.asked is None else members.asked.dtype or ""
-    requires_grad = any(info.requires_grad for info in infos)
+    infos, asked = members.infos, members.asked
+    dtype = asked.dtype if asked is not None else None
+    if dtype is None:
+        dtype = infos[0].dtype if members.which is None else dtypes.common(info.dtype for info in infos)
+    owner = None if target is None or members.places is not None else _stacker(members, target)
     if members.places is not None:
         kind = PADDED
-    elif target is not None and _stays_with(target, members):
-        info = TensorInfo(
-            target.name,
-            shape,
-            dtype,
-            infos[0].device,
-            writable=True,
-            mutable=True,
-            requires_grad=requires_grad and target.capabilities.gradients.records,
-            abstract=infos[0].abstract,
-        )
-        return target, info._replace(kind="stack" if depth == 1 else "rows")
+    elif len(members.shape) - len(infos[0].shape) > 1:
+        kind = "rows"
     else:
-        kind = "stack" if depth == 1 and members.asked is None and len({info.dtype for info in infos}) == 1 else "rows"
-    return None, TensorInfo(
-        "python", shape, dtype, HOST, writable=True, mutable=True, requires_grad=requires_grad, kind=kind
+        alike = owner is not None or (asked is None and len({info.dtype for info in infos}) == 1)
+        kind = "stack" if alike else "rows"
+    requires_grad = any(info.requires_grad for info in infos)
+    if owner is not None:
+        requires_grad = requires_grad and owner.capabilities.gradients.records
+    return owner, _info(
+        "python" if owner is None else owner.name,
+        members.shape,
+        dtype,
+        HOST if owner is None else infos[0].device,
+        requires_grad,
+        kind,
+        None if owner is None else infos[0].abstract,
     )
 
 
-def _stays_with(target: Backend, members: Members) -> bool:
-    """Whether the target stacks them itself, in their graph."""
-    caps, infos = target.capabilities, members.infos
-    return (
-        caps.gradients.graph
-        and all(source is target for source in members.sources)
-        and (members.asked is not None or len({info.dtype for info in infos}) == 1)
-        and {info.abstract for info in infos} <= {None, *caps.objects.inside_only}
-        and not _takes_large_pages(members)
-    )
+@lru_cache(maxsize=1024)
+def _info(
+    framework: str,
+    shape: tuple[int, ...],
+    dtype: str,
+    device: str,
+    requires_grad: bool,
+    kind: str,
+    abstract: str | None,
+) -> TensorInfo:
+    """What new memory is."""
+    info = TensorInfo(framework, shape, dtype, device, writable=True, mutable=True, requires_grad=requires_grad)
+    return info._replace(kind=kind, abstract=abstract)
 
 
-def _takes_large_pages(members: Members) -> bool:
-    """Whether they are so large, on the host and in no graph, that an array of them is made in a fraction of the time.
+def _stacker(members: Members, target: Backend) -> Backend | None:
+    """The framework that stacks them itself: the target, in their graph, or theirs, in one call; ``None``: none."""
+    source, infos = members.sources[0], members.infos
+    caps = source.capabilities
+    if not caps.gradients.graph or any(other is not source for other in members.sources) or _are_large(members):
+        return None
+    if source is not target:
+        one_call = members.which is None and members.asked is None and not caps.objects.tracer
+        return source if one_call and not infos[0].requires_grad and infos[0].abstract is None else None
+    one_dtype = members.asked is not None or len({info.dtype for info in infos}) == 1
+    return source if one_dtype and {info.abstract for info in infos} <= {None, *caps.objects.inside_only} else None
 
-    NumPy asks for huge pages there; other frameworks' allocators do not.
+
+def _are_large(members: Members) -> bool:
+    """Whether they are so large, on the host and in no graph, that NumPy stacks them in a fraction of the time.
+
+    It asks for huge pages there; other frameworks' allocators do not.
     """
-    info = members.infos[0]
-    plain = all(info.device == HOST and info.abstract is None and not info.requires_grad for info in members.infos)
-    return plain and prod(members.shape) * dtypes.find(info.dtype).itemsize >= memory.MAPPED
+    if prod(members.shape) * dtypes.find(members.infos[0].dtype).itemsize < memory.MAPPED:
+        return False
+    return all(info.device == HOST and info.abstract is None and not info.requires_grad for info in members.infos)
 
 
 def at_member(error: ConversionError, path: str) -> ConversionError:

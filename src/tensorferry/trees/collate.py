@@ -203,6 +203,7 @@ class Batch:
             padded = self._padded(index, column, members, met, value, target, request)
             if padded is not None:
                 return padded
+            members = None if _are_numbers(column) else members
         prepared = self._stacked(index, column, members, met, target, request)
         return _Leaf(prepared, None, None)
 
@@ -327,9 +328,10 @@ class Batch:
             members = members._replace(
                 shape=(len(shapes), *extent.whole),
                 asked=_asked(request, dtype),
-                places=extent.places(),
+                places=extent.mask if members.which is None and extent.is_short else extent.places(),
                 value=self._filling(index, value, dtype, request),
                 lengths=[shape[0] for shape in shapes],
+                keywords=self._padding.keywords(value),
             )
             prepared = self._prepare(members, conversion_of(target, request))
         return _Leaf(prepared, None, extent, self._marks(index, extent, target, request, prepared))

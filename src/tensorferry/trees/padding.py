@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -38,6 +39,7 @@ __all__ = [
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
 
+_SHORT = 256
 _NUMBERS = (int, float, complex, np.number, np.bool_)
 
 
@@ -90,6 +92,11 @@ class Padding:
         """What comes beside a padded leaf, by the keyword that asks for it."""
         mask = [("mask", extent.mask)] if self._mask else []
         return mask + ([("lengths", extent.lengths)] if self._lengths else [])
+
+    def keywords(self, value: Any) -> str:
+        """The keywords that fill a leaf up with a value, as they are typed."""
+        multiple = f", pad_to_multiple_of={self.multiple}" if self.multiple != 1 else ""
+        return f"pad={value}{multiple}" + (', padding_side="left"' if self.left else "")
 
     def value_of(self, name: Callable[[], str]) -> Any:
         """What a leaf is padded with; ``None``: it is not."""
@@ -158,6 +165,11 @@ class Extent(NamedTuple):
         return places >= length - lengths if self.left else places < lengths
 
     @property
+    def is_short(self) -> bool:
+        """Whether the leaves are rows so short that they are sooner put in their places all at once, by a mask."""
+        return len(self.whole) == 1 and self.whole[0] <= _SHORT
+
+    @property
     def is_needed(self) -> bool:
         """Whether a leaf is shorter than all will be."""
         return any(shape != self.whole for shape in self.shapes)
@@ -180,11 +192,11 @@ def extent_of(shapes: Sequence[Shape], padding: Padding) -> Extent | None:
     Raises:
         ShapeError: They have not the same number of axes.
     """
-    different = set(map(tuple, shapes))
+    different = set(shapes)
     few, many = min(different, key=len), max(different, key=len)
     if len(few) != len(many):
         raise ShapeError(
-            f"Leaves with {len(few)} and with {len(many)} axes cannot be padded to one shape: {few}, {many}.",
+            f"Leaves with {len(few)} and with {len(many)} axes cannot be padded to one shape: {tuple(few)}, {tuple(many)}.",
             "give them as many axes first",
         )
     if not many:
@@ -206,13 +218,16 @@ def common_dtype(infos: Sequence[TensorInfo], target: Backend, request: Request)
         LossyCastError: There is none, or the target has it not.
     """
     if request.dtype not in (None, *dtypes.KEYWORDS):
-        return rules.target_dtype(TensorInfo(EXCHANGE, (len(infos),), infos[0].dtype), request, target)
+        return rules.target_dtype(_array(infos[0].dtype, None), request, target)
     typed = {info.dtype for info in infos if info.weak_dtype is None}
     names = typed or {info.dtype for info in infos}
-    info = TensorInfo(EXCHANGE, (len(infos),), dtypes.common(names))
-    if not typed:
-        info = info._replace(weak_dtype=dtypes.common({each.weak_dtype or each.dtype for each in infos}))
-    return rules.target_dtype(info, request, target)
+    weak = None if typed else dtypes.common({each.weak_dtype or each.dtype for each in infos})
+    return rules.target_dtype(_array(dtypes.common(names), weak), request, target)
+
+
+@lru_cache(maxsize=256)
+def _array(dtype: str, weak_dtype: str | None) -> TensorInfo:
+    return TensorInfo(EXCHANGE, (1,), dtype, weak_dtype=weak_dtype)
 
 
 def filling(value: Any, dtype: str, request: Request) -> Any:
@@ -221,7 +236,14 @@ def filling(value: Any, dtype: str, request: Request) -> Any:
     Raises:
         LossyCastError: It does not fit.
     """
-    asked = Request(EXCHANGE, dtype=dtype, casting=request.casting)
+    # Floats are not remembered by their value: there are two zeros.
+    make = _filling if type(value) is int else _filling.__wrapped__
+    return make(value, dtype, request.casting)
+
+
+@lru_cache(maxsize=256)
+def _filling(value: Any, dtype: str, casting: str | None) -> Any:
+    asked = Request(EXCHANGE, dtype=dtype, casting=casting)
     return run.convert(value, conversion_of(registry.backend_named(EXCHANGE), asked))
 
 

@@ -36,9 +36,19 @@ def stack(arrays: Sequence[Array], shape: tuple[int, ...]) -> Array:
 
 
 def pad(arrays: Sequence[Array], shape: tuple[int, ...], places: Sequence[Any], value: Array) -> Array:
-    """Arrays of one dtype in one of `shape`, each in its place, and a value elsewhere."""
+    """Arrays of one dtype in one of `shape`, each in its place, and a value elsewhere.
+
+    Args:
+        arrays: Those; or one in which they are, one after the other.
+        shape: The shape of the whole.
+        places: Where each lies; or a mask of where they lie.
+        value: What is elsewhere.
+    """
     result = memory.compact(shape, value.dtype)
     result[...] = value
+    if isinstance(places, np.ndarray):
+        result[places] = arrays if isinstance(arrays, np.ndarray) else np.concatenate(arrays)
+        return result
     for row, place, array in zip(result, places, arrays, strict=True):
         row[place] = array
     return result

@@ -127,12 +127,10 @@ class PythonBackend(Backend):
                 return self, self._info(array, "buffer"), array
             if isinstance(x, reader.NewArray):
                 return self, self._info_of_new(x, target), x.array
-            if isinstance(x, members.Members):
-                owner, info = members.whole_of(x, target)
-                return owner or self, info, x
-        found = members.members_of(x)
+        found = x if isinstance(x, members.Members) else members.members_of(x)
         if found is not None:
-            return self.open(found, target, request)
+            owner, info = members.whole_of(found, target)
+            return owner or self, info, found
         first, size = reader.first(x)
         if (
             size > rules.MANY

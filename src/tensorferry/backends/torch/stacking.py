@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ...core.info import TensorInfo
     from .tensors import TorchBackend
 
-__all__ = ["describe_alike", "join_alike", "stack_path"]
+__all__ = ["describe_alike", "stack_path"]
 
 _DTYPE, _REQUIRES_GRAD = attrgetter("dtype"), attrgetter("requires_grad")
 _IS_CPU, _IS_NESTED = attrgetter("is_cpu"), attrgetter("is_nested")
@@ -25,7 +25,7 @@ def stack_path(backend: TorchBackend) -> Callable[[list[Any]], Any]:
     It keeps their graph. PyTorch itself refuses other shapes and devices.
     """
     memories, names, compiling = backend.memories, backend.names, backend.compiling
-    data_ptr, stack, lowest, large = backend.tensor.data_ptr, backend.torch.stack, memory.LOWEST, memory.MAPPED
+    data_ptr, stack, lowest = backend.tensor.data_ptr, backend.torch.stack, memory.LOWEST
 
     def path(x: list[Any]) -> Any:
         if not x or type(x[0]) not in memories or compiling():
@@ -36,7 +36,7 @@ def stack_path(backend: TorchBackend) -> Callable[[list[Any]], Any]:
         # It reads freed storage too, which ends the process. What has another layout has no address, and raises.
         if min(map(data_ptr, x)) < lowest or x[0].is_nested:
             return None
-        return stack(x) if x[0].nbytes * len(x) < large or not x[0].is_cpu else None
+        return stack(x) if x[0].nbytes * len(x) < memory.MAPPED or not x[0].is_cpu else None
 
     return path
 
@@ -47,14 +47,13 @@ def describe_alike(backend: TorchBackend, tensors: Sequence[Any]) -> TensorInfo 
     first = tensors[0]
     if first.is_complex() or backend.forward._current_level >= 0 or not _are_alike(backend, tensors):
         return None
-    if any(map(_IS_NESTED, tensors)) or not all(map(_IS_CPU, tensors)) or any(map(backend.tensor.is_neg, tensors)):
+    if any(map(_IS_NESTED, tensors)) or not all(map(_IS_CPU, tensors)):
+        return None
+    if not first.is_floating_point():
+        return backend.describe(first)
+    if any(map(backend.tensor.is_neg, tensors)):
         return None
     return backend.describe(first)._replace(requires_grad=any(map(_REQUIRES_GRAD, tensors)))
-
-
-def join_alike(backend: TorchBackend, tensors: Sequence[Any]) -> Any:
-    """See `Backend.join_alike`."""
-    return backend.torch.cat(tensors) if describe_alike(backend, tensors) is not None else None
 
 
 def _are_alike(backend: TorchBackend, tensors: Sequence[Any]) -> bool:
