@@ -307,7 +307,7 @@ class Backend(ABC):
         """A tensor that lies over `array`'s memory and keeps it alive."""
 
     def join_alike(self, tensors: Sequence[Any]) -> Any:
-        """Tensors that `describe_alike` finds alike, one after the other on their first axis; ``None``: as well apart."""
+        """Tensors that `describe_alike` finds alike in one, one after the other; ``None``: they are taken apart."""
         return None
 
     def stack(self, tensors: Sequence[Any], shape: tuple[int, ...]) -> Any:

@@ -97,8 +97,6 @@ def _steps_of(members: Members, source: Backend) -> list[tuple[Conversion, Recip
     found: list[tuple[Conversion, Recipe] | None] = []
     for place, (info, owner) in enumerate(zip(members.infos, members.sources, strict=True)):
         asked, target = members.asked, EXCHANGE
-        if not stays:
-            info = _as_member(info)
         if stays:
             if asked is None or asked.dtype == info.dtype:
                 found.append(None)
@@ -107,7 +105,7 @@ def _steps_of(members: Members, source: Backend) -> list[tuple[Conversion, Recip
         request = Request(target) if asked is None else asked._replace(target=target)
         conversion = conversion_of(registry.backend_named(target), request)
         try:
-            found.append((conversion, run.recipe_of(info, owner, conversion)))
+            found.append((conversion, run.recipe_of(info if stays else _as_member(info), owner, conversion)))
         except ConversionError as error:
             index = 0 if members.which is None else members.which.index(place)
             raise at_member(error, members.path(index)) from error

@@ -54,7 +54,7 @@ class Members(NamedTuple):
     which: Sequence[int] | None
     shape: tuple[int, ...] = ()
     asked: Request | None = None
-    places: Sequence[Any] | None = None
+    places: Any = None
     value: Any = None
     joined: Any = None
     lengths: Sequence[int] = ()
@@ -117,9 +117,9 @@ def members_of(x: Any) -> Members | None:
     if not isinstance(x, (list, tuple)) or not x or type(x[0]) in PYTHON_NUMBERS:
         return None
     kinds = set(map(type, x))
-    if len(kinds) > 1 or not registry.is_known_tensor(type(x[0])) or not is_tensor(x[0]):
-        if not _has_tensors(x, first(x)[0]) or _has_rows_of_numbers(x):
-            return None
+    alike = len(kinds) == 1 and registry.is_known_tensor(type(x[0])) and is_tensor(x[0])
+    if not alike and (not _has_tensors(x, first(x)[0]) or _has_rows_of_numbers(x)):
+        return None
     if not any(issubclass(kind, ROWS) for kind in kinds):
         return look_at(x, (len(x),)).stacked((len(x),))
     outer = outer_shape(x)

@@ -196,7 +196,8 @@ def extent_of(shapes: Sequence[Shape], padding: Padding) -> Extent | None:
     few, many = min(different, key=len), max(different, key=len)
     if len(few) != len(many):
         raise ShapeError(
-            f"Leaves with {len(few)} and with {len(many)} axes cannot be padded to one shape: {tuple(few)}, {tuple(many)}.",
+            f"Leaves with {len(few)} and with {len(many)} axes cannot be padded to one shape: "
+            f"{tuple(few)}, {tuple(many)}.",
             "give them as many axes first",
         )
     if not many:

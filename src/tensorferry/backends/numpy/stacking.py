@@ -17,25 +17,25 @@ __all__ = ["pad", "stack"]
 Array = np.ndarray[Any, Any]
 
 
-def stack(arrays: Sequence[Array], shape: tuple[int, ...]) -> Array:
+def stack(tensors: Sequence[Any], shape: tuple[int, ...]) -> Array:
     """Arrays of equal shapes as one of `shape`, of the dtype that holds all their values."""
-    names = {of_numpy(dtype) or "" for dtype in {array.dtype for array in arrays}}
-    inner = arrays[0].shape
+    names = {of_numpy(dtype) or "" for dtype in {array.dtype for array in tensors}}
+    inner = tensors[0].shape
     if len(names) > 1:
-        result = memory.compact((len(arrays), *inner), find(common(names)).numpy)
-        for index, array in enumerate(arrays):
+        result = memory.compact((len(tensors), *inner), find(common(names)).numpy)
+        for index, array in enumerate(tensors):
             casts.copy_into(result[index : index + 1], array[np.newaxis])
         return result.reshape(shape)
     result = memory.compact(shape, find(names.pop()).numpy)
     if inner:
         # Not `np.stack`, which makes a view of each: where arrays are small, as much memory again.
-        np.concatenate(arrays, out=result.reshape(len(arrays) * inner[0], *inner[1:]))
+        np.concatenate(tensors, out=result.reshape(len(tensors) * inner[0], *inner[1:]))
     else:
-        np.stack(arrays, out=result.reshape(len(arrays)))
+        np.stack(tensors, out=result.reshape(len(tensors)))
     return result
 
 
-def pad(arrays: Sequence[Array], shape: tuple[int, ...], places: Sequence[Any], value: Array) -> Array:
+def pad(arrays: Any, shape: tuple[int, ...], places: Any, value: Array) -> Array:
     """Arrays of one dtype in one of `shape`, each in its place, and a value elsewhere.
 
     Args:

@@ -209,7 +209,7 @@ _SNIPPETS = {
     "export": "np.asarray({x})",
     "read": "np.array({x})",
     "stack": "np.stack({x})",
-    "pad": 'ferry.collate([{{"x": row}} for row in {x}], "numpy", pad=0)["x"]',
+    "pad": 'ferry.collate([{"x": row} for row in {x}], "numpy", pad=0)["x"]',
     "copy": '{x}.copy(order="K")',
     "read_only": "{y}.flags.writeable = False",
 }

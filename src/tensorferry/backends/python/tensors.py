@@ -40,7 +40,9 @@ _NARROWED = {("float64", "float32"), ("complex128", "complex64")}
 _CAPABILITIES = Capabilities(
     dtypes=Dtypes(frozenset(DTYPES), EXCHANGE_NUMBERS),
     memory=Memory(writable=True, exists=False, host_array=True),
-    objects=Objects(ordinary_kind="numbers", read_kinds=frozenset({"numbers", "objects", "rows", "stack", members.PADDED, "new"})),
+    objects=Objects(
+        ordinary_kind="numbers", read_kinds=frozenset({"numbers", "objects", "rows", "stack", members.PADDED, "new"})
+    ),
 )
 
 _REFUSED: dict[type, tuple[str, str | None]] = {
