@@ -69,7 +69,7 @@ class BatchPlan:
 
     Args:
         samples: How many samples there are.
-        leaves: The leaves that become a tensor each, in the batch's order.
+        leaves: The leaves that become a tensor each, in the samples' order; what comes beside one follows it.
         kept: The leaves that do not.
     """
 
