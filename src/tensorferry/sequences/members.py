@@ -68,6 +68,11 @@ class Members(NamedTuple):
         return tuple((info[2:4], info[6:]) for info in self.infos), tuple(self.sources), self.asked
 
     @property
+    def take_the_same_steps(self) -> bool:
+        """Whether what one goes through all go through: they are alike in all but their graphs and who may write."""
+        return len(self.infos) == 1 or len({(info[0], info[2:4], info[9:]) for info in self.infos}) == 1
+
+    @property
     def shapes(self) -> list[tuple[int, ...]]:
         """The shape of each tensor."""
         if self.which is None:
@@ -176,7 +181,7 @@ def whole_of(members: Members, target: Backend | None) -> tuple[Backend | None, 
     elif len(members.shape) - len(infos[0].shape) > 1:
         kind = "rows"
     else:
-        alike = owner is not None or (asked is None and len({info.dtype for info in infos}) == 1)
+        alike = owner is not None or (asked is None and members.take_the_same_steps)
         kind = "stack" if alike else "rows"
     requires_grad = any(info.requires_grad for info in infos)
     if owner is not None:

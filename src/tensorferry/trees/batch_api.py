@@ -40,6 +40,8 @@ def _stacks(function: Function) -> Function:
                 return result
         return function(samples, to, **keywords)
 
+    # Whose names `refuse_unknown` compares with.
+    stacking.__kwdefaults__ = function.__kwdefaults__
     return cast("Function", stacking)
 
 
