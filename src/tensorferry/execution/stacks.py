@@ -48,7 +48,9 @@ def with_members(recipe: Recipe, members: Members, source: Backend) -> Recipe:
         ConversionError: There is no conversion of a member; the message says where it is.
     """
     place = _place(recipe.plan)
-    before, join, after = recipe.program[:place], recipe.program[place], recipe.program[place + 1 :]
+    join, after = recipe.program[place], recipe.program[place + 1 :]
+    # All that comes before is that they leave their graphs.
+    before = [type(members).detached] * place
     return Recipe((*before, partial(_join, join, _steps_of(members, source)), *after), recipe.plan)
 
 

@@ -29,7 +29,6 @@ def _stacks(function: Function) -> Function:
     """Decorate `collate`: a list of tensors, and a target, try the fast path of those first."""
     paths_to, refusals, is_tensor = registry.LANES, registry.REFUSALS, registry.is_known_tensor
 
-    @wraps(function)
     def stacking(samples: Iterable[Any], /, to: Any = None, **keywords: Any) -> Any:
         if not keywords and type(samples) is list and samples and is_tensor(type(samples[0])):
             try:
@@ -40,9 +39,9 @@ def _stacks(function: Function) -> Function:
                 return result
         return function(samples, to, **keywords)
 
-    # Whose names `refuse_unknown` compares with.
+    # With its keywords, which `refuse_unknown` reads.
     stacking.__kwdefaults__ = function.__kwdefaults__
-    return cast("Function", stacking)
+    return cast("Function", wraps(function)(stacking))
 
 
 @_stacks

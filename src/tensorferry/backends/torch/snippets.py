@@ -28,6 +28,8 @@ def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
         return f'{{x}}.to("{device}", non_blocking=True)' if non_blocking else f'{{x}}.to("{device}")'
     if verb == "send":
         return f'{{x}}.to("{arguments[0]}", non_blocking=True)'
+    if verb == "detach" and info.kind in ("stack", "rows"):
+        return "[row.detach() for row in {x}]" if info.kind == "stack" else "[[t.detach() for t in row] for row in {x}]"
     carrier = CARRIED.get(info.dtype)
     if verb == "export" and carrier:
         return f"{{x}}.view(torch.{carrier}).numpy().view(ml_dtypes.{info.dtype})"
