@@ -133,7 +133,7 @@ def _converted(members: Members, steps: Sequence[tuple[Conversion, Recipe] | Non
     tensors, which, alike = members.tensors, members.which, steps[0]
     if which is not None:
         return _converted_apart(members, [steps[place] for place in which])
-    if alike is None or not alike[1].program:
+    if alike is None or not len(alike[1].program):
         return tensors
     conversion, (program, _) = alike
     if members.places is not None:
