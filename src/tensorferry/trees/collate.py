@@ -61,7 +61,6 @@ class Batch:
         self._rule = rule
         self._padding = NOT_PADDED if asked is None else Padding(**asked)
         self._prepare = run.foresee if looks else run.prepare
-        self._leaves = Columns(targets, rule, self._padding, self._prepare, self._path, self._name)
         self._columns, self._structure = columns_of(samples, rule)
         self._paths: list[str] | None = None
         self._names: list[str] | None = None
@@ -84,14 +83,14 @@ class Batch:
             ConversionError: A leaf cannot be stacked or converted; several raise a `TreeError`.
         """
         marks: list[tuple[int, str, Any]] = []
-        path = self._fast_path()
+        path, columns = self._fast_path(), self._planner()
 
         def done(index: int, column: Any) -> Any:
             if path is not None and type(column) is list and registry.is_known_tensor(type(column[0])):
                 result = _tried(path, column)
                 if result is not None:
                     return result
-            leaf = self._leaves.leaf(index, column)
+            leaf = columns.leaf(index, column)
             if leaf.prepared is None:
                 return leaf.kept
             result = run.convert_prepared(leaf.prepared)
@@ -111,9 +110,10 @@ class Batch:
         """
         leaves: list[StackedLeaf] = []
         kept: list[KeptLeaf] = []
+        columns = self._planner()
 
         def planned(index: int, column: Any) -> tuple[Leaf, list[tuple[str, run.Prepared]]]:
-            leaf = self._leaves.leaf(index, column)
+            leaf = columns.leaf(index, column)
             return leaf, self._beside(index, leaf)
 
         for index, (leaf, beside) in enumerate(self._each(planned)):
@@ -128,6 +128,10 @@ class Batch:
                 for keyword, each in beside
             ]
         return BatchPlan(len(self._samples), tuple(leaves), tuple(kept))
+
+    def _planner(self) -> Columns:
+        """What says what becomes of each column; not kept, as it keeps this."""
+        return Columns(self._targets, self._rule, self._padding, self._prepare, self._path, self._name)
 
     def _fast_path(self) -> Callable[[list[Any]], Any] | None:
         """The target's fast path for a list, if nothing is asked that it does not know."""
