@@ -33,9 +33,11 @@ from tensorferry.backends import registry
 from tensorferry.backends.base import Backend
 from tensorferry.core.capabilities import Capabilities, Devices, Dtypes, Memory, Options
 from tensorferry.core.devices import HOST
-from tensorferry.core.dtypes import DTYPES, find, of_numpy
+from tensorferry.core.dtypes import DTYPES
 from tensorferry.core.info import TensorInfo
+from tensorferry.core.layout import ALIGNMENT
 from tensorferry.host import casts, memory
+from tensorferry.host.numpy_dtypes import numpy_dtype, of_numpy
 
 __all__ = ["POISON", "SimulatedBackend", "Tensor", "installed"]
 
@@ -236,7 +238,7 @@ class SimulatedBackend(Backend):
         """Queue a function of the values on the current stream; its result, whose values come later."""
         device = tensors[0].device
         inputs = [self._cells(x) for x in tensors]
-        shaped = function(*[np.ones(x.shape, find(x.dtype).numpy) for x in tensors])
+        shaped = function(*[np.ones(x.shape, numpy_dtype(x.dtype)) for x in tensors])
         result = self._new(shaped.shape, of_numpy(shaped.dtype), device)
         cells = self._cells(result)
         self._queue_copy(device, 0, lambda: np.copyto(cells, function(*inputs)))
@@ -415,7 +417,7 @@ class SimulatedBackend(Backend):
     def pack(self, tensors, alignment):
         """The bytes of many, one after the other, each at a multiple of 64."""
         device = tensors[0].device
-        ends = np.cumsum([-(-self._cells(x).nbytes // memory.ALIGNMENT) * memory.ALIGNMENT for x in tensors]).tolist()
+        ends = np.cumsum([-(-self._cells(x).nbytes // ALIGNMENT) * ALIGNMENT for x in tensors]).tolist()
         parcel = self._new((ends[-1],), "uint8", device)
         cells, sources = self._cells(parcel), [self._cells(x) for x in tensors]
         layout = [(start, x.shape, x.dtype) for start, x in zip([0, *ends], tensors, strict=False)]
@@ -434,7 +436,7 @@ class SimulatedBackend(Backend):
         """Views of the packed memory, which lives as long as one of them."""
         parts = []
         for start, shape, dtype in layout:
-            kind = find(dtype).numpy
+            kind = numpy_dtype(dtype)
             cells = np.ndarray(shape, kind, self._cells(parcel), start)
             parts.append(Tensor(Part(cells, parcel), shape, dtype, parcel.device))
         return parts
@@ -472,7 +474,7 @@ class SimulatedBackend(Backend):
         return x._storage.cells
 
     def _new(self, shape, dtype, device):
-        kind = find(dtype).numpy
+        kind = numpy_dtype(dtype)
         cells = memory.compact(shape, kind)
         cells.reshape(-1).view(np.uint8).fill(POISON)
         storage = Storage(cells)
@@ -538,7 +540,7 @@ def installed(**settings):
         backend.close()
         del sys.modules["simulated"]
         registry._opened.discard("simulated")
-        for table in (registry._by_name, registry._by_module, registry._ready, registry._by_type):
+        for table in (registry._by_name, registry._by_module, registry._ready, registry.BY_TYPE):
             for key in [key for key, each in table.items() if each.name not in known]:
                 del table[key]
         for key in [key for key, name in registry.NAMES.items() if name not in known]:

@@ -44,7 +44,8 @@ from .trees.batch_api import collate, explain_collate
 if TYPE_CHECKING:
     from .files.convert import Report
     from .files.lazy import LazyTree
-    from .planning.plan import Plan, Step
+    from .planning.plan import Plan
+    from .planning.step import Step
     from .transfers.prefetch import Prefetch
     from .transfers.transfer import Transfer
     from .trees.batch_plans import BatchPlan
@@ -109,7 +110,7 @@ _LATER = {
     "Plan": "planning.plan",
     "Prefetch": "transfers.prefetch",
     "Report": "files.convert",
-    "Step": "planning.plan",
+    "Step": "planning.step",
     "Transfer": "transfers.transfer",
     "TreePlan": "trees.plans",
 }

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from .backends import registry
-from .backends.base import EXCHANGE
 from .core.info import TensorInfo
-from .core.request import aim, make_request, refuse_unknown
+from .core.names import EXCHANGE
+from .core.request import make_request, refuse_unknown
 from .errors import ConversionError, FrameworkNotInstalledError, UnsupportedTypeError
 from .execution.recipes import conversion_of
 from .execution.run import foresee, prepare_described
+from .execution.target import aim
 from .host import memory
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ def installed(module, backend, witness):
             del sys.modules[module.__name__]
         known._outside.pop(witness.name, None)
         registry._opened.discard(module.__name__)
-        for table in (registry._by_name, registry._by_module, registry._ready, registry._by_type):
+        for table in (registry._by_name, registry._by_module, registry._ready, registry.BY_TYPE):
             for key in [key for key, each in table.items() if each.name not in before]:
                 del table[key]
 

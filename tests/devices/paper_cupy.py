@@ -16,7 +16,7 @@ import numpy as np
 
 from tensorferry.backends import registry
 from tensorferry.backends.cupy.tensors import CupyBackend
-from tensorferry.core.info import compact_strides
+from tensorferry.core.layout import compact_strides
 from tensorferry.host import memory
 
 __all__ = ["installed", "module"]

@@ -15,8 +15,8 @@ from tensorferry import TensorInfo
 from tensorferry.backends import registry
 from tensorferry.backends.cupy import tensors as backend_module
 from tensorferry.backends.cupy.tensors import CupyBackend
-from tensorferry.core import dtypes
 from tensorferry.devices import staging
+from tensorferry.host.numpy_dtypes import numpy_dtype
 from tensorferry.planning import device_steps as transport
 from tensorferry.transfers import sides
 
@@ -35,7 +35,7 @@ def cupy():
 
 
 def random_bits(name, shape=(6, 10)):
-    kind = dtypes.find(name).numpy
+    kind = numpy_dtype(name)
     raw = np.random.default_rng(4).integers(0, 256, int(np.prod(shape)) * kind.itemsize, dtype=np.uint8)
     return (raw % 2 if name == "bool" else raw).view(kind).reshape(shape)
 

@@ -13,6 +13,7 @@ from tests.devices.staged import CHUNK, POISON, staged
 from tests.support import survives
 
 import tensorferry as ferry
+from tensorferry.core.layout import ALIGNMENT
 from tensorferry.devices import buffer_pool as blocks
 from tensorferry.devices import copy_threads as copiers
 from tensorferry.devices import staging
@@ -207,7 +208,7 @@ def test_a_result_is_ordinary_memory_that_may_be_written():
         result = ferry.to_numpy(x)
         assert result.flags.writeable
         assert result.flags.c_contiguous
-        assert memory.address(result) % memory.ALIGNMENT == 0
+        assert memory.address(result) % ALIGNMENT == 0
         assert device._block_of(result) is None
         result[...] = 0
         assert ferry.to_numpy(x).any()

@@ -13,6 +13,7 @@ from tensorferry.files.format import format_named
 from tensorferry.files.pump import Pump
 from tensorferry.files.shards import open_path
 from tensorferry.files.stored import InMemory
+from tensorferry.host.numpy_dtypes import numpy_dtype
 
 ROOT = Path(__file__).resolve().parents[2]
 SUFFIXES = {"safetensors": ".safetensors", "pytorch": ".pt", "npz": ".npz", "npy": ".npy"}
@@ -30,11 +31,11 @@ def bits(dtype, shape, seed=0):
     raw = np.random.default_rng(seed).integers(0, 256, count, np.uint8)
     if row.kind == "bool":
         raw &= 1
-    return raw.view(row.numpy).reshape(shape)
+    return raw.view(numpy_dtype(row.name)).reshape(shape)
 
 
 def contents(arrays, tree=None, metadata=None):
-    of = {row.numpy: row.name for row in DTYPES.values()}
+    of = {numpy_dtype(row.name): row.name for row in DTYPES.values()}
     tensors = {name: InMemory(array, of[array.dtype], id(array)) for name, array in arrays.items()}
     return Contents("memory", (), tensors, dict(metadata or {}), tree)
 

@@ -7,6 +7,7 @@ import numpy as np
 from tensorferry.core.dtypes import DTYPES, find
 from tensorferry.files.contents import Contents
 from tensorferry.files.stored import InMemory
+from tensorferry.host.numpy_dtypes import numpy_dtype
 
 NARROW = {
     "int2": 2,
@@ -35,11 +36,11 @@ def awkward(dtype):
             # Signed ones are held with their sign in the whole byte.
             half = 1 << (NARROW[dtype] - 1)
             patterns = ((patterns.astype(np.int16) ^ half) - half).astype(np.int8).view(np.uint8)
-        return patterns.view(row.numpy)
+        return patterns.view(numpy_dtype(row.name))
     size = row.itemsize // 2 if row.kind == "complex" else row.itemsize
     whole = np.dtype(f"uint{8 * size}")
     if size <= 2:
-        return np.arange(1 << (8 * size), dtype=whole).view(row.numpy)
+        return np.arange(1 << (8 * size), dtype=whole).view(numpy_dtype(row.name))
     top = (1 << (8 * size)) - 1
     sign = 1 << (8 * size - 1)
     fraction = {4: 23, 8: 52}[size]
@@ -48,7 +49,7 @@ def awkward(dtype):
     chosen += [infinity | (1 << (fraction - 1)) | 0x2A, (1 << fraction) - 1, 1 << fraction, 0x0102030405060708 & top]
     drawn = np.random.default_rng(7).integers(0, top, 512 + len(chosen) % 2, whole, endpoint=True)
     patterns = np.concatenate([np.array(chosen, whole), drawn])
-    return patterns[: len(patterns) // 2 * 2].view(row.numpy)
+    return patterns[: len(patterns) // 2 * 2].view(numpy_dtype(row.name))
 
 
 def sample(dtypes=None):
@@ -67,7 +68,7 @@ def contents(arrays, *, metadata=None, tree=None):
     """Contents to write, from arrays by name; the same array under two names is one tensor."""
     tensors = {}
     for name, array in arrays.items():
-        dtype = next(row.name for row in DTYPES.values() if row.numpy == array.dtype)
+        dtype = next(row.name for row in DTYPES.values() if numpy_dtype(row.name) == array.dtype)
         tensors[name] = InMemory(array, dtype, id(array))
     return Contents("memory", (), tensors, dict(metadata or {}), tree)
 

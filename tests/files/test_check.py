@@ -20,6 +20,7 @@ from tensorferry.files.contents import Contents, Finding
 from tensorferry.files.convert import convert_files
 from tensorferry.files.format import Format
 from tensorferry.files.stored import Decoded, Extent, InMemory, View
+from tensorferry.host.numpy_dtypes import numpy_dtype
 
 
 def _extent(tmp_path, array, dtype=None, offset=16):
@@ -29,7 +30,7 @@ def _extent(tmp_path, array, dtype=None, offset=16):
 
 
 def _values(array):
-    dtype = next(row.name for row in DTYPES.values() if row.numpy == array.dtype)
+    dtype = next(row.name for row in DTYPES.values() if numpy_dtype(row.name) == array.dtype)
     return list(check_values(Contents("raw", ("f",), {"x": InMemory(array, dtype, "x")})))
 
 
@@ -89,7 +90,7 @@ def test_what_is_an_error_and_what_a_note(array, expected):
 
 def test_one_without_a_zero_is_never_all_zero():
     """A dtype that has no 0 is not taken for one whose elements are all 0."""
-    array = np.ones(4, find("float8_e8m0fnu").numpy)
+    array = np.ones(4, numpy_dtype("float8_e8m0fnu"))
     array.view(np.uint8)[:] = 0
 
     assert _values(array) == []

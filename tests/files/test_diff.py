@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from tests.files.support import awkward, contents, sample
 
 import tensorferry
-from tensorferry.core.dtypes import DTYPES, find
+from tensorferry.core.dtypes import DTYPES
 from tensorferry.files.contents import Contents, Ref
 from tensorferry.files.diff import Change, diff
 from tensorferry.files.stored import Decoded, Extent, InMemory, View
+from tensorferry.host.numpy_dtypes import numpy_dtype
 
 
 def _of(array, dtype=None):
@@ -140,7 +141,7 @@ def test_equal_infinities_of_two_dtypes_are_equal_values():
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float8_e5m2", "complex64"])
 def test_nan_is_accepted_by_no_tolerance_unless_both_are(dtype):
     """A NaN beside a number differs under any tolerance; two NaNs of other bits only without one."""
-    kind = find(dtype).numpy
+    kind = numpy_dtype(dtype)
     number, nan = np.array([1, 2, 3]).astype(kind), np.array([1, np.nan, 3]).astype(kind)
 
     found = _only(_of(number), _of(nan), tolerance=1e9)

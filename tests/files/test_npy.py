@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.files.support import arrays, awkward, contents, same_bits, sample
 from tests.support import peak_of
 
-from tensorferry.core.dtypes import DTYPES, of_numpy
+from tensorferry.core.dtypes import DTYPES
 from tensorferry.errors import FileFormatError, FormatLimitError, UnsafeFileError
 from tensorferry.files.contents import Contents, Ref
 from tensorferry.files.encodings.npy_array import NAMES
@@ -24,8 +24,9 @@ from tensorferry.files.formats.npy import FORMAT as NPY
 from tensorferry.files.formats.npz import FORMAT as NPZ
 from tensorferry.files.pump import Pump
 from tensorferry.files.stored import InMemory
+from tensorferry.host.numpy_dtypes import numpy_dtype, of_numpy
 
-NUMPYS_OWN = sorted(name for name, row in DTYPES.items() if row.numpy.isbuiltin == 1)
+NUMPYS_OWN = sorted(name for name, row in DTYPES.items() if numpy_dtype(row.name).isbuiltin == 1)
 
 
 def written(form, path, held):
@@ -337,7 +338,7 @@ def test_a_flipped_bit_in_an_npz_is_found(tmp_path):
 def test_any_names_and_shapes_survive_in_npz(tmp_path_factory, kinds):
     """Whatever the names, dtypes and shapes, the arrays come back, and NumPy finds them under the same names."""
     path = tmp_path_factory.mktemp("npz") / "a.npz"
-    held = {name: np.zeros(shape, DTYPES[dtype].numpy) for name, (dtype, shape) in kinds.items()}
+    held = {name: np.zeros(shape, numpy_dtype(dtype)) for name, (dtype, shape) in kinds.items()}
     assert same_bits(arrays(written(NPZ, path, contents(held))), held)
     with np.load(path) as theirs:
         assert theirs.files == list(held)

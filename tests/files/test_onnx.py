@@ -152,7 +152,7 @@ def test_packing_of_every_size_comes_back(dtype, size):
 
 def test_integers_that_fill_their_bytes_are_the_same_numbers(tmp_path):
     """An int4 whose sign fills its byte, as arithmetic of ml_dtypes leaves it, is written as the number that it is."""
-    array = -np.array([1, 2, -7], "int8").astype(support.find("int4").numpy)
+    array = -np.array([1, 2, -7], "int8").astype(support.numpy_dtype("int4"))
     assert array.tobytes() == b"\xff\xfe\x07"
     path = written(tmp_path / "a.onnx", support.contents({"a": array}))
     assert (FORMAT.read(path).tensors["a"].array() == array).all()

@@ -16,7 +16,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tensorferry.core.dtypes import DTYPES, of_numpy
+from tensorferry.core.dtypes import DTYPES
 from tensorferry.errors import FileFormatError, FormatLimitError, FrameworkNotInstalledError, UnsafeFileError
 from tensorferry.files.contents import Contents, Ref
 from tensorferry.files.format import format_for, format_of
@@ -24,6 +24,7 @@ from tensorferry.files.formats.orbax import FORMAT
 from tensorferry.files.pump import Pump
 from tensorferry.files.shards import open_path
 from tensorferry.files.stored import Extent, InMemory
+from tensorferry.host.numpy_dtypes import of_numpy
 
 tensorstore = pytest.importorskip("tensorstore", reason="tensorstore is not installed")
 _spec = importlib.util.spec_from_file_location("files_support", Path(__file__).with_name("support.py"))

@@ -22,6 +22,7 @@ from tensorferry.files.formats.pytorch import FORMAT
 from tensorferry.files.pickles import machine
 from tensorferry.files.pump import Pump
 from tensorferry.files.stored import Packed, View
+from tensorferry.host.numpy_dtypes import numpy_dtype
 
 torch = pytest.importorskip("torch", reason="the files are compared with those of torch itself")
 
@@ -406,9 +407,8 @@ def test_what_torch_cannot_hold_is_refused_before_writing(tmp_path):
 
 
 def hostile_dtype():
-    from tensorferry.core.dtypes import find
 
-    return find("float8_e4m3b11fnuz").numpy
+    return numpy_dtype("float8_e4m3b11fnuz")
 
 
 def nested(levels):

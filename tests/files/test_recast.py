@@ -15,12 +15,13 @@ from tensorferry.files.pump import Pump
 from tensorferry.files.recast import Recast
 from tensorferry.files.stored import Extent, InMemory, Record, View
 from tensorferry.host.casts import cast
+from tensorferry.host.numpy_dtypes import numpy_dtype
 
 FLOATS = [row.name for row in DTYPES.values() if row.kind == "float"]
 
 
 def stored(values, dtype="float32"):
-    array = np.asarray(values, find(dtype).numpy)
+    array = np.asarray(values, numpy_dtype(dtype))
     return InMemory(array, dtype, id(array))
 
 
@@ -29,16 +30,16 @@ def every(dtype):
     row = find(dtype)
     if row.itemsize <= 2:
         bits = {"float4_e2m1fn": 4, "float6_e2m3fn": 6, "float6_e3m2fn": 6}.get(dtype, 8 * row.itemsize)
-        return np.arange(1 << bits).astype(f"u{row.itemsize}").view(row.numpy)
+        return np.arange(1 << bits).astype(f"u{row.itemsize}").view(numpy_dtype(row.name))
     with np.errstate(all="ignore"):
         around = []
         for other in FLOATS:
-            limits = ml_dtypes.finfo(find(other).numpy)
+            limits = ml_dtypes.finfo(numpy_dtype(other))
             for value in (limits.max, limits.smallest_normal, limits.smallest_subnormal, limits.eps):
-                exact_value = np.array(float(value)).astype(row.numpy)
+                exact_value = np.array(float(value)).astype(numpy_dtype(row.name))
                 scales = (0.25, 0.5, 0.99, 1.0, 1.03, 1.06, 1.1, 1.25, 1.5, 2.0, 4.0)
-                around.extend(exact_value * np.array(scale, row.numpy) for scale in scales)
-        values = np.array([*around, 0, 1, np.inf, np.nan], row.numpy)
+                around.extend(exact_value * np.array(scale, numpy_dtype(row.name)) for scale in scales)
+        values = np.array([*around, 0, 1, np.inf, np.nan], numpy_dtype(row.name))
         return np.concatenate([values, -values])
 
 
@@ -60,7 +61,7 @@ def test_each_number_between_floating_dtypes(source, target):
     assert took.tobytes() == plain.tobytes()
 
     specials = find(target).specials
-    limits = ml_dtypes.finfo(find(target).numpy)
+    limits = ml_dtypes.finfo(numpy_dtype(target))
     with np.errstate(all="ignore"):
         wide, after = values.astype(np.float64), plain.astype(np.float64)
     largest = float(limits.max)
@@ -93,7 +94,7 @@ def test_each_number_between_floating_dtypes(source, target):
         elif nan[index] or (positive_only and not wide[index] > largest):
             assert isinstance(result, LossyCastError)
         else:
-            wanted = np.array([np.copysign(largest, wide[index])]).astype(find(target).numpy)
+            wanted = np.array([np.copysign(largest, wide[index])]).astype(numpy_dtype(target))
             assert result.tobytes() == wanted.tobytes()
 
 
@@ -151,7 +152,7 @@ def test_between_other_kinds_each_value_must_survive(overflow):
     ]
     for values, source, target in good:
         found = Recast(stored(values, source), target, overflow).array()
-        assert found.tobytes() == np.real(values).astype(find(target).numpy).tobytes()
+        assert found.tobytes() == np.real(values).astype(numpy_dtype(target)).tobytes()
     bad = [
         ([1, 2, 70000], "int64", "int16", 2),
         ([0, 2**24 + 1], "int32", "float32", 1),

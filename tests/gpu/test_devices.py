@@ -12,6 +12,7 @@ from tests.support import bits, dtype_name
 import tensorferry as ferry
 from tensorferry.core import dtypes
 from tensorferry.devices import staging
+from tensorferry.host.numpy_dtypes import numpy_dtype
 from tensorferry.planning.device_steps import CHUNK, STAGED
 
 torch = pytest.importorskip("torch")
@@ -59,7 +60,7 @@ def busy(stream=None, rounds=20):
 
 
 def random_bits(name, nbytes):
-    kind = dtypes.find(name).numpy
+    kind = numpy_dtype(name)
     raw = np.random.default_rng(1).integers(0, 256, nbytes // kind.itemsize * kind.itemsize, dtype=np.uint8)
     return (raw % 2 if name == "bool" else raw).view(kind)
 

@@ -272,12 +272,12 @@ def steps_run_out_of_place(path, tree):
     found = []
     for node in ast.walk(tree):
         name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
-        if name == "program" and isinstance(node.ctx, ast.Load):
+        if name in ("program", "bulk") and isinstance(node.ctx, ast.Load):
             part, above = node, within[id(node)]
             while isinstance(above, (ast.Subscript, ast.IfExp)):
                 part, above = above, within[id(above)]
             called = isinstance(above, ast.Call) and part in above.args and ast.unparse(above.func).split(".")[-1]
-            kept = isinstance(above, ast.Assign) and ast.unparse(above.targets[0]) == "program"
+            kept = isinstance(above, ast.Assign) and ast.unparse(above.targets[0]) == name
             if called not in ("execute", "bool", "len") and not kept:
                 found.append(f"{path.name}:{node.lineno} {function_of(node, within)}")
         if (
@@ -297,7 +297,7 @@ def function_of(node, within):
 
 
 def test_one_function_runs_the_steps_of_a_recipe():
-    """It is `run.execute`; besides, one binds verbs to recipes, and one has many leaves cross the bus in one call.
+    """It is `run.execute`, for one value as for a list of many; besides, one binds verbs to recipes.
 
     One puts what is done to the members of a stack before the step that joins them.
     """
@@ -305,7 +305,6 @@ def test_one_function_runs_the_steps_of_a_recipe():
     assert {(line.partition(":")[0], line.rpartition(" ")[2]) for line in found} == {
         ("run.py", "execute"),
         ("recipes.py", "_bound"),
-        ("batches.py", "cross"),
         ("stacks.py", "with_members"),
     }
 

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 import tensorferry as ferry
 from tensorferry import TensorInfo
-from tensorferry.core.dtypes import DTYPES, find, fit, name_of
+from tensorferry.core.dtype_names import name_of
+from tensorferry.core.dtypes import DTYPES, find, fit
+from tensorferry.host.numpy_dtypes import numpy_dtype
 
 ORDINARY = {
     "bool": ["bool"],
@@ -47,7 +49,7 @@ def every(name):
         return [0.0, 1.0]
     bits = int("".join(filter(str.isdigit, name.partition("_")[0])))
     if row.kind == "float":
-        return np.arange(1 << bits, dtype=np.uint8).view(row.numpy).astype(float)
+        return np.arange(1 << bits, dtype=np.uint8).view(numpy_dtype(row.name)).astype(float)
     return np.float64(range(-(1 << bits - 1), 1 << bits - 1) if row.kind == "int" else range(1 << bits))
 
 

@@ -10,7 +10,8 @@ from tests.support import frozen, memory_at, survives
 
 import tensorferry as ferry
 from tensorferry import TensorInfo
-from tensorferry.core.dtypes import find, name_of
+from tensorferry.core.dtype_names import name_of
+from tensorferry.host.numpy_dtypes import numpy_dtype
 
 jax = pytest.importorskip("jax")
 jnp = pytest.importorskip("jax.numpy")
@@ -69,7 +70,7 @@ def test_code_gives_no_writable_memory_of_a_constant(dtype, value, variable):
 @pytest.mark.parametrize("source", ["jax", "torch", "numpy"])
 def test_code_shares_into_tensorflow(source, shape, dtype):
     """tf.constant copies: where memory is shared, the code goes over DLPack."""
-    x = memory_at(shape, find(dtype).numpy)
+    x = memory_at(shape, numpy_dtype(dtype))
     if source != "numpy":
         x = ferry.convert(x, source, copy=False)
     plan = ferry.explain(x, "tensorflow", copy=False)
@@ -79,7 +80,7 @@ def test_code_shares_into_tensorflow(source, shape, dtype):
 
 @pytest.mark.parametrize(
     "x",
-    [frozen(np.ones(4, "f4")), memory_at((4,), find("float8_e5m2").numpy)],
+    [frozen(np.ones(4, "f4")), memory_at((4,), numpy_dtype("float8_e5m2"))],
     ids=["read-only", "float8"],
 )
 def test_code_says_where_it_copies_what_is_shared(x):
@@ -97,7 +98,7 @@ def test_code_says_where_it_copies_what_is_shared(x):
 @pytest.mark.parametrize("source", ["tensorflow", "jax", "numpy"])
 def test_code_of_a_variable_pastes(source, dtype):
     """Also for dtypes of which TensorFlow has no operation that copies."""
-    x = ferry.convert(frozen(np.ones(2, find(dtype).numpy)), source)
+    x = ferry.convert(frozen(np.ones(2, numpy_dtype(dtype))), source)
     result = pasted(ferry.explain(x, "tensorflow", variable=True), x)
     assert isinstance(result, tf.Variable)
     assert result.dtype.name == dtype

@@ -10,7 +10,8 @@ BACKEND = '''
 import numpy as np
 from tensorferry.backends.base import Backend
 from tensorferry.core.capabilities import Capabilities, Dtypes, Memory
-from tensorferry.core.info import TensorInfo, compact_strides
+from tensorferry.core.info import TensorInfo
+from tensorferry.core.layout import compact_strides
 import {module}
 
 class {kind}(Backend):

@@ -448,6 +448,7 @@ FLOATS = {"dtypes": Dtypes(frozenset({"float32"}), {}, unhanded=frozenset({"floa
 DECLARED = {
     "read_only": ({"memory": Memory(writable=True, read_only=True)}, ["read_only"]),
     "out": ({"memory": Memory(writable=True, out=True)}, ["write"]),
+    "lazy_bits": ({"memory": Memory(writable=True, lazy_bits=True)}, ["resolve"]),
     "an accelerator": ({"devices": Devices(("cpu", "sim")), **FLOATS}, ["copy", "cast", "move"]),
     "an accelerator of others": (
         {"devices": Devices(("cpu", "sim")), "dtypes": Dtypes(frozenset({"float32"}), {})},

@@ -37,7 +37,7 @@ def _registered(name, *, read_only):
     finally:
         del sys.modules[name]
         registry._opened.discard(name)
-        for table in (registry._by_name, registry._by_module, registry._ready, registry._by_type):
+        for table in (registry._by_name, registry._by_module, registry._ready, registry.BY_TYPE):
             for key in [key for key, each in table.items() if each is backend]:
                 del table[key]
 

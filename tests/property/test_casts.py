@@ -17,6 +17,7 @@ from tensorferry import testing
 from tensorferry.backends import registry
 from tensorferry.core import dtypes
 from tensorferry.host import casts
+from tensorferry.host.numpy_dtypes import numpy_dtype
 from tensorferry.testing import bits
 from tensorferry.testing import strategies as these
 from tensorferry.testing.bits import FORMATS
@@ -320,7 +321,7 @@ def test_a_value_between_narrow_floats_is_kept_or_refused(name):
     patterns = range(1 << FORMATS[name].bits)
     for other in (each for each in NARROW_FLOATS if FORMATS[each].bits <= 8 and each != name):
         for pattern in patterns:
-            array = np.array([pattern], np.uint8).view(dtypes.find(name).numpy)
+            array = np.array([pattern], np.uint8).view(numpy_dtype(name))
             try:
                 found = ferry.to_numpy(array, dtype=other, casting="same_value").view(np.uint8)
             except ferry.LossyCastError:
@@ -335,7 +336,7 @@ def test_lists_of_every_narrow_value_raise_no_flag(name):
     row = FORMATS[name]
     patterns = np.arange(1 << row.bits, dtype=f"uint{8 * dtypes.find(name).itemsize}")
     with np.errstate(all="raise"):
-        found = ferry.to_list(patterns.view(dtypes.find(name).numpy))
+        found = ferry.to_list(patterns.view(numpy_dtype(name)))
     assert [key(number) for number in found] == [key(bits.numbers(name, int(pattern))) for pattern in patterns]
 
 
@@ -403,7 +404,7 @@ def test_the_edges_of_such_a_float(target):
             for x in (np.array([number], source), [number], np.array(number, source)):
                 with pytest.raises(ferry.LossyCastError):
                     ferry.to_numpy(x, dtype=target)
-            out = np.ones(1, dtypes.find(target).numpy)
+            out = np.ones(1, numpy_dtype(target))
             with pytest.raises(ferry.LossyCastError):
                 ferry.to_numpy(np.array([number], source), out=out)
             assert out.astype(np.float32) == 1

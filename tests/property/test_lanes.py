@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import tensorferry as ferry
 from tensorferry import testing
 from tensorferry.backends import registry
+from tensorferry.core.info import MANY
 from tensorferry.execution import recipes
 from tensorferry.execution.run import verifying
 from tensorferry.planning import rules
@@ -255,7 +256,7 @@ def test_numbers_come_into_out_the_same_in_parts_and_in_one(target, x, dtype, ca
         ("torch", "float32", {}),
     ],
 )
-@pytest.mark.parametrize("numbers", [[0.0] * (rules.MANY + 1), [0] * rules.MANY + [0.0] * rules.MANY])
+@pytest.mark.parametrize("numbers", [[0.0] * (MANY + 1), [0] * MANY + [0.0] * MANY])
 def test_parts_are_what_is_read(target, out, keywords, numbers, monkeypatch):
     """The comparisons above are not of the whole with itself: many numbers are read a few at a time."""
     given = None if out is None else ferry.convert(np.ones(len(numbers)), target, dtype=out)
@@ -264,7 +265,7 @@ def test_parts_are_what_is_read(target, out, keywords, numbers, monkeypatch):
     with verifying():
         ferry.convert(numbers, target, out=given, **keywords)
     assert len(sizes) > 2
-    assert max(sizes) < rules.MANY
+    assert max(sizes) < MANY
 
 
 def test_a_list_that_changes_while_it_is_read_is_an_error():

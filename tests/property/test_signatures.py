@@ -19,12 +19,12 @@ from tests.support import TARGETS, counted, lives, memory_at
 import tensorferry as ferry
 from tensorferry import testing
 from tensorferry.backends import registry
-from tensorferry.core.info import compact_strides, packed_strides
+from tensorferry.core.info import MANY
+from tensorferry.core.layout import compact_strides, packed_strides
 from tensorferry.core.signature import signature_of
 from tensorferry.execution import recipes, run
 from tensorferry.execution.recipes import conversion_as
 from tensorferry.host import memory
-from tensorferry.planning import rules
 from tensorferry.testing import strategies as these
 from tensorferry.testing.bits import FORMATS
 
@@ -173,7 +173,7 @@ def crowds(draw, shapes=None):
         shapes = draw(st.lists(st.tuples(*[LENGTHS] * rank), min_size=6, max_size=6))
         if name == "python" and rank:
             # So many numbers that the memory of an array of them counts, and one less.
-            shapes += [(rules.MANY + more, *shape[1:]) for shape in shapes for more in (0, 1)]
+            shapes += [(MANY + more, *shape[1:]) for shape in shapes for more in (0, 1)]
     strided = name in ("numpy", "torch")
     found = []
     for shape in shapes:

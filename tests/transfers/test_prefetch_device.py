@@ -12,7 +12,7 @@ from tests import simulated
 from tests.transfers.conftest import ours, until
 
 import tensorferry as ferry
-from tensorferry.transfers import sides, slots
+from tensorferry.transfers import side_streams, slots
 from tensorferry.transfers.one_pass import SLOTS
 
 
@@ -71,7 +71,7 @@ BROKEN = {
     "events that lie": lambda monkeypatch: {"events_lie": True},
     "slots that do not wait": lambda monkeypatch: monkeypatch.setattr(slots._Slot, "free", lambda slot: None),
     "streams that do not wait": lambda monkeypatch: monkeypatch.setattr(
-        sides.Landed, "hand_out", lambda landed: landed.value
+        side_streams.Landed, "hand_out", lambda landed: landed.value
     ),
     "streams that are not recorded": lambda monkeypatch: monkeypatch.setattr(
         simulated.Stream, "uses", lambda stream, tensor: None

@@ -16,6 +16,7 @@ from tests.support import ROOT, SOURCE, TARGETS, survives
 from tests.transfers.conftest import ours, until
 
 import tensorferry as ferry
+from tensorferry.execution import run
 
 
 @contextmanager
@@ -336,3 +337,18 @@ def test_importing_starts_no_thread_and_loads_none_of_this():
         assert not loaded & set(sys.modules), loaded & set(sys.modules)
         """
     )
+
+
+def test_what_is_planned_is_what_is_run(monkeypatch, device):
+    """Each leaf is prepared once, also where another thread converts it; so is the tensor that comes alone."""
+    seen = []
+    prepare = run.prepare
+    monkeypatch.setattr(run, "prepare", lambda x, *rest: seen.append(x) or prepare(x, *rest))
+    tree = {"x": np.zeros(2), "y": np.ones(3)}
+    for to, place in (("numpy", None), ("simulated", "sim:0")):
+        seen.clear()
+        ferry.start(tree, to, device=place, copy=True).result(timeout=simulated.PATIENCE)
+        assert [id(x) for x in seen] == [id(x) for x in tree.values()]
+        seen.clear()
+        ferry.start(tree["x"], to, device=place, copy=True).result(timeout=simulated.PATIENCE)
+        assert [id(x) for x in seen] == [id(tree["x"])]

@@ -56,7 +56,8 @@ def changed(tree, **keywords):
 )
 def test_H82_a_named_dtype_goes_to_leaves_of_its_own_kind(dtype, kinds):
     """Labels, ids and masks keep theirs: 257 is no bfloat16, and nobody asked for one."""
-    from tensorferry.core.dtypes import find, name_of
+    from tensorferry.core.dtype_names import name_of
+    from tensorferry.core.dtypes import find
 
     tree = batch()
     for path, after in dtypes(ferry.convert_tree(tree, "numpy", dtype=dtype)).items():

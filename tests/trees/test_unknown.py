@@ -172,13 +172,22 @@ def test_a_callable_says_which_tensors_are_meant():
 
 
 def test_a_plan_says_what_is_kept():
-    """Where, of which type, and where its tensor is."""
+    """Each leaf: where it is, of which type, and where its tensor is if it holds one."""
     plan = ferry.explain_tree({"box": Box([TENSOR]), "x": TENSOR, "plain": Box(1)}, "numpy", unknown="keep")
-    assert plan.kept == 2
-    assert plan.unknown == (('$["box"]', "Box", '$["box"].held[0]'),)
+    assert plan.kept == (('$["box"]', "Box", '$["box"].held[0]'), ('$["plain"]', "Box", None))
     assert '$["box"]  Box, kept as it is with the tensor at $["box"].held[0]' in str(plan)
-    assert plan.to_dict()["unknown"] == [{"path": '$["box"]', "type": "Box", "tensor": '$["box"].held[0]'}]
-    assert ferry.explain_tree({"x": TENSOR}, "numpy").unknown == ()
+    assert '$["plain"]  Box, kept as it is\n' in f"{plan}\n"
+    assert plan.to_dict()["kept"][0] == {"path": '$["box"]', "type": "Box", "tensor": '$["box"].held[0]'}
+    assert ferry.explain_tree({"x": TENSOR}, "numpy").kept == ()
+
+
+def test_a_plan_of_many_that_are_kept_shows_those_with_tensors_first():
+    """And counts the others that there is no room for; all of them are in the plan."""
+    plan = ferry.explain_tree([*range(30), Box(TENSOR), TENSOR], "numpy", unknown="keep")
+    shown = str(plan).splitlines()
+    assert "with the tensor at $[30].held" in shown[2]
+    assert shown[-1] == "   … and 19 more are kept: see .kept"
+    assert [each.path for each in plan.kept] == [f"$[{index}]" for index in range(31)]
 
 
 def test_what_a_container_has_beside_its_values_is_looked_at_too():
@@ -298,7 +307,7 @@ def test_a_partial_that_is_kept_is_the_same():
     """And a plan says where its tensor is."""
     x = functools.partial(print, TENSOR)
     assert ferry.convert_tree([x], "numpy", unknown="keep")[0] is x
-    assert ferry.explain_tree([x], "numpy", unknown="keep").unknown == (("$[0]", "partial", "$[0].args[0]"),)
+    assert ferry.explain_tree([x], "numpy", unknown="keep").kept == (("$[0]", "partial", "$[0].args[0]"),)
 
 
 @pytest.mark.parametrize("inside", [False, True], ids=["a module", "modules in lists of modules"])

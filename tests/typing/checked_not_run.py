@@ -10,9 +10,16 @@ import torch
 from typing_extensions import assert_type
 
 import tensorferry as ferry
-from tensorferry.backends import array_like, cupy, numpy, python, tensorflow, verbs
-from tensorferry.backends import jax as of_jax
-from tensorferry.backends import torch as of_torch
+from tensorferry.backends import verbs
+from tensorferry.backends.array_like import tensors as array_like
+from tensorferry.backends.cupy import tensors as cupy
+from tensorferry.backends.jax import tensors as of_jax
+from tensorferry.backends.numpy import tensors as numpy
+from tensorferry.backends.python import tensors as python
+from tensorferry.backends.tensorflow import tensors as tensorflow
+from tensorferry.backends.torch import tensors as of_torch
+from tensorferry.backends.torch.declared import DECLARED
+from tensorferry.core.declaration import Declaration
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -50,6 +57,9 @@ assert_type(ferry.frameworks(), dict[str, ferry.FrameworkStatus])
 
 collate: Callable[[list[Any]], Any] = functools.partial(ferry.collate, to="torch")
 annotated: tuple[type[ferry.LazyTree], type[ferry.Report], type[ferry.TreePlan]] | None = None
+
+# Plans are made from either.
+declarations: list[Declaration] = [DECLARED, of_torch.BACKEND]
 
 # Each backend here has its verbs as the protocols say that they are called.
 read_only: verbs.PresentsReadOnly = numpy.BACKEND

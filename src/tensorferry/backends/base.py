@@ -13,6 +13,7 @@ import sys
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ..core.places import places_by
 from ..errors import FrameworkNotInstalledError
 
 if TYPE_CHECKING:
@@ -25,22 +26,11 @@ if TYPE_CHECKING:
     from ..core.placement import Placement
     from ..core.request import Request
     from ..devices.streams import Stream
+    from ..planning.plan import Plan
+    from ..planning.step import Step
     from .nodes import Node
 
-__all__ = ["EXCHANGE", "EXCHANGE_NUMBERS", "Backend", "kind_of_type", "validate", "verbs_lacking"]
-
-EXCHANGE = "numpy"
-"""The backend whose tensors are the common currency of host memory."""
-
-
-EXCHANGE_NUMBERS: Mapping[str, tuple[str, ...]] = {
-    "bool": ("bool",),
-    "int": ("int64", "uint64"),
-    "float": ("float64",),
-    "complex": ("complex128",),
-}
-"""The dtypes of Python numbers as they are read into an array of that currency."""
-
+__all__ = ["Backend", "kind_of_type", "validate", "verbs_lacking"]
 
 _KINDS = frozenset({"Variable", "buffer", "numbers", "object", "objects", "rows", "scalar", "stack", "traced"})
 
@@ -247,14 +237,18 @@ class Backend(ABC):
     def signature(self, x: Any) -> Hashable | None:
         """What `signature.signature_of` tells of `x`, in attributes that are read in less time than it is described in.
 
-        Two tensors may have one only if they are alike in all but shape, strides and address. ``None``: it has to be
-        described, as it is not one of the ordinary, or not in host memory.
+        Two tensors may have one only if they are alike in all but shape, strides and address. It is a tuple that has
+        `signature.COMPACT` in it only where there are no gaps. ``None``: it has to be described, as it is not one of
+        the ordinary, or not in host memory.
         """
         return None
 
-    def signatures(self, tensors: Sequence[Any]) -> list[Hashable | None]:
-        """The signature of each of many."""
-        return list(map(self.signature, tensors))
+    def open_alike(self, x: Any, target: Backend) -> tuple[Hashable, Any] | None:
+        """For objects that are opened before they are converted: a signature, and what the steps start from.
+
+        Asked of what has no `signature` of its own; ``None``: it has to be described.
+        """
+        return None
 
     def describe_alike(self, tensors: Sequence[Any]) -> TensorInfo | None:
         """What many tensors of one type are, if one look at all of them shows that they are alike; else ``None``.
@@ -264,12 +258,45 @@ class Backend(ABC):
         """
         return None
 
-    def extents(self, tensors: Sequence[Any]) -> list[tuple[int, int] | None]:
-        """Of each of many, the address of the first byte that it reaches in host memory, and of the one after its last.
+    def bound(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
+        """A verb as one function, where its method looks at what the plan knows already; ``None``: the method does.
 
-        Only asked of what has a `signature`. ``None``: to tell takes as long as to describe it.
+        Args:
+            step: The verb, and what it takes besides the value.
+            plan: The plan that it is a step of, for each tensor of one signature.
         """
-        return [None] * len(tensors)
+        return None
+
+    def likeness(self, x: Any) -> Hashable | None:
+        """What decides, of an object in ``like=``, which dtype and device it says; ``None``: it has to be described."""
+        return self.signature(x)
+
+    def grouped(self, tensors: Sequence[Any], alignment: int) -> Mapping[Hashable, Sequence[int]] | None:
+        """Where tensors of each signature stand among many; ``None``: one of them has to be described.
+
+        For who asks of addresses only what they are modulo `alignment`, 0 for the element's own, the others are alike.
+        """
+        found = list(map(self.signature, tensors))
+        return None if None in found else places_by(found)
+
+    def extents(self, tensors: Sequence[Any], *, compact: bool) -> tuple[Sequence[int], Sequence[int]] | None:
+        """The address of the first byte that each of many reaches in host memory, and of the one after its last.
+
+        Only asked of what has a `signature`, and `compact` if each of those says so. ``None``: to tell takes as long as
+        to describe them.
+        """
+        return None
+
+    def are_apart(self, tensors: Sequence[Any]) -> bool:
+        """Whether it is seen at a glance that no two of many have a byte in common; likewise."""
+        return False
+
+    def for_many(self) -> Mapping[str, Callable[..., Any]]:
+        """By the name of a verb: what does for a list of values, in one go, what the verb does for each.
+
+        Only called with what has a `signature`, all of it in a graph or none, and what other verbs have made of that.
+        """
+        return {}
 
     def preview(
         self, x: Any, target: Backend | None = None, request: Request | None = None
@@ -388,8 +415,8 @@ class Backend(ABC):
     def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
         """The code that a person would have typed for a verb on ``{x}``; `info` is what it is then.
 
-        For ``adopt`` the arguments are ``("fresh",)`` where the memory was made on the way: a person's copy need
-        not be aligned as ours is. For ``export`` they are ``("read-only",)`` where the array is the result, and not
-        to be written; for ``detach``, ``("by hand",)`` where it is what to do before a conversion. For ``write``
-        they are the `TensorInfo` of what is written into.
+        For ``adopt`` the arguments are ``("newly allocated",)`` where the memory was allocated on the way: a person's
+        copy need not be aligned as ours is. For ``export`` they are ``("read-only",)`` where the array is the result,
+        and not to be written; for ``detach``, ``("by hand",)`` where it is what to do before a conversion. For
+        ``write`` they are the `TensorInfo` of what is written into.
         """

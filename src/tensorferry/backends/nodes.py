@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -41,9 +42,15 @@ def item(key: object) -> str:
     >>> item("encoder"), item(3)
     ('["encoder"]', '[3]')
     """
-    import json  # only paths need it, which are for people
+    return f"[{_quoted()(key) if isinstance(key, str) else repr(key)}]"
 
-    return f"[{json.dumps(key, ensure_ascii=False) if isinstance(key, str) else repr(key)}]"
+
+@cache
+def _quoted() -> Callable[[str], str]:
+    """What puts text between quotes, as JSON does."""
+    from json.encoder import encode_basestring  # only paths need it, which are for people
+
+    return encode_basestring
 
 
 def attribute(name: str) -> str:

@@ -12,9 +12,11 @@ import importlib
 import sys
 import threading
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
+from ..core import names
 from ..core.devices import device_name, kind_of
+from ..core.names import NAMES
 from ..errors import DeviceError, UnknownFrameworkError, UnsupportedTypeError, nearest, shown
 from ..hints import Hint
 from .plugins import Door
@@ -24,9 +26,8 @@ if TYPE_CHECKING:
 
     from .base import Backend
 
-Function = TypeVar("Function", bound="Callable[..., Any]")
-
 __all__ = [
+    "BY_TYPE",
     "LANES",
     "NAMES",
     "REFUSALS",
@@ -42,7 +43,6 @@ __all__ = [
     "lane_together",
     "lanes_to",
     "load",
-    "may_be_traced",
     "no_lane",
     "on_change",
     "open_lanes",
@@ -50,8 +50,6 @@ __all__ = [
     "ready",
     "refusal_of",
     "register",
-    "shield",
-    "untraced",
 ]
 
 
@@ -68,19 +66,14 @@ LANES: dict[str, dict[type, Callable[[Any], Any]]] = {}
 _together: dict[tuple[type, str], Callable[[list[Any]], list[Any] | None]] = {}
 _lanes_open = True
 
-_by_type: dict[type, Backend] = {}
+BY_TYPE: dict[type, Backend] = {}
+"""The backends by the types that have been met as tensors of theirs."""
 _opened: set[str] = set()
 _ready: dict[str, Backend] = {}
-_unshielded: list[Backend] = []
-_untraced: list[Callable[..., Any]] = []
 on_change: list[Callable[[], Any]] = []
 """What is called when a backend is registered, as what is kept of the others may no longer hold."""
 revision = 0
 """How many backends have been registered: what is kept of all of them is good for one of these."""
-may_be_traced = True
-"""Whether a framework may yet be imported whose tracer has to be kept out; see `shield`."""
-NAMES: dict[object, str] = {}
-"""The canonical name by all that has been met for it: names, aliases, modules, tensor classes."""
 _by_name: dict[str, Backend] = {}
 _by_module: dict[str, Backend] = {}
 _own: dict[str, Backend] = {}
@@ -108,7 +101,7 @@ def register(backend: Backend) -> None:
 
 
 def _keep(backend: Backend) -> None:
-    global may_be_traced, revision
+    global revision
     if NAMES.get(backend.name, backend.name) != backend.name:
         raise ValueError(f"{backend.name!r} is another name of {NAMES[backend.name]}")
     for module in backend.owns:
@@ -122,10 +115,7 @@ def _keep(backend: Backend) -> None:
         NAMES.setdefault(alias, backend.name)
     for module in backend.owns:
         _by_module[module] = backend
-    if backend.is_traced:
-        _unshielded.append(backend)
-        may_be_traced = True
-    _by_type.clear()
+    BY_TYPE.clear()
     _ready.pop(backend.name, None)
     for forget in on_change:
         forget()
@@ -145,7 +135,7 @@ def _read_own() -> list[Backend]:
     from .. import backends as package
 
     modules = [module.name for module in pkgutil.iter_modules(package.__path__) if module.ispkg]
-    found = [importlib.import_module(f"{package.__name__}.{name}").BACKEND for name in modules]
+    found = [importlib.import_module(f"{package.__name__}.{name}.tensors").BACKEND for name in modules]
     found.sort(key=lambda each: (each.rank, each.name))
     for backend in found:
         _keep(backend)
@@ -321,31 +311,6 @@ def load(backend: Backend) -> Backend:
     return backend
 
 
-def untraced(function: Function) -> Function:
-    """Decorate a function that no framework's tracer is to look into; it is called through `shield` at first."""
-    _untraced.append(function)
-    # Read by torch.compile, should it come here before its backend has been asked.
-    function.__dict__["_torchdynamo_disable"] = True
-    return function
-
-
-def shield(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Keep the tracers of imported frameworks out of what is `untraced`; what to call for a function this once."""
-    global may_be_traced
-    known()
-    called = function
-    with _lock:
-        for backend in list(_unshielded):
-            with outside.guard(backend.name):
-                if backend.is_imported():
-                    _unshielded.remove(backend)
-                    for each in _untraced:
-                        shielded = backend.shield(each)
-                        called = shielded if each is function else called
-        may_be_traced = bool(_unshielded)
-    return called
-
-
 def ready(name: str) -> Backend:
     """The backend of this name, loaded.
 
@@ -368,13 +333,13 @@ def backend_of(x: object) -> Backend:
     Raises:
         UnsupportedTypeError: It is no tensor.
     """
-    found = _by_type.get(type(x))
+    found = BY_TYPE.get(type(x))
     return found if found is not None else _find(x)
 
 
 def is_known_tensor(kind: type) -> bool:
     """Whether objects of this type have been met as tensors with memory of their own."""
-    found = _by_type.get(kind)
+    found = BY_TYPE.get(kind)
     return found is not None and found.capabilities.memory.exists
 
 
@@ -421,7 +386,7 @@ def _owner(kind: type) -> Backend | None:
             if not owner.is_imported():
                 continue
             if load(owner).claims(kind) and owner.capabilities is not None:
-                _by_type[kind] = owner
+                BY_TYPE[kind] = owner
                 return owner
             refused = owner.refusal(kind)
         if refused is not None:
@@ -490,3 +455,6 @@ def immutable_holds(owner: object) -> bool:
             if not backend.capabilities.memory.writable and backend.holds(owner):
                 return True
     return False
+
+
+names.registry = names.Registry(canonical, backend_named, known, backends)

@@ -16,7 +16,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..core.devices import HOST
-from ..planning.rules import JOINS
+from ..core.info import JOINS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -109,7 +109,7 @@ class Casts(Protocol):
 
 
 class Resolves(Protocol):
-    """What has a conjugate or a negative bit, by the word of `Backend.describe`."""
+    """``Memory(lazy_bits=True)``."""
 
     @abstractmethod
     def resolve(self, x: Any) -> Any:
@@ -254,6 +254,7 @@ def called_for(declared: Capabilities) -> dict[str, tuple[str, ...]]:
     table: list[tuple[str, bool, tuple[type, ...]]] = [
         ("Memory(read_only=True)", memory.read_only, (PresentsReadOnly,)),
         ("Memory(out=True)", memory.out, (Writes,)),
+        ("Memory(lazy_bits=True)", memory.lazy_bits, (Resolves,)),
         ("Devices(kinds=…) beside the host", away, (Copies, Casts, Moves)),
         ("Devices(kinds=…) and dtypes that are not unhanded", handed, (HandsOver,)),
         ("Devices(kinds=…) without the host", homeless, (Places, Fetches)),

@@ -11,10 +11,11 @@ from rich.text import Text
 import tensorferry as ferry
 from tensorferry.backends.registry import NAMES, backend_named, backends, outside
 from tensorferry.core.devices import device_name
-from tensorferry.core.dtypes import KEYWORDS, name_of
+from tensorferry.core.dtypes import KEYWORDS
 from tensorferry.planning.preconditions import refuse_place
 from tensorferry.planning.render import PATHS, size_text
 
+from ..core.dtype_names import name_of
 from .code import print_code
 from .console import EXIT_FAILED, EXIT_USAGE, err, out, print_json, printable
 from .hints import as_options

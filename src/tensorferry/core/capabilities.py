@@ -61,6 +61,7 @@ class Memory(NamedTuple):
             1 any address.
         axes: How many axes its tensors have at most.
         host_array: Whether its tensors *are* ndarrays in host memory.
+        lazy_bits: Whether its tensors can have a conjugate or a negative bit, which the verb ``resolve`` applies.
         read_only: Whether it can present memory read-only: its verb ``read_only``, which takes its own tensor and
             gives one over the same memory that nobody can write through.
         out: Whether its tensors can be given as ``out=``: its verb ``write``.
@@ -73,6 +74,7 @@ class Memory(NamedTuple):
     alignment: int = 1
     axes: float = math.inf
     host_array: bool = False
+    lazy_bits: bool = False
     read_only: bool = False
     out: bool = False
     writes_parts: bool = False

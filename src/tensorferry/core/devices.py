@@ -49,7 +49,7 @@ def device_name(device: object) -> str:
 
 
 def host_index(device: object) -> int:
-    """Which of several devices of the host it is; 0 for the first, and for whatever is none."""
+    """Which of several devices of the host it is; 0 for the first, and for other devices."""
     match = _parts(_text(device))
     return int(match[2] or 0) if match is not None and _KINDS.get(match[1]) == HOST else 0
 

@@ -7,20 +7,37 @@ from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..backends import registry
 from ..errors import UnknownFrameworkError
+from . import names
 from .devices import HOST, device_name
-from .dtypes import find, name_of
+from .dtype_names import name_of
+from .dtypes import find
+from .layout import compact_strides, is_compact, overlaps_itself, packed_strides
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from typing_extensions import Self
 
-    from ..backends.base import Backend
     from ..typing import To
+    from .declaration import Declaration
 
-__all__ = ["TensorInfo", "compact_strides", "is_compact", "packed_strides"]
+__all__ = ["COPIED", "JOINS", "NUMBERS", "PADDED", "TensorInfo", "is_many"]
+
+COPIED = "copied "
+"""How a `TensorInfo.kind` starts if what an object gives is not shown to lie in memory of the object's own."""
+
+NUMBERS = frozenset({"numbers", "objects"})
+"""Kinds of what is read number by number; the other kinds are words of the frameworks' own."""
+
+PADDED = "padded"
+"""The kind of tensors of unequal lengths that are filled up into one."""
+
+JOINS = {"rows": "stack", "stack": "stack", PADDED: "pad"}
+"""Kinds of what is several tensors, and the verb that makes them one."""
+
+MANY = 1 << 16
+"""Python numbers from which the memory of an array of them counts."""
 
 
 class _Fields(NamedTuple):
@@ -44,46 +61,13 @@ class _Fields(NamedTuple):
     abstract: str | None
 
 
-def compact_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """The strides, in bytes, of C-contiguous memory."""
-    strides = []
-    step = itemsize
-    for length in reversed(shape):
-        strides.append(step)
-        step *= max(length, 1)
-    return tuple(reversed(strides))
-
-
-def is_compact(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
-    """Whether memory is C-contiguous, axes of length 1 aside; without elements it is."""
-    if 0 in shape:
-        return True
-    step = itemsize
-    for length, stride in zip(reversed(shape), reversed(strides), strict=True):
-        if length != 1 and stride != step:
-            return False
-        step *= length
-    return True
-
-
-def packed_strides(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """The strides, in bytes, of packed memory whose axes lie in the order that `strides` has them in."""
-    order = sorted(range(len(shape)), key=lambda axis: (-abs(strides[axis]), axis))
-    packed = [0] * len(shape)
-    step = itemsize
-    for axis in reversed(order):
-        packed[axis] = step
-        step *= max(shape[axis], 1)
-    return tuple(packed)
-
-
 def _canonical(framework: object) -> str:
     """A framework's canonical name; a name that is not known here as it is, as a package may bring it."""
     try:
-        return registry.canonical(framework)
+        return names.registry.canonical(framework)
     except UnknownFrameworkError:
         if isinstance(framework, str):
-            return framework  # whoever plans with it says that there is no such backend
+            return framework  # a plan with it raises that there is no such backend
         raise
 
 
@@ -96,15 +80,15 @@ def _literal(value: object) -> str:
 def _ordinary(framework: str) -> tuple[str, bool | None]:
     """The device and the mutability of a framework's ordinary tensors."""
     try:
-        return _declared(registry.backend_named(framework))
+        return _declared(names.registry.named(framework))
     except UnknownFrameworkError:
         return HOST, None
 
 
 @lru_cache(maxsize=64)
-def _declared(backend: Backend) -> tuple[str, bool]:
+def _declared(framework: Declaration) -> tuple[str, bool]:
     """The host, or the first kind of device of a framework that cannot live there; whether its tensors are written."""
-    caps = backend.capabilities
+    caps = framework.capabilities
     return HOST if HOST in caps.devices.kinds else caps.devices.kinds[0], caps.memory.writable
 
 
@@ -171,7 +155,7 @@ class TensorInfo(_Fields):
         kind: str = "",
         abstract: str | None = None,
     ) -> Self:
-        known = registry.NAMES.get(framework) if isinstance(framework, str) else None
+        known = names.NAMES.get(framework) if isinstance(framework, str) else None
         framework = known or _canonical(framework)
         name = name_of(dtype)
         weak_dtype = None if weak_dtype is None else name_of(weak_dtype)
@@ -234,6 +218,11 @@ class TensorInfo(_Fields):
             length == 1 or step == packed for length, step, packed in zip(self.shape, self.strides, steps, strict=True)
         )
 
+    @property
+    def overlaps_itself(self) -> bool:
+        """Whether two elements have a byte in common, so that one write would change both."""
+        return overlaps_itself(self.shape, self.strides, find(self.dtype).itemsize)
+
     def to_dict(self) -> dict[str, Any]:
         """The same, as plain data for JSON."""
         fields = self._asdict()
@@ -270,3 +259,8 @@ class TensorInfo(_Fields):
         name = f"{self.framework} {self.kind}".rstrip()
         head = f"{name} {self.dtype}{list(self.shape)} on {self.device}"
         return ", ".join([head, *marks])
+
+
+def is_many(info: TensorInfo) -> bool:
+    """Whether these are so many Python numbers that the memory of an array of them counts."""
+    return info.kind in NUMBERS and info.size > MANY

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import UnsupportedTypeError, shown
 from . import dtypes
-from .dtypes import KEYWORDS, KINDS, asked, find, name_of
+from .dtype_names import asked, name_of
+from .dtypes import KEYWORDS, KINDS, find
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -6,28 +6,26 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..backends import registry
-from ..backends.base import EXCHANGE
-from ..errors import ConversionError, DeviceError, UnsupportedTypeError, nearest, shown
+from ..errors import DeviceError, UnsupportedTypeError, nearest, shown
+from . import names
 from .devices import device_name, host_index
-from .dtypes import CASTINGS, asked
-from .info import TensorInfo
+from .dtype_names import asked
+from .dtypes import CASTINGS
 from .leaf_dtypes import DtypeRule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable
+    from collections.abc import Callable, Iterable
 
-    from ..backends.base import Backend
+    from .declaration import Declaration
+    from .info import TensorInfo
     from .placement import Placement
 
 __all__ = [
     "LEAVE",
     "Request",
-    "aim",
     "make_request",
+    "refuse_index",
     "refuse_unknown",
-    "target_of",
-    "writing_into",
 ]
 
 
@@ -58,7 +56,7 @@ class Request(NamedTuple):
 
 
 def make_request(
-    target: Backend,
+    target: Declaration,
     copy: bool | None,
     dtype: object,
     casting: str | None,
@@ -83,23 +81,9 @@ def make_request(
         return _canonical.__wrapped__(target, copy, dtype, casting, device, grad, options)
 
 
-def writing_into(request: Request, out: object) -> Request:
-    """The same request with a tensor that the result is written into.
-
-    Raises:
-        UnsupportedTypeError: `out` is no tensor, or one of another framework than the target.
-    """
-    info = out if isinstance(out, TensorInfo) else _describe(out, "out")
-    if info.framework != request.target:
-        raise UnsupportedTypeError(
-            f"out= is a {info.framework} tensor, the target is {request.target}.", f"out= of {request.target}"
-        )
-    return request._replace(out=info)
-
-
 @lru_cache(maxsize=1024, typed=True)
 def _canonical(
-    target: Backend,
+    target: Declaration,
     copy: bool | None,
     dtype: object,
     casting: object,
@@ -115,7 +99,7 @@ def _canonical(
         raise TypeError(f'grad must be "detach" or "error", not {shown(grad)}')
     placement = None if device is None or isinstance(device, str) else target.placement(device)
     if placement is None:
-        _refuse_index(device)
+        refuse_index(device)
     known = _options(target)
     for option, _ in options:
         if option not in known:
@@ -160,9 +144,9 @@ def refuse_unknown(function: Callable[..., Any], keywords: Iterable[str]) -> Non
     """
     own = set(function.__kwdefaults__ or ())
     takes_options = bool(function.__code__.co_flags & _TAKES_ANY)
-    options = _all_options(registry.known())
+    options = _all_options(names.registry.known())
     if not {*keywords} <= {*own, *options}:
-        options = _all_options(registry.backends())
+        options = _all_options(names.registry.found())
     known = {*own, *options} if takes_options else own
     for keyword in keywords:
         if keyword in known:
@@ -178,89 +162,23 @@ def refuse_unknown(function: Callable[..., Any], keywords: Iterable[str]) -> Non
 refuse_unknown.__dict__["_torchdynamo_disable"] = True
 
 
-def _options(target: Backend) -> frozenset[str]:
+def _options(target: Declaration) -> frozenset[str]:
     return target.capabilities.options.names | target.capabilities.options.finishers
 
 
-def _all_options(among: Mapping[str, Backend]) -> set[str]:
+def _all_options(among: Mapping[str, Declaration]) -> set[str]:
     return {name for backend in list(among.values()) for name in _options(backend)}
 
 
 def _who_has(option: str) -> str:
-    names = [backend.name for backend in registry.known().values() if option in _options(backend)]
-    return f"{' and '.join(names) or 'no framework'} {'have' if len(names) > 1 else 'has'} it"
+    having = [backend.name for backend in names.registry.known().values() if option in _options(backend)]
+    return f"{' and '.join(having) or 'no framework'} {'have' if len(having) > 1 else 'has'} it"
 
 
-def target_of(to: object, like: object) -> str:
-    """The canonical name of the target, to name it in a hint; NumPy's if what was asked for names none."""
-    try:
-        return aim(to, like, None, None)[0]
-    except (TypeError, ConversionError):
-        return EXCHANGE
-
-
-def aim(to: object, like: object, dtype: object, device: object) -> tuple[str, Any, object]:
-    """The target's canonical name, dtype and device from `to` or `like`, of which there must be one.
-
-    Raises:
-        TypeError: There is none, or there are both, or `to` is nothing that could name one.
-        UnknownFrameworkError: `to` is a name, and no framework's.
-        UnsupportedTypeError: `like` is no tensor, or one without memory.
-        DeviceError: `like` is on another device of the host than its first.
-    """
-    if (to is None) == (like is None):
-        raise TypeError('give one of to and like: convert(x, "numpy") or convert(x, like=y)')
-    if to is not None:
-        name = registry.NAMES.get(to) if isinstance(to, str) else None
-        return name or registry.canonical(to), dtype, device
-    signature = registry.backend_of(like).signature(like) if registry.is_known_tensor(type(like)) else None
-    followed = None if signature is None else _followed.get(signature)
-    if followed is None:
-        followed = _follow(like)
-        if signature is not None:
-            if len(_followed) >= _MOST:
-                _followed.clear()
-            _followed[signature] = followed
-    if device is None and hasattr(getattr(like, "device", None), "platform"):
-        _refuse_index(like.device)  # type: ignore[attr-defined]
-    name, theirs, place = followed
-    return name, theirs if dtype is None else dtype, place if device is None else device
-
-
-_followed: dict[Hashable, tuple[str, str | None, str]] = {}
-"""What `aim` takes from a tensor in ``like=``, by its signature."""
-_MOST = 256
-registry.on_change.append(_followed.clear)
-
-
-def _follow(like: object) -> tuple[str, str | None, str]:
-    """The framework, dtype and device of a tensor in ``like=``, or of a description of one; of numbers no dtype.
-
-    Raises:
-        UnsupportedTypeError: It is no tensor, or one without memory.
-    """
-    info = like if isinstance(like, TensorInfo) else _describe(like, "like")
-    if info.abstract is not None:
-        abstract = registry.backend_named(info.framework).capabilities.objects.abstract
-        why = abstract.get(info.abstract, (f"it is {info.abstract}", None))[0]
-        raise UnsupportedTypeError(
-            f"This {info.framework} object says no dtype and no device to follow: {why}.",
-            f'convert(x, "{info.framework}")',
-        )
-    return info.framework, None if info.weak_dtype is not None else info.dtype, info.device
-
-
-def _refuse_index(device: object) -> None:
+def refuse_index(device: object) -> None:
     """Raise for a device of the host that is not its first: they are not told apart."""
     if device is not None and host_index(device):
         raise DeviceError(
             f"cpu:{host_index(device)} cannot be asked for: on the host, results are on its first device, cpu.",
             'device="cpu", then to the other with its own framework',
         )
-
-
-def _describe(x: object, keyword: str) -> TensorInfo:
-    try:
-        return registry.backend_of(x).preview(x)[1]
-    except UnsupportedTypeError as error:
-        raise UnsupportedTypeError(f"{keyword}= has to be a tensor. {error.message}", f"{keyword}= a tensor") from error

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..host.memory import are_apart
-from ..planning.rules import is_many
 from .devices import HOST
 from .dtypes import find
-from .info import is_compact
+from .info import is_many
+from .layout import are_apart, is_compact
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence

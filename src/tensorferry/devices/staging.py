@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..backends.base import Backend
-from ..core.dtypes import find, of_numpy
-from ..core.info import packed_strides
+from ..core.layout import packed_strides
 from ..errors import DeviceError
 from ..host import memory
+from ..host.numpy_dtypes import numpy_dtype, of_numpy
 from . import buffer_pool, copy_threads
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def _behind(backend: Backend, x: Any, device: str) -> Stream:
 
 def _shaped(block: Array, info: TensorInfo) -> Array:
     """The array that a tensor's bytes are."""
-    dtype = find(info.dtype).numpy
+    dtype = numpy_dtype(info.dtype)
     return memory.over_address(memory.address(block), info.shape, info.strides, dtype, read_only=False, owner=block)
 
 

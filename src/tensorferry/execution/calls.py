@@ -5,14 +5,17 @@ from __future__ import annotations
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from ..backends import registry
-from ..core.request import aim, refuse_unknown
+from ..backends import registry, tracers
+from ..core.request import refuse_unknown
 from ..errors import ConversionError
 from .recipes import conversion_as
 from .run import convert as convert_one
+from .target import aim, conversion_like
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from .recipes import Conversion
 
 __all__ = ["DECLARED", "converts", "converts_to"]
 
@@ -68,18 +71,33 @@ def converts(function: Function) -> Function:
 def _aimed(function: Callable[..., Any], x: Any, to: object, keywords: dict[str, Any]) -> Any:
     """Convert for a function that was told where to by a name, or by a tensor in ``like=``."""
     if "like" in keywords:
-        name, dtype, device = aim(to, keywords.pop("like"), keywords.get("dtype"), keywords.get("device"))
-        keywords.update(dtype=dtype, device=device)
+        like = keywords.pop("like")
+        if to is None and not keywords and (found := conversion_like(like)) is not None:
+            return _convert(function, x, found.target.name, keywords, found)
+        name, dtype, device = aim(to, like, keywords.get("dtype"), keywords.get("device"))
+        keywords["dtype"], keywords["device"] = dtype, device
     else:
         name = aim(to, None, None, None)[0]
     return _convert(function, x, name, keywords)
 
 
-def _convert(function: Callable[..., Any], x: Any, name: str, keywords: dict[str, Any]) -> Any:
-    """Convert for a function that was called with `keywords`."""
-    run = registry.shield(_convert_untraced) if registry.may_be_traced else _convert_untraced
+@tracers.untraced
+def _convert(
+    function: Callable[..., Any], x: Any, name: str, keywords: dict[str, Any], conversion: Conversion | None = None
+) -> Any:
+    """Convert for a function that was called with `keywords`, of which the conversion may be known."""
+    if tracers.may_be_met():
+        shielded = tracers.shield(_convert)
+        if shielded is not _convert:
+            return shielded(function, x, name, keywords, conversion)
+    out = keywords.pop("out") if "out" in keywords else None
     try:
-        return run(x, name, keywords)
+        try:
+            conversion = conversion or conversion_as(name, **keywords)
+        except TypeError:
+            # Without the cache: what cannot be hashed is refused in our words.
+            conversion = conversion_as.__wrapped__(name, **keywords)
+        return convert_one(x, conversion, out)
     except ConversionError as error:
         error.said_of(function.__name__, name)
         raise
@@ -88,17 +106,6 @@ def _convert(function: Callable[..., Any], x: Any, name: str, keywords: dict[str
         raise
 
 
-@registry.untraced
-def _convert_untraced(x: Any, name: str, keywords: dict[str, Any]) -> Any:
-    out = keywords.pop("out") if "out" in keywords else None
-    try:
-        conversion = conversion_as(name, **keywords)
-    except TypeError:
-        # Without the cache: what cannot be hashed is refused in our words.
-        conversion = conversion_as.__wrapped__(name, **keywords)
-    return convert_one(x, conversion, out)
-
-
 # Read by torch.compile, should it come here before its backend has been asked to shield them.
-for _function in (_aimed, _convert, registry.shield):
+for _function in (_aimed, tracers.shield):
     _function.__dict__["_torchdynamo_disable"] = True

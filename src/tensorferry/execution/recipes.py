@@ -5,24 +5,25 @@ Whoever converts keeps a `Conversion`, which is a target and what is asked of it
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..backends import registry
-from ..backends.base import EXCHANGE
 from ..core.devices import HOST
+from ..core.names import EXCHANGE
 from ..core.request import make_request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Sequence
 
     from ..backends.base import Backend
     from ..core.capabilities import Capabilities
     from ..core.info import TensorInfo
     from ..core.request import Request
-    from ..planning.plan import Plan, Step
+    from ..planning.plan import Plan
+    from ..planning.step import Step
 
-__all__ = ["Conversion", "Recipe", "conversion_as", "conversion_of", "forget", "plan_of"]
+__all__ = ["Conversion", "Recipe", "conversion_as", "conversion_of", "forget", "one_by_one", "plan_of"]
 
 MOST = 256
 """Recipes that a conversion keeps, and again as many that have not been asked for since."""
@@ -34,10 +35,12 @@ class Recipe(NamedTuple):
     Args:
         program: The steps as functions of the value, the last one of the value and of `out` if that was asked for.
         plan: The plan of the first such tensor, whose steps and claims are those of all; its sizes are its own.
+        bulk: The same steps as functions of the list of many values, and of the list of many `out`.
     """
 
     program: tuple[Callable[..., Any], ...]
     plan: Plan
+    bulk: tuple[Callable[..., Any], ...]
 
     @property
     def copies(self) -> bool:
@@ -97,7 +100,8 @@ class Conversion:
             ConversionError: There is none; the message says why.
         """
         plan = plan_of(info, request, source, self.target, self.target.capabilities)
-        return Recipe(tuple(map(_bound, plan.steps)), plan)
+        bound = tuple(_bound(step, plan) for step in plan.steps)
+        return Recipe(bound, plan, tuple(map(_bound_for_many, plan.steps, bound)))
 
     def here(self, info: TensorInfo, request: Request) -> Request:
         """The request as it is on this machine: the target's devices matter only where an accelerator is involved."""
@@ -106,16 +110,39 @@ class Conversion:
         return request._replace(present=self.target.devices())
 
 
-def _bound(step: Step) -> Callable[..., Any]:
+def _bound(step: Step, plan: Plan) -> Callable[..., Any]:
     """A step as a function of the value alone, or of the value and `out`."""
-    verb: Callable[..., Any] = getattr(registry.backend_named(step.backend), step.verb)
-    arguments = step.arguments
+    backend, arguments = registry.backend_named(step.backend), step.arguments
+    # What has been put in the place of a method is meant to be called; to look at a plan loads no framework.
+    found = backend.bound(step, plan) if backend.loaded and step.verb not in vars(backend) else None
+    if found is not None:
+        return found
+    verb: Callable[..., Any] = getattr(backend, step.verb)
     if not arguments:
         return verb
     if len(arguments) == 1:
         (only,) = arguments
         return lambda value: verb(value, only)
     return lambda value: verb(value, *arguments)
+
+
+def _bound_for_many(step: Step, one: Callable[..., Any]) -> Callable[..., Any]:
+    """A step as a function of many values alone, or of those and as many `out`."""
+    verb, arguments = registry.backend_named(step.backend).for_many().get(step.verb), step.arguments
+    if hasattr(one, "for_many"):
+        return one.for_many  # type: ignore[no-any-return]
+    if verb is None:
+        return one_by_one(one)
+    return partial(_with_arguments, verb, arguments) if arguments else verb
+
+
+def one_by_one(step: Callable[..., Any]) -> Callable[..., list[Any]]:
+    """A step that is a function of one value as one of many values, or of those and as many `out`."""
+    return lambda *lists: list(map(step, *lists))
+
+
+def _with_arguments(verb: Callable[..., Any], arguments: tuple[Any, ...], values: Sequence[Any]) -> Any:
+    return verb(values, *arguments)
 
 
 @lru_cache(maxsize=1024)

@@ -6,21 +6,23 @@ Here alone tensors are touched. In verifying mode what comes out is compared wit
 from __future__ import annotations
 
 from contextlib import contextmanager
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..backends import registry
 from ..core.devices import HOST, same_place
 from ..core.info import TensorInfo
-from ..core.request import writing_into
-from ..core.signature import signature_of
+from ..core.places import places_by
+from ..core.signature import COMPACT, signature_of
 from ..errors import PlanViolation, UnsupportedTypeError
 from ..host import memory
 from ..sequences.members import Members
 from . import stacks
 from .recipes import conversion_of, plan_of
+from .target import writing_into
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
     from ..backends.base import Backend
     from ..core.request import Request
@@ -28,9 +30,10 @@ if TYPE_CHECKING:
     from .recipes import Conversion, Recipe
 
 __all__ = [
+    "Grouped",
     "Prepared",
+    "complete",
     "convert",
-    "convert_prepared",
     "execute",
     "foresee",
     "is_verifying",
@@ -69,26 +72,46 @@ def convert(x: Any, conversion: Conversion, out: Any = None) -> Any:
     Raises:
         ConversionError: It cannot be done; the message says why.
     """
-    target = conversion.target
-    if not (conversion.sized or _verifying):
-        signature = registry.backend_of(x).signature(x)
+    key: tuple[Any, Hashable] | None = None
+    owner = None if conversion.sized or _verifying else registry.BY_TYPE.get(type(x))
+    if owner is not None:
+        target, value, signature = conversion.target, x, owner.signature(x)
+        if signature is None and (opened := owner.open_alike(x, target)) is not None:
+            signature, value = opened
         if signature is not None:
             if out is not None:
                 written = target.signature(out)
                 # An `out` of another shape is refused by the plan, which is not found.
-                signature = signature, None if written is None or x.shape != out.shape else written
-            recipe = conversion.find((signature, target.environment()))
+                signature = signature, None if written is None or _shape(value) != _shape(out) else written
+            key = signature, target.environment()
+            recipe = conversion.find(key)
             if recipe is not None:
-                return execute(recipe.program, x, out)
+                return execute(recipe.program, value, out)
     if isinstance(out, TensorInfo):
         raise UnsupportedTypeError(
             "A TensorInfo describes a tensor, and has no memory to write to.", "explain(x, to, out=out), or a tensor"
         )
     each = prepare(x, conversion, out)
+    if key is not None and (out is None or key[0][1] is not None):
+        conversion.keep(key, each.recipe)
+    return complete(each, out)
+
+
+def complete(each: Prepared, out: Any = None) -> Any:
+    """Run what has been prepared, with the same `out`.
+
+    Raises:
+        ConversionError: What the values show.
+    """
     result = execute(each.recipe.program, each.handle, out)
     if _verifying:
         verify(each, result)
     return result
+
+
+def _shape(x: Any) -> tuple[int, ...]:
+    shape = x.shape
+    return shape if isinstance(shape, tuple) else tuple(shape)
 
 
 class Prepared(NamedTuple):
@@ -140,7 +163,11 @@ class Prepared(NamedTuple):
 
 
 def prepare(
-    x: Any, conversion: Conversion, out: Any = None, decide: Callable[[TensorInfo], Conversion] | None = None
+    x: Any,
+    conversion: Conversion,
+    out: Any = None,
+    decide: Callable[[TensorInfo], Conversion] | None = None,
+    known: dict[int, Prepared] | None = None,
 ) -> Prepared:
     """Describe a tensor and find its recipe; `convert` without the run.
 
@@ -149,6 +176,8 @@ def prepare(
         conversion: The target, and what is asked of it.
         out: What is written into, or ``None``.
         decide: Gives the conversion instead, where it depends on what `x` is.
+        known: Where what is found out is kept, for others of the same description that are to become the same; not
+            beside `out` or `decide`.
 
     Raises:
         ConversionError: There is no such conversion; the message says why.
@@ -156,12 +185,24 @@ def prepare(
     source, target, request = registry.backend_of(x), conversion.target, _with_out(conversion.request, out)
     opened = source.open(x, target, request if decide is None else None)
     if conversion.sized or decide is not None:
-        return _prepared(opened, None, conversion, request.out, decide)
+        return _prepared(opened, None, conversion, request.out, decide, known)
     signature = source.signature(x)
     if signature is not None and out is not None:
         written = target.signature(out)
         signature = None if written is None else (signature, written)
-    return _prepared(opened, signature, conversion, request.out)
+    return _prepared(opened, signature, conversion, request.out, None, known)
+
+
+class Grouped(NamedTuple):
+    """Many tensors by what is done to them.
+
+    Args:
+        recipes: Each recipe, and the places of those that it is for.
+        compact: Whether all of them, and all that they are written into, lie without gaps.
+    """
+
+    recipes: list[tuple[Recipe, Sequence[int]]]
+    compact: bool
 
 
 def recipes_of(
@@ -169,8 +210,8 @@ def recipes_of(
     outs: Sequence[Any] | None,
     conversion: Conversion,
     decide: Callable[[TensorInfo], Conversion] | None,
-) -> list[Recipe] | None:
-    """The recipe of each of many tensors; ``None`` if one of them has no signature that is read off it.
+) -> Grouped | None:
+    """The recipes of many tensors; ``None``: one of them has to be described.
 
     Args:
         leaves: The tensors.
@@ -181,45 +222,87 @@ def recipes_of(
     Raises:
         ConversionError: There is no such conversion.
     """
-    if conversion.sized:
-        return None
     target = conversion.target
     environment = target.environment()
-    signatures = _signatures(leaves)
+    signatures = None if conversion.sized else _grouped(leaves, target.capabilities.memory.alignment)
+    if signatures is None:
+        return None
+    compact = all(map(_says_compact, signatures))
     if outs is not None:
-        written = target.signatures(outs)
-        if None in written or None in signatures:
+        written = target.grouped(outs, 0)
+        if written is None or list(map(_SHAPE, leaves)) != list(map(_SHAPE, outs)):
             return None
-        if any(leaf.shape != out.shape for leaf, out in zip(leaves, outs, strict=True)):
-            return None
-        signatures = list(zip(signatures, written, strict=True))
-    known: dict[Any, Recipe] = {}
-    for signature, index in dict(zip(signatures, range(len(leaves)), strict=True)).items():
-        leaf, out = leaves[index], None if outs is None else outs[index]
-        if signature is None:
-            return None
+        compact = compact and all(map(_says_compact, written))
+        signatures = _pairs(signatures, written, len(leaves))
+    found: dict[Any, tuple[Recipe, Sequence[int]]] = {}
+    for signature, places in signatures.items():
+        leaf, out = leaves[places[0]], None if outs is None else outs[places[0]]
         asked = conversion if decide is None else decide(registry.backend_of(leaf).describe(leaf))
         if asked.sized:
             return None
-        known[signature] = asked.find((signature, environment)) or prepare(leaf, asked, out).recipe
-    return [known[signature] for signature in signatures]
+        recipe = asked.find((signature, environment))
+        if recipe is None:
+            recipe = prepare(leaf, asked, out).recipe
+            asked.keep((signature, environment), recipe)
+        # What lies at other addresses, or has other strides, mostly takes the same steps.
+        plan = recipe.plan
+        alike = plan.source._replace(shape=(), strides=(), misalignment=0), plan.source.is_compact
+        gaps = out is not None and plan.request.out is not None and not plan.request.out.is_compact
+        steps = recipe.copies, alike, gaps, *(step[:3] for step in plan.steps)
+        before = found.get(steps)
+        found[steps] = recipe, places if before is None else [*before[1], *places]
+    if len(found) == 1:
+        return Grouped([(recipe, range(len(leaves))) for recipe, _ in found.values()], compact)
+    return Grouped(list(found.values()), compact)
 
 
-def _signatures(leaves: Sequence[Any]) -> list[Any]:
-    kinds = {type(leaf): leaf for leaf in leaves}
-    if len(kinds) == 1:
-        return registry.backend_of(leaves[0]).signatures(leaves)
-    read = {kind: registry.backend_of(leaf).signature for kind, leaf in kinds.items()}
-    return [read[type(leaf)](leaf) for leaf in leaves]
+_SHAPE = attrgetter("shape")
+
+
+def _says_compact(signature: Hashable) -> bool:
+    return isinstance(signature, tuple) and COMPACT in signature
+
+
+def _grouped(leaves: Sequence[Any], alignment: int) -> Mapping[Any, Sequence[int]] | None:
+    """The places of tensors of any frameworks by their signatures; ``None``: one has to be described."""
+    by_kind = places_by(list(map(type, leaves)))
+    owners = [registry.backend_of(leaves[places[0]]) for places in by_kind.values()]
+    if all(owner is owners[0] for owner in owners):
+        return owners[0].grouped(leaves, alignment)
+    found: dict[Hashable, Sequence[int]] = {}
+    for owner, places in zip(owners, by_kind.values(), strict=True):
+        inside = owner.grouped([leaves[place] for place in places], alignment)
+        if inside is None:
+            return None
+        found.update((signature, [places[at] for at in those]) for signature, those in inside.items())
+    return found
+
+
+def _pairs(
+    signatures: Mapping[Hashable, Sequence[int]], written: Mapping[Hashable, Sequence[int]], count: int
+) -> Mapping[Any, Sequence[int]]:
+    """The places of pairs, by both signatures."""
+    if len(signatures) == len(written) == 1:
+        return {(next(iter(signatures)), next(iter(written))): range(count)}
+    both: list[list[Hashable]] = [[None] * count, [None] * count]
+    for each, groups in zip(both, (signatures, written), strict=True):
+        for signature, places in groups.items():
+            for place in places:
+                each[place] = signature
+    return places_by(list(zip(*both, strict=True)))
 
 
 def foresee(
-    x: Any, conversion: Conversion, out: Any = None, decide: Callable[[TensorInfo], Conversion] | None = None
+    x: Any,
+    conversion: Conversion,
+    out: Any = None,
+    decide: Callable[[TensorInfo], Conversion] | None = None,
+    known: dict[int, Prepared] | None = None,
 ) -> Prepared:
     """The same without what it starts from, where that would have to be made: nothing is read."""
     source, request = registry.backend_of(x), _with_out(conversion.request, out)
     opened = source.preview(x, conversion.target, request if decide is None else None)
-    return _prepared(opened, None, conversion, request.out, decide)
+    return _prepared(opened, None, conversion, request.out, decide, known)
 
 
 def prepare_described(info: TensorInfo, conversion: Conversion, out: Any = None) -> Prepared:
@@ -246,9 +329,16 @@ def _prepared(
     signature: Any,
     conversion: Conversion,
     out: TensorInfo | None,
-    decide: Callable[[TensorInfo], Conversion] | None = None,
+    decide: Callable[[TensorInfo], Conversion] | None,
+    known: dict[int, Prepared] | None,
 ) -> Prepared:
     source, info, handle = opened
+    if type(handle) is Members:
+        # What is done to them depends on them as well.
+        known = None
+    like = None if known is None else known.get(id(info))
+    if like is not None and like.info is info and like.source is source and like.request is conversion.request:
+        return Prepared(source, like.target, info, handle, like.request, like.recipe)
     if decide is not None:
         conversion = decide(info)
     if conversion.request.placement is not None:
@@ -267,7 +357,10 @@ def _prepared(
         if type(handle) is Members:
             recipe = stacks.with_members(recipe, handle, source)
         conversion.keep(key, recipe)
-    return Prepared(source, conversion.target, info, handle, request, recipe)
+    found = Prepared(source, conversion.target, info, handle, request, recipe)
+    if known is not None and conversion.request.placement is None:
+        known[id(info)] = found
+    return found
 
 
 def _laid_out(conversion: Conversion, source: Backend, handle: Any) -> Conversion:
@@ -339,12 +432,4 @@ def recipe_of(info: TensorInfo, source: Backend, conversion: Conversion) -> Reci
     Raises:
         ConversionError: There is no such conversion.
     """
-    return _prepared((source, info, None), None, conversion, None).recipe
-
-
-def convert_prepared(each: Prepared) -> Any:
-    """Run what is planned, without `out`."""
-    result = execute(each.recipe.program, each.handle)
-    if _verifying:
-        verify(each, result)
-    return result
+    return _prepared((source, info, None), None, conversion, None, None, None).recipe

@@ -12,24 +12,25 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ..backends import registry
-from ..backends.base import EXCHANGE
 from ..core.devices import HOST
 from ..core.dtypes import find
-from ..core.info import compact_strides
+from ..core.info import JOINS
+from ..core.layout import compact_strides
+from ..core.names import EXCHANGE
 from ..core.request import Request
 from ..errors import ConversionError
 from ..host import memory
-from ..planning.rules import JOINS
 from ..sequences.members import at_member
 from . import run
-from .recipes import Recipe, conversion_of, plan_of
+from .recipes import Recipe, conversion_of, one_by_one, plan_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ..backends.base import Backend
     from ..core.info import TensorInfo
-    from ..planning.plan import Plan, Step
+    from ..planning.plan import Plan
+    from ..planning.step import Step
     from ..sequences.members import Members
     from .recipes import Conversion
 
@@ -51,7 +52,8 @@ def with_members(recipe: Recipe, members: Members, source: Backend) -> Recipe:
     join, after = recipe.program[place], recipe.program[place + 1 :]
     # All that comes before is that they leave their graphs.
     before = [type(members).detached] * place
-    return Recipe((*before, partial(_join, join, _steps_of(members, source)), *after), recipe.plan)
+    program: tuple[Callable[..., Any], ...] = (*before, partial(_join, join, _steps_of(members, source)), *after)
+    return Recipe(program, recipe.plan, tuple(map(one_by_one, program)))
 
 
 def composed(plan: Plan, members: Members, source: Backend) -> Plan:
@@ -135,7 +137,7 @@ def _converted(members: Members, steps: Sequence[tuple[Conversion, Recipe] | Non
         return _converted_apart(members, [steps[place] for place in which])
     if alike is None or not len(alike[1].program):
         return tensors
-    conversion, (program, _) = alike
+    conversion, program = alike[0], alike[1].program
     if members.places is not None:
         whole = members.joined
         if whole is None and (len(members.shape) == 2 or len({shape[1:] for shape in members.shapes}) == 1):

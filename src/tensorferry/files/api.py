@@ -154,7 +154,7 @@ def save(
         UnsupportedTypeError: Something in the tree is neither a tensor nor a plain value; the message says where.
         VerificationError: It did not read back the same; nothing is published.
     """
-    from ..backends.base import EXCHANGE
+    from ..core.names import EXCHANGE
     from ..errors import ConversionError
     from .save import write
 

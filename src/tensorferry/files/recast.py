@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..core.dtypes import exact, find, of_numpy
+from ..core.dtypes import exact, find
 from ..errors import LossyCastError
 from ..host.casts import cast
+from ..host.numpy_dtypes import of_numpy
 from .stored import BLOCK_BYTES, Record, Stored
 
 if TYPE_CHECKING:

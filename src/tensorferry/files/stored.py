@@ -14,6 +14,7 @@ import numpy as np
 from ..core.dtypes import find
 from ..errors import FileFormatError
 from ..host.memory import compact
+from ..host.numpy_dtypes import numpy_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
@@ -93,7 +94,7 @@ class Stored(ABC):
 
     def load(self) -> Array:
         """All of it in memory of its own, which any framework can adopt."""
-        result = compact(self.shape, find(self.dtype).numpy)
+        result = compact(self.shape, numpy_dtype(self.dtype))
         flat = result.reshape(-1)
         start = 0
         for block in self.blocks():
@@ -120,7 +121,7 @@ class Packed(Stored):
     swapped: bool
 
     def blocks(self) -> Iterator[Array]:
-        dtype = find(self.dtype).numpy
+        dtype = numpy_dtype(self.dtype)
         buffer = np.empty(max(min(BLOCK_BYTES, self.nbytes) // dtype.itemsize, 1), dtype)
         view = buffer.view(np.uint8).data
         with open(self.path, "rb", buffering=0) as file:  # noqa: PTH123 - unbuffered, for preadv
@@ -135,14 +136,14 @@ class Packed(Stored):
     def array(self) -> Array:
         if self.swapped or not self.size:
             return self.load()
-        array: Array = np.ndarray(self.shape, find(self.dtype).numpy, mapped(self.path), self.offset)
+        array: Array = np.ndarray(self.shape, numpy_dtype(self.dtype), mapped(self.path), self.offset)
         return array
 
     def load(self) -> Array:
         if self.swapped or not self.size:
             return super().load()
         large = self.nbytes >= _LARGE
-        result = _pages(self.shape, self.dtype) if large else compact(self.shape, find(self.dtype).numpy)
+        result = _pages(self.shape, self.dtype) if large else compact(self.shape, numpy_dtype(self.dtype))
         raw = result.reshape(-1).view(np.uint8).data
         with open(self.path, "rb", buffering=0) as file:  # noqa: PTH123 - unbuffered, for preadv
             if large:
@@ -230,7 +231,7 @@ class View(Stored):
         # A map of its own, whose pages are given back as soon as they are read: what is mapped counts as memory.
         with open(self.path, "rb") as file:  # noqa: PTH123 - a descriptor for mmap
             pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        array: Array = np.ndarray(self.shape, find(self.dtype).numpy, pages, self.offset, self.strides)
+        array: Array = np.ndarray(self.shape, numpy_dtype(self.dtype), pages, self.offset, self.strides)
         for part in parts(array, 8 * BLOCK_BYTES):
             packed = np.empty(part.shape, part.dtype)
             for source, target in _tiles(part, packed, 8 * BLOCK_BYTES):
@@ -242,7 +243,7 @@ class View(Stored):
     def array(self) -> Array:
         if self.swapped or not self.size:
             return self.load()
-        array: Array = np.ndarray(self.shape, find(self.dtype).numpy, mapped(self.path), self.offset, self.strides)
+        array: Array = np.ndarray(self.shape, numpy_dtype(self.dtype), mapped(self.path), self.offset, self.strides)
         return array
 
 
@@ -320,7 +321,7 @@ def _pages(shape: tuple[int, ...], dtype: str) -> Array:
     """Large memory of one's own, page-aligned; its pages come as its readers write them, each its own."""
     row = find(dtype)
     pages = mmap.mmap(-1, prod(shape) * row.itemsize, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    array: Array = np.ndarray(shape, row.numpy, pages)
+    array: Array = np.ndarray(shape, numpy_dtype(row.name), pages)
     return array
 
 

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..core.dtypes import DTYPES, of_numpy
+from ..core.dtypes import DTYPES
 from ..errors import FileFormatError, FormatLimitError
+from ..host.numpy_dtypes import numpy_dtype, of_numpy
 from .contents import Ref, Special
 from .format import named
 from .nesting import DEEPEST, MOST, names, relabel
@@ -248,7 +249,7 @@ class _Decoder:
         name, raw = _text(node, "dtype"), bytes.fromhex(_text(node, "hex"))
         if name not in DTYPES and not _OTHER_SCALAR.fullmatch(name):
             raise ValueError(f"{name[:80]!r} is no dtype of a scalar")
-        dtype = DTYPES[name].numpy if name in DTYPES else np.dtype(name)
+        dtype = numpy_dtype(name) if name in DTYPES else np.dtype(name)
         if not dtype.itemsize:
             return np.zeros((), dtype)[()]
         if len(raw) != dtype.itemsize:

@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..core.dtypes import find, of_numpy
+from ..core.dtypes import find
 from ..errors import LossyCastError
 from . import memory, subnormals
+from .numpy_dtypes import numpy_dtype, of_numpy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from ..sequences.chunks import Parts
 
-__all__ = ["cast", "check_values", "copy_into", "fill"]
+__all__ = ["cast", "cast_each", "check_values", "copy_into", "direct_cast", "fill", "write_each"]
 
 BLOCK = 1 << 16
 """Elements that are cast and compared at a time."""
@@ -50,22 +51,50 @@ def cast(x: np.ndarray[Any, Any], dtype: str, check: str = "", compact: bool = F
     Raises:
         LossyCastError: A value was not kept; the message names the first position.
     """
-    row = find(dtype)
+    kind, after = find(dtype).kind, numpy_dtype(dtype)
     if not compact:
         if check == "value":
-            kept = _same_integers(x, row.numpy)
+            kept = _same_integers(x, after)
             if kept is not None:
                 return kept
-        elif not check and x.dtype.kind != "c" and _casts_directly(x.dtype, row.numpy):
-            return x.astype(row.numpy, subok=False)
-    result = memory.compact(x.shape, row.numpy) if compact else np.empty_like(x, row.numpy, subok=False)
+        elif not check and x.dtype.kind != "c" and _casts_directly(x.dtype, after):
+            return x.astype(after, subok=False)
+    result = memory.compact(x.shape, after) if compact else np.empty_like(x, after, subok=False)
     if not check:
-        _fill(result, x, row.kind)
+        _fill(result, x, kind)
     else:
         for index in _blocks(x.shape):
-            _fill(result[index], x[index], row.kind)
+            _fill(result[index], x[index], kind)
             _compare(x, result[index], index, dtype, check)
     return result
+
+
+def direct_cast(
+    source: str, dtype: str, check: str = "", compact: bool = False
+) -> Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]] | None:
+    """`cast` for arrays of one dtype whose values need not be looked at; ``None`` if they have to."""
+    before, after = numpy_dtype(source), numpy_dtype(dtype)
+    if check or compact or before.kind == "c" or not _casts_directly(before, after):
+        return None
+    return subnormals.kept_of(lambda x: x.astype(after, subok=False))
+
+
+@subnormals.kept
+def cast_each(
+    arrays: Sequence[np.ndarray[Any, Any]], dtype: str, check: str = "", compact: bool = False
+) -> list[np.ndarray[Any, Any]]:
+    """`cast` for many.
+
+    Raises:
+        LossyCastError: A value of one was not kept.
+    """
+    after = numpy_dtype(dtype)
+    plain = not (check or compact) and all(
+        before.kind != "c" and _casts_directly(before, after) for before in {x.dtype for x in arrays}
+    )
+    if plain:
+        return [x.astype(after, "K", "unsafe", False) for x in arrays]
+    return [cast(x, dtype, check, compact) for x in arrays]
 
 
 @subnormals.kept
@@ -75,11 +104,11 @@ def check_values(array: np.ndarray[Any, Any], dtype: str, check: str) -> None:
     Raises:
         LossyCastError: A value would not be kept; the message names the first position.
     """
-    row = find(dtype)
+    kind, after = find(dtype).kind, numpy_dtype(dtype)
     for index in _blocks(array.shape):
         part = array[index]
-        result = np.empty(part.shape, row.numpy)
-        _fill(result, part, row.kind)
+        result = np.empty(part.shape, after)
+        _fill(result, part, kind)
         _compare(array, result, index, dtype, check)
 
 
@@ -105,6 +134,16 @@ def copy_into(out: np.ndarray[Any, Any], values: np.ndarray[Any, Any] | Parts) -
             _fill(out[index], numbers, kind)
         return
     _fill(out, values.copy() if np.may_share_memory(out, values) else values, kind)
+
+
+@subnormals.kept
+def write_each(arrays: Sequence[np.ndarray[Any, Any]], outs: Sequence[np.ndarray[Any, Any]]) -> None:
+    """`copy_into` for many, each into its own."""
+    for array, out in zip(arrays, outs, strict=True):
+        if array.dtype == out.dtype:
+            np.copyto(out, array)
+        else:
+            copy_into(out, array)
 
 
 def _same_integers(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any] | None:
@@ -224,7 +263,7 @@ def _value_kept(source: np.ndarray[Any, Any], result: np.ndarray[Any, Any]) -> n
         wide = np.promote_types(_wide(source.dtype), _wide(result.dtype))
         here, there = source.astype(wide, copy=False), result.astype(wide, copy=False)
         return np.asarray((here == there) | (np.isnan(here) & np.isnan(there)))
-    back: Any = np.empty(source.shape, before.numpy)
+    back: Any = np.empty(source.shape, numpy_dtype(before.name))
     if after.kind == "complex" and before.kind != "complex":
         _fill(back, result.real, before.kind)
     else:

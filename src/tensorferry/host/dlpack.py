@@ -11,9 +11,10 @@ import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.dtypes import DTYPES
-from ..core.info import compact_strides
+from ..core.layout import compact_strides
 from ..errors import DeviceError, UnsupportedTypeError
 from .memory import over_address
+from .numpy_dtypes import numpy_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -170,7 +171,7 @@ def take(x: Any) -> Taken:
     if managed.deleter:
         weakref.finalize(owner, managed.deleter, ctypes.addressof(managed)).atexit = False
     start = (tensor.data or 0) + tensor.byte_offset
-    array = over_address(start, shape, strides, row.numpy, read_only=bool(flags & _READ_ONLY), owner=owner)
+    array = over_address(start, shape, strides, numpy_dtype(row.name), read_only=bool(flags & _READ_ONLY), owner=owner)
     return Taken(array, versioned, bool(flags & _IS_COPIED))
 
 

@@ -11,20 +11,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core.dtypes import find
+from ..core.layout import ALIGNMENT, are_apart, spans
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from ..core.info import TensorInfo
 
 __all__ = [
-    "ALIGNMENT",
-    "AXES",
     "IN_ONE_RUN",
     "LOWEST",
     "MAPPED",
     "address",
-    "are_apart",
+    "addresses",
     "compact",
     "is_mapped",
     "is_spread",
@@ -32,9 +31,8 @@ __all__ = [
     "over",
     "over_address",
     "overlap",
-    "overlaps_itself",
     "root",
-    "spans",
+    "share_a_byte",
     "writable_somewhere",
 ]
 
@@ -42,10 +40,6 @@ LOWEST = 1 << 22
 """An address below which no process has memory: less than where Linux loads the first program."""
 MAPPED = 1 << 25
 """Bytes from which each allocation is new memory from the system, page by page. (`man mallopt`: M_MMAP_THRESHOLD)"""
-ALIGNMENT = 64
-"""Bytes to which TensorFlow's and XLA's CPU allocators align, and which both ask of memory they adopt."""
-AXES = 64
-"""Axes that an array has at most. (https://numpy.org/doc/stable/release/2.0.0-notes.html)"""
 _C_ORDER, _F_ORDER, _ALIGNED, _WRITEABLE = 0x0001, 0x0002, 0x0100, 0x0400
 IN_ONE_RUN = frozenset(
     order | aligned | writable
@@ -84,6 +78,28 @@ def _find_address() -> Callable[[np.ndarray[Any, Any]], int]:
 
 address = _find_address()
 """The address of an array's first element."""
+
+
+def addresses(arrays: Iterable[np.ndarray[Any, Any]]) -> list[int]:
+    """The address of the first element of each of many."""
+    if address is _slow_address:
+        return list(map(address, arrays))
+    read, header = ctypes.c_size_t.from_address, object.__basicsize__
+    return [read(id(array) + header).value for array in arrays]
+
+
+def share_a_byte(starts: Sequence[int], ends: Sequence[int]) -> bool:
+    """Whether two of many runs of bytes have one in common, in one pass over them.
+
+    >>> share_a_byte([0, 8], [8, 9]), share_a_byte([0, 8, 4], [8, 9, 5]), share_a_byte([0, 4], [8, 4])
+    (False, True, False)
+    """
+    first, after = np.array(starts, np.uint64), np.array(ends, np.uint64)
+    some = first < after
+    if not some.all():
+        first, after = first[some], after[some]
+    order = first.argsort()
+    return bool((after[order][:-1] > first[order][1:]).any())
 
 
 def compact(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
@@ -192,7 +208,7 @@ def overlap(first: TensorInfo, at: int, second: TensorInfo, also_at: int) -> boo
         second: What the other tensor is.
         also_at: The address of its first element.
     """
-    if not first.size or not second.size or first.device != second.device:
+    if first.device != second.device:
         return False
     low, high = spans(first.shape, first.strides, find(first.dtype).itemsize)
     other_low, other_high = spans(second.shape, second.strides, find(second.dtype).itemsize)
@@ -215,50 +231,6 @@ def is_spread(array: np.ndarray[Any, Any]) -> bool:
     return are_apart(array.shape, strides, itemsize)
 
 
-def are_apart(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> bool:
-    """Whether each axis, by the length of its step, goes beyond all that the shorter ones reach."""
-    reach = itemsize
-    for length, step in zip(shape[::-1], strides[::-1], strict=True):
-        if length > 1:
-            if step < reach:
-                break
-            reach += (length - 1) * step
-    else:
-        return True
-    # Not in the order of the axes, or one over the other.
-    reach = itemsize
-    for step, length in sorted((abs(step), length) for length, step in zip(shape, strides, strict=True) if length > 1):
-        if step < reach:
-            return False
-        reach += (length - 1) * step
-    return True
-
-
-def overlaps_itself(info: TensorInfo) -> bool:
-    """Whether two elements of a tensor have a byte in common, which a write to it would get wrong.
-
-    What takes too long to be told counts as yes.
-    """
-    if are_apart(info.shape, info.strides, find(info.dtype).itemsize) or not info.size:
-        return False
-    if any(length > 1 and step == 0 for length, step in zip(info.shape, info.strides, strict=True)):
-        return True
-    # Two such elements differ on some axis, along which both can be moved until the one is its first.
-    ghost = _ghost(info, 1 << 40)
-    for axis in range(ghost.ndim):
-        first, others = (slice(None),) * axis + (slice(1),), (slice(None),) * axis + (slice(1, None),)
-        try:
-            if np.shares_memory(ghost[first], ghost[others], max_work=_TRIES):  # type: ignore[arg-type]
-                return True
-        except np.exceptions.TooHardError:
-            return True
-    return False
-
-
-_TRIES = 1 << 20
-"""Candidates that NumPy's solver looks at, some milliseconds."""
-
-
 def _ghost(info: TensorInfo, start: int) -> np.ndarray[Any, Any]:
     """An array over an address that is never read: only its geometry is looked at."""
     void = np.dtype(f"V{find(info.dtype).itemsize}")
@@ -266,10 +238,3 @@ def _ghost(info: TensorInfo, start: int) -> np.ndarray[Any, Any]:
     axes = [axis for axis in zip(info.shape, info.strides, strict=True) if axis[0] != 1]
     shape, strides = zip(*axes, strict=True) if axes else ((), ())
     return over_address(start, shape, strides, void, read_only=True, owner=None)
-
-
-def spans(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> tuple[int, int]:
-    """The bytes before and after the first element's address that a tensor with elements reaches; strides in bytes."""
-    reach = [(length - 1) * stride for length, stride in zip(shape, strides, strict=True)]
-    low = sum(step for step in reach if step < 0)
-    return low, sum(reach) - low + itemsize

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..core.info import packed_strides
+from ..core.layout import packed_strides
 from . import memory
 
 if TYPE_CHECKING:

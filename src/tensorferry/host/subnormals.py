@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     Function = TypeVar("Function", bound=Callable[..., Any])
 
-__all__ = ["are_flushed", "kept"]
+__all__ = ["are_flushed", "kept", "kept_of"]
 
 _SMALLEST = 5e-324
 
@@ -48,6 +48,22 @@ def kept(function: Function) -> Function:
             _be_as(before)
 
     return cast("Function", on_any_thread)
+
+
+def kept_of(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The same for a function of one thing, for which the call takes less."""
+
+    def on_any_thread(x: Any) -> Any:
+        before = _be_quiet()
+        try:
+            if _SMALLEST * 1.0:
+                return function(x)
+            with _ordinary():
+                return function(x)
+        finally:
+            _be_as(before)
+
+    return on_any_thread
 
 
 def _find_switch() -> tuple[Callable[[], Any], Callable[[Any], Any]]:

@@ -1,4 +1,4 @@
-"""`Draft`: a plan in the making, the steps so far and what the value is after them."""
+"""`PlanBuilder`: a plan in the making, the steps so far and what the value is after them."""
 
 from __future__ import annotations
 
@@ -6,54 +6,76 @@ from typing import TYPE_CHECKING, Any
 
 from ..core import dtypes
 from ..core.devices import HOST
-from ..core.info import compact_strides, packed_strides
+from ..core.layout import compact_strides, packed_strides
 from ..errors import CopyRequiredError
-from . import rules
-from .plan import Plan, Step
+from .plan import Plan
+from .step import Path, Step
 
 if TYPE_CHECKING:
-    from ..backends.base import Backend
+    from ..core.declaration import Declaration
+    from ..core.dtypes import Check
     from ..core.info import TensorInfo
     from ..core.request import Request
 
-__all__ = ["Draft"]
+__all__ = ["PlanBuilder"]
 
 
-class Draft:
-    """A plan in the making: the steps so far, and what the value is after them."""
+class PlanBuilder:
+    """A plan in the making: what was decided, the steps so far, and what the value is after them.
+
+    Args:
+        info: What comes in, with all that its framework's ordinary case leaves out.
+        request: What was asked for.
+        source: What the framework of what comes in declares.
+        target: What that of what is to come out declares.
+        exchange: What the framework of arrays in host memory declares.
+        dtype: The dtype of the result.
+        device: Its device.
+        check: What the cast to that dtype looks at each value for.
+    """
 
     def __init__(
         self,
         info: TensorInfo,
         request: Request,
-        source: Backend,
-        target: Backend,
-        exchange: Backend,
+        source: Declaration,
+        target: Declaration,
+        exchange: Declaration,
+        dtype: str,
+        device: str,
+        check: Check,
     ) -> None:
-        ordinary = source.capabilities.objects.ordinary_kind
-        if ordinary and not info.kind:
-            weak = info.dtype if ordinary in source.capabilities.objects.read_kinds else None
-            info = info._replace(kind=ordinary, weak_dtype=info.weak_dtype or weak)
-        usual = source.capabilities.memory.writable
-        writable = usual if info.writable is None else info.writable
-        mutable = writable if info.mutable is None else info.mutable
-        self.source_info = info._replace(writable=writable, mutable=mutable)
-        self.now = self.source_info
+        self.source_info = self.now = info
         self.request = request
-        self.source = source
-        self.target = target
-        self.exchange = exchange
+        self.source, self.target, self.exchange = source, target, exchange
+        self.dtype, self.device, self.check = dtype, device, check
         self.steps: list[Step] = []
-        self.dtype = info.dtype
-        self.fresh = False
+        self.allocated = False
+        """Whether the value lies in newly allocated memory."""
         self.reason = ""
         self.warnings: list[str] = []
 
-    def path(self) -> str:
+    @property
+    def path(self) -> Path:
         """Over what a copy of the value goes where it is."""
-        return "host" if self.now.device == HOST else "device"
+        return Path.HOST if self.now.device == HOST else Path.DEVICE
 
-    def packed(self, owner: Backend, dtype: str | None = None) -> tuple[int, ...]:
+    @property
+    def c_order(self) -> tuple[int, ...]:
+        """The strides of the value in C order."""
+        return compact_strides(self.now.shape, dtypes.find(self.now.dtype).itemsize)
+
+    @property
+    def changes_dtype(self) -> str:
+        """What a reason says of the dtype."""
+        return f"the dtype changes from {self.source_info.dtype} to {self.dtype}"
+
+    @property
+    def changes_device(self) -> str:
+        """What a reason says of the device."""
+        return f"the source is on {self.now.device}, the result on {self.device}"
+
+    def packed(self, owner: Declaration, dtype: str | None = None) -> tuple[int, ...]:
         """The strides of a packed copy, as a framework lays one out: in C order, or with the order of the axes kept.
 
         Args:
@@ -65,19 +87,46 @@ class Draft:
             return compact_strides(self.now.shape, itemsize)
         return packed_strides(self.now.shape, self.now.strides, itemsize)
 
-    def as_own(self) -> dict[str, Any]:
+    def as_targets(self) -> dict[str, Any]:
         """What a value becomes when it is the target framework's."""
-        caps = self.target.capabilities
+        memory = self.target.capabilities.memory
         changes: dict[str, Any] = {
             "framework": self.target.name,
             "kind": "",
             "weak_dtype": None,
-            "writable": caps.memory.writable,
-            "mutable": caps.memory.writable or bool(self.now.mutable and not self.fresh),
+            "writable": memory.writable,
+            "mutable": memory.writable or bool(self.now.mutable and not self.allocated),
         }
-        if caps.memory.strides == "compact":
-            changes["strides"] = compact_strides(self.now.shape, dtypes.find(self.now.dtype).itemsize)
+        if memory.strides == "compact":
+            changes["strides"] = self.c_order
         return changes
+
+    def become(self, **changes: Any) -> None:
+        """Let the value be another, without a step."""
+        self.now = self.now._replace(**changes)
+
+    def add(
+        self,
+        backend: Declaration,
+        verb: str,
+        arguments: tuple[Any, ...],
+        why: str,
+        *,
+        copies: Path = Path.NONE,
+        told: tuple[Any, ...] | None = None,
+        **changes: Any,
+    ) -> None:
+        """Append a step; what the value is afterwards are `changes` to what it was.
+
+        Its code is asked for with what is `told`, where that is more than the verb's own arguments.
+        """
+        template = backend.snippet(verb, arguments if told is None else told, self.now)
+        self.become(**changes)
+        is_copy = copies is not Path.NONE
+        moved = self.now.nbytes if is_copy else 0
+        self.steps.append(Step(verb, backend.name, arguments, template, why, is_copy, moved, copies))
+        # What is copied when it is adopted is the target's own, and is in no memory of ours.
+        self.allocated = self.allocated or (is_copy and verb != "adopt")
 
     def refuse_copy(self, reasons: list[str], hint: str = "") -> None:
         """Raise if ``copy=False`` was asked for; memory would have to be copied for these reasons."""
@@ -87,45 +136,10 @@ class Draft:
                 hint or "copy=None (the default) shares where it can and copies where it must",
             )
 
-    def refuse_to_share(self, obstacles: list[str], share: bool, reason: str) -> None:
-        """Raise if ``copy=False`` was asked for where there are obstacles, or no consent: out of a graph."""
-        if obstacles:
-            self.refuse_copy(obstacles)
-        elif not share and not self.fresh and self.request.copy is False:
-            detached = self.source.snippet("detach", ("by hand",), self.source_info).format(x="x")
-            self.refuse_copy([reason], f'convert({detached}, "{self.target.name}", copy=False), whose writes show in x')
-
-    def present_read_only(self) -> None:
-        """Let the target's tensor over the source's memory be one that nobody can write through, where it has that."""
-        info = self.source_info
-        why = rules.why_read_only(info, self.target)
-        if why and self.target.capabilities.memory.writable and not self.fresh:
-            self.add(self.target, "read_only", (), why, writable=False, mutable=info.mutable)
-
-    def add(
-        self,
-        backend: Backend,
-        verb: str,
-        arguments: tuple[Any, ...],
-        why: str,
-        *,
-        copies: str = "none",
-        told: tuple[Any, ...] | None = None,
-        **changes: Any,
-    ) -> None:
-        """Append a step; what the value is afterwards are `changes` to what it was.
-
-        Its code is asked for with what is `told`, where that is more than the verb's own arguments.
-        """
-        template = backend.snippet(verb, arguments if told is None else told, self.now)
-        self.now = self.now._replace(**changes)
-        moved = self.now.nbytes if copies != "none" else 0
-        self.steps.append(Step(verb, backend.name, arguments, template, why, copies != "none", moved, copies))
-
     def finish(self) -> Plan:
         """The plan that the steps make."""
-        shares = not self.fresh and self.target.capabilities.memory.exists and self.now.size > 0
-        if self.now.size == 0 and not self.fresh:
+        shares = not self.allocated and self.target.capabilities.memory.exists and self.now.size > 0
+        if self.now.size == 0 and not self.allocated:
             self.reason = "there are no elements"
         if shares and self.source_info.memory_map and self.now.writable:
             self.warnings.append("writes reach the file that is mapped, unless it is mapped copy-on-write")

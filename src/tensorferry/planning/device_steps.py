@@ -1,4 +1,4 @@
-"""What a plan decides about devices: where a cast is done, hand over on a device, and cross the bus.
+"""What a plan does on devices: cast and copy there, give memory to another framework where it lies, cross the bus.
 
 A device's memory goes to another framework where it lies; between two devices of a kind its own framework
 moves it first. Over the bus, a small tensor goes in one call of its framework's, a large one through
@@ -11,15 +11,32 @@ from typing import TYPE_CHECKING, Any
 
 from ..core import dtypes
 from ..core.devices import HOST, kind_of, same_place
-from ..core.info import compact_strides
 from ..errors import DeviceError, LossyCastError
-from . import rules
-from .builder import Draft
+from . import host_steps, rules
+from .step import Path
 
 if TYPE_CHECKING:
-    from ..backends.base import Backend
+    from ..core.declaration import Declaration
+    from .builder import PlanBuilder
 
-__all__ = ["CHUNK", "PINNED_REASON", "STAGED", "Transport"]
+__all__ = [
+    "CHUNK",
+    "STAGED",
+    "cast_inside",
+    "casts_first",
+    "duplicate",
+    "fetch",
+    "hand_over",
+    "in_graph",
+    "is_staged_up",
+    "move_inside",
+    "place",
+    "refuse_pinned",
+    "resolve",
+    "stage_up",
+    "to_device",
+    "to_host",
+]
 
 STAGED = 16 << 20
 """Bytes from which a tensor crosses the bus through page-locked slots; estimated, not yet measured."""
@@ -27,379 +44,322 @@ STAGED = 16 << 20
 CHUNK = 4 << 20
 """Bytes that one of the slots holds."""
 
-PINNED_REASON = "pinned=True asks for page-locked memory"
+
+# -- casts --------------------------------------------------------------------------------------
 
 
-class Transport(Draft):
-    """The decisions about devices, and about casts, whose place depends on them."""
+def in_graph(plan: PlanBuilder) -> bool:
+    """Whether the dtype that is asked for can require grad."""
+    return dtypes.find(plan.dtype).kind in ("float", "complex")
 
-    device: str
-    check: str
 
-    # -- casts ------------------------------------------------------------------------------------
+def _agrees(plan: PlanBuilder) -> bool:
+    """Whether every framework rounds this cast to the same bits, so that the source's device may do it."""
+    able = not {plan.now.dtype, plan.dtype} & plan.source.capabilities.dtypes.uncast
+    return able and rules.agrees(plan.now.dtype, plan.dtype) and not plan.check
 
-    def in_graph(self) -> bool:
-        """Whether the dtype that is asked for can require grad."""
-        return dtypes.find(self.dtype).kind in ("float", "complex")
 
-    def agrees(self) -> bool:
-        """Whether every framework rounds this cast to the same bits, so that the source's device may do it."""
-        able = not {self.now.dtype, self.dtype} & self.source.capabilities.dtypes.uncast
-        return able and rules.agrees(self.now.dtype, self.dtype) and not self.check
+def _bytes_more(plan: PlanBuilder) -> int:
+    """How many bytes more an element of the dtype that is asked for has."""
+    return dtypes.find(plan.dtype).itemsize - dtypes.find(plan.now.dtype).itemsize
 
-    def is_narrower(self) -> bool:
-        """Whether the dtype that is asked for has fewer bytes."""
-        return dtypes.find(self.dtype).itemsize < dtypes.find(self.now.dtype).itemsize
 
-    def source_has(self, dtype: str) -> bool:
-        """Whether the source's framework has a dtype that something else was asked for."""
-        return dtype in self.source.capabilities.dtypes.held
+def casts_first(plan: PlanBuilder) -> bool:
+    """Whether the cast comes before the bus: a narrowing one, or one that a device may not do."""
+    fits = _bytes_more(plan) <= 0
+    if plan.now.device == HOST:
+        return fits or not _agrees(plan)
+    return plan.now.abstract is not None or same_place(plan.now.device, plan.device) or (fits and _agrees(plan))
 
-    def casts_first(self) -> bool:
-        """Whether the cast comes before the bus: a narrowing one, or one that a device may not do."""
-        narrower = dtypes.find(self.dtype).itemsize <= dtypes.find(self.now.dtype).itemsize
-        if self.now.device == HOST:
-            return narrower or not self.agrees()
-        return self.now.abstract is not None or same_place(self.now.device, self.device) or (narrower and self.agrees())
 
-    def cast_inside(self, by: Backend, why: str = "") -> None:
-        """Cast with a framework's own operation, where the value lies."""
-        why = why or rules.cast_reason(self.source_info, self.request, self.target)
-        kept = self.now.requires_grad and self.in_graph() and by.capabilities.gradients.records
-        unseen = by.capabilities.objects.tracer and f"{by.capabilities.objects.tracer} records no look at values"
-        if self.now.abstract is not None:
-            unseen = by.capabilities.objects.abstract[self.now.abstract][0]
-        if unseen and self.check:
-            raise LossyCastError(
-                f"{self.now.dtype} to {self.dtype} has to look at each value: {unseen}.",
-                f'dtype="{self.dtype}", casting="unsafe"',
-            )
-        self.add(
-            by,
-            "cast",
-            (self.dtype, self.check),
-            "the cast stays in the graph" if kept else why,
-            copies=self.path(),
-            dtype=self.dtype,
-            requires_grad=kept,
-            conjugate=False,
-            negative=False,
-            strides=self.packed(by, self.dtype),
-            misalignment=0,
-            kind="",
+def cast_inside(plan: PlanBuilder, by: Declaration, why: str = "") -> None:
+    """Cast with a framework's own operation, where the value lies."""
+    why = why or rules.cast_reason(plan.source_info, plan.request, plan.target)
+    kept = plan.now.requires_grad and in_graph(plan) and by.capabilities.gradients.records
+    objects = by.capabilities.objects
+    unseen = objects.tracer and f"{objects.tracer} records no look at values"
+    if plan.now.abstract is not None:
+        unseen = objects.abstract[plan.now.abstract][0]
+    if unseen and plan.check:
+        raise LossyCastError(
+            f"{plan.now.dtype} to {plan.dtype} has to look at each value: {unseen}.",
+            f'dtype="{plan.dtype}", casting="unsafe"',
         )
-        self.fresh = True
+    plan.add(
+        by,
+        "cast",
+        (plan.dtype, plan.check),
+        "the cast stays in the graph" if kept else why,
+        copies=plan.path,
+        dtype=plan.dtype,
+        requires_grad=kept,
+        conjugate=False,
+        negative=False,
+        strides=plan.packed(by, plan.dtype),
+        misalignment=0,
+        kind="",
+    )
 
-    # -- memory of one's own ------------------------------------------------------------------------
 
-    def c_order(self) -> tuple[int, ...]:
-        """The strides of the value in C order."""
-        return compact_strides(self.now.shape, dtypes.find(self.now.dtype).itemsize)
+# -- newly allocated memory ---------------------------------------------------------------------
 
-    def resolve(self) -> None:
-        """Apply lazy bits."""
-        bits = [word for word, is_set in (("conjugate", self.now.conjugate), ("negative", self.now.negative)) if is_set]
-        if bits:
-            why = f"memory holds the values before the {' and '.join(bits)} bit is applied"
-            self.refuse_copy([why])
-            self.add(
-                self.source,
-                "resolve",
-                (),
-                why,
-                copies=self.path(),
-                conjugate=False,
-                negative=False,
-                strides=self.packed(self.source),
-            )
-            self.fresh = True
-            self.reason = why
 
-    def duplicate(self, why: str) -> None:
-        """Copy where the value is, with the order of the axes kept."""
-        changes: dict[str, Any] = {"strides": self.packed(self.source), "misalignment": 0, "kind": ""}
-        changes["requires_grad"] = self.stays_recorded()
-        self.add(self.source, "copy", (), why, copies=self.path(), **changes)
-        self.fresh = True
-        self.reason = why
+def resolve(plan: PlanBuilder) -> None:
+    """Apply lazy bits."""
+    now = plan.now
+    bits = [word for word, is_set in (("conjugate", now.conjugate), ("negative", now.negative)) if is_set]
+    if bits:
+        why = f"memory holds the values before the {' and '.join(bits)} bit is applied"
+        plan.refuse_copy([why])
+        changes: dict[str, Any] = {"conjugate": False, "negative": False, "strides": plan.packed(plan.source)}
+        plan.add(plan.source, "resolve", (), why, copies=plan.path, **changes)
+        plan.reason = why
 
-    def stays_recorded(self) -> bool:
-        """Whether what the source's own framework makes of the value is in its graph."""
-        return self.now.requires_grad and self.source.capabilities.gradients.records
 
-    def straighten(self, why: str) -> None:
-        """Copy on the device, into memory that every framework takes."""
-        if self.now.is_compact or kind_of(self.now.device) not in self.source.capabilities.devices.stages:
-            self.duplicate(why)
+def duplicate(plan: PlanBuilder, why: str) -> None:
+    """Copy where the value is, with the order of the axes kept."""
+    changes: dict[str, Any] = {"strides": plan.packed(plan.source), "misalignment": 0, "kind": ""}
+    changes["requires_grad"] = plan.now.requires_grad and plan.source.capabilities.gradients.records
+    plan.add(plan.source, "copy", (), why, copies=plan.path, **changes)
+    plan.reason = why
+
+
+def _straighten(plan: PlanBuilder, why: str) -> None:
+    """Copy on the device, into memory that every framework takes."""
+    if plan.now.is_compact or kind_of(plan.now.device) not in plan.source.capabilities.devices.stages:
+        duplicate(plan, why)
+        return
+    _compact(plan, plan.source, why)
+    plan.reason = why
+
+
+def _compact(plan: PlanBuilder, by: Declaration, why: str) -> None:
+    plan.add(by, "compact", (), why, copies=Path.DEVICE, strides=plan.c_order, misalignment=0)
+
+
+# -- from device to device ----------------------------------------------------------------------
+
+
+def hand_over(plan: PlanBuilder) -> bool:
+    """Give a device's memory to the target where it lies, or where its own framework moves it to."""
+    now, source, target = plan.now, plan.source, plan.target
+    if HOST in (now.device, plan.device) or source is target or plan.request.out is not None:
+        return False
+    if kind_of(now.device) != kind_of(plan.device) or (plan.dtype != now.dtype and not _agrees(plan)):
+        return False
+    sides = (source, target)
+    if any(plan.dtype not in each.capabilities.dtypes.held for each in sides):
+        return False
+    unnamed = [each.name for each in sides if plan.dtype in each.capabilities.dtypes.unhanded]
+    if unnamed:
+        plan.reason = f"{' and '.join(unnamed)} cannot name {plan.dtype} to another framework on a device"
+        return False
+    resolve(plan)
+    if _bytes_more(plan) < 0:
+        cast_inside(plan, source)
+    _move_to_peer(plan)
+    if plan.dtype != plan.now.dtype:
+        cast_inside(plan, source)
+    if plan.dtype != plan.source_info.dtype:
+        plan.reason = plan.reason or plan.changes_dtype
+    obstacles = rules.layout_obstacles(plan.now, target)
+    if obstacles:
+        plan.refuse_copy(obstacles)
+        _straighten(plan, obstacles[0])
+    share, reason, warnings = rules.sharing(plan.source_info, target, plan.request)
+    plan.reason = plan.reason or reason
+    host_steps.refuse_to_share(plan, [], share, reason)
+    if not share and not plan.allocated:
+        duplicate(plan, reason)
+    if plan.allocated:
+        plan.refuse_copy([plan.reason])
+    else:
+        plan.warnings = warnings
+    if target.capabilities.devices.waits:
+        plan.add(source, "wait", (), f"{target.name} cannot say on which stream it reads")
+    plan.add(target, "hand_over", (source.name,), "the same device: no bytes move", **plan.as_targets())
+    host_steps.present_read_only(plan)
+    return True
+
+
+def _move_to_peer(plan: PlanBuilder) -> None:
+    """Let the source's own framework bring its tensor to the device of the result."""
+    now = plan.now
+    if same_place(now.device, plan.device) and now.shards == 1:
+        return
+    where = f"gathered from {now.shards} shards on {now.device}" if now.shards > 1 else plan.changes_device
+    plan.refuse_copy([f"its {now.shards} shards have to be gathered" if now.shards > 1 else where])
+    plan.reason = where
+    gathers = f"{where}: " if now.shards > 1 else ""
+    _one_transfer(plan, plan.source, (plan.device, False), f"{gathers}one copy between the devices")
+
+
+# -- to the host --------------------------------------------------------------------------------
+
+
+def to_host(plan: PlanBuilder) -> None:
+    """Cross the bus to the host, narrower first where a device may narrow."""
+    now, source = plan.now, plan.source
+    if now.device == HOST:
+        return
+    gathered = [f"its {now.shards} shards have to be gathered"] if now.shards > 1 else []
+    why = plan.changes_device
+    plan.refuse_copy([*gathered, plan.reason or why])
+    able = plan.request.out is None and plan.dtype in source.capabilities.dtypes.held
+    if _bytes_more(plan) < 0 and _agrees(plan) and able:
+        cast_inside(plan, source, "narrower before the bus: fewer bytes cross")
+    if not _stage_down(plan, source) and not source.capabilities.devices.fetches:
+        _move(plan, source, HOST)
+        plan.reason = plan.reason or why
+
+
+def _stage_down(plan: PlanBuilder, by: Declaration) -> bool:
+    """Bring a tensor to the host as an array, by page-locked memory, if that is worth it or asked for."""
+    now, why_not = plan.now, plan.changes_device
+    able = kind_of(now.device) in by.capabilities.devices.stages and now.size > 0 and now.shards == 1
+    lands = host_steps.wants_pinned(plan)
+    if not able or (not lands and now.nbytes < STAGED):
+        return False
+    resolve(plan)
+    if not plan.now.is_packed:
+        _compact(plan, by, "the bus takes packed memory only")
+    changes: dict[str, Any] = {"device": HOST, "framework": plan.exchange.name, "kind": "", "misalignment": 0}
+    if lands:
+        why = f"from {now.device} straight into page-locked memory, which was asked for"
+        plan.add(by, "land", (), why, copies=Path.BUS, pinned=True, **changes)
+    else:
+        why = f"from {now.device} into page-locked slots, which the bus fills at its own speed"
+        plan.add(by, "stage", (CHUNK,), why, copies=Path.BUS, pinned=True)
+        why = "several threads empty each slot while the next ones fill"
+        plan.add(by, "unload", (), why, copies=Path.HOST, pinned=False, **changes)
+    plan.become(writable=True, mutable=True)
+    plan.reason = plan.reason or why_not
+    return True
+
+
+def fetch(plan: PlanBuilder) -> None:
+    """Bring the values into host memory in one call of the source's own."""
+    now = plan.now
+    gathers = now.shards > 1
+    where = f"gathered from {now.shards} shards on {now.device}" if gathers else f"from {now.device}"
+    plan.refuse_copy([f"its {now.shards} shards have to be gathered" if gathers else f"it has to be brought {where}"])
+    copies = Path.HOST if now.device == HOST else Path.BUS
+    own: dict[str, Any] = {"device": HOST, "shards": 1, "writable": True, "mutable": True}
+    plan.add(plan.source, "fetch", (), where, copies=copies, strides=plan.c_order, **own)
+    plan.reason = plan.reason or where
+
+
+# -- to a device --------------------------------------------------------------------------------
+
+
+def stage_up(plan: PlanBuilder, by: Declaration) -> bool:
+    """Bring an array to the target's device through page-locked slots, if that is worth it."""
+    now = plan.now
+    if not is_staged_up(plan, by):
+        return False
+    if not now.is_packed:
+        host_steps.pack_array(plan, "the bus takes packed memory only")
+    why = f"by several threads into page-locked slots, from where the bus takes it to {plan.device}"
+    if now.memory_map:
+        why = "into page-locked slots: a device never reads a memory map"
+    plan.add(by, "fill", (plan.device, CHUNK), why, copies=Path.HOST, pinned=True)
+    writable = by.capabilities.memory.writable
+    changes = {**plan.as_targets(), "writable": writable, "mutable": writable, **_arrived(plan)}
+    plan.add(by, "send", (plan.device,), f"from {now.device} to {plan.device}", copies=Path.BUS, **changes)
+    return True
+
+
+def _arrived(plan: PlanBuilder) -> dict[str, Any]:
+    """What a value becomes on the target's device."""
+    return {"memory_map": False, "pinned": False, "device": plan.device, "misalignment": 0}
+
+
+def is_staged_up(plan: PlanBuilder, by: Declaration) -> bool:
+    """Whether `stage_up` would stage this value."""
+    now = plan.now
+    able = kind_of(plan.device) in by.capabilities.devices.stages and now.size > 0
+    return able and not now.pinned and (now.nbytes >= STAGED or now.memory_map)
+
+
+def to_device(plan: PlanBuilder) -> None:
+    """Cross the bus to the target's device, wider afterwards."""
+    if plan.request.out is not None:
+        return
+    if not same_place(plan.now.device, plan.device):
+        _move(plan, plan.target, plan.device)
+    if plan.now.dtype != plan.dtype:
+        cast_inside(plan, plan.target, "wider after the bus: fewer bytes cross")
+
+
+def place(plan: PlanBuilder) -> None:
+    """Bring an array to a device of a target that cannot live on the host, in one call."""
+    if plan.now.swapped or not plan.now.is_packed:
+        host_steps.pack_array(plan, "the bus takes packed memory only")
+    where = f"from {plan.now.device} to {plan.device}"
+    changes = {**plan.as_targets(), **_arrived(plan)}
+    plan.add(plan.target, "place", (plan.device,), where, copies=Path.BUS, **changes)
+
+
+def _move(plan: PlanBuilder, by: Declaration, device: str) -> None:
+    """One transfer."""
+    overlaps = "non_blocking" in plan.request.options and device != HOST
+    if overlaps and plan.now.pinned and not plan.allocated:
+        plan.warnings.append("the transfer may still be reading the pinned source: do not write it yet")
+    if overlaps and not plan.now.pinned:
+        plan.add(by, "pin", (), "a transfer that overlaps reads page-locked memory", copies=Path.HOST, pinned=True)
+    _one_transfer(plan, by, (device, overlaps), f"from {plan.now.device} to {device}")
+
+
+def _one_transfer(plan: PlanBuilder, by: Declaration, arguments: tuple[str, bool], why: str) -> None:
+    plan.add(
+        by,
+        "move",
+        arguments,
+        why,
+        copies=Path.BUS,
+        device=arguments[0],
+        pinned=False,
+        strides=plan.now.strides if plan.now.is_compact else plan.packed(by),
+        misalignment=0,
+        shards=1,
+        requires_grad=plan.now.requires_grad and by.capabilities.gradients.records,
+    )
+
+
+# -- inside one framework -----------------------------------------------------------------------
+
+
+def move_inside(plan: PlanBuilder, own: Declaration) -> None:
+    """Change the device of a framework's own tensor."""
+    if not plan.now.requires_grad and plan.now.abstract is None:
+        if plan.device == HOST and _stage_down(plan, own):
+            plan.add(own, "adopt", (), rules.ADOPT_REASONS[True], framework=own.name)
             return
-        self.add(self.source, "compact", (), why, copies=self.path(), strides=self.c_order(), misalignment=0)
-        self.fresh = True
-        self.reason = why
-
-    def own(self) -> None:
-        """What the value becomes once its memory is nobody else's."""
-        self.now = self.now._replace(writable=True, mutable=True, memory_map=False, weak_dtype=None, pinned=False)
-        self.fresh = True
-
-    # -- from device to device ------------------------------------------------------------------------
-
-    def hand_over(self) -> bool:
-        """Give a device's memory to the target where it lies, or where its own framework moves it to."""
-        now = self.now
-        if HOST in (now.device, self.device) or self.source is self.target or self.request.out is not None:
-            return False
-        if kind_of(now.device) != kind_of(self.device) or (self.dtype != now.dtype and not self.agrees()):
-            return False
-        sides = (self.source, self.target)
-        if any(self.dtype not in each.capabilities.dtypes.held for each in sides):
-            return False
-        unnamed = [each.name for each in sides if self.dtype in each.capabilities.dtypes.unhanded]
-        if unnamed:
-            self.reason = f"{' and '.join(unnamed)} cannot name {self.dtype} to another framework on a device"
-            return False
-        self.resolve()
-        narrower = self.is_narrower()
-        if narrower:
-            self.cast_inside(self.source)
-        self.move_to_peer()
-        if self.dtype != self.now.dtype:
-            self.cast_inside(self.source)
-        if self.dtype != self.source_info.dtype:
-            self.reason = self.reason or f"the dtype changes from {self.source_info.dtype} to {self.dtype}"
-        obstacles = rules.layout_obstacles(self.now, self.target)
-        if obstacles:
-            self.refuse_copy(obstacles)
-            self.straighten(obstacles[0])
-        share, reason, warnings = rules.sharing(self.source_info, self.target, self.request)
-        self.reason = self.reason or reason
-        self.refuse_to_share([], share, reason)
-        if not share and not self.fresh:
-            self.duplicate(reason)
-        if self.fresh:
-            self.refuse_copy([self.reason])
-        else:
-            self.warnings = warnings
-        if self.target.capabilities.devices.waits:
-            self.add(self.source, "wait", (), f"{self.target.name} cannot say on which stream it reads")
-        self.add(self.target, "hand_over", (self.source.name,), "the same device: no bytes move", **self.as_own())
-        self.present_read_only()
-        return True
-
-    def move_to_peer(self) -> None:
-        """Let the source's own framework bring its tensor to the device of the result."""
-        now = self.now
-        if same_place(now.device, self.device) and now.shards == 1:
+        if plan.now.device == HOST and is_staged_up(plan, own):
+            resolve(plan)
+            plan.add(own, "export", (), rules.EXPORT_REASON)
+            stage_up(plan, own)
             return
-        if now.shards > 1:
-            self.refuse_copy([f"its {now.shards} shards have to be gathered"])
-            why = f"gathered from {now.shards} shards on {now.device}"
-        else:
-            why = f"the source is on {now.device}, the result on {self.device}"
-            self.refuse_copy([why])
-        self.reason = why
-        step = f"{why}: one copy between the devices" if now.shards > 1 else "one copy between the devices"
-        self.add(
-            self.source,
-            "move",
-            (self.device, False),
-            step,
-            copies="bus",
-            device=self.device,
-            strides=self.packed(self.source) if not now.is_compact else now.strides,
-            misalignment=0,
-            shards=1,
+    _move(plan, own, plan.device)
+
+
+# -- page-locked results ------------------------------------------------------------------------
+
+
+def refuse_pinned(plan: PlanBuilder) -> None:
+    """Raise if page-locked memory is asked for where there is none.
+
+    Raises:
+        DeviceError: The result is not on the host, or nobody can lock memory.
+    """
+    if not host_steps.wants_pinned(plan) or plan.now.abstract is not None:
+        return
+    if plan.device != HOST:
+        raise DeviceError(
+            f"pinned=True asks for page-locked memory of the host, and the result is on {plan.device}.",
+            'device="cpu", or leave pinned= out',
         )
-        self.fresh = True
-
-    # -- to the host ----------------------------------------------------------------------------------
-
-    def to_host(self) -> None:
-        """Cross the bus to the host, narrower first where a device may narrow."""
-        now = self.now
-        if now.device == HOST:
-            return
-        gathered = [f"its {now.shards} shards have to be gathered"] if now.shards > 1 else []
-        self.refuse_copy([*gathered, self.reason or f"the source is on {now.device}, the result on {self.device}"])
-        if self.is_narrower() and self.agrees() and self.request.out is None and self.source_has(self.dtype):
-            self.cast_inside(self.source, "narrower before the bus: fewer bytes cross")
-        if not self.come_down(self.source) and not self.source.capabilities.devices.fetches:
-            self.move(self.source, HOST)
-            self.reason = self.reason or f"the source is on {now.device}, the result on {self.device}"
-
-    def come_down(self, by: Backend) -> bool:
-        """Bring a tensor to the host as an array, by page-locked memory, if that is worth it or asked for."""
-        now = self.now
-        able = kind_of(now.device) in by.capabilities.devices.stages and now.size > 0 and now.shards == 1
-        lands = self.wants_pinned()
-        if not able or (not lands and now.nbytes < STAGED):
-            return False
-        self.resolve()
-        if not self.now.is_packed:
-            why = "the bus takes packed memory only"
-            self.add(by, "compact", (), why, copies="device", strides=self.c_order(), misalignment=0)
-        changes: dict[str, Any] = {"device": HOST, "framework": self.exchange.name, "kind": "", "misalignment": 0}
-        if lands:
-            why = f"from {now.device} straight into page-locked memory, which was asked for"
-            self.add(by, "land", (), why, copies="bus", pinned=True, **changes)
-        else:
-            why = f"from {now.device} into page-locked slots, which the bus fills at its own speed"
-            self.add(by, "stage", (CHUNK,), why, copies="bus", pinned=True)
-            why = "several threads empty each slot while the next ones fill"
-            self.add(by, "unload", (), why, copies="host", **{**changes, "pinned": False})
-        self.now = self.now._replace(writable=True, mutable=True)
-        self.fresh = True
-        self.reason = self.reason or f"the source is on {now.device}, the result on {self.device}"
-        return True
-
-    def fetch(self) -> None:
-        """Bring the values into host memory in one call of the source's own."""
-        now = self.now
-        where = f"from {now.device}" if now.shards == 1 else f"gathered from {now.shards} shards on {now.device}"
-        self.refuse_copy(
-            [f"it has to be brought {where}" if now.shards == 1 else f"its {now.shards} shards have to be gathered"]
-        )
-        copies = "host" if now.device == HOST else "bus"
-        own: dict[str, Any] = {"device": HOST, "shards": 1, "writable": True, "mutable": True}
-        self.add(self.source, "fetch", (), where, copies=copies, strides=self.c_order(), **own)
-        self.fresh, self.reason = True, self.reason or where
-
-    # -- to a device ----------------------------------------------------------------------------------
-
-    def go_up(self, by: Backend) -> bool:
-        """Bring an array to the target's device through page-locked slots, if that is worth it."""
-        now = self.now
-        if not self.is_staged_up(by):
-            return False
-        if not now.is_packed:
-            self.pack_array("the bus takes packed memory only")
-        why = f"by several threads into page-locked slots, from where the bus takes it to {self.device}"
-        if now.memory_map:
-            why = "into page-locked slots: a device never reads a memory map"
-        self.add(by, "fill", (self.device, CHUNK), why, copies="host", pinned=True)
-        own = {**self.as_own(), "writable": by.capabilities.memory.writable, "mutable": by.capabilities.memory.writable}
-        changes = {**own, "memory_map": False, "pinned": False, "device": self.device, "misalignment": 0}
-        self.add(by, "send", (self.device,), f"from {now.device} to {self.device}", copies="bus", **changes)
-        self.fresh = True
-        return True
-
-    def pack_array(self, why: str) -> None:
-        """Copy in host memory so that no element lies apart."""
-        steps = self.c_order()
-        self.add(self.exchange, "copy", (True,), why, copies="host", strides=steps, misalignment=0, swapped=False)
-        self.own()
-
-    def to_device(self) -> None:
-        """Cross the bus to the target's device, wider afterwards."""
-        if self.request.out is not None:
-            return
-        if not same_place(self.now.device, self.device):
-            self.move(self.target, self.device)
-        if self.now.dtype != self.dtype:
-            self.cast_inside(self.target, "wider after the bus: fewer bytes cross")
-
-    def place(self) -> None:
-        """Bring an array to a device of a target that cannot live on the host, in one call."""
-        if self.now.swapped or not self.now.is_packed:
-            self.pack_array("the bus takes packed memory only")
-        where = f"from {self.now.device} to {self.device}"
-        changes = {**self.as_own(), "device": self.device, "pinned": False, "memory_map": False, "misalignment": 0}
-        self.add(self.target, "place", (self.device,), where, copies="bus", **changes)
-        self.fresh = True
-
-    def move(self, by: Backend, device: str) -> None:
-        """One transfer."""
-        overlaps = "non_blocking" in self.request.options and device != HOST
-        if overlaps and self.now.pinned and not self.fresh:
-            self.warnings.append("the transfer may still be reading the pinned source: do not write it yet")
-        if overlaps and not self.now.pinned:
-            self.add(
-                by,
-                "pin",
-                (),
-                "a transfer that overlaps reads page-locked memory",
-                copies="host",
-                pinned=True,
-            )
-        self.add(
-            by,
-            "move",
-            (device, overlaps),
-            f"from {self.now.device} to {device}",
-            copies="bus",
-            device=device,
-            pinned=False,
-            strides=self.packed(by) if not self.now.is_compact else self.now.strides,
-            misalignment=0,
-            shards=1,
-            requires_grad=self.now.requires_grad and by.capabilities.gradients.records,
-        )
-        self.fresh = True
-
-    # -- inside one framework -------------------------------------------------------------------------
-
-    def move_inside(self, own: Backend) -> None:
-        """Change the device of a framework's own tensor."""
-        if not self.now.requires_grad and self.now.abstract is None:
-            if self.device == HOST and self.come_down(own):
-                self.add(own, "adopt", (), rules.ADOPT_REASONS[True], framework=own.name)
-                return
-            if self.now.device == HOST and self.is_staged_up(own):
-                self.resolve()
-                self.add(own, "export", (), rules.EXPORT_REASON)
-                self.go_up(own)
-                return
-        self.move(own, self.device)
-
-    def is_staged_up(self, by: Backend) -> bool:
-        """Whether `go_up` would stage this value."""
-        now = self.now
-        able = kind_of(self.device) in by.capabilities.devices.stages and now.size > 0
-        return able and not now.pinned and (now.nbytes >= STAGED or now.memory_map)
-
-    # -- page-locked results --------------------------------------------------------------------------
-
-    def wants_pinned(self) -> bool:
-        """Whether the result is to lie in page-locked memory."""
-        return rules.PINNED in self.request.options
-
-    def refuse_pinned(self) -> None:
-        """Raise if page-locked memory is asked for where there is none.
-
-        Raises:
-            DeviceError: The result is not on the host, or nobody can lock memory.
-        """
-        if not self.wants_pinned() or self.now.abstract is not None:
-            return
-        if self.device != HOST:
-            raise DeviceError(
-                f"pinned=True asks for page-locked memory of the host, and the result is on {self.device}.",
-                'device="cpu", or leave pinned= out',
-            )
-        if self.pinner() is None and not self.now.pinned:
-            sides = dict.fromkeys([self.source.name, self.target.name])
-            who = f"Neither {' nor '.join(sides)} can" if len(sides) == 2 else f"{self.source.name} cannot"
-            raise DeviceError(
-                f"{who} lock memory.",
-                "leave pinned= out, or go over a framework that can",
-            )
-
-    def pinner(self) -> Backend | None:
-        """Who locks memory: the source, or else the target."""
-        return next((each for each in (self.source, self.target) if each.capabilities.devices.stages), None)
-
-    def locks(self) -> bool:
-        """Whether the value has to be copied into page-locked memory yet."""
-        return self.wants_pinned() and not self.now.pinned and self.now.size > 0
-
-    def lock(self) -> None:
-        """Copy an array into page-locked memory, if that was asked for and it is not there yet."""
-        by = self.pinner()
-        if by is None or not self.locks():
-            return
-        why = PINNED_REASON
-        self.refuse_copy([why])
-        kind = min(by.capabilities.devices.stages)
-        self.add(by, "pin_array", (kind,), why, copies="host", strides=self.c_order(), misalignment=0, swapped=False)
-        self.own()
-        self.now = self.now._replace(pinned=True)
-        self.reason = self.reason or why
+    if host_steps.pinner(plan) is None and not plan.now.pinned:
+        sides = dict.fromkeys([plan.source.name, plan.target.name])
+        who = f"Neither {' nor '.join(sides)} can" if len(sides) == 2 else f"{plan.source.name} cannot"
+        raise DeviceError(f"{who} lock memory.", "leave pinned= out, or go over a framework that can")

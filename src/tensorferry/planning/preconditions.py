@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING
 from ..core.devices import kind_of, same_place
 from ..core.request import LEAVE
 from ..errors import CopyRequiredError, DeviceError, GradientError, ShapeError, UnsupportedTypeError
-from ..host import memory
 from .rules import PINNED
 
 if TYPE_CHECKING:
-    from ..backends.base import Backend
+    from ..core.declaration import Declaration
     from ..core.info import TensorInfo
     from ..core.request import Request
 
 __all__ = ["refuse_abstract", "refuse_axes", "refuse_move", "refuse_out", "refuse_place"]
 
 
-def refuse_abstract(info: TensorInfo, request: Request, source: Backend, target: Backend) -> None:
+def refuse_abstract(info: TensorInfo, request: Request, source: Declaration, target: Declaration) -> None:
     """Raise for an object without memory, unless it stays in its own framework and is to stay what it is.
 
     Raises:
@@ -38,7 +37,7 @@ def refuse_abstract(info: TensorInfo, request: Request, source: Backend, target:
     raise UnsupportedTypeError(f"This {source.name} object has no values to carry: {why}.", hint)
 
 
-def refuse_axes(info: TensorInfo, exchange: Backend) -> None:
+def refuse_axes(info: TensorInfo, exchange: Declaration) -> None:
     """Raise for a tensor of more axes than an array in host memory can have.
 
     Raises:
@@ -53,7 +52,7 @@ def refuse_axes(info: TensorInfo, exchange: Backend) -> None:
         )
 
 
-def refuse_move(info: TensorInfo, source: Backend, device: str) -> None:
+def refuse_move(info: TensorInfo, source: Declaration, device: str) -> None:
     """Raise for an object without memory that is asked to go to another device.
 
     Raises:
@@ -64,7 +63,7 @@ def refuse_move(info: TensorInfo, source: Backend, device: str) -> None:
         raise UnsupportedTypeError(f"This {source.name} object cannot go to {device}: {why}.", hint)
 
 
-def refuse_place(info: TensorInfo, source: Backend) -> None:
+def refuse_place(info: TensorInfo, source: Declaration) -> None:
     """Raise for a description of a tensor that its framework cannot have.
 
     Raises:
@@ -77,7 +76,7 @@ def refuse_place(info: TensorInfo, source: Backend) -> None:
         raise UnsupportedTypeError(f"{source.name} has no {info.dtype}.", "the name of a dtype that it has")
     if info.requires_grad and not caps.gradients.graph:
         raise UnsupportedTypeError(f"{source.name} tensors are in no autograd graph.", "leave requires_grad= out")
-    if (info.conjugate or info.negative) and not hasattr(source, "resolve"):
+    if (info.conjugate or info.negative) and not caps.memory.lazy_bits:
         raise UnsupportedTypeError(f"{source.name} has no lazy bits.", "leave conjugate= and negative= out")
     if info.swapped and not caps.memory.host_array:
         raise UnsupportedTypeError(f"{source.name} has the machine's byte order only.", "leave swapped= out")
@@ -89,7 +88,7 @@ def refuse_place(info: TensorInfo, source: Backend) -> None:
         )
 
 
-def refuse_out(info: TensorInfo, request: Request, target: Backend) -> None:
+def refuse_out(info: TensorInfo, request: Request, target: Declaration) -> None:
     """Raise for an ``out`` that cannot be written, or that has another shape.
 
     Raises:
@@ -114,7 +113,7 @@ def refuse_out(info: TensorInfo, request: Request, target: Backend) -> None:
         raise UnsupportedTypeError(f"out= cannot be written: {what}.", "leave out= out")
     if out.kind in target.capabilities.objects.read_kinds:
         raise UnsupportedTypeError(f"out= cannot be written: a {out.kind} has no memory of its own.", "leave out= out")
-    if memory.overlaps_itself(out):
+    if out.overlaps_itself:
         raise UnsupportedTypeError(
             "out= cannot be written: several of its elements lie in one place (broadcast, or windows overlap).",
             "leave out= out",

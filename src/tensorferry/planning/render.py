@@ -8,14 +8,60 @@ from ..core.dtypes import find
 
 if TYPE_CHECKING:
     from ..core.info import TensorInfo
-    from .plan import Plan
+    from .step import Step
 
-__all__ = ["PATHS", "code", "size_text", "to_dict", "to_html", "to_line", "to_text"]
+__all__ = ["PATHS", "Rendered", "size_text"]
+
+
+class Rendered:
+    """What a plan says of itself, for people and for JSON."""
+
+    source: TensorInfo
+    result: TensorInfo
+    steps: tuple[Step, ...]
+    shares_memory: bool
+    reason: str
+    warnings: tuple[str, ...]
+    imports: tuple[str, ...]
+
+    @property
+    def bytes_copied(self) -> int:
+        """How many bytes are written in all, over every path."""
+        return sum(step.bytes for step in self.steps)
+
+    @property
+    def keeps_dtype(self) -> bool:
+        """Whether the result has the source's dtype."""
+        return self.result.dtype == self.source.dtype
+
+    @property
+    def keeps_gradient(self) -> bool:
+        """Whether the result is still in the source's autograd graph."""
+        return self.source.requires_grad and self.result.requires_grad
+
+    @property
+    def code(self) -> str:
+        """The whole conversion as code that a person could paste; ``x`` becomes ``y``."""
+        return _code(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as plain data for JSON."""
+        return _to_dict(self)
+
+    def __repr__(self) -> str:
+        return _to_line(self)
+
+    def __str__(self) -> str:
+        return _to_text(self)
+
+    def _repr_html_(self) -> str:
+        return _to_html(self)
+
 
 PATHS = {"host": "host memory", "bus": "the bus", "device": "device memory", "none": "no bytes"}
 
 
-def code(plan: Plan) -> str:
+def _code(plan: Rendered) -> str:
     """The conversion as code that a person could paste: ``x`` becomes ``y``."""
     lines = list(plan.imports)
     expression = "x"
@@ -52,7 +98,7 @@ def size_text(nbytes: int) -> str:
     return f"{size:.3g} TiB"
 
 
-def summary(plan: Plan) -> str:
+def _summary(plan: Rendered) -> str:
     """Share or copy, in one line."""
     if plan.shares_memory:
         mode = "writable" if plan.result.writable else "read-only"
@@ -61,16 +107,16 @@ def summary(plan: Plan) -> str:
     return f"copies {copied}: {plan.reason}"
 
 
-def to_line(plan: Plan) -> str:
+def _to_line(plan: Rendered) -> str:
     """The plan at the prompt: from what to what, and whether it copies."""
     steps = "1 step" if len(plan.steps) == 1 else f"{len(plan.steps)} steps"
     warned = ", with a warning" if plan.warnings else ""
-    return f"<Plan: {plan.source} -> {plan.result}\n  {summary(plan)}\n  print() shows the {steps}{warned}>"
+    return f"<Plan: {plan.source} -> {plan.result}\n  {_summary(plan)}\n  print() shows the {steps}{warned}>"
 
 
-def to_text(plan: Plan) -> str:
+def _to_text(plan: Rendered) -> str:
     """The plan for people."""
-    lines = [f"{plan.source}", f"-> {plan.result}", f"   {summary(plan)}", ""]
+    lines = [f"{plan.source}", f"-> {plan.result}", f"   {_summary(plan)}", ""]
     if not plan.steps:
         lines.append("   nothing to do: x is returned as it is")
     width = max((len(step.code) for step in plan.steps), default=0)
@@ -88,7 +134,7 @@ def _kept(kept: bool, before: str, after: str) -> str:
     return f"{before} kept" if kept else f"{before} becomes {after}"
 
 
-def to_dict(plan: Plan) -> dict[str, Any]:
+def _to_dict(plan: Rendered) -> dict[str, Any]:
     """The plan as plain data for JSON."""
     return {
         "source": plan.source.to_dict(),
@@ -131,7 +177,7 @@ _CELLS = 32
 _CELL = 14
 
 
-def to_html(plan: Plan) -> str:
+def _to_html(plan: Rendered) -> str:
     """The plan for notebooks, with the blocks of bytes that source and result occupy."""
     from html import escape
 
@@ -145,11 +191,11 @@ def to_html(plan: Plan) -> str:
     return (
         f"<div class='tensorferry'><style>{_STYLE}</style>"
         f"<div><b>{escape(str(plan.source))}</b><br>&rarr; <b>{escape(str(plan.result))}</b></div>"
-        f"<div>{escape(summary(plan))}</div>{_picture(plan)}{steps}{warnings}</div>"
+        f"<div>{escape(_summary(plan))}</div>{_picture(plan)}{steps}{warnings}</div>"
     )
 
 
-def _picture(plan: Plan) -> str:
+def _picture(plan: Rendered) -> str:
     """Source and result as two strips of memory cells; one strip if they are the same memory."""
     if plan.source.size == 0:
         return ""

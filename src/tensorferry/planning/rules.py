@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..backends.base import EXCHANGE_NUMBERS
 from ..core import dtypes
 from ..core.devices import HOST, kind_of, meant
-from ..core.info import is_compact
+from ..core.info import COPIED, is_many
+from ..core.layout import is_compact
+from ..core.names import EXCHANGE_NUMBERS
 from ..errors import DeviceError, LossyCastError
-from ..host import memory
 
 if TYPE_CHECKING:
-    from ..backends.base import Backend
+    from ..core.declaration import Declaration
     from ..core.info import TensorInfo
     from ..core.request import Request
 
 __all__ = [
     "ADOPT_REASONS",
-    "COPIED",
     "EXPORT_REASON",
-    "JOINS",
-    "MANY",
     "PINNED",
+    "PINNED_REASON",
     "READ_ONLY_REASON",
     "READ_REASONS",
     "REPEATED_REASON",
@@ -31,7 +29,6 @@ __all__ = [
     "check_of",
     "fills_lists",
     "fills_out",
-    "is_many",
     "layout_obstacles",
     "reads_as_asked",
     "reads_in_one_go",
@@ -45,18 +42,8 @@ __all__ = [
 
 PINNED = "pinned"
 """The option that asks for a result in page-locked memory."""
+PINNED_REASON = "pinned=True asks for page-locked memory"
 
-MANY = 1 << 16
-"""Python numbers from which the memory of an array of them counts."""
-
-COPIED = "copied "
-"""How a `TensorInfo.kind` starts if what an object gives is not shown to lie in memory of the object's own."""
-
-JOINS = {"rows": "stack", "stack": "stack", "padded": "pad"}
-"""Kinds of what is several tensors, and the verb that makes them one."""
-
-NUMBERS = frozenset({"numbers", "objects"})
-"""Kinds of what is read number by number."""
 EXPORT_REASON = "an array over the same memory"
 ADOPT_REASONS = {True: "a tensor over the array's memory", False: "Python scalars, one by one"}
 READ_ONLY_REASON = "a write would bypass autograd's version check"
@@ -83,7 +70,7 @@ def why_read(kind: str) -> str:
 # -- which dtype --------------------------------------------------------------------------------
 
 
-def target_dtype(info: TensorInfo, request: Request, target: Backend) -> str:
+def target_dtype(info: TensorInfo, request: Request, target: Declaration) -> str:
     """The dtype of the result.
 
     Raises:
@@ -128,13 +115,13 @@ def _widest(name: str, held: frozenset[str]) -> str | None:
     return max(kin, key=lambda other: (dtypes.width(other), dtypes.find(other).precision), default=None)
 
 
-def _stays_as_it_is(info: TensorInfo, request: Request, target: Backend) -> bool:
+def _stays_as_it_is(info: TensorInfo, request: Request, target: Declaration) -> bool:
     """Whether a tensor of a dtype that its framework lacks for now is given back as the object that it is."""
     own = info.framework == target.name and not info.kind and info.dtype in target.capabilities.dtypes.absent_reasons
     return own and request.copy is not True and request.device is None and not request.options
 
 
-def _number_dtype(weak: str, kind: str, target: Backend, asked: str | None) -> str:
+def _number_dtype(weak: str, kind: str, target: Declaration, asked: str | None) -> str:
     caps = target.capabilities
     candidates = caps.dtypes.numbers["int" if kind == "uint" else kind]
     if kind in ("float", "complex"):
@@ -153,7 +140,7 @@ def _number_dtype(weak: str, kind: str, target: Backend, asked: str | None) -> s
     )
 
 
-def check_of(info: TensorInfo, request: Request, dtype: str) -> str:
+def check_of(info: TensorInfo, request: Request, dtype: str) -> dtypes.Check:
     """What a cast to the result's dtype has to look at: see `casts.cast`.
 
     Raises:
@@ -170,37 +157,32 @@ def check_of(info: TensorInfo, request: Request, dtype: str) -> str:
     return dtypes.casting_scale(info.dtype, dtype, request.casting).check
 
 
-def reads_as_asked(info: TensorInfo, target: Backend, dtype: str, device: str, check: str) -> bool:
+def reads_as_asked(info: TensorInfo, target: Declaration, dtype: str, device: str, check: str) -> bool:
     """Whether Python numbers are read as what the target is to have, and not first as what they are."""
     as_it_is = dtype == info.dtype and target.capabilities.memory.alignment <= dtypes.find(dtype).itemsize
     return not as_it_is and not widens_later(info, target, dtype, device, check)
 
 
-def is_many(info: TensorInfo) -> bool:
-    """Whether these are so many Python numbers that the memory of an array of them counts."""
-    return info.kind in NUMBERS and info.size > MANY
-
-
-def reads_in_one_go(request: Request, target: Backend) -> bool:
+def reads_in_one_go(request: Request, target: Declaration) -> bool:
     """Whether an array of what numbers are is what is wanted, whatever they are."""
     takes_all = target.capabilities.dtypes.numbers is EXCHANGE_NUMBERS and target.capabilities.memory.exists
     return takes_all and request.is_ordinary
 
 
-def fills_lists(info: TensorInfo, target: Backend) -> bool:
-    """Whether Python numbers are read part by part into lists."""
+def fills_lists(info: TensorInfo, target: Declaration) -> bool:
+    """Whether Python numbers are read in chunks into lists."""
     return is_many(info) and not target.capabilities.memory.exists and target.name == info.framework
 
 
-def fills_out(info: TensorInfo, request: Request, target: Backend) -> bool:
-    """Whether Python numbers are read part by part into the memory that is given."""
+def fills_out(info: TensorInfo, request: Request, target: Declaration) -> bool:
+    """Whether Python numbers are read in chunks into the memory that is given."""
     out = request.out
     if out is None or not is_many(info) or not target.capabilities.memory.writes_parts:
         return False
     return out.device == HOST and not out.conjugate and not out.negative
 
 
-def widens_later(info: TensorInfo, target: Backend, dtype: str, device: str, check: str) -> bool:
+def widens_later(info: TensorInfo, target: Declaration, dtype: str, device: str, check: str) -> bool:
     """Whether a cast waits until the value is on its device: fewer bytes cross the bus."""
     wider = dtypes.find(dtype).itemsize > dtypes.find(info.dtype).itemsize
     late = wider and device != HOST and not check and agrees(info.dtype, dtype)
@@ -208,14 +190,14 @@ def widens_later(info: TensorInfo, target: Backend, dtype: str, device: str, che
     return late and able and info.dtype in target.capabilities.dtypes.held
 
 
-def cast_reason(info: TensorInfo, request: Request, target: Backend) -> str:
+def cast_reason(info: TensorInfo, request: Request, target: Declaration) -> str:
     """Why the dtype changes."""
     if request.dtype == dtypes.FIT and request.out is None:
         return f"{target.name} has no {info.dtype} here"
     return "the dtype that was asked for"
 
 
-def _no_such_dtype(name: str, target: Backend, *, asked: bool) -> LossyCastError:
+def _no_such_dtype(name: str, target: Declaration, *, asked: bool) -> LossyCastError:
     caps = target.capabilities
     why, remedy = caps.dtypes.absent_reasons.get(name, ""), caps.dtypes.absent_hint
     hint = _instead(name, caps.dtypes.held, asked=asked)
@@ -234,7 +216,7 @@ def _instead(name: str, held: frozenset[str], *, asked: bool) -> str:
 # -- which device -------------------------------------------------------------------------------
 
 
-def target_device(info: TensorInfo, request: Request, target: Backend, dtype: str) -> str:
+def target_device(info: TensorInfo, request: Request, target: Declaration, dtype: str) -> str:
     """The device of the result.
 
     Raises:
@@ -263,7 +245,7 @@ def target_device(info: TensorInfo, request: Request, target: Backend, dtype: st
     return device
 
 
-def _place(info: TensorInfo, request: Request, target: Backend) -> str:
+def _place(info: TensorInfo, request: Request, target: Declaration) -> str:
     """The device of the result, if the target can live there."""
     if request.out is not None:
         return request.out.device
@@ -274,7 +256,7 @@ def _place(info: TensorInfo, request: Request, target: Backend) -> str:
     return target.capabilities.devices.kinds[0]
 
 
-def _stays(info: TensorInfo, target: Backend, present: tuple[str, ...] | None) -> bool:
+def _stays(info: TensorInfo, target: Declaration, present: tuple[str, ...] | None) -> bool:
     """Whether the result may be where the source is, without being asked to."""
     if info.shards > 1 and target.name != info.framework:
         return False
@@ -284,7 +266,7 @@ def _stays(info: TensorInfo, target: Backend, present: tuple[str, ...] | None) -
 # -- share or copy ------------------------------------------------------------------------------
 
 
-def sharing(info: TensorInfo, target: Backend, request: Request) -> tuple[bool, str, list[str]]:
+def sharing(info: TensorInfo, target: Declaration, request: Request) -> tuple[bool, str, list[str]]:
     """Whether memory may be shared under the sharing rule, why, and what that puts at risk."""
     caps = target.capabilities
     if not caps.memory.exists:
@@ -304,7 +286,7 @@ def sharing(info: TensorInfo, target: Backend, request: Request) -> tuple[bool, 
     if info.writable and not info.requires_grad:
         return True, "both sides know that writes show", []
     if info.requires_grad:
-        # No consent: whoever wants to share and write takes it out of its graph first, in one word.
+        # No consent: who wants to share and write detaches it first.
         return False, f"{target.name} has no read-only tensors: {READ_ONLY_REASON}", []
     if request.copy is False:
         risk = f"a write to the {target.name} tensor changes memory that the source does not permit to write"
@@ -312,7 +294,7 @@ def sharing(info: TensorInfo, target: Backend, request: Request) -> tuple[bool, 
     return False, f"{target.name} has no read-only tensors: a write would change the source", []
 
 
-def why_read_only(info: TensorInfo, target: Backend) -> str:
+def why_read_only(info: TensorInfo, target: Declaration) -> str:
     """Why a target that can present writable memory read-only does so; empty where it does not."""
     if not target.capabilities.memory.read_only:
         return ""
@@ -321,17 +303,15 @@ def why_read_only(info: TensorInfo, target: Backend) -> str:
     if not info.writable:
         return "the source does not permit writes"
     foreign = info.framework != target.name
-    return REPEATED_REASON if foreign and memory.overlaps_itself(info) else ""
+    return REPEATED_REASON if foreign and info.overlaps_itself else ""
 
 
-def layout_obstacles(info: TensorInfo, target: Backend) -> list[str]:
-    """Why the target cannot lie over host memory of this layout; empty where it can."""
+def layout_obstacles(info: TensorInfo, target: Declaration) -> list[str]:
+    """Why the target cannot adopt host memory of this layout; empty where it can."""
     caps = target.capabilities
     found: list[str] = []
     if info.swapped:
         found.append("its bytes are in the other order")
-    if not caps.memory.exists:
-        return [f"{target.name} values have no memory to share"]
     if info.size == 0:
         return found
     row = dtypes.find(info.dtype)
@@ -341,7 +321,7 @@ def layout_obstacles(info: TensorInfo, target: Backend) -> list[str]:
         found += _stride_obstacles(info, row.itemsize)
     if caps.memory.strides == "compact" and not found and not is_compact(info.shape, info.strides, row.itemsize):
         found.append(f"strides {info.strides} bytes of shape {info.shape} are not compact")
-    alignment = caps.memory.alignment or row.numpy.alignment
+    alignment = caps.memory.alignment or row.alignment
     if info.misalignment % alignment:
         found.append(f"address % {alignment} == {info.misalignment % alignment}")
     return found

@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..core import dtypes
 from ..errors import ConversionError, ShapeError
 from ..host import casts, memory
+from ..host.numpy_dtypes import numpy_dtype, of_numpy
 from . import reader
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Parts:
             numbers = reader.read(part, self.head)
             if numbers.shape != _shape_at(self.shape, index):
                 raise ShapeError("Rows of unequal lengths are no tensor.", None)
-            found = dtypes.of_numpy(numbers.dtype) or ""
+            found = of_numpy(numbers.dtype) or ""
             wanted = wanted or found
             if found != wanted:
                 if self.dtype is None:
@@ -134,7 +134,7 @@ def read(
     try:
         for index, part, numbers in parts.with_objects():
             if wanted is None:
-                dtype = dtypes.of_numpy(numbers.dtype) or ""
+                dtype = of_numpy(numbers.dtype) or ""
                 if not reader.is_number(head):
                     weak = None
                 elif weak is None:
@@ -164,7 +164,7 @@ def read(
 
 def into_array(shape: tuple[int, ...], dtype: str) -> tuple[Array, Put]:
     """Compact and aligned memory, to be filled."""
-    result = memory.compact(shape, dtypes.find(dtype).numpy)
+    result = memory.compact(shape, numpy_dtype(dtype))
 
     def put(index: Index, _part: Any, numbers: Array, check: str) -> None:
         casts.fill(result[index], numbers, check)
@@ -176,7 +176,7 @@ def into_lists(to_scalars: Callable[[Array], Any]) -> Sink:
     """Nested lists: of the very objects where that makes no difference, else of what a function makes of an array."""
 
     def sink(shape: tuple[int, ...], dtype: str) -> tuple[list[Any], Put]:
-        result, kept, kind = _hollow(shape), dtypes.find(dtype).numpy, _KINDS.get(dtype)
+        result, kept, kind = _hollow(shape), numpy_dtype(dtype), _KINDS.get(dtype)
 
         def put(index: Index, part: Any, numbers: Array, check: str) -> None:
             *rows, last = index
@@ -256,7 +256,7 @@ def _common(x: Any, head: Any, shape: tuple[int, ...]) -> str | None:
     kinds: set[type] = set()
     try:
         for _, part in _split(x, shape):
-            found.add(dtypes.of_numpy(reader.read(part, head).dtype) or "")
+            found.add(of_numpy(reader.read(part, head).dtype) or "")
             kinds |= reader.element_types(part)
     except ConversionError:
         return None

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..backends import registry
-from ..core import dtypes
 from ..errors import ConversionError, LossyCastError, ShapeError, UnsupportedTypeError
+from ..host.numpy_dtypes import of_numpy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -118,7 +118,7 @@ def _no_number_hint(leaf: Any, path: str) -> str:
 
 
 def _why_no_scalar(path: str, leaf: Any) -> ConversionError | None:
-    if dtypes.of_numpy(leaf.dtype) is not None:
+    if of_numpy(leaf.dtype) is not None:
         return None
     hint = _EXACT_HINTS.get(leaf.dtype.kind)
     return UnsupportedTypeError(

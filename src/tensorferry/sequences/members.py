@@ -12,7 +12,7 @@ import numpy as np
 from ..backends import registry
 from ..core import dtypes
 from ..core.devices import HOST
-from ..core.info import TensorInfo
+from ..core.info import PADDED, TensorInfo
 from ..errors import ConversionError, ShapeError
 from ..host import memory
 from .diagnostics import ROWS, leaves, outer_shape
@@ -24,10 +24,8 @@ if TYPE_CHECKING:
     from ..backends.base import Backend
     from ..core.request import Request
 
-__all__ = ["PADDED", "Members", "at_member", "look_at", "members_of", "whole_of"]
+__all__ = ["Members", "at_member", "look_at", "members_of", "whole_of"]
 
-PADDED = "padded"
-"""The `TensorInfo.kind` of tensors of unequal lengths that are filled up into one."""
 _SHAPE = attrgetter("shape")
 
 

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..backends import registry
-from ..core import dtypes
 from ..errors import ConversionError, GradientError, LossyCastError, ShapeError
 from ..host import subnormals
+from ..host.numpy_dtypes import of_numpy
 from .diagnostics import DEEPEST, ROWS, leaves, length_of, shape_of, why_unreadable
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def _read_by_types(x: Any, kinds: set[type]) -> Array:
         raise
     except Exception as error:  # whatever an element of somebody else's class raises when it is looked at
         raise why_unreadable(x, error) from error
-    if dtypes.of_numpy(numbers.dtype) is None:
+    if of_numpy(numbers.dtype) is None:
         raise why_unreadable(x, None)
     return numbers
 
@@ -367,7 +367,7 @@ def _has_only_integers(x: Any) -> bool:
 
 def narrowest(array: Array) -> str:
     """The narrowest ordinary dtype that holds Python numbers as they were read, as far as their range goes."""
-    name = dtypes.of_numpy(array.dtype) or ""
+    name = of_numpy(array.dtype) or ""
     narrower = _NARROWER.get(name)
     if narrower is None:
         return name

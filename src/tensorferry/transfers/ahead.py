@@ -15,16 +15,16 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConversionError
-from .sides import Landed, Sides, landed, moments, places_of
+from .side_streams import Landed, SideStreams, events_of, landed, places_of
 from .slots import Ring, stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ..devices.streams import Stream
-    from ..trees.plans import LeafPlan
-    from .goal import Goal
-    from .sides import Moment, Place
+    from ..planning.plan import Plan
+    from .side_streams import Place, PlaceEvent
+    from .target import Pending, Target
 
 __all__ = ["PATIENCE", "Ahead", "Converter", "work"]
 
@@ -36,60 +36,64 @@ class Converter:
     """Converts one batch after the other on one side stream for each place.
 
     Args:
-        goal: Where batches go.
+        target: Where batches go.
         before: What the first of them waits for.
         slots: How many slots of page-locked memory there may be.
+        first: The first batch's conversion, if that has been planned already.
     """
 
-    def __init__(self, goal: Goal, before: tuple[Moment, ...], slots: int) -> None:
-        self._goal = goal
+    def __init__(
+        self, target: Target, before: tuple[PlaceEvent, ...], slots: int, first: Pending | None = None
+    ) -> None:
+        self._target = target
+        self.first = first
         self._before = before
         self._slots = slots
-        self._sides = Sides()
+        self._streams = SideStreams()
         self.ring: Ring | None = None
 
     def convert(self, batch: Any) -> Landed:
         """A batch's conversion, which a device may still be working on."""
-        leaves = self._goal.explain(batch)
-        sources, targets = places_of([leaf.plan for leaf in leaves])
+        pending, self.first = self.first or self._target.prepare(batch), None
+        sources, targets = places_of(pending.plans)
         if not (sources or targets):
-            return Landed(self._goal.convert(batch))
+            return Landed(pending.run())
         places = (*(place for place in sources if place not in targets), *targets)
-        before = (*self._before, *moments(sources))
+        before = (*self._before, *events_of(sources))
         if targets and self.ring is None:
             self.ring = Ring(targets[0], self._slots)
         ring = self.ring if targets else None
-        staged = None if ring is None else stage(batch, leaves, self._goal, ring)
+        staged = None if ring is None else stage(batch, pending.leaves(), self._target, ring)
         if ring is None or staged is None:
-            value, after = self._sides.convert(lambda: self._goal.convert(batch), places, before)
+            value, after = self._streams.convert(pending.run, places, before)
         else:
-            goal = staged.goal.without_waiting() if staged.complete else staged.goal
-            value, after = self._sides.convert(lambda: goal.convert(staged.batch), places, before)
+            target = staged.target.without_waiting() if staged.complete else staged.target
+            value, after = self._streams.convert(lambda: target.convert(staged.batch), places, before)
             ring.read_until(after)
         self._before = ()
-        self._let_source_wait(batch, leaves, sources, after)
+        self._let_source_wait(batch, pending.plans, sources, after)
         return landed(value, after)
 
     def _let_source_wait(
-        self, batch: Any, leaves: Sequence[LeafPlan], sources: Sequence[Place], after: Sequence[Moment]
+        self, batch: Any, plans: Sequence[Plan], sources: Sequence[Place], after: Sequence[PlaceEvent]
     ) -> None:
         """See to it that what the source does next comes after what still reads this batch."""
-        if any(leaf.plan.source.pinned for leaf in leaves):
-            for moment in after:
-                moment.event.wait()
+        if any(plan.source.pinned for plan in plans):
+            for reached in after:
+                reached.event.wait()
             return
-        for moment in after:
-            if moment.place in sources:
-                moment.place.current.wait_for(moment.event)
-        for moment, tensors in landed(batch, after).parts if sources else ():
+        for reached in after:
+            if reached.place in sources:
+                reached.place.current.wait_for(reached.event)
+        for reached, tensors in landed(batch, after).parts if sources else ():
             for tensor in tensors:
-                self._sides.of(moment.place).uses(tensor)
+                self._streams.of(reached.place).uses(tensor)
 
     def close(self) -> None:
         """Wait for what still reads page-locked memory, and give it back, and the streams."""
         if self.ring is not None:
             self.ring.close()
-        self._sides.give_back()
+        self._streams.give_back()
 
 
 class Ahead:

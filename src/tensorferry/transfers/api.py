@@ -5,8 +5,9 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..core.request import refuse_unknown, target_of
+from ..core.request import refuse_unknown
 from ..errors import ConversionError, shown
+from ..execution.target import target_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -69,16 +70,16 @@ def start(
         TypeError: As for `convert`.
     """
     from .begin import begin
-    from .goal import Goal
+    from .target import Target
 
     keywords = {"copy": copy, "casting": casting, "grad": grad}
     if options:
         _refuse_out(options)
         refuse_unknown(start, options)
     trees = {"leaves": leaves, "unknown": unknown, "coalesce": coalesce}
-    goal = Goal.of(to, like, dtype, device, keywords=keywords, options=options, **trees)
+    target = Target.of(to, like, dtype, device, keywords=keywords, options=options, **trees)
     try:
-        return begin(x, goal)
+        return begin(x, target)
     except ConversionError as error:
         error.said_of("start", target_of(to, like))
         raise
@@ -152,8 +153,8 @@ def prefetch(
         DeviceError: There is no such device.
         ConversionError: As for `convert_tree`; by the iterator, for the batch that it is about.
     """
-    from .goal import Goal
     from .prefetch import Prefetch
+    from .target import Target
 
     if not hasattr(iterable, "__iter__") and not hasattr(iterable, "__getitem__"):
         raise TypeError(f"prefetch reads an iterable of batches; {type(iterable).__name__} is none")
@@ -166,8 +167,8 @@ def prefetch(
         _refuse_out(options)
         refuse_unknown(prefetch, options)
     trees = {"leaves": leaves, "unknown": unknown, "coalesce": coalesce}
-    goal = Goal.of(to, like, dtype, device, keywords=keywords, options=options, **trees)
-    return Prefetch(iterable, goal, operator.index(depth), skips=on_error == "skip")
+    target = Target.of(to, like, dtype, device, keywords=keywords, options=options, **trees)
+    return Prefetch(iterable, target, operator.index(depth), skips=on_error == "skip")
 
 
 def _refuse_out(options: Mapping[str, object]) -> None:

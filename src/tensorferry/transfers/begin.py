@@ -7,40 +7,41 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 from ..core.devices import HOST
-from .lane import lane_of
-from .sides import Landed, Sides, landed, moments, places_of, tensors_in
+from .side_streams import Landed, SideStreams, events_of, landed, places_of, tensors_in
 from .transfer import Transfer
+from .work_queue import queue_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ..planning.plan import Plan
-    from .goal import Goal
-    from .sides import Moment, Place
+    from .side_streams import Place, PlaceEvent
+    from .target import Pending, Target
 
 __all__ = ["begin"]
 
 
-def begin(x: Any, goal: Goal) -> Transfer:
+def begin(x: Any, target: Target) -> Transfer:
     """Plan a conversion, and begin it.
 
     Raises:
         ConversionError: There is no such plan.
     """
-    plans = [leaf.plan for leaf in goal.explain(x)]
+    pending = target.prepare(x)
+    plans = pending.plans
     future: Future[Landed] = Future()
     if not any(map(_takes_long, plans)):
-        _settle(future, lambda: Landed(goal.convert(x)))
+        _settle(future, lambda: Landed(pending.run()))
         return Transfer(future)
     sources, targets = places_of(plans)
     places = (*(place for place in sources if place not in targets), *targets)
-    before = moments(sources)
+    before = events_of(sources)
     context = copy_context()
 
-    def work(sides: Sides) -> None:
-        _settle(future, lambda: context.run(_carry, x, goal, sides, places, before))
+    def work(streams: SideStreams) -> None:
+        _settle(future, lambda: context.run(_run, pending, streams, places, before))
 
-    lane_of(*_lane(plans)).do(work)
+    queue_of(*_end_of(plans)).do(work)
     return Transfer(future)
 
 
@@ -49,17 +50,17 @@ def _takes_long(plan: Plan) -> bool:
     return any(step.path == "bus" or step.verb == "wait" for step in plan.steps)
 
 
-def _lane(plans: Sequence[Plan]) -> tuple[str, str]:
+def _end_of(plans: Sequence[Plan]) -> tuple[str, str]:
     """The framework and the device whose transfers these join: the accelerator at either end."""
     plan = next(filter(_takes_long, plans))
     end = plan.result if plan.result.device != HOST else plan.source
     return end.framework, end.device
 
 
-def _carry(x: Any, goal: Goal, sides: Sides, places: Sequence[Place], before: Sequence[Moment]) -> Landed:
-    value, after = sides.convert(lambda: goal.convert(x), places, before)
-    for moment in after:
-        moment.event.wait()
+def _run(pending: Pending, streams: SideStreams, places: Sequence[Place], before: Sequence[PlaceEvent]) -> Landed:
+    value, after = streams.convert(pending.run, places, before)
+    for reached in after:
+        reached.event.wait()
     found = landed(value, after)
     if not places:
         _finish(value)

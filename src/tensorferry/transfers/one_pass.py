@@ -10,18 +10,17 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from ..backends.base import EXCHANGE
 from ..core.devices import HOST
+from ..core.names import EXCHANGE
 from ..errors import ConversionError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from typing_extensions import Self
 
-    from ..planning.plan import Plan
     from .ahead import Ahead, Converter
-    from .goal import Goal
+    from .target import Pending, Target
 
 __all__ = ["OnePass", "Tally"]
 
@@ -58,17 +57,17 @@ class OnePass:
 
     Args:
         iterable: Gives the batches.
-        goal: Where they go.
+        target: Where they go.
         depth: How many may be ahead of the consumer.
         skips: Whether a batch that cannot be converted is left out.
         tally: What is told what has been done.
     """
 
-    def __init__(self, iterable: Iterable[Any], goal: Goal, depth: int, *, skips: bool, tally: Tally) -> None:
+    def __init__(self, iterable: Iterable[Any], target: Target, depth: int, *, skips: bool, tally: Tally) -> None:
         self._iterable: Any = iterable
         self._source: Iterator[Any] | None = None
         self._read: Any = _NOTHING
-        self._goal = goal
+        self._target = target
         self._depth = depth
         self._skips = skips
         self._tally = tally
@@ -115,7 +114,7 @@ class OnePass:
             return self._next()
         except BaseException as error:
             if isinstance(error, ConversionError):
-                error.said_of("prefetch", self._goal.to or EXCHANGE)
+                error.said_of("prefetch", self._target.to or EXCHANGE)
             # An interrupt leaves everything as it is.
             if not isinstance(error, KeyboardInterrupt) or self._is_over():
                 self._end()
@@ -178,22 +177,23 @@ class OnePass:
 
     def _convert(self, batch: Any) -> Any:
         if not self._passes:
-            plans = [leaf.plan for leaf in self._goal.explain(batch)]
-            if any(info.device != HOST for plan in plans for info in (plan.source, plan.result)):
-                self._set_going(batch, plans)
+            pending = self._target.prepare(batch)
+            if any(info.device != HOST for plan in pending.plans for info in (plan.source, plan.result)):
+                self._set_going(batch, pending)
                 return None
-            self._passes = bool(plans)
-        return self._goal.convert(batch)
+            self._passes = bool(pending.plans)
+            return pending.run()
+        return self._target.convert(batch)
 
-    def _set_going(self, batch: Any, plans: Sequence[Plan]) -> None:
+    def _set_going(self, batch: Any, pending: Pending) -> None:
         """Convert this batch and the following ones ahead from now on."""
         from .ahead import Ahead, Converter
-        from .sides import moments, places_of
+        from .side_streams import events_of, places_of
 
-        sources, targets = places_of(plans)
+        sources, targets = places_of(pending.plans)
         places = (*(place for place in sources if place not in targets), *targets)
         # What the source may hold already has been queued by this thread.
-        self._converter = Converter(self._goal, moments(sources), min(self._depth, SLOTS))
+        self._converter = Converter(self._target, events_of(sources), min(self._depth, SLOTS), pending)
         ahead = Ahead(self._depth, skips=self._skips, waited=self._tally.waited)
         weakref.finalize(self, ahead.close).atexit = False
         self._ahead = ahead

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from .goal import Goal
     from .one_pass import OnePass
+    from .target import Target
 
 __all__ = ["Prefetch", "PrefetchStats"]
 
@@ -54,11 +54,11 @@ class Prefetch:
     goes on with the latest loop. Leaving a ``with``, `close`, and dropping it end its thread.
     """
 
-    def __init__(self, iterable: Iterable[Any], goal: Goal, depth: int, *, skips: bool = False) -> None:
+    def __init__(self, iterable: Iterable[Any], target: Target, depth: int, *, skips: bool = False) -> None:
         from .one_pass import Tally
 
         self._iterable: Any = iterable
-        self._goal = goal
+        self._target = target
         self._depth = depth
         self._skips = skips
         self._tally = Tally()
@@ -95,7 +95,7 @@ class Prefetch:
     def _begin(self) -> OnePass:
         from .one_pass import OnePass
 
-        return OnePass(self._iterable, self._goal, self._depth, skips=self._skips, tally=self._tally)
+        return OnePass(self._iterable, self._target, self._depth, skips=self._skips, tally=self._tally)
 
     def _refuse_closed(self) -> None:
         if self._closed:
@@ -147,7 +147,7 @@ class Prefetch:
             state = "at its end" if found.ended else f"up to {self._depth} ahead"
         count = self._tally.batches
         batches = "1 batch" if count == 1 else f"{count} batches"
-        return f"<Prefetch to {self._goal}: {batches} handed out, {state}>"
+        return f"<Prefetch to {self._target}: {batches} handed out, {state}>"
 
     @property
     def skipped(self) -> int:

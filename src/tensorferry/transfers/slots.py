@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..api import convert
 from ..backends import registry
-from ..backends.base import EXCHANGE
 from ..core.devices import HOST
 from ..core.dtypes import find
+from ..core.layout import ALIGNMENT
+from ..core.names import EXCHANGE
 from ..host import packing
-from ..host.memory import ALIGNMENT
+from ..host.numpy_dtypes import numpy_dtype
 from ..planning.rules import agrees, check_of
 from ..trees.leaves import LeafRule
 from ..trees.walk import take_apart
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 
     from ..planning.plan import Plan
     from ..trees.plans import LeafPlan
-    from .goal import Goal
-    from .sides import Moment, Place
+    from .side_streams import Place, PlaceEvent
+    from .target import Target
 
     Bytes = np.ndarray[Any, Any]
 
@@ -47,12 +48,12 @@ class _Slot:
 
     def __init__(self) -> None:
         self.memory: Bytes | None = None
-        self.readers: tuple[Moment, ...] = ()
+        self.readers: tuple[PlaceEvent, ...] = ()
 
     def free(self) -> None:
         """Wait until nothing reads it."""
-        for moment in self.readers:
-            moment.event.wait()
+        for reached in self.readers:
+            reached.event.wait()
         self.readers = ()
 
 
@@ -99,9 +100,9 @@ class Ring:
             self.close()
         return found
 
-    def read_until(self, moments: tuple[Moment, ...]) -> None:
+    def read_until(self, events: tuple[PlaceEvent, ...]) -> None:
         """Say what the copies from the slot that was taken last are over with."""
-        self._slots[0].readers = moments
+        self._slots[0].readers = events
 
     def close(self) -> None:
         """Wait for what reads the slots, and give their memory back."""
@@ -116,12 +117,12 @@ class Staged(NamedTuple):
 
     Args:
         batch: The batch, with tensors over the slot's memory in the place of its own.
-        goal: Where it goes from there.
+        target: Where it goes from there.
         complete: Whether all that crosses the bus does so from page-locked memory.
     """
 
     batch: Any
-    goal: Goal
+    target: Target
     complete: bool
 
 
@@ -153,13 +154,13 @@ def slot_dtype(plan: Plan) -> str | None:
     return source.dtype if agrees(source.dtype, result.dtype) and source.dtype in held else None
 
 
-def stage(batch: Any, leaves: Sequence[LeafPlan], goal: Goal, ring: Ring) -> Staged | None:
+def stage(batch: Any, leaves: Sequence[LeafPlan], target: Target, ring: Ring) -> Staged | None:
     """Copy the leaves that go to a device into the next slot; ``None``: none does, or none can.
 
     Args:
         batch: A tensor or a tree.
         leaves: Its leaves' plans.
-        goal: Where it goes.
+        target: Where it goes.
         ring: The slots.
 
     Raises:
@@ -168,7 +169,7 @@ def stage(batch: Any, leaves: Sequence[LeafPlan], goal: Goal, ring: Ring) -> Sta
     layout, size = _lay_out(leaves)
     if not layout:
         return None
-    found, structure = take_apart(batch, LeafRule(goal.leaves).chosen, sharing=True)
+    found, structure = take_apart(batch, LeafRule(target.leaves).chosen, sharing=True)
     here = dict(zip(structure.paths(), found, strict=True))
     # Two keys of one mapping may look alike: their leaves cannot be told apart by their paths.
     memory = ring.take(size) if len(here) == len(found) else None
@@ -181,9 +182,9 @@ def stage(batch: Any, leaves: Sequence[LeafPlan], goal: Goal, ring: Ring) -> Sta
             here[leaf.path] = here[leaf.same_as]
     crossing = [leaf for leaf in leaves if leaf.plan.source.device == HOST != leaf.plan.result.device]
     complete = all(leaf.path in layout or leaf.same_as in layout or overlaps(leaf.plan) for leaf in crossing)
-    onward = goal.as_planned(leaves)
+    onward = target.as_planned(leaves)
     onward = onward if len(layout) > MANY else onward.one_by_one()
-    if callable(goal.leaves):
+    if callable(target.leaves):
         onward = onward.among({id(here[leaf.path]) for leaf in leaves})
     return Staged(structure.rebuild(list(here.values())), onward, complete)
 
@@ -199,9 +200,8 @@ def _lay_out(leaves: Sequence[LeafPlan]) -> tuple[dict[str, tuple[int, str]], in
 
 def _fill(leaf: Any, plan: Plan, memory: Bytes, offset: int, dtype: str) -> Any:
     """A tensor of the target over its part of the slot, with the leaf's values."""
-    kind = find(dtype).numpy
+    kind = numpy_dtype(dtype)
     part = memory[offset : offset + plan.source.size * kind.itemsize].view(kind).reshape(plan.source.shape)
     casting: Any = plan.request.casting
     convert(leaf, EXCHANGE, out=part, casting=casting)
-    target = registry.backend_named(plan.result.framework)
-    return convert(part, target.name, copy=False)
+    return convert(part, plan.result.framework, copy=False)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from concurrent.futures import Future
 
-    from .sides import Landed
+    from .side_streams import Landed
 
 __all__ = ["Transfer"]
 

@@ -6,6 +6,7 @@ of a tied weight in a ``state_dict()``), and two may be overlapping views of one
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -13,10 +14,12 @@ import numpy as np
 from ..core.devices import HOST
 from ..core.dtypes import find
 from ..core.info import TensorInfo
+from ..core.layout import ALIGNMENT, spans
 from ..core.request import Request
 from ..execution.recipes import conversion_of
 from ..execution.run import convert
 from ..host import memory
+from ..host.numpy_dtypes import numpy_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -38,7 +41,7 @@ class Group(NamedTuple):
     @property
     def room(self) -> int:
         """The bytes that a copy takes from an aligned address on, to lie as the group does now, modulo 64."""
-        return self.end - self.start + self.start % memory.ALIGNMENT
+        return self.end - self.start + self.start % ALIGNMENT
 
 
 def ties(prepared: Mapping[int, Prepared]) -> dict[int, int]:
@@ -49,8 +52,18 @@ def ties(prepared: Mapping[int, Prepared]) -> dict[int, int]:
     """
     found: dict[int, int] = {}
     seen: dict[Any, int] = {}
+    # Alike leaves have one recipe.
+    copying = {id(each.recipe): each.recipe.copies for each in prepared.values()}
+    places = {index: _address(each) for index, each in prepared.items() if copying[id(each.recipe)]}
+    handles = [id(each.handle) for each in prepared.values()]
+    if len(set(handles)) == len(handles) and len(set(places.values())) == len(places):
+        return found
+    objects, starts = Counter(handles), Counter(places.values())
     for index, each in prepared.items():
-        for key in _identities(each):
+        at = places.get(index)
+        if objects[id(each.handle)] == 1 and (at is None or starts[at] == 1):
+            continue
+        for key in _identities(each, at):
             first = seen.setdefault(key, index)
             if first != index:
                 found[index] = first
@@ -58,16 +71,13 @@ def ties(prepared: Mapping[int, Prepared]) -> dict[int, int]:
     return found
 
 
-def _identities(each: Prepared) -> Iterable[Any]:
+def _identities(each: Prepared, at: int | None) -> Iterable[Any]:
     """What another leaf has as well only if it is the same, and goes to the same: the object, or its copied memory."""
     if each.info.weak_dtype is not None or each.info.kind in each.source.capabilities.objects.read_kinds:
         return
     yield id(each.handle), each.request
-    plan = each.recipe.plan
-    if plan.steps and not plan.shares_memory and not each.info.requires_grad and each.info.size:
-        at = _address(each)
-        if at is not None:
-            yield each.source.name, at, each.info, each.request
+    if at is not None and not each.info.requires_grad and each.info.size:
+        yield each.source.name, at, each.info, each.request
 
 
 def _address(each: Prepared) -> int | None:
@@ -165,7 +175,7 @@ def is_broadcast(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 
 
 def _reach(info: TensorInfo) -> tuple[int, int]:
-    return memory.spans(info.shape, info.strides, find(info.dtype).itemsize)
+    return spans(info.shape, info.strides, find(info.dtype).itemsize)
 
 
 def converted_together(group: Group, prepared: Mapping[int, Prepared]) -> dict[int, Any]:
@@ -178,7 +188,7 @@ def converted_together(group: Group, prepared: Mapping[int, Prepared]) -> dict[i
     arrays = {}
     for index in group.members:
         each = prepared[index]
-        shape, strides, dtype = each.info.shape, each.info.strides, find(each.info.dtype).numpy
+        shape, strides, dtype = each.info.shape, each.info.strides, numpy_dtype(each.info.dtype)
         arrays[index] = memory.over_address(
             _address(each) or 0, shape, strides, dtype, read_only=True, owner=each.handle
         )

@@ -5,12 +5,13 @@ from __future__ import annotations
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..backends import registry
-from ..backends.base import EXCHANGE
+from ..backends import registry, tracers
 from ..core.info import TensorInfo
 from ..core.leaf_dtypes import rule_of
-from ..core.request import aim, refuse_unknown, target_of
+from ..core.names import EXCHANGE
+from ..core.request import refuse_unknown
 from ..errors import ConversionError, UnsupportedTypeError
+from ..execution.target import aim, target_of
 from .leaves import leaf_rule
 from .targets import Targets
 
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
     from .leaves import LeafRule
     from .plans import TreePlan
 
-    Goal = tuple[To | None, Any, object, object, bool | None, str | None, str, Options]
+    Asked = tuple[To | None, Any, object, object, bool | None, str | None, str, Options]
 
-__all__ = ["convert_tree", "describe_tree", "explain_tree", "snapshot", "targets_of", "untraced"]
+__all__ = ["call_for", "convert_tree", "describe_tree", "explain_tree", "snapshot", "targets_of", "untraced"]
 
 Tree = TypeVar("Tree")
 
@@ -95,8 +96,8 @@ def convert_tree(
         TreeError: Several cannot: a group of their errors. Nothing half-converted is returned.
         TypeError: As for `convert`.
     """
-    goal = (to, like, dtype, device, copy, casting, grad, options)
-    return untraced(convert_tree, goal, _convert, tree, goal, out, leaves, unknown, coalesce)
+    asked = (to, like, dtype, device, copy, casting, grad, options)
+    return call_for(convert_tree, asked, _convert, tree, asked, out, leaves, unknown, coalesce)
 
 
 def snapshot(tree: Tree, /, *, unknown: Unknown = "error") -> Tree:
@@ -121,7 +122,7 @@ def snapshot(tree: Tree, /, *, unknown: Unknown = "error") -> Tree:
         ConversionError: A tensor has not one memory to copy (sparse, quantized, deleted …); several raise a
             `TreeError`.
     """
-    return untraced(snapshot, None, _snapshot, tree, unknown)  # type: ignore[no-any-return]
+    return call_for(snapshot, None, _snapshot, tree, unknown)  # type: ignore[no-any-return]
 
 
 def explain_tree(
@@ -147,6 +148,7 @@ def explain_tree(
     >>> print(ferry.explain_tree({"x": range(3), "y": ferry.TensorInfo("numpy", (2,))}, "numpy", copy=True))
     1 leaf, 1 kept as they are: 8 B copied, 0 B shared
        $["y"]  numpy float32[2] on cpu -> numpy float32[2] on cpu; copies 8 B: copy=True asks for independent memory
+       $["x"]  range, kept as it is
 
     Args:
         tree: As for `convert_tree`; a `TensorInfo` stands for a tensor that need not exist.
@@ -166,8 +168,8 @@ def explain_tree(
     Raises:
         ConversionError: The same as the conversion would raise, except for what only the values show.
     """
-    goal = (to, like, dtype, device, copy, casting, grad, options)
-    return untraced(explain_tree, goal, _explain, tree, goal, out, leaves, unknown, coalesce)  # type: ignore[no-any-return]
+    asked = (to, like, dtype, device, copy, casting, grad, options)
+    return call_for(explain_tree, asked, _explain, tree, asked, out, leaves, unknown, coalesce)  # type: ignore[no-any-return]
 
 
 def describe_tree(tree: Any, /, *, leaves: Leaves = "tensors", unknown: Unknown = "error") -> dict[str, TensorInfo]:
@@ -187,30 +189,36 @@ def describe_tree(tree: Any, /, *, leaves: Leaves = "tensors", unknown: Unknown 
         ConversionError: A tensor of a kind that cannot be carried; several raise a `TreeError`.
     """
     rule = leaf_rule(leaves, infos=True, unknown=unknown)
-    return untraced(describe_tree, None, _describe, tree, rule)  # type: ignore[no-any-return]
+    return call_for(describe_tree, None, _describe, tree, rule)  # type: ignore[no-any-return]
 
 
 # -- what they do, out of any tracer's sight ----------------------------------------------------------
 
 
-def untraced(called: Callable[..., Any], goal: Goal | None, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function for the one that was `called`: that is named in hints, and where a keyword is unknown."""
-    if goal is not None and goal[-1]:
-        refuse_unknown(called, goal[-1])
-    run = registry.shield(_call) if registry.may_be_traced else _call
-    try:
-        return run(function, arguments)
-    except ConversionError as error:
-        error.said_of(called.__name__, EXCHANGE if goal is None else target_of(goal[0], goal[1]))
-        raise
+def untraced(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function where no tracer looks on."""
+    run = tracers.shield(_call) if tracers.may_be_met() else _call
+    return run(function, arguments)
 
 
-@registry.untraced
+@tracers.untraced
 def _call(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     return function(*arguments)
 
 
-untraced.__dict__["_torchdynamo_disable"] = True
+def call_for(called: Callable[..., Any], asked: Asked | None, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function for the one that was `called`: that is named in hints, and where a keyword is unknown."""
+    if asked is not None and asked[-1]:
+        refuse_unknown(called, asked[-1])
+    try:
+        return untraced(function, *arguments)
+    except ConversionError as error:
+        error.said_of(called.__name__, EXCHANGE if asked is None else target_of(asked[0], asked[1]))
+        raise
+
+
+for _function in (untraced, call_for):
+    _function.__dict__["_torchdynamo_disable"] = True
 
 
 @cache
@@ -221,9 +229,9 @@ def _conversion() -> Any:
     return tree_conversion
 
 
-def _convert(tree: Any, goal: Goal, out: Any, leaves: Any, unknown: str, coalesce: bool) -> Any:
+def _convert(tree: Any, asked: Asked, out: Any, leaves: Any, unknown: str, coalesce: bool) -> Any:
     rule = leaf_rule(leaves, unknown=unknown)
-    return _conversion().TreeConversion(tree, targets_of(goal, leaves), rule, out, coalesce=coalesce).convert()
+    return _conversion().convert(tree, targets_of(asked, leaves), rule, out, coalesce=coalesce)
 
 
 def _snapshot(tree: Any, unknown: str) -> Any:
@@ -231,14 +239,14 @@ def _snapshot(tree: Any, unknown: str) -> Any:
     return _conversion().TreeConversion(tree, own, leaf_rule("tensors", unknown=unknown), None, coalesce=True).convert()
 
 
-def _explain(tree: Any, goal: Goal, out: Any, leaves: Any, unknown: str, coalesce: bool) -> TreePlan:
+def _explain(tree: Any, asked: Asked, out: Any, leaves: Any, unknown: str, coalesce: bool) -> TreePlan:
     rule = leaf_rule(leaves, infos=True, unknown=unknown)
-    plan: TreePlan = _conversion().TreeConversion(tree, targets_of(goal, leaves), rule, out, coalesce=coalesce).plan()
+    plan: TreePlan = _conversion().TreeConversion(tree, targets_of(asked, leaves), rule, out, coalesce=coalesce).plan()
     return plan
 
 
 def _describe(tree: Any, rule: LeafRule) -> dict[str, TensorInfo]:
-    from .tree_conversion import raise_all
+    from .failures import raise_all
     from .walk import take_apart
 
     found: dict[str, TensorInfo] = {}
@@ -265,9 +273,9 @@ def _targets_of(
     return Targets((name, device), rule_of(dtype, theirs), **keywords)
 
 
-def targets_of(goal: Goal, leaves: Leaves) -> Targets:
+def targets_of(asked: Asked, leaves: Leaves) -> Targets:
     """Where the leaves go, from `to` or `like`."""
-    to, like, dtype, device, copy, casting, grad, options = goal
+    to, like, dtype, device, copy, casting, grad, options = asked
     keywords = {"copy": copy, "casting": casting, "grad": grad, "options": tuple(options.items())}
     if like is None or to is not None or isinstance(like, TensorInfo):
         name, theirs, device = aim(to, like, None, device)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from ..backends import registry
 from ..errors import UnsupportedTypeError
-from .api import targets_of, untraced
+from .api import call_for, targets_of
 from .leaves import leaf_rule
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ..typing import Casting, Grad, Leaves, Options, To, Unknown
-    from .api import Goal
+    from .api import Asked
     from .batch_plans import BatchPlan
 
 __all__ = ["collate", "explain_collate"]
@@ -117,9 +117,9 @@ def collate(
         TypeError: As for `convert`; or a keyword says how something is padded, and `pad` says of nothing that it is.
         ValueError: `pad_to_multiple_of` is less than 1.
     """
-    goal = (to, like, dtype, device, None, casting, grad, options)
+    asked = (to, like, dtype, device, None, casting, grad, options)
     padding = _padding(pad, pad_to_multiple_of, padding_side, mask, lengths)
-    return untraced(collate, goal, _collate, samples, goal, leaves, unknown, padding, False)
+    return call_for(collate, asked, _collate, samples, asked, leaves, unknown, padding, False)
 
 
 def explain_collate(
@@ -173,9 +173,9 @@ def explain_collate(
     Raises:
         ConversionError: The same as `collate` would raise, except for what only the values show.
     """
-    goal = (to, like, dtype, device, None, casting, grad, options)
+    asked = (to, like, dtype, device, None, casting, grad, options)
     padding = _padding(pad, pad_to_multiple_of, padding_side, mask, lengths)
-    return untraced(explain_collate, goal, _collate, samples, goal, leaves, unknown, padding, True)  # type: ignore[no-any-return]
+    return call_for(explain_collate, asked, _collate, samples, asked, leaves, unknown, padding, True)  # type: ignore[no-any-return]
 
 
 # -- what they do, out of any tracer's sight ----------------------------------------------------------
@@ -189,7 +189,7 @@ def _padding(pad: object, multiple: int | None, side: str, mask: bool, lengths: 
 
 
 def _collate(
-    samples: Iterable[Any], goal: Goal, leaves: Any, unknown: str, padding: dict[str, Any] | None, looks: bool
+    samples: Iterable[Any], asked: Asked, leaves: Any, unknown: str, padding: dict[str, Any] | None, looks: bool
 ) -> Any:
     from .collate import Batch
 
@@ -199,5 +199,5 @@ def _collate(
             "collate([x], to), for a batch of one",
         )
     rule = leaf_rule(leaves, unknown=unknown)
-    batch = Batch(list(samples), targets_of(goal, leaves), rule, padding, looks=looks)
+    batch = Batch(list(samples), targets_of(asked, leaves), rule, padding, looks=looks)
     return batch.plan() if looks else batch.stack()

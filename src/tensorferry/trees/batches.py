@@ -84,7 +84,8 @@ def depart(shipment: Shipment, prepared: Mapping[int, Prepared], index: int) -> 
 def cross(shipment: Shipment, prepared: Mapping[int, Prepared], values: Mapping[int, Any]) -> dict[int, Any]:
     """The values of some of a batch's leaves after the transfer, or after its start if each has its own."""
     first = next(iter(values))
-    transfer = prepared[first].recipe.plan.steps[shipment.steps[first]]
+    recipe, step = prepared[first].recipe, shipment.steps[first]
+    transfer = recipe.plan.steps[step]
     backend = registry.backend_named(transfer.backend)
     if shipment.batch.transfers > 1:
         for value in values.values():
@@ -94,8 +95,8 @@ def cross(shipment: Shipment, prepared: Mapping[int, Prepared], values: Mapping[
     # What fetches gives arrays of the host, and what places takes them.
     pack = packing.pack if transfer.verb == "place" else backend.pack
     unpack = packing.unpack if transfer.verb == "fetch" else backend.unpack
-    parcel, layout = pack(list(values.values()), alignment)
-    parts = unpack(getattr(backend, transfer.verb)(parcel, *transfer.arguments), layout)
+    packed, layout = pack(list(values.values()), alignment)
+    parts = unpack(run.execute(recipe.program[step : step + 1], packed), layout)
     return dict(zip(values, parts, strict=True))
 
 

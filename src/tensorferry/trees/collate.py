@@ -15,11 +15,11 @@ from ..host import memory
 from ..sequences.reader import NewArray
 from .batch_plans import BatchPlan, KeptLeaf, StackedLeaf
 from .columns import Columns, Leaf
+from .failures import raise_all, refuse_unknown_name
 from .padding import NOT_PADDED, Padding
 from .rows import RowsRead
 from .samples import columns_of
 from .structure import placed
-from .tree_conversion import raise_all, refuse_unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -93,8 +93,8 @@ class Batch:
             leaf = columns.leaf(index, column)
             if leaf.prepared is None:
                 return leaf.kept
-            result = run.convert_prepared(leaf.prepared)
-            marks.extend((index, keyword, run.convert_prepared(each)) for keyword, each in self._beside(index, leaf))
+            result = run.complete(leaf.prepared)
+            marks.extend((index, keyword, run.complete(each)) for keyword, each in self._beside(index, leaf))
             return result
 
         batch = self._structure.rebuild(self._each(done), len(self._samples))

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..backends import registry
-from ..backends.base import EXCHANGE
 from ..core import dtypes
 from ..core.devices import HOST
 from ..core.leaf_dtypes import quoted
+from ..core.names import EXCHANGE
 from ..core.request import Request
 from ..errors import LossyCastError, ShapeError, UnsupportedTypeError, shown
 from ..execution.recipes import conversion_of

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..core import dtypes
 from ..errors import LossyCastError
+from ..host.numpy_dtypes import of_numpy
 from ..sequences.reader import PYTHON_NUMBERS, element_types
 
 if TYPE_CHECKING:
@@ -79,8 +80,7 @@ def _dtypes_in(leaf: Any) -> set[tuple[str, bool]]:
     """The dtypes of numbers, and whether they are Python's, which the target chooses a dtype for."""
     types = element_types(leaf) if type(leaf) is list else {type(leaf)}
     return {
-        (_WEAK[kind], True) if kind in PYTHON_NUMBERS else (dtypes.of_numpy(np.dtype(kind)) or "", False)
-        for kind in types
+        (_WEAK[kind], True) if kind in PYTHON_NUMBERS else (of_numpy(np.dtype(kind)) or "", False) for kind in types
     }
 
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from ..backends import registry
 from ..backends.base import Backend
-from ..core.dtypes import of_numpy
 from ..core.info import TensorInfo
 from ..errors import UnsupportedTypeError, shown
 from ..hints import Hint
+from ..host.numpy_dtypes import of_numpy
 from . import libraries
 from .unknown import is_used_up, may_hold, tensor_inside
 
@@ -135,7 +135,7 @@ class LeafRule:
         Raises:
             UnsupportedTypeError: As for `takes`.
         """
-        if self._choose is not None or self._infos:
+        if self._choose is not None:
             return [self.takes(leaf) for leaf in leaves]
         kinds = set(map(type, leaves))
         if len(kinds) == 1 and registry.is_known_tensor(kinds.pop()):
@@ -146,7 +146,7 @@ class LeafRule:
         text: dict[type, Callable[[Any], bool]] = {}
         for kind, leaf in {type(leaf): leaf for leaf in leaves}.items():
             answers[kind] = self.takes(leaf)
-            known = self._known[kind]
+            known = self._known.get(kind)
             if isinstance(known, _Unknown) and self._refuses:
                 for each in leaves:
                     if type(each) is kind:

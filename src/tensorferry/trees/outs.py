@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..backends import registry
 from ..core.dtypes import find
 from ..core.info import TensorInfo
+from ..core.layout import spans
 from ..core.request import Request
 from ..errors import UnsupportedTypeError
 from ..execution import run
@@ -125,7 +126,7 @@ def _source_at(each: Prepared) -> int | None:
 
 
 def _span(index: int, info: TensorInfo, at: int) -> _Span:
-    low, high = memory.spans(info.shape, info.strides, find(info.dtype).itemsize)
+    low, high = spans(info.shape, info.strides, find(info.dtype).itemsize)
     return at + low, at + high, index
 
 

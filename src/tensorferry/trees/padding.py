@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..backends import registry
-from ..backends.base import EXCHANGE
 from ..core import dtypes
 from ..core.info import TensorInfo
 from ..core.leaf_dtypes import place_of_name, unknown_key
+from ..core.names import EXCHANGE
 from ..core.request import Request
 from ..errors import ShapeError, UnsupportedTypeError, shown
 from ..execution import run

@@ -10,7 +10,7 @@ from ..planning.render import size_text
 if TYPE_CHECKING:
     from ..planning.plan import Plan
 
-__all__ = ["Batch", "KeptObject", "LeafPlan", "TreePlan"]
+__all__ = ["Batch", "KeptLeaf", "LeafPlan", "TreePlan"]
 
 _SHOWN = 12
 
@@ -60,21 +60,22 @@ class Batch(NamedTuple):
         return f"{self.transfers} transfers {way}, {size}: all are started before the first is waited for"
 
 
-class KeptObject(NamedTuple):
-    """An object that is no container that is known, holds a tensor, and stays as it is.
+class KeptLeaf(NamedTuple):
+    """A leaf that stays as it is.
 
     Args:
         path: Where it is.
         type: The name of its type.
-        tensor: Where its first tensor is.
+        tensor: Where the first tensor is that it holds, as ``unknown="keep"`` lets it; or ``None``.
     """
 
     path: str
     type: str
-    tensor: str
+    tensor: str | None
 
     def __str__(self) -> str:
-        return f"{self.path}  {self.type}, kept as it is with the tensor at {self.tensor}"
+        inside = "" if self.tensor is None else f" with the tensor at {self.tensor}"
+        return f"{self.path}  {self.type}, kept as it is{inside}"
 
 
 @dataclass(frozen=True)
@@ -84,22 +85,22 @@ class TreePlan:
     >>> import numpy as np, tensorferry as ferry
     >>> shared = np.zeros(2)
     >>> plan = ferry.explain_tree({"a": shared, "b": [shared, "text"]}, "numpy")
-    >>> len(plan.leaves), plan.kept, plan.bytes_shared, plan.bytes_copied
-    (2, 1, 16, 0)
+    >>> len(plan.leaves), plan.bytes_shared, plan.bytes_copied
+    (2, 16, 0)
     >>> plan.leaves[1].path, plan.leaves[1].same_as
     ('$["b"][0]', '$["a"]')
+    >>> [str(leaf) for leaf in plan.kept]
+    ['$["b"][1]  str, kept as it is']
 
     Args:
         leaves: The leaves that are converted, in the tree's order.
-        kept: How many other leaves stay as they are.
+        kept: The other leaves, which stay as they are.
         batches: The leaves that cross the bus together.
-        unknown: Those of the kept that hold a tensor, as ``unknown="keep"`` lets them.
     """
 
     leaves: tuple[LeafPlan, ...]
-    kept: int
+    kept: tuple[KeptLeaf, ...] = ()
     batches: tuple[Batch, ...] = ()
-    unknown: tuple[KeptObject, ...] = ()
 
     @property
     def plans(self) -> dict[str, Plan]:
@@ -129,9 +130,8 @@ class TreePlan:
         """The plan as plain data for JSON."""
         return {
             "leaves": [{**leaf._asdict(), "plan": leaf.plan.to_dict()} for leaf in self.leaves],
-            "kept": self.kept,
+            "kept": [each._asdict() for each in self.kept],
             "batches": [batch._asdict() for batch in self.batches],
-            "unknown": [each._asdict() for each in self.unknown],
             "bytes_copied": self.bytes_copied,
             "bytes_shared": self.bytes_shared,
             "warnings": list(self.warnings),
@@ -147,13 +147,17 @@ class TreePlan:
         if len(self.leaves) > _SHOWN:
             lines.append(f"   … and {len(self.leaves) - _SHOWN} more: see .plans")
         lines += [f"   {batch}" for batch in self.batches]
-        lines += [f"   {each}" for each in self.unknown]
+        # Those that hold a tensor are what people are surprised by.
+        kept = sorted(self.kept, key=lambda each: each.tensor is None)
+        lines += [f"   {each}" for each in kept[:_SHOWN]]
+        if len(kept) > _SHOWN:
+            lines.append(f"   … and {len(kept) - _SHOWN} more are kept: see .kept")
         lines += [f"   Warning: {warning}" for warning in self.warnings]
         return "\n".join(lines)
 
     def _head(self) -> str:
         many = "1 leaf" if len(self.leaves) == 1 else f"{len(self.leaves)} leaves"
-        kept = f", {self.kept} kept as they are" if self.kept else ""
+        kept = f", {len(self.kept)} kept as they are" if self.kept else ""
         return f"{many}{kept}: {size_text(self.bytes_copied)} copied, {size_text(self.bytes_shared)} shared"
 
     def _repr_html_(self) -> str:
@@ -164,7 +168,7 @@ class TreePlan:
             f"<td>{escape(str(leaf.plan.result))}</td><td>{escape(_what(leaf))}</td></tr>"
             for leaf in self.leaves
         )
-        batches = "".join(f"<p>{escape(str(each))}</p>" for each in (*self.batches, *self.unknown))
+        batches = "".join(f"<p>{escape(str(each))}</p>" for each in (*self.batches, *self.kept))
         warnings = "".join(f"<p>Warning: {escape(warning)}</p>" for warning in self.warnings)
         return f"<div><b>{escape(self._head())}</b><table>{rows}</table>{batches}{warnings}</div>"
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import optree
 
-from ..core.dtypes import of_numpy
+from ..host.numpy_dtypes import of_numpy
 from ..sequences import reader
 from ..sequences.diagnostics import DEEPEST
 

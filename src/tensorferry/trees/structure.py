@@ -59,6 +59,11 @@ class Structure:
         self.twins: dict[int, int] = {}
         """For each leaf of a container that has been met before: that leaf of it where it was met first."""
 
+    @property
+    def flat_keys(self) -> list[Any] | None:
+        """The keys of a dict of nothing but leaves; ``None``: it may be something else."""
+        return None
+
     def one_of_many(self) -> Structure | None:
         """If this is a list of trees that are all alike: what one of them is without its leaves."""
         if self._inner:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..backends import registry
-from ..backends.base import EXCHANGE
 from ..core.leaf_dtypes import dtype_of_leaf
+from ..core.names import EXCHANGE
 from ..core.request import LEAVE, Request, make_request
 from ..errors import UnsupportedTypeError
 from ..execution.recipes import conversion_of
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from ..core.leaf_dtypes import DtypeRule
     from ..execution.recipes import Conversion
+    from .alike import Alike
 
 __all__ = ["Targets", "copy_in_its_framework"]
 
@@ -45,6 +46,8 @@ class Targets:
         """Whether the request depends on what a leaf is: see `asked_of`."""
         self._by_dtype: dict[tuple[Conversion, str], Conversion] = {}
         self.copies = targets is None
+        self.last: Alike | None = None
+        """What is remembered of the last tree that went there, if a tree like it can be converted by that alone."""
         if isinstance(targets, tuple):
             name, device = targets
             self._common = self._make(name, None if for_all is None else for_all[0], device)

@@ -2,33 +2,39 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..backends import registry
 from ..core.info import TensorInfo
-from ..core.leaf_dtypes import unknown_name
-from ..errors import ConversionError, TreeError, UnsupportedTypeError
+from ..core.places import places_by
+from ..errors import ConversionError, UnsupportedTypeError
 from ..execution import run
 from .aliases import Group, converted_together, overlapping, ties
+from .alike import Alike
 from .batches import Shipment, arrive, cross, depart, shipments
+from .failures import raise_all, refuse_unknown_name
+from .many import convert_each
 from .outs import in_order_of, refused, write_all
-from .plans import KeptObject, LeafPlan, TreePlan
-from .structure import placed
+from .plans import KeptLeaf, LeafPlan, TreePlan
 from .targets import copy_in_its_framework
 from .walk import take_apart
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from ..core.leaf_dtypes import DtypeRule
-    from ..execution.recipes import Conversion, Recipe
+    from ..backends.base import Backend
+    from ..execution.recipes import Conversion
     from ..execution.run import Prepared
+    from ..planning.plan import Plan
     from .leaves import LeafRule
     from .targets import Targets
 
-__all__ = ["TreeConversion", "raise_all", "refuse_unknown_name"]
+    Places = Sequence[int]
+
+__all__ = ["TreeConversion", "convert"]
 
 
 class TreeConversion:
@@ -55,13 +61,19 @@ class TreeConversion:
         self._paths: list[str] | None = None
         self._names: list[str] | None = None
         self.errors: dict[int, ConversionError] = {}
+        self._known: dict[int, Prepared] = {}
+        self._ready: Backend | None = None
         self.outs: list[Any] | None = None if out is None else self._match(out)
 
     def path(self, index: int) -> str:
         """Where a leaf is."""
+        return self.paths()[index]
+
+    def paths(self) -> list[str]:
+        """Where each leaf is."""
         if self._paths is None:
             self._paths = self._structure.paths()
-        return self._paths[index]
+        return self._paths
 
     def name(self, index: int) -> str:
         """The dotted name of a leaf."""
@@ -78,12 +90,25 @@ class TreeConversion:
     # -- plan -------------------------------------------------------------------------------------
 
     def prepare(self) -> dict[int, Prepared]:
-        """The conversion of each leaf that does not stay as it is; errors are kept.
+        """The conversion of each leaf that does not stay as it is.
 
         Raises:
             UnsupportedTypeError: ``dtype=`` has a name that no leaf has.
+            ConversionError: A leaf cannot be converted; several raise a `TreeError`.
         """
-        each = ((index, self._prepare(index, leaf)) for index, leaf in enumerate(self.leaves))
+        prepared = self._prepare_each()
+        self.raise_errors()
+        return prepared
+
+    def _prepare_each(self) -> dict[int, Prepared]:
+        """The same; errors are kept."""
+        taken = self._taken()
+        known = None if self._targets.decides_by_leaf or self.outs is not None else self._known
+        each = (
+            (index, self._prepare(index, leaf, known))
+            for index, (leaf, on) in enumerate(zip(self.leaves, taken, strict=True))
+            if on
+        )
         prepared = {index: found for index, found in each if found is not None}
         if self._targets.rule.names:
             refuse_unknown_name(self._targets.rule, map(self.name, sorted({*prepared, *self.errors})))
@@ -94,18 +119,29 @@ class TreeConversion:
             )
         return prepared
 
-    def _prepare(self, index: int, leaf: Any) -> Prepared | None:
+    def _taken(self) -> list[bool]:
+        """Whether each leaf is to be converted; errors are kept."""
+        with suppress(ConversionError):
+            return self._rule.takes_each(self.leaves)
+        found = [False] * len(self.leaves)
+        for index, leaf in enumerate(self.leaves):
+            try:
+                found[index] = self._rule.takes(leaf)
+            except ConversionError as error:
+                self.errors[index] = error
+        return found
+
+    def _prepare(self, index: int, leaf: Any, known: dict[int, Prepared] | None) -> Prepared | None:
         try:
-            if not self._rule.takes(leaf):
-                return None
             targets = self._targets
-            conversion = targets.of(lambda: self.path(index), leaf)
+            conversion = targets.common or targets.of(lambda: self.path(index), leaf)
             out = None if self.outs is None else self.outs[index]
             decide = partial(self._decided, conversion, index) if targets.decides_by_leaf else None
             if isinstance(leaf, TensorInfo):
                 return run.prepare_described(leaf, conversion if decide is None else decide(leaf), out)
-            registry.ready(conversion.target.name)
-            return self._prepares(leaf, conversion, out, decide)
+            if conversion.target is not self._ready:
+                self._ready = registry.ready(conversion.target.name)
+            return self._prepares(leaf, conversion, out, decide, known)
         except ConversionError as error:
             self.errors[index] = error
             return None
@@ -137,32 +173,47 @@ class TreeConversion:
         """
         self._prepares = run.foresee
         prepared = self.prepare()
-        self.raise_errors()
-        same, groups, sent = self.bind(prepared)
-        together = {index: group for group in groups for index in group.members}
-        batches = {index: number for number, shipment in enumerate(sent) for index in shipment.steps}
+        bound = self.bind(prepared)
         return TreePlan(
-            leaves=tuple(
-                self._leaf_plan(index, each, same.get(index), together.get(index), batches.get(index))
-                for index, each in prepared.items()
-            ),
-            kept=len(self.leaves) - len(prepared),
-            unknown=tuple(
-                KeptObject(self.path(index), type(leaf).__name__, self.path(index) + inside)
-                for index, leaf in enumerate(self.leaves)
-                if index not in prepared and (inside := self._rule.tensor_inside(leaf)) is not None
-            ),
-            batches=tuple(shipment.batch for shipment in sent),
+            leaves=self._plans(prepared, *bound),
+            kept=tuple(self._kept(index, leaf) for index, leaf in enumerate(self.leaves) if index not in prepared),
+            batches=tuple(shipment.batch for shipment in bound[2]),
         )
 
-    def _leaf_plan(
-        self, index: int, each: Prepared, same: int | None, group: Group | None, batch: int | None
-    ) -> LeafPlan:
-        path, plan = self.path(index), each.plan
-        if same is not None:
-            return LeafPlan(path, plan, same_as=self.path(same))
-        if group is None:
-            return LeafPlan(path, plan, batch=batch, bytes_copied=plan.bytes_copied)
+    def _kept(self, index: int, leaf: Any) -> KeptLeaf:
+        path, inside = self.path(index), self._rule.tensor_inside(leaf)
+        return KeptLeaf(path, type(leaf).__name__, None if inside is None else path + inside)
+
+    def leaf_plans(self, prepared: Mapping[int, Prepared]) -> tuple[LeafPlan, ...]:
+        """What is done to each leaf of which this is the conversion."""
+        return self._plans(prepared, *self.bind(prepared))
+
+    def _plans(
+        self, prepared: Mapping[int, Prepared], same: Mapping[int, int], groups: list[Group], sent: list[Shipment]
+    ) -> tuple[LeafPlan, ...]:
+        together = {index: group for group in groups for index in group.members}
+        batches = {index: number for number, shipment in enumerate(sent) for index in shipment.steps}
+        # Of leaves of one description, which lives as long as they do.
+        plans: dict[tuple[int, int], tuple[Plan, int]] = {}
+        found = []
+        paths = self.paths()
+        for index, each in prepared.items():
+            key = id(each.info), id(each.request)
+            planned = plans.get(key)
+            if planned is None:
+                plan = each.plan
+                planned = plans[key] = plan, plan.bytes_copied
+            same_as, group = same.get(index), together.get(index)
+            if same_as is None and group is None:
+                found.append(LeafPlan(paths[index], planned[0], None, None, batches.get(index), planned[1]))
+            else:
+                found.append(self._bound_plan(index, each, planned[0], same_as, group))
+        return tuple(found)
+
+    def _bound_plan(self, index: int, each: Prepared, plan: Plan, same: int | None, group: Group | None) -> LeafPlan:
+        path = self.path(index)
+        if same is not None or group is None:
+            return LeafPlan(path, plan, same_as=None if same is None else self.path(same))
         # It lies in the copy as it lies in the source; the copy is counted with the first.
         result = plan.result._replace(strides=each.info.strides, misalignment=each.info.misalignment)
         plan, first = replace(plan, result=result), group.members[0]
@@ -179,17 +230,26 @@ class TreeConversion:
             ConversionError: A leaf cannot be converted; several raise a `TreeError`. Nothing is written then.
         """
         results = self._directly()
-        if results is None:
-            prepared = self.prepare()
-            results = self._run(prepared)
-            self.raise_errors()
-            if self.outs is not None:
-                # Made before anything is written: a container may refuse.
-                self._structure.rebuild([self.outs[i] if i in prepared else leaf for i, leaf in enumerate(self.leaves)])
-                write_all(prepared, results, self.outs)
-            if run.is_verifying():
-                for index, each in prepared.items():
-                    run.verify(each, results[index])
+        return self.run(self._prepare_each()) if results is None else self._structure.rebuild(results)
+
+    def run(self, prepared: dict[int, Prepared]) -> Any:
+        """The converted tree.
+
+        Args:
+            prepared: The conversion of each leaf, as `prepare` gives it.
+
+        Raises:
+            ConversionError: As for `convert`.
+        """
+        results = self._run(prepared)
+        self.raise_errors()
+        if self.outs is not None:
+            # Made before anything is written: a container may refuse.
+            self._structure.rebuild([self.outs[i] if i in prepared else leaf for i, leaf in enumerate(self.leaves)])
+            write_all(prepared, results, self.outs)
+        if run.is_verifying():
+            for index, each in prepared.items():
+                run.verify(each, results[index])
         return self._structure.rebuild(results)
 
     def _directly(self) -> list[Any] | None:
@@ -204,7 +264,7 @@ class TreeConversion:
             return None
         try:
             taken = rule.takes_each(self.leaves)
-            places = [index for index, on in enumerate(taken) if on]
+            places: Places = range(len(taken)) if all(taken) else [index for index, on in enumerate(taken) if on]
             if not places:
                 return self.leaves
             if common is None:
@@ -232,13 +292,14 @@ class TreeConversion:
 
     def _copies_of(self, places: Sequence[int]) -> Conversion | None:
         """What copies leaves that are all of one framework; ``None``: they are not."""
-        kinds = {type(self.leaves[index]): self.leaves[index] for index in places}
-        found = {copy_in_its_framework(leaf) for leaf in kinds.values()}
+        kinds = {
+            kind: places[at[0]] for kind, at in places_by(list(map(type, map(self.leaves.__getitem__, places)))).items()
+        }
+        found = {copy_in_its_framework(self.leaves[place]) for place in kinds.values()}
         return found.pop() if len(found) == 1 else None
 
     def _convert_each(self, common: Conversion, leaves: list[Any], outs: list[Any] | None) -> list[Any] | None:
-        once = dict.fromkeys(map(id, leaves), leaves)
-        if len(once) < len(leaves):
+        if len(set(map(id, leaves))) < len(leaves):
             # One object stands at several places: it is converted once.
             if outs is not None:
                 return None
@@ -251,42 +312,23 @@ class TreeConversion:
             if quick is not None:
                 return quick
         decide = partial(self._decided, common, 0) if self._targets.decides_by_leaf else None
-        recipes = run.recipes_of(leaves, outs, common, decide)
-        if recipes is None or not _share_no_byte(leaves, outs, recipes):
-            return None
-        if outs is None:
-            results = [run.execute(recipe.program, leaf) for recipe, leaf in zip(recipes, leaves, strict=True)]
-            self._verify_each(common, decide, leaves, results, None)
-            return results
-        values = [run.execute(recipe.program[:-1], leaf) for recipe, leaf in zip(recipes, leaves, strict=True)]
-        for recipe, value, out in zip(recipes, values, outs, strict=True):
-            run.execute(recipe.program[-1:], value, out)
-        self._verify_each(common, decide, leaves, outs, outs)
-        return outs
-
-    def _verify_each(
-        self,
-        common: Conversion,
-        decide: Callable[[TensorInfo], Conversion] | None,
-        leaves: Sequence[Any],
-        results: Sequence[Any],
-        outs: Sequence[Any] | None,
-    ) -> None:
-        if run.is_verifying():
-            for index, (leaf, result) in enumerate(zip(leaves, results, strict=True)):
-                run.verify(run.prepare(leaf, common, None if outs is None else outs[index], decide), result)
+        return convert_each(leaves, outs, common, decide)
 
     def _quickly(self, leaves: list[Any], target: str) -> list[Any] | None:
         """The results over the fast lanes, if there is one that accepts each leaf."""
-        lanes, results = registry.lanes_to(target), None
         kinds = set(map(type, leaves))
-        if not kinds <= lanes.keys():
-            return None
+        together = {registry.lane_together(kind, target) for kind in kinds}
+        paths = registry.lanes_to(target)
         try:
-            results = [lanes[type(leaf)](leaf) for leaf in leaves]
+            path = together.pop() if len(together) == 1 and self._coalesce else None
+            results = None if path is None else path(leaves)
+            keys = self._structure.flat_keys
+            if results is not None and keys is not None and len(keys) == len(leaves):
+                self._targets.last = Alike.of(keys, leaves, self._rule)
+            if results is None and kinds <= paths.keys():
+                results = [paths[type(leaf)](leaf) for leaf in leaves]
         except registry.REFUSALS:
-            lane = registry.lane_together(kinds.pop(), target) if self._coalesce and len(kinds) == 1 else None
-            results = None if lane is None else lane(leaves)
+            return None
         return None if results is None or any(result is None for result in results) else results
 
     def _run(self, prepared: Mapping[int, Prepared]) -> list[Any]:
@@ -327,63 +369,17 @@ class TreeConversion:
         raise_all(self.errors, self.path)
 
 
-def refuse_unknown_name(rule: DtypeRule, names: Iterable[str]) -> None:
-    """Raise if ``dtype=`` has a name that no leaf has.
+def convert(tree: Any, targets: Targets, rule: LeafRule, out: Any, *, coalesce: bool) -> Any:
+    """The converted tree; the arguments are those of `TreeConversion`.
 
     Raises:
-        UnsupportedTypeError: It has.
+        ConversionError: As for `TreeConversion.convert`.
     """
-    unknown = unknown_name(rule, names)
-    if unknown is not None:
-        raise UnsupportedTypeError(*unknown)
-
-
-def raise_all(errors: dict[int, ConversionError], path: Callable[[int], str]) -> None:
-    """Raise one leaf's error, or those of several as a group; each message ends in the leaf's path.
-
-    Args:
-        errors: Each leaf's by its index; emptied, as an error keeps alive whoever keeps the error.
-        path: Where a leaf is.
-
-    Raises:
-        ConversionError: There is one.
-        TreeError: There are several.
-    """
-    found = [placed(errors[index], path(index)) for index in sorted(errors)]
-    errors.clear()
-    try:
-        if len(found) == 1:
-            raise found[0]
-        if found:
-            raise TreeError(f"{len(found)} leaves cannot be converted:", found)
-    finally:
-        del found
-
-
-def _share_no_byte(leaves: Sequence[Any], outs: Sequence[Any] | None, recipes: Sequence[Recipe]) -> bool:
-    """Whether no memory that is copied from, or written into, has a byte in common with another of these."""
-    copied = leaves
-    if outs is None:
-        copying = {number for number, recipe in {id(each): each for each in recipes}.items() if recipe.copies}
-        if not copying:
-            return True
-        copied = [leaf for leaf, recipe in zip(leaves, recipes, strict=True) if id(recipe) in copying]
-    spans: list[Any] = []
-    of_kind: dict[type, list[Any]] = {}
-    for each in (copied, outs or ()):
-        for x in each:
-            of_kind.setdefault(type(x), []).append(x)
-    for alike in of_kind.values():
-        spans += registry.backend_of(alike[0]).extents(alike)
-    if None in spans:
-        return False
-    spans.sort()
-    reach = 0
-    for start, end in spans:
-        if start < reach:
-            return False
-        reach = end
-    return True
+    if targets.last is not None and targets.common is not None and out is None and coalesce:
+        result = targets.last.convert(tree, targets.common.target.name, rule)
+        if result is not None:
+            return result
+    return TreeConversion(tree, targets, rule, out, coalesce=coalesce).convert()
 
 
 def _carried(each: Prepared) -> Any:

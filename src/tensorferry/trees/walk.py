@@ -73,31 +73,35 @@ def _take_flat(tree: Any) -> tuple[list[Any], Structure] | None:
 class _FlatDict(Structure):
     """A dict of nothing but leaves: what optree would make of it is made when it is asked for."""
 
-    __slots__ = ("_made", "flat_keys")
+    __slots__ = ("_keys", "_made")
 
     def __init__(self, keys: list[Any]) -> None:
-        self.flat_keys = keys
+        self._keys = keys
         self._made: optree.PyTreeSpec | None = None
         self._inner = {}
         self.size = len(keys)
         self.twins = {}
 
     @property
+    def flat_keys(self) -> list[Any]:
+        return self._keys
+
+    @property
     def _spec(self) -> optree.PyTreeSpec:  # type: ignore[override]
         if self._made is None:
-            tree: Any = dict.fromkeys(self.flat_keys, 0)
+            tree: Any = dict.fromkeys(self._keys, 0)
             self._made = optree.tree_structure(tree, none_is_leaf=True, namespace=NAMESPACE)
         return self._made
 
     def paths(self) -> list[str]:
-        paths = ["$" + item(key) for key in self.flat_keys]
+        paths = ["$" + item(key) for key in self._keys]
         return paths if len(set(paths)) == len(paths) else super().paths()
 
     def is_in_order_of(self, other: Structure) -> bool:
-        return self.flat_keys == other.flat_keys if isinstance(other, _FlatDict) else super().is_in_order_of(other)
+        return self._keys == other.flat_keys if isinstance(other, _FlatDict) else super().is_in_order_of(other)
 
     def rebuild(self, leaves: Sequence[Any], count: int | None = None) -> Any:
-        return dict(zip(self.flat_keys, leaves, strict=True))
+        return dict(zip(self._keys, leaves, strict=True))
 
 
 class Walk:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...core.dtypes import of_numpy
+from ...host.numpy_dtypes import of_numpy
 from .protocols import from_array, open_given
 from .sources import later
 

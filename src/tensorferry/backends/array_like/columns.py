@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ...core.dtypes import DTYPES, casting_scale, common, find
+from ...core.dtypes import DTYPES, casting_scale, common
 from ...errors import ConversionError, CopyRequiredError, LossyCastError, UnsupportedTypeError
 from ...hints import Hint
 from ...host import casts, memory
+from ...host.numpy_dtypes import numpy_dtype
 from .sources import later
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def table(
     checks = [_check_of(name, found.dtype, dtype, request) for name, found in numbers]
 
     def read() -> Array:
-        result = memory.compact((rows, len(numbers)), find(dtype).numpy)
+        result = memory.compact((rows, len(numbers)), numpy_dtype(dtype))
         for index, ((name, found), check) in enumerate(zip(numbers, checks, strict=True)):
             try:
                 result[:, index] = casts.cast(found.read(), dtype, check)

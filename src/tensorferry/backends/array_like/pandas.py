@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...core.dtypes import of_numpy
+from ...core.names import EXCHANGE
+from ...host.numpy_dtypes import of_numpy
 from .. import registry
-from ..base import EXCHANGE
 from .columns import NULLS, TEXT, Column, Numbers, Refused, refuse, table
 from .neighbours import Neighbour
 from .sources import taken

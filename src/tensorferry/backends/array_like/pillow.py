@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...core.dtypes import of_numpy
+from ...host.numpy_dtypes import of_numpy
 from .neighbours import Neighbour
 from .protocols import open_offered
-from .sources import PALETTE, kind_of, later
+from .snippets import PALETTE
+from .sources import kind_of, later
 
 if TYPE_CHECKING:
     from .neighbours import Opened

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...core.names import EXCHANGE
 from ...errors import DeviceError, UnsupportedTypeError
 from ...host import dlpack
 from .. import registry
-from ..base import EXCHANGE
+from .snippets import DLPACK
 from .sources import copied, kind_of, over, shown, taken
 
 if TYPE_CHECKING:
@@ -23,12 +24,9 @@ if TYPE_CHECKING:
     from ...core.request import Request
     from ..base import Backend
 
-__all__ = ["DLPACK", "from_array", "offered", "open_given", "open_offered"]
+__all__ = ["from_array", "offered", "open_given", "open_offered"]
 
 Array = np.ndarray[Any, Any]
-
-DLPACK = ".__dlpack__"
-"""How a `TensorInfo.kind` ends if the array came through that."""
 
 
 def offered(x: object) -> str | None:

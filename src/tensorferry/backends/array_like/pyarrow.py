@@ -9,7 +9,8 @@ from ...core.dtypes import DTYPES
 from .columns import NULLS, TEXT, Column, Numbers, Refused, refuse, table
 from .neighbours import Neighbour
 from .protocols import open_offered
-from .sources import ROWS, kind_of, later, over
+from .snippets import ROWS
+from .sources import kind_of, later, over
 
 if TYPE_CHECKING:
     from ...core.request import Request

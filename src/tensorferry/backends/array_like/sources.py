@@ -13,20 +13,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ...core.dtypes import of_numpy
-from ...core.info import TensorInfo
+from ...core.info import COPIED, TensorInfo
 from ...errors import ConversionError, UnsupportedTypeError
 from ...host import memory
-from ...planning.rules import COPIED
+from ...host.numpy_dtypes import of_numpy
 from ..base import kind_of_type
+from .declared import NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 __all__ = [
-    "NAME",
-    "PALETTE",
-    "ROWS",
     "Later",
     "as_written",
     "copied",
@@ -39,12 +36,6 @@ __all__ = [
 ]
 
 Array = np.ndarray[Any, Any]
-
-NAME = "array-like"
-ROWS = " of rows"
-"""How a kind ends if its rows lie flat in its memory."""
-PALETTE = " of palette indices"
-"""How a kind ends if the numbers stand for colours that another table has."""
 
 _ANYWHERE = 16
 """Where NumPy's own memory may start, modulo 64."""

@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from ...core.capabilities import Capabilities, Devices, Dtypes, Memory
-from ...core.dtypes import DTYPES, by_numpy, find
-from ...core.info import TensorInfo, packed_strides
+from ...core.dtypes import ORDINARY
+from ...core.info import TensorInfo
+from ...core.layout import packed_strides
 from ...devices.staging import Staging
 from ...errors import UnsupportedTypeError
 from ...host import casts, memory, packing
 from ...host.dlpack import Offer
+from ...host.numpy_dtypes import by_numpy, numpy_dtype
 from ...planning.rules import agrees
 from .. import registry
-from ..base import EXCHANGE_NUMBERS
+from .declared import CAPABILITIES, CARRIED, DECLARED
+from .snippets import snippet
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,31 +31,10 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    from ...core.capabilities import Capabilities
     from ...devices.streams import Stream
 
 Array = np.ndarray[Any, Any]
-
-_NATIVE = frozenset(
-    {
-        *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
-        *("float16", "float32", "float64", "complex64", "complex128"),
-    }
-)
-# CuPy keeps these for whoever asks, without an arithmetic of its own that could be relied on
-# (https://github.com/cupy/cupy/issues/9630): they are copied and handed over as integers of the same width.
-_CARRIED = frozenset(name for name in DTYPES if name == "bfloat16" or name.startswith("float8"))
-_PACKED = frozenset(DTYPES) - _NATIVE - _CARRIED
-
-_CAPABILITIES = Capabilities(
-    dtypes=Dtypes(
-        held=_NATIVE | _CARRIED,
-        numbers=EXCHANGE_NUMBERS,
-        uncast=_CARRIED,
-        absent_reasons=dict.fromkeys(_PACKED, ": its elements are narrower than a byte"),
-    ),
-    memory=Memory(writable=True, out=True),
-    devices=Devices(("cuda",), fetches=True, packs=True, stages=frozenset({"cuda"}), offers=True),
-)
 
 _NAMES = by_numpy()
 
@@ -73,11 +54,12 @@ class CupyBackend(Staging):
     owns = ("cupy", "cupyx")
     rank = 5
     install = "pip install cupy-cuda12x"
-    imports: ClassVar[Mapping[str, str]] = {"cupy": "import cupy", "cupyx": "import cupyx"}
+    imports: ClassVar[Mapping[str, str]] = DECLARED.imports
+    snippet = staticmethod(snippet)
 
     @property
     def capabilities(self) -> Capabilities:
-        return _CAPABILITIES
+        return CAPABILITIES
 
     def load(self) -> None:
         self.cupy: Any = importlib.import_module(self.module)
@@ -105,7 +87,7 @@ class CupyBackend(Staging):
 
     def describe(self, x: Any) -> TensorInfo:
         name = _NAMES.get(x.dtype)
-        if name not in _CAPABILITIES.dtypes.held:
+        if name not in CAPABILITIES.dtypes.held:
             raise UnsupportedTypeError(f"CuPy's {x.dtype} cannot be carried: no other framework has it.", None)
         return _described(x.shape, name, f"cuda:{x.device.id}", x.strides, x.data.ptr & 63)
 
@@ -153,8 +135,8 @@ class CupyBackend(Staging):
     def cast(self, x: Any, dtype: str, check: str = "") -> Any:
         """Another dtype, to the same bits as on the host."""
         before = _NAMES[x.dtype]
-        if not check and {before, dtype} <= _NATIVE and agrees(before, dtype):
-            kind = find(dtype).numpy
+        if not check and {before, dtype} <= ORDINARY and agrees(before, dtype):
+            kind = numpy_dtype(dtype)
             with x.device:
                 result = self._empty(x.shape, packed_strides(x.shape, x.strides, kind.itemsize), kind)
                 result[...] = x
@@ -193,8 +175,8 @@ class CupyBackend(Staging):
         (https://docs.cupy.dev/en/stable/reference/generated/cupy.from_dlpack.html)
         """
         offered = registry.backend_named(source).offer(x) if source else x
-        if isinstance(offered, Offer) and offered.dtype in _CARRIED:
-            return self.cupy.from_dlpack(offered.as_integers()).view(find(offered.dtype).numpy)
+        if isinstance(offered, Offer) and offered.dtype in CARRIED:
+            return self.cupy.from_dlpack(offered.as_integers()).view(numpy_dtype(offered.dtype))
         return self.cupy.from_dlpack(offered)
 
     def write(self, x: Array, out: Any) -> None:
@@ -205,7 +187,7 @@ class CupyBackend(Staging):
 
     def _integers(self, x: Any) -> Any:
         """The same memory as integers, where CuPy has no arithmetic for the dtype."""
-        return x.view(np.dtype(f"u{x.dtype.itemsize}")) if _NAMES[x.dtype] in _CARRIED else x
+        return x.view(np.dtype(f"u{x.dtype.itemsize}")) if _NAMES[x.dtype] in CARRIED else x
 
     def _device(self, name: str) -> Any:
         _, _, index = name.partition(":")
@@ -226,7 +208,7 @@ class CupyBackend(Staging):
 
     def room(self, shape: tuple[int, ...], strides: tuple[int, ...], dtype: str, device: str) -> Any:
         with self._device(device):
-            return self._empty(shape, strides, find(dtype).numpy)
+            return self._empty(shape, strides, numpy_dtype(dtype))
 
     # On page-locked memory neither waits
     # (https://docs.cupy.dev/en/stable/reference/generated/cupy.cuda.MemoryPointer.html).
@@ -275,29 +257,6 @@ class CupyBackend(Staging):
             raise MemoryError(f"{nbytes} bytes cannot be page-locked: {str(error).splitlines()[0]}") from error
         result: Array = np.ndarray((nbytes,), np.uint8, block)
         return result
-
-    def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
-        if verb == "cast":
-            return f'{{x}}.astype("{arguments[0]}")'
-        if verb in ("move", "place", "send"):
-            index = arguments[0].partition(":")[2]
-            return f"with cupy.cuda.Device({index}): {{y}} = cupy.asarray({{y}})" if index else "cupy.asarray({x})"
-        return _SNIPPETS[verb]
-
-
-_SNIPPETS = {
-    "fetch": "{x}.get()",
-    "copy": "{x}.copy()",
-    "compact": "cupy.ascontiguousarray({x})",
-    "wait": "cupy.cuda.get_current_stream().synchronize() or {x}",
-    "hand_over": "cupy.from_dlpack({x})",
-    "stage": "{x}.get(out=cupyx.empty_like_pinned({x}))",
-    "unload": "{x}.copy()",
-    "land": "{x}.get(out=cupyx.empty_like_pinned({x}))",
-    "fill": "pinned = cupyx.empty_like_pinned({y}); pinned[...] = {y}; {y} = pinned",
-    "pin_array": "pinned = cupyx.empty_like_pinned({y}); pinned[...] = {y}; {y} = pinned",
-    "write": "out.set({y}); {y} = out",
-}
 
 
 def _pointer(array: Array) -> ctypes.c_void_p:
@@ -420,3 +379,6 @@ def _begin_anew() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_begin_anew)
+
+
+BACKEND = CupyBackend()

@@ -10,70 +10,32 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from ...core.capabilities import Capabilities, Devices, Dtypes, Memory, Objects
 from ...core.devices import HOST, device_name, kind_of
-from ...core.dtypes import DTYPES, by_numpy, find, of_numpy
 from ...core.info import TensorInfo
 from ...core.placement import Placement
 from ...errors import DeviceError, UnsupportedTypeError
 from ...host import casts, dlpack, memory
+from ...host.numpy_dtypes import by_numpy, numpy_dtype, of_numpy
 from ...planning.rules import agrees
 from .. import registry
 from ..base import Backend
 from ..nodes import Node, attribute, item
+from .declared import DECLARED, NARROW, PACKED, X64
+from .snippets import snippet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
 
+    from ...core.capabilities import Capabilities
+
 Array = np.ndarray[Any, Any]
 
-_WIDE = ("int64", "uint64", "float64", "complex128")
 _WHOLE = (
     "device=jax.sharding.NamedSharding(sharding.mesh, jax.sharding.PartitionSpec()), which leaves it whole on each; "
     "for a last, smaller batch, drop_last=True of a DataLoader"
 )
-_PACKED = frozenset({"int2", "int4", "uint2", "uint4", "float4_e2m1fn"})
-_LACKING = frozenset({"float6_e2m3fn", "float6_e3m2fn"})
-_TRACED = "it is a tracer, inside a traced function (jax.jit, jax.grad, jax.vmap): its values do not exist yet"
-_NO_X64 = " while jax_enable_x64 is off (https://docs.jax.dev/en/latest/default_dtypes.html)"
-
-
-def _capabilities(x64: bool) -> Capabilities:
-    return Capabilities(
-        dtypes=Dtypes(
-            held=frozenset(DTYPES) - _LACKING - frozenset(() if x64 else _WIDE),
-            numbers={
-                "bool": ("bool",),
-                "int": ("int64",) if x64 else ("int32",),
-                "float": ("float64",) if x64 else ("float32",),
-                "complex": ("complex128",) if x64 else ("complex64",),
-            },
-            unshared=_PACKED,
-            unhanded=_PACKED,
-            absent_reasons={} if x64 else dict.fromkeys(_WIDE, _NO_X64),
-            absent_hint='jax.config.update("jax_enable_x64", True) first',
-        ),
-        memory=Memory(writable=False, strides="compact", alignment=memory.ALIGNMENT),
-        devices=Devices(("cpu", "cuda", "tpu"), shards=True, fetches=True, fetches_ahead=True, offers=True),
-        objects=Objects(
-            abstract={
-                "traced": (
-                    _TRACED,
-                    "convert before or after the traced function; inside it, stay in JAX, or use jax.pure_callback",
-                ),
-                "deleted": (
-                    "it has been deleted or donated: its memory belongs to another array",
-                    "convert before it is donated, or jit without donate_argnums",
-                ),
-                "key": ("it is an array of random keys", "jax.random.key_data(x)"),
-            },
-            inside_only=frozenset({"traced"}),
-        ),
-    )
-
 
 _NAMES = by_numpy()
-_NARROW, _X64 = _capabilities(False), _capabilities(True)
 
 
 @lru_cache(maxsize=4096)
@@ -92,7 +54,8 @@ class JaxBackend(Backend):
     owns = ("jax", "jaxlib")
     rank = 4
     install = "pip install jax"
-    imports: ClassVar[Mapping[str, str]] = {"jax": "import jax", "jnp": "import jax.numpy as jnp"}
+    imports: ClassVar[Mapping[str, str]] = DECLARED.imports
+    snippet = staticmethod(snippet)
 
     def load(self) -> None:
         import jax
@@ -106,7 +69,7 @@ class JaxBackend(Backend):
 
     @property
     def capabilities(self) -> Capabilities:
-        return _X64 if self.loaded and self.config.jax_enable_x64 else _NARROW
+        return X64 if self.loaded and self.config.jax_enable_x64 else NARROW
 
     def devices(self) -> tuple[str, ...]:
         found = [device_name(device) for device in self.jax.devices()]
@@ -161,6 +124,10 @@ class JaxBackend(Backend):
         shape = x.shape
         return None if 0 in shape else (self.name, x.dtype, len(shape), x.unsafe_buffer_pointer() & 63)
 
+    def likeness(self, x: Any) -> Hashable | None:
+        found = self.signature(x)
+        return None if found is None or x.device.id else found
+
     def holds(self, owner: object) -> bool:
         """Whether it is the capsule that lies under what `np.asarray` gives of the narrow dtypes."""
         if not self.loaded:
@@ -168,14 +135,14 @@ class JaxBackend(Backend):
         if self._end is None:
             try:
                 with self.jax.ensure_compile_time_eval():
-                    narrow = self.adopt(np.zeros(1, find("bfloat16").numpy))
+                    narrow = self.adopt(np.zeros(1, numpy_dtype("bfloat16")))
             except DeviceError:
                 return False  # without host memory it has no such capsule
             self._end = dlpack.end_of(np.asarray(narrow).base)
         return self._end == dlpack.end_of(owner) != 0
 
     def pointer(self, x: Any) -> int | None:
-        if of_numpy(x.dtype) in _PACKED:
+        if of_numpy(x.dtype) in PACKED:
             return None
         if x.sharding.num_devices > 1:
             if not x.is_fully_replicated:
@@ -188,7 +155,7 @@ class JaxBackend(Backend):
 
     def export(self, x: Any) -> Array:
         # A transfer guard lets pass what is asked for in so many words, and takes unpacking for a transfer.
-        array: Array = self.jax.device_get(x) if of_numpy(x.dtype) in _PACKED else np.asarray(x)
+        array: Array = self.jax.device_get(x) if of_numpy(x.dtype) in PACKED else np.asarray(x)
         # What JAX had to gather or unpack it keeps, and hands out again: that is not ours.
         return array.copy() if array.flags.owndata else array
 
@@ -258,7 +225,7 @@ class JaxBackend(Backend):
         """Another dtype, to the same bits as on the host; inside a traced function JAX's own cast."""
         if not isinstance(x, self.tracer) and (check or not agrees(_NAMES[x.dtype], dtype)):
             return self.jax.device_put(casts.cast(self.jax.device_get(x), dtype, check, compact=True), x.sharding)
-        return x.astype(find(dtype).numpy)
+        return x.astype(numpy_dtype(dtype))
 
     def copy(self, x: Any) -> Any:
         """Other memory on the same device."""
@@ -317,15 +284,6 @@ class JaxBackend(Backend):
         offered = registry.backend_named(source).offer(x) if source else x
         return self.jax.dlpack.from_dlpack(offered.as_named() if isinstance(offered, dlpack.Offer) else offered)
 
-    def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
-        if verb == "cast":
-            return f'{{x}}.astype("{arguments[0]}")'
-        if verb == "move":
-            kind, _, index = arguments[0].partition(":")
-            platform = "gpu" if kind == "cuda" else kind
-            return f'jax.device_put({{x}}, jax.devices("{platform}")[{index or 0}])'
-        return _SNIPPETS[verb]
-
     # -- containers that are registered with jax.tree_util ------------------------------------------
 
     def has_node(self, kind: type) -> bool:
@@ -357,6 +315,17 @@ class JaxBackend(Backend):
             return {}
         return {(self.array, "numpy"): self._to_numpy_lane(), (self.array, self.name): self._identity_lane()}
 
+    def lanes_together(self) -> Mapping[tuple[type, str], Callable[[list[Any]], list[Any] | None]]:
+        asarray = np.asarray
+        if self.array is None or any(device.platform != HOST for device in self.jax.local_devices()):
+            return {}
+
+        def path(tensors: list[Any]) -> list[Any] | None:
+            arrays = list(map(asarray, tensors))
+            return None if any(array.flags.owndata for array in arrays) else arrays
+
+        return {(self.array, "numpy"): path}
+
     def _to_numpy_lane(self) -> Callable[[Any], Any]:
         asarray = np.asarray
         all_host = all(device.platform == HOST for device in self.jax.local_devices())
@@ -375,17 +344,6 @@ class JaxBackend(Backend):
             return None if x.is_deleted() else x
 
         return lane
-
-
-_SNIPPETS = {
-    "export": "np.asarray({x})",
-    "fetch": "np.array({x})",
-    "adopt": "jax.device_put({x})",
-    "wait": "{x}.block_until_ready()",
-    "copy": "jnp.array({x}, copy=True)",
-    "hand_over": "jax.dlpack.from_dlpack({x})",
-    "place_over": "# sharding is what was given as device=\njax.device_put({x}, sharding)",
-}
 
 
 def _concrete() -> Any:
@@ -412,3 +370,6 @@ def _entry(tree_util: Any, key: Any) -> str:
         return item(key.idx)
     # A key of the registration's own has no more than its words.
     return item(key.key) if hasattr(key, "key") else str(key)
+
+
+BACKEND = JaxBackend()

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...core.dtypes import common, find, of_numpy
+from ...core.dtypes import common
 from ...host import casts, memory
+from ...host.numpy_dtypes import numpy_dtype, of_numpy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,11 +23,11 @@ def stack(tensors: Sequence[Any], shape: tuple[int, ...]) -> Array:
     names = {of_numpy(dtype) or "" for dtype in {array.dtype for array in tensors}}
     inner = tensors[0].shape
     if len(names) > 1:
-        result = memory.compact((len(tensors), *inner), find(common(names)).numpy)
+        result = memory.compact((len(tensors), *inner), numpy_dtype(common(names)))
         for index, array in enumerate(tensors):
             casts.copy_into(result[index : index + 1], array[np.newaxis])
         return result.reshape(shape)
-    result = memory.compact(shape, find(names.pop()).numpy)
+    result = memory.compact(shape, numpy_dtype(names.pop()))
     if inner:
         # Not `np.stack`, which makes a view of each: where arrays are small, as much memory again.
         np.concatenate(tensors, out=result.reshape(len(tensors) * inner[0], *inner[1:]))

@@ -8,32 +8,31 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from ...core.capabilities import Capabilities, Dtypes, Memory, Objects, Options
-from ...core.dtypes import DTYPES, by_numpy, of_numpy
-from ...core.info import TensorInfo, compact_strides
-from ...core.signature import COMPACT, EMPTY, layout_of
+from ...core.info import TensorInfo
+from ...core.layout import compact_strides, spans
+from ...core.places import places_by
+from ...core.signature import COMPACT, layout_of
 from ...errors import ShapeError, UnsupportedTypeError
 from ...hints import Hint
 from ...host import casts, memory
+from ...host.numpy_dtypes import by_numpy, of_numpy
 from .. import registry
-from ..base import EXCHANGE_NUMBERS, Backend, kind_of_type
+from ..base import Backend, kind_of_type
 from . import stacking
+from .declared import CAPABILITIES, DECLARED
+from .snippets import snippet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
 
+    from ...core.capabilities import Capabilities
     from ...core.request import Request
+    from ...planning.plan import Plan
+    from ...planning.step import Step
 
 Array = np.ndarray[Any, Any]
 
 _DTYPE = attrgetter("dtype")
-
-_CAPABILITIES = Capabilities(
-    dtypes=Dtypes(frozenset(DTYPES), EXCHANGE_NUMBERS),
-    memory=Memory(writable=True, axes=memory.AXES, host_array=True, read_only=True, out=True, writes_parts=True),
-    objects=Objects(read_kinds=frozenset({"scalar"})),
-    options=Options(frozenset({"pinned"})),
-)
 
 _HOLDERS = {
     "M": ('x.view("int64")', "a datetime is a count of units: its integers can be carried"),
@@ -53,15 +52,12 @@ class NumpyBackend(Backend):
     owns = ("numpy", "ml_dtypes")
     rank = 1
     install = "pip install numpy"
-    imports: ClassVar[Mapping[str, str]] = {
-        "np": "import numpy as np",
-        "ml_dtypes": "import ml_dtypes",
-        "ferry": "import tensorferry as ferry",
-    }
+    imports: ClassVar[Mapping[str, str]] = DECLARED.imports
+    snippet = staticmethod(snippet)
 
     @property
     def capabilities(self) -> Capabilities:
-        return _CAPABILITIES
+        return CAPABILITIES
 
     def load(self) -> None:
         """NumPy is a dependency: there is nothing to wait for."""
@@ -112,15 +108,51 @@ class NumpyBackend(Backend):
             return None
         # In one number: whether it lies in C order, and can be written.
         flags = x.flags.num
-        if flags & 1:
-            layout: Hashable = COMPACT if x.size else EMPTY
-        else:
-            layout = layout_of(x.shape, x.strides, x.itemsize)
+        if flags & 1 and x.base is None and x.size:
+            return dtype, x.ndim, COMPACT, _address(x) & 63, flags
+        layout = layout_of(x.shape, x.strides, x.itemsize)
         facts = None if x.base is None else _facts(x, x.flags.writeable)
-        return np.ndarray, dtype, x.ndim, layout, memory.address(x) & 63, flags, facts
+        return dtype, x.ndim, layout, _address(x) & 63, flags, facts
 
-    def extents(self, tensors: Sequence[Any]) -> list[tuple[int, int] | None]:
-        return [_extent(x, memory.address(x)) for x in tensors]
+    def likeness(self, x: Any) -> Hashable | None:
+        return x.dtype if type(x) is np.ndarray and x.dtype in _NAMES else None
+
+    def grouped(self, tensors: Sequence[Any], alignment: int) -> Mapping[Hashable, Sequence[int]] | None:
+        if set(map(type, tensors)) != {np.ndarray}:
+            return super().grouped(tensors, alignment)
+        dtypes, ranks, flags = {x.dtype for x in tensors}, {x.ndim for x in tensors}, {x.flags.num for x in tensors}
+        if not (len(dtypes) == len(ranks) == len(flags) == 1 and flags <= _OWN) or 0 in {x.size for x in tensors}:
+            return super().grouped(tensors, alignment)
+        (dtype,), (rank,), (number,) = dtypes, ranks, flags
+        if dtype.hasobject:
+            return None
+        # Those flags say that each is aligned to its elements.
+        at = [0] * len(tensors)
+        if alignment > dtype.alignment:
+            at = [address & (alignment - 1) for address in memory.addresses(tensors)]
+        return {(dtype, rank, COMPACT, each, number): some for each, some in places_by(at).items()}
+
+    def extents(self, tensors: Sequence[Any], *, compact: bool) -> tuple[Sequence[int], Sequence[int]]:
+        starts = memory.addresses(tensors)
+        if compact:
+            return starts, [at + x.nbytes for x, at in zip(tensors, starts, strict=True)]
+        starts, ends = [], []
+        for x, at in zip(tensors, memory.addresses(tensors), strict=True):
+            low, high = (0, x.nbytes) if x.flags.forc else spans(x.shape, x.strides, x.itemsize)
+            starts.append(at + low)
+            ends.append(at + high)
+        return starts, ends
+
+    def are_apart(self, tensors: Sequence[Any]) -> bool:
+        return _OWN.issuperset([x.flags.num for x in tensors])
+
+    def for_many(self) -> Mapping[str, Callable[..., Any]]:
+        return {"copy": self._copy_each, "cast": casts.cast_each, "write": casts.write_each}
+
+    def _copy_each(self, arrays: Sequence[Array], compact: bool = False) -> list[Array]:
+        if compact or not all(dtype.isnative for dtype in {x.dtype for x in arrays}):
+            return [self.copy(x, compact) for x in arrays]
+        return [x.copy("K") for x in arrays]
 
     def describe_alike(self, tensors: Sequence[Any]) -> TensorInfo | None:
         alike = set(map(type, tensors)) == {np.ndarray} and len(set(map(_DTYPE, tensors))) == 1
@@ -187,66 +219,28 @@ class NumpyBackend(Backend):
         """Put `x`'s values into `out`'s memory, cast to its dtype."""
         casts.copy_into(out, x)
 
-    def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
+    def bound(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
+        before, verb = plan.source, step.verb
+        if before.swapped or before.weak_dtype is not None:
+            return None
+        if verb == "copy" and before.is_compact and not any(step.arguments):
+            return np.ndarray.copy
         if verb == "cast":
-            return _cast_code(*arguments, info=info)
-        if verb == "check":
-            return f"{_CHECKS[arguments[1]].format(arguments[0])}\n{{x}}"
-        if verb == "write":
-            values = _values_code("{y}", info.dtype, arguments[0].dtype)
-            return f'np.copyto(out, {values}, casting="unsafe"); {{y}} = out'
-        if verb == "copy" and info.swapped:
-            order = ', order="C"' if arguments and arguments[0] else ""
-            return f'{{x}}.astype("{info.dtype}"{order})'
-        if verb == "copy" and arguments and arguments[0]:
-            return '{x}.copy(order="C")'
-        if verb == "stack" and info.kind == "rows":
-            return f'np.stack([ferry.to_numpy(row, dtype="{info.dtype}") for row in {{x}}])'
-        return _SNIPPETS[verb]
+            return casts.direct_cast(before.dtype, *step.arguments)
+        if verb == "write" and before.dtype == plan.result.dtype:
+            return _write_alike
+        return None
 
 
-_SNIPPETS = {
-    "export": "np.asarray({x})",
-    "read": "np.array({x})",
-    "stack": "np.stack({x})",
-    "pad": 'ferry.collate([{"x": row} for row in {x}], "numpy", pad=0)["x"]',
-    "copy": '{x}.copy(order="K")',
-    "read_only": "{y}.flags.writeable = False",
-}
-_CHECKS = {
-    "value": "# before this, each value is looked at: one that {} does not keep is refused",
-    "number": "# before this, each value is looked at: one that {} has no place for is refused",
-    "finite": "# before this, each value is looked at: one that becomes infinite as {} is refused",
-}
-_COMPARES = np.lib.NumpyVersion(np.__version__) >= "2.4.0"
 _NAMES = by_numpy()
+_address = memory.address
+_OWN = frozenset({0x0505, 0x0507})
+"""``array.flags.num`` of one that owns its memory, lies in C order (of one axis, in F order too) and can be written."""
 
 
-def _is_narrow(name: str) -> bool:
-    return DTYPES[name].numpy.type.__module__ == "ml_dtypes"
-
-
-def _values_code(code: str, source: str, dtype: str) -> str:
-    """An array whose values NumPy itself casts to a dtype, to the same bits as `tensorferry.host.casts` does."""
-    if DTYPES[source].kind == "complex" and DTYPES[dtype].kind not in ("complex", "bool"):
-        code = f"{code}.real"
-    if not np.can_cast(DTYPES[source].numpy, DTYPES[dtype].numpy, "unsafe"):
-        code = f'{code}.astype("float32")'
-    return code
-
-
-def _cast_code(dtype: str, check: str = "", compact: bool = False, *, info: TensorInfo) -> str:
-    """A cast; in a line before it what is looked at, if NumPy does not look at that itself."""
-    values = _values_code("{x}", info.dtype, dtype)
-    narrow = _is_narrow(info.dtype) or _is_narrow(dtype)
-    compares = check == "value" and values == "{x}" and not narrow and _COMPARES
-    if compares and info.swapped:
-        # By itself NumPy 2.4 compares none in the other byte order.
-        values = f'{{x}}.astype("{info.dtype}")'
-    name = f"ml_dtypes.{dtype}" if _is_narrow(dtype) else f'"{dtype}"'
-    options = (', order="C"' if compact else "") + (', casting="same_value"' if compares else "")
-    code = f"{values}.astype({name}{options})"
-    return f"{_CHECKS[check].format(dtype)}\n{code}" if check and not compares else code
+def _write_alike(x: Array, out: Array) -> None:
+    """See `write`, between arrays of one dtype; NumPy sees to memory in common."""
+    out[...] = x
 
 
 def _plain(x: Array) -> Array | None:
@@ -259,13 +253,6 @@ def _info(x: Array, name: str, kind: str, mapped: bool) -> TensorInfo:
     mapped = mapped or is_mapped
     at, swapped = memory.address(x) & 63, not x.dtype.isnative
     return _described(x.shape, name, x.strides, at, writable, mutable, swapped, mapped, kind)
-
-
-def _extent(x: Array, start: int) -> tuple[int, int]:
-    if x.flags.forc:
-        return start, start + x.nbytes
-    low, high = memory.spans(x.shape, x.strides, x.itemsize)
-    return start + low, start + high
 
 
 def _facts(x: Array, writable: bool) -> tuple[bool, bool, bool]:
@@ -392,3 +379,6 @@ def _numbers_of(
         steps = compact_strides(x.shape, handle.itemsize)
         return source, info._replace(shape=x.shape, strides=steps), handle.reshape(x.shape)
     return source, info, handle
+
+
+BACKEND = NumpyBackend()

@@ -11,21 +11,27 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from ...core.capabilities import Capabilities, Dtypes, Memory, Objects
-from ...core.dtypes import DTYPES, by_numpy, of_numpy
-from ...core.info import TensorInfo
+from ...core.dtypes import DTYPES, ORDINARY
+from ...core.info import MANY, TensorInfo
+from ...core.layout import ALIGNMENT
+from ...core.names import EXCHANGE_NUMBERS
 from ...errors import UnsupportedTypeError
 from ...hints import Hint
 from ...host import casts, memory, subnormals
+from ...host.numpy_dtypes import by_numpy, numpy_dtype, of_numpy
 from ...planning import rules
 from ...sequences import chunks, members, reader
-from .. import registry
-from ..base import EXCHANGE, EXCHANGE_NUMBERS, Backend
+from ..base import Backend
+from .declared import CAPABILITIES, DECLARED
+from .snippets import exact_scalar, snippet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
 
+    from ...core.capabilities import Capabilities
     from ...core.request import Request
+    from ...planning.plan import Plan
+    from ...planning.step import Step
 
 Array = np.ndarray[Any, Any]
 
@@ -34,17 +40,6 @@ _NUMBERS = (bool, int, float, complex)
 _ROWS = (list, tuple, range)
 
 _NAMES = by_numpy()
-# np.array rounds to these as it reads, to the same bits.
-_NARROWED = {("float64", "float32"), ("complex128", "complex64")}
-
-_CAPABILITIES = Capabilities(
-    dtypes=Dtypes(frozenset(DTYPES), EXCHANGE_NUMBERS),
-    memory=Memory(writable=True, exists=False, host_array=True),
-    objects=Objects(
-        ordinary_kind="numbers", read_kinds=frozenset({"numbers", "objects", "rows", "stack", members.PADDED, "new"})
-    ),
-)
-
 _REFUSED: dict[type, tuple[str, str | None]] = {
     str: (
         "A str is text, not numbers.",
@@ -82,11 +77,12 @@ class PythonBackend(Backend):
     aliases = ("list",)
     owns = ("builtins", "array", "collections", "decimal", "fractions", "pathlib", "tensorferry")
     rank = 0
-    imports: ClassVar[Mapping[str, str]] = {"np": "import numpy as np", "ferry": "import tensorferry as ferry"}
+    imports: ClassVar[Mapping[str, str]] = DECLARED.imports
+    snippet = staticmethod(snippet)
 
     @property
     def capabilities(self) -> Capabilities:
-        return _CAPABILITIES
+        return CAPABILITIES
 
     def load(self) -> None:
         """Python is here."""
@@ -134,17 +130,27 @@ class PythonBackend(Backend):
             owner, info = members.whole_of(found, target)
             return owner or self, info, found
         first, size = reader.first(x)
-        if (
-            size > rules.MANY
-            and target is not None
-            and request is not None
-            and not rules.reads_in_one_go(request, target)
-        ):
+        if size > MANY and target is not None and request is not None and not rules.reads_in_one_go(request, target):
             read = self._read_parts(x, first, target, request)
             if read is not None:
                 return self, _numbers_info(read.shape, read.dtype, read.weak_dtype), read.value
         array, name, weak = _read(x, first, target)
         return self, _numbers_info(array.shape, name, weak), array
+
+    def open_alike(self, x: Any, target: Backend) -> tuple[Hashable, Any] | None:
+        if type(x) is not list or not 0 < len(x) < _FEW or set(map(type, x)) not in _ONE_KIND:
+            return None
+        array = np.array(x)
+        name = _ORDINARY.get(array.dtype)
+        return None if name is None else ((name, _weak(array, name, target)), array)
+
+    def likeness(self, x: Any) -> Hashable | None:
+        few = type(x) is list and 0 < len(x) < _FEW
+        return "numbers" if few and set(map(type, x)) in _ONE_KIND else None
+
+    def bound(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
+        ordinary = step.verb == "adopt" and plan.result.dtype in ORDINARY
+        return _ordinary_scalars if ordinary else None
 
     def _read_parts(self, x: Any, first: Any, target: Backend, request: Request) -> chunks.Read | None:
         """Many numbers as what the plan will make of them, if it takes them part by part."""
@@ -200,7 +206,7 @@ class PythonBackend(Backend):
 
     def read(self, x: Array, dtype: str | None = None, check: str = "", compact: bool = False) -> Array:
         """The array that the numbers were read into when they were looked at, as the dtype that is asked for."""
-        if dtype is None or (x.dtype == DTYPES[dtype].numpy and not (compact and memory.address(x) % memory.ALIGNMENT)):
+        if dtype is None or (x.dtype == numpy_dtype(dtype) and not (compact and memory.address(x) % ALIGNMENT)):
             return x
         return casts.cast(x, dtype, check, compact=compact)
 
@@ -224,39 +230,8 @@ class PythonBackend(Backend):
     def adopt(self, array: Array) -> Any:
         return to_scalars(array)
 
-    def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
-        if verb == "adopt":
-            narrow = DTYPES[info.dtype].numpy.type.__module__ == "ml_dtypes"
-            return f"{{x}}.astype(np.{_exact_scalar(info.dtype)}).tolist()" if narrow else "{x}.tolist()"
-        if verb == "give_back":
-            as_read = "np.array({x})" if arguments[0] == info.dtype else self.snippet("read", arguments, info)
-            remark, line, as_read = as_read.rpartition("\n")
-            return remark + line + self.snippet("adopt", (), info._replace(dtype=arguments[0])).format(x=as_read)
-        if verb == "detach":
-            # Members leave the graph one by one, when they become arrays.
-            if info.kind in ("rows", members.PADDED):
-                return "[ferry.to_numpy(row) for row in {x}]" if arguments else "{x}"
-            return "[tensor.detach() for tensor in {x}]"
-        if verb == "export":
-            return "np.asarray(memoryview({x}))"
-        return _read_code(arguments[0] if verb == "read" and arguments else info.dtype, arguments, info)
-
     def lanes(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
-        return {(np.ndarray, self.name): _list_lane}
-
-
-def _read_code(dtype: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
-    """What is read, as an array of a dtype."""
-    if info.kind == "objects" and not info.size:
-        return f'np.empty({info.shape}, "{dtype}")'
-    numbers = "{x}.tolist()" if info.kind == "objects" else "{x}"
-    if (info.dtype, dtype) in _NARROWED:
-        return f'np.array({numbers}, dtype="{dtype}")'
-    # By itself NumPy takes integers of 64 bits beside negative or smaller ones for floats.
-    read = f'np.array({numbers}, dtype="uint64")' if info.dtype == "uint64" else f"np.array({numbers})"
-    if dtype == info.dtype:
-        return read
-    return registry.backend_named(EXCHANGE).snippet("cast", arguments, info).format(x=read)
+        return {(np.ndarray, self.name): _list_lane, (list, self.name): _list_of_numbers}
 
 
 def _read(x: Any, first: Any, target: Backend | None) -> tuple[Array, str, str | None]:
@@ -277,11 +252,6 @@ def _numbers_info(shape: tuple[int, ...], name: str, weak: str | None) -> Tensor
     return TensorInfo("python", shape, name, writable=True, mutable=True, weak_dtype=weak, kind="numbers")
 
 
-def _exact_scalar(name: str) -> str:
-    """A dtype of the machine's that holds each value of a narrow one."""
-    return {"int": "int8", "uint": "uint8", "float": "float32"}[DTYPES[name].kind]
-
-
 @subnormals.kept
 def to_scalars(array: Array) -> Any:
     """Nested lists of Python scalars; narrow types by way of a wider one that holds each value."""
@@ -290,14 +260,30 @@ def to_scalars(array: Array) -> Any:
     return (array if wider is None else array.astype(wider)).tolist()
 
 
-_WIDER = {
-    row.numpy: np.dtype(_exact_scalar(row.name)) for row in DTYPES.values() if row.numpy.type.__module__ == "ml_dtypes"
-}
+def _ordinary_scalars(array: Array) -> Any:
+    """The same of a dtype that NumPy makes Python scalars of by itself."""
+    return to_scalars(array) if subnormals.are_flushed() else array.tolist()
+
+
+_FEW = 256
+"""Numbers of which the types are looked at sooner than they are read."""
+_EXACT_KINDS = ({float}, {bool})
+_ONE_KIND = ({float}, {int})
+_ORDINARY = {np.dtype(name): name for name in ("int64", "float64")}
+
+_WIDER = {numpy_dtype(name): np.dtype(exact_scalar(name)) for name in DTYPES if name not in ORDINARY}
 
 
 def _list_lane(x: Array) -> Any:
     known = x.dtype.kind in "biufc" and x.dtype.itemsize <= 16 and of_numpy(x.dtype)
     return x.tolist() if known and not subnormals.are_flushed() else None
+
+
+def _list_of_numbers(x: Any) -> Any:
+    if not 0 < len(x) < _FEW:
+        return None
+    kinds = set(map(type, x))
+    return x.copy() if kinds in _EXACT_KINDS or (kinds == {int} and min(x) >= -(2**63) and max(x) < 2**63) else None
 
 
 def _over_buffer(x: Any) -> Array:
@@ -317,3 +303,6 @@ def _over_buffer(x: Any) -> Array:
             f"A buffer of format {view.format!r} has no numbers to carry.",
             "memoryview(x).tobytes(), which are uint8",
         ) from error
+
+
+BACKEND = PythonBackend()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from ...core.capabilities import Capabilities, Devices, Dtypes, Gradients, Memory, Objects, Options
-from ...core.dtypes import find
-from ...host import memory
+from ...core.declaration import Declared
+from ...core.layout import ALIGNMENT
+from .snippets import UNHANDED, snippet
 
-__all__ = ["CAPABILITIES", "COPIED", "DEFAULT_STREAM", "DLPACK", "DTYPES", "REFUSED", "UNHANDED"]
+__all__ = ["CAPABILITIES", "COPIED", "DECLARED", "DEFAULT_STREAM", "DTYPES", "REFUSED"]
 
 DTYPES = [
     "bool",
@@ -35,11 +36,6 @@ DTYPES = [
     "float8_e5m2fnuz",
     "float4_e2m1fn",
 ]
-# What NumPy's own __dlpack__ can name; the narrow types go in through the constructor.
-DLPACK = frozenset(find(name).numpy for name in DTYPES if find(name).numpy.type.__module__ == "numpy")
-
-# Its exporter knows none of these: "… is not supported by dlpack".
-UNHANDED = frozenset(name for name in DTYPES if name.startswith("float8") or name.endswith(("int2", "int4", "e2m1fn")))
 
 CAPABILITIES = Capabilities(
     dtypes=Dtypes(
@@ -52,7 +48,7 @@ CAPABILITIES = Capabilities(
         },
         unhanded=UNHANDED,
     ),
-    memory=Memory(writable=False, strides="compact", alignment=memory.ALIGNMENT, out=True),
+    memory=Memory(writable=False, strides="compact", alignment=ALIGNMENT, out=True),
     devices=Devices(("cpu", "cuda", "tpu"), fetches=True, waits=True, offers=True, takes_offers=True),
     gradients=Gradients(tape="tf.GradientTape"),
     objects=Objects(
@@ -71,6 +67,8 @@ CAPABILITIES = Capabilities(
     ),
     options=Options(finishers=frozenset({"variable"})),
 )
+
+DECLARED = Declared("tensorflow", CAPABILITIES, snippet, {"tf": "import tensorflow as tf"})
 
 REFUSED = {
     "RaggedTensor": (

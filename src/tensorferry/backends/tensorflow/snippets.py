@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...core.devices import HOST, kind_of
-from ...core.dtypes import find
-from .. import registry
-from ..base import EXCHANGE
-from .declared import DLPACK, UNHANDED
+from ...core.dtypes import DTYPES, ORDINARY
+from ..numpy import snippets as arrays
 
 if TYPE_CHECKING:
     from ...core.info import TensorInfo
 
-__all__ = ["device_code", "snippet"]
+__all__ = ["UNHANDED", "device_code", "snippet"]
+
+# Its exporter knows none of these: "… is not supported by dlpack".
+UNHANDED = frozenset(name for name in DTYPES if name.startswith("float8") or name.endswith(("int2", "int4", "e2m1fn")))
 
 
 def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
@@ -25,11 +26,11 @@ def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
     if verb == "move":
         return f'with tf.device("{device_code(arguments[0])}"): {{y}} = tf.identity({{y}})'
     if verb == "adopt":
-        return _adopt_code(info, fresh=bool(arguments))
+        return _adopt_code(info, is_new=bool(arguments))
     if verb == "copy":
         return _copy_code(info)
     if verb == "write":
-        values = registry.backend_named(EXCHANGE).snippet("cast", (arguments[0].dtype, "", True), info)
+        values = arrays.snippet("cast", (arguments[0].dtype, "", True), info)
         return f"out.assign({values.format(x='{y}')}); {{y}} = out"
     if verb == "export":
         return _export_code(info, is_result=bool(arguments))
@@ -45,11 +46,11 @@ _SNIPPETS = {
 }
 
 
-def _adopt_code(info: TensorInfo, *, fresh: bool) -> str:
+def _adopt_code(info: TensorInfo, *, is_new: bool) -> str:
     # A copy that a person makes need not lie where TensorFlow wants it, and over DLPack it does not look.
-    if fresh:
+    if is_new:
         return "tf.constant({x})"
-    if info.writable and find(info.dtype).numpy in DLPACK:
+    if info.writable and info.dtype in ORDINARY:
         return _SNIPPETS["hand_over"]
     if info.writable and info.dtype == "bfloat16":
         return 'tf.bitcast(tf.experimental.dlpack.from_dlpack({x}.view("int16").__dlpack__()), tf.bfloat16)'
@@ -69,7 +70,7 @@ def _copy_code(info: TensorInfo) -> str:
 def _export_code(info: TensorInfo, *, is_result: bool) -> str:
     """An array over the memory, which NumPy gives writable for the dtypes of ml_dtypes."""
     code = "np.asarray({x})" if info.shape else "np.asarray(tf.reshape({x}, [1])).reshape(())"
-    if not is_result or find(info.dtype).numpy in DLPACK:
+    if not is_result or info.dtype in ORDINARY:
         return code
     return f"{{y}} = {code}; {{y}}.flags.writeable = False"
 

@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ...core.devices import HOST, device_name
-from ...core.dtypes import find
+from ...core.dtypes import ORDINARY
 from ...core.info import TensorInfo
+from ...core.layout import AXES
 from ...errors import UnsupportedTypeError
 from ...hints import Hint
 from ...host import casts, dlpack, memory, subnormals
+from ...host.numpy_dtypes import numpy_dtype
 from ...planning.rules import agrees
 from ...sequences import reader
 from .. import registry
 from ..base import Backend
 from ..nodes import Node
-from .declared import CAPABILITIES, COPIED, DEFAULT_STREAM, DLPACK, DTYPES, REFUSED
+from .declared import CAPABILITIES, COPIED, DECLARED, DEFAULT_STREAM, DTYPES, REFUSED
 from .snippets import device_code, snippet
 
 if TYPE_CHECKING:
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
     from ...core.capabilities import Capabilities
 
 Array = np.ndarray[Any, Any]
+
+_DLPACK = frozenset(map(numpy_dtype, ORDINARY))
+"""What NumPy's own ``__dlpack__`` can name; the narrow types go in through the constructor."""
 
 
 @lru_cache(maxsize=4096)
@@ -49,7 +54,7 @@ class TensorflowBackend(Backend):
     owns = ("tensorflow", "keras")
     rank = 3
     install = "pip install tensorflow"
-    imports: ClassVar[Mapping[str, str]] = {"tf": "import tensorflow as tf"}
+    imports: ClassVar[Mapping[str, str]] = DECLARED.imports
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,7 +72,7 @@ class TensorflowBackend(Backend):
         for name in DTYPES:
             # TensorFlow 2.19 knows neither 2 bits nor float4.
             with suppress(TypeError):
-                self.dtypes[name] = tf.dtypes.as_dtype(find(name).numpy)
+                self.dtypes[name] = tf.dtypes.as_dtype(numpy_dtype(name))
         held = CAPABILITIES.dtypes._replace(held=frozenset(self.dtypes))
         self._capabilities = CAPABILITIES._replace(dtypes=held)
         self.names = {dtype: name for name, dtype in self.dtypes.items()}
@@ -131,16 +136,30 @@ class TensorflowBackend(Backend):
         place = x.backing_device
         device = HOST if place == self.host else device_name(place)
         # It tells an address only through an array, which has not room for all axes.
-        at = memory.address(self._array(x)) if device == HOST and len(shape) <= memory.AXES else 0
+        at = memory.address(self._array(x)) if device == HOST and len(shape) <= AXES else 0
         return _described(shape, name, device, at & 63, "")
 
     def signature(self, x: Any) -> Hashable | None:
         if not isinstance(x, self.eager):
+            return self._signature_of_variable(x) if isinstance(x, self.tf.Variable) else None
+        dtype = x._datatype_enum()
+        if dtype not in self.enums or x.backing_device != self.host or x._rank() > AXES:
             return None
-        dtype, shape = x._datatype_enum(), x._shape_tuple()
-        if dtype not in self.enums or x.backing_device != self.host or 0 in shape or len(shape) > memory.AXES:
+        array = self._array(x)
+        return (self.name, dtype, array.ndim, memory.address(array) & 63) if array.size else None
+
+    def _signature_of_variable(self, x: Any) -> Hashable | None:
+        if not self.tf.executing_eagerly() or x.device != self.host or not x.shape.is_fully_defined():
             return None
-        return self.name, dtype, len(shape), memory.address(self._array(x)) & 63
+        dtype, shape = x.dtype.base_dtype, tuple(x.shape)
+        ordinary = dtype in self.names and 0 not in shape and len(shape) <= AXES
+        return (self.name, "Variable", dtype, len(shape)) if ordinary else None
+
+    def likeness(self, x: Any) -> Hashable | None:
+        if not isinstance(x, self.eager) or x.backing_device != self.host:
+            return None
+        dtype = x._datatype_enum()
+        return dtype if dtype in self.enums else None
 
     def _no_such_dtype(self, dtype: Any) -> UnsupportedTypeError:
         if dtype.name == "string":
@@ -159,7 +178,7 @@ class TensorflowBackend(Backend):
         if isinstance(x, self.tf.Variable):
             x = self.value(x)
         on_host = device_name(x.backing_device) == HOST
-        return memory.address(self._array(x)) if on_host and len(x.shape) <= memory.AXES else None
+        return memory.address(self._array(x)) if on_host and len(x.shape) <= AXES else None
 
     # -- verbs ------------------------------------------------------------------------------------
 
@@ -183,8 +202,10 @@ class TensorflowBackend(Backend):
             ) from error
 
     def export(self, x: Any) -> Array:
-        array = self._array(x)
-        array.setflags(write=False)
+        array: Array = x._numpy_internal()
+        if type(array) is not np.ndarray:
+            array = self._array(x)
+        array.setflags(False)  # type: ignore[call-arg]  # by its name it takes as long again
         return array
 
     def _array(self, x: Any) -> Array:
@@ -208,7 +229,7 @@ class TensorflowBackend(Backend):
         return np.array(x.numpy())
 
     def adopt(self, array: Array) -> Any:
-        if array.flags.writeable and array.dtype in DLPACK and array.size:
+        if array.flags.writeable and array.dtype in _DLPACK and array.size:
             return self.from_dlpack(array.__dlpack__())
         if not array.shape:
             return self._reshape(self.eager(array.reshape(1), self.host, None), ())
@@ -282,7 +303,8 @@ class TensorflowBackend(Backend):
 
     def write(self, x: Array, out: Any) -> None:
         """Assign an array's values, cast to its dtype, to a variable."""
-        out.assign(self.adopt(casts.cast(x, self.names[out.dtype])))
+        # A copy, which the variable keeps as its memory.
+        out.assign(self.adopt(casts.cast(x, self.names[out.dtype])), read_value=False)
 
     def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
         return snippet(verb, arguments, info)
@@ -380,3 +402,6 @@ def _are_small(numbers: Array) -> bool:
     flat = numbers.reshape(-1)
     with np.errstate(over="ignore", invalid="ignore"):
         return bool(np.dot(flat, flat) < 2.0**47)
+
+
+BACKEND = TensorflowBackend()

@@ -3,34 +3,12 @@
 from __future__ import annotations
 
 from ...core.capabilities import Capabilities, Devices, Dtypes, Gradients, Memory, Objects, Options
+from ...core.declaration import Declared
+from ...core.dtypes import ORDINARY
+from .snippets import CARRIED, snippet
 
-__all__ = ["ABSTRACT", "BY_DEFAULT", "CARRIED", "NATIVE"]
+__all__ = ["ABSTRACT", "BY_DEFAULT", "DECLARED"]
 
-NATIVE = [
-    "bool",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-    "float16",
-    "float32",
-    "float64",
-    "complex64",
-    "complex128",
-]
-# PyTorch's NumPy bridge knows none of these, so they cross as integers of the same width.
-CARRIED = {
-    "bfloat16": "int16",
-    "float8_e4m3fn": "uint8",
-    "float8_e4m3fnuz": "uint8",
-    "float8_e5m2": "uint8",
-    "float8_e5m2fnuz": "uint8",
-    "float8_e8m0fnu": "uint8",
-}
 _TRACED = (
     "it is traced (torch.compile, torch.export, torch.vmap or torch.func): its values do not exist yet",
     "convert before or after the traced function; inside it, stay in torch",
@@ -67,7 +45,7 @@ ABSTRACT = {
 def _capabilities(default: str, records: bool, traces: bool) -> Capabilities:
     return Capabilities(
         dtypes=Dtypes(
-            held=frozenset([*NATIVE, *CARRIED]),
+            held=ORDINARY | CARRIED.keys(),
             numbers={
                 "bool": ("bool",),
                 "int": ("int64",),
@@ -76,7 +54,7 @@ def _capabilities(default: str, records: bool, traces: bool) -> Capabilities:
             },
             absent_on={"mps": frozenset({"float64", "complex128"})},
         ),
-        memory=Memory(writable=True, strides="non-negative", alignment=0, out=True, writes_parts=True),
+        memory=Memory(writable=True, strides="non-negative", alignment=0, lazy_bits=True, out=True, writes_parts=True),
         devices=Devices(("cpu", "cuda", "mps", "xpu"), packs=True, stages=frozenset({"cuda"})),
         gradients=Gradients(graph=True, records=records),
         objects=Objects(
@@ -96,3 +74,10 @@ BY_DEFAULT = {
     for traces in (True, False)
 }
 """By the default dtype, by whether autograd records, and by whether `torch.jit.trace` does."""
+
+DECLARED = Declared(
+    "torch",
+    BY_DEFAULT["float32", True, False],
+    snippet,
+    {"torch": "import torch", "ferry": "import tensorferry as ferry"},
+)

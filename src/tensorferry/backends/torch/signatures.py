@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any
 
+from ...core.layout import spans
+from ...core.places import places_by
 from ...core.signature import COMPACT, layout_of
 from ...host import memory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from .tensors import TorchBackend
 
-__all__ = ["extent", "signature_reader"]
+__all__ = ["environment_reader", "extents", "group_reader", "likeness_reader", "signature_reader"]
+
+
+LARGEST = 16
+"""Bytes to which the largest element is aligned."""
+_LONGEST = 4096
+"""Tensors up to which a list is remembered: a guard takes some hundred bytes for each."""
+_IS_NESTED = operator.attrgetter("is_nested")
+_MOST = 16
+"""Lists that are remembered."""
 
 
 def signature_reader(backend: TorchBackend) -> Callable[[Any], Hashable | None]:
@@ -46,10 +58,138 @@ def signature_reader(backend: TorchBackend) -> Callable[[Any], Hashable | None]:
     return signature
 
 
-def extent(x: Any) -> tuple[int, int]:
+def likeness_reader(backend: TorchBackend) -> Callable[[Any], Hashable | None]:
+    """See `Backend.likeness`."""
+    memories, names, modes, lowest = backend.memories, backend.names, backend.modes, memory.LOWEST
+
+    def likeness(x: Any) -> Hashable | None:
+        try:
+            reached = type(x) in memories and x.data_ptr() >= lowest
+        except RuntimeError:
+            return None
+        ordinary = reached and x.is_cpu and not x.is_nested and not modes()
+        return x.dtype if ordinary and x.dtype in names else None
+
+    return likeness
+
+
+def environment_reader(backend: TorchBackend) -> Callable[[], Hashable]:
+    """See `Backend.environment`."""
+    default_dtype, is_recording, tracing = backend.default_dtype, backend.is_recording, backend.tracing
+    return lambda: (default_dtype(), is_recording(), tracing() is None)
+
+
+def group_reader(backend: TorchBackend) -> Callable[[Sequence[Any], int], Mapping[Hashable, Sequence[int]] | None]:
+    """See `Backend.grouped`: what is so for the whole process is asked once, and the rest in one loop.
+
+    Batches of a loop are alike, and so are the states of a training: of the last few lists what was found is kept, with
+    what tells whether all tensors of another list are like theirs.
+    """
+    memories, one = backend.memories, signature_reader(backend)
+    known = frozenset(dtype for dtype in backend.names if not dtype.is_complex)
+    forward, cuda, modes, lowest = backend.forward, backend.cuda, backend.modes, memory.LOWEST
+    address, records, guard_of = backend.tensor.data_ptr, backend.is_recording, _guard_maker(backend.torch)
+    kept: dict[Any, tuple[Callable[..., bool], list[int], Mapping[Hashable, Sequence[int]]]] = {}
+
+    def grouped(tensors: Sequence[Any], alignment: int) -> Mapping[Hashable, Sequence[int]] | None:
+        if forward._current_level >= 0 or cuda._initialized or modes() or not memories.issuperset(map(type, tensors)):
+            return None
+        try:
+            addresses = list(map(address, tensors))
+            if min(addresses) < lowest:
+                return None
+            modulo = (alignment or LARGEST) - 1
+            misalignments = [at & modulo for at in addresses]
+            # A guard does not tell what requires grad while nothing is recorded.
+            remembers = guard_of is not None and len(tensors) <= _LONGEST and records()
+            key = len(tensors), type(tensors[0]), tensors[0].dtype, tensors[0].shape[1:], alignment
+            like = kept.get(key) if remembers else None
+            if like is not None and like[1] == misalignments and like[0](*tensors):
+                return like[2]
+            found = read(tensors, misalignments)
+            if remembers and found is not None and guard_of is not None:
+                if len(kept) >= _MOST:
+                    kept.clear()
+                kept[key] = guard_of(tensors), misalignments, found
+        except RuntimeError:
+            return None
+        return found
+
+    def read(tensors: Sequence[Any], misalignments: Sequence[int]) -> Mapping[Hashable, Sequence[int]] | None:
+        facts = [
+            (type(x), x.dtype, x.dim(), x.is_contiguous(), at, x.requires_grad)
+            for x, at in zip(tensors, misalignments, strict=True)
+            if x.is_cpu and not x.is_nested and not x.is_neg()
+        ]
+        if len(facts) < len(tensors):
+            return None
+        found: dict[Hashable, Sequence[int]] = {}
+        for (kind, dtype, rank, contiguous, at, requires_grad), places in places_by(facts).items():
+            if dtype not in known:
+                return None
+            if contiguous:
+                found[kind, dtype, rank, COMPACT, at, requires_grad] = places
+                continue
+            by_layout = places_by([one(tensors[place]) for place in places])
+            if None in by_layout:
+                return None
+            found.update((signature, [places[at] for at in inside]) for signature, inside in by_layout.items())
+        return found
+
+    return grouped
+
+
+def _guard_maker(torch: Any) -> Callable[[Sequence[Any]], Callable[..., bool]] | None:
+    """What gives a function that tells whether tensors are like some others; ``None``: there is none that can be had.
+
+    It compares type, dtype, shape, strides, device, lazy bits and whether they require grad, all in one call: a guard,
+    as a compiled function has one to know whether it has been compiled for such tensors. It is not public, so it is
+    tried out here.
+    """
+
+    def guard_of(tensors: Sequence[Any]) -> Callable[..., bool]:
+        shapes = [_lengths_that_count(x) for x in tensors]
+        made = guards(*tensors, dynamic_dims_sizes=shapes, dynamic_dims_strides=[list(x.stride()) for x in tensors])
+        check = made.check
+        # It ends the process when it is asked of a nested tensor.
+        return lambda *others: not any(map(_IS_NESTED, others)) and check(*others)
+
+    x = torch.zeros(2, 3)
+    odd = [
+        x.double(),
+        x.t().contiguous().t(),
+        torch.zeros(2, 3, 1),
+        torch.nn.Parameter(x),
+        torch.zeros(2, 3, requires_grad=True),
+        torch._neg_view(x),
+        torch.zeros(2, 3, device="meta"),
+    ]
+    try:
+        guards = torch._C._dynamo.guards.TensorGuards
+        like = guard_of([x])
+        works = like(torch.ones(2, 3)) and not any(map(like, odd))
+    except (AttributeError, RuntimeError, TypeError):
+        return None
+    return guard_of if works else None
+
+
+def _lengths_that_count(x: Any) -> list[int | None]:
+    """The shape of a tensor, ``None`` for how many rows there are where others beside them would lie as these do."""
+    shape: list[int | None] = list(x.shape)
+    if shape and x.is_contiguous() and x.shape[0] > 1:
+        shape[0] = None
+    return shape
+
+
+def extents(tensors: Sequence[Any], *, compact: bool) -> tuple[list[int], list[int]]:
     """See `Backend.extents`."""
-    start = x.data_ptr()
+    starts = [x.data_ptr() for x in tensors]
+    lengths = [x.nbytes for x in tensors] if compact else list(map(_reach, tensors))
+    return starts, list(map(operator.add, starts, lengths))
+
+
+def _reach(x: Any) -> int:
     if x.is_contiguous():
-        return start, start + x.nbytes
+        return x.nbytes  # type: ignore[no-any-return]
     itemsize = x.itemsize
-    return start, start + memory.spans(x.shape, [step * itemsize for step in x.stride()], itemsize)[1]
+    return spans(x.shape, [step * itemsize for step in x.stride()], itemsize)[1]

@@ -6,15 +6,23 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.devices import HOST
 from ...core.dtypes import find
-from ...core.info import packed_strides
-from .. import registry
-from ..base import EXCHANGE
-from .declared import CARRIED
+from ...core.layout import packed_strides
+from ..numpy import snippets as arrays
 
 if TYPE_CHECKING:
     from ...core.info import TensorInfo
 
-__all__ = ["snippet", "whole_strides"]
+__all__ = ["CARRIED", "snippet", "whole_strides"]
+
+# PyTorch's NumPy bridge knows none of these, so they cross as integers of the same width.
+CARRIED = {
+    "bfloat16": "int16",
+    "float8_e4m3fn": "uint8",
+    "float8_e4m3fnuz": "uint8",
+    "float8_e5m2": "uint8",
+    "float8_e5m2fnuz": "uint8",
+    "float8_e8m0fnu": "uint8",
+}
 
 
 def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
@@ -70,14 +78,13 @@ def _host_code(verb: str, carrier: str | None, dtype: str) -> str:
 
 def _write_code(out: TensorInfo, info: TensorInfo) -> str:
     """Values into `out`, cast by NumPy as `tensorferry.host.casts` does."""
-    exchange = registry.backend_named(EXCHANGE)
     if out.device != HOST or out.conjugate or out.negative:
         steps = packed_strides(info.shape, info.strides, find(out.dtype).itemsize)
         own = info._replace(dtype=out.dtype, strides=steps, writable=True)
-        values = exchange.snippet("cast", (out.dtype,), info).format(x="{y}")
+        values = arrays.snippet("cast", (out.dtype,), info).format(x="{y}")
         return f"out.copy_({_adopt_code(own, CARRIED.get(out.dtype)).format(x=values)}); {{y}} = out"
     array = snippet("export", (), out).format(x="out")
-    return exchange.snippet("write", (out,), info).replace("copyto(out,", f"copyto({array},")
+    return arrays.snippet("write", (out,), info).replace("copyto(out,", f"copyto({array},")
 
 
 def _adopt_code(info: TensorInfo, carrier: str | None) -> str:

@@ -9,7 +9,7 @@ from ...core.dtypes import find
 from ...devices.staging import Staging, say_once
 from ...errors import DeviceError
 from ...host.dlpack import Offer
-from .declared import CARRIED
+from .snippets import CARRIED
 
 if TYPE_CHECKING:
     import numpy as np

@@ -11,26 +11,30 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ...core.devices import HOST, device_name
-from ...core.dtypes import find, of_numpy
+from ...core.dtypes import ORDINARY, find
 from ...core.info import TensorInfo
 from ...errors import UnsupportedTypeError
 from ...hints import Hint
 from ...host import casts, memory
+from ...host.numpy_dtypes import numpy_dtype, of_numpy
 from ...planning.rules import agrees
 from .. import registry
 from ..base import kind_of_type
-from . import fast_paths, packing, stacking, staging, streams
+from . import fast_paths, many, packing, stacking, staging, streams
+from .bound import bound
 from .containers import opener_of
-from .declared import ABSTRACT, BY_DEFAULT, CARRIED, NATIVE
+from .declared import ABSTRACT, BY_DEFAULT, DECLARED
 from .pytrees import is_registered, open_registered
-from .signatures import extent, signature_reader
-from .snippets import snippet, whole_strides
+from .signatures import environment_reader, extents, group_reader, likeness_reader, signature_reader
+from .snippets import CARRIED, snippet, whole_strides
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ...core.capabilities import Capabilities
     from ...devices.streams import Stream
+    from ...planning.plan import Plan
+    from ...planning.step import Step
     from ..nodes import Node
 
 Array = np.ndarray[Any, Any]
@@ -60,22 +64,24 @@ class TorchBackend(staging.TorchStaging):
     rank = 2
     is_traced = True
     install = "pip install torch"
-    imports: ClassVar[Mapping[str, str]] = {"torch": "import torch", "ferry": "import tensorferry as ferry"}
+    imports: ClassVar[Mapping[str, str]] = DECLARED.imports
 
     def load(self) -> None:
         import torch
 
         self.torch: Any = torch
-        names = [*NATIVE, *CARRIED]
+        names = [*ORDINARY, *CARRIED]
         self.dtypes = {name: getattr(torch, name) for name in names if hasattr(torch, name)}
         self.names = {dtype: name for name, dtype in self.dtypes.items()}
         self.exported = {
-            self.dtypes[name]: (getattr(torch, via), find(name).numpy)
+            self.dtypes[name]: (getattr(torch, via), numpy_dtype(name))
             for name, via in CARRIED.items()
             if name in self.dtypes
         }
         self.adopted = {
-            find(name).numpy: (np.dtype(via), self.dtypes[name]) for name, via in CARRIED.items() if name in self.dtypes
+            numpy_dtype(name): (np.dtype(via), self.dtypes[name])
+            for name, via in CARRIED.items()
+            if name in self.dtypes
         }
         # Tensors in a loop are alike: the same description, made once, is also found sooner among the plans.
         self.dense = lru_cache(maxsize=4096)(self._dense_info)
@@ -93,18 +99,20 @@ class TorchBackend(staging.TorchStaging):
         self.default_dtype, self.is_recording = torch.get_default_dtype, torch.is_grad_enabled
         self.tracing: Callable[[], Any] = getattr(self.torch._C, "_get_tracing_state", lambda: None)
         self.memories = frozenset({torch.Tensor, torch.nn.Parameter})
-        self._signature = signature_reader(self)
+        # In the way of the method of that name, of which a call takes as long as two of the looks.
+        self.__dict__["signature"] = signature_reader(self)
+        self.__dict__["likeness"] = likeness_reader(self)
+        self.__dict__["environment"] = environment_reader(self)
+        self.__dict__["grouped"] = group_reader(self)
         self.by_default = {(self.dtypes[name], *marks): found for (name, *marks), found in BY_DEFAULT.items()}
         self.from_numpy, self.from_dlpack = torch.from_numpy, self.torch.utils.dlpack.from_dlpack
+        self._for_many = many.verbs(self)
 
     @property
     def capabilities(self) -> Capabilities:
         if not self.loaded:
             return BY_DEFAULT["float32", True, False]
         return self.by_default[self.default_dtype(), self.is_recording(), self.tracing() is not None]
-
-    def environment(self) -> Hashable:
-        return (self.default_dtype(), self.is_recording(), self.tracing() is None) if self.loaded else None
 
     def devices(self) -> tuple[str, ...]:
         torch = self.torch
@@ -178,17 +186,14 @@ class TorchBackend(staging.TorchStaging):
             raise self._no_such_dtype(x)
         return found
 
-    def signature(self, x: Any) -> Hashable | None:
-        return self._signature(x)
+    def extents(self, tensors: Sequence[Any], *, compact: bool) -> tuple[Sequence[int], Sequence[int]]:
+        return extents(tensors, compact=compact)
 
-    def signatures(self, tensors: Sequence[Any]) -> list[Hashable | None]:
-        return list(map(self._signature, tensors))
+    def for_many(self) -> Mapping[str, Callable[..., Any]]:
+        return self._for_many if self.loaded else {}
 
     def describe_alike(self, tensors: Sequence[Any]) -> TensorInfo | None:
         return stacking.describe_alike(self, tensors)
-
-    def extents(self, tensors: Sequence[Any]) -> list[tuple[int, int] | None]:
-        return list(map(extent, tensors))
 
     def _is_dual(self, x: Any) -> bool:
         """Whether forward-mode differentiation carries a tangent beside the values."""
@@ -330,7 +335,7 @@ class TorchBackend(staging.TorchStaging):
             return self.torch.from_numpy(np.lib.stride_tricks.as_strided(array, strides=steps))
         except TypeError:
             # One width has several C types, of which PyTorch knows one: long, not long long.
-            return self.torch.from_numpy(array.view(find(of_numpy(array.dtype) or "").numpy))
+            return self.torch.from_numpy(array.view(numpy_dtype(of_numpy(array.dtype) or "")))
 
     def _alias(self, array: Array) -> Any:
         """A tensor over read-only memory, which PyTorch has no name for."""
@@ -451,6 +456,9 @@ class TorchBackend(staging.TorchStaging):
         casts.copy_into(self.export(out), x)
         self.torch.autograd.graph.increment_version(out)
 
+    def bound(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
+        return bound(self, step, plan)
+
     def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
         return snippet(verb, arguments, info)
 
@@ -470,7 +478,7 @@ class TorchBackend(staging.TorchStaging):
         return packing.unpack(parcel, layout)
 
     def lanes_together(self) -> Mapping[tuple[type, str], Callable[[list[Any]], list[Any] | None]]:
-        return {(self.tensor, "numpy"): packing.FetchTogether(self.torch, "cuda")}
+        return many.fast_paths(self)
 
     def shield(self, function: Callable[..., Any]) -> Callable[..., Any]:
         torch: Any = importlib.import_module("torch")
@@ -487,3 +495,6 @@ class TorchBackend(staging.TorchStaging):
 
     def lanes(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
         return {**fast_paths.fast_paths(self), (list, self.name): stacking.stack_path(self)}
+
+
+BACKEND = TorchBackend()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.dtypes import DTYPES, find
 from ...errors import FileFormatError, UnsafeFileError
+from ...host.numpy_dtypes import numpy_dtype
 from ..stored import Extent, View
 from .json_scan import Cut, blank, strings
 from .shapes import checked
@@ -201,7 +202,7 @@ def with_dtype(header: Header, name: str, where: str) -> Header:
 
 
 def _descr(dtype: str) -> str:
-    text = find(dtype).numpy.str
+    text = numpy_dtype(dtype).str
     return f"<V{find(dtype).itemsize}" if text == "<f1" else text
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from ...core.dtypes import find
 from ...errors import FileFormatError
+from ...host.numpy_dtypes import numpy_dtype
 from ..stored import BLOCK_BYTES, Extent
 from .slabs import filled
 
@@ -55,7 +56,7 @@ def unpacked(raw: Iterable[Array], dtype: str, size: int) -> Iterator[Array]:
     for piece in filled(raw, sizes, np.dtype(np.uint8)):
         codes = _codes(piece, bits)[:left]
         left -= codes.size
-        yield codes.view(row.numpy)
+        yield codes.view(numpy_dtype(row.name))
 
 
 def bare(block: Array, dtype: str) -> Array:
@@ -70,7 +71,7 @@ def packed(blocks: Iterable[Array], dtype: str, size: int) -> Iterator[Array]:
     bits, row = BITS[dtype], find(dtype)
     step = 4 * _GROUPS
     sizes = (min(step, size - start) for start in range(0, size, step))
-    for piece in filled(blocks, sizes, row.numpy):
+    for piece in filled(blocks, sizes, numpy_dtype(row.name)):
         codes = piece.view(np.uint8) & ((1 << bits) - 1)
         padded = np.zeros(-(-codes.size // 4) * 4, np.uint8)
         padded[: codes.size] = codes

@@ -13,6 +13,7 @@ import numpy as np
 
 from ...core.dtypes import find
 from ...errors import ConversionError, FileFormatError, FormatLimitError, UnsafeFileError
+from ...host.numpy_dtypes import numpy_dtype
 from ..contents import Contents
 from ..encodings.flatbuffer import Table
 from ..encodings.paths import is_text, loaded
@@ -204,7 +205,7 @@ def _flat(array: Any, where: str) -> Any:
 def numbers(array: Any, column: Column, where: str) -> np.ndarray[Any, Any]:
     """The values of a column of a record batch, in one axis."""
     found = _flat(array, where).to_numpy(zero_copy_only=False)
-    return np.ascontiguousarray(found).view(find(column.dtype).numpy)
+    return np.ascontiguousarray(found).view(numpy_dtype(column.dtype))
 
 
 def described(path: str, schema: Any, contents: Contents) -> tuple[list[tuple[int, str, Column]], bool]:

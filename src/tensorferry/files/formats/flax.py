@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.dtypes import DTYPES, find
 from ...errors import FileFormatError, FormatLimitError, UnsafeFileError
+from ...host.numpy_dtypes import numpy_dtype
 from ..contents import Contents, Ref
 from ..encodings.msgpack import (
     Array,
@@ -331,7 +332,7 @@ class _Writer:
         sizes = [min(most, stored.size - start) for start in range(0, stored.size, most)]
         step = BLOCK_BYTES // find(stored.dtype).itemsize
         cuts = [[min(step, size - start) for start in range(0, size, step)] for size in sizes]
-        pieces = filled(self._pump.blocks(stored), (cut for each in cuts for cut in each), find(stored.dtype).numpy)
+        pieces = filled(self._pump.blocks(stored), (cut for each in cuts for cut in each), numpy_dtype(stored.dtype))
         self._waiting += map_header(3) + plain(_CHUNKED) + plain(value=True) + plain("shape")
         self._waiting += map_header(len(stored.shape))
         for axis, length in enumerate(stored.shape):

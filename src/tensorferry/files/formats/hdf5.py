@@ -16,6 +16,7 @@ import numpy as np
 
 from ...core.dtypes import find
 from ...errors import ConversionError, FileFormatError, FormatLimitError, UnsafeFileError
+from ...host.numpy_dtypes import numpy_dtype
 from ..contents import Contents
 from ..encodings.part import Part
 from ..encodings.paths import NAMES, is_text, loaded, named_so, placed, walked
@@ -340,7 +341,7 @@ def _decoded(
                     found.read(h5py.h5s.create_simple(counts), space, raw, found.get_type())
                 else:
                     found.read(h5py.h5s.ALL, h5py.h5s.ALL, raw, found.get_type())
-                values = raw.view(find(dtype).numpy)
+                values = raw.view(numpy_dtype(dtype))
                 yield values.byteswap() if swapped else values
 
     return Decoded(dtype, shape, read, (region.path, region.offset, address))

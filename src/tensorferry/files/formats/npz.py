@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...core.dtypes import find
 from ...errors import ConversionError, FileFormatError, FormatLimitError, UnsafeFileError
+from ...host.numpy_dtypes import numpy_dtype
 from ..contents import Contents, Finding
 from ..encodings.json_scan import Cut, strings
 from ..encodings.npy_array import (
@@ -218,7 +218,7 @@ def _behind(archive: Archive, member: Member, descriptor: int, begin: int, end: 
 
 
 def _by_rows(archive: Archive, member: Member, header: Header) -> Callable[[], Iterator[Array]]:
-    dtype = find(header.dtype).numpy
+    dtype = numpy_dtype(header.dtype)
 
     def read() -> Iterator[Array]:
         skipped, left, rest = header.length, header.nbytes, b""

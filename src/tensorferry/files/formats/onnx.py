@@ -18,6 +18,7 @@ import numpy as np
 
 from ...core.dtypes import find
 from ...errors import FileFormatError, FormatLimitError, UnsafeFileError
+from ...host.numpy_dtypes import numpy_dtype
 from ..contents import Contents
 from ..encodings.packed import BITS, packed, packed_bytes, unpacked, varints
 from ..encodings.paths import is_text
@@ -402,8 +403,8 @@ def _numbers(dtype: str, shape: tuple[int, ...], extent: Extent, where: str) -> 
         if each > 1:
             return unpacked(raw, dtype, size)
         if bits == 6:
-            return ((numbers & 63).view(row.numpy) for numbers in raw)
-        return (numbers.view(row.numpy) for numbers in raw)
+            return ((numbers & 63).view(numpy_dtype(row.name)) for numbers in raw)
+        return (numbers.view(numpy_dtype(row.name)) for numbers in raw)
 
     return Decoded(dtype, shape, read, (extent.path, extent.offset, shape, dtype))
 

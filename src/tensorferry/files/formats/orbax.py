@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ...core.dtypes import find, of_numpy
+from ...core.dtypes import find
 from ...errors import FileFormatError, FormatLimitError, UnsafeFileError
+from ...host.numpy_dtypes import numpy_dtype, of_numpy
 from ..contents import Contents, Ref
 from ..encodings.crc32c import crc32c
 from ..encodings.paths import is_text
@@ -319,7 +320,7 @@ class _Writer:
         chunk = [each.stop - each.start for each in boxes[0]] if boxes else [max(n, 1) for n in stored.shape]
         store = self._create(name, stored.dtype, stored.shape, chunk)
         sizes = [prod(each.stop - each.start for each in box) for box in boxes]
-        pieces = filled(pump.blocks(stored), sizes, row.numpy)
+        pieces = filled(pump.blocks(stored), sizes, numpy_dtype(row.name))
         for box, piece in zip(boxes, pieces, strict=True):
             part = store[box]
             part.write(piece.reshape(part.shape)).result()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core.dtypes import find
+from ...host.numpy_dtypes import numpy_dtype
 from ..contents import Contents
 from ..encodings.slabs import SLAB_BYTES, filled
 from ..stored import BLOCK_BYTES, Decoded, Stored
@@ -111,7 +112,7 @@ def _pieces(pump: Pump, stored: Stored, rows: int, counts: list[int], *, whole: 
     if whole:
         return iter([pump.array(stored).reshape(-1)])
     width = stored.size // rows
-    return filled(pump.blocks(stored), (width * count for count in counts), find(stored.dtype).numpy)
+    return filled(pump.blocks(stored), (width * count for count in counts), numpy_dtype(stored.dtype))
 
 
 def _buffer(values: np.ndarray[Any, Any]) -> Any:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...core.dtypes import find
 from ...errors import FileFormatError, FormatLimitError
+from ...host.numpy_dtypes import numpy_dtype
 from ..contents import Contents, Finding
 from ..encodings.json_scan import BLANK, Cut, blank, expect, string, strings
 from ..format import Format, named
@@ -359,7 +359,7 @@ def _nibbles(shape: tuple[int, ...], path: str, offset: int) -> Decoded:
             halves = np.empty((block.size, 2), np.uint8)
             np.bitwise_and(block, 15, out=halves[:, 0])
             np.right_shift(block, 4, out=halves[:, 1])
-            yield halves.reshape(-1).view(find(_NIBBLES).numpy)
+            yield halves.reshape(-1).view(numpy_dtype(_NIBBLES))
 
     return Decoded(_NIBBLES, shape, read, (path, offset, shape, _NIBBLES))
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from ...core.dtypes import find
 from ...errors import FileFormatError, FormatLimitError, UnsafeFileError
+from ...host.numpy_dtypes import numpy_dtype
 from ..contents import Contents, Finding
 from ..encodings.crc32c import crc32c, masked
 from ..encodings.paths import is_text
@@ -428,7 +429,7 @@ def _joined(boxes: list[tuple[tuple[slice, ...], Stored]], dtype: str, shape: tu
         for _, stored in boxes:
             yield from stored.blocks()
         return
-    whole = np.empty(shape, find(dtype).numpy)
+    whole = np.empty(shape, numpy_dtype(dtype))
     for box, stored in boxes:
         whole[box] = Stored.array(stored)
     yield whole

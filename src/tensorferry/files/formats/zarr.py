@@ -12,6 +12,7 @@ import numpy as np
 
 from ...core.dtypes import find
 from ...errors import FileFormatError, FormatLimitError, UnsafeFileError
+from ...host.numpy_dtypes import numpy_dtype
 from ..contents import Contents
 from ..encodings.paths import NAMES, is_text, loaded, named_so, placed
 from ..encodings.shapes import checked
@@ -131,7 +132,7 @@ class Zarr(Format):
 
     def _write(self, group: Any, place: str, stored: Stored, attributes: dict[str, Any], pump: Pump) -> None:
         row = find(stored.dtype)
-        dtype = row.numpy if stored.dtype in _NATIVE else np.dtype(f"uint{8 * row.itemsize}")
+        dtype = numpy_dtype(row.name) if stored.dtype in _NATIVE else np.dtype(f"uint{8 * row.itemsize}")
         if stored.dtype not in _NATIVE:
             attributes = {**attributes, _DTYPE: stored.dtype}
         boxes = list(slabs(stored.shape, row.itemsize, nbytes=_CHUNK_BYTES))
@@ -149,7 +150,7 @@ class Zarr(Format):
             config={"write_empty_chunks": True},
         )
         lengths = [tuple(each.stop - each.start for each in box) for box in boxes]
-        pieces = filled(pump.blocks(stored), map(prod, lengths), row.numpy)
+        pieces = filled(pump.blocks(stored), map(prod, lengths), numpy_dtype(row.name))
         for box, length in zip(boxes, lengths, strict=True):
             array[box] = next(pieces).view(dtype).reshape(length)
 
@@ -325,7 +326,7 @@ def _reading(folder: Path, node: dict[str, Any], dtype: str, shape: tuple[int, .
             array: Any = Array(AsyncArray(metadata=described, store_path=store))
             for box in slabs(shape, row.itemsize, chunks, 2 * _CHUNK_BYTES):
                 values = np.asarray(array[box])
-                yield values.astype(values.dtype.newbyteorder("="), copy=False).view(row.numpy)
+                yield values.astype(values.dtype.newbyteorder("="), copy=False).view(numpy_dtype(row.name))
         except (OSError, ValueError, TypeError, KeyError, RuntimeError, NotImplementedError) as error:
             raise FileFormatError(f"{folder} cannot be read as Zarr: {type(error).__name__}: {error}.") from error
 
@@ -341,7 +342,7 @@ def _fill(value: Any, kind: str) -> Any:
     if isinstance(value, str) and value.startswith("0x"):
         return int(value, 16)
     try:
-        return int(np.array(float(value or 0), np.float64).astype(row.numpy).view(unsigned))
+        return int(np.array(float(value or 0), np.float64).astype(numpy_dtype(row.name)).view(unsigned))
     except (TypeError, ValueError) as error:
         raise FileFormatError(f"{value!r:.40} is no fill value of {kind}.") from error
 

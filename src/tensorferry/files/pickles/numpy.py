@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...core.dtypes import DTYPES, of_numpy
+from ...host.numpy_dtypes import numpy_dtype, of_numpy
 from .standins import OPAQUE, ArrayOf, DTypeOf, Words
 from .words import Global
 
@@ -26,7 +26,7 @@ class NumPyWords(Words):
     def dtype_of(self, code: Any, *_: Any) -> DTypeOf:
         """``numpy.dtype(code, …)``."""
         if type(code) is Global and code.name.startswith("ml_dtypes."):
-            return DTypeOf(DTYPES[code.name.removeprefix("ml_dtypes.")].numpy)
+            return DTypeOf(numpy_dtype(code.name.removeprefix("ml_dtypes.")))
         if type(code) is not str or not _NUMPY_CODE.fullmatch(code.lstrip("<>=|")):
             raise self.wrong(f"has a dtype of NumPy that is unknown: {str(code)[:50] if type(code) is str else '?'}")
         return DTypeOf(None if code.lstrip("<>=|")[0] in "OV" else np.dtype(code))

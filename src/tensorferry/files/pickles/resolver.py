@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...core.dtypes import by_numpy, find
-from ...core.info import is_compact
+from ...core.dtypes import find
+from ...core.layout import is_compact
 from ...errors import FileFormatError
+from ...host.numpy_dtypes import by_numpy
 from ..encodings.zip_tensors import Layout, Region, ZipExtent, ZipTurned, ZipView
 from ..stored import InMemory
 from .standins import ArrayOf, OtherOf, StorageOf

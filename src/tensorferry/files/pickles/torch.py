@@ -5,8 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
-from ...core.dtypes import DTYPES, of_numpy
+from ...core.dtypes import DTYPES
 from ...errors import UnsafeFileError
+from ...host.numpy_dtypes import of_numpy
 from ..contents import Special
 from .numpy import NUMPY_CALLS, NumPyWords
 from .python import FACTORIES, PYTHON_CALLS, PythonWords

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...core.dtypes import find
 from ...errors import FormatLimitError
+from ...host.numpy_dtypes import numpy_dtype
 from ..contents import Ref, Special
 from ..nesting import DEEPEST
 
@@ -340,7 +340,7 @@ class _Writer:
         self.out += b"Q"
 
     def numpy(self, ref: Ref, stored: Stored) -> None:
-        dtype = find(stored.dtype).numpy
+        dtype = numpy_dtype(stored.dtype)
         raw = b"" if self.pump is None else np.ascontiguousarray(self.pump.array(stored)).tobytes()
         if ref.kind == "scalar" and not stored.shape:
             self.scalar(dtype, raw, ())

@@ -1,4 +1,4 @@
-"""`Lane`: transfers of one device, one after the other, on a thread that is there while there is work."""
+"""`WorkQueue`: transfers of one device, one after the other, on a thread that is there while there is work."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
-from .sides import Sides
+from .side_streams import SideStreams
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Lane", "lane_of"]
+__all__ = ["WorkQueue", "queue_of"]
 
 
-class Lane:
+class WorkQueue:
     """A queue of work, and at most one thread that does it.
 
     The thread ends when the queue is empty, so none is left behind; Python waits for it when it ends.
@@ -27,10 +27,10 @@ class Lane:
     def __init__(self, name: str) -> None:
         self._name = name
         self._lock = threading.Lock()
-        self._work: deque[Callable[[Sides], None]] = deque()
+        self._work: deque[Callable[[SideStreams], None]] = deque()
         self._running = False
 
-    def do(self, work: Callable[[Sides], None]) -> None:
+    def do(self, work: Callable[[SideStreams], None]) -> None:
         """Queue work, which raises nothing; it is given side streams.
 
         Raises:
@@ -43,13 +43,13 @@ class Lane:
             self._work.append(work)
 
     def _run(self) -> None:
-        sides = Sides()
+        streams = SideStreams()
         while (work := self._next()) is not None:
-            work(sides)
+            work(streams)
             del work  # it keeps tensors alive
-        sides.give_back()
+        streams.give_back()
 
-    def _next(self) -> Callable[[Sides], None] | None:
+    def _next(self) -> Callable[[SideStreams], None] | None:
         with self._lock:
             if self._work:
                 return self._work.popleft()
@@ -57,12 +57,12 @@ class Lane:
             return None
 
 
-_lanes: dict[tuple[str, str], Lane] = {}
+_queues: dict[tuple[str, str], WorkQueue] = {}
 # A child process has none of its parent's threads.
-os.register_at_fork(after_in_child=_lanes.clear)
+os.register_at_fork(after_in_child=_queues.clear)
 
 
-def lane_of(framework: str, device: str) -> Lane:
-    """The lane of a device."""
+def queue_of(framework: str, device: str) -> WorkQueue:
+    """The queue of a device."""
     key = framework, device
-    return _lanes.get(key) or _lanes.setdefault(key, Lane(" ".join(key)))
+    return _queues.get(key) or _queues.setdefault(key, WorkQueue(" ".join(key)))

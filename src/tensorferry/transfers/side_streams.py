@@ -1,4 +1,4 @@
-"""`Sides`: the side streams on which conversions go on, and the events that order them with the caller's own."""
+"""`SideStreams`: the side streams on which conversions go on, and the events that order them with the caller's own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..devices.streams import Event, Stream
     from ..planning.plan import Plan
 
-__all__ = ["Landed", "Moment", "Place", "Sides", "landed", "moments", "places_of", "tensors_in"]
+__all__ = ["Landed", "Place", "PlaceEvent", "SideStreams", "events_of", "landed", "places_of", "tensors_in"]
 
 
 class Place(NamedTuple):
@@ -35,7 +35,7 @@ class Place(NamedTuple):
         return cast("Stream", self.backend.current_stream(self.device))
 
 
-class Moment(NamedTuple):
+class PlaceEvent(NamedTuple):
     """How far a place's stream had come."""
 
     place: Place
@@ -51,7 +51,7 @@ class Landed(NamedTuple):
     """
 
     value: Any
-    parts: tuple[tuple[Moment, tuple[Any, ...]], ...] = ()
+    parts: tuple[tuple[PlaceEvent, tuple[Any, ...]], ...] = ()
 
     def hand_out(self) -> Any:
         """The result, which what this thread queues from now on may read."""
@@ -81,16 +81,16 @@ def places_of(plans: Sequence[Plan]) -> tuple[tuple[Place, ...], tuple[Place, ..
     return _places(plan.source for plan in plans), _places(plan.result for plan in plans)
 
 
-def moments(places: Iterable[Place]) -> tuple[Moment, ...]:
+def events_of(places: Iterable[Place]) -> tuple[PlaceEvent, ...]:
     """How far this thread's streams have come now."""
-    return tuple(Moment(place, place.current.record()) for place in places)
+    return tuple(PlaceEvent(place, place.current.record()) for place in places)
 
 
 _spare: dict[Place, list[Stream]] = defaultdict(list)
 """Side streams that nobody has now. An allocator keeps memory for each stream, so few are used again and again."""
 
 
-class Sides:
+class SideStreams:
     """One side stream for each place, taken when it is first needed."""
 
     def __init__(self) -> None:
@@ -114,8 +114,8 @@ class Sides:
             _spare[place].append(stream)
 
     def convert(
-        self, do: Callable[[], Any], places: Sequence[Place], before: Sequence[Moment]
-    ) -> tuple[Any, tuple[Moment, ...]]:
+        self, do: Callable[[], Any], places: Sequence[Place], before: Sequence[PlaceEvent]
+    ) -> tuple[Any, tuple[PlaceEvent, ...]]:
         """Convert on side streams.
 
         Args:
@@ -129,11 +129,11 @@ class Sides:
         with ExitStack() as stack:
             for place in places:
                 stream = self.of(place)
-                for moment in before:
-                    if moment.place.backend is place.backend:
-                        stream.wait_for(moment.event)
+                for reached in before:
+                    if reached.place.backend is place.backend:
+                        stream.wait_for(reached.event)
                     else:
-                        moment.event.wait()  # frameworks do not know each other's events
+                        reached.event.wait()  # frameworks do not know each other's events
                 stack.enter_context(stream)
             try:
                 value = do()
@@ -142,10 +142,10 @@ class Sides:
                 for place in places:
                     self.of(place).record().wait()
                 raise
-            return value, tuple(Moment(place, self.of(place).record()) for place in places)
+            return value, tuple(PlaceEvent(place, self.of(place).record()) for place in places)
 
 
-def landed(value: Any, after: Sequence[Moment]) -> Landed:
+def landed(value: Any, after: Sequence[PlaceEvent]) -> Landed:
     """A result with the tensors of each place where there is something to wait for."""
     events = dict(after)
     parts: dict[Place, list[Any]] = defaultdict(list)
@@ -154,7 +154,7 @@ def landed(value: Any, after: Sequence[Moment]) -> Landed:
         place = Place(backend, info.device)
         if place in events and info.abstract is None:
             parts[place].append(tensor)
-    return Landed(value, tuple((Moment(place, events[place]), tuple(found)) for place, found in parts.items()))
+    return Landed(value, tuple((PlaceEvent(place, events[place]), tuple(found)) for place, found in parts.items()))
 
 
 def tensors_in(value: Any) -> Iterator[tuple[Backend, Any]]:

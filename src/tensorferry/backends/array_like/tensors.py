@@ -6,36 +6,22 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from ...core.capabilities import Capabilities, Dtypes, Memory, Objects
-from ...core.dtypes import find
 from ...host import memory
-from ...planning.rules import COPIED
 from ..base import Backend
+from .declared import CAPABILITIES, DECLARED, NAME
 from .neighbours import neighbour_of
-from .protocols import DLPACK, offered, open_offered
-from .sources import NAME, PALETTE, ROWS, Later, own, reading
+from .protocols import offered, open_offered
+from .snippets import PALETTE, snippet
+from .sources import Later, own, reading
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ...core.capabilities import Capabilities
     from ...core.info import TensorInfo
     from ...core.request import Request
 
 Array = np.ndarray[Any, Any]
-
-
-class _CopiedKinds(frozenset[str]):
-    """Every `TensorInfo.kind` that says that the values are copied."""
-
-    def __contains__(self, kind: object) -> bool:
-        return isinstance(kind, str) and kind.startswith(COPIED)
-
-
-_CAPABILITIES = Capabilities(
-    dtypes=Dtypes(frozenset(), {}),
-    memory=Memory(writable=True, host_array=True),
-    objects=Objects(ordinary_kind="object", read_kinds=_CopiedKinds()),
-)
 
 
 class ArrayLikeBackend(Backend):
@@ -45,11 +31,12 @@ class ArrayLikeBackend(Backend):
     module = "builtins"
     rank = 90
     is_target = False
-    imports: ClassVar[Mapping[str, str]] = {"np": "import numpy as np", "ferry": "import tensorferry as ferry"}
+    imports: ClassVar[Mapping[str, str]] = DECLARED.imports
+    snippet = staticmethod(snippet)
 
     @property
     def capabilities(self) -> Capabilities:
-        return _CAPABILITIES
+        return CAPABILITIES
 
     def load(self) -> None:
         """No framework stands behind it."""
@@ -107,14 +94,5 @@ class ArrayLikeBackend(Backend):
     def adopt(self, array: Array) -> Any:
         return array
 
-    def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
-        native = find(info.dtype).numpy.type.__module__ == "numpy"
-        if info.kind.endswith(ROWS):
-            return f"np.asarray({{x}}.flatten()).reshape({info.shape})"
-        if not info.kind.endswith(DLPACK):
-            if verb == "read":
-                return f'np.array({{x}}, dtype="{info.dtype}")' if native else "np.array({x})"
-            return "np.asarray({x})"
-        if native:
-            return "np.from_dlpack({x}).copy()" if verb == "read" else "np.from_dlpack({x})"
-        return f"# NumPy's from_dlpack does not know {info.dtype}\nferry.to_numpy({{x}})"
+
+BACKEND = ArrayLikeBackend()

@@ -1,0 +1,29 @@
+"""What CuPy can hold, adopt and promise."""
+
+from __future__ import annotations
+
+from ...core.capabilities import Capabilities, Devices, Dtypes, Memory
+from ...core.declaration import Declared
+from ...core.dtypes import DTYPES, ORDINARY
+from ...core.names import EXCHANGE_NUMBERS
+from .snippets import snippet
+
+__all__ = ["CAPABILITIES", "CARRIED", "DECLARED"]
+
+# CuPy stores these, and has no arithmetic for them that could be relied on
+# (https://github.com/cupy/cupy/issues/9630): they are copied and handed over as integers of the same width.
+CARRIED = frozenset(name for name in DTYPES if name == "bfloat16" or name.startswith("float8"))
+_PACKED = frozenset(DTYPES) - ORDINARY - CARRIED
+
+CAPABILITIES = Capabilities(
+    dtypes=Dtypes(
+        held=ORDINARY | CARRIED,
+        numbers=EXCHANGE_NUMBERS,
+        uncast=CARRIED,
+        absent_reasons=dict.fromkeys(_PACKED, ": its elements are narrower than a byte"),
+    ),
+    memory=Memory(writable=True, out=True),
+    devices=Devices(("cuda",), fetches=True, packs=True, stages=frozenset({"cuda"}), offers=True),
+)
+
+DECLARED = Declared("cupy", CAPABILITIES, snippet, {"cupy": "import cupy", "cupyx": "import cupyx"})

@@ -1,0 +1,35 @@
+"""What a person would type for each of CuPy's verbs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ...core.info import TensorInfo
+
+__all__ = ["snippet"]
+
+
+def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:  # noqa: ARG001 - one signature for all
+    """The code for a verb of the backend on ``{x}``; `info` is what it is then."""
+    if verb == "cast":
+        return f'{{x}}.astype("{arguments[0]}")'
+    if verb in ("move", "place", "send"):
+        index = arguments[0].partition(":")[2]
+        return f"with cupy.cuda.Device({index}): {{y}} = cupy.asarray({{y}})" if index else "cupy.asarray({x})"
+    return _SNIPPETS[verb]
+
+
+_SNIPPETS = {
+    "fetch": "{x}.get()",
+    "copy": "{x}.copy()",
+    "compact": "cupy.ascontiguousarray({x})",
+    "wait": "cupy.cuda.get_current_stream().synchronize() or {x}",
+    "hand_over": "cupy.from_dlpack({x})",
+    "stage": "{x}.get(out=cupyx.empty_like_pinned({x}))",
+    "unload": "{x}.copy()",
+    "land": "{x}.get(out=cupyx.empty_like_pinned({x}))",
+    "fill": "pinned = cupyx.empty_like_pinned({y}); pinned[...] = {y}; {y} = pinned",
+    "pin_array": "pinned = cupyx.empty_like_pinned({y}); pinned[...] = {y}; {y} = pinned",
+    "write": "out.set({y}); {y} = out",
+}

@@ -1,0 +1,56 @@
+"""What JAX can hold, adopt and promise: 64-bit dtypes only where they are switched on."""
+
+from __future__ import annotations
+
+from ...core.capabilities import Capabilities, Devices, Dtypes, Memory, Objects
+from ...core.declaration import Declared
+from ...core.dtypes import DTYPES
+from ...core.layout import ALIGNMENT
+from .snippets import snippet
+
+__all__ = ["DECLARED", "NARROW", "PACKED", "X64"]
+
+_WIDE = ("int64", "uint64", "float64", "complex128")
+PACKED = frozenset({"int2", "int4", "uint2", "uint4", "float4_e2m1fn"})
+_LACKING = frozenset({"float6_e2m3fn", "float6_e3m2fn"})
+_TRACED = "it is a tracer, inside a traced function (jax.jit, jax.grad, jax.vmap): its values do not exist yet"
+_NO_X64 = " while jax_enable_x64 is off (https://docs.jax.dev/en/latest/default_dtypes.html)"
+
+
+def _capabilities(x64: bool) -> Capabilities:
+    return Capabilities(
+        dtypes=Dtypes(
+            held=frozenset(DTYPES) - _LACKING - frozenset(() if x64 else _WIDE),
+            numbers={
+                "bool": ("bool",),
+                "int": ("int64",) if x64 else ("int32",),
+                "float": ("float64",) if x64 else ("float32",),
+                "complex": ("complex128",) if x64 else ("complex64",),
+            },
+            unshared=PACKED,
+            unhanded=PACKED,
+            absent_reasons={} if x64 else dict.fromkeys(_WIDE, _NO_X64),
+            absent_hint='jax.config.update("jax_enable_x64", True) first',
+        ),
+        memory=Memory(writable=False, strides="compact", alignment=ALIGNMENT),
+        devices=Devices(("cpu", "cuda", "tpu"), shards=True, fetches=True, fetches_ahead=True, offers=True),
+        objects=Objects(
+            abstract={
+                "traced": (
+                    _TRACED,
+                    "convert before or after the traced function; inside it, stay in JAX, or use jax.pure_callback",
+                ),
+                "deleted": (
+                    "it has been deleted or donated: its memory belongs to another array",
+                    "convert before it is donated, or jit without donate_argnums",
+                ),
+                "key": ("it is an array of random keys", "jax.random.key_data(x)"),
+            },
+            inside_only=frozenset({"traced"}),
+        ),
+    )
+
+
+NARROW, X64 = _capabilities(False), _capabilities(True)
+
+DECLARED = Declared("jax", NARROW, snippet, {"jax": "import jax", "jnp": "import jax.numpy as jnp"})

@@ -1,0 +1,26 @@
+"""What NumPy can hold, adopt and promise."""
+
+from __future__ import annotations
+
+from ...core.capabilities import Capabilities, Dtypes, Memory, Objects, Options
+from ...core.declaration import Declared
+from ...core.dtypes import DTYPES
+from ...core.layout import AXES
+from ...core.names import EXCHANGE_NUMBERS
+from .snippets import snippet
+
+__all__ = ["CAPABILITIES", "DECLARED"]
+
+CAPABILITIES = Capabilities(
+    dtypes=Dtypes(frozenset(DTYPES), EXCHANGE_NUMBERS),
+    memory=Memory(writable=True, axes=AXES, host_array=True, read_only=True, out=True, writes_parts=True),
+    objects=Objects(read_kinds=frozenset({"scalar"})),
+    options=Options(frozenset({"pinned"})),
+)
+
+DECLARED = Declared(
+    "numpy",
+    CAPABILITIES,
+    snippet,
+    {"np": "import numpy as np", "ml_dtypes": "import ml_dtypes", "ferry": "import tensorferry as ferry"},
+)

@@ -1,0 +1,88 @@
+"""What a person would type for each of NumPy's verbs."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from ...core.dtypes import ORDINARY, find, width
+
+if TYPE_CHECKING:
+    from ...core.info import TensorInfo
+
+__all__ = ["snippet"]
+
+
+def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
+    """The code for a verb of the backend on ``{x}``; `info` is what it is then."""
+    if verb == "cast":
+        return _cast_code(*arguments, info=info)
+    if verb == "check":
+        return f"{_CHECKS[arguments[1]].format(arguments[0])}\n{{x}}"
+    if verb == "write":
+        values = _values_code("{y}", info.dtype, arguments[0].dtype)
+        return f'np.copyto(out, {values}, casting="unsafe"); {{y}} = out'
+    if verb == "copy" and info.swapped:
+        order = ', order="C"' if arguments and arguments[0] else ""
+        return f'{{x}}.astype("{info.dtype}"{order})'
+    if verb == "copy" and arguments and arguments[0]:
+        return '{x}.copy(order="C")'
+    if verb == "stack" and info.kind == "rows":
+        return f'np.stack([ferry.to_numpy(row, dtype="{info.dtype}") for row in {{x}}])'
+    return _SNIPPETS[verb]
+
+
+_SNIPPETS = {
+    "export": "np.asarray({x})",
+    "read": "np.array({x})",
+    "stack": "np.stack({x})",
+    "pad": 'ferry.collate([{"x": row} for row in {x}], "numpy", pad=0)["x"]',
+    "copy": '{x}.copy(order="K")',
+    "read_only": "{y}.flags.writeable = False",
+}
+_CHECKS = {
+    "value": "# before this, each value is looked at: one that {} does not keep is refused",
+    "number": "# before this, each value is looked at: one that {} has no place for is refused",
+    "finite": "# before this, each value is looked at: one that becomes infinite as {} is refused",
+}
+
+
+def _compares() -> bool:
+    """Whether the NumPy that is imported, if any, knows ``casting="same_value"``.
+
+    (https://numpy.org/doc/2.4/release/2.4.0-notes.html)
+    """
+    version = str(getattr(sys.modules.get("numpy"), "__version__", "2.4"))
+    return tuple(map(int, version.split(".")[:2])) >= (2, 4)
+
+
+def _casts(source: str, dtype: str) -> bool:
+    """Whether NumPy has a cast between two dtypes: ml_dtypes brings not all of them between two of its own."""
+    pair = {source, dtype}
+    if len(pair) == 1 or pair & ORDINARY:
+        return True
+    if "float8_e8m0fnu" in pair:
+        return "bfloat16" in pair
+    if pair <= {"int2", "int4", "uint2", "uint4"}:
+        return find(source).kind == find(dtype).kind and width(source) < width(dtype)
+    return "float6_e2m3fn" not in pair or not pair & {"int4", "uint4"}
+
+
+def _values_code(code: str, source: str, dtype: str) -> str:
+    """An array whose values NumPy itself casts to a dtype, to the same bits as `tensorferry.host.casts` does."""
+    if find(source).kind == "complex" and find(dtype).kind not in ("complex", "bool"):
+        code = f"{code}.real"
+    return code if _casts(source, dtype) else f'{code}.astype("float32")'
+
+
+def _cast_code(dtype: str, check: str = "", compact: bool = False, *, info: TensorInfo) -> str:
+    """A cast; in a line before it what is looked at, if NumPy does not look at that itself."""
+    values = _values_code("{x}", info.dtype, dtype)
+    compares = check == "value" and values == "{x}" and {info.dtype, dtype} <= ORDINARY and _compares()
+    if compares and info.swapped:
+        # By itself NumPy 2.4 compares none in the other byte order.
+        values = f'{{x}}.astype("{info.dtype}")'
+    name = f'"{dtype}"' if dtype in ORDINARY else f"ml_dtypes.{dtype}"
+    options = (', order="C"' if compact else "") + (', casting="same_value"' if compares else "")
+    code = f"{values}.astype({name}{options})"
+    return f"{_CHECKS[check].format(dtype)}\n{code}" if check and not compares else code

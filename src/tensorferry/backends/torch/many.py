@@ -1,0 +1,104 @@
+"""Many tensors in one go: verbs for a list of them, and straight to PyTorch's own calls where all are ordinary.
+
+PyTorch calls what it is given a list for once for all; for the rest, what is asked of each is asked first.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...host import casts, memory
+from .packing import FetchTogether
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from .tensors import TorchBackend
+
+    Array = np.ndarray[Any, Any]
+
+__all__ = ["fast_paths", "verbs"]
+
+_DTYPE, _REQUIRES_GRAD = attrgetter("dtype"), attrgetter("requires_grad")
+
+
+def verbs(backend: TorchBackend) -> Mapping[str, Callable[..., Any]]:
+    """See `Backend.for_many`."""
+    to_numpy, detach, clone = backend.tensor.numpy, backend.tensor.detach, backend.tensor.clone
+    clone_all: Callable[[list[Any]], Any] | None = getattr(backend.torch, "_foreach_clone", None)
+    exported, adopted, from_numpy = backend.exported, backend.adopted, backend.from_numpy
+
+    def export(tensors: list[Any]) -> list[Array]:
+        if exported.keys().isdisjoint(map(_DTYPE, tensors)):
+            return list(map(to_numpy, tensors))
+        return list(map(backend.export, tensors))
+
+    def adopt(arrays: list[Array]) -> list[Any]:
+        if False not in {array.flags.carray for array in arrays} and adopted.keys().isdisjoint(map(_DTYPE, arrays)):
+            try:
+                return list(map(from_numpy, arrays))
+            except (TypeError, ValueError):  # see `adopt` of one
+                pass
+        return list(map(backend.adopt, arrays))
+
+    def copy(tensors: list[Any]) -> list[Any]:
+        # In a graph each has a node of its own.
+        if clone_all is None or tensors[0].requires_grad:
+            return list(map(clone, tensors))
+        return list(clone_all(tensors))
+
+    def write(arrays: list[Array], outs: list[Any]) -> None:
+        casts.write_each(arrays, export(outs))
+        backend.torch.autograd.graph.increment_version(outs)
+
+    return {
+        "export": export,
+        "adopt": adopt,
+        "copy": copy,
+        "write": write,
+        "detach": lambda tensors: list(map(detach, tensors)),
+    }
+
+
+def fast_paths(backend: TorchBackend) -> Mapping[tuple[type, str], Callable[[list[Any]], list[Any] | None]]:
+    """See `Backend.lanes_together`."""
+    tensor, parameter = backend.tensor, backend.torch.nn.Parameter
+    to_numpy = _to_numpy(backend)
+    return {
+        (tensor, "numpy"): to_numpy,
+        (parameter, "numpy"): to_numpy,
+        (np.ndarray, backend.name): _from_numpy(backend),
+    }
+
+
+def _to_numpy(backend: TorchBackend) -> Callable[[list[Any]], list[Any] | None]:
+    plain = frozenset(dtype for dtype in backend.names if dtype not in backend.exported)
+    to_numpy, detach, over_memory = backend.tensor.numpy, backend.tensor.detach, memory.IN_ONE_RUN
+    fetch = FetchTogether(backend.torch, "cuda")
+
+    def path(tensors: list[Any]) -> list[Any] | None:
+        if not tensors[0].is_cpu:
+            return fetch(tensors)
+        recorded = set(map(_REQUIRES_GRAD, tensors))
+        if len(recorded) > 1 or not plain.issuperset(map(_DTYPE, tensors)):
+            return None
+        arrays = list(map(to_numpy, map(detach, tensors) if True in recorded else tensors))
+        if not over_memory.issuperset([array.flags.num for array in arrays]):
+            return None
+        for array in arrays if True in recorded else ():
+            array.flags.writeable = False
+        return arrays
+
+    return path
+
+
+def _from_numpy(backend: TorchBackend) -> Callable[[list[Any]], list[Any] | None]:
+    from_numpy = backend.from_numpy
+
+    def path(arrays: list[Array]) -> list[Any] | None:
+        return None if False in {array.flags.carray for array in arrays} else list(map(from_numpy, arrays))
+
+    return path

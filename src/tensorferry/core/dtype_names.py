@@ -1,0 +1,227 @@
+"""The canonical name of whatever somebody writes for a dtype."""
+
+from __future__ import annotations
+
+import sys
+from struct import calcsize
+from typing import TYPE_CHECKING
+
+from ..errors import UnsupportedTypeError, shown
+from . import names
+from .dtypes import DTYPES, KEYWORDS, find
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .declaration import Declaration
+
+__all__ = ["asked", "name_of"]
+
+_LONG = f"int{8 * calcsize('l')}"
+"""What C calls long on this machine."""
+
+_WORDS: dict[str, tuple[str, ...]] = {
+    "bool_": ("bool",),
+    "bf16": ("bfloat16",),
+    **dict.fromkeys(("half", "fp16"), ("float16",)),
+    **dict.fromkeys(("single", "fp32", "f32"), ("float32",)),
+    **dict.fromkeys(("double", "float", "fp64", "f64"), ("float64",)),
+    **dict.fromkeys(("cfloat", "csingle", "c64"), ("complex64",)),
+    **dict.fromkeys(("cdouble", "complex", "c128"), ("complex128",)),
+    **dict.fromkeys(("short", "i16"), ("int16",)),
+    **dict.fromkeys(("intc", "i32"), ("int32",)),
+    **dict.fromkeys(("int", "int_", "longlong", "i64"), ("int64",)),
+    "ubyte": ("uint8",),
+    **dict.fromkeys(("ushort", "u16"), ("uint16",)),
+    **dict.fromkeys(("uintc", "u32"), ("uint32",)),
+    **dict.fromkeys(("uint", "ulonglong", "u64"), ("uint64",)),
+    "intp": (f"int{8 * calcsize('P')}",),
+    "uintp": (f"uint{8 * calcsize('P')}",),
+    "long": tuple({_LONG: "", "int64": ""}),
+    "ulong": (f"u{_LONG}",),
+    "byte": ("int8", "uint8"),
+    # Bytes to NumPy, bits to JAX, safetensors and Rust.
+    "i8": ("int64", "int8"),
+    "u8": ("uint64", "uint8"),
+    "f16": ("float16", "float128"),
+}
+"""What a word that is no dtype's own name may mean, upper or lower case: more than one thing is refused."""
+
+_CODES = {
+    "?": "bool",
+    "b1": "bool",
+    "b": "int8",
+    "i1": "int8",
+    "h": "int16",
+    "i2": "int16",
+    "i": "int32",
+    "i4": "int32",
+    "l": _LONG,
+    "q": "int64",
+    "B": "uint8",
+    "u1": "uint8",
+    "H": "uint16",
+    "u2": "uint16",
+    "I": "uint32",
+    "u4": "uint32",
+    "L": f"u{_LONG}",
+    "Q": "uint64",
+    "e": "float16",
+    "f2": "float16",
+    "f": "float32",
+    "f4": "float32",
+    "d": "float64",
+    "f8": "float64",
+    "F": "complex64",
+    "c8": "complex64",
+    "D": "complex128",
+    "c16": "complex128",
+}
+"""NumPy's codes, in which upper and lower case are two."""
+_ORDERED = _CODES | {"i8": "int64", "u8": "uint64"}
+"""Those behind a sign for the order of bytes, which nobody writes but for NumPy."""
+_OTHER_ORDER = ">" if sys.byteorder == "little" else "<"
+
+_OTHERWISE = {
+    "float": ("float32", "float64"),
+    "int": ("int32", "int64"),
+    "complex": ("complex64", "complex128"),
+}
+"""Words that mean one thing to Python and NumPy, and may mean another width behind a framework's name."""
+
+
+def name_of(dtype: object) -> str:
+    """The canonical name of a dtype of any framework, or of a name.
+
+    >>> import numpy as np
+    >>> name_of("torch.bfloat16"), name_of(np.float32), name_of("half"), name_of(float), name_of("f4")
+    ('bfloat16', 'float32', 'float16', 'float64', 'float32')
+
+    A name means what it means to NumPy; what else people write is known too (``"bf16"``, ``"Float32"``), unless it
+    is another dtype to some (``"u8"``). Python's types are the dtypes that NumPy makes of them.
+
+    Args:
+        dtype: A name, a NumPy dtype or scalar type, a Python type, or a framework's dtype object.
+
+    Raises:
+        UnsupportedTypeError: It names no dtype that tensorferry carries, or may be one of two; the hint has the
+            nearest, or both.
+    """
+    name: str | None = None
+    is_dtype = "dtype" in type(dtype).__name__.lower()
+    if isinstance(dtype, str):
+        name = dtype if dtype in DTYPES else _meant(dtype)
+    elif isinstance(dtype, type):
+        name = _of_class(dtype)
+    elif is_dtype:  # nothing else is asked for its name: a tensor could wait for a device
+        said = getattr(dtype, "name", None) or str(dtype).rpartition(".")[2]
+        name = _meant(said) if isinstance(said, str) else None
+    if name is not None:
+        return name
+    raise UnsupportedTypeError(
+        f"{repr(dtype) if is_dtype else shown(dtype)} is not a dtype that tensorferry carries.", _nearest(dtype)
+    )
+
+
+def _of_class(kind: type) -> str | None:
+    """The dtype that a class means to Python, or to NumPy, which is there if the class is one of those it knows."""
+    if kind in _PYTHONS:
+        return _PYTHONS[kind]
+    numpy = sys.modules.get("numpy")
+    try:
+        name = None if numpy is None else numpy.dtype(kind).name
+    except TypeError:
+        return None
+    return name if name in DTYPES else None
+
+
+_PYTHONS: dict[type, str] = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
+
+
+def asked(dtype: object) -> str | None:
+    """What ``dtype=`` asks of one tensor: a canonical name, one of `KEYWORDS`, or ``None``.
+
+    Raises:
+        UnsupportedTypeError: As for `name_of`; or it asks for an order of bytes that is not the machine's.
+    """
+    if dtype is None or (isinstance(dtype, str) and dtype in KEYWORDS):
+        return dtype
+    name = name_of(dtype)
+    if not isinstance(dtype, str) and getattr(dtype, "isnative", True) is False:
+        raise _in_the_other_order(dtype, name)
+    return name
+
+
+def _meant(text: str) -> str | None:
+    """The dtype that a name means; ``None`` if it is none.
+
+    Raises:
+        UnsupportedTypeError: It may mean one of two, or asks for an order of bytes.
+    """
+    prefix, _, last = text.rpartition(".")
+    if prefix and not _is_frameworks(prefix):
+        return None
+    word = last.lower()
+    if prefix and word in _OTHERWISE:
+        raise _ambiguous(text, _OTHERWISE[word])
+    if not prefix and text[:1] in "<>=|" and (name := _ORDERED.get(text[1:])) is not None:
+        if text[0] != _OTHER_ORDER or find(name).itemsize == 1:
+            return name
+        raise _in_the_other_order(text, name)
+    if last in DTYPES:
+        return last
+    if not prefix and last in _CODES:
+        return _CODES[last]
+    meanings = _WORDS.get(word, (word,) if word in DTYPES else ())
+    if len(meanings) > 1:
+        raise _ambiguous(text, meanings)
+    return meanings[0] if meanings else None
+
+
+def _in_the_other_order(dtype: object, name: str) -> UnsupportedTypeError:
+    return UnsupportedTypeError(
+        f"{dtype!r} asks for bytes in the other order, and results are in the machine's.", f'dtype="{name}"'
+    )
+
+
+def _ambiguous(text: str, meanings: tuple[str, ...]) -> UnsupportedTypeError:
+    carried = [name for name in meanings if name in DTYPES]
+    absent = [name for name in meanings if name not in DTYPES]
+    also = f"; {' and '.join(absent)} cannot be carried" if absent else ""
+    return UnsupportedTypeError(
+        f"{text!r} means {' to some and '.join(meanings)} to others{also}.",
+        " or ".join(map('dtype="{}"'.format, carried)),
+    )
+
+
+def _nearest(dtype: object) -> str:
+    """The code with the name of a dtype that is like what was written, if there is one."""
+    from difflib import get_close_matches  # only a mistyped name pays for it
+
+    if isinstance(dtype, str) and len(dtype) <= _LONGEST:
+        written = dtype.rpartition(".")[2].lower()
+        words = {name: (name,) for name in (*DTYPES, *KEYWORDS)} | _WORDS
+        found = get_close_matches(written, words, n=1, cutoff=_ALIKE)
+        if found:
+            return f'dtype="{words[found[0]][0]}"'
+    return 'dtype="float32", or x.dtype of a tensor that has the one you mean'
+
+
+_LONGEST = 80
+"""Characters up to which it is looked for what a name is like."""
+_ALIKE = 0.7
+"""How like two names are (`difflib`) of which the one is offered for the other."""
+
+
+def _is_frameworks(prefix: str) -> bool:
+    """Whether what stands before a dtype's name is a framework's module, or what its users import it as."""
+    # Outside packages are looked up if need be.
+    first, registry = prefix.partition(".")[0], names.registry
+    return _is_module_of(first, registry.known()) or _is_module_of(first, registry.found())
+
+
+def _is_module_of(first: str, among: Mapping[str, Declaration]) -> bool:
+    modules = {module: each for each in list(among.values()) if each.module != "builtins" for module in each.owns}
+    lines = {name: line for each in modules.values() for name, line in each.imports.items()}
+    imported = lines.get(first, "").removeprefix("import ").partition(" ")[0]
+    return first in modules or imported.partition(".")[0] in modules

@@ -1,0 +1,125 @@
+"""How elements lie in memory: strides, what they reach, and whether they overlap."""
+
+from __future__ import annotations
+
+from itertools import count
+from math import gcd
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = [
+    "ALIGNMENT",
+    "AXES",
+    "are_apart",
+    "compact_strides",
+    "is_compact",
+    "overlaps_itself",
+    "packed_strides",
+    "spans",
+]
+
+ALIGNMENT = 64
+"""Bytes to which TensorFlow's and XLA's CPU allocators align, and which both ask of memory they adopt."""
+AXES = 64
+"""Axes that an ndarray has at most. (https://numpy.org/doc/stable/release/2.0.0-notes.html)"""
+
+
+def compact_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    """The strides, in bytes, of C-contiguous memory."""
+    strides = []
+    step = itemsize
+    for length in reversed(shape):
+        strides.append(step)
+        step *= max(length, 1)
+    return tuple(reversed(strides))
+
+
+def is_compact(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
+    """Whether memory is C-contiguous, axes of length 1 aside; without elements it is."""
+    if 0 in shape:
+        return True
+    step = itemsize
+    for length, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if length != 1 and stride != step:
+            return False
+        step *= length
+    return True
+
+
+def packed_strides(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    """The strides, in bytes, of packed memory whose axes lie in the order that `strides` has them in."""
+    order = sorted(range(len(shape)), key=lambda axis: (-abs(strides[axis]), axis))
+    packed = [0] * len(shape)
+    step = itemsize
+    for axis in reversed(order):
+        packed[axis] = step
+        step *= max(shape[axis], 1)
+    return tuple(packed)
+
+
+def spans(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> tuple[int, int]:
+    """The bytes before and after the first element's address that a tensor with elements reaches; strides in bytes."""
+    reach = [(length - 1) * stride for length, stride in zip(shape, strides, strict=True)]
+    low = sum(step for step in reach if step < 0)
+    return low, sum(reach) - low + itemsize
+
+
+def are_apart(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> bool:
+    """Whether each axis, by the length of its step, goes beyond all that the shorter ones reach."""
+    reach = itemsize
+    for length, step in zip(shape[::-1], strides[::-1], strict=True):
+        if length > 1:
+            if step < reach:
+                break
+            reach += (length - 1) * step
+    else:
+        return True
+    # Not in the order of the axes, or one over the other.
+    reach = itemsize
+    for step, length in sorted((abs(step), length) for length, step in zip(shape, strides, strict=True) if length > 1):
+        if step < reach:
+            return False
+        reach += (length - 1) * step
+    return True
+
+
+def overlaps_itself(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> bool:
+    """Whether two elements have a byte in common, which a write would get wrong.
+
+    >>> overlaps_itself((3, 2), (4, 4), 4), overlaps_itself((2, 3), (12, 8), 4), overlaps_itself((2, 3), (10, 4), 2)
+    (True, False, False)
+
+    What takes too long to be told counts as yes.
+    """
+    if 0 in shape or are_apart(shape, strides, itemsize):
+        return False
+    axes = sorted(((abs(step), length - 1) for length, step in zip(shape, strides, strict=True) if length > 1))[::-1]
+    if not axes[-1][0]:
+        return True
+    # Two such elements differ by so many steps along each axis that they end less than an element apart; the first
+    # such axis can be taken forward, as either of the two is the first.
+    reaches, commons = [0], [0]
+    for step, most in reversed(axes):
+        reaches.append(reaches[-1] + step * most)
+        commons.append(gcd(commons[-1], step))
+    tries = count()
+
+    def meets(axis: int, apart: int, differ: bool) -> bool:
+        """Whether steps along this axis and those after it lead to less than an element from where two are apart."""
+        if axis == len(axes) or next(tries) > _TRIES:
+            return differ
+        step, most = axes[axis]
+        rest = len(axes) - axis
+        if min(apart % commons[rest], -apart % commons[rest]) >= itemsize:
+            return False
+        room = reaches[rest - 1] + itemsize - 1
+        low, high = max(-((room + apart) // step), -most if differ else 0), min((room - apart) // step, most)
+        return any(meets(axis + 1, apart + step * steps, differ or steps != 0) for steps in range(low, high + 1))
+
+    return meets(0, 0, False)
+
+
+_TRIES = 1 << 16
+"""Differences that are looked at, some tens of milliseconds."""

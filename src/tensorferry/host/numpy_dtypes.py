@@ -1,0 +1,47 @@
+"""The dtypes of the table as NumPy has them."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from ..core.dtypes import DTYPES, ORDINARY
+
+__all__ = ["by_numpy", "is_native_and_known", "numpy_dtype", "of_numpy"]
+
+
+class _Made(dict[str, np.dtype[Any]]):
+    """NumPy's dtypes by canonical name."""
+
+    def __missing__(self, name: str) -> np.dtype[Any]:
+        # Made when it is first asked for: ml_dtypes is a third of what importing tensorferry would cost.
+        if DTYPES[name].name in ORDINARY:
+            return self.setdefault(name, np.dtype(name))
+        import ml_dtypes
+
+        return self.setdefault(name, np.dtype(getattr(ml_dtypes, name)))
+
+
+numpy_dtype = _Made().__getitem__
+"""NumPy's dtype of a canonical name."""
+
+
+@cache
+def by_numpy() -> dict[Any, str]:
+    """The canonical name of each NumPy dtype in the machine's byte order."""
+    return {numpy_dtype(name): name for name in DTYPES}
+
+
+def of_numpy(dtype: np.dtype[Any]) -> str | None:
+    """The canonical name of a NumPy dtype in either byte order, or ``None`` if it has none."""
+    name = by_numpy().get(dtype)
+    if name is None and not dtype.isnative:
+        name = by_numpy().get(dtype.newbyteorder("="))
+    return name
+
+
+def is_native_and_known(dtype: np.dtype[Any]) -> bool:
+    """Whether a NumPy dtype is one of the table's, in the machine's byte order."""
+    return dtype in by_numpy() and dtype.isnative

@@ -1,0 +1,236 @@
+"""What a plan does in host memory: get at an array of the source's, cast or copy it, make a tensor of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..core.devices import HOST, same_place
+from ..core.info import JOINS, NUMBERS
+from . import rules
+from .step import Path
+
+if TYPE_CHECKING:
+    from ..core.declaration import Declaration
+    from ..core.info import TensorInfo
+    from .builder import PlanBuilder
+
+__all__ = [
+    "cast_array",
+    "copy_array",
+    "give_back",
+    "is_to_be_locked",
+    "lock",
+    "must_align",
+    "obstacles",
+    "pack_array",
+    "pinner",
+    "present_read_only",
+    "read",
+    "refuse_to_share",
+    "take_value",
+    "to_target",
+    "wants_pinned",
+    "write_out",
+]
+
+_OWN: dict[str, Any] = {"writable": True, "mutable": True, "memory_map": False, "weak_dtype": None, "pinned": False}
+"""What a value becomes once its memory is nobody else's."""
+_ALIGNED: dict[str, Any] = {"misalignment": 0, "swapped": False}
+
+
+# -- from the source ----------------------------------------------------------------------------
+
+
+def take_value(plan: PlanBuilder) -> None:
+    """Take the tensor that is the value of a variable."""
+    if plan.now.kind in plan.source.capabilities.objects.value_kinds:
+        plan.add(plan.source, "value", (), f"a {plan.now.kind}'s value", kind="")
+
+
+def read(plan: PlanBuilder) -> None:
+    """Take the values of something that owns no memory to share."""
+    kind, target = plan.now.kind, plan.target
+    why = rules.why_read(kind)
+    plan.refuse_copy([why])
+    if rules.fills_out(plan.now, plan.request, target):
+        plan.add(plan.source, "look", (plan.dtype, plan.check), rules.READ_REASONS["out"])
+        plan.check = ""
+        return
+    arguments: tuple[Any, ...] = ()
+    changes: dict[str, Any] = {}
+    if kind in NUMBERS and rules.reads_as_asked(plan.now, target, plan.dtype, plan.device, plan.check):
+        arguments = (plan.dtype, plan.check, target.capabilities.memory.strides == "compact")
+        changes = {"dtype": plan.dtype, "strides": plan.packed(target, plan.dtype)}
+        changes |= {"misalignment": 0, "weak_dtype": None}
+    joins = JOINS.get(kind)
+    # Python has no memory in which to join them.
+    owner = plan.exchange if joins and plan.source.capabilities.memory.host_array else plan.source
+    changes |= {"writable": True, "mutable": True, "kind": ""}
+    plan.add(owner, joins or "read", arguments, why, copies=plan.path, **changes)
+    plan.reason = why
+
+
+def give_back(plan: PlanBuilder) -> None:
+    """Make lists of many numbers without an array of them all."""
+    why = rules.READ_REASONS["lists"]
+    changes = {**plan.as_targets(), "dtype": plan.dtype}
+    plan.add(plan.source, "give_back", (plan.dtype, plan.check), why, copies=Path.HOST, **changes)
+    plan.reason = why
+
+
+# -- share or copy ------------------------------------------------------------------------------
+
+
+def obstacles(plan: PlanBuilder) -> list[str]:
+    """Why the target cannot adopt the source's memory; empty where it can."""
+    if plan.allocated:
+        return []
+    found = []
+    if plan.dtype != plan.now.dtype:
+        found.append(f"the dtype changes from {plan.now.dtype} to {plan.dtype}")
+    if not same_place(plan.now.device, plan.device):
+        found.append(plan.changes_device)
+    return found + rules.layout_obstacles(plan.now, plan.target)
+
+
+def refuse_to_share(plan: PlanBuilder, found: list[str], share: bool, reason: str) -> None:
+    """Raise if ``copy=False`` was asked for where there are obstacles, or no consent: out of a graph."""
+    if found:
+        plan.refuse_copy(found)
+    elif not share and not plan.allocated and plan.request.copy is False:
+        detached = plan.source.snippet("detach", ("by hand",), plan.source_info).format(x="x")
+        hint = f'convert({detached}, "{plan.target.name}", copy=False), whose writes show in x'
+        plan.refuse_copy([reason], hint)
+
+
+def must_align(plan: PlanBuilder) -> str:
+    """Why newly allocated memory has to be copied once more before the target adopts it, if it has."""
+    if not plan.target.capabilities.memory.exists:
+        return ""
+    return next(iter(rules.layout_obstacles(plan.now, plan.target)), "")
+
+
+# -- an array -----------------------------------------------------------------------------------
+
+
+def cast_array(plan: PlanBuilder) -> None:
+    """Cast into newly allocated memory."""
+    asked = rules.cast_reason(plan.source_info, plan.request, plan.target)
+    why = {
+        "": asked,
+        "value": f"{asked}; each value is compared",
+        "number": f"{asked}; each value is looked at",
+        "finite": f"Python numbers take {plan.target.name}'s own dtype",
+    }[plan.check]
+    arguments = (plan.dtype, plan.check, plan.target.capabilities.memory.strides == "compact")
+    changes = {"dtype": plan.dtype, "strides": plan.packed(plan.target, plan.dtype), **_ALIGNED, **_OWN}
+    plan.add(plan.exchange, "cast", arguments, why, copies=Path.HOST, **changes)
+    plan.reason = plan.reason or plan.changes_dtype
+
+
+def copy_array(plan: PlanBuilder, why: str) -> None:
+    """Copy into newly allocated memory, as the target takes it."""
+    arguments = (plan.target.capabilities.memory.strides == "compact",)
+    changes = {"strides": plan.packed(plan.target), **_ALIGNED, **_OWN}
+    plan.add(plan.exchange, "copy", arguments, why, copies=Path.HOST, **changes)
+    plan.reason = why
+
+
+def pack_array(plan: PlanBuilder, why: str) -> None:
+    """Copy so that no element lies apart."""
+    plan.add(plan.exchange, "copy", (True,), why, copies=Path.HOST, strides=plan.c_order, **_ALIGNED, **_OWN)
+
+
+# -- page-locked memory -------------------------------------------------------------------------
+
+
+def wants_pinned(plan: PlanBuilder) -> bool:
+    """Whether the result is to lie in page-locked memory."""
+    return rules.PINNED in plan.request.options
+
+
+def is_to_be_locked(plan: PlanBuilder) -> bool:
+    """Whether the value has to be copied into page-locked memory yet."""
+    return wants_pinned(plan) and not plan.now.pinned and plan.now.size > 0
+
+
+def pinner(plan: PlanBuilder) -> Declaration | None:
+    """Who locks memory: the source, or else the target."""
+    return next((each for each in (plan.source, plan.target) if each.capabilities.devices.stages), None)
+
+
+def lock(plan: PlanBuilder) -> None:
+    """Copy an array into page-locked memory, if that was asked for and it is not there yet."""
+    by = pinner(plan)
+    if by is None or not is_to_be_locked(plan):
+        return
+    why = rules.PINNED_REASON
+    plan.refuse_copy([why])
+    changes = {"strides": plan.c_order, **_ALIGNED, **_OWN, "pinned": True}
+    plan.add(by, "pin_array", (min(by.capabilities.devices.stages),), why, copies=Path.HOST, **changes)
+    plan.reason = plan.reason or why
+
+
+# -- to the target ------------------------------------------------------------------------------
+
+
+def to_target(plan: PlanBuilder) -> None:
+    """Make the array a tensor of the target."""
+    target, memory, info = plan.target, plan.target.capabilities.memory, plan.source_info
+    if not memory.host_array or not memory.exists:
+        _adopt(plan)
+        present_read_only(plan)
+    elif (info.writable or info.requires_grad) and rules.why_read_only(info, target) and not plan.allocated:
+        # The source's own array would let writes through.
+        plan.become(**plan.as_targets())
+        present_read_only(plan)
+    elif plan.allocated and not plan.now.writable:
+        copy_array(plan, "a result of one's own is writable")
+        plan.become(**plan.as_targets())
+    else:
+        read_only = memory.read_only and not plan.allocated and not info.writable
+        if read_only and _ends_with_export(plan):
+            template = plan.source.snippet("export", ("read-only",), plan.now)
+            plan.steps[-1] = plan.steps[-1]._replace(template=template)
+        kept = {"writable": False, "mutable": info.mutable} if read_only else {}
+        plan.become(**{**plan.as_targets(), **kept})
+
+
+def _adopt(plan: PlanBuilder) -> None:
+    target, caps = plan.target, plan.target.capabilities
+    copies = Path.HOST if not caps.memory.exists or plan.now.dtype in caps.dtypes.unshared else Path.NONE
+    why = rules.ADOPT_REASONS[caps.memory.exists]
+    # Code that shares gives the target the source's own tensor, if it takes that, not the array over its memory.
+    able = plan.now.dtype not in plan.source.capabilities.dtypes.unhanded | caps.dtypes.unhanded
+    offers = caps.devices.takes_offers and plan.source.capabilities.devices.offers
+    offered = offers and able and not plan.allocated and _ends_with_export(plan)
+    code = target.snippet("hand_over", (plan.source.name,), plan.now) if offered else ""
+    told = ("newly allocated",) if plan.allocated else ()
+    plan.add(target, "adopt", (), why, copies=copies, told=told, **plan.as_targets())
+    if code:
+        export, adopt = plan.steps[-2:]
+        plan.steps[-2:] = [export._replace(template="{x}"), adopt._replace(template=code)]
+
+
+def _ends_with_export(plan: PlanBuilder) -> bool:
+    """Whether the last step gave an array over the source's memory."""
+    return bool(plan.steps) and (plan.steps[-1].verb, plan.steps[-1].backend) == ("export", plan.source.name)
+
+
+def present_read_only(plan: PlanBuilder) -> None:
+    """Let the target's tensor over the source's memory be one that nobody can write through, where it has that."""
+    info = plan.source_info
+    why = rules.why_read_only(info, plan.target)
+    if why and plan.target.capabilities.memory.writable and not plan.allocated:
+        plan.add(plan.target, "read_only", (), why, writable=False, mutable=info.mutable)
+
+
+def write_out(plan: PlanBuilder, out: TensorInfo) -> None:
+    """Write into the memory that was given."""
+    if plan.check and plan.now.dtype != plan.dtype:
+        why = "each value is compared before the first is written"
+        plan.add(plan.exchange, "check", (plan.dtype, plan.check), why)
+    copies, why = Path.HOST if out.device == HOST else Path.BUS, "into the memory that was given"
+    plan.add(plan.target, "write", (), why, copies=copies, told=(out,), dtype=plan.dtype)
+    plan.now = out
+    plan.reason = "out= is written into"

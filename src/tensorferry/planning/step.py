@@ -1,0 +1,51 @@
+"""`Step`: one thing that a plan does."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any, NamedTuple
+
+__all__ = ["Path", "Step"]
+
+
+class Path(str, Enum):
+    """Where the bytes go that a step writes."""
+
+    NONE = "none"
+    HOST = "host"
+    BUS = "bus"
+    DEVICE = "device"
+
+    __str__ = str.__str__
+
+    def __format__(self, spec: str) -> str:
+        return str.__format__(self, spec)
+
+
+class Step(NamedTuple):
+    """One thing that is done on the way.
+
+    Args:
+        verb: The backend's method that does it.
+        backend: The name of the backend that does it.
+        arguments: What the method takes besides the value.
+        template: What a person would have typed, with ``{x}`` for the value, after lines of remarks.
+        why: Why it is there.
+        copies: Whether it writes the elements into other memory.
+        bytes: How many bytes it writes.
+        path: Where they go: none, or through host memory, over the bus, within a device.
+    """
+
+    verb: str
+    backend: str
+    arguments: tuple[Any, ...]
+    template: str
+    why: str
+    copies: bool = False
+    bytes: int = 0
+    path: Path = Path.NONE
+
+    @property
+    def code(self) -> str:
+        """What a person would have typed, with ``x`` for the value."""
+        return self.template.rpartition("\n")[2].replace("{x}", "x").replace("{y}", "y")

@@ -1,0 +1,187 @@
+"""Which folder imports from which: downwards only; and what does with the standard library alone."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+
+import pytest
+from tests.support import ROOT, SOURCE, survives
+
+PACKAGE = SOURCE / "tensorferry"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+DRAWN = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+FLOORS = [line.split() for line in re.search(r"```floors\n(.*?)```", DRAWN, re.DOTALL)[1].splitlines()]
+"""From the top down, as the page draws them: a folder imports from its own floor and from those below."""
+
+UPWARDS = {
+    ("backends", "execution"): "a list of tensors is stacked when it is opened",
+    ("devices", "backends"): "what stages large transfers is a base of backends",
+    ("files", "__init__"): "the version is written into files",
+    ("files", "api"): "a tensor that is loaded is converted by the function that users call",
+    ("files", "inspection"): "a tensor that is loaded is described by the function that users call",
+    ("sequences", "backends"): "a sequence is looked at for tensors, which their backends know",
+    ("sequences", "execution"): "tensors in a sequence of numbers are converted",
+    ("transfers", "api"): "one tensor is converted by the function that users call",
+    ("transfers", "inspection"): "one tensor is explained by the function that users call",
+}
+"""Arrows that still lead up, each with why; one that is gone fails the test, so that this list only gets shorter."""
+
+
+def floor_of(name):
+    return next(index for index, floor in enumerate(reversed(FLOORS)) if name in floor)
+
+
+def part_of(path):
+    """The folder at the top, or the module, that a file is in."""
+    first = path.relative_to(PACKAGE).parts[0]
+    return first.removesuffix(".py")
+
+
+def nodes(path):
+    """The import statements of a file that are run, in functions too."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    checked = {
+        id(node)
+        for each in ast.walk(tree)
+        if isinstance(each, ast.If) and ast.unparse(each.test) == "TYPE_CHECKING"
+        for node in ast.walk(each)
+    }
+    return [
+        node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom)) and id(node) not in checked
+    ]
+
+
+def outside(path):
+    """The top-level modules, not of this package, that a file imports."""
+    for node in nodes(path):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif not node.level:
+            yield node.module.partition(".")[0]
+
+
+def inside(path):
+    """The modules and folders of this package that a file imports, as tuples of names."""
+    package = path.relative_to(PACKAGE).parent.parts
+    for node in nodes(path):
+        if isinstance(node, ast.Import):
+            names = [alias.name.split(".") for alias in node.names]
+        elif node.level:
+            base = [*package[: len(package) - node.level + 1], *filter(None, (node.module or "").split("."))]
+            names = [["tensorferry", *base, alias.name] for alias in node.names]
+        else:
+            names = [[*node.module.split("."), alias.name] for alias in node.names]
+        for top, *rest in names:
+            if top == "tensorferry":
+                yield module_of(rest)
+
+
+def module_of(names):
+    """The module that a dotted name is, or is in; the package itself is its ``__init__``."""
+    while names and not (PACKAGE.joinpath(*names).is_dir() or PACKAGE.joinpath(*names).with_suffix(".py").is_file()):
+        names = names[:-1]
+    return tuple(names) or ("__init__",)
+
+
+def arrows():
+    """(from, to) of two parts of the package, to the file that has it first."""
+    found = {}
+    for path in MODULES:
+        for target in inside(path):
+            if part_of(path) != target[0]:
+                found.setdefault((part_of(path), target[0]), str(path.relative_to(PACKAGE)))
+    return found
+
+
+def test_every_part_has_a_floor():
+    """A new folder says where it stands."""
+    assert {part_of(path) for path in MODULES} == set().union(*FLOORS)
+
+
+def test_arrows_lead_downwards():
+    """No folder imports from one above it, but for those that are listed, which are there."""
+    upwards = {pair: path for pair, path in arrows().items() if floor_of(pair[0]) < floor_of(pair[1])}
+    assert set(upwards) <= set(UPWARDS), {pair: path for pair, path in upwards.items() if pair not in UPWARDS}
+    gone = set(UPWARDS) - set(upwards)
+    assert not gone, f"take them off the list: {gone}"
+    for pair, why in UPWARDS.items():
+        print(f"{pair[0]} imports {pair[1]}, first in {upwards[pair]}: {why}")  # noqa: T201 - shown by -s
+
+
+LIGHT = [
+    path
+    for path in MODULES
+    if part_of(path) in {"errors", "hints", "typing", "core", "planning"}
+    or (part_of(path) == "backends" and path.name in ("__init__.py", "declared.py", "snippets.py"))
+]
+"""What does with the standard library."""
+
+
+@pytest.mark.parametrize("path", LIGHT, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_plans_and_what_they_are_made_from_need_the_standard_library_only(path):
+    """Nor do they import, from this package, what needs more; `typing_extensions` stands in for `typing`."""
+    assert set(outside(path)) <= {*sys.stdlib_module_names, "typing_extensions"}
+    light = {each.relative_to(PACKAGE).with_suffix("").parts for each in LIGHT}
+    folders = {each[:-1] for each in light}
+    for target in inside(path):
+        assert target in light | folders, ".".join(target)
+
+
+def test_every_framework_declares_and_shows_code_in_files_of_their_own():
+    """A folder in `backends/` has `declared.py` and `snippets.py`, and its name in the declaration."""
+    folders = [path.parent for path in MODULES if path.parent.parent == PACKAGE / "backends"]
+    for folder in sorted(set(folders)):
+        assert {"declared.py", "snippets.py", "tensors.py"} <= {path.name for path in folder.iterdir()}, folder
+
+
+WITHOUT_NUMPY = """
+import sys, types
+for name in ("numpy", "ml_dtypes", "torch", "jax", "tensorflow", "cupy"):
+    sys.modules[name] = None  # an import of it raises
+package = types.ModuleType("tensorferry")  # whose own __init__ is all of tensorferry
+package.__path__ = [{path!r}]
+sys.modules["tensorferry"] = package
+
+from importlib import import_module
+from tensorferry.core.info import TensorInfo
+from tensorferry.core.request import Request
+from tensorferry.planning.planner import make_plan
+
+names = ("numpy", "torch", "tensorflow", "jax", "python", "cupy", "array_like")
+declared = {{name: import_module(f"tensorferry.backends.{{name}}.declared").DECLARED for name in names}}
+
+def plan(info, to, **asked):
+    return make_plan(info, Request(to, **asked), declared[info.framework], declared[to], declared["numpy"])
+
+gpu = TensorInfo("torch", (3, 4), "bfloat16", device="cuda:0", requires_grad=True)
+for to, code in (
+    ("numpy", "y = x.detach().cpu().view(torch.int16).numpy().view(ml_dtypes.bfloat16)"),
+    ("jax", "y = jax.dlpack.from_dlpack(x.detach().clone())"),
+):
+    found = plan(gpu, to)
+    assert found.code.splitlines()[-1] == code, found.code
+    assert str(found) and found.to_dict() and found._repr_html_()
+    print(found)
+
+made = 0
+for source in ("numpy", "torch", "tensorflow", "jax", "python", "cupy"):
+    device = "cuda" if source == "cupy" else "cpu"
+    for target in ("numpy", "torch", "tensorflow", "jax", "python", "cupy"):
+        for dtype in ("float32", "bfloat16", "int64", "int4", "complex64"):
+            for asked in ({{}}, {{"copy": True}}, {{"dtype": "float32"}}, {{"copy": False}}, {{"dtype": "int4"}}):
+                try:
+                    made += bool(str(plan(TensorInfo(source, (2, 3), dtype, device=device), target, **asked)))
+                except Exception as error:
+                    assert type(error).__module__ == "tensorferry.errors", repr(error)
+assert made > 400, made
+assert not [name for name in sys.modules if name.partition(".")[0] == "numpy" and sys.modules[name]]
+"""
+
+
+def test_plans_can_be_made_where_there_is_no_numpy():
+    """From declarations alone, a GPU's bfloat16 tensor among them; each is printed, or refused in our words."""
+    words = survives(WITHOUT_NUMPY.format(path=str(PACKAGE)))
+    assert "torch bfloat16[3, 4] on cuda:0, requires grad" in words

@@ -1,0 +1,179 @@
+"""Decisions of the planner one by one: each by a tensor that is described, and by what the plan says."""
+
+from __future__ import annotations
+
+import pytest
+
+import tensorferry as ferry
+from tensorferry import TensorInfo
+from tensorferry.backends.numpy.declared import DECLARED as NUMPY
+from tensorferry.backends.torch.declared import DECLARED as TORCH
+from tensorferry.core.capabilities import Capabilities, Devices, Dtypes, Gradients, Memory, Options
+from tensorferry.core.declaration import Declared
+from tensorferry.core.placement import Placement
+from tensorferry.core.request import LEAVE, Request
+from tensorferry.planning.planner import make_plan
+
+
+def verbs(plan):
+    return [(step.backend, step.verb) for step in plan.steps]
+
+
+@pytest.mark.parametrize("kind", ["rows", "stack"])
+def test_tensors_that_are_stacked_by_their_framework_become_an_array_to_be_cast(kind):
+    """What is read is the framework's own tensor: host memory casts an array, so it is exported first."""
+    plan = ferry.explain(TensorInfo("torch", (2, 3), kind=kind), "torch", dtype="float16")
+    assert verbs(plan) == [("torch", "read"), ("torch", "export"), ("numpy", "cast"), ("torch", "adopt")]
+    read = ferry.explain(TensorInfo("torch", (2, 3), kind=kind), "numpy")
+    assert verbs(read) == [("torch", "read"), ("torch", "export")]
+    numbers = ferry.explain(TensorInfo("python", (2, 3), "float64"), "torch")
+    assert verbs(numbers) == [("python", "read"), ("torch", "adopt")]
+
+
+@pytest.mark.parametrize(
+    ("weak", "target", "expected", "check"),
+    [
+        ("int8", "numpy", "int64", None),
+        ("int64", "numpy", "int64", None),
+        ("uint64", "numpy", "uint64", None),
+        ("int8", "torch", "int64", None),
+        ("uint64", "torch", "int64", "value"),
+        ("int8", "tensorflow", "int32", "value"),
+        ("int32", "tensorflow", "int32", "value"),
+        ("uint32", "tensorflow", "int64", ""),
+        ("uint64", "tensorflow", "int64", "value"),
+        ("int8", "jax", "int32", "value"),
+        ("int64", "jax", "int32", "value"),
+        ("uint64", "jax", "int32", "value"),
+    ],
+)
+def test_default_of_python_integers_is_what_the_targets_constructor_gives(weak, target, expected, check):
+    """The first of the target's dtypes for numbers that holds them; of none, its widest, and each is compared."""
+    numbers = TensorInfo("python", (3,), "uint64" if weak == "uint64" else "int64", weak_dtype=weak)
+    plan = ferry.explain(numbers, target, dtype="default")
+    assert plan.result.dtype == expected
+    (read,) = [step for step in plan.steps if step.verb == "read"]
+    assert read.arguments[:2] == (() if check is None else (expected, check))
+
+
+def test_python_integers_by_default_of_other_words():
+    """Without a word, what no integer of the target holds is refused; what fits best is taken for "fit"."""
+    large = TensorInfo("python", (3,), "uint64", weak_dtype="uint64")
+    with pytest.raises(ferry.LossyCastError, match="need uint64; jax gives integers int32 here"):
+        ferry.explain(large, "jax")
+    assert ferry.explain(large, "torch", dtype="fit").result.dtype == "uint64"
+    assert ferry.explain(large, "jax", dtype="fit").result.dtype == "uint32"
+
+
+def declared(name="mine", memory=None, **groups):
+    """What some framework declares: float32 and int32, writable, with a verb and a line of code for everything."""
+    held = frozenset({"float32", "int32"})
+    numbers = {"bool": ("int32",), "int": ("int32",), "float": ("float32",), "complex": ()}
+    capabilities = Capabilities(Dtypes(held, numbers), memory or Memory(writable=True), **groups)
+    return Declared(name, capabilities, lambda verb, *_: f"{verb}({{x}})", {})
+
+
+def planned(info, source, target, **asked):
+    return make_plan(info, Request(target.name, **asked), source, target, NUMPY)
+
+
+def test_a_variable_has_newly_allocated_memory():
+    """It is copied once: when it is adopted or in the end, wherever what comes in lies."""
+    for at, steps in ((0, ["export", "adopt", "copy", "variable"]), (16, ["export", "copy", "adopt", "variable"])):
+        plan = ferry.explain(TensorInfo("tensorflow", (4,), misalignment=at), "tensorflow", variable=True)
+        assert [step.verb for step in plan.steps] == steps
+        assert (plan.result.misalignment, plan.result.kind, plan.shares_memory) == (0, "Variable", False)
+    assert ferry.explain(TensorInfo("jax", (4,)), "tensorflow", variable=True).reason == (
+        "variable=True has memory of its own"
+    )
+    with pytest.raises(ferry.CopyRequiredError, match="variable=True has memory of its own"):
+        ferry.explain(TensorInfo("tensorflow", (4,)), "tensorflow", variable=True, copy=False)
+
+
+def test_the_copy_for_a_variable_is_aligned_where_the_target_adopts_any_address():
+    """What a target adopted as it lay is not where the variable's own memory is."""
+    mine = declared(options=Options(finishers=frozenset({"variable"})))
+    plan = planned(TensorInfo("numpy", (4,), misalignment=4), NUMPY, mine, options=("variable",))
+    assert verbs(plan) == [("mine", "adopt"), ("mine", "copy"), ("mine", "variable")]
+    assert plan.result.misalignment == 0
+    shared = planned(TensorInfo("numpy", (4,), misalignment=4), NUMPY, mine)
+    assert shared.shares_memory
+    assert shared.result.misalignment == 4
+
+
+def test_a_scalar_of_arrays_is_read_into_one():
+    """It is of the target's framework already, and no array of it."""
+    plan = ferry.explain(TensorInfo("numpy", (), kind="scalar"), "numpy")
+    assert verbs(plan) == [("numpy", "read")]
+    assert not plan.shares_memory
+
+
+@pytest.mark.parametrize(
+    ("fields", "steps"),
+    [
+        ({}, ["place"]),
+        ({"strides": (4, 8)}, ["place"]),
+        ({"strides": (16, 4)}, ["copy", "place"]),
+        ({"swapped": True}, ["copy", "place"]),
+    ],
+)
+def test_the_bus_takes_packed_memory_to_a_target_without_a_host(fields, steps):
+    """In whatever order of the axes; what lies apart, or in the other order of bytes, is packed first."""
+    plan = ferry.explain(TensorInfo("numpy", (2, 3), **fields), "cupy")
+    assert [step.verb for step in plan.steps] == steps
+    assert plan.result.is_packed
+
+
+def test_page_locked_memory_is_not_refused_where_it_is_there_already():
+    """NumPy cannot lock memory; an array over memory that is locked is what was asked for."""
+    assert ferry.explain(TensorInfo("numpy", (4,), pinned=True), "numpy", pinned=True).shares_memory
+    with pytest.raises(ferry.DeviceError, match="numpy cannot lock memory"):
+        ferry.explain(TensorInfo("numpy", (4,)), "numpy", pinned=True)
+
+
+def test_more_axes_than_an_array_has():
+    """The hint leaves axes of length 1 out where that is enough."""
+    with pytest.raises(ferry.ShapeError) as caught:
+        ferry.explain(TensorInfo("torch", (3, *(1,) * 70, 5)), "numpy")
+    assert caught.value.hint.startswith("x.reshape((3, 5))")
+    with pytest.raises(ferry.ShapeError) as caught:
+        ferry.explain(TensorInfo("torch", (2,) * 66), "numpy")
+    assert caught.value.hint == "x.reshape(-1)"
+
+
+def test_a_framework_casts_on_its_device_what_all_cast_alike():
+    """Narrower before the bus; a cast that devices do differently is done on the host, behind it."""
+    alike = ferry.explain(TensorInfo("torch", (4,), "float64", "cuda"), "torch", device="cpu", dtype="float32")
+    assert [step.verb for step in alike.steps] == ["cast", "move"]
+    apart = ferry.explain(TensorInfo("torch", (4,), "float64", "cuda"), "torch", device="cpu", dtype="float16")
+    assert [step.verb for step in apart.steps] == ["move", "cast"]
+    up = ferry.explain(TensorInfo("torch", (4,), "float64"), "torch", device="cuda", dtype="float16")
+    assert [step.verb for step in up.steps] == ["cast", "move"]
+
+
+def test_what_is_an_array_already_is_not_offered():
+    """A target that takes another's tensor over DLPack is given the array where the source has no export."""
+    mine = declared(
+        memory=Memory(writable=False, host_array=True), devices=Devices(offers=True), gradients=Gradients(graph=True)
+    )
+    taker = declared("taker", Memory(writable=False), devices=Devices(takes_offers=True))
+    info = TensorInfo("numpy", (4,), writable=False, requires_grad=True)
+    assert [step.template for step in planned(info, mine, taker).steps] == ["detach({x})", "adopt({x})"]
+
+
+@pytest.mark.parametrize(("shards", "steps"), [(1, ["copy", "place_over"]), (2, ["place_over"])])
+def test_a_layout_over_devices_may_keep_what_lies_there(shards, steps):
+    """One whole replica on the host could be the source's own memory, so it is copied; parts of it are new."""
+    mine = declared(memory=Memory(writable=False))
+    info = TensorInfo("jax", (4,))._replace(framework="mine")
+    plan = planned(info, mine, mine, placement=Placement("cpu", shards, object()))
+    assert [step.verb for step in plan.steps] == steps
+    assert (plan.result.shards, plan.shares_memory) == (shards, False)
+
+
+def test_what_has_no_memory_stays_inside_unless_it_is_to_leave_its_graph():
+    """A meta tensor is what it is in its own framework; a snapshot of it has nothing to copy."""
+    meta = TensorInfo("torch", (4,), abstract="meta")
+    assert planned(meta, TORCH, TORCH).steps == ()
+    with pytest.raises(ferry.UnsupportedTypeError, match="a meta tensor has a shape and a dtype, but no memory"):
+        planned(meta, TORCH, TORCH, grad=LEAVE)
