@@ -218,7 +218,7 @@ def test_a_plan_of_a_stack_that_lies_is_caught(monkeypatch, convert, claim):
 
 def test_a_stack_that_shares_memory_with_a_member_is_caught(monkeypatch):
     """No plan says that it does; `stack` of one tensor is the easiest to get wrong."""
-    from tensorferry.backends.numpy import NumpyBackend
+    from tensorferry.backends.numpy.tensors import NumpyBackend
 
     monkeypatch.setattr(NumpyBackend, "stack", staticmethod(lambda tensors, shape: tensors[0].reshape(shape)))
     recipes.forget()

@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..backends import registry
 from ..core.devices import HOST, same_place
-from ..core.info import TensorInfo
+from ..core.info import JOINS, TensorInfo
 from ..core.places import places_by
 from ..core.signature import COMPACT, signature_of
 from ..errors import PlanViolation, UnsupportedTypeError
 from ..host import memory
-from ..sequences.members import Members
-from . import stacks
 from .recipes import conversion_of, plan_of
 from .target import writing_into
 
@@ -146,12 +144,18 @@ class Prepared(NamedTuple):
 
     def _whole(self, plan: Plan) -> Plan:
         """A plan with what is done to the members, if they are several."""
-        return stacks.composed(plan, self.handle, self.source) if type(self.handle) is Members else plan
+        if not _are_several(self.info, self.handle):
+            return plan
+        from .stacks import composed
+
+        return composed(plan, self.handle, self.source)
 
     def overlaps(self, result: TensorInfo, address: int) -> bool:
         """Whether a result lies over the memory of what came in."""
-        if type(self.handle) is Members:
-            return stacks.overlaps(self.handle, result, address)
+        if _are_several(self.info, self.handle):
+            from .stacks import overlaps
+
+            return overlaps(self.handle, result, address)
         start = self.source.pointer(self.handle)
         unread = self.info.kind not in self.source.capabilities.objects.read_kinds
         return unread and start is not None and memory.overlap(self.plan.source, start, result, address)
@@ -333,8 +337,9 @@ def _prepared(
     known: dict[int, Prepared] | None,
 ) -> Prepared:
     source, info, handle = opened
-    if type(handle) is Members:
-        # What is done to them depends on them as well.
+    several = _are_several(info, handle)
+    if several:
+        # What is done depends on each of them as well.
         known = None
     like = None if known is None else known.get(id(info))
     if like is not None and like.info is info and like.source is source and like.request is conversion.request:
@@ -348,19 +353,26 @@ def _prepared(
         signature = info, out
     elif signature is None:
         signature = signature_of(info) if out is None else (signature_of(info), signature_of(out))
-    if type(handle) is Members:
+    if several:
         signature = signature, handle.signature
     key = signature, conversion.target.environment()
     recipe = conversion.find(key)
     if recipe is None:
         recipe = conversion.make(info, source, conversion.here(info, request))
-        if type(handle) is Members:
-            recipe = stacks.with_members(recipe, handle, source)
+        if several:
+            from .stacks import with_members
+
+            recipe = with_members(recipe, handle, source)
         conversion.keep(key, recipe)
     found = Prepared(source, conversion.target, info, handle, request, recipe)
     if known is not None and conversion.request.placement is None:
         known[id(info)] = found
     return found
+
+
+def _are_several(info: TensorInfo, handle: Any) -> bool:
+    """Whether what comes in are several tensors, the `Members` of one, and not only described."""
+    return info.kind in JOINS and handle is not None and handle is not info
 
 
 def _laid_out(conversion: Conversion, source: Backend, handle: Any) -> Conversion:

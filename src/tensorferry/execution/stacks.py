@@ -137,7 +137,7 @@ def _converted(members: Members, steps: Sequence[tuple[Conversion, Recipe] | Non
         return _converted_apart(members, [steps[place] for place in which])
     if alike is None or not len(alike[1].program):
         return tensors
-    conversion, program = alike[0], alike[1].program
+    conversion, recipe = alike
     if members.places is not None:
         whole = members.joined
         if whole is None and (len(members.shape) == 2 or len({shape[1:] for shape in members.shapes}) == 1):
@@ -150,7 +150,7 @@ def _converted(members: Members, steps: Sequence[tuple[Conversion, Recipe] | Non
     if run.is_verifying():
         return _converted_apart(members, [alike] * len(tensors))
     try:
-        return [run.execute(program, tensor) for tensor in tensors]
+        return [run.execute(recipe.program, tensor) for tensor in tensors]
     except ConversionError:
         return _converted_apart(members, [alike] * len(tensors))  # which says where it is
 

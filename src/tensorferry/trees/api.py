@@ -13,7 +13,6 @@ from ..core.request import refuse_unknown
 from ..errors import ConversionError, UnsupportedTypeError
 from ..execution.target import aim, target_of
 from .leaves import leaf_rule
-from .targets import Targets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from ..typing import Casting, Grad, Leaves, Options, To, Unknown
     from .leaves import LeafRule
     from .plans import TreePlan
+    from .targets import Targets
 
     Asked = tuple[To | None, Any, object, object, bool | None, str | None, str, Options]
 
@@ -235,7 +235,7 @@ def _convert(tree: Any, asked: Asked, out: Any, leaves: Any, unknown: str, coale
 
 
 def _snapshot(tree: Any, unknown: str) -> Any:
-    own = Targets(None, rule_of(None))
+    own = _made(None, None)
     return _conversion().TreeConversion(tree, own, leaf_rule("tensors", unknown=unknown), None, coalesce=True).convert()
 
 
@@ -270,13 +270,20 @@ def _describe(tree: Any, rule: LeafRule) -> dict[str, TensorInfo]:
 def _targets_of(
     name: str, _revision: int, dtype: object, theirs: str | None, device: object, **keywords: Any
 ) -> Targets:
-    return Targets((name, device), rule_of(dtype, theirs), **keywords)
+    return _made((name, device), dtype, theirs, **keywords)
+
+
+def _made(targets: Any, dtype: object, theirs: str | None = None, **keywords: Any) -> Targets:
+    """The same, of a class that importing tensorferry need not wait for."""
+    from .targets import Targets
+
+    return Targets(targets, rule_of(dtype, theirs), **keywords)
 
 
 def targets_of(asked: Asked, leaves: Leaves) -> Targets:
     """Where the leaves go, from `to` or `like`."""
     to, like, dtype, device, copy, casting, grad, options = asked
-    keywords = {"copy": copy, "casting": casting, "grad": grad, "options": tuple(options.items())}
+    keywords: dict[str, Any] = {"copy": copy, "casting": casting, "grad": grad, "options": tuple(options.items())}
     if like is None or to is not None or isinstance(like, TensorInfo):
         name, theirs, device = aim(to, like, None, device)
     else:
@@ -285,7 +292,7 @@ def targets_of(asked: Asked, leaves: Leaves) -> Targets:
             raise UnsupportedTypeError("like= has no tensor in it.", "like= a tensor, or a tree of tensors")
         targets = {path: aim(None, info, None, device) for path, info in infos.items()}
         if set(targets) != {"$"}:
-            return Targets(targets, rule_of(dtype), **keywords)
+            return _made(targets, dtype, **keywords)
         name, theirs, device = targets["$"]
     try:
         return _targets_of(name, registry.revision, dtype, theirs, device, **keywords)
