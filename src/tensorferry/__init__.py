@@ -38,7 +38,8 @@ from .files.api import convert_files, load, save
 from .files.api import open as open  # noqa: A004 - `ferry.open`, as in `os.open`; a star takes it to nobody
 from .inspection import FrameworkStatus, describe, explain, frameworks, shares_memory
 from .transfers.api import prefetch, start
-from .trees.api import collate, convert_tree, describe_tree, explain_tree, snapshot
+from .trees.api import convert_tree, describe_tree, explain_tree, snapshot
+from .trees.batch_api import collate, explain_collate
 
 if TYPE_CHECKING:
     from .files.convert import Report
@@ -47,11 +48,13 @@ if TYPE_CHECKING:
     from .planning.step import Step
     from .transfers.prefetch import Prefetch
     from .transfers.transfer import Transfer
+    from .trees.batch_plans import BatchPlan
     from .trees.plans import TreePlan
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "BatchPlan",
     "ConversionError",
     "CopyRequiredError",
     "DeviceError",
@@ -85,6 +88,7 @@ __all__ = [
     "describe",
     "describe_tree",
     "explain",
+    "explain_collate",
     "explain_tree",
     "frameworks",
     "load",
@@ -101,6 +105,7 @@ __all__ = [
 ]
 
 _LATER = {
+    "BatchPlan": "trees.batch_plans",
     "LazyTree": "files.lazy",
     "Plan": "planning.plan",
     "Prefetch": "transfers.prefetch",

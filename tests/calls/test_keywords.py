@@ -19,6 +19,7 @@ FUNCTIONS = {
     "collate": lambda **keywords: ferry.collate([{"x": 1.5}], **keywords),
     "explain": lambda **keywords: ferry.explain([1.5], **keywords),
     "explain_tree": lambda **keywords: ferry.explain_tree({"x": np.ones(2)}, **keywords),
+    "explain_collate": lambda **keywords: ferry.explain_collate([{"x": 1.5}], **keywords),
     "start": lambda **keywords: ferry.start(np.ones(2), **keywords).result(),
     "prefetch": lambda **keywords: list(ferry.prefetch([np.ones(2)], **keywords)),
 }

@@ -10,7 +10,7 @@ import pytest
 import tensorferry as ferry
 from tensorferry.backends import registry
 from tensorferry.core import request
-from tensorferry.execution import recipes, run, stacks
+from tensorferry.execution import recipes, run
 
 jax = pytest.importorskip("jax")
 torch = pytest.importorskip("torch")
@@ -56,7 +56,7 @@ def _no_stacking(monkeypatch):
     def refuse(*_):
         raise AssertionError("data were read")
 
-    monkeypatch.setattr(stacks, "stack", refuse)
+    monkeypatch.setattr(run, "execute", refuse)
     monkeypatch.setattr(torch, "stack", refuse)
     monkeypatch.setattr(np, "stack", refuse)
     monkeypatch.setattr(np, "concatenate", refuse)

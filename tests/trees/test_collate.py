@@ -446,9 +446,9 @@ def test_large_batches_are_the_same_as_small_ones(dtype, monkeypatch):
     """Where PyTorch does not stack them itself; in their graph where they have one."""
     import torch
 
-    from tensorferry.backends.torch import stacking
+    from tensorferry.host import memory
 
-    monkeypatch.setattr(stacking, "_MAPPED", 1)
+    monkeypatch.setattr(memory, "MAPPED", 1)
     samples = [torch.tensor([[1, 0], [number, 1]]).to(getattr(torch, dtype)).T for number in range(3)]
     batch = ferry.collate([{"x": each} for each in samples], "torch")["x"]
     assert batch.dtype is samples[0].dtype

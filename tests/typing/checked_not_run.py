@@ -45,6 +45,7 @@ assert_type(ferry.convert_tree({"x": [1, 2]}, to="torch", leaves="numbers", non_
 assert_type(ferry.collate([{"x": 1}], to=np, pad={"x": 0}, mask=True), Any)
 assert_type(ferry.snapshot({"x": torch.ones(2)}), dict[str, torch.Tensor])
 assert_type(ferry.explain_tree([1], to="jax"), ferry.TreePlan)
+assert_type(ferry.explain_collate([{"x": 1}], to=np, pad={"x": 0}, mask=True), ferry.BatchPlan)
 assert_type(ferry.start([1], to="tf", variable=True), ferry.Transfer)
 assert_type(ferry.prefetch([[1]], to=torch.Tensor, device="cuda"), ferry.Prefetch)
 assert_type(ferry.TensorInfo(torch, (2,)), ferry.TensorInfo)
@@ -63,7 +64,7 @@ declarations: list[Declaration] = [DECLARED, of_torch.BACKEND]
 # Each backend here has its verbs as the protocols say that they are called.
 read_only: verbs.PresentsReadOnly = numpy.BACKEND
 writes: list[verbs.Writes] = [numpy.BACKEND, of_torch.BACKEND, tensorflow.BACKEND, cupy.BACKEND]
-reads: list[verbs.Reads] = [numpy.BACKEND, python.BACKEND, of_torch.BACKEND, array_like.BACKEND]
+reads: list[verbs.Reads] = [numpy.BACKEND, python.BACKEND, array_like.BACKEND]
 values: verbs.HasValues = tensorflow.BACKEND
 copies: list[verbs.Copies] = [numpy.BACKEND, of_torch.BACKEND, tensorflow.BACKEND, of_jax.BACKEND, cupy.BACKEND]
 casts: list[verbs.Casts] = [numpy.BACKEND, of_torch.BACKEND, tensorflow.BACKEND, of_jax.BACKEND, cupy.BACKEND]

@@ -250,6 +250,14 @@ class Backend(ABC):
         """
         return None
 
+    def describe_alike(self, tensors: Sequence[Any]) -> TensorInfo | None:
+        """What many tensors of one type are, if one look at all of them shows that they are alike; else ``None``.
+
+        It is what the first one is. Alike are they in all but shape, strides and address, and each has a ``shape``; if
+        one requires grad, so does what is described.
+        """
+        return None
+
     def bound(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
         """A verb as one function, where its method looks at what the plan knows already; ``None``: the method does.
 
@@ -325,12 +333,8 @@ class Backend(ABC):
     def adopt(self, array: np.ndarray[Any, Any]) -> Any:
         """A tensor that lies over `array`'s memory and keeps it alive."""
 
-    def stack_alike(self, tensors: Sequence[Any]) -> Any:
-        """The same for a flat sequence, if it is seen at a glance that they are alike; else ``None``."""
-        return None
-
     def join_alike(self, tensors: Sequence[Any]) -> Any:
-        """The same for tensors one after the other on their first axis, whose lengths may differ."""
+        """Tensors that `describe_alike` finds alike in one, one after the other; ``None``: they are taken apart."""
         return None
 
     def stack(self, tensors: Sequence[Any], shape: tuple[int, ...]) -> Any:

@@ -16,6 +16,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..core.devices import HOST
+from ..core.info import JOINS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,7 +68,7 @@ class Writes(Protocol):
 
 
 class Reads(Protocol):
-    """``Objects(read_kinds=…)``."""
+    """``Objects(read_kinds=…)``, those of stacks aside."""
 
     @abstractmethod
     def read(self, x: Any) -> Any:
@@ -263,7 +264,7 @@ def called_for(declared: Capabilities) -> dict[str, tuple[str, ...]]:
         ("Devices(packs=True)", devices.packs, (Packs,)),
         ("Devices(stages=…)", bool(devices.stages), (Stages,)),
         ("Gradients(graph=True)", graph, (Detaches, Stacks, Copies, Casts)),
-        ("Objects(read_kinds=…)", bool(objects.read_kinds), (Reads,)),
+        ("Objects(read_kinds=…)", bool(objects.read_kinds - JOINS.keys()), (Reads,)),
         ("Objects(value_kinds=…)", bool(objects.value_kinds), (HasValues,)),
         ("Objects(inside_only=…) or a tracer", inside, (Copies, Casts)),
         ("Options(names=…) that lock memory", pins, (Pins,)),

@@ -22,13 +22,19 @@ if TYPE_CHECKING:
     from ..typing import To
     from .declaration import Declaration
 
-__all__ = ["COPIED", "NUMBERS", "TensorInfo", "is_many"]
+__all__ = ["COPIED", "JOINS", "NUMBERS", "PADDED", "TensorInfo", "is_many"]
 
 COPIED = "copied "
 """How a `TensorInfo.kind` starts if what an object gives is not shown to lie in memory of the object's own."""
 
 NUMBERS = frozenset({"numbers", "objects"})
 """Kinds of what is read number by number; the other kinds are words of the frameworks' own."""
+
+PADDED = "padded"
+"""The kind of tensors of unequal lengths that are filled up into one."""
+
+JOINS = {"rows": "stack", "stack": "stack", PADDED: "pad"}
+"""Kinds of what is several tensors, and the verb that makes them one."""
 
 MANY = 1 << 16
 """Python numbers from which the memory of an array of them counts."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..planning.plan import Plan
     from ..planning.step import Step
 
-__all__ = ["Conversion", "Recipe", "conversion_as", "conversion_of", "forget", "plan_of"]
+__all__ = ["Conversion", "Recipe", "conversion_as", "conversion_of", "forget", "one_by_one", "plan_of"]
 
 MOST = 256
 """Recipes that a conversion keeps, and again as many that have not been asked for since."""
@@ -132,8 +132,13 @@ def _bound_for_many(step: Step, one: Callable[..., Any]) -> Callable[..., Any]:
     if hasattr(one, "for_many"):
         return one.for_many  # type: ignore[no-any-return]
     if verb is None:
-        return lambda *lists: list(map(one, *lists))
+        return one_by_one(one)
     return partial(_with_arguments, verb, arguments) if arguments else verb
+
+
+def one_by_one(step: Callable[..., Any]) -> Callable[..., list[Any]]:
+    """A step that is a function of one value as one of many values, or of those and as many `out`."""
+    return lambda *lists: list(map(step, *lists))
 
 
 def _with_arguments(verb: Callable[..., Any], arguments: tuple[Any, ...], values: Sequence[Any]) -> Any:

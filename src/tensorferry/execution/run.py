@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..backends import registry
 from ..core.devices import HOST, same_place
-from ..core.info import TensorInfo
+from ..core.info import JOINS, TensorInfo
 from ..core.places import places_by
 from ..core.signature import COMPACT, signature_of
 from ..errors import PlanViolation, UnsupportedTypeError
@@ -37,6 +37,7 @@ __all__ = [
     "is_verifying",
     "prepare",
     "prepare_described",
+    "recipe_of",
     "recipes_of",
     "verify",
     "verifying",
@@ -129,7 +130,31 @@ class Prepared(NamedTuple):
     @property
     def plan(self) -> Plan:
         """Its own plan, with its own sizes."""
-        return plan_of(self.info, self.recipe.plan.request._replace(out=self.request.out), *self.sides)
+        request = self.recipe.plan.request._replace(out=self.request.out)
+        return self._whole(plan_of(self.info, request, *self.sides))
+
+    @property
+    def plan_run(self) -> Plan:
+        """The plan of the steps that are run."""
+        return self._whole(self.recipe.plan)
+
+    def _whole(self, plan: Plan) -> Plan:
+        """A plan with what is done to the members, if they are several."""
+        if not _are_several(self.info, self.handle):
+            return plan
+        from .stacks import composed
+
+        return composed(plan, self.handle, self.source)
+
+    def overlaps(self, result: TensorInfo, address: int) -> bool:
+        """Whether a result lies over the memory of what came in."""
+        if _are_several(self.info, self.handle):
+            from .stacks import overlaps
+
+            return overlaps(self.handle, result, address)
+        start = self.source.pointer(self.handle)
+        unread = self.info.kind not in self.source.capabilities.objects.read_kinds
+        return unread and start is not None and memory.overlap(self.plan.source, start, result, address)
 
     @property
     def sides(self) -> tuple[Backend, Backend, Any]:
@@ -308,6 +333,10 @@ def _prepared(
     known: dict[int, Prepared] | None,
 ) -> Prepared:
     source, info, handle = opened
+    several = _are_several(info, handle)
+    if several:
+        # What is done depends on each of them as well.
+        known = None
     like = None if known is None else known.get(id(info))
     if like is not None and like.info is info and like.source is source and like.request is conversion.request:
         return Prepared(source, like.target, info, handle, like.request, like.recipe)
@@ -320,15 +349,26 @@ def _prepared(
         signature = info, out
     elif signature is None:
         signature = signature_of(info) if out is None else (signature_of(info), signature_of(out))
+    if several:
+        signature = signature, handle.signature
     key = signature, conversion.target.environment()
     recipe = conversion.find(key)
     if recipe is None:
         recipe = conversion.make(info, source, conversion.here(info, request))
+        if several:
+            from .stacks import with_members
+
+            recipe = with_members(recipe, handle, source)
         conversion.keep(key, recipe)
     found = Prepared(source, conversion.target, info, handle, request, recipe)
     if known is not None and conversion.request.placement is None:
         known[id(info)] = found
     return found
+
+
+def _are_several(info: TensorInfo, handle: Any) -> bool:
+    """Whether what comes in are several tensors, the `Members` of one, and not only described."""
+    return info.kind in JOINS and handle is not None and handle is not info
 
 
 def _laid_out(conversion: Conversion, source: Backend, handle: Any) -> Conversion:
@@ -370,8 +410,8 @@ def verify(each: Prepared, result: Any) -> None:
     Raises:
         PlanViolation: They differ; the message names the claim.
     """
-    plan, source, target = each.plan, each.source, each.target
-    planned_steps, run_steps = ([step[:3] for step in found.steps] for found in (plan, each.recipe.plan))
+    plan, target = each.plan, each.target
+    planned_steps, run_steps = ([step[:3] for step in found.steps] for found in (plan, each.plan_run))
     if planned_steps != run_steps:
         raise PlanViolation(f"the plan has the steps {planned_steps}, what was run are {run_steps}\n\n{plan}")
     if not target.capabilities.memory.exists or plan.source.abstract is not None:
@@ -383,10 +423,21 @@ def verify(each: Prepared, result: Any) -> None:
             raise PlanViolation(f"the plan claims {claim} {planned!r}, observed {observed!r}\n\n{plan}")
     if plan.request.out is not None or seen.device != HOST:
         return
-    start, end = source.pointer(each.handle), target.pointer(result)
-    if plan.source.device != HOST or start is None or end is None:
+    end = target.pointer(result)
+    if plan.source.device != HOST or end is None:
         return
-    unread = plan.source.kind not in source.capabilities.objects.read_kinds
-    shares = unread and memory.overlap(plan.source, start, seen, end)
+    shares = each.overlaps(seen, end)
     if shares != plan.shares_memory:
         raise PlanViolation(f"the plan claims shares_memory {plan.shares_memory}, observed {shares}\n\n{plan}")
+
+
+# -- what is prepared otherwise -------------------------------------------------------------------
+
+
+def recipe_of(info: TensorInfo, source: Backend, conversion: Conversion) -> Recipe:
+    """The recipe for a tensor that has been described.
+
+    Raises:
+        ConversionError: There is no such conversion.
+    """
+    return _prepared((source, info, None), None, conversion, None, None, None).recipe

@@ -1,243 +1,190 @@
-"""Lists of tensors of equal shapes: stacked into one memory, or only described."""
+"""Stacks: tensors that become one. Each member is converted, then they are joined, then the steps of the target.
+
+Like all else that is done to a tensor these are steps of a plan, which `explain` shows and `run.execute` walks.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
+from dataclasses import replace
+from functools import partial
+from itertools import accumulate
+from math import prod
+from typing import TYPE_CHECKING, Any
 
 from ..backends import registry
-from ..core import dtypes
 from ..core.devices import HOST
 from ..core.dtypes import find
-from ..core.info import TensorInfo
+from ..core.info import JOINS
+from ..core.layout import compact_strides
 from ..core.names import EXCHANGE
 from ..core.request import Request
-from ..errors import ShapeError, UnsupportedTypeError
-from ..host import casts, memory
-from ..host.numpy_dtypes import is_native_and_known, numpy_dtype, of_numpy
-from ..planning import preconditions
-from ..sequences.diagnostics import ROWS, leaves, outer_shape
-from ..sequences.reader import PYTHON_NUMBERS, carry_at, element_types, first, open_at
+from ..errors import ConversionError
+from ..host import memory
+from ..sequences.members import at_member
+from . import run
+from .recipes import Recipe, conversion_of, one_by_one, plan_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from ..backends.base import Backend
+    from ..core.info import TensorInfo
+    from ..planning.plan import Plan
+    from ..planning.step import Step
+    from ..sequences.members import Members
+    from .recipes import Conversion
 
-    Opened = tuple[str, Any, Backend, TensorInfo, Any]
-
-__all__ = ["Stacked", "describe_stack", "stack"]
-
-Array = np.ndarray[Any, Any]
+__all__ = ["composed", "overlaps", "with_members"]
 
 
-class Stacked(NamedTuple):
-    """Tensors of equal shapes as one.
+def with_members(recipe: Recipe, members: Members, source: Backend) -> Recipe:
+    """The recipe of a stack, with what is done to its members first.
 
     Args:
-        framework: Whose tensor `value` is; ``None``: it is an array.
-        value: The whole.
-        requires_grad: Whether one of them does.
-        kind: ``"stack"`` if a framework's own `stack` takes them as they are, else ``"rows"``.
-    """
-
-    framework: Backend | None
-    value: Any
-    requires_grad: bool
-    kind: str
-
-
-def stack(x: Any, target: Backend | None) -> Stacked | None:
-    """Tensors of equal shapes in one memory: on the target if it keeps their graph, else an array.
-
-    ``None`` if rows of Python numbers stand among them: then they are numbers, like those.
+        recipe: What is done to the whole.
+        members: Such members; what is done to others of their signature is the same.
+        source: Whose tensor the whole is.
 
     Raises:
-        ShapeError: Unequal shapes; the message says where, and both.
-        UnsupportedTypeError: An element is not a tensor; the message says where.
-        LossyCastError: No dtype holds the values of all.
+        ConversionError: There is no conversion of a member; the message says where it is.
     """
-    own = _stack_quickly(x, target)
-    if own is not None:
-        return own
-    arrays = _as_arrays(x)
-    if arrays is not None and len({(each.dtype, each.shape) for each in arrays}) == 1:
-        dtype = arrays[0].dtype
-        if is_native_and_known(dtype):
-            kind = "stack" if _stacks_by_itself(dtype, map(type, x)) else "rows"
-            return Stacked(None, _stack_alike(arrays, dtype), requires_grad=False, kind=kind)
-    if _has_rows_of_numbers(x):
-        return None
-    found = _open_all(x, looks=False)
-    outer, whole = _shapes(x, found)
-    requires_grad = any(info.requires_grad for *_, info, _ in found)
-    if target is not None and _stays_with(target, found):
-        value = target.stack([handle for *_, handle in found], whole)
-        return Stacked(target, value, requires_grad, "stack" if len(outer) == 1 else "rows")
-    return Stacked(None, _stack_arrays(found, whole), requires_grad, "rows")
+    place = _place(recipe.plan)
+    join, after = recipe.program[place], recipe.program[place + 1 :]
+    # All that comes before is that they leave their graphs.
+    before = [type(members).detached] * place
+    program: tuple[Callable[..., Any], ...] = (*before, partial(_join, join, _steps_of(members, source)), *after)
+    return Recipe(program, recipe.plan, tuple(map(one_by_one, program)))
 
 
-def describe_stack(x: Any, target: Backend | None) -> tuple[Backend | None, TensorInfo] | None:
-    """Whose tensor `stack` would give, and what it would be: no tensor is read for that.
-
-    Raises:
-        ConversionError: As for `stack`.
-    """
-    if _has_rows_of_numbers(x):
-        return None
-    found = _open_all(x, looks=True)
-    outer, whole = _shapes(x, found)
-    infos = [info for *_, info, _ in found]
-    stays = target is not None and _stays_with(target, found)
-    if not stays:
-        exchange = registry.backend_named(EXCHANGE)
-        for path, _, source, info, _ in found:
-            _refuse(path, info, source, exchange)
-    info = TensorInfo(
-        target.name if target is not None and stays else "python",
-        whole,
-        dtypes.common(info.dtype for info in infos),
-        infos[0].device if stays else HOST,
-        writable=True,
-        mutable=True,
-        requires_grad=any(info.requires_grad for info in infos),
-        abstract=infos[0].abstract if stays else None,
-    )
-    if stays:
-        return target, info._replace(kind="stack" if len(outer) == 1 else "rows")
-    alike = len(outer) == 1 and _are_arrays_alike(found)
-    return None, info._replace(kind="stack" if alike else "rows")
-
-
-def _open_all(x: Any, *, looks: bool) -> list[Opened]:
-    """Each element with its path, opened or only looked at."""
-    return [(path, leaf, *open_at(path, leaf, looks=looks)) for path, leaf in leaves(x)]
-
-
-def _shapes(x: Any, found: Sequence[Opened]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The shape of the nesting, and of the whole.
-
-    Raises:
-        ShapeError: Unequal shapes; the message says where, and both.
-    """
-    outer = outer_shape(x)
-    first_path, _, _, head, _ = found[0]
-    for path, _, _, info, _ in found:
-        if info.shape != head.shape:
-            raise ShapeError(
-                f"Tensors of unequal shapes do not stack: {head.shape} at {first_path}, {info.shape} at {path}.",
-                "pad them to one shape first",
-            )
-    return outer, (*outer, *head.shape)
-
-
-def _has_rows_of_numbers(x: Any) -> bool:
-    """Whether rows of Python numbers stand where others are tensors: ``[array([1, 2]), [3, 4]]``."""
-    if not any(issubclass(kind, ROWS) for kind in element_types(x)):
-        return False
-    rows = [each for each in x if isinstance(each, ROWS)]
-    if len(rows) == len(x):
-        return _has_rows_of_numbers([each for row in rows for each in row])
-    heads = [first(row)[0] for row in rows]
-    return any(type(head) in PYTHON_NUMBERS or isinstance(head, range) for head in heads)
-
-
-def _stays_with(target: Backend, found: Iterable[Opened]) -> bool:
-    """Whether the target stacks them itself, in their graph."""
-    caps = target.capabilities
-    return (
-        caps.gradients.graph
-        and all(source is target for _, _, source, _, _ in found)
-        and len({info.dtype for *_, info, _ in found}) == 1
-        and {info.abstract for *_, info, _ in found} <= {None, *caps.objects.inside_only}
-    )
-
-
-def _refuse(path: str, info: TensorInfo, source: Backend, exchange: Backend) -> None:
-    """Raise for what cannot become an array.
-
-    Raises:
-        UnsupportedTypeError: It has no memory.
-    """
-    try:
-        preconditions.refuse_abstract(info, Request(EXCHANGE), source, exchange)
-    except UnsupportedTypeError as error:
-        raise UnsupportedTypeError(f"{error.message} - at {path}", error.hint) from error
-
-
-def _are_arrays_alike(found: Sequence[Opened]) -> bool:
-    """Whether `np.stack` takes them as they are: see `_as_arrays`."""
-    kinds = {type(leaf) for _, leaf, *_ in found}
-    infos = {info._replace(strides=(), misalignment=0) for *_, info, _ in found}
-    info = next(iter(infos))
-    plain = info.device == HOST and not (info.requires_grad or info.conjugate or info.negative or info.swapped)
-    has_lane = kinds == {np.ndarray} or kinds <= registry.lanes_to(EXCHANGE).keys()
-    return len(kinds) == len(infos) == 1 and plain and has_lane and _stacks_by_itself(numpy_dtype(info.dtype), kinds)
-
-
-def _stacks_by_itself(dtype: np.dtype[Any], kinds: Iterable[type]) -> bool:
-    """Whether `np.stack` takes tensors of these types as they are: not every framework gives it the narrow dtypes."""
-    return dtype.type.__module__ == "numpy" or set(kinds) == {np.ndarray}
-
-
-def _stack_quickly(x: Any, target: Backend | None) -> Stacked | None:
-    """Tensors of the target's own, stacked by it, if it sees at a glance that they are alike."""
-    if target is None or not target.capabilities.gradients.graph:
-        return None
-    kinds = set(map(type, x))
-    if len(kinds) > 1 or not registry.is_known_tensor(type(x[0])) or registry.backend_of(x[0]) is not target:
-        return None
-    value = target.stack_alike(x)
-    return None if value is None else Stacked(target, value, target.describe(value).requires_grad, "stack")
-
-
-def _as_arrays(x: Any) -> Sequence[Array] | None:
-    """Tensors of one type as arrays, if a fast lane takes all of them, and none is in a graph."""
-    kinds = set(map(type, x))
-    if kinds == {np.ndarray}:
-        return x  # type: ignore[no-any-return]
-    kind = kinds.pop()
-    if kinds or not registry.is_known_tensor(kind):
-        return None
-    try:
-        arrays = list(map(registry.lanes_to(EXCHANGE)[kind], x))
-    except registry.REFUSALS:
-        return None
-    if not all(map(memory.is_there, arrays)):
-        return None
-    # Read-only from who writes: it is in a graph, or an element lies in several places.
-    written = registry.backend_of(x[0]).capabilities.memory.writable
-    return None if written and not all(each.flags.writeable for each in arrays) else arrays
-
-
-def _stack_arrays(found: Sequence[Opened], whole: tuple[int, ...]) -> Array:
-    exchange = registry.backend_named(EXCHANGE)
-    name = dtypes.common(info.dtype for *_, info, _ in found)
-    dtype = numpy_dtype(name)
-    preconditions.refuse_axes(TensorInfo(EXCHANGE, whole, name), exchange)
-    arrays = [
-        handle if source is exchange and not info.swapped else carry_at(path, leaf, exchange.name)
-        for path, leaf, source, info, handle in found
-    ]
-    if all(array.dtype == dtype for array in arrays):
-        return _stack_alike(arrays, dtype).reshape(whole)
-    result = memory.compact((len(arrays), *arrays[0].shape), dtype)
-    for index, array in enumerate(arrays):
-        casts.copy_into(result[index : index + 1], array[np.newaxis])
-    return result.reshape(whole)
-
-
-def _stack_alike(arrays: Sequence[Array], dtype: np.dtype[Any]) -> Array:
-    """Arrays of one dtype and shape in one memory, aligned so that any target can adopt it."""
-    length, shape = len(arrays), arrays[0].shape
-    exchange = registry.backend_named(EXCHANGE)
-    if len(shape) >= exchange.capabilities.memory.axes:
-        preconditions.refuse_axes(TensorInfo(EXCHANGE, (length, *shape), find(of_numpy(dtype) or "").name), exchange)
-    result = memory.compact((length, *shape), dtype)
-    if shape:
-        # Not `np.stack`, which makes a view of each: where arrays are small, as much memory again.
-        np.concatenate(arrays, out=result.reshape(length * shape[0], *shape[1:]))
+def composed(plan: Plan, members: Members, source: Backend) -> Plan:
+    """The plan of a stack with the steps of its members."""
+    plans = [_plan_of_members(members, place, each) for place, each in enumerate(_steps_of(members, source))]
+    first = _place(plan)
+    before, join, after = plan.steps[:first], plan.steps[first], plan.steps[first + 1 :]
+    own: tuple[Step, ...] = ()
+    imports = plan.imports
+    if plan.source.kind == "stack" and plans[0] is not None:
+        own = tuple(map(_of_each, plans[0].steps))
+        imports = tuple(dict.fromkeys((*plans[0].imports, *imports)))
     else:
-        np.stack(arrays, out=result)
-    return result
+        nbytes = sum(each.bytes_copied for each in plans if each is not None)
+        template = join.template.replace("pad=0", members.keywords)
+        join = join._replace(bytes=join.bytes + nbytes, template=template)
+    return replace(plan, steps=(*before, *own, join, *after), imports=imports)
+
+
+def overlaps(members: Members, result: TensorInfo, address: int) -> bool:
+    """Whether a result lies over the memory of a member."""
+    for member in members.tensors if members.joined is None else ():
+        source = registry.backend_of(member)
+        info = source.preview(member)[1]
+        if info.device == HOST and info.abstract is None and info.kind not in source.capabilities.objects.read_kinds:
+            start = source.pointer(member)
+            if start is not None and memory.overlap(info, start, result, address):
+                return True
+    return False
+
+
+def _place(plan: Plan) -> int:
+    """Where the step is that joins the members."""
+    return next(index for index, step in enumerate(plan.steps) if step.verb in JOINS.values())
+
+
+def _steps_of(members: Members, source: Backend) -> list[tuple[Conversion, Recipe] | None]:
+    """What is done to each kind of member before they are joined; ``None``: nothing.
+
+    Raises:
+        ConversionError: There is no conversion of one; the message says where it is.
+    """
+    # A framework with a graph stacks its own tensors as they are; else they become arrays.
+    stays = source.capabilities.gradients.graph
+    found: list[tuple[Conversion, Recipe] | None] = []
+    for place, (info, owner) in enumerate(zip(members.infos, members.sources, strict=True)):
+        asked, target = members.asked, EXCHANGE
+        if stays:
+            if asked is None or asked.dtype == info.dtype:
+                found.append(None)
+                continue
+            target = info.framework
+        request = Request(target) if asked is None else asked._replace(target=target)
+        conversion = conversion_of(registry.backend_named(target), request)
+        try:
+            found.append((conversion, run.recipe_of(info if stays else _as_member(info), owner, conversion)))
+        except ConversionError as error:
+            index = 0 if members.which is None else members.which.index(place)
+            raise at_member(error, members.path(index)) from error
+    return found
+
+
+def _as_member(info: TensorInfo) -> TensorInfo:
+    """A member as it is when it is converted: all have left their graphs, and nothing depends on how one lies."""
+    strides = compact_strides(info.shape, find(info.dtype).itemsize)
+    return info._replace(strides=strides, misalignment=0, requires_grad=False)
+
+
+def _join(join: Callable[..., Any], steps: Sequence[tuple[Conversion, Recipe] | None], members: Members) -> Any:
+    """The step that makes one tensor of many, each of which is converted first."""
+    tensors = _converted(members, steps)
+    if members.places is None:
+        return join(tensors, members.shape)
+    return join(tensors, members.shape, members.places, members.value)
+
+
+def _converted(members: Members, steps: Sequence[tuple[Conversion, Recipe] | None]) -> Sequence[Any]:
+    """The members, each after its own steps."""
+    tensors, which, alike = members.tensors, members.which, steps[0]
+    if which is not None:
+        return _converted_apart(members, [steps[place] for place in which])
+    if alike is None or not len(alike[1].program):
+        return tensors
+    conversion, recipe = alike
+    if members.places is not None:
+        whole = members.joined
+        if whole is None and (len(members.shape) == 2 or len({shape[1:] for shape in members.shapes}) == 1):
+            whole = members.sources[0].join_alike(tensors)
+        if whole is not None:
+            array, ends = run.convert(whole, conversion), accumulate(members.lengths)
+            if not isinstance(members.places, list):
+                return array  # type: ignore[no-any-return]
+            return [array[end - length : end] for end, length in zip(ends, members.lengths, strict=True)]
+    if run.is_verifying():
+        return _converted_apart(members, [alike] * len(tensors))
+    try:
+        return [run.execute(recipe.program, tensor) for tensor in tensors]
+    except ConversionError:
+        return _converted_apart(members, [alike] * len(tensors))  # which says where it is
+
+
+def _converted_apart(members: Members, steps: Sequence[tuple[Conversion, Recipe] | None]) -> Sequence[Any]:
+    """The members, each converted as any tensor is.
+
+    Raises:
+        ConversionError: One cannot be; the message says where it is.
+    """
+    done: list[Any] = []
+    try:
+        for tensor, step in zip(members.tensors, steps, strict=True):
+            done.append(tensor if step is None else run.convert(tensor, step[0]))
+    except ConversionError as error:
+        raise at_member(error, members.path(len(done))) from error
+    return done
+
+
+def _plan_of_members(members: Members, place: int, step: tuple[Conversion, Recipe] | None) -> Plan | None:
+    """The plan of all members of one kind, as if they lay one after the other."""
+    if step is None:
+        return None
+    info, source, conversion = _as_member(members.infos[place]), members.sources[place], step[0]
+    if members.which is None:
+        size = sum(map(prod, members.shapes)) if members.joined is None else info.size
+    else:
+        size = info.size * members.which.count(place)
+    whole = info._replace(shape=(size,), strides=(find(info.dtype).itemsize,))
+    request = conversion.here(whole, conversion.request)
+    return plan_of(whole, request, source, conversion.target, conversion.target.capabilities)
+
+
+def _of_each(step: Step) -> Step:
+    """A step of one member as that of each."""
+    remark, line, code = step.template.rpartition("\n")
+    return step._replace(template=f"{remark}{line}[{code.replace('{x}', 'row')} for row in {{x}}]")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "IN_ONE_RUN",
     "LOWEST",
+    "MAPPED",
     "address",
     "addresses",
     "compact",
@@ -37,6 +38,8 @@ __all__ = [
 
 LOWEST = 1 << 22
 """An address below which no process has memory: less than where Linux loads the first program."""
+MAPPED = 1 << 25
+"""Bytes from which each allocation is new memory from the system, page by page. (`man mallopt`: M_MMAP_THRESHOLD)"""
 _C_ORDER, _F_ORDER, _ALIGNED, _WRITEABLE = 0x0001, 0x0002, 0x0100, 0x0400
 IN_ONE_RUN = frozenset(
     order | aligned | writable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..core.devices import HOST, same_place
-from ..core.info import NUMBERS
+from ..core.info import JOINS, NUMBERS
 from . import rules
 from .step import Path
 
@@ -62,7 +62,11 @@ def read(plan: PlanBuilder) -> None:
         arguments = (plan.dtype, plan.check, target.capabilities.memory.strides == "compact")
         changes = {"dtype": plan.dtype, "strides": plan.packed(target, plan.dtype)}
         changes |= {"misalignment": 0, "weak_dtype": None}
-    plan.add(plan.source, "read", arguments, why, copies=plan.path, writable=True, mutable=True, kind="", **changes)
+    joins = JOINS.get(kind)
+    # Python has no memory in which to join them.
+    owner = plan.exchange if joins and plan.source.capabilities.memory.host_array else plan.source
+    changes |= {"writable": True, "mutable": True, "kind": ""}
+    plan.add(owner, joins or "read", arguments, why, copies=plan.path, **changes)
     plan.reason = why
 
 

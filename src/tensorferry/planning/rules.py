@@ -56,6 +56,8 @@ READ_REASONS = {
     "objects": "an array of objects holds no numbers: they are read into one that does, in one pass",
     "rows": "a list of tensors is several memories: they are stacked into one",
     "stack": "a list of tensors is several memories: they are stacked into one",
+    "new": "nobody else has its memory: it was made for this",
+    "padded": "samples of unequal lengths are several memories: they are filled up into one",
 }
 
 

@@ -53,8 +53,9 @@ def ties(prepared: Mapping[int, Prepared]) -> dict[int, int]:
     found: dict[int, int] = {}
     seen: dict[Any, int] = {}
     # Alike leaves have one recipe.
-    copying = {id(each.recipe): each.recipe.copies for each in prepared.values()}
-    places = {index: _address(each) for index, each in prepared.items() if copying[id(each.recipe)]}
+    one_of_each = {id(each.recipe): each for each in prepared.values()}
+    copied = {key for key, each in one_of_each.items() if each.recipe.copies and not _is_read(each)}
+    places = {index: _address(each) for index, each in prepared.items() if id(each.recipe) in copied}
     handles = [id(each.handle) for each in prepared.values()]
     if len(set(handles)) == len(handles) and len(set(places.values())) == len(places):
         return found
@@ -73,11 +74,16 @@ def ties(prepared: Mapping[int, Prepared]) -> dict[int, int]:
 
 def _identities(each: Prepared, at: int | None) -> Iterable[Any]:
     """What another leaf has as well only if it is the same, and goes to the same: the object, or its copied memory."""
-    if each.info.weak_dtype is not None or each.info.kind in each.source.capabilities.objects.read_kinds:
+    if each.info.weak_dtype is not None or _is_read(each):
         return
     yield id(each.handle), each.request
     if at is not None and not each.info.requires_grad and each.info.size:
         yield each.source.name, at, each.info, each.request
+
+
+def _is_read(each: Prepared) -> bool:
+    """Whether a leaf has no memory of its own, but is read into some, as numbers are, or several tensors."""
+    return each.info.kind in each.source.capabilities.objects.read_kinds
 
 
 def _address(each: Prepared) -> int | None:
@@ -162,7 +168,7 @@ def _is_plain_copy(each: Prepared) -> bool:
         and info.shards == 1
         and info.dtype == result.dtype
         and not (info.conjugate or info.negative or info.swapped or result.requires_grad)
-        and info.kind not in each.source.capabilities.objects.read_kinds
+        and not _is_read(each)
         and info.dtype not in each.source.capabilities.dtypes.unshared
         and each.target.capabilities.memory.writable
         and each.target.capabilities.memory.exists

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..backends import registry, tracers
 from ..core.info import TensorInfo
@@ -14,20 +13,20 @@ from ..core.request import refuse_unknown
 from ..errors import ConversionError, UnsupportedTypeError
 from ..execution.target import aim, target_of
 from .leaves import leaf_rule
-from .targets import Targets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from typing_extensions import Unpack
 
     from ..typing import Casting, Grad, Leaves, Options, To, Unknown
     from .leaves import LeafRule
     from .plans import TreePlan
+    from .targets import Targets
 
     Asked = tuple[To | None, Any, object, object, bool | None, str | None, str, Options]
 
-__all__ = ["collate", "convert_tree", "describe_tree", "explain_tree", "snapshot", "targets_of", "untraced"]
+__all__ = ["call_for", "convert_tree", "describe_tree", "explain_tree", "snapshot", "targets_of", "untraced"]
 
 Tree = TypeVar("Tree")
 
@@ -98,7 +97,7 @@ def convert_tree(
         TypeError: As for `convert`.
     """
     asked = (to, like, dtype, device, copy, casting, grad, options)
-    return _called(convert_tree, asked, _convert, tree, asked, out, leaves, unknown, coalesce)
+    return call_for(convert_tree, asked, _convert, tree, asked, out, leaves, unknown, coalesce)
 
 
 def snapshot(tree: Tree, /, *, unknown: Unknown = "error") -> Tree:
@@ -123,92 +122,7 @@ def snapshot(tree: Tree, /, *, unknown: Unknown = "error") -> Tree:
         ConversionError: A tensor has not one memory to copy (sparse, quantized, deleted …); several raise a
             `TreeError`.
     """
-    return _called(snapshot, None, _snapshot, tree, unknown)  # type: ignore[no-any-return]
-
-
-def collate(
-    samples: Iterable[Any],
-    /,
-    to: To | None = None,
-    *,
-    like: Any = None,
-    dtype: object = None,
-    casting: Casting | None = None,
-    device: object = None,
-    grad: Grad = "detach",
-    leaves: Leaves = "numbers",
-    unknown: Unknown = "error",
-    pad: complex | Mapping[str, complex] | None = None,
-    pad_to_multiple_of: int | None = None,
-    padding_side: Literal["right", "left"] = "right",
-    mask: bool = False,
-    lengths: bool = False,
-    **options: Unpack[Options],
-) -> Any:
-    """A list of trees as one tree of stacked tensors: a batch of samples, with an axis in front.
-
-    >>> import numpy as np, tensorferry as ferry
-    >>> samples = [{"x": np.ones(2), "label": 1, "name": "a"}, {"x": np.zeros(2), "label": 0, "name": "b"}]
-    >>> batch = ferry.collate(samples, "numpy")
-    >>> batch["x"].shape, batch["label"].dtype, batch["name"]
-    ((2, 2), dtype('int64'), ['a', 'b'])
-
-    >>> texts = [{"input_ids": [5, 7, 2], "labels": [5, 7, 2]}, {"input_ids": [9], "labels": [9]}]
-    >>> batch = ferry.collate(texts, "numpy", pad={"input_ids": 0, "labels": -100}, mask=True)
-    >>> batch["input_ids"].tolist(), batch["labels"].tolist(), batch["input_ids_mask"].tolist()
-    ([[5, 7, 2], [9, 0, 0]], [[5, 7, 2], [9, -100, -100]], [[True, True, True], [True, False, False]])
-
-    Each leaf takes one allocation, into which the samples are written. Tensors of several frameworks stack
-    where one dtype holds them all; numbers take the target's own dtype, as in `convert`, and the tensors' where they
-    stand among tensors and keep their values there. Integers, floats, complex numbers and bools do not meet in one
-    leaf unless `dtype` names what they become. What is no number (strings, other objects) becomes a list; where all
-    samples have ``None``, so has the result. A plain list of numbers, or of such lists, directly below a key of a
-    mapping is one tensor; elsewhere (a sample itself, in a tuple or a dataclass) it is a container like any other.
-
-    Args:
-        samples: Trees of one structure, at least one.
-        to: As for `convert`.
-        like: As for `convert_tree`; a tree is one of the structure of a sample.
-        dtype: As for `convert_tree`, by the names of a sample's leaves and the dtype that they have together.
-        casting: As for `convert`.
-        device: As for `convert`.
-        grad: As for `convert`; what is padded leaves the graph.
-        leaves: As for `convert_tree`; here Python numbers stack too, and lists of them below keys, unless
-            ``"tensors"`` is asked for, or a callable says what is one leaf.
-        unknown: As for `convert_tree`; what is kept becomes a list.
-        pad: What leaves of unequal lengths are filled up with: a number for all leaves that have an axis, or a
-            mapping to numbers from dotted names with ``*``, as `dtype` has them: ``{"input_ids": 0, "labels": -100}``.
-        pad_to_multiple_of: What the length of each leaf that `pad` speaks of becomes a multiple of, on the first axis
-            on which its samples differ; on its first where they are all alike.
-        padding_side: The side of that axis on which the filling stands. All other axes are padded to the longest, on
-            the right.
-        mask: Add a leaf ``<name>_mask`` beside each that `pad` speaks of: bool, of shape (batch, length of that axis),
-            true where the sample has data; also where all are equally long.
-        lengths: Add ``<name>_lengths`` likewise: int64, or the target's widest, of shape (batch,).
-        **options: As for `convert`.
-
-    Raises:
-        ShapeError: There are no samples, or a leaf's shapes differ and `pad` says nothing of it, or they have not as
-            many axes; the message has both shapes and the path.
-        UnsupportedTypeError: The samples are different trees, or have a tensor where others have none; `pad` has a name
-            that no leaf has; a mask or lengths are wanted beside a leaf that is below no str key of a dict, or has a
-            neighbour of that name.
-        ConversionError: As for `convert`; several leaves raise a `TreeError`.
-        LossyCastError: What is filled in does not fit into a leaf's dtype; or integers meet floats.
-        TypeError: As for `convert`; or a keyword says how something is padded, and `pad` says of nothing that it is.
-        ValueError: `pad_to_multiple_of` is less than 1.
-    """
-    asked = (to, like, dtype, device, None, casting, grad, options)
-    padding = None
-    if pad is not None or pad_to_multiple_of is not None or padding_side != "right" or mask or lengths:
-        padding = {
-            "pad": pad,
-            "multiple": pad_to_multiple_of,
-            "side": padding_side,
-            "mask": mask,
-            "lengths": lengths,
-        }
-    return _called(collate, asked, _collate, samples, asked, leaves, unknown, padding)
+    return call_for(snapshot, None, _snapshot, tree, unknown)  # type: ignore[no-any-return]
 
 
 def explain_tree(
@@ -255,7 +169,7 @@ def explain_tree(
         ConversionError: The same as the conversion would raise, except for what only the values show.
     """
     asked = (to, like, dtype, device, copy, casting, grad, options)
-    return _called(explain_tree, asked, _explain, tree, asked, out, leaves, unknown, coalesce)  # type: ignore[no-any-return]
+    return call_for(explain_tree, asked, _explain, tree, asked, out, leaves, unknown, coalesce)  # type: ignore[no-any-return]
 
 
 def describe_tree(tree: Any, /, *, leaves: Leaves = "tensors", unknown: Unknown = "error") -> dict[str, TensorInfo]:
@@ -275,7 +189,7 @@ def describe_tree(tree: Any, /, *, leaves: Leaves = "tensors", unknown: Unknown 
         ConversionError: A tensor of a kind that cannot be carried; several raise a `TreeError`.
     """
     rule = leaf_rule(leaves, infos=True, unknown=unknown)
-    return _called(describe_tree, None, _describe, tree, rule)  # type: ignore[no-any-return]
+    return call_for(describe_tree, None, _describe, tree, rule)  # type: ignore[no-any-return]
 
 
 # -- what they do, out of any tracer's sight ----------------------------------------------------------
@@ -292,7 +206,7 @@ def _call(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     return function(*arguments)
 
 
-def _called(called: Callable[..., Any], asked: Asked | None, function: Callable[..., Any], *arguments: Any) -> Any:
+def call_for(called: Callable[..., Any], asked: Asked | None, function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function for the one that was `called`: that is named in hints, and where a keyword is unknown."""
     if asked is not None and asked[-1]:
         refuse_unknown(called, asked[-1])
@@ -303,7 +217,7 @@ def _called(called: Callable[..., Any], asked: Asked | None, function: Callable[
         raise
 
 
-for _function in (untraced, _called):
+for _function in (untraced, call_for):
     _function.__dict__["_torchdynamo_disable"] = True
 
 
@@ -321,7 +235,7 @@ def _convert(tree: Any, asked: Asked, out: Any, leaves: Any, unknown: str, coale
 
 
 def _snapshot(tree: Any, unknown: str) -> Any:
-    own = Targets(None, rule_of(None))
+    own = _made(None, None)
     return _conversion().TreeConversion(tree, own, leaf_rule("tensors", unknown=unknown), None, coalesce=True).convert()
 
 
@@ -329,18 +243,6 @@ def _explain(tree: Any, asked: Asked, out: Any, leaves: Any, unknown: str, coale
     rule = leaf_rule(leaves, infos=True, unknown=unknown)
     plan: TreePlan = _conversion().TreeConversion(tree, targets_of(asked, leaves), rule, out, coalesce=coalesce).plan()
     return plan
-
-
-def _collate(samples: Iterable[Any], asked: Asked, leaves: Any, unknown: str, padding: dict[str, Any] | None) -> Any:
-    from .collate import stack_samples
-
-    if isinstance(samples, (Mapping, str, bytes)):
-        raise UnsupportedTypeError(
-            f"collate takes the samples of a batch, and a {type(samples).__name__} is one value.",
-            "collate([x], to), for a batch of one",
-        )
-    rule = leaf_rule(leaves, unknown=unknown)
-    return stack_samples(list(samples), targets_of(asked, leaves), rule, padding)
 
 
 def _describe(tree: Any, rule: LeafRule) -> dict[str, TensorInfo]:
@@ -368,13 +270,20 @@ def _describe(tree: Any, rule: LeafRule) -> dict[str, TensorInfo]:
 def _targets_of(
     name: str, _revision: int, dtype: object, theirs: str | None, device: object, **keywords: Any
 ) -> Targets:
-    return Targets((name, device), rule_of(dtype, theirs), **keywords)
+    return _made((name, device), dtype, theirs, **keywords)
+
+
+def _made(targets: Any, dtype: object, theirs: str | None = None, **keywords: Any) -> Targets:
+    """The same, of a class that importing tensorferry need not wait for."""
+    from .targets import Targets
+
+    return Targets(targets, rule_of(dtype, theirs), **keywords)
 
 
 def targets_of(asked: Asked, leaves: Leaves) -> Targets:
     """Where the leaves go, from `to` or `like`."""
     to, like, dtype, device, copy, casting, grad, options = asked
-    keywords = {"copy": copy, "casting": casting, "grad": grad, "options": tuple(options.items())}
+    keywords: dict[str, Any] = {"copy": copy, "casting": casting, "grad": grad, "options": tuple(options.items())}
     if like is None or to is not None or isinstance(like, TensorInfo):
         name, theirs, device = aim(to, like, None, device)
     else:
@@ -383,7 +292,7 @@ def targets_of(asked: Asked, leaves: Leaves) -> Targets:
             raise UnsupportedTypeError("like= has no tensor in it.", "like= a tensor, or a tree of tensors")
         targets = {path: aim(None, info, None, device) for path, info in infos.items()}
         if set(targets) != {"$"}:
-            return Targets(targets, rule_of(dtype), **keywords)
+            return _made(targets, dtype, **keywords)
         name, theirs, device = targets["$"]
     try:
         return _targets_of(name, registry.revision, dtype, theirs, device, **keywords)

@@ -1,4 +1,4 @@
-"""`collate`: a list of trees as one tree of stacked tensors."""
+"""`collate`: a list of trees as one tree of stacked tensors; `explain_collate`: the plans of those."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 from ..backends import registry
 from ..core import dtypes
+from ..core.devices import HOST
 from ..core.leaf_dtypes import quoted
-from ..core.names import EXCHANGE
-from ..core.request import Request
-from ..errors import ConversionError, LossyCastError, ShapeError, UnsupportedTypeError, shown
+from ..errors import ConversionError, ShapeError, UnsupportedTypeError
 from ..execution import run
 from ..execution.recipes import conversion_of
+from ..host import memory
 from ..sequences.reader import NewArray
+from .batch_plans import BatchPlan, KeptLeaf, StackedLeaf
+from .columns import Columns, Leaf
 from .failures import raise_all, refuse_unknown_name
-from .kinds import dtype_together, kinds_met
-from .padding import NOT_PADDED, Padding, carry_mark, common_dtype, describe_each, extent_of, filling, look_at, pad
+from .padding import NOT_PADDED, Padding
 from .rows import RowsRead
 from .samples import columns_of
 from .structure import placed
@@ -23,56 +24,47 @@ from .structure import placed
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ..backends.base import Backend
-    from .kinds import Met
     from .leaves import LeafRule
-    from .padding import Extent
     from .targets import Targets
 
-__all__ = ["stack_samples"]
+__all__ = ["Batch"]
 
 
-def stack_samples(samples: Sequence[Any], targets: Targets, rule: LeafRule, asked: dict[str, Any] | None) -> Any:
-    """See `tensorferry.collate`.
+class Batch:
+    """Samples as columns, each of which becomes one tensor: see `tensorferry.collate`.
 
     Args:
         samples: The samples.
         targets: Where their leaves go.
         rule: Which leaves are stacked.
         asked: How leaves are padded, as `Padding` takes it; ``None``: not at all.
+        looks: Whether it is only looked what would be done.
+
+    Raises:
+        ShapeError: There are no samples.
+        UnsupportedTypeError: They are different trees.
     """
-    padding = NOT_PADDED if asked is None else Padding(**asked)
-    target = None if padding.on else _stacks_at_a_glance(targets, rule)
-    if not samples:
-        raise ShapeError("There are no samples to collate.", None)
-    whole = None if target is None else target.stack_alike(samples)
-    return _Batch(samples, targets, rule, padding, target).stack() if whole is None else whole
-
-
-def _stacks_at_a_glance(targets: Targets, rule: LeafRule) -> Backend | None:
-    """The target, if it may be asked to stack its own tensors as they are; ``None``: there is more to be done."""
-    common = targets.common
-    if common is None or targets.decides_by_leaf or not common.request.is_ordinary:
-        return None
-    return None if rule.chosen is not None or run.is_verifying() else registry.ready(common.target.name)
-
-
-class _Batch:
-    """Samples as columns, each of which becomes one tensor."""
 
     def __init__(
-        self, samples: Sequence[Any], targets: Targets, rule: LeafRule, padding: Padding, glances: Backend | None
+        self,
+        samples: Sequence[Any],
+        targets: Targets,
+        rule: LeafRule,
+        asked: dict[str, Any] | None,
+        *,
+        looks: bool = False,
     ) -> None:
-        self._glances = glances
+        if not samples:
+            raise ShapeError("There are no samples to collate.", None)
         self._samples = samples
         self._targets = targets
         self._rule = rule
-        self._padding = padding
+        self._padding = NOT_PADDED if asked is None else Padding(**asked)
+        self._prepare = run.foresee if looks else run.prepare
         self._columns, self._structure = columns_of(samples, rule)
         self._paths: list[str] | None = None
         self._names: list[str] | None = None
         self._places: list[tuple[Any, str] | None] | None = None
-        self._marks: list[tuple[int, str, Any]] = []
 
     def _path(self, index: int) -> str:
         if self._paths is None:
@@ -85,7 +77,78 @@ class _Batch:
         return self._names[index]
 
     def stack(self) -> Any:
-        """The batch."""
+        """The batch.
+
+        Raises:
+            ConversionError: A leaf cannot be stacked or converted; several raise a `TreeError`.
+        """
+        marks: list[tuple[int, str, Any]] = []
+        path, columns = self._fast_path(), self._planner()
+
+        def done(index: int, column: Any) -> Any:
+            if path is not None and type(column) is list and registry.is_known_tensor(type(column[0])):
+                result = _tried(path, column)
+                if result is not None:
+                    return result
+            leaf = columns.leaf(index, column)
+            if leaf.prepared is None:
+                return leaf.kept
+            result = run.complete(leaf.prepared)
+            marks.extend((index, keyword, run.complete(each)) for keyword, each in self._beside(index, leaf))
+            return result
+
+        batch = self._structure.rebuild(self._each(done), len(self._samples))
+        if marks:
+            self._put_marks(batch, marks)
+        return batch
+
+    def plan(self) -> BatchPlan:
+        """What `stack` would do.
+
+        Raises:
+            ConversionError: The same as `stack`, except for what only the values show.
+        """
+        leaves: list[StackedLeaf] = []
+        kept: list[KeptLeaf] = []
+        columns = self._planner()
+
+        def planned(index: int, column: Any) -> tuple[Leaf, list[tuple[str, run.Prepared]]]:
+            leaf = columns.leaf(index, column)
+            return leaf, self._beside(index, leaf)
+
+        for index, (leaf, beside) in enumerate(self._each(planned)):
+            path, column = self._path(index), self._columns[index]
+            if leaf.prepared is None:
+                kept.append(KeptLeaf(path, type(column[0]).__name__, _why_kept(leaf.kept, column)))
+                continue
+            padded_to = None if leaf.extent is None or not leaf.extent.is_needed else leaf.extent.whole
+            leaves.append(StackedLeaf(path, leaf.prepared.plan, padded_to))
+            leaves += [
+                StackedLeaf(f'{path.removesuffix(chr(34) + "]")}_{keyword}"]', each.plan, None, keyword)
+                for keyword, each in beside
+            ]
+        return BatchPlan(len(self._samples), tuple(leaves), tuple(kept))
+
+    def _planner(self) -> Columns:
+        """What says what becomes of each column; not kept, as it keeps this."""
+        return Columns(self._targets, self._rule, self._padding, self._prepare, self._path, self._name)
+
+    def _fast_path(self) -> Callable[[list[Any]], Any] | None:
+        """The target's fast path for a list, if nothing is asked that it does not know."""
+        common = self._targets.common
+        if common is None or self._targets.decides_by_leaf or not common.request.is_ordinary:
+            return None
+        if self._rule.chosen is not None or self._padding.on:
+            return None
+        registry.ready(common.target.name)
+        return registry.lanes_to(common.target.name).get(list)
+
+    def _each(self, do: Callable[[int, Any], Any]) -> list[Any]:
+        """What is done with each column; errors are raised together, with their paths.
+
+        Raises:
+            ConversionError: It fails for a leaf; for several, a `TreeError`.
+        """
         targets, padding = self._targets, self._padding
         if targets.rule.names or padding.goes_by_name:
             takes = self._rule.takes
@@ -100,165 +163,49 @@ class _Batch:
         errors: dict[int, ConversionError] = {}
         for index, column in enumerate(self._columns):
             try:
-                results.append(self._stack(index, column))
+                results.append(do(index, column))
             except ConversionError as error:
-                errors[index] = error
-        if errors:
-            raise_all(errors, self._path)
-        batch = self._structure.rebuild(results, len(self._samples))
-        if self._marks:
-            self._put_marks(batch)
-        return batch
+                errors[index] = _in_samples(error)
+        raise_all(errors, self._path)
+        return results
 
-    # -- one column ---------------------------------------------------------------------------------
+    def _beside(self, index: int, leaf: Leaf) -> list[tuple[str, run.Prepared]]:
+        """What comes beside a padded leaf, on the device where that is: by which keyword, and its conversion.
 
-    def _stack(self, index: int, column: Any) -> Any:
-        if self._glances is not None and type(column) is list:
-            result = self._glances.stack_alike(column)
-            if result is not None:
-                return result
-        if type(column) is not RowsRead and not self._is_stacked(column):
-            return None if all(each is None for each in column) else column
-        conversion = self._targets.of(lambda: self._path(index))
-        target, request = registry.ready(conversion.target.name), conversion.request
-        value = self._padding.value_of(lambda: self._name(index)) if self._padding.on else None
-        if value is not None:
-            return self._pad(index, column, value, target, request)
-        if type(column) is list and self._rule.takes_rows and not any(type(x) is not list or x for x in column):
+        Raises:
+            UnsupportedTypeError: There is no place for it.
+        """
+        found = [] if leaf.extent is None else self._padding.marks_of(leaf.extent)
+        if not found or leaf.prepared is None:
             return []
-        return self._stack_alike(index, column, target, request)
-
-    def _is_stacked(self, column: Sequence[Any]) -> bool:
-        """Whether the leaves of a column are tensors.
-
-        Raises:
-            UnsupportedTypeError: Some are.
-        """
-        taken = self._rule.takes_each(column)
-        if all(taken):
-            return True
-        if not any(taken):
-            return False
-        odd = taken.index(not taken[0])
-        raise UnsupportedTypeError(
-            f"Sample 0 has a {type(column[0]).__name__} there, sample {odd} a {type(column[odd]).__name__}: "
-            "they do not stack.",
-            "fill what is missing first, or leaves= a callable that says no to it",
-        )
-
-    def _stack_alike(self, index: int, column: Any, target: Backend, request: Request) -> Any:
-        """Stack a column whose leaves are of one shape."""
-        if type(column) is RowsRead:
-            return self._stack_rows(index, column, target, request)
-        met = kinds_met(column)
-        decide = self._decider(index, target, request)
-        if met is not None and decide is not None:
-            request, decide = decide(dtype_together(describe_each(column))), None
-        try:
-            if met is not None and met.differ:
-                self._refuse_mixture(index, met, request, target)
-                column = [run.convert(leaf, conversion_of(target, request)) for leaf in column]
-            elif met is not None and met.numbers_among_tensors:
-                column = _of_one_kind(column, target, request)
-            return _carried(column, target, request, decide)
-        except ShapeError as error:
-            if type(column[0]) is list:
-                describe_each(column)  # raises if the rows inside one sample are of unequal lengths
-            raise self._ragged(index, error.message.replace(" at x[", " in samples[", 2)) from error
-
-    def _stack_rows(self, index: int, rows: RowsRead, target: Backend, request: Request) -> Any:
-        lengths = rows.lengths
-        odd = next((number for number, length in enumerate(lengths) if length != lengths[0]), None)
-        if odd is not None:
-            raise self._ragged(
-                index,
-                f"Rows of unequal lengths do not stack: {lengths[0]} in samples[0], {lengths[odd]} in samples[{odd}].",
-            )
-        whole = NewArray(rows.numbers.reshape(len(lengths), -1), weak=True)
-        return _carried(whole, target, request, self._decider(index, target, request))
-
-    def _decider(self, index: int, target: Backend, request: Request) -> Callable[[str], Request] | None:
-        """Gives the request by the dtype of a column, where it depends on that."""
-        targets = self._targets
-        if not targets.decides_by_leaf:
-            return None
-        conversion = conversion_of(target, request)
-        return lambda dtype: (
-            targets.asked_of(conversion, dtype, lambda: self._name(index), lambda: self._path(index)).request
-        )
-
-    def _ragged(self, index: int, message: str) -> ShapeError:
-        name = self._name(index)
-        return ShapeError(message, f"pad={{{quoted(name)}: 0}}" if name else "pad=0")
-
-    def _refuse_mixture(self, index: int, met: Met, request: Request, target: Backend) -> None:
-        """Refuse a column in which integers meet floats, unless it has been said what they become.
-
-        Raises:
-            LossyCastError: It has not.
-        """
-        if request.dtype not in (None, *dtypes.KEYWORDS):
-            return
-        name = self._name(index)
-        dtype = met.floating or target.capabilities.dtypes.default(met.kind)
-        hints = [f'dtype="{dtype}"'] if met.kind == "float" else []
-        hints += [f'dtype={{{quoted(name or met.kind)}: "{dtype}"}}'] if name or not hints else []
-        raise LossyCastError(f"Numbers of different kinds do not stack: {met.where}.", " or ".join(hints))
-
-    # -- padding --------------------------------------------------------------------------------------
-
-    def _pad(self, index: int, column: Any, value: Any, target: Backend, request: Request) -> Any:
-        """Stack a column whose leaves may be of unequal lengths, and make what is wanted beside it."""
-        met = None if type(column) is RowsRead else kinds_met(column)
-        seen = look_at(column, value, alike=met is None)
-        extent = extent_of(seen.shapes, self._padding)
-        if extent is None or not (extent.is_needed or seen.has_nothing):
-            result = self._stack_alike(index, column, target, request)
-        else:
-            decide = self._decider(index, target, request)
-            request = request if decide is None else decide(dtype_together(seen.infos))
-            if met is not None and met.differ:
-                self._refuse_mixture(index, met, request, target)
-            dtype = common_dtype(seen.infos, target, request)
-            result = pad(
-                seen, self._filling(index, value, dtype, request), extent, target, request._replace(dtype=dtype)
-            )
-        if extent is not None and self._padding.marks:
-            self._mark(index, extent, target, request, result)
-        return result
-
-    def _filling(self, index: int, value: Any, dtype: str, request: Request) -> Any:
-        try:
-            return filling(value, dtype, request)
-        except LossyCastError as error:
-            name = self._name(index)
-            raise LossyCastError(
-                f"pad= fills up with {shown(value)}, which {dtype} does not hold: {error.message}",
-                f"pad={{{quoted(name)}: 0}}" if name else "pad=0",
-            ) from error
-
-    def _mark(self, index: int, extent: Extent, target: Backend, request: Request, result: Any) -> None:
         if self._places is None:
             self._places = list(self._structure.keys(self._samples[0]))
-        place = self._places[index]
-        for suffix, made in self._padding.marks_of(extent):
-            keyword = suffix[1:]
+        place, request = self._places[index], leaf.prepared.request
+        if request.device is None and request.placement is None:
+            device = leaf.prepared.recipe.plan.result.device
+            request = request._replace(device=None if device == HOST else device)
+        conversion = conversion_of(leaf.prepared.target, request._replace(dtype=dtypes.FIT, casting=None))
+        made = []
+        for keyword, mark in found:
             if place is None:
                 raise UnsupportedTypeError(
                     f"{keyword}=True adds a leaf beside this one, which is below no str key of a dict.",
                     f'samples that are dicts, {{"x": x}}, or leave {keyword}= out',
                 )
             mapping, key = place
-            if key + suffix in mapping:
+            if f"{key}_{keyword}" in mapping:
                 raise UnsupportedTypeError(
-                    f"{keyword}=True adds {quoted(key + suffix)} beside this leaf, and there is one.",
+                    f"{keyword}=True adds {quoted(f'{key}_{keyword}')} beside this leaf, and there is one.",
                     f"another name for it in the samples, or leave {keyword}= out",
                 )
-            self._marks.append((index, suffix, carry_mark(made, target, request, result)))
+            array = memory.compact(mark.shape, mark.dtype)
+            array[...] = mark
+            made.append((keyword, self._prepare(NewArray(array), conversion)))
+        return made
 
-    def _put_marks(self, batch: Any) -> None:
+    def _put_marks(self, batch: Any, marks: Sequence[tuple[int, str, Any]]) -> None:
         places = list(self._structure.keys(batch))
-        for index, suffix, mark in self._marks:
+        for index, keyword, mark in marks:
             place = places[index]
             if place is None:
                 raise placed(
@@ -268,37 +215,28 @@ class _Batch:
                     self._path(index),
                 )
             mapping, key = place
-            mapping[key + suffix] = mark
+            mapping[f"{key}_{keyword}"] = mark
 
 
-# -- how a column is carried ------------------------------------------------------------------------------
+def _in_samples(error: ConversionError) -> ConversionError:
+    """The error that says in which samples something is, which were looked at as a list."""
+    message = error.message.replace(" at x[", " in samples[")
+    return error if message == error.message else type(error)(message, error.hint)
 
 
-def _carried(x: Any, target: Backend, request: Request, decide: Callable[[str], Request] | None) -> Any:
-    """What samples are together, as one tensor, by what is decided of that."""
-    if decide is None:
-        return run.convert(x, conversion_of(target, request))
-    conversion = conversion_of(target, request)
-    each = run.prepare(x, conversion, None, lambda info: conversion_of(target, decide(info.dtype)))
-    result = run.execute(each.recipe.program, each.handle)
-    if run.is_verifying():
-        run.verify(each, result)
-    return result
+def _tried(path: Callable[[list[Any]], Any], column: list[Any]) -> Any:
+    """What a fast path gives; ``None``: it does not accept this."""
+    try:
+        return path(column)
+    except registry.REFUSALS:
+        return None
 
 
-def _of_one_kind(column: Sequence[Any], target: Backend, request: Request) -> list[Any]:
-    """Leaves of which the numbers among tensors are arrays of a dtype that holds all, whatever comes first.
-
-    Raises:
-        LossyCastError: A number does not fit into it.
-    """
-    infos = describe_each(column)
-    dtype = common_dtype(infos, target, request)
-    exchange = registry.backend_named(EXCHANGE)
-    asked = Request(EXCHANGE, dtype=dtype, casting=request.casting, grad=request.grad)
-    return [
-        leaf
-        if type(leaf) is not list and info.weak_dtype is None and info.dtype == dtype
-        else run.convert(leaf, conversion_of(exchange, asked))
-        for leaf, info in zip(column, infos, strict=True)
-    ]
+def _why_kept(kept: Any, column: Sequence[Any]) -> str:
+    """What a leaf becomes that is no tensor, and why."""
+    if kept is None:
+        return "None in all samples: stays None"
+    if not kept:
+        return "empty lists, which say no dtype: one empty list"
+    kinds = sorted({type(each).__name__ for each in column})
+    return f"a list of {len(column)}: {' and '.join(kinds)} {'is' if len(kinds) == 1 else 'are'} no number or tensor"

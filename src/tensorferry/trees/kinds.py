@@ -6,21 +6,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..backends import registry
 from ..core import dtypes
 from ..errors import LossyCastError
 from ..host.numpy_dtypes import of_numpy
 from ..sequences.reader import PYTHON_NUMBERS, element_types
-from .leaves import are_of_one_dtype
-from .padding import describe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..core.info import TensorInfo
+    from ..sequences.members import Members
 
 __all__ = ["Met", "dtype_together", "kinds_met"]
 
+_NUMBERS = (*PYTHON_NUMBERS, np.generic)
 _WEAK = {bool: "bool", int: "int", float: "float", complex: "complex"}
 
 
@@ -42,17 +41,26 @@ class Met(NamedTuple):
     numbers_among_tensors: bool
 
 
-def kinds_met(column: Sequence[Any]) -> Met | None:
-    """What meets in a column; ``None``: all are of one type and dtype, which a look shows."""
+def kinds_met(column: Sequence[Any], members: Members | None) -> Met | None:
+    """What meets in a column; ``None``: all are of one type and dtype, which a look shows.
+
+    Args:
+        column: The leaves.
+        members: What they are; ``None``: numbers, and lists of them.
+    """
+    if members is not None and members.which is None:
+        return None
     types = set(map(type, column))
-    if len(types) == 1:
-        kind = next(iter(types))
-        if kind in PYTHON_NUMBERS or (registry.is_known_tensor(kind) and are_of_one_dtype(column)):
-            return None
+    if len(types) == 1 and types <= PYTHON_NUMBERS:
+        return None
     typed: dict[str, int] = {}
     weak: dict[str, int] = {}
     for number, leaf in enumerate(column):
-        for name, is_weak in _dtypes_in(leaf) if type(leaf) is not list or leaf else ():
+        if type(leaf) is list or isinstance(leaf, _NUMBERS):
+            found = _dtypes_in(leaf) if type(leaf) is not list or leaf else set()
+        else:
+            found = set() if members is None or members.which is None else {_dtype_of(members, members.which[number])}
+        for name, is_weak in found:
             (weak if is_weak else typed).setdefault(name, number)
     floats = [name for name in typed if _kind(name) == "float"]
     ranks = {name: _rank(_kind(name)) for name in (*typed, *weak)}
@@ -69,16 +77,16 @@ def kinds_met(column: Sequence[Any]) -> Met | None:
 
 
 def _dtypes_in(leaf: Any) -> set[tuple[str, bool]]:
-    """The dtypes of a leaf's numbers, and whether they are Python's, which the target chooses a dtype for."""
+    """The dtypes of numbers, and whether they are Python's, which the target chooses a dtype for."""
     types = element_types(leaf) if type(leaf) is list else {type(leaf)}
-    if types <= PYTHON_NUMBERS:
-        return {(_WEAK[kind], True) for kind in types}
-    if all(issubclass(kind, np.generic) or kind in PYTHON_NUMBERS for kind in types):
-        return {
-            (_WEAK[kind], True) if kind in PYTHON_NUMBERS else (of_numpy(np.dtype(kind)) or "", False) for kind in types
-        }
-    info = describe(leaf)
-    return {(info.dtype if info.weak_dtype is None else _kind(info.dtype), info.weak_dtype is not None)}
+    return {
+        (_WEAK[kind], True) if kind in PYTHON_NUMBERS else (of_numpy(np.dtype(kind)) or "", False) for kind in types
+    }
+
+
+def _dtype_of(members: Members, place: int) -> tuple[str, bool]:
+    info = members.infos[place]
+    return (info.dtype if info.weak_dtype is None else _kind(info.dtype), info.weak_dtype is not None)
 
 
 def _kind(name: str) -> str:

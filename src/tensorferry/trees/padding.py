@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping
-from itertools import accumulate
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ..backends import registry
 from ..core import dtypes
-from ..core.devices import HOST
 from ..core.info import TensorInfo
 from ..core.leaf_dtypes import place_of_name, unknown_key
 from ..core.names import EXCHANGE
@@ -19,34 +18,28 @@ from ..core.request import Request
 from ..errors import ShapeError, UnsupportedTypeError, shown
 from ..execution import run
 from ..execution.recipes import conversion_of
-from ..host import memory
 from ..planning import rules
-from ..sequences.reader import NewArray
-from .rows import RowsRead
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from ..backends.base import Backend
+    from ..sequences.members import Members
 
 __all__ = [
     "NOT_PADDED",
-    "Column",
     "Extent",
     "Padding",
-    "carry_mark",
     "common_dtype",
-    "describe",
-    "describe_each",
     "extent_of",
     "filling",
-    "look_at",
-    "pad",
+    "without_nothing",
 ]
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
 
+_SHORT = 256
 _NUMBERS = (int, float, complex, np.number, np.bool_)
 
 
@@ -95,15 +88,15 @@ class Padding:
         """Whether it is a mapping."""
         return bool(self._keys)
 
-    @property
-    def marks(self) -> bool:
-        """Whether something comes beside each padded leaf."""
-        return self._mask or self._lengths
-
     def marks_of(self, extent: Extent) -> list[tuple[str, Array]]:
-        """What comes beside a padded leaf, by what its name has at the end besides the leaf's."""
-        mask = [("_mask", extent.mask)] if self._mask else []
-        return mask + ([("_lengths", extent.lengths)] if self._lengths else [])
+        """What comes beside a padded leaf, by the keyword that asks for it."""
+        mask = [("mask", extent.mask)] if self._mask else []
+        return mask + ([("lengths", extent.lengths)] if self._lengths else [])
+
+    def keywords(self, value: Any) -> str:
+        """The keywords that fill a leaf up with a value, as they are typed."""
+        multiple = f", pad_to_multiple_of={self.multiple}" if self.multiple != 1 else ""
+        return f"pad={value}{multiple}" + (', padding_side="left"' if self.left else "")
 
     def value_of(self, name: Callable[[], str]) -> Any:
         """What a leaf is padded with; ``None``: it is not."""
@@ -172,6 +165,11 @@ class Extent(NamedTuple):
         return places >= length - lengths if self.left else places < lengths
 
     @property
+    def is_short(self) -> bool:
+        """Whether the leaves are rows so short that they are sooner put in their places all at once, by a mask."""
+        return len(self.whole) == 1 and self.whole[0] <= _SHORT
+
+    @property
     def is_needed(self) -> bool:
         """Whether a leaf is shorter than all will be."""
         return any(shape != self.whole for shape in self.shapes)
@@ -194,11 +192,12 @@ def extent_of(shapes: Sequence[Shape], padding: Padding) -> Extent | None:
     Raises:
         ShapeError: They have not the same number of axes.
     """
-    different = set(map(tuple, shapes))
+    different = set(shapes)
     few, many = min(different, key=len), max(different, key=len)
     if len(few) != len(many):
         raise ShapeError(
-            f"Leaves with {len(few)} and with {len(many)} axes cannot be padded to one shape: {few}, {many}.",
+            f"Leaves with {len(few)} and with {len(many)} axes cannot be padded to one shape: "
+            f"{tuple(few)}, {tuple(many)}.",
             "give them as many axes first",
         )
     if not many:
@@ -213,26 +212,6 @@ def extent_of(shapes: Sequence[Shape], padding: Padding) -> Extent | None:
 # -- into one array -----------------------------------------------------------------------------------
 
 
-def describe(leaf: Any) -> TensorInfo:
-    """What a leaf is; nothing is read that is not Python's."""
-    return registry.backend_of(leaf).preview(leaf)[1]
-
-
-def describe_each(column: Iterable[Any]) -> list[TensorInfo]:
-    """What each leaf of a column is.
-
-    Raises:
-        ShapeError: The rows inside one are of unequal lengths.
-    """
-    infos = []
-    for number, leaf in enumerate(column):
-        try:
-            infos.append(describe(leaf))
-        except ShapeError as error:
-            raise ShapeError(error.message.replace(" at x[", f" in samples[{number}][", 2), error.hint) from error
-    return infos
-
-
 def common_dtype(infos: Sequence[TensorInfo], target: Backend, request: Request) -> str:
     """The dtype that a batch of these leaves has: what was asked for, or what holds them all.
 
@@ -240,56 +219,16 @@ def common_dtype(infos: Sequence[TensorInfo], target: Backend, request: Request)
         LossyCastError: There is none, or the target has it not.
     """
     if request.dtype not in (None, *dtypes.KEYWORDS):
-        return rules.target_dtype(TensorInfo(EXCHANGE, (len(infos),), infos[0].dtype), request, target)
+        return rules.target_dtype(_array(infos[0].dtype, None), request, target)
     typed = {info.dtype for info in infos if info.weak_dtype is None}
     names = typed or {info.dtype for info in infos}
-    info = TensorInfo(EXCHANGE, (len(infos),), dtypes.common(names))
-    if not typed:
-        info = info._replace(weak_dtype=dtypes.common({each.weak_dtype or each.dtype for each in infos}))
-    return rules.target_dtype(info, request, target)
+    weak = None if typed else dtypes.common({each.weak_dtype or each.dtype for each in infos})
+    return rules.target_dtype(_array(dtypes.common(names), weak), request, target)
 
 
-class Column(NamedTuple):
-    """The leaves of a column, looked at once.
-
-    Args:
-        leaves: Those.
-        shapes: The shape of each.
-        infos: What they are; of alike leaves the first one stands for all.
-        numbers: If they are rows of Python numbers: those of all, one after the other.
-        has_nothing: Whether a list without a number is among them.
-    """
-
-    leaves: Sequence[Any]
-    shapes: Sequence[Shape]
-    infos: Sequence[TensorInfo]
-    numbers: Array | None = None
-    has_nothing: bool = False
-
-
-def look_at(column: Any, value: Any, *, alike: bool) -> Column:
-    """A column, looked at once.
-
-    Args:
-        column: Leaves, or `RowsRead`.
-        alike: Whether all are of one type and dtype.
-        value: What it is padded with, whose type decides if there is nothing else that has one.
-    """
-    if type(column) is RowsRead:
-        numbers = column.numbers
-        infos = [describe(NewArray(numbers, weak=True))]
-        return Column((), [(length,) for length in column.lengths], infos, numbers)
-    shapes = _shapes(column) if alike else None
-    if shapes is not None:
-        return Column(column, shapes, [describe(column[0])])
-    empty = [type(leaf) is list and not leaf for leaf in column]
-    infos = describe_each(column)
-    known = [info for info, is_empty in zip(infos, empty, strict=True) if not is_empty]
-    # A list of nothing has as many axes as the others.
-    nothing = (0,) * len(known[0].shape if known else (0,))
-    shapes = [nothing if is_empty else info.shape for info, is_empty in zip(infos, empty, strict=True)]
-    leaves = [np.empty(nothing, np.bool_) if is_empty else leaf for leaf, is_empty in zip(column, empty, strict=True)]
-    return Column(leaves, shapes, known or [describe(value)], has_nothing=any(empty))
+@lru_cache(maxsize=256)
+def _array(dtype: str, weak_dtype: str | None) -> TensorInfo:
+    return TensorInfo(EXCHANGE, (1,), dtype, weak_dtype=weak_dtype)
 
 
 def filling(value: Any, dtype: str, request: Request) -> Any:
@@ -298,71 +237,40 @@ def filling(value: Any, dtype: str, request: Request) -> Any:
     Raises:
         LossyCastError: It does not fit.
     """
-    asked = Request(EXCHANGE, dtype=dtype, casting=request.casting)
+    # Floats are not remembered by their value: there are two zeros.
+    make = _filling if type(value) is int else _filling.__wrapped__
+    return make(value, dtype, request.casting)
+
+
+@lru_cache(maxsize=256)
+def _filling(value: Any, dtype: str, casting: str | None) -> Any:
+    asked = Request(EXCHANGE, dtype=dtype, casting=casting)
     return run.convert(value, conversion_of(registry.backend_named(EXCHANGE), asked))
 
 
-def _shapes(column: Sequence[Any]) -> list[Shape] | None:
-    """The shapes of tensors, if all say them as tuples."""
-    try:
-        shapes = [leaf.shape for leaf in column]
-    except Exception:  # noqa: BLE001 - whatever a tensor raises that has none, as nested ones do
-        return None
-    return shapes if all(isinstance(shape, tuple) for shape in shapes) else None
-
-
-def pad(column: Column, value: Any, extent: Extent, target: Backend, request: Request) -> Any:
-    """The leaves in one tensor of the target's, each in its place, and the value elsewhere.
+def without_nothing(column: Sequence[Any], members: Members, value: Any) -> Members | None:
+    """A column in which an empty list has as many axes as the others, and says no dtype; ``None``: there is none.
 
     Args:
         column: The leaves.
-        value: The value, as `filling` gives it.
-        extent: Where they lie.
-        target: Whose tensor it will be.
-        request: As what, with a dtype.
-
-    Raises:
-        LossyCastError: A leaf does not fit into the dtype.
-        GradientError: A leaf would leave the graph, and must not.
+        members: What they are.
+        value: What they are padded with, whose type decides if there is nothing else that has one.
     """
-    asked = Request(EXCHANGE, dtype=request.dtype, casting=request.casting, grad=request.grad)
-    block = memory.compact((len(extent.shapes), *extent.whole), value.dtype)
-    if extent.is_needed:
-        block[...] = value
-    infos, arrays = _arrays(column, asked)
-    for row, place, array in zip(block, extent.places(), arrays, strict=True):
-        row[place] = array
-    devices = {info.device for info in infos}
-    if request.device is None and request.placement is None and devices != {HOST} and len(devices) == 1:
-        # As if they had been stacked where they are.
-        own = all(info.framework == target.name for info in infos)
-        request = request._replace(device=devices.pop() if own else None)
-    return run.convert(NewArray(block), conversion_of(target, request))
-
-
-def _arrays(column: Column, asked: Request) -> tuple[Sequence[TensorInfo], Iterable[Array]]:
-    """The leaves as arrays of one dtype, and what they are."""
-    infos, exchange = column.infos, registry.backend_named(EXCHANGE)
-    whole: Any = None
-    if column.numbers is not None:
-        whole = NewArray(column.numbers, weak=True)
-    elif len(infos) == 1 != len(column.leaves):
-        if infos[0].framework == EXCHANGE and infos[0].dtype == asked.dtype and not infos[0].swapped:
-            return infos, column.leaves
-        whole = registry.backend_of(column.leaves[0]).join_alike(column.leaves)
-        infos = infos if whole is not None else describe_each(column.leaves)
-    if whole is None:
-        return infos, [run.convert(leaf, conversion_of(exchange, asked)) for leaf in column.leaves]
-    joined = run.convert(whole, conversion_of(exchange, asked))
-    lengths = [shape[0] for shape in column.shapes]
-    return infos, [joined[end - n : end] for end, n in zip(accumulate(lengths), lengths, strict=True)]
-
-
-def carry_mark(mark: Array, target: Backend, request: Request, result: Any) -> Any:
-    """A mask, or lengths, as a tensor of the target's that is where the batch is."""
-    if request.device is None and request.placement is None and target.capabilities.memory:
-        device = target.describe(result).device
-        request = request._replace(device=None if device == HOST else device)
-    block = memory.compact(mark.shape, mark.dtype)
-    block[...] = mark
-    return run.convert(NewArray(block), conversion_of(target, request._replace(dtype=dtypes.FIT, casting=None)))
+    empty = [type(leaf) is list and not leaf for leaf in column]
+    if not any(empty) or members.which is None:
+        return None
+    known = sorted({place for place, is_empty in zip(members.which, empty, strict=True) if not is_empty})
+    infos = [members.infos[place] for place in known]
+    sources = [members.sources[place] for place in known]
+    if not known:
+        infos, sources = [registry.backend_of(value).preview(value)[1]], [registry.backend_of(value)]
+    nothing = np.empty((0,) * (len(infos[0].shape) if known else 1), np.bool_)
+    # As the first of the others, so that it decides nothing.
+    info = infos[0]._replace(shape=nothing.shape, strides=(0,) * nothing.ndim)
+    places = {place: index for index, place in enumerate(known)}
+    return members._replace(
+        tensors=[nothing if is_empty else leaf for leaf, is_empty in zip(column, empty, strict=True)],
+        infos=[*infos, info],
+        sources=[*sources, sources[0]],
+        which=[len(infos) if is_empty else places[place] for place, is_empty in zip(members.which, empty, strict=True)],
+    )

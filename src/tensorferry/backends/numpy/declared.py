@@ -18,4 +18,9 @@ CAPABILITIES = Capabilities(
     options=Options(frozenset({"pinned"})),
 )
 
-DECLARED = Declared("numpy", CAPABILITIES, snippet, {"np": "import numpy as np", "ml_dtypes": "import ml_dtypes"})
+DECLARED = Declared(
+    "numpy",
+    CAPABILITIES,
+    snippet,
+    {"np": "import numpy as np", "ml_dtypes": "import ml_dtypes", "ferry": "import tensorferry as ferry"},
+)

@@ -27,12 +27,16 @@ def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
         return f'{{x}}.astype("{info.dtype}"{order})'
     if verb == "copy" and arguments and arguments[0]:
         return '{x}.copy(order="C")'
+    if verb == "stack" and info.kind == "rows":
+        return f'np.stack([ferry.to_numpy(row, dtype="{info.dtype}") for row in {{x}}])'
     return _SNIPPETS[verb]
 
 
 _SNIPPETS = {
     "export": "np.asarray({x})",
     "read": "np.array({x})",
+    "stack": "np.stack({x})",
+    "pad": 'ferry.collate([{"x": row} for row in {x}], "numpy", pad=0)["x"]',
     "copy": '{x}.copy(order="K")',
     "read_only": "{y}.flags.writeable = False",
 }

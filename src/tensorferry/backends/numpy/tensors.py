@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -17,6 +18,7 @@ from ...host import casts, memory
 from ...host.numpy_dtypes import by_numpy, of_numpy
 from .. import registry
 from ..base import Backend, kind_of_type
+from . import stacking
 from .declared import CAPABILITIES, DECLARED
 from .snippets import snippet
 
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from ...planning.step import Step
 
 Array = np.ndarray[Any, Any]
+
+_DTYPE = attrgetter("dtype")
 
 _HOLDERS = {
     "M": ('x.view("int64")', "a datetime is a count of units: its integers can be carried"),
@@ -150,6 +154,10 @@ class NumpyBackend(Backend):
             return [self.copy(x, compact) for x in arrays]
         return [x.copy("K") for x in arrays]
 
+    def describe_alike(self, tensors: Sequence[Any]) -> TensorInfo | None:
+        alike = set(map(type, tensors)) == {np.ndarray} and len(set(map(_DTYPE, tensors))) == 1
+        return self.describe(tensors[0]) if alike and not tensors[0].dtype.hasobject else None
+
     def open(
         self, x: Any, target: Backend | None = None, request: Request | None = None
     ) -> tuple[Backend, TensorInfo, Any]:
@@ -194,6 +202,8 @@ class NumpyBackend(Backend):
 
     cast = staticmethod(casts.cast)
     """See `tensorferry.host.casts`; not a method around it, which takes as long as a small cast."""
+
+    stack, pad = staticmethod(stacking.stack), staticmethod(stacking.pad)
 
     def check(self, x: Array, dtype: str, check: str) -> Array:
         """The same array, each of whose values another dtype can hold."""

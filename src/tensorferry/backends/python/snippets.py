@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...core.dtypes import ORDINARY, find
+from ...core.info import PADDED
 from ..numpy import snippets as arrays
 
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
         remark, line, as_read = as_read.rpartition("\n")
         return remark + line + snippet("adopt", (), info._replace(dtype=arguments[0])).format(x=as_read)
     if verb == "detach":
-        # Rows leave the graph one by one, when they become arrays.
-        if info.kind == "rows":
+        # Members leave the graph one by one, when they become arrays.
+        if info.kind in ("rows", PADDED):
             return "[ferry.to_numpy(row) for row in {x}]" if arguments else "{x}"
         return "[tensor.detach() for tensor in {x}]"
     if verb == "export":
@@ -37,10 +38,6 @@ def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
 
 def _read_code(dtype: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
     """What is read, as an array of a dtype."""
-    if info.kind == "stack":
-        return "np.stack({x})"
-    if info.kind == "rows":
-        return f'np.stack([ferry.to_numpy(row, dtype="{info.dtype}") for row in {{x}}])'
     if info.kind == "objects" and not info.size:
         return f'np.empty({info.shape}, "{dtype}")'
     numbers = "{x}.tolist()" if info.kind == "objects" else "{x}"

@@ -16,13 +16,11 @@ from ...core.info import MANY, TensorInfo
 from ...core.layout import ALIGNMENT
 from ...core.names import EXCHANGE_NUMBERS
 from ...errors import UnsupportedTypeError
-from ...execution import stacks
 from ...hints import Hint
 from ...host import casts, memory, subnormals
 from ...host.numpy_dtypes import by_numpy, numpy_dtype, of_numpy
 from ...planning import rules
-from ...sequences import chunks, reader
-from .. import registry
+from ...sequences import chunks, members, reader
 from ..base import Backend
 from .declared import CAPABILITIES, DECLARED
 from .snippets import exact_scalar, snippet
@@ -127,14 +125,11 @@ class PythonBackend(Backend):
                 return self, self._info(array, "buffer"), array
             if isinstance(x, reader.NewArray):
                 return self, self._info_of_new(x, target), x.array
+        found = x if isinstance(x, members.Members) else members.members_of(x)
+        if found is not None:
+            owner, info = members.whole_of(found, target)
+            return owner or self, info, found
         first, size = reader.first(x)
-        stacked = stacks.stack(x, target) if _has_tensors(x, first) else None
-        if stacked is not None:
-            if stacked.framework is not None:
-                info = stacked.framework.describe(stacked.value)
-                return stacked.framework, info._replace(kind=stacked.kind), stacked.value
-            info = self._info(stacked.value, stacked.kind)
-            return self, info._replace(requires_grad=stacked.requires_grad), stacked.value
         if size > MANY and target is not None and request is not None and not rules.reads_in_one_go(request, target):
             read = self._read_parts(x, first, target, request)
             if read is not None:
@@ -156,14 +151,6 @@ class PythonBackend(Backend):
     def bound(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
         ordinary = step.verb == "adopt" and plan.result.dtype in ORDINARY
         return _ordinary_scalars if ordinary else None
-
-    def preview(
-        self, x: Any, target: Backend | None = None, request: Request | None = None
-    ) -> tuple[Backend, TensorInfo, Any]:
-        described = stacks.describe_stack(x, target) if _has_tensors(x, reader.first(x)[0]) else None
-        if described is None:
-            return self.open(x, target, request)
-        return described[0] or self, described[1], None
 
     def _read_parts(self, x: Any, first: Any, target: Backend, request: Request) -> chunks.Read | None:
         """Many numbers as what the plan will make of them, if it takes them part by part."""
@@ -189,7 +176,7 @@ class PythonBackend(Backend):
 
     def _info_of_new(self, x: reader.NewArray, target: Backend | None) -> TensorInfo:
         array, name = x.array, _NAMES[x.array.dtype]
-        return _numbers_info(array.shape, name, _weak(array, name, target)) if x.weak else self._info(array, "rows")
+        return _numbers_info(array.shape, name, _weak(array, name, target)) if x.weak else self._info(array, "new")
 
     def _info(self, array: Array, kind: str) -> TensorInfo:
         name = _NAMES.get(array.dtype) or of_numpy(array.dtype)
@@ -233,9 +220,9 @@ class PythonBackend(Backend):
             casts.check_values(x, dtype, check)
         return x
 
-    def detach(self, x: Array) -> Array:
-        """The array, whose parts left their graphs when they were stacked."""
-        return x
+    def detach(self, x: Any) -> Any:
+        """The members of a stack outside their graphs."""
+        return x.detached()
 
     def export(self, x: Array) -> Array:
         return x
@@ -245,19 +232,6 @@ class PythonBackend(Backend):
 
     def lanes(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
         return {(np.ndarray, self.name): _list_lane, (list, self.name): _list_of_numbers}
-
-
-def _has_tensors(x: Any, first: Any) -> bool:
-    """Whether a sequence is one of tensors, by its first element."""
-    return isinstance(x, (list, tuple)) and (reader.is_tensor(first) or _stands_among_tensors(first, x))
-
-
-def _stands_among_tensors(first: Any, x: Any) -> bool:
-    """Whether the first element is a NumPy scalar, which has a dtype, and tensors come after it."""
-    if not isinstance(first, np.generic):
-        return False
-    others = [kind for kind in reader.element_types(x) if not issubclass(kind, (np.generic, *_NUMBERS, *_ROWS))]
-    return any(map(registry.is_tensor, others))
 
 
 def _read(x: Any, first: Any, target: Backend | None) -> tuple[Array, str, str | None]:

@@ -36,6 +36,8 @@ def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
         return f'{{x}}.to("{device}", non_blocking=True)' if non_blocking else f'{{x}}.to("{device}")'
     if verb == "send":
         return f'{{x}}.to("{arguments[0]}", non_blocking=True)'
+    if verb == "detach" and info.kind in ("stack", "rows"):
+        return "[row.detach() for row in {x}]" if info.kind == "stack" else "[[t.detach() for t in row] for row in {x}]"
     carrier = CARRIED.get(info.dtype)
     if verb == "export" and carrier:
         return f"{{x}}.view(torch.{carrier}).numpy().view(ml_dtypes.{info.dtype})"
@@ -46,7 +48,7 @@ def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
     if verb in ("fill", "pin_array"):
         array = f".numpy().view(ml_dtypes.{info.dtype})" if carrier else ".numpy()"
         return f"{_adopt_code(info, carrier)}.pin_memory()" + (array if verb == "pin_array" else "")
-    if verb == "read" and info.kind == "rows":
+    if verb == "stack" and info.kind == "rows":
         return "torch.stack([ferry.to_torch(row) for row in {x}])"
     if verb == "write":
         return _write_code(arguments[0], info)
@@ -63,7 +65,7 @@ _SNIPPETS = {
     "hand_over": "torch.from_dlpack({x})",
     "compact": "{x}.contiguous()",
     "stage": 'torch.empty_like({x}, device="cpu", pin_memory=True).copy_({x})',
-    "read": "torch.stack({x})",
+    "stack": "torch.stack({x})",
 }
 
 

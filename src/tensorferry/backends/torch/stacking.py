@@ -1,4 +1,4 @@
-"""Tensors that are seen to be alike at a glance, stacked or joined by PyTorch's own call."""
+"""Tensors that one look shows to be alike: described as one, and stacked or joined by PyTorch's own call."""
 
 from __future__ import annotations
 
@@ -8,43 +8,59 @@ from typing import TYPE_CHECKING, Any
 from ...host import memory
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from ...core.info import TensorInfo
     from .tensors import TorchBackend
 
-__all__ = ["join_alike", "stack_alike"]
+__all__ = ["describe_alike", "stack_path"]
 
-_MAPPED = 1 << 25
-"""Bytes from which each allocation is new memory from the system, page by page. (`man mallopt`: M_MMAP_THRESHOLD)"""
-_DTYPE = attrgetter("dtype")
+_DTYPE, _REQUIRES_GRAD = attrgetter("dtype"), attrgetter("requires_grad")
+_IS_CPU, _IS_NESTED = attrgetter("is_cpu"), attrgetter("is_nested")
 
 
-def stack_alike(backend: TorchBackend, tensors: Sequence[Any]) -> Any:
-    """See `Backend.stack_alike`."""
-    try:
-        if not _are_alike(backend, tensors):
+def stack_path(backend: TorchBackend) -> Callable[[list[Any]], Any]:
+    """The fast path of a list of PyTorch's tensors to PyTorch: `torch.stack`, where one look shows that they are alike.
+
+    It keeps their graph. PyTorch itself refuses other shapes and devices.
+    """
+    memories, names, compiling = backend.memories, backend.names, backend.compiling
+    data_ptr, stack, lowest = backend.tensor.data_ptr, backend.torch.stack, memory.LOWEST
+
+    def path(x: list[Any]) -> Any:
+        if not x or type(x[0]) not in memories or compiling():
             return None
-        first = tensors[0]
-        # NumPy asks for huge pages there, which takes a fraction of the time.
-        mapped = first.nbytes * len(tensors) >= _MAPPED and first.is_cpu
-        return None if mapped else backend.torch.stack(tensors)
-    except (AssertionError, RuntimeError):  # of other shapes, or on other devices
-        return None
+        dtypes = set(map(_DTYPE, x))
+        if len(dtypes) > 1 or not names.keys() >= dtypes or not memories.issuperset(map(type, x)):
+            return None
+        # It reads freed storage too, which ends the process. What has another layout has no address, and raises.
+        if min(map(data_ptr, x)) < lowest or x[0].is_nested:
+            return None
+        return stack(x) if x[0].nbytes * len(x) < memory.MAPPED or not x[0].is_cpu else None
+
+    return path
 
 
-def join_alike(backend: TorchBackend, tensors: Sequence[Any]) -> Any:
-    """See `Backend.join_alike`."""
-    try:
-        return backend.torch.cat(tensors) if _are_alike(backend, tensors) else None
-    except (AssertionError, RuntimeError):
+def describe_alike(backend: TorchBackend, tensors: Sequence[Any]) -> TensorInfo | None:
+    """See `Backend.describe_alike`."""
+    # Lazy bits and tangents are seen where each is described.
+    first = tensors[0]
+    if first.is_complex() or backend.forward._current_level >= 0 or not _are_alike(backend, tensors):
         return None
+    if any(map(_IS_NESTED, tensors)) or not all(map(_IS_CPU, tensors)):
+        return None
+    if not first.is_floating_point():
+        return backend.describe(first)
+    if any(map(backend.tensor.is_neg, tensors)):
+        return None
+    return backend.describe(first)._replace(requires_grad=any(map(_REQUIRES_GRAD, tensors)))
 
 
 def _are_alike(backend: TorchBackend, tensors: Sequence[Any]) -> bool:
-    """Whether tensors are plain ones, or parameters, of one dtype; PyTorch itself refuses other shapes and devices."""
+    """Whether tensors are plain ones, or parameters, in memory and of one dtype."""
     if not backend.memories.issuperset(map(type, tensors)) or len(set(map(_DTYPE, tensors))) > 1:
         return False
-    if tensors[0].dtype not in backend.names or tensors[0].is_nested:
+    try:
+        return tensors[0].dtype in backend.names and min(map(backend.tensor.data_ptr, tensors)) >= memory.LOWEST
+    except RuntimeError:
         return False
-    # It reads freed storage too, which ends the process. What has another layout has no address, and raises.
-    return min(map(backend.tensor.data_ptr, tensors)) >= memory.LOWEST

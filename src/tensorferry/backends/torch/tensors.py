@@ -192,6 +192,9 @@ class TorchBackend(staging.TorchStaging):
     def for_many(self) -> Mapping[str, Callable[..., Any]]:
         return self._for_many if self.loaded else {}
 
+    def describe_alike(self, tensors: Sequence[Any]) -> TensorInfo | None:
+        return stacking.describe_alike(self, tensors)
+
     def _is_dual(self, x: Any) -> bool:
         """Whether forward-mode differentiation carries a tangent beside the values."""
         return self.forward.unpack_dual(x).tangent is not None
@@ -429,11 +432,8 @@ class TorchBackend(staging.TorchStaging):
         """A tensor over another framework's memory on the same device; the protocol orders the streams."""
         return staging.take_over(self, registry.backend_named(source).offer(x) if source else x)
 
-    def stack_alike(self, tensors: Sequence[Any]) -> Any:
-        return stacking.stack_alike(self, tensors)
-
     def join_alike(self, tensors: Sequence[Any]) -> Any:
-        return stacking.join_alike(self, tensors)
+        return self.torch.cat(tensors)
 
     def stack(self, tensors: Sequence[Any], shape: tuple[int, ...]) -> Any:
         """One tensor of equal ones, in the graph of each.
@@ -447,10 +447,6 @@ class TorchBackend(staging.TorchStaging):
             raise UnsupportedTypeError(
                 f"PyTorch does not stack these: {error}", Hint("[{one:row} for row in x]")
             ) from error
-
-    def read(self, x: Any) -> Any:
-        """A stack, which was made while the list was opened."""
-        return x
 
     def write(self, x: Array, out: Any) -> None:
         """Put an array's values into `out`'s memory, cast to its dtype, and count a new version."""
@@ -498,7 +494,7 @@ class TorchBackend(staging.TorchStaging):
         return torch.compiler.disable(function) if "torch._dynamo" in sys.modules else function
 
     def lanes(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
-        return fast_paths.fast_paths(self)
+        return {**fast_paths.fast_paths(self), (list, self.name): stacking.stack_path(self)}
 
 
 BACKEND = TorchBackend()

@@ -1,0 +1,266 @@
+"""`Members`: the tensors of a nested sequence, looked at once and all together, before anything is stacked."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import prod
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ..backends import registry
+from ..core import dtypes
+from ..core.devices import HOST
+from ..core.info import PADDED, TensorInfo
+from ..errors import ConversionError, ShapeError
+from ..host import memory
+from .diagnostics import ROWS, leaves, outer_shape
+from .reader import PYTHON_NUMBERS, element_types, first, is_tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+    from ..backends.base import Backend
+    from ..core.request import Request
+
+__all__ = ["Members", "at_member", "look_at", "members_of", "whole_of"]
+
+_SHAPE = attrgetter("shape")
+
+
+class Members(NamedTuple):
+    """Tensors that become one.
+
+    Args:
+        tensors: Those, one after the other.
+        infos: What they are, each once; shapes aside if `which` is ``None``.
+        sources: The backend of each of `infos`.
+        which: For each tensor its place in `infos`; ``None``: one look has shown that all are alike.
+        shape: The shape of the whole.
+        asked: As what each is converted before they become one; ``None``: as what it is.
+        places: Where each lies in the whole, if they are filled up with `value`.
+        value: What is between them.
+        joined: What holds the numbers of all, one after the other, if they were read before they were looked at.
+        lengths: How long each is on its first axis, if they are filled up.
+        keywords: Those of `collate` that fill them up.
+    """
+
+    tensors: Sequence[Any]
+    infos: Sequence[TensorInfo]
+    sources: Sequence[Backend]
+    which: Sequence[int] | None
+    shape: tuple[int, ...] = ()
+    asked: Request | None = None
+    places: Any = None
+    value: Any = None
+    joined: Any = None
+    lengths: Sequence[int] = ()
+    keywords: str = ""
+
+    @property
+    def signature(self) -> Hashable:
+        """All of the members that decides what is done to them: neither shapes, strides nor addresses."""
+        if self.which is None:
+            return self.infos[0][2:4], self.infos[0][6:], self.sources[0], self.asked
+        return tuple((info[2:4], info[6:]) for info in self.infos), tuple(self.sources), self.asked
+
+    @property
+    def take_the_same_steps(self) -> bool:
+        """Whether what one goes through all go through: they are alike in all but their graphs and who may write."""
+        return len(self.infos) == 1 or len({(info[0], info[2:4], info[9:]) for info in self.infos}) == 1
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """The shape of each tensor."""
+        if self.which is None:
+            return list(map(_SHAPE, self.tensors))
+        return [self.infos[place].shape for place in self.which]
+
+    def stacked(self, outer: tuple[int, ...]) -> Members:
+        """The same with the shape of the whole.
+
+        Args:
+            outer: The shape of the nesting around them.
+
+        Raises:
+            ShapeError: Their shapes are unequal; the message says where, and both.
+        """
+        shapes = self.shapes
+        if len(set(shapes)) > 1:
+            odd = next(index for index, shape in enumerate(shapes) if shape != shapes[0])
+            raise ShapeError(
+                f"Tensors of unequal shapes do not stack: {tuple(shapes[0])} at {_path(outer, 0)}, "
+                f"{tuple(shapes[odd])} at {_path(outer, odd)}.",
+                "pad them to one shape first",
+            )
+        return self._replace(shape=(*outer, *shapes[0]))
+
+    def detached(self) -> Members:
+        """The same outside their graphs."""
+        grads, which = [info.requires_grad for info in self.infos], self.which
+        places = [0] * len(self.tensors) if which is None else which
+        each = zip(self.tensors, places, strict=True)
+        tensors = [self.sources[place].detach(x) if grads[place] else x for x, place in each]  # type: ignore[attr-defined]
+        return self._replace(tensors=tensors)
+
+    def path(self, index: int) -> str:
+        """Where a tensor stands in the sequence."""
+        return _path(self.shape[: len(self.shape) - len(self.infos[0].shape)] or (len(self.tensors),), index)
+
+
+def members_of(x: Any) -> Members | None:
+    """The tensors of a nested sequence; ``None``: it is one of numbers, as its first element says.
+
+    Rows of numbers among them make numbers of all.
+
+    Raises:
+        ConversionError: An element is no tensor, or rows or tensors are of unequal lengths; the message says where.
+    """
+    if not isinstance(x, (list, tuple)) or not x or type(x[0]) in PYTHON_NUMBERS:
+        return None
+    kinds = set(map(type, x))
+    alike = len(kinds) == 1 and registry.is_known_tensor(type(x[0])) and is_tensor(x[0])
+    if not alike and (not _has_tensors(x, first(x)[0]) or _has_rows_of_numbers(x)):
+        return None
+    if not any(issubclass(kind, ROWS) for kind in kinds):
+        return look_at(x, (len(x),)).stacked((len(x),))
+    outer = outer_shape(x)
+    return look_at([leaf for _, leaf in leaves(x)], outer).stacked(outer)
+
+
+def look_at(tensors: Sequence[Any], outer: tuple[int, ...]) -> Members:
+    """What many tensors are; nothing is read that is not Python's.
+
+    Args:
+        tensors: Those, one after the other.
+        outer: The shape of the nesting around them.
+
+    Raises:
+        ConversionError: One of them cannot be carried; the message says where it is.
+    """
+    kind = type(tensors[0])
+    if registry.is_known_tensor(kind) and set(map(type, tensors)) == {kind}:
+        backend = registry.backend_of(tensors[0])
+        alike = backend.describe_alike(tensors)
+        if alike is not None:
+            return Members(tensors, [alike], [backend], None)
+    known: dict[TensorInfo, int] = {}
+    infos: list[TensorInfo] = []
+    sources: list[Backend] = []
+    which = []
+    for index, tensor in enumerate(tensors):
+        try:
+            source, info, _ = registry.backend_of(tensor).preview(tensor)
+        except ConversionError as error:
+            raise at_member(error, _path(outer, index)) from error
+        key = info._replace(strides=(), misalignment=0)
+        place = known.setdefault(key, len(infos))
+        if place == len(infos):
+            infos.append(info)
+            sources.append(source)
+        which.append(place)
+    return Members(tensors, infos, sources, which)
+
+
+def whole_of(members: Members, target: Backend | None) -> tuple[Backend | None, TensorInfo]:
+    """Whose tensor the members are together, and what it is: of the target if it keeps their graph, else an array.
+
+    Raises:
+        LossyCastError: No dtype holds the values of all.
+    """
+    infos, asked = members.infos, members.asked
+    dtype = asked.dtype if asked is not None else None
+    if dtype is None:
+        dtype = infos[0].dtype if members.which is None else dtypes.common(info.dtype for info in infos)
+    owner = None if target is None or members.places is not None else _stacker(members, target)
+    if members.places is not None:
+        kind = PADDED
+    elif len(members.shape) - len(infos[0].shape) > 1:
+        kind = "rows"
+    else:
+        alike = owner is not None or (asked is None and members.take_the_same_steps)
+        kind = "stack" if alike else "rows"
+    requires_grad = any(info.requires_grad for info in infos)
+    if owner is not None:
+        requires_grad = requires_grad and owner.capabilities.gradients.records
+    return owner, _info(
+        "python" if owner is None else owner.name,
+        members.shape,
+        dtype,
+        HOST if owner is None else infos[0].device,
+        requires_grad,
+        kind,
+        None if owner is None else infos[0].abstract,
+    )
+
+
+@lru_cache(maxsize=1024)
+def _info(
+    framework: str,
+    shape: tuple[int, ...],
+    dtype: str,
+    device: str,
+    requires_grad: bool,
+    kind: str,
+    abstract: str | None,
+) -> TensorInfo:
+    """What new memory is."""
+    info = TensorInfo(framework, shape, dtype, device, writable=True, mutable=True, requires_grad=requires_grad)
+    return info._replace(kind=kind, abstract=abstract)
+
+
+def _stacker(members: Members, target: Backend) -> Backend | None:
+    """The framework that stacks them itself: the target, in their graph, or theirs, in one call; ``None``: none."""
+    source, infos = members.sources[0], members.infos
+    caps = source.capabilities
+    if not caps.gradients.graph or any(other is not source for other in members.sources) or _are_large(members):
+        return None
+    if source is not target:
+        one_call = members.which is None and members.asked is None and not caps.objects.tracer
+        return source if one_call and not infos[0].requires_grad and infos[0].abstract is None else None
+    one_dtype = members.asked is not None or len({info.dtype for info in infos}) == 1
+    return source if one_dtype and {info.abstract for info in infos} <= {None, *caps.objects.inside_only} else None
+
+
+def _are_large(members: Members) -> bool:
+    """Whether they are so large, on the host and in no graph, that NumPy stacks them in a fraction of the time.
+
+    It asks for huge pages there; other frameworks' allocators do not.
+    """
+    if prod(members.shape) * dtypes.find(members.infos[0].dtype).itemsize < memory.MAPPED:
+        return False
+    return all(info.device == HOST and info.abstract is None and not info.requires_grad for info in members.infos)
+
+
+def at_member(error: ConversionError, path: str) -> ConversionError:
+    """The error of a member with where that stands; what it says of places inside is said of it there."""
+    inside = error.message.replace(" at x[", f" at {path}[")
+    message = f"{error.message} - at {path}" if inside == error.message else inside
+    return type(error)(message, error.hint)
+
+
+def _path(outer: tuple[int, ...], index: int) -> str:
+    return "x" + "".join(f"[{place}]" for place in np.unravel_index(index, outer))
+
+
+def _has_tensors(x: Any, head: Any) -> bool:
+    """Whether a sequence is one of tensors, by its first element."""
+    if is_tensor(head):
+        return True
+    if not isinstance(head, np.generic):
+        return False
+    # A NumPy scalar has a dtype: tensors may come after it.
+    others = [kind for kind in element_types(x) if not issubclass(kind, (np.generic, *PYTHON_NUMBERS, *ROWS))]
+    return any(map(registry.is_tensor, others))
+
+
+def _has_rows_of_numbers(x: Any) -> bool:
+    """Whether rows of Python numbers stand where others are tensors: ``[array([1, 2]), [3, 4]]``."""
+    if not any(issubclass(kind, ROWS) for kind in element_types(x)):
+        return False
+    rows = [each for each in x if isinstance(each, ROWS)]
+    if len(rows) == len(x):
+        return _has_rows_of_numbers([each for row in rows for each in row])
+    heads = [first(row)[0] for row in rows]
+    return any(type(head) in PYTHON_NUMBERS or isinstance(head, range) for head in heads)

@@ -1,0 +1,203 @@
+"""The functions for batches that users call: `collate`, and what it would do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+
+from ..backends import registry
+from ..errors import UnsupportedTypeError
+from .api import call_for, targets_of
+from .leaves import leaf_rule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from typing_extensions import Unpack
+
+    from ..typing import Casting, Grad, Leaves, Options, To, Unknown
+    from .api import Asked
+    from .batch_plans import BatchPlan
+
+__all__ = ["collate", "explain_collate"]
+
+Function = TypeVar("Function", bound="Callable[..., Any]")
+
+
+def _stacks(function: Function) -> Function:
+    """Decorate `collate`: a list of tensors, and a target, try the fast path of those first."""
+    paths_to, refusals, is_tensor = registry.LANES, registry.REFUSALS, registry.is_known_tensor
+
+    def stacking(samples: Iterable[Any], /, to: Any = None, **keywords: Any) -> Any:
+        if not keywords and type(samples) is list and samples and is_tensor(type(samples[0])):
+            try:
+                result = paths_to[to][list](samples)
+            except refusals:
+                result = None
+            if result is not None:
+                return result
+        return function(samples, to, **keywords)
+
+    # With its keywords, which `refuse_unknown` reads.
+    stacking.__kwdefaults__ = function.__kwdefaults__
+    return cast("Function", wraps(function)(stacking))
+
+
+@_stacks
+def collate(
+    samples: Iterable[Any],
+    /,
+    to: To | None = None,
+    *,
+    like: Any = None,
+    dtype: object = None,
+    casting: Casting | None = None,
+    device: object = None,
+    grad: Grad = "detach",
+    leaves: Leaves = "numbers",
+    unknown: Unknown = "error",
+    pad: complex | Mapping[str, complex] | None = None,
+    pad_to_multiple_of: int | None = None,
+    padding_side: Literal["right", "left"] = "right",
+    mask: bool = False,
+    lengths: bool = False,
+    **options: Unpack[Options],
+) -> Any:
+    """A list of trees as one tree of stacked tensors: a batch of samples, with an axis in front.
+
+    >>> import numpy as np, tensorferry as ferry
+    >>> samples = [{"x": np.ones(2), "label": 1, "name": "a"}, {"x": np.zeros(2), "label": 0, "name": "b"}]
+    >>> batch = ferry.collate(samples, "numpy")
+    >>> batch["x"].shape, batch["label"].dtype, batch["name"]
+    ((2, 2), dtype('int64'), ['a', 'b'])
+
+    >>> texts = [{"input_ids": [5, 7, 2], "labels": [5, 7, 2]}, {"input_ids": [9], "labels": [9]}]
+    >>> batch = ferry.collate(texts, "numpy", pad={"input_ids": 0, "labels": -100}, mask=True)
+    >>> batch["input_ids"].tolist(), batch["labels"].tolist(), batch["input_ids_mask"].tolist()
+    ([[5, 7, 2], [9, 0, 0]], [[5, 7, 2], [9, -100, -100]], [[True, True, True], [True, False, False]])
+
+    Each leaf takes one allocation, into which the samples are written. Tensors of several frameworks stack
+    where one dtype holds them all; numbers take the target's own dtype, as in `convert`, and the tensors' where they
+    stand among tensors and keep their values there. Integers, floats, complex numbers and bools do not meet in one
+    leaf unless `dtype` names what they become. What is no number (strings, other objects) becomes a list; where all
+    samples have ``None``, so has the result. A plain list of numbers, or of such lists, directly below a key of a
+    mapping is one tensor; elsewhere (a sample itself, in a tuple or a dataclass) it is a container like any other.
+
+    Args:
+        samples: Trees of one structure, at least one.
+        to: As for `convert`.
+        like: As for `convert_tree`; a tree is one of the structure of a sample.
+        dtype: As for `convert_tree`, by the names of a sample's leaves and the dtype that they have together.
+        casting: As for `convert`.
+        device: As for `convert`.
+        grad: As for `convert`; what is padded leaves the graph.
+        leaves: As for `convert_tree`; here Python numbers stack too, and lists of them below keys, unless
+            ``"tensors"`` is asked for, or a callable says what is one leaf.
+        unknown: As for `convert_tree`; what is kept becomes a list.
+        pad: What leaves of unequal lengths are filled up with: a number for all leaves that have an axis, or a
+            mapping to numbers from dotted names with ``*``, as `dtype` has them: ``{"input_ids": 0, "labels": -100}``.
+        pad_to_multiple_of: What the length of each leaf that `pad` speaks of becomes a multiple of, on the first axis
+            on which its samples differ; on its first where they are all alike.
+        padding_side: The side of that axis on which the filling stands. All other axes are padded to the longest, on
+            the right.
+        mask: Add a leaf ``<name>_mask`` beside each that `pad` speaks of: bool, of shape (batch, length of that axis),
+            true where the sample has data; also where all are equally long.
+        lengths: Add ``<name>_lengths`` likewise: int64, or the target's widest, of shape (batch,).
+        **options: As for `convert`.
+
+    Raises:
+        ShapeError: There are no samples, or a leaf's shapes differ and `pad` says nothing of it, or they have not as
+            many axes; the message has both shapes and the path.
+        UnsupportedTypeError: The samples are different trees, or have a tensor where others have none; `pad` has a name
+            that no leaf has; a mask or lengths are wanted beside a leaf that is below no str key of a dict, or has a
+            neighbour of that name.
+        ConversionError: As for `convert`; several leaves raise a `TreeError`.
+        LossyCastError: What is filled in does not fit into a leaf's dtype; or integers meet floats.
+        TypeError: As for `convert`; or a keyword says how something is padded, and `pad` says of nothing that it is.
+        ValueError: `pad_to_multiple_of` is less than 1.
+    """
+    asked = (to, like, dtype, device, None, casting, grad, options)
+    padding = _padding(pad, pad_to_multiple_of, padding_side, mask, lengths)
+    return call_for(collate, asked, _collate, samples, asked, leaves, unknown, padding, False)
+
+
+def explain_collate(
+    samples: Iterable[Any],
+    /,
+    to: To | None = None,
+    *,
+    like: Any = None,
+    dtype: object = None,
+    casting: Casting | None = None,
+    device: object = None,
+    grad: Grad = "detach",
+    leaves: Leaves = "numbers",
+    unknown: Unknown = "error",
+    pad: complex | Mapping[str, complex] | None = None,
+    pad_to_multiple_of: int | None = None,
+    padding_side: Literal["right", "left"] = "right",
+    mask: bool = False,
+    lengths: bool = False,
+    **options: Unpack[Options],
+) -> BatchPlan:
+    """What the same call of `collate` would do: the plan of each leaf, and what is kept; nothing is converted.
+
+    >>> import numpy as np, tensorferry as ferry
+    >>> samples = [{"x": np.ones(2), "ids": [5, 7], "name": "a"}, {"x": np.zeros(2), "ids": [9], "name": "b"}]
+    >>> print(ferry.explain_collate(samples, "numpy", pad={"ids": 0}))
+    2 leaves of 2 samples, 1 kept: 64 B copied
+       $["x"]     python stack float64[2, 2] on cpu -> numpy float64[2, 2] on cpu; copies 32 B: 2 samples stacked
+       $["ids"]   python padded int64[2, 2] on cpu -> numpy int64[2, 2] on cpu; copies 32 B: 2 samples padded to (2,)
+       $["name"]  str: a list of 2: str is no number or tensor
+
+    Python numbers are looked at one by one, as `describe` does; a tensor's memory is not read.
+
+    Args:
+        samples: As for `collate`.
+        to: As for `collate`.
+        like: As for `collate`.
+        dtype: As for `collate`.
+        casting: As for `collate`.
+        device: As for `collate`.
+        grad: As for `collate`.
+        leaves: As for `collate`.
+        unknown: As for `collate`.
+        pad: As for `collate`.
+        pad_to_multiple_of: As for `collate`.
+        padding_side: As for `collate`.
+        mask: As for `collate`.
+        lengths: As for `collate`.
+        **options: As for `collate`.
+
+    Raises:
+        ConversionError: The same as `collate` would raise, except for what only the values show.
+    """
+    asked = (to, like, dtype, device, None, casting, grad, options)
+    padding = _padding(pad, pad_to_multiple_of, padding_side, mask, lengths)
+    return call_for(explain_collate, asked, _collate, samples, asked, leaves, unknown, padding, True)  # type: ignore[no-any-return]
+
+
+# -- what they do, out of any tracer's sight ----------------------------------------------------------
+
+
+def _padding(pad: object, multiple: int | None, side: str, mask: bool, lengths: bool) -> dict[str, Any] | None:
+    """How leaves are padded; ``None``: nothing was said of it."""
+    if pad is None and multiple is None and side == "right" and not mask and not lengths:
+        return None
+    return {"pad": pad, "multiple": multiple, "side": side, "mask": mask, "lengths": lengths}
+
+
+def _collate(
+    samples: Iterable[Any], asked: Asked, leaves: Any, unknown: str, padding: dict[str, Any] | None, looks: bool
+) -> Any:
+    from .collate import Batch
+
+    if isinstance(samples, (Mapping, str, bytes)):
+        raise UnsupportedTypeError(
+            f"collate takes the samples of a batch, and a {type(samples).__name__} is one value.",
+            "collate([x], to), for a batch of one",
+        )
+    rule = leaf_rule(leaves, unknown=unknown)
+    batch = Batch(list(samples), targets_of(asked, leaves), rule, padding, looks=looks)
+    return batch.plan() if looks else batch.stack()

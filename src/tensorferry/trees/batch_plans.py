@@ -1,0 +1,138 @@
+"""`BatchPlan`: what `collate` makes of each leaf of its samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..planning.render import size_text
+
+if TYPE_CHECKING:
+    from ..planning.plan import Plan
+
+__all__ = ["BatchPlan", "KeptLeaf", "StackedLeaf"]
+
+_SHOWN = 12
+
+
+class StackedLeaf(NamedTuple):
+    """A leaf of the batch that is one tensor.
+
+    Args:
+        path: Where it is: ``$["image"]``.
+        plan: The plan of that tensor, from the samples' own to the last step.
+        padded_to: The shape to which each sample is padded; ``None``: they stack as they are.
+        beside: ``"mask"`` or ``"lengths"``: it is made of how long the samples are, for the leaf that it stands beside.
+    """
+
+    path: str
+    plan: Plan
+    padded_to: tuple[int, ...] | None = None
+    beside: str | None = None
+
+    @property
+    def what(self) -> str:
+        """What is done, in a few words."""
+        size = f"copies {size_text(self.plan.bytes_copied)}"
+        if self.beside is not None:
+            return f"{size}: the samples' {self.beside}"
+        many = self.plan.result.shape[0]
+        samples = "1 sample" if many == 1 else f"{many} samples"
+        return f"{size}: {samples} {'stacked' if self.padded_to is None else f'padded to {self.padded_to}'}"
+
+
+class KeptLeaf(NamedTuple):
+    """A leaf of the batch that is no tensor.
+
+    Args:
+        path: Where it is.
+        type: The name of the type of the first sample's.
+        why: What it becomes, and why.
+    """
+
+    path: str
+    type: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.path}  {self.type}: {self.why}"
+
+
+@dataclass(frozen=True)
+class BatchPlan:
+    """What `collate` does, leaf by leaf; the very plans that are run.
+
+    >>> import numpy as np, tensorferry as ferry
+    >>> plan = ferry.explain_collate([{"x": np.zeros(2), "name": "a"}, {"x": np.ones(2), "name": "b"}], "numpy")
+    >>> plan.samples, plan.plans['$["x"]'].result.shape, plan.kept[0].path, plan.bytes_copied
+    (2, (2, 2), '$["name"]', 32)
+
+    Args:
+        samples: How many samples there are.
+        leaves: The leaves that become a tensor each, in the samples' order; what comes beside one follows it.
+        kept: The leaves that do not.
+    """
+
+    samples: int
+    leaves: tuple[StackedLeaf, ...]
+    kept: tuple[KeptLeaf, ...] = ()
+
+    @property
+    def plans(self) -> dict[str, Plan]:
+        """Each leaf's own plan by its path."""
+        return {leaf.path: leaf.plan for leaf in self.leaves}
+
+    @property
+    def bytes_copied(self) -> int:
+        """How many bytes are written in all, over every path."""
+        return sum(leaf.plan.bytes_copied for leaf in self.leaves)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What can go wrong afterwards, once each, with the path of the first leaf that it is said of."""
+        found: dict[str, str] = {}
+        for leaf in self.leaves:
+            for warning in leaf.plan.warnings:
+                found.setdefault(warning, f"{warning} - at {leaf.path}")
+        return tuple(found.values())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as plain data for JSON."""
+        return {
+            "samples": self.samples,
+            "leaves": [{**leaf._asdict(), "plan": leaf.plan.to_dict()} for leaf in self.leaves],
+            "kept": [leaf._asdict() for leaf in self.kept],
+            "bytes_copied": self.bytes_copied,
+            "warnings": list(self.warnings),
+        }
+
+    def __repr__(self) -> str:
+        return f"<BatchPlan of {self._head()}; print() shows {'it' if len(self.leaves) == 1 else 'them'}>"
+
+    def __str__(self) -> str:
+        rows = [(leaf.path, f"{leaf.plan.source} -> {leaf.plan.result}; {leaf.what}") for leaf in self.leaves[:_SHOWN]]
+        rows += [(leaf.path, f"{leaf.type}: {leaf.why}") for leaf in self.kept[:_SHOWN]]
+        width = max((len(path) for path, _ in rows), default=0)
+        lines = [self._head(), *(f"   {path:<{width}}  {what}" for path, what in rows)]
+        more = max(len(self.leaves) - _SHOWN, 0) + max(len(self.kept) - _SHOWN, 0)
+        if more:
+            lines.append(f"   … and {more} more: see .plans and .kept")
+        return "\n".join([*lines, *(f"   Warning: {warning}" for warning in self.warnings)])
+
+    def _head(self) -> str:
+        many = "1 leaf" if len(self.leaves) == 1 else f"{len(self.leaves)} leaves"
+        samples = "1 sample" if self.samples == 1 else f"{self.samples} samples"
+        kept = f", {len(self.kept)} kept" if self.kept else ""
+        return f"{many} of {samples}{kept}: {size_text(self.bytes_copied)} copied"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        rows = [(leaf.path, f"{leaf.plan.source} -> {leaf.plan.result}", leaf.what) for leaf in self.leaves]
+        rows += list(self.kept)
+        cells = "".join(
+            f"<tr><td><code>{escape(path)}</code></td><td>{escape(what)}</td><td>{escape(why)}</td></tr>"
+            for path, what, why in rows
+        )
+        warnings = "".join(f"<p>Warning: {escape(warning)}</p>" for warning in self.warnings)
+        return f"<div><b>{escape(self._head())}</b><table>{cells}</table>{warnings}</div>"

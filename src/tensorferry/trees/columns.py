@@ -1,0 +1,281 @@
+"""`Columns`: the leaf of all samples at one place, and the conversion that makes one tensor of it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ..backends import registry
+from ..core import dtypes
+from ..core.devices import HOST
+from ..core.leaf_dtypes import quoted
+from ..core.names import EXCHANGE
+from ..core.request import Request
+from ..errors import LossyCastError, ShapeError, UnsupportedTypeError, shown
+from ..execution.recipes import conversion_of
+from ..sequences.members import Members, look_at
+from ..sequences.reader import PYTHON_NUMBERS, NewArray
+from .kinds import dtype_together, kinds_met
+from .padding import common_dtype, extent_of, filling, without_nothing
+from .rows import RowsRead
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ..backends.base import Backend
+    from ..execution.recipes import Conversion
+    from ..execution.run import Prepared
+    from .kinds import Met
+    from .leaves import LeafRule
+    from .padding import Extent, Padding
+    from .targets import Targets
+
+__all__ = ["Columns", "Leaf"]
+
+
+class Leaf(NamedTuple):
+    """What becomes of one leaf of all samples.
+
+    Args:
+        prepared: The conversion of what they are together; ``None``: they stay objects.
+        kept: What they are then.
+        extent: How far they are padded; ``None``: they are not.
+    """
+
+    prepared: Prepared | None
+    kept: Any = None
+    extent: Extent | None = None
+
+
+class Columns:
+    """Says what becomes of each leaf of all samples.
+
+    Args:
+        targets: Where leaves go.
+        rule: Which leaves are stacked.
+        padding: How they are padded.
+        prepare: `run.prepare`, or `run.foresee` where it is only looked.
+        path: Gives the path of a leaf.
+        name: Gives its dotted name.
+    """
+
+    def __init__(
+        self,
+        targets: Targets,
+        rule: LeafRule,
+        padding: Padding,
+        prepare: Callable[..., Prepared],
+        path: Callable[[int], str],
+        name: Callable[[int], str],
+    ) -> None:
+        self._targets = targets
+        self._rule = rule
+        self._padding = padding
+        self._prepare = prepare
+        self._path = path
+        self._name = name
+
+    def leaf(self, index: int, column: Any) -> Leaf:
+        """What becomes of a column."""
+        if type(column) is not RowsRead and not self._is_stacked(column):
+            return Leaf(None, None if all(each is None for each in column) else column)
+        conversion = self._targets.of(lambda: self._path(index))
+        target, request = registry.ready(conversion.target.name), conversion.request
+        value = self._padding.value_of(lambda: self._name(index)) if self._padding.on else None
+        nothing = type(column) is list and self._rule.takes_rows and not any(type(x) is not list or x for x in column)
+        if nothing and value is None:
+            return Leaf(None, [])
+        members = None if value is None and _are_numbers(column) else _looked_at(column)
+        met = None if type(column) is RowsRead else kinds_met(column, members)
+        if value is not None and members is not None:
+            padded = self._padded(index, column, members, met, value, target, request)
+            if padded is not None:
+                return padded
+            members = None if _are_numbers(column) else members
+        prepared = self._stacked(index, column, members, met, target, request)
+        return Leaf(prepared, None, None)
+
+    def _is_stacked(self, column: Sequence[Any]) -> bool:
+        """Whether the leaves of a column are tensors.
+
+        Raises:
+            UnsupportedTypeError: Some are.
+        """
+        kinds = set(map(type, column))
+        if len(kinds) == 1 and kinds <= PYTHON_NUMBERS and self._rule.chosen is None:
+            return self._rule.takes(column[0])
+        taken = self._rule.takes_each(column)
+        if all(taken):
+            return True
+        if not any(taken):
+            return False
+        odd = taken.index(not taken[0])
+        raise UnsupportedTypeError(
+            f"Sample 0 has a {type(column[0]).__name__} there, sample {odd} a {type(column[odd]).__name__}: "
+            "they do not stack.",
+            "fill what is missing first, or leaves= a callable that says no to it",
+        )
+
+    def _stacked(
+        self, index: int, column: Any, members: Members | None, met: Met | None, target: Backend, request: Request
+    ) -> Prepared:
+        """The conversion of a column whose leaves are of one shape.
+
+        Raises:
+            ShapeError: They are not.
+            LossyCastError: Integers meet floats.
+        """
+        conversion, decide = conversion_of(target, request), self._decider(index, target, request)
+        if type(column) is RowsRead:
+            return self._prepare(NewArray(self._row_of(index, column), weak=True), conversion, None, decide)
+        apart = met is not None and (met.differ or met.numbers_among_tensors)
+        if members is None and not apart:
+            try:
+                return self._prepare(column, conversion, None, decide)
+            except ShapeError as error:
+                if type(column[0]) is list:
+                    _looked_at(column)  # raises if the rows inside one sample are of unequal lengths
+                raise self._ragged(index, error.message) from error
+        members = _looked_at(column) if members is None else members
+        if decide is not None:
+            request, decide = _decided(decide, members).request, None
+        if met is not None and met.differ:
+            self._refuse_mixture(index, met, request, target)
+            members = members._replace(asked=_asked(request, request.dtype))
+        elif apart:
+            members = members._replace(asked=_asked(request, common_dtype(members.infos, target, request)))
+        try:
+            members = members.stacked((len(column),))
+        except ShapeError as error:
+            raise self._ragged(index, error.message) from error
+        return self._prepare(members, conversion_of(target, request))
+
+    def _row_of(self, index: int, rows: RowsRead) -> Any:
+        """The numbers of rows of one length."""
+        lengths = rows.lengths
+        odd = next((number for number, length in enumerate(lengths) if length != lengths[0]), None)
+        if odd is not None:
+            raise self._ragged(
+                index,
+                f"Rows of unequal lengths do not stack: {lengths[0]} in samples[0], {lengths[odd]} in samples[{odd}].",
+            )
+        return rows.numbers.reshape(len(lengths), -1)
+
+    def _decider(self, index: int, target: Backend, request: Request) -> Callable[[Any], Conversion] | None:
+        """Gives the conversion by what a column is together, where it depends on that."""
+        targets = self._targets
+        if not targets.decides_by_leaf:
+            return None
+        conversion, name, path = conversion_of(target, request), partial(self._name, index), partial(self._path, index)
+        return lambda info: targets.asked_of(conversion, info.dtype, name, path)
+
+    def _ragged(self, index: int, message: str) -> ShapeError:
+        name = self._name(index)
+        return ShapeError(message, f"pad={{{quoted(name)}: 0}}" if name else "pad=0")
+
+    def _refuse_mixture(self, index: int, met: Met, request: Request, target: Backend) -> None:
+        """Refuse a column in which integers meet floats, unless it has been said what they become.
+
+        Raises:
+            LossyCastError: It has not.
+        """
+        if request.dtype not in (None, *dtypes.KEYWORDS):
+            return
+        name = self._name(index)
+        dtype = met.floating or target.capabilities.dtypes.default(met.kind)
+        hints = [f'dtype="{dtype}"'] if met.kind == "float" else []
+        hints += [f'dtype={{{quoted(name or met.kind)}: "{dtype}"}}'] if name or not hints else []
+        raise LossyCastError(f"Numbers of different kinds do not stack: {met.where}.", " or ".join(hints))
+
+    # -- padding --------------------------------------------------------------------------------------
+
+    def _padded(
+        self,
+        index: int,
+        column: Any,
+        members: Members,
+        met: Met | None,
+        value: Any,
+        target: Backend,
+        request: Request,
+    ) -> Leaf | None:
+        """What becomes of a column that is to be padded; ``None``: its leaves have no axis."""
+        full = without_nothing(column, members, value)
+        members, has_nothing = (members, False) if full is None else (full, True)
+        shapes = [(length,) for length in column.lengths] if type(column) is RowsRead else members.shapes
+        extent = extent_of(shapes, self._padding)
+        if extent is None:
+            return None
+        if not (extent.is_needed or has_nothing):
+            members_or_numbers = None if _are_numbers(column) else members
+            prepared = self._stacked(index, column, members_or_numbers, met, target, request)
+        else:
+            decide = self._decider(index, target, request)
+            request = request if decide is None else _decided(decide, members).request
+            if met is not None and met.differ:
+                self._refuse_mixture(index, met, request, target)
+            dtype = common_dtype(members.infos, target, request)
+            request = _where_they_are(members, target, request)._replace(dtype=dtype)
+            members = members._replace(
+                shape=(len(shapes), *extent.whole),
+                asked=_asked(request, dtype),
+                places=extent.mask if members.which is None and extent.is_short else extent.places(),
+                value=self._filling(index, value, dtype, request),
+                lengths=[shape[0] for shape in shapes],
+                keywords=self._padding.keywords(value),
+            )
+            prepared = self._prepare(members, conversion_of(target, request))
+        return Leaf(prepared, None, extent)
+
+    def _filling(self, index: int, value: Any, dtype: str, request: Request) -> Any:
+        try:
+            return filling(value, dtype, request)
+        except LossyCastError as error:
+            name = self._name(index)
+            raise LossyCastError(
+                f"pad= fills up with {shown(value)}, which {dtype} does not hold: {error.message}",
+                f"pad={{{quoted(name)}: 0}}" if name else "pad=0",
+            ) from error
+
+
+def _are_numbers(column: Any) -> bool:
+    """Whether all leaves are numbers, or lists of them."""
+    if type(column) is RowsRead:
+        return True
+    return all(
+        kind in PYTHON_NUMBERS or kind is list or issubclass(kind, np.generic) for kind in set(map(type, column))
+    )
+
+
+def _looked_at(column: Any) -> Members:
+    """What the leaves of a column are.
+
+    Raises:
+        ConversionError: One of them is no tensor; the rows inside one are of unequal lengths.
+    """
+    if type(column) is RowsRead:
+        numbers = NewArray(column.numbers, weak=True)
+        source = registry.backend_of(numbers)
+        return Members(column.lengths, [source.preview(numbers)[1]], [source], None, joined=numbers)
+    return look_at(column, (len(column),))
+
+
+def _decided(decide: Callable[[Any], Conversion], members: Members) -> Conversion:
+    """What is asked of a column for the dtype that its leaves have together."""
+    return decide(members.infos[0]._replace(dtype=dtype_together(members.infos)))
+
+
+def _asked(request: Request, dtype: str | None) -> Request:
+    """As what each leaf is converted, before they are one."""
+    return Request(EXCHANGE, dtype=dtype, casting=request.casting, grad=request.grad)
+
+
+def _where_they_are(members: Members, target: Backend, request: Request) -> Request:
+    """The request with the device on which all leaves are, as if they had been stacked there."""
+    devices = {info.device for info in members.infos}
+    if request.device is not None or request.placement is not None or devices == {HOST} or len(devices) > 1:
+        return request
+    own = all(info.framework == target.name for info in members.infos)
+    return request._replace(device=devices.pop() if own else None)
