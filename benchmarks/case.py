@@ -175,7 +175,7 @@ class Section:
         world: Makes the names that the lines use; they live as long as the section is measured.
         cases: What is measured.
         pace: How often.
-        lanes: Whether the fast lanes are open; if not, every call goes the general planned path.
+        paths: Whether the fast paths are open; if not, every call goes the general planned path.
         absent: Says why the section cannot be measured here, or ``None`` if it can.
     """
 
@@ -183,19 +183,19 @@ class Section:
     world: Callable[[], dict[str, Any]]
     cases: tuple[Case, ...]
     pace: Pace = field(default=SMALL)
-    lanes: bool = True
+    paths: bool = True
     absent: Callable[[], str | None] = lambda: None
 
     def rows(self) -> Iterable[Measured | Unmeasured]:
         """Measure, one row after the other."""
-        from .timing import lanes, race
+        from .timing import paths, race
 
         why = self.absent()
         if why is not None:
             yield from (Unmeasured(case.name, case.target, why) for case in self.cases)
             return
         names = self.world()
-        with lanes(self.lanes):
+        with paths(self.paths):
             for case in self.cases:
                 times = race(case.ours, case.theirs, names, self.pace)
                 yield Measured.of(case.name, times, case.target, best=self.pace.best)

@@ -252,6 +252,6 @@ SECTIONS = (
         world,
         cases({**PLAIN, **TRACKED}, Target(), _CALL),
         OFTEN,
-        lanes=False,
+        paths=False,
     ),
 )

@@ -8,27 +8,27 @@ from time import perf_counter
 from timeit import Timer
 from typing import TYPE_CHECKING, Any
 
-from tensorferry.backends import registry
+from tensorferry.backends import fast_paths as paths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .case import Pace
 
-__all__ = ["lanes", "race"]
+__all__ = ["fast_paths", "race"]
 
 FEWEST = 5
 """Rounds that there are, however long they take."""
 
 
 @contextmanager
-def lanes(on: bool) -> Iterator[None]:
-    """Open or close the fast lanes, and put them back as they were."""
-    before = registry.open_lanes(on)
+def fast_paths(on: bool) -> Iterator[None]:
+    """Open or close the fast paths, and put them back as they were."""
+    before = paths.open_all(on)
     try:
         yield
     finally:
-        registry.open_lanes(before)
+        paths.open_all(before)
 
 
 def race(ours: str, theirs: str, names: dict[str, Any], pace: Pace) -> tuple[list[float], list[float]]:

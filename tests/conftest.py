@@ -26,13 +26,13 @@ from tensorferry.execution.run import verifying
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "lanes: runs with the fast lanes open instead of checking every plan")
+    config.addinivalue_line("markers", "fast_paths: runs with the fast paths open instead of checking every plan")
 
 
 @pytest.fixture(autouse=True)
 def _verified(request):
-    """Every conversion of a test is checked against its plan, unless it is about the fast lanes."""
-    with verifying(request.node.get_closest_marker("lanes") is None):
+    """Every conversion of a test is checked against its plan, unless it is about the fast paths."""
+    with verifying(request.node.get_closest_marker("fast_paths") is None):
         yield
 
 

@@ -10,20 +10,20 @@ from tensorferry.backends import registry
 OWN = ("numpy", "torch", "tensorflow", "jax", "python")
 
 
-def own(lanes):
-    return [group for group in testing.groups(lanes=lanes) if {group.source, group.target} <= set(OWN)]
+def own(paths):
+    return [group for group in testing.groups(paths=paths) if {group.source, group.target} <= set(OWN)]
 
 
-@pytest.mark.parametrize("group", own(lanes=False), ids=str)
+@pytest.mark.parametrize("group", own(paths=False), ids=str)
 def test_each_cell_keeps_the_contract(group):
     """Values, dtype, type, memory, writability, the source unharmed, and a plan that said so before."""
     assert testing.check(group)
 
 
-@pytest.mark.lanes
-@pytest.mark.parametrize("group", own(lanes=True), ids=str)
-def test_each_cell_keeps_the_contract_through_the_fast_lanes(group):
-    """What a fast lane gives is judged by the same contract as what the plan gives."""
+@pytest.mark.fast_paths
+@pytest.mark.parametrize("group", own(paths=True), ids=str)
+def test_each_cell_keeps_the_contract_through_the_fast_paths(group):
+    """What a fast path gives is judged by the same contract as what the plan gives."""
     assert testing.check(group)
 
 
@@ -47,7 +47,7 @@ def test_there_are_thousands_of_cells():
     for witness in testing.witnesses().values():
         witness.missing()
     cells = 0
-    for group in own(lanes=False):
+    for group in own(paths=False):
         source = testing.witness_for(group.source)
         if group.mode in ("", "32 bits"):
             cells += 3 * sum(source.make(group.layout, dtype) is not None for dtype in ("float32", "uint8"))

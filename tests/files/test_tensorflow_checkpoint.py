@@ -323,7 +323,7 @@ def test_the_checksum_is_that_of_the_standard(data, checksum):
 @pytest.mark.parametrize("size", [0, 1, 255, 256, 257, 511, 512, 513, 768, 4096, 100_003])
 @pytest.mark.usefixtures("checksums_by")
 def test_the_checksum_of_parts_is_that_of_the_whole(size):
-    """Lanes, odd counts of them, and continued checksums all give what one byte after the other gives."""
+    """Paths, odd counts of them, and continued checksums all give what one byte after the other gives."""
     data = np.random.default_rng(size).integers(0, 256, size, np.uint8).tobytes()
     slowly = 0
     for at in range(0, size, 200):

@@ -968,7 +968,7 @@ def test_H32_copies_stay_where_their_shards_are_and_no_device_is_ignored():
 
 
 def test_H32_an_array_of_64_bits_is_given_back_where_they_are_off():
-    """The lane and the plan agree: the object as it is, and no copy that would narrow it."""
+    """The fast path and the plan agree: the object as it is, and no copy that would narrow it."""
     with (jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.enable_x64)(True):
         x = jnp.ones(3, "float64")
     assert ferry.to_jax(x) is x

@@ -110,19 +110,19 @@ def outcome(call):
     return (result.dtype, result.tobytes()) if isinstance(result, np.ndarray) else result
 
 
-@pytest.mark.parametrize("lanes", [True, False], ids=["fast paths", "planned"])
+@pytest.mark.parametrize("fast_paths", [True, False], ids=["fast paths", "planned"])
 @pytest.mark.parametrize("place", PLACES)
-def test_H71_every_thread_gives_the_same_bits(place, lanes):
+def test_H71_every_thread_gives_the_same_bits(place, paths):
     """What callbacks and `set_flush_denormal` do to the processor changes no conversion."""
     seen, flushed = {}, []
 
     def work():
         flushed.append(subnormals.are_flushed())
-        with verifying(not lanes):
+        with verifying(not paths):
             seen.update({name: outcome(call) for name, call in CALLS.items()})
         flushed.append(subnormals.are_flushed())
 
-    with verifying(not lanes):
+    with verifying(not paths):
         expected = {name: outcome(call) for name, call in CALLS.items()}
     PLACES[place](work)
 

@@ -40,12 +40,12 @@ APART = {
 }
 
 
-@pytest.mark.parametrize("lanes", [True, False], ids=["fast path", "planned"])
+@pytest.mark.parametrize("fast_paths", [True, False], ids=["fast path", "planned"])
 @pytest.mark.parametrize("name", REPEATED)
-def test_H75_what_lies_in_one_place_is_read_only(name, lanes):
+def test_H75_what_lies_in_one_place_is_read_only(name, paths):
     """One write through NumPy would change several elements; the memory is shared all the same."""
     x = REPEATED[name]()
-    with verifying(not lanes):
+    with verifying(not paths):
         array = ferry.to_numpy(x)
 
     assert not array.flags.writeable
@@ -60,12 +60,12 @@ def test_H75_what_lies_in_one_place_is_read_only(name, lanes):
     assert not names["y"].flags.writeable
 
 
-@pytest.mark.parametrize("lanes", [True, False], ids=["fast path", "planned"])
+@pytest.mark.parametrize("fast_paths", [True, False], ids=["fast path", "planned"])
 @pytest.mark.parametrize("name", APART)
-def test_H75_what_lies_apart_stays_writable(name, lanes):
+def test_H75_what_lies_apart_stays_writable(name, paths):
     """Strides alone are no reason."""
     x = APART[name]()
-    with verifying(not lanes):
+    with verifying(not paths):
         array = ferry.to_numpy(x)
 
     assert array.flags.writeable
@@ -259,7 +259,7 @@ def test_a_stack_of_too_many_axes_is_refused():
 # -- torch.compile -----------------------------------------------------------------------------------
 
 
-@pytest.mark.lanes
+@pytest.mark.fast_paths
 @pytest.mark.parametrize("kind", ["tensor", "parameter"])
 def test_to_torch_is_the_identity_in_a_whole_graph(kind):
     """`torch.compile(fullgraph=True)` takes no break: `to_torch` of a PyTorch tensor is none."""

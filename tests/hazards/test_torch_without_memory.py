@@ -1,4 +1,4 @@
-"""PyTorch tensors that look ordinary and have no memory: no fast lane may give what was never there (H29)."""
+"""PyTorch tensors that look ordinary and have no memory: no fast path may give what was never there (H29)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WAYS = {
 
 
 def convert_once():
-    """Every lane has been used."""
+    """Every path has been used."""
     for way in WAYS.values():
         way(torch.ones(2))
 

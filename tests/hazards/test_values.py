@@ -612,8 +612,8 @@ def test_H10_object_arrays_without_elements_keep_their_shape(target, shape):
 def test_H10_an_exotic_scalar_in_a_list_is_named(target, element, hint, number):
     """Its type, its path and the code to type; and the same again, as often as one asks."""
     for x in ([number, element], [number] * 300 + [element]):
-        for lanes in (True, False, False, False):
-            with verifying(on=lanes), pytest.raises(ferry.UnsupportedTypeError) as caught:
+        for paths in (True, False, False, False):
+            with verifying(on=paths), pytest.raises(ferry.UnsupportedTypeError) as caught:
                 ferry.convert(x, target)
             assert f"The {type(element).__name__} at x[{len(x) - 1}]" in caught.value.message
             assert caught.value.hint.startswith(hint.replace("x[1]", f"x[{len(x) - 1}]"))
@@ -716,20 +716,20 @@ def test_H12_a_mask_is_never_dropped(target):
     ],
 )
 def test_H12_a_mask_among_numbers_is_never_dropped(target, make):
-    """A masked row or element of a list of numbers is refused, by lane and by plan."""
+    """A masked row or element of a list of numbers is refused, by path and by plan."""
     x = make(np.ma.array([3.0, 4.0], mask=[0, 1]))
-    for lanes in (True, False):
-        with verifying(on=lanes), pytest.raises(ferry.UnsupportedTypeError, match="MaskedArray") as caught:
+    for paths in (True, False):
+        with verifying(on=paths), pytest.raises(ferry.UnsupportedTypeError, match="MaskedArray") as caught:
             ferry.convert(x, target)
         assert "filled(" in caught.value.hint
 
 
-def test_H11_a_quantized_tensor_is_refused_by_lane_and_by_plan():
+def test_H11_a_quantized_tensor_is_refused_by_fast_path_and_by_plan():
     """TensorFlow's own array of one is of plain integers, which say nothing of scale and zero point."""
     quantized = tf.quantization.quantize([1.0, 0.0], 0.0, 1.0, tf.qint8).output
     for target in EVERYWHERE:
-        for lanes in (True, False):
-            with verifying(on=lanes), pytest.raises(ferry.UnsupportedTypeError, match="quantized"):
+        for paths in (True, False):
+            with verifying(on=paths), pytest.raises(ferry.UnsupportedTypeError, match="quantized"):
                 ferry.convert(quantized, target)
 
 

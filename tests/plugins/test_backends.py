@@ -236,8 +236,8 @@ MEDDLES = {
     "open_node": "def has_node(self, kind): return True\ndef open_node(self, x): raise OSError('cannot tell')",
     "holds": "def holds(self, owner): raise OSError('cannot tell')",
     "shield": "is_traced = True\ndef shield(self, function): raise OSError('cannot tell')",
-    "lanes": "def lanes(self): raise OSError('cannot tell')",
-    "lanes of others": "def lanes(self): return {(np.ndarray, 'numpy'): lambda x: 'cannot tell'}",
+    "fast_paths": "def fast_paths(self): raise OSError('cannot tell')",
+    "paths of others": "def fast_paths(self): return {(np.ndarray, 'numpy'): lambda x: 'cannot tell'}",
 }
 
 

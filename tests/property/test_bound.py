@@ -15,7 +15,7 @@ from tensorferry import testing
 from tensorferry.backends import registry
 from tensorferry.execution import recipes, run
 
-pytestmark = pytest.mark.lanes
+pytestmark = pytest.mark.fast_paths
 
 EVERYWHERE = (*TARGETS, "python")
 ASKED = [

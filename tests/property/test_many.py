@@ -22,7 +22,7 @@ from tensorferry.host import memory
 from tensorferry.testing import strategies as these
 from tensorferry.testing.bits import FORMATS
 
-pytestmark = pytest.mark.lanes
+pytestmark = pytest.mark.fast_paths
 
 
 def bits(x):

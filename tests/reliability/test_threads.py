@@ -43,18 +43,18 @@ def jobs():
     return found, values
 
 
-@pytest.mark.parametrize("lanes", [True, False], ids=["lanes", "planned"])
-def test_eight_threads_give_the_same_results(lanes):
+@pytest.mark.parametrize("fast_paths", [True, False], ids=["fast_paths", "planned"])
+def test_eight_threads_give_the_same_results(paths):
     """Thousands of conversions of every pair from eight threads, each with the right values and dtype."""
     work, values = jobs()
     start = threading.Barrier(THREADS)
     # The switch is one for all threads, so it is thrown outside of them.
-    with verifying(on=not lanes):
+    with verifying(on=not paths):
 
         def worker(offset):
             start.wait()
             count = 0
-            for index in range(300 if lanes else 150):
+            for index in range(300 if paths else 150):
                 source, target, keywords = work[(index * 7 + offset * 13) % len(work)]
                 result = ferry.convert(source, target, **keywords)
                 assert ferry.to_list(result) == values
@@ -63,11 +63,11 @@ def test_eight_threads_give_the_same_results(lanes):
 
         with ThreadPoolExecutor(THREADS) as pool:
             counts = list(pool.map(worker, range(THREADS)))
-    assert sum(counts) == THREADS * (600 if lanes else 300)
+    assert sum(counts) == THREADS * (600 if paths else 300)
 
 
 def test_first_calls_from_eight_threads():
-    """The backends load once, whichever thread comes first, and the lanes open for all."""
+    """The backends load once, whichever thread comes first, and the fast paths open for all."""
     lives(
         """
         import sys, threading
@@ -103,8 +103,8 @@ def ten_thousand(sources, targets, keywords):
 
 
 @pytest.mark.parametrize("keywords", [{}, {"copy": True}], ids=["default", "copy"])
-@pytest.mark.parametrize("lanes", [True, False], ids=["lanes", "planned"])
-def test_ten_thousand_conversions_leak_nothing(lanes, keywords):
+@pytest.mark.parametrize("fast_paths", [True, False], ids=["fast_paths", "planned"])
+def test_ten_thousand_conversions_leak_nothing(paths, keywords):
     """Reference counts return to where they were, and nothing of the results is kept."""
     size = 64 * 1024
     array = counted((size // 4,))
@@ -113,8 +113,8 @@ def test_ten_thousand_conversions_leak_nothing(lanes, keywords):
     with verifying(on=False):
         for source in sources:
             for target in targets:
-                if not lanes:
-                    keywords = {**keywords, "casting": "unsafe"}  # any keyword closes the lane
+                if not paths:
+                    keywords = {**keywords, "casting": "unsafe"}  # any keyword closes the fast path
                 ferry.convert(source, target, **keywords)
         ten_thousand(sources, targets, keywords)
         gc.collect()

@@ -129,11 +129,11 @@ def test_jax_starts_a_transfer_and_finishes_it():
     assert not ferry.shares_memory(fetched, x)
 
 
-# -- the fast lane for many at once -------------------------------------------------------------
+# -- the fast path for many at once -------------------------------------------------------------
 
 
-def lane(kind="cpu"):
-    """PyTorch's lane, which accepts CUDA tensors alone, for tensors of the host."""
+def path(kind="cpu"):
+    """PyTorch's path, which accepts CUDA tensors alone, for tensors of the host."""
     import torch
 
     from tensorferry.backends.torch.packing import FetchTogether
@@ -143,11 +143,11 @@ def lane(kind="cpu"):
 
 @pytest.mark.parametrize("shapes", [[(2, 3)] * 5, [(4,)] * 3, [(), (), ()], [(1,), (2, 3), (), (4, 1, 2)]])
 @pytest.mark.parametrize("dtype", ["float32", "int64", "bool", "float16"])
-def test_the_lane_gives_what_the_plan_gives(shapes, dtype):
+def test_the_fast_path_gives_what_the_plan_gives(shapes, dtype):
     """Arrays of the same type, dtype, shape, bits and strides, writable, in memory of their own."""
     rng = np.random.default_rng(2)
     tensors = [ferry.to_torch(np.asarray(rng.integers(0, 2, shape), dtype=dtype)) for shape in shapes]
-    for x, fast in zip(tensors, lane()(tensors), strict=True):
+    for x, fast in zip(tensors, path()(tensors), strict=True):
         planned = ferry.convert(x, "numpy", copy=True)
         assert type(fast) is type(planned)
         assert (fast.dtype, fast.shape, fast.strides) == (planned.dtype, planned.shape, planned.strides)
@@ -156,7 +156,7 @@ def test_the_lane_gives_what_the_plan_gives(shapes, dtype):
         assert not ferry.shares_memory(fast, x)
 
 
-def test_the_lane_leaves_the_rest_to_the_plan():
+def test_the_fast_path_leaves_the_rest_to_the_plan():
     """Graphs, strides, other dtypes and devices, ties, empty and large tensors, one alone."""
     import torch
 
@@ -171,12 +171,12 @@ def test_the_lane_leaves_the_rest_to_the_plan():
         plain[:2],
         torch._neg_view(torch.ones(3)),
     ]
-    assert lane()([plain, torch.zeros(3)]) is not None
-    assert lane()([plain]) is None
-    assert lane("cuda")([plain, torch.zeros(3)]) is None
+    assert path()([plain, torch.zeros(3)]) is not None
+    assert path()([plain]) is None
+    assert path("cuda")([plain, torch.zeros(3)]) is None
     for x in refused:
-        assert lane()([plain, x]) is None
-        assert lane()([x, x.clone()]) is None or x.dtype is torch.float64 or x.shape == (2,)
+        assert path()([plain, x]) is None
+        assert path()([x, x.clone()]) is None or x.dtype is torch.float64 or x.shape == (2,)
 
 
 # -- for real, on a simulated device ------------------------------------------------------------

@@ -19,7 +19,7 @@ torch = pytest.importorskip("torch")
 
 
 @pytest.mark.parametrize("source", ["numpy", "torch", "jax"])
-def test_a_callable_decides_on_the_fast_lanes_too(source):
+def test_a_callable_decides_on_the_fast_paths_too(source):
     """What it says no to stays as it is, the first time and when the type is known."""
     tree = {"yes": ferry.convert([1.0], source), "no": ferry.convert([1], source)}
     with verifying(on=False):

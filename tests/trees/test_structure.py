@@ -40,7 +40,7 @@ class Rows(list):
 
 
 FUNCTIONS = {
-    "lanes": lambda tree: ferry.convert_tree(tree, "numpy"),
+    "fast_paths": lambda tree: ferry.convert_tree(tree, "numpy"),
     "copies": lambda tree: ferry.convert_tree(tree, "torch", copy=True),
     "numbers": lambda tree: ferry.convert_tree(tree, "numpy", leaves="numbers"),
     "callable": lambda tree: ferry.convert_tree(tree, "jax", leaves=lambda x: isinstance(x, torch.Tensor)),

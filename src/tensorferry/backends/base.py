@@ -191,19 +191,19 @@ class Backend(ABC):
         """Whether a class, from a module that it owns, names it as a target: plain tensors of its are of that class."""
         return False
 
-    def lanes(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
-        """Fast lanes: (type of source, name of target) to a function that gives what the plan gives.
+    def fast_paths(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
+        """Fast paths: (type of source, name of target) to a function that gives what the plan gives.
 
-        For what it does not accept a lane returns ``None`` or raises one of `registry.REFUSALS`; it
+        For what it does not accept a fast path returns ``None`` or raises one of `fast_paths.REFUSALS`; it
         never decides differently. One to NumPy gives `x` itself or an array over memory that it does not own:
         what owns its memory was copied, or never set.
         """
         return {}
 
-    def lanes_together(self) -> Mapping[tuple[type, str], Callable[[list[Any]], list[Any] | None]]:
-        """Fast lanes for the leaves of a tree, all at once, that give what their batch in the plan gives.
+    def fast_paths_for_many(self) -> Mapping[tuple[type, str], Callable[[list[Any]], list[Any] | None]]:
+        """Fast paths for the leaves of a tree, all at once, that give what their batch in the plan gives.
 
-        Each object comes once. For what it does not accept a lane returns ``None``.
+        Each object comes once. For what it does not accept a fast path returns ``None``.
         """
         return {}
 

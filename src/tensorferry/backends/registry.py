@@ -14,14 +14,12 @@ import threading
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ..core import names
 from ..core.devices import device_name, kind_of
-from ..core.names import EXCHANGE, NAMES
+from ..core.names import NAMES
 from ..errors import DeviceError, UnknownFrameworkError, UnsupportedTypeError, nearest, shown
 from ..hints import Hint
-from ..host.memory import is_there
+from . import fast_paths
 from .plugins import Door
 
 if TYPE_CHECKING:
@@ -31,9 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BY_TYPE",
-    "LANES",
     "NAMES",
-    "REFUSALS",
     "backend_named",
     "backend_of",
     "backends",
@@ -43,12 +39,8 @@ __all__ = [
     "is_tensor",
     "knower_of",
     "known",
-    "lane_together",
-    "lanes_to",
     "load",
-    "no_lane",
     "on_change",
-    "open_lanes",
     "outside",
     "ready",
     "refusal_of",
@@ -56,22 +48,8 @@ __all__ = [
 ]
 
 
-REFUSALS = (AssertionError, KeyError, RuntimeError, TypeError, ValueError)
-"""What a fast lane may raise for what it does not accept; the planned path then has its own words."""
-
-
-def no_lane(_: Any) -> None:
-    """The fast lane of a type that has none: it accepts nothing."""
-
-
-LANES: dict[str, dict[type, Callable[[Any], Any]]] = {}
-"""The fast lanes, by the canonical name of the target and the type of the source."""
-_together: dict[tuple[type, str], Callable[[list[Any]], list[Any] | None]] = {}
-_lanes_open = True
-
 BY_TYPE: dict[type, Backend] = {}
 """The backends by the types that have been met as tensors of theirs."""
-_opened: set[str] = set()
 _ready: dict[str, Backend] = {}
 on_change: list[Callable[[], Any]] = []
 """What is called when a backend is registered, as what is kept of the others may no longer hold."""
@@ -250,69 +228,8 @@ def _as_device(name: str) -> str:
         return ""
 
 
-def lanes_to(target: str) -> dict[type, Callable[[Any], Any]]:
-    """The fast lanes to a target, by type of source; the same dict for the life of the process."""
-    return LANES.setdefault(target, {})
-
-
-def open_lanes(on: bool) -> bool:
-    """Open the fast lanes, or close them so that every conversion is planned; what was before."""
-    global _lanes_open
-    with _lock:
-        before, _lanes_open = _lanes_open, on
-        for lanes in LANES.values():
-            lanes.clear()
-        _together.clear()
-        if on:
-            for name in _opened:
-                _add_lanes(_by_name[name])
-        return before
-
-
-def lane_together(kind: type, target: str) -> Callable[[list[Any]], list[Any] | None] | None:
-    """The fast lane for many tensors of a type at once, or ``None``."""
-    return _together.get((kind, target))
-
-
-def _add_lanes(backend: Backend) -> None:
-    with outside.guard(backend.name):
-        lanes, together = backend.lanes(), backend.lanes_together()
-        if outside.package_of(backend.name):
-            for kind, target in (*lanes, *together):
-                if target != backend.name and not backend.claims(kind):
-                    raise ValueError(f"its fast lane from {kind.__qualname__} to {target!r} is between two others")
-        for (kind, target), lane in lanes.items():
-            lanes_to(target)[kind] = lane
-        _together.update(together)
-    _join_lanes()
-
-
-def _join_lanes() -> None:
-    """Add lanes by way of an array, for pairs of which the one gives arrays and the other takes them."""
-    for kind, to_array in list(lanes_to(EXCHANGE).items()):
-        owner = BY_TYPE.get(kind) or next((_by_name[name] for name in _opened if _by_name[name].claims(kind)), None)
-        for name in _opened:
-            takes, memory = LANES.get(name, {}).get(np.ndarray), _by_name[name].capabilities.memory
-            if owner is None or takes is None or kind in LANES[name] or owner is _by_name[name]:
-                continue
-            if not memory.exists:
-                LANES[name][kind] = _joined(to_array, takes, copies=False)
-            elif memory.writable and not memory.read_only and not owner.capabilities.memory.writable:
-                LANES[name][kind] = _joined(to_array, takes, copies=True)
-
-
-def _joined(to_array: Callable[[Any], Any], takes: Callable[[Any], Any], *, copies: bool) -> Callable[[Any], Any]:
-    def lane(x: Any) -> Any:
-        array = to_array(x)
-        if not is_there(array):
-            return None
-        return takes(array.copy() if copies else array)
-
-    return lane
-
-
 def load(backend: Backend) -> Backend:
-    """The backend with its framework loaded and its fast lanes open.
+    """The backend with its framework loaded and its fast paths open.
 
     Raises:
         FrameworkNotInstalledError: Its framework cannot be imported; or it is an outside package's that is broken.
@@ -331,11 +248,8 @@ def load(backend: Backend) -> Backend:
         if backend.name in _stuck:
             _stuck.discard(backend.name)
             outside.forgive(backend.name)
-        with _lock:
-            if backend.name not in _opened:
-                _opened.add(backend.name)
-                if _lanes_open:
-                    _add_lanes(backend)
+        with _lock, outside.guard(backend.name):
+            fast_paths.add(backend, is_outside=bool(outside.package_of(backend.name)))
     return backend
 
 

@@ -1,11 +1,11 @@
-"""What a call goes through before the road: its fast lane, its keywords, the tracers that are to stay out."""
+"""What a call goes through before the road: its fast path, its keywords, the tracers that are to stay out."""
 
 from __future__ import annotations
 
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from ..backends import registry, tracers
+from ..backends import fast_paths, tracers
 from ..core.request import refuse_unknown
 from ..errors import ConversionError
 from .recipes import conversion_as
@@ -26,11 +26,11 @@ DECLARED: Any = None
 
 
 def converts_to(name: str) -> Callable[[Function], Function]:
-    """Decorate a conversion to a framework: a call that names nothing but `x` tries the fast lane of its type.
+    """Decorate a conversion to a framework: a call that names nothing but `x` tries the fast path of its type.
 
     Such a call has no keywords to look at, of which each that a function declares costs a lookup.
     """
-    lanes, refusals, no_lane = registry.lanes_to(name), registry.REFUSALS, registry.no_lane
+    paths, refusals, no_path = fast_paths.paths_to(name), fast_paths.REFUSALS, fast_paths.no_path
 
     def decorate(function: Function) -> Function:
         @wraps(function)
@@ -38,10 +38,10 @@ def converts_to(name: str) -> Callable[[Function], Function]:
             if keywords:
                 return _convert(function, x, name, keywords)
             try:
-                result = lanes[type(x)](x)
+                result = paths[type(x)](x)
             except refusals:
-                # Kept, so that the next miss is none; not over a lane that opens meanwhile.
-                lanes.setdefault(type(x), no_lane)
+                # Kept, so that the next miss is none; not over a fast path that opens meanwhile.
+                paths.setdefault(type(x), no_path)
                 result = None
             return _convert(function, x, name, {}) if result is None else result
 
@@ -52,13 +52,13 @@ def converts_to(name: str) -> Callable[[Function], Function]:
 
 def converts(function: Function) -> Function:
     """Decorate the conversion whose target is an argument: likewise."""
-    lanes_to, refusals = registry.LANES, registry.REFUSALS
+    paths_to, refusals = fast_paths.PATHS, fast_paths.REFUSALS
 
     @wraps(function)
     def conversion(x: Any, /, to: Any = None, **keywords: Any) -> Any:
         if not keywords:
             try:
-                result = lanes_to[to][type(x)](x)
+                result = paths_to[to][type(x)](x)
             except refusals:
                 result = None
             if result is not None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..backends import registry
+from ..backends import fast_paths, registry
 from ..core.devices import HOST, same_place
 from ..core.info import JOINS, TensorInfo
 from ..core.places import places_by
@@ -389,19 +389,19 @@ def is_verifying() -> bool:
 
 @contextmanager
 def verifying(on: bool = True) -> Iterator[None]:
-    """Check every conversion against its plan's claims; fast lanes give way to the planned path.
+    """Check every conversion against its plan's claims; fast paths give way to the planned path.
 
     Raises:
         PlanViolation: Inside, when what came out is not what the plan claimed.
     """
     global _verifying
-    before, lanes = _verifying, registry.open_lanes(not on)
+    before, paths = _verifying, fast_paths.open_all(not on)
     _verifying = on
     try:
         yield
     finally:
         _verifying = before
-        registry.open_lanes(lanes)
+        fast_paths.open_all(paths)
 
 
 def verify(each: Prepared, result: Any) -> None:

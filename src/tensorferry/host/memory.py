@@ -157,7 +157,7 @@ def over_address(
 
 
 def is_there(array: np.ndarray[Any, Any] | None) -> bool:
-    """Whether a fast lane gave an array that can be read: a view of freed storage begins at no more than its offset."""
+    """Whether a fast path gave an array that can be read: a view of freed storage begins at no more than its offset."""
     return array is not None and address(array) >= LOWEST
 
 

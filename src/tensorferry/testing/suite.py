@@ -35,10 +35,10 @@ class Group(NamedTuple):
     layout: str
     target: str
     mode: str = ""
-    lanes: bool = False
+    paths: bool = False
 
     def __str__(self) -> str:
-        marks = [self.mode, "fast lanes" if self.lanes else ""]
+        marks = [self.mode, "fast paths" if self.paths else ""]
         return ", ".join([f"{self.source} {self.layout} to {self.target}", *filter(None, marks)])
 
 
@@ -76,12 +76,12 @@ class NonConformance(AssertionError):  # noqa: N818 - a verdict
 # -- what there is to judge ---------------------------------------------------------------------
 
 
-def groups(backend: str | None = None, *, lanes: bool = False) -> list[Group]:
+def groups(backend: str | None = None, *, paths: bool = False) -> list[Group]:
     """The groups of cells, in a fixed order.
 
     Args:
         backend: Only those from or to this one, and of the others only frameworks that are installed.
-        lanes: Those that the fast lanes may take, instead of all.
+        paths: Those that the fast paths may take, instead of all.
 
     Raises:
         LookupError: Nobody is a witness of `backend`.
@@ -91,7 +91,7 @@ def groups(backend: str | None = None, *, lanes: bool = False) -> list[Group]:
         named = witness_named(backend)
         everybody = {name: each for name, each in everybody.items() if each is named or each.is_installed()}
     return [
-        Group(source.name, layout, target.name, mode, lanes)
+        Group(source.name, layout, target.name, mode, paths)
         for source in everybody.values()
         for target in everybody.values()
         if backend in (None, source.name, target.name)
@@ -106,7 +106,7 @@ def _modes(source: Witness, target: Witness) -> tuple[str, ...]:
 
 
 def _cells(group: Group) -> Iterator[Cell]:
-    copies = (None,) if group.lanes else COPIES
+    copies = (None,) if group.paths else COPIES
     return (Cell(group, dtype, copy) for dtype in FORMATS for copy in copies)
 
 
@@ -130,7 +130,7 @@ def findings(group: Group) -> Iterator[tuple[Cell, list[Finding]]]:
     """Each cell of a group that exists, and what is wrong with it."""
     source, target = witness_for(group.source), witness_for(group.target)
     with ExitStack() as stack:
-        stack.enter_context(verifying(not group.lanes))
+        stack.enter_context(verifying(not group.paths))
         for witness in (source, target):
             if group.mode in witness.modes:
                 stack.enter_context(witness.mode(group.mode))
@@ -189,9 +189,9 @@ class _Case:
             self.judge_memory(result)
 
     def convert(self, x: Any, to: str, **keywords: Any) -> Any:
-        """The call that is judged: the target's own function, which has the fast lanes, or the general one."""
+        """The call that is judged: the target's own function, which has the fast paths, or the general one."""
         own = getattr(api, {"python": "to_list"}.get(to, f"to_{to}"), None)
-        return own(x, **keywords) if own and self.cell.group.lanes else api.convert(x, to, **keywords)
+        return own(x, **keywords) if own and self.cell.group.paths else api.convert(x, to, **keywords)
 
     def attempt(self, name: str, function: Any) -> Any:
         """What a function gives, or ``None`` after an error: the one that must come, or a finding."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..backends import registry
+from ..backends import fast_paths, registry
 
 if TYPE_CHECKING:
     from .leaves import LeafRule
@@ -44,7 +44,7 @@ class Alike(NamedTuple):
 
     def convert(self, tree: Any, target: str, rule: LeafRule) -> dict[Any, Any] | None:
         """Another tree converted to the same target; ``None``: it is not like this one, or the fast path declines."""
-        path = registry.lane_together(self.kind, target)
+        path = fast_paths.path_for_many(self.kind, target)
         if path is None or type(tree) is not dict or rule is not self.rule or registry.revision != self.revision:
             return None
         leaves = [*tree.values()]
@@ -54,6 +54,6 @@ class Alike(NamedTuple):
             return None
         try:
             results = path(leaves)
-        except registry.REFUSALS:
+        except fast_paths.REFUSALS:
             return None
         return None if results is None else dict(zip(self.keys, results, strict=True))

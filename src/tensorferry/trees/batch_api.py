@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
-from ..backends import registry
+from ..backends import fast_paths, registry
 from ..errors import UnsupportedTypeError
 from .api import call_for, targets_of
 from .leaves import leaf_rule
@@ -27,7 +27,7 @@ Function = TypeVar("Function", bound="Callable[..., Any]")
 
 def _stacks(function: Function) -> Function:
     """Decorate `collate`: a list of tensors, and a target, try the fast path of those first."""
-    paths_to, refusals, is_tensor = registry.LANES, registry.REFUSALS, registry.is_known_tensor
+    paths_to, refusals, is_tensor = fast_paths.PATHS, fast_paths.REFUSALS, registry.is_known_tensor
 
     def stacking(samples: Iterable[Any], /, to: Any = None, **keywords: Any) -> Any:
         if not keywords and type(samples) is list and samples and is_tensor(type(samples[0])):

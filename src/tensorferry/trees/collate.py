@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..backends import registry
+from ..backends import fast_paths, registry
 from ..core import dtypes
 from ..core.devices import HOST
 from ..core.leaf_dtypes import quoted
@@ -141,7 +141,7 @@ class Batch:
         if self._rule.chosen is not None or self._padding.on:
             return None
         registry.ready(common.target.name)
-        return registry.lanes_to(common.target.name).get(list)
+        return fast_paths.paths_to(common.target.name).get(list)
 
     def _each(self, do: Callable[[int, Any], Any]) -> list[Any]:
         """What is done with each column; errors are raised together, with their paths.
@@ -228,7 +228,7 @@ def _tried(path: Callable[[list[Any]], Any], column: list[Any]) -> Any:
     """What a fast path gives; ``None``: it does not accept this."""
     try:
         return path(column)
-    except registry.REFUSALS:
+    except fast_paths.REFUSALS:
         return None
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..backends import registry
+from ..backends import fast_paths, registry
 from ..core.info import TensorInfo
 from ..core.places import places_by
 from ..errors import ConversionError, UnsupportedTypeError
@@ -281,7 +281,7 @@ class TreeConversion:
                 return self._convert_each(common, self.leaves, self.outs)
             outs = None if self.outs is None else [self.outs[index] for index in places]
             results = self._convert_each(common, [self.leaves[index] for index in places], outs)
-        except (ConversionError, *registry.REFUSALS):
+        except (ConversionError, *fast_paths.REFUSALS):
             return None
         if results is None:
             return None
@@ -315,10 +315,10 @@ class TreeConversion:
         return convert_each(leaves, outs, common, decide)
 
     def _quickly(self, leaves: list[Any], target: str) -> list[Any] | None:
-        """The results over the fast lanes, if there is one that accepts each leaf."""
+        """The results over the fast paths, if there is one that accepts each leaf."""
         kinds = set(map(type, leaves))
-        together = {registry.lane_together(kind, target) for kind in kinds}
-        paths = registry.lanes_to(target)
+        together = {fast_paths.path_for_many(kind, target) for kind in kinds}
+        paths = fast_paths.paths_to(target)
         try:
             path = together.pop() if len(together) == 1 and self._coalesce else None
             results = None if path is None else path(leaves)
@@ -327,7 +327,7 @@ class TreeConversion:
                 self._targets.last = Alike.of(keys, leaves, self._rule)
             if results is None and kinds <= paths.keys():
                 results = [paths[type(leaf)](leaf) for leaf in leaves]
-        except registry.REFUSALS:
+        except fast_paths.REFUSALS:
             return None
         return None if results is None or any(result is None for result in results) else results
 

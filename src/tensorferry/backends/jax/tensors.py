@@ -308,14 +308,14 @@ class JaxBackend(Backend):
         values = [value for _, value in found]
         return Node(entries, values, lambda others: tree_util.tree_unflatten(spec, others), registered=spec)
 
-    # -- fast lanes -------------------------------------------------------------------------------
+    # -- fast paths -------------------------------------------------------------------------------
 
-    def lanes(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
+    def fast_paths(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
         if self.array is None:
             return {}
-        return {(self.array, "numpy"): self._to_numpy_lane(), (self.array, self.name): self._identity_lane()}
+        return {(self.array, "numpy"): self._to_numpy_path(), (self.array, self.name): self._identity_path()}
 
-    def lanes_together(self) -> Mapping[tuple[type, str], Callable[[list[Any]], list[Any] | None]]:
+    def fast_paths_for_many(self) -> Mapping[tuple[type, str], Callable[[list[Any]], list[Any] | None]]:
         asarray = np.asarray
         if self.array is None or any(device.platform != HOST for device in self.jax.local_devices()):
             return {}
@@ -326,24 +326,24 @@ class JaxBackend(Backend):
 
         return {(self.array, "numpy"): path}
 
-    def _to_numpy_lane(self) -> Callable[[Any], Any]:
+    def _to_numpy_path(self) -> Callable[[Any], Any]:
         asarray = np.asarray
         all_host = all(device.platform == HOST for device in self.jax.local_devices())
 
-        def lane(x: Any) -> Any:
+        def path(x: Any) -> Any:
             if not (all_host or x.platform() == HOST):
                 return None
             array = asarray(x)
             # What JAX gathers from several shards, or unpacks, it keeps in an array that owns its memory.
             return None if array.flags.owndata else array
 
-        return lane
+        return path
 
-    def _identity_lane(self) -> Callable[[Any], Any]:
-        def lane(x: Any) -> Any:
+    def _identity_path(self) -> Callable[[Any], Any]:
+        def path(x: Any) -> Any:
             return None if x.is_deleted() else x
 
-        return lane
+        return path
 
 
 def _concrete() -> Any:

@@ -82,7 +82,7 @@ class NumpyBackend(Backend):
             )
         return None
 
-    def lanes(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
+    def fast_paths(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
         return {(np.ndarray, self.name): _plain}
 
     def describe(self, x: Any) -> TensorInfo:
@@ -244,7 +244,7 @@ def _write_alike(x: Array, out: Array) -> None:
 
 
 def _plain(x: Array) -> Array | None:
-    """The fast lane of an array that is one already."""
+    """The fast path of an array that is one already."""
     return x if x.dtype in _NAMES and x.dtype.isnative else None
 
 

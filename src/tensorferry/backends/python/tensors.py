@@ -230,8 +230,8 @@ class PythonBackend(Backend):
     def adopt(self, array: Array) -> Any:
         return to_scalars(array)
 
-    def lanes(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
-        return {(np.ndarray, self.name): _list_lane, (list, self.name): _list_of_numbers}
+    def fast_paths(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
+        return {(np.ndarray, self.name): _list_path, (list, self.name): _list_of_numbers}
 
 
 def _read(x: Any, first: Any, target: Backend | None) -> tuple[Array, str, str | None]:
@@ -274,7 +274,7 @@ _ORDINARY = {np.dtype(name): name for name in ("int64", "float64")}
 _WIDER = {numpy_dtype(name): np.dtype(exact_scalar(name)) for name in DTYPES if name not in ORDINARY}
 
 
-def _list_lane(x: Array) -> Any:
+def _list_path(x: Array) -> Any:
     if x.dtype in _WIDER:
         return to_scalars(x)
     known = x.dtype.kind in "biufc" and x.dtype.itemsize <= 16 and of_numpy(x.dtype)

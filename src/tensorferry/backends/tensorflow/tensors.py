@@ -309,22 +309,22 @@ class TensorflowBackend(Backend):
     def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
         return snippet(verb, arguments, info)
 
-    # -- fast lanes -------------------------------------------------------------------------------
+    # -- fast paths -------------------------------------------------------------------------------
 
-    def lanes(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
+    def fast_paths(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
         return {
-            (self.eager, "numpy"): self._to_numpy_lane(),
-            (self.eager, self.name): self._identity_lane(),
-            (list, self.name): self._numbers_lane(),
+            (self.eager, "numpy"): self._to_numpy_path(),
+            (self.eager, self.name): self._identity_path(),
+            (list, self.name): self._numbers_path(),
         }
 
-    def _to_numpy_lane(self) -> Callable[[Any], Any]:
+    def _to_numpy_path(self) -> Callable[[Any], Any]:
         array_type, enums = np.ndarray, self.enums
         all_host, host, over_memory = self.all_host, self.host, memory.IN_ONE_RUN
         # Looked up once: through the instance each takes twice its own time.
         internal, set_flags = self.eager._numpy_internal, array_type.setflags
 
-        def lane(x: Any) -> Any:
+        def path(x: Any) -> Any:
             if not (all_host or x.backing_device == host):
                 return None
             # What numpy() copies from: the tensor's own memory, or a scalar for shape ().
@@ -338,17 +338,17 @@ class TensorflowBackend(Backend):
                 return array
             return None
 
-        return lane
+        return path
 
-    def _identity_lane(self) -> Callable[[Any], Any]:
+    def _identity_path(self) -> Callable[[Any], Any]:
         enums = self.enums
 
-        def lane(x: Any) -> Any:
+        def path(x: Any) -> Any:
             return x if x._datatype_enum() in enums else None
 
-        return lane
+        return path
 
-    def _numbers_lane(self) -> Callable[[Any], Any]:
+    def _numbers_path(self) -> Callable[[Any], Any]:
         """TensorFlow reads a list of Python numbers faster than NumPy; the planned path has the last word.
 
         Over a `np.timedelta64` among integers it ends the process, and it drops masks (measured on 2.21), so
@@ -357,7 +357,7 @@ class TensorflowBackend(Backend):
         """
         constant, host, reduce_max, reduce_min = self.tf.constant, self.host, np.max, np.min
 
-        def lane(x: Any) -> Any:
+        def path(x: Any) -> Any:
             first, size = reader.first(x)
             kind = type(first)
             if kind not in (float, int) or not self.tf.executing_eagerly() or subnormals.are_flushed():
@@ -382,7 +382,7 @@ class TensorflowBackend(Backend):
                 return result
             return result if reduce_min(seen) > -16777216 and reduce_max(seen) < 16777216 else None
 
-        return lane
+        return path
 
 
 _MANY = 4096

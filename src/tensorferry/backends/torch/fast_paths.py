@@ -22,7 +22,7 @@ __all__ = ["fast_paths"]
 
 
 def fast_paths(backend: TorchBackend) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
-    """See `Backend.lanes`."""
+    """See `Backend.fast_paths`."""
     tensor, parameter = backend.torch.Tensor, backend.torch.nn.Parameter
     plain = frozenset(dtype for dtype in backend.names if dtype not in backend.exported)
     to_numpy = _to_numpy(backend, plain)

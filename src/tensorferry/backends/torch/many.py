@@ -64,7 +64,7 @@ def verbs(backend: TorchBackend) -> Mapping[str, Callable[..., Any]]:
 
 
 def fast_paths(backend: TorchBackend) -> Mapping[tuple[type, str], Callable[[list[Any]], list[Any] | None]]:
-    """See `Backend.lanes_together`."""
+    """See `Backend.fast_paths_for_many`."""
     tensor, parameter = backend.tensor, backend.torch.nn.Parameter
     to_numpy = _to_numpy(backend)
     return {

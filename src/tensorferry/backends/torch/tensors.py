@@ -477,7 +477,7 @@ class TorchBackend(staging.TorchStaging):
     def unpack(self, parcel: Any, layout: Any) -> Sequence[Any]:
         return packing.unpack(parcel, layout)
 
-    def lanes_together(self) -> Mapping[tuple[type, str], Callable[[list[Any]], list[Any] | None]]:
+    def fast_paths_for_many(self) -> Mapping[tuple[type, str], Callable[[list[Any]], list[Any] | None]]:
         return many.fast_paths(self)
 
     def shield(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -493,7 +493,7 @@ class TorchBackend(staging.TorchStaging):
         # The compiler may be at work already, if it has been imported.
         return torch.compiler.disable(function) if "torch._dynamo" in sys.modules else function
 
-    def lanes(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
+    def fast_paths(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
         return {**fast_paths.fast_paths(self), (list, self.name): stacking.stack_path(self)}
 
 

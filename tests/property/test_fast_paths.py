@@ -1,4 +1,4 @@
-"""A fast lane gives what the planned path gives, in all that can be observed, or leaves it to it."""
+"""A fast path gives what the planned path gives, in all that can be observed, or leaves it to it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import tensorferry as ferry
 from tensorferry import testing
-from tensorferry.backends import registry
+from tensorferry.backends import fast_paths, registry
 from tensorferry.core.info import MANY
 from tensorferry.execution import recipes
 from tensorferry.execution.run import verifying
@@ -21,7 +21,7 @@ from tensorferry.sequences import chunks as parts
 from tensorferry.sequences import reader as sequences
 from tensorferry.testing import strategies as these
 
-pytestmark = pytest.mark.lanes
+pytestmark = pytest.mark.fast_paths
 
 FRAMEWORKS = ("numpy", "torch", "tensorflow", "jax")
 CALLS = {
@@ -75,7 +75,7 @@ def both(target, x):
 @pytest.mark.parametrize("source", FRAMEWORKS)
 @settings(max_examples=80)
 @given(data=st.data())
-def test_a_tensor_comes_the_same_by_lane_and_by_plan(source, target, data):
+def test_a_tensor_comes_the_same_by_fast_path_and_by_plan(source, target, data):
     """Type, dtype, bits, sharing, address, strides, writability and identity agree; so do errors."""
     both(target, data.draw(these.tensors(source)))
 
@@ -125,8 +125,8 @@ numbers = st.one_of(
 @example(x=[[1.0], [2.0, 3.0]])
 @example(x=[1.0, "2"])
 @example(x=[math.nan, 2**60 + 1])
-def test_a_list_comes_the_same_by_lane_and_by_plan(target, x):
-    """A lane that reads lists itself agrees with the plan about every mixture of numbers, and every error."""
+def test_a_list_comes_the_same_by_fast_path_and_by_plan(target, x):
+    """A fast path that reads lists itself agrees with the plan about every mixture of numbers, and every error."""
     both(target, x)
 
 
@@ -283,16 +283,16 @@ def test_a_list_that_changes_while_it_is_read_is_an_error():
 
 
 @pytest.mark.parametrize("target", ["numpy", "torch", "tensorflow"])
-def test_there_are_lanes_and_they_are_taken(target):
-    """The comparison is not one of the planned path with itself: the lane is there, and accepts the common case."""
-    # Lanes open with their backend, which another test of this process may or may not have asked for.
+def test_there_are_fast_paths_and_they_are_taken(target):
+    """The comparison is not one of the road with itself: the fast path is there, and accepts the common case."""
+    # Paths open with their backend, which another test of this process may or may not have asked for.
     registry.ready(target)
     x = testing.witness_for(target).build(bytes(64), "float32", (16,))
-    lane = registry.lanes_to(target)[type(x)]
-    assert lane(x) is x
-    assert registry.lanes_to("numpy")[type(x)](x) is not None
+    path = fast_paths.paths_to(target)[type(x)]
+    assert path(x) is x
+    assert fast_paths.paths_to("numpy")[type(x)](x) is not None
     with verifying():
-        assert type(x) not in dict(registry.lanes_to(target))
+        assert type(x) not in dict(fast_paths.paths_to(target))
 
 
 def test_objects_that_are_not_tensors_are_refused_alike():

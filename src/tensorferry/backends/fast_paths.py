@@ -1,0 +1,112 @@
+"""Fast paths: functions that go straight to a framework's own call, for calls that name nothing but `x` and the target.
+
+Backends give them; each carries its own guard, and leaves to the road what it does not accept.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..core.names import EXCHANGE
+from ..host.memory import is_there
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .base import Backend
+
+__all__ = ["PATHS", "REFUSALS", "add", "no_path", "open_all", "path_for_many", "paths_to"]
+
+REFUSALS = (AssertionError, KeyError, RuntimeError, TypeError, ValueError)
+"""What a fast path may raise for what it does not accept; the road then has its own words."""
+
+PATHS: dict[str, dict[type, Callable[[Any], Any]]] = {}
+"""The fast paths, by the canonical name of the target and the type of the source."""
+_for_many: dict[tuple[type, str], Callable[[list[Any]], list[Any] | None]] = {}
+_owners: dict[type, Backend] = {}
+"""Whose tensors they are that a fast path makes arrays of."""
+_backends: dict[str, tuple[Backend, bool]] = {}
+"""Those that have been added, by name; and whether an outside package brought them."""
+_open = True
+
+
+def no_path(_: Any) -> None:
+    """The fast path of a type that has none: it accepts nothing."""
+
+
+def paths_to(target: str) -> dict[type, Callable[[Any], Any]]:
+    """The fast paths to a target, by type of source; the same dict for the life of the process."""
+    return PATHS.setdefault(target, {})
+
+
+def path_for_many(kind: type, target: str) -> Callable[[list[Any]], list[Any] | None] | None:
+    """The fast path for many tensors of a type at once, or ``None``."""
+    return _for_many.get((kind, target))
+
+
+def open_all(on: bool) -> bool:
+    """Open the fast paths, or close them so that every conversion goes the road; what was before."""
+    global _open
+    before, _open = _open, on
+    for paths in PATHS.values():
+        paths.clear()
+    _for_many.clear()
+    _owners.clear()
+    for backend, is_outside in list(_backends.values()) if on else ():
+        _add(backend, is_outside=is_outside)
+    return before
+
+
+def add(backend: Backend, *, is_outside: bool) -> None:
+    """Add the fast paths of a backend whose framework is loaded, once.
+
+    Args:
+        backend: The backend.
+        is_outside: Whether an outside package brought it: its paths are from or to its own tensors.
+
+    Raises:
+        ValueError: A fast path of an outside package is between two other frameworks.
+    """
+    if _backends.get(backend.name, (None,))[0] is backend:
+        return
+    _backends[backend.name] = backend, is_outside
+    if _open:
+        _add(backend, is_outside=is_outside)
+
+
+def _add(backend: Backend, *, is_outside: bool) -> None:
+    paths, for_many = backend.fast_paths(), backend.fast_paths_for_many()
+    for kind, target in (*paths, *for_many) if is_outside else ():
+        if target != backend.name and not backend.claims(kind):
+            raise ValueError(f"its fast path from {kind.__qualname__} to {target!r} is between two others")
+    for (kind, target), path in paths.items():
+        paths_to(target)[kind] = path
+        if target == EXCHANGE:
+            _owners[kind] = backend
+    _for_many.update(for_many)
+    _join()
+
+
+def _join() -> None:
+    """Add paths by way of an array, for pairs of which the one gives arrays and the other takes them."""
+    for kind, owner in _owners.items():
+        for name, (target, _) in _backends.items():
+            takes, memory = paths_to(name).get(np.ndarray), target.capabilities.memory
+            if takes is None or kind in PATHS[name] or owner is target:
+                continue
+            if not memory.exists:
+                PATHS[name][kind] = _joined(PATHS[EXCHANGE][kind], takes, copies=False)
+            elif memory.writable and not memory.read_only and not owner.capabilities.memory.writable:
+                PATHS[name][kind] = _joined(PATHS[EXCHANGE][kind], takes, copies=True)
+
+
+def _joined(to_array: Callable[[Any], Any], takes: Callable[[Any], Any], *, copies: bool) -> Callable[[Any], Any]:
+    def path(x: Any) -> Any:
+        array = to_array(x)
+        if not is_there(array):
+            return None
+        return takes(array.copy() if copies else array)
+
+    return path
