@@ -29,7 +29,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from tensorferry.backends import registry
+from tensorferry.backends import fast_paths, registry
 from tensorferry.backends.base import Backend
 from tensorferry.core.capabilities import Capabilities, Devices, Dtypes, Memory, Options
 from tensorferry.core.devices import HOST
@@ -539,7 +539,7 @@ def installed(**settings):
     finally:
         backend.close()
         del sys.modules["simulated"]
-        registry._opened.discard("simulated")
+        fast_paths._backends.pop("simulated", None)
         for table in (registry._by_name, registry._by_module, registry._ready, registry.BY_TYPE):
             for key in [key for key, each in table.items() if each.name not in known]:
                 del table[key]

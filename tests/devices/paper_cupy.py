@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from tensorferry.backends import registry
+from tensorferry.backends import fast_paths, registry
 from tensorferry.backends.cupy.tensors import CupyBackend
 from tensorferry.core.layout import compact_strides
 from tensorferry.host import memory
@@ -226,5 +226,5 @@ def installed():
         del sys.modules["cupy"]
         if real is not None:
             sys.modules["cupy"] = real
-        registry._opened.discard("cupy")
+        fast_paths._backends.pop("cupy", None)
         registry.register(own)

@@ -18,7 +18,7 @@ from tensorferry.backends.cupy.tensors import CupyBackend
 from tensorferry.devices import staging
 from tensorferry.host.numpy_dtypes import numpy_dtype
 from tensorferry.planning import device_steps as transport
-from tensorferry.transfers import sides
+from tensorferry.transfers import side_streams
 
 torch = pytest.importorskip("torch")
 
@@ -151,8 +151,8 @@ def test_memory_waits_for_the_streams_that_have_used_it(cupy, monkeypatch):
         lambda: ferry.convert(ferry.convert(array, "cupy"), "cupy", dtype="float64"),
     ):
         x = make()
-        place = sides.Place(cupy, "cuda:0")
-        sides.Landed(x, ((sides.Moment(place, place.current.record()), (x,)),)).hand_out()
+        place = side_streams.Place(cupy, "cuda:0")
+        side_streams.Landed(x, ((side_streams.PlaceEvent(place, place.current.record()), (x,)),)).hand_out()
         block = weakref.ref(x.data.mem._owner.memory.mem)
         y = paper_cupy.ndarray((3,), x.dtype, x.data + 8)
         del x

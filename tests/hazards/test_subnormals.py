@@ -110,7 +110,7 @@ def outcome(call):
     return (result.dtype, result.tobytes()) if isinstance(result, np.ndarray) else result
 
 
-@pytest.mark.parametrize("fast_paths", [True, False], ids=["fast paths", "planned"])
+@pytest.mark.parametrize("paths", [True, False], ids=["fast paths", "planned"])
 @pytest.mark.parametrize("place", PLACES)
 def test_H71_every_thread_gives_the_same_bits(place, paths):
     """What callbacks and `set_flush_denormal` do to the processor changes no conversion."""

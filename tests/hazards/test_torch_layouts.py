@@ -40,7 +40,7 @@ APART = {
 }
 
 
-@pytest.mark.parametrize("fast_paths", [True, False], ids=["fast path", "planned"])
+@pytest.mark.parametrize("paths", [True, False], ids=["fast path", "planned"])
 @pytest.mark.parametrize("name", REPEATED)
 def test_H75_what_lies_in_one_place_is_read_only(name, paths):
     """One write through NumPy would change several elements; the memory is shared all the same."""
@@ -60,7 +60,7 @@ def test_H75_what_lies_in_one_place_is_read_only(name, paths):
     assert not names["y"].flags.writeable
 
 
-@pytest.mark.parametrize("fast_paths", [True, False], ids=["fast path", "planned"])
+@pytest.mark.parametrize("paths", [True, False], ids=["fast path", "planned"])
 @pytest.mark.parametrize("name", APART)
 def test_H75_what_lies_apart_stays_writable(name, paths):
     """Strides alone are no reason."""

@@ -13,7 +13,7 @@ from tests.plugins.packages import BACKEND, READ_ONLY
 from tests.support import address, frozen
 
 import tensorferry as ferry
-from tensorferry.backends import registry
+from tensorferry.backends import fast_paths, registry
 from tensorferry.core.capabilities import Devices
 
 
@@ -36,7 +36,7 @@ def _registered(name, *, read_only):
         yield backend
     finally:
         del sys.modules[name]
-        registry._opened.discard(name)
+        fast_paths._backends.pop(name, None)
         for table in (registry._by_name, registry._by_module, registry._ready, registry.BY_TYPE):
             for key in [key for key, each in table.items() if each is backend]:
                 del table[key]

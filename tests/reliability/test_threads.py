@@ -43,7 +43,7 @@ def jobs():
     return found, values
 
 
-@pytest.mark.parametrize("fast_paths", [True, False], ids=["fast_paths", "planned"])
+@pytest.mark.parametrize("paths", [True, False], ids=["fast_paths", "planned"])
 def test_eight_threads_give_the_same_results(paths):
     """Thousands of conversions of every pair from eight threads, each with the right values and dtype."""
     work, values = jobs()
@@ -103,7 +103,7 @@ def ten_thousand(sources, targets, keywords):
 
 
 @pytest.mark.parametrize("keywords", [{}, {"copy": True}], ids=["default", "copy"])
-@pytest.mark.parametrize("fast_paths", [True, False], ids=["fast_paths", "planned"])
+@pytest.mark.parametrize("paths", [True, False], ids=["fast_paths", "planned"])
 def test_ten_thousand_conversions_leak_nothing(paths, keywords):
     """Reference counts return to where they were, and nothing of the results is kept."""
     size = 64 * 1024

@@ -32,7 +32,7 @@ def bound(backend: TorchBackend, step: Step, plan: Plan) -> Callable[..., Any] |
     found: Callable[..., Any] | None = None
     if step.verb == "detach":
         found = backend.tensor.detach
-    elif _is_copied_by_torch(step, plan):
+    elif _is_copied_by_torch(step, plan) and (before.framework == after.framework or before.dtype not in carried):
         found = _write(backend) if step.verb == "write" else _same
     elif _becomes_numbers(step, plan):
         found = _same
