@@ -34,9 +34,9 @@ _CONVERT = (
     "from tensorferry.files.convert import convert_files; import tensorferry as ferry; ferry.files.format.formats()"
 )
 _STREAM = """
-from tensorferry.files.contents import Contents
-from tensorferry.files.pump import Pump
-from tensorferry.files.stored import Decoded
+from tensorferry.files.base.contents import Contents
+from tensorferry.files.base.pump import Pump
+from tensorferry.files.base.stored import Decoded
 from tensorferry.files.formats.{form} import FORMAT
 import numpy as np
 

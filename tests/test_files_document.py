@@ -13,7 +13,7 @@ import torch
 
 from tensorferry.cli.app import app
 from tensorferry.core.dtypes import DTYPES
-from tensorferry.files.format import formats
+from tensorferry.files.registry import formats
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "files.md"
 TEXT = DOCUMENT.read_text(encoding="utf-8")

@@ -9,13 +9,13 @@ import tensorferry as ferry
 from tensorferry.cli import doctor, measure, tour
 from tensorferry.cli.cases import Case
 from tensorferry.cli.observe import Observation, observe
-from tensorferry.cli.stage import FAILED, HELD, Record, Stage
+from tensorferry.cli.stage import FAILED, HELD, Played, Stage
 
 
 @pytest.fixture
 def stage():
     names = {"np": np, "ferry": ferry, "a": np.arange(4.0)}
-    return Stage(Record("C00", "a case"), names, frozenset({"numpy"}))
+    return Stage(Played("C00", "a case"), names, frozenset({"numpy"}))
 
 
 def test_a_case_where_everything_holds(stage):

@@ -25,7 +25,7 @@ from tensorferry.cli import inspect as inspect_command
 from tensorferry.cli.app import app
 from tensorferry.cli.quick import inspect_arguments
 from tensorferry.errors import FormatLimitError, LossyCastError, ResumableError, VerificationError
-from tensorferry.files.pump import Pump
+from tensorferry.files.base.pump import Pump
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = str(Path(tensorferry.__file__).parents[1])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tensorferry.core.dtypes import DTYPES, find
-from tensorferry.files.contents import Contents
-from tensorferry.files.stored import InMemory
+from tensorferry.files.base.contents import Contents
+from tensorferry.files.base.stored import InMemory
 from tensorferry.host.numpy_dtypes import numpy_dtype
 
 NARROW = {

@@ -14,11 +14,11 @@ from tests.files.support import arrays, awkward, contents, same_bits, sample
 
 from tensorferry.core.dtypes import DTYPES
 from tensorferry.errors import FileFormatError, FormatLimitError, FrameworkNotInstalledError, UnsafeFileError
-from tensorferry.files.contents import Contents, Ref
-from tensorferry.files.format import format_for, format_of
+from tensorferry.files.base.contents import Contents, Ref
+from tensorferry.files.base.pump import Pump
+from tensorferry.files.base.stored import Decoded, Extent
 from tensorferry.files.formats import arrow, parquet
-from tensorferry.files.pump import Pump
-from tensorferry.files.stored import Decoded, Extent
+from tensorferry.files.registry import format_for, format_of
 
 NATIVE = [*(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)), "float16", "float32", "float64"]
 
@@ -311,9 +311,9 @@ _BIG = """
 import sys, tracemalloc
 from pathlib import Path
 import numpy as np, pyarrow as pa
-from tensorferry.files.contents import Contents
-from tensorferry.files.pump import Pump
-from tensorferry.files.stored import Decoded
+from tensorferry.files.base.contents import Contents
+from tensorferry.files.base.pump import Pump
+from tensorferry.files.base.stored import Decoded
 from tensorferry.files.formats.{name} import FORMAT
 
 def read():

@@ -15,11 +15,11 @@ from tests.files.support import awkward
 
 from tensorferry.core.dtypes import DTYPES, find
 from tensorferry.errors import FileFormatError, UnsafeFileError
-from tensorferry.files.check import check_by_reading, check_path, check_values
-from tensorferry.files.contents import Contents, Finding
+from tensorferry.files.base.contents import Contents, FileFinding
+from tensorferry.files.base.format import Format
+from tensorferry.files.base.stored import Decoded, Extent, InMemory, View
+from tensorferry.files.check import check_path, check_values
 from tensorferry.files.convert import convert_files
-from tensorferry.files.format import Format
-from tensorferry.files.stored import Decoded, Extent, InMemory, View
 from tensorferry.host.numpy_dtypes import numpy_dtype
 
 
@@ -60,8 +60,8 @@ def test_the_byte_of_the_first_nan(tmp_path):
     contents.tensors["t"] = View("float32", (5, 3), path, 16, (4, 20))
 
     assert list(check_values(contents)) == [
-        Finding(path, 16 + 4 * 7, "x", "1 of 15 is NaN, the first at [1, 2]", True),
-        Finding(path, 16 + 4 * 7, "t", "1 of 15 is NaN, the first at [2, 1]", True),
+        FileFinding(path, 16 + 4 * 7, "x", "1 of 15 is NaN, the first at [1, 2]", True),
+        FileFinding(path, 16 + 4 * 7, "t", "1 of 15 is NaN, the first at [2, 1]", True),
     ]
 
 
@@ -112,7 +112,7 @@ def test_blocks_do_not_matter(sizes, data):
     if count:
         first = int(np.argmax(np.isnan(array)))
         are = "is" if count == 1 else "are"
-        assert found == [Finding("f", None, "x", f"{count} of {total} {are} NaN, the first at [{first}]", True)]
+        assert found == [FileFinding("f", None, "x", f"{count} of {total} {are} NaN, the first at [{first}]", True)]
 
 
 def test_tied_tensors_are_looked_at_once():
@@ -152,7 +152,7 @@ class Broken(Format):
 @pytest.mark.parametrize("error", [FileFormatError("bad"), RuntimeError("bad"), OSError("bad"), KeyError("bad")])
 def test_reading_tells_which_tensor_is_damaged(tmp_path, error):
     """Whatever a library raises over damaged data becomes a finding about that tensor, and the others are read."""
-    found = list(check_by_reading(Broken(error), tmp_path / "data"))
+    found = list(Broken(error).check(tmp_path / "data"))
 
     assert [(each.tensor, each.error) for each in found] == [("a", True)]
     assert "bad" in found[0].message
@@ -161,8 +161,8 @@ def test_reading_tells_which_tensor_is_damaged(tmp_path, error):
 def test_reading_does_not_hide_what_is_unsafe(tmp_path):
     """A refusal for safety is no finding, but raised."""
     with pytest.raises(UnsafeFileError):
-        list(check_by_reading(Broken(UnsafeFileError("no")), tmp_path / "header"))
-    assert [each.message for each in check_by_reading(Broken(FileFormatError("bad")), tmp_path / "header")] == ["bad"]
+        list(Broken(UnsafeFileError("no")).check(tmp_path / "header"))
+    assert [each.message for each in Broken(FileFormatError("bad")).check(tmp_path / "header")] == ["bad"]
 
 
 @pytest.fixture

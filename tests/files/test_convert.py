@@ -29,16 +29,10 @@ from tests.files.converting import (
     write,
 )
 
-from tensorferry.errors import (
-    ConversionError,
-    FormatLimitError,
-    LossyCastError,
-    OutputExistsError,
-    UnsafeFileError,
-)
+from tensorferry.errors import ConversionError, FormatLimitError, LossyCastError, OutputExistsError, UnsafeFileError
 from tensorferry.files import jobs
 from tensorferry.files.convert import Report, convert_files, write_contents
-from tensorferry.files.format import format_named, formats
+from tensorferry.files.registry import format_named, formats
 from tensorferry.files.shards import open_path
 
 

@@ -17,17 +17,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tensorferry.files.contents import Contents
+from tensorferry.files.base.contents import Contents
+from tensorferry.files.base.stored import InMemory
 from tensorferry.files.convert import convert_files, write_contents
 from tensorferry.files.shards import open_path
-from tensorferry.files.stored import InMemory
 
 ROOT = Path(__file__).resolve().parents[2]
 
 CHILD = textwrap.dedent("""
     import json, os, sys
     from tensorferry.files.convert import convert_files
-    from tensorferry.files.format import formats
+    from tensorferry.files.registry import formats
     formats()
     if __name__ == "__main__":
         source, target, keywords = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])

@@ -22,14 +22,10 @@ from tests.files.converting import (
 )
 from tests.support import python
 
-from tensorferry.errors import (
-    LossyCastError,
-    OutputExistsError,
-    ResumableError,
-)
+from tensorferry.errors import LossyCastError, OutputExistsError, ResumableError
 from tensorferry.files.convert import convert_files
-from tensorferry.files.format import format_named
-from tensorferry.files.publish import Workspace
+from tensorferry.files.registry import format_named
+from tensorferry.files.workspace import Workspace
 
 
 class Failing:
@@ -197,7 +193,7 @@ def test_half_a_file_is_not_resumed(tmp_path, monkeypatch):
     code = f"""
 import os, sys
 import tensorferry
-from tensorferry.files.pump import Pump
+from tensorferry.files.base.pump import Pump
 Pump.copy = lambda *_, **__: os._exit(7)
 tensorferry.convert_files({str(start)!r}, {str(tmp_path / "out.npz")!r})
 """

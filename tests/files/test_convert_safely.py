@@ -22,14 +22,9 @@ from tests.files.converting import (
     write,
 )
 
-from tensorferry.errors import (
-    FileFormatError,
-    OutputExistsError,
-    ResumableError,
-    VerificationError,
-)
+from tensorferry.errors import FileFormatError, OutputExistsError, ResumableError, VerificationError
 from tensorferry.files.convert import convert_files
-from tensorferry.files.format import format_named
+from tensorferry.files.registry import format_named
 
 
 def test_an_existing_target_is_refused_before_anything_is_read(tmp_path, monkeypatch):
@@ -278,7 +273,7 @@ def test_a_bit_flipped_in_a_source_with_checksums_is_caught(tmp_path, source, ke
 @pytest.mark.parametrize("behind", [0, 1 << 40])
 def test_a_bit_flipped_in_what_is_checked_beside_the_copying_is_caught(tmp_path, monkeypatch, layer, behind):
     """Large regions are checked by other threads, while the next is copied or after the last; nothing is published."""
-    monkeypatch.setattr("tensorferry.files.pump._BEHIND", behind)
+    monkeypatch.setattr("tensorferry.files.base.pump._BEHIND", behind)
     large = model(3, 1100)
     start = write(tmp_path / "in.pt", large)
     convert_files(start, tmp_path / "good.safetensors")

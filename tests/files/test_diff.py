@@ -16,9 +16,9 @@ from tests.files.support import awkward, contents, sample
 
 import tensorferry
 from tensorferry.core.dtypes import DTYPES
-from tensorferry.files.contents import Contents, Ref
+from tensorferry.files.base.contents import Contents, Ref
+from tensorferry.files.base.stored import Decoded, Extent, InMemory, View
 from tensorferry.files.diff import Change, diff
-from tensorferry.files.stored import Decoded, Extent, InMemory, View
 from tensorferry.host.numpy_dtypes import numpy_dtype
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tensorferry.errors import FormatLimitError, FrameworkNotInstalledError, LossyCastError, ResumableError
+from tensorferry.errors import FrameworkNotInstalledError, LossyCastError, ResumableError
 from tensorferry.files.convert import convert_files
 from tensorferry.files.executors import executor_of, run_all
 from tensorferry.files.shards import open_path
@@ -25,9 +25,9 @@ PATIENCE = 120.0
 @pytest.fixture
 def source(tmp_path):
     """Eight tensors in one file."""
-    from tensorferry.files.contents import Contents
+    from tensorferry.files.base.contents import Contents
+    from tensorferry.files.base.stored import InMemory
     from tensorferry.files.convert import write_contents
-    from tensorferry.files.stored import InMemory
 
     rng = np.random.default_rng(0)
     tensors = {
@@ -173,7 +173,7 @@ def test_a_missing_engine_says_what_to_install(source, monkeypatch, engine, modu
 
 def test_an_unknown_engine_is_refused():
     """With the names that there are."""
-    with pytest.raises(FormatLimitError, match="threads, processes, dask, ray"):
+    with pytest.raises(ValueError, match="threads, processes, dask, ray"):
         run_all(print, [], print, engine="hamsters")
 
 

@@ -12,12 +12,12 @@ from tests.files.support import arrays, contents, same_bits, sample
 
 from tensorferry.core.dtypes import DTYPES
 from tensorferry.errors import FileFormatError, FormatLimitError, UnsafeFileError
-from tensorferry.files.contents import Ref
-from tensorferry.files.format import format_of
+from tensorferry.files.base.contents import Ref
+from tensorferry.files.base.pump import Pump
+from tensorferry.files.base.stored import Extent
 from tensorferry.files.formats import flax as module
 from tensorferry.files.formats.flax import FORMAT
-from tensorferry.files.pump import Pump
-from tensorferry.files.stored import Extent
+from tensorferry.files.registry import format_of
 
 serialization = pytest.importorskip("flax.serialization", reason="Flax is not installed")
 
@@ -219,9 +219,9 @@ def test_neither_flax_nor_jax_is_imported(tmp_path):
 import sys
 import numpy as np
 from pathlib import Path
-from tensorferry.files.contents import Contents
-from tensorferry.files.pump import Pump
-from tensorferry.files.stored import InMemory
+from tensorferry.files.base.contents import Contents
+from tensorferry.files.base.pump import Pump
+from tensorferry.files.base.stored import InMemory
 from tensorferry.files.formats.flax import FORMAT
 path = Path(sys.argv[1])
 FORMAT.write(Contents("memory", (), {"x": InMemory(np.ones(3), "float64", 0)}), path, Pump())

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from tensorferry.errors import FileFormatError, FormatLimitError, UnsafeFileError
-from tensorferry.files.contents import Contents, Ref
-from tensorferry.files.format import format_for, format_of
+from tensorferry.files.base.contents import Contents, Ref
+from tensorferry.files.base.pump import Pump
+from tensorferry.files.base.stored import Extent, InMemory
 from tensorferry.files.formats.gguf import FORMAT
-from tensorferry.files.pump import Pump
-from tensorferry.files.stored import Extent, InMemory
+from tensorferry.files.registry import format_for, format_of
 
 gguf = pytest.importorskip("gguf", reason="the gguf library is not installed")
 _spec = importlib.util.spec_from_file_location("files_support", Path(__file__).with_name("support.py"))

@@ -13,12 +13,12 @@ from tests.files.support import arrays, awkward, contents, same_bits, sample
 
 from tensorferry.core.dtypes import DTYPES
 from tensorferry.errors import FileFormatError, FormatLimitError, FrameworkNotInstalledError, UnsafeFileError
-from tensorferry.files.contents import Contents, Ref
+from tensorferry.files.base.contents import Contents, Ref
+from tensorferry.files.base.pump import Pump
+from tensorferry.files.base.stored import Decoded, Extent, InMemory
 from tensorferry.files.encodings.slabs import SLAB_BYTES
-from tensorferry.files.format import format_of
 from tensorferry.files.formats.hdf5 import FORMAT
-from tensorferry.files.pump import Pump
-from tensorferry.files.stored import Decoded, Extent, InMemory
+from tensorferry.files.registry import format_of
 
 NATIVE = ["bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))]
 NATIVE += ["float16", "float32", "float64", "complex64", "complex128"]

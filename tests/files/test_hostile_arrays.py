@@ -16,12 +16,12 @@ from tests.files.support import contents
 from tests.support import peak_of
 
 from tensorferry.errors import ConversionError, FileFormatError, UnsafeFileError
-from tensorferry.files.contents import Contents
+from tensorferry.files.base.contents import Contents
+from tensorferry.files.base.pump import Pump
+from tensorferry.files.base.stored import InMemory
 from tensorferry.files.formats.npy import FORMAT as NPY
 from tensorferry.files.formats.npz import FORMAT as NPZ
 from tensorferry.files.formats.safetensors import FORMAT as SAFETENSORS
-from tensorferry.files.pump import Pump
-from tensorferry.files.stored import InMemory
 
 
 def raw(header, data=b"", length=None):
@@ -59,7 +59,7 @@ SAFETENSORS_FILES = {
     "not UTF-8": (raw(b'{"\xff":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}', b"\0"), "not UTF-8"),
     "half a character": (
         raw(b'{"\\ud800":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}', b"\0"),
-        "a string is none",
+        "a string is malformed",
     ),
     "names that are equal": (raw(f"{{{text('a', 0, 1)},{text('a', 1, 2)}}}".encode(), b"\0\0"), "stands there twice"),
     "names that are equal at last": (
@@ -73,7 +73,7 @@ SAFETENSORS_FILES = {
     "a field too many": (raw({"a": entry(0, 1, more=1)}, b"\0"), "dtype, shape and data_offsets are due"),
     "a field too few": (raw({"a": {"dtype": "U8", "shape": [1]}}, b"\0"), "dtype, shape and data_offsets are due"),
     "no object": (raw({"a": 3}), "not followed by an object"),
-    "an unknown dtype": (raw({"a": entry(0, 1, dtype="C128")}, b"\0"), "dtype C128 is none of"),
+    "an unknown dtype": (raw({"a": entry(0, 1, dtype="C128")}, b"\0"), "dtype C128 is not one of"),
     "a dtype that is no name": (raw({"a": entry(0, 1, dtype=3)}, b"\0"), "not a name and lengths"),
     "a negative length": (raw({"a": entry(0, 1, shape=[-1])}, b"\0"), "not a name and lengths"),
     "two negative lengths": (raw({"a": entry(0, 1, shape=[-1, -1])}, b"\0"), "not a name and lengths"),

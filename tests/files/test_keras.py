@@ -16,11 +16,11 @@ import pytest
 from tests.files.support import arrays, contents, same_bits, sample
 
 from tensorferry.errors import FileFormatError, FormatLimitError, UnsafeFileError
-from tensorferry.files.contents import Ref
-from tensorferry.files.format import format_of
+from tensorferry.files.base.contents import Ref
+from tensorferry.files.base.pump import Pump
+from tensorferry.files.base.stored import Extent
 from tensorferry.files.formats.keras import FORMAT
-from tensorferry.files.pump import Pump
-from tensorferry.files.stored import Extent
+from tensorferry.files.registry import format_of
 
 
 def written(path, held):
@@ -191,7 +191,7 @@ def test_a_whole_model_is_not_written(tmp_path):
 _KERAS = """
 import sys, numpy as np, keras
 from pathlib import Path
-from tensorferry.files.pump import Pump
+from tensorferry.files.base.pump import Pump
 from tensorferry.files.formats.keras import FORMAT
 
 folder = Path(sys.argv[1])

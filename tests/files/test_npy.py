@@ -18,12 +18,11 @@ from tests.support import peak_of
 
 from tensorferry.core.dtypes import DTYPES
 from tensorferry.errors import FileFormatError, FormatLimitError, UnsafeFileError
-from tensorferry.files.contents import Contents, Ref
-from tensorferry.files.encodings.npy_array import NAMES
+from tensorferry.files.base.contents import Contents, Ref
+from tensorferry.files.base.pump import Pump
+from tensorferry.files.base.stored import InMemory
 from tensorferry.files.formats.npy import FORMAT as NPY
 from tensorferry.files.formats.npz import FORMAT as NPZ
-from tensorferry.files.pump import Pump
-from tensorferry.files.stored import InMemory
 from tensorferry.host.numpy_dtypes import numpy_dtype, of_numpy
 
 NUMPYS_OWN = sorted(name for name, row in DTYPES.items() if numpy_dtype(row.name).isbuiltin == 1)
@@ -56,7 +55,7 @@ def in_blocks(stored):
 
 def test_every_dtype_is_declared():
     """An array may be of any dtype that tensorferry carries."""
-    assert frozenset(DTYPES) == NAMES == NPY.dtypes == NPZ.dtypes
+    assert frozenset(DTYPES) == NPY.dtypes == NPZ.dtypes
 
 
 @pytest.mark.parametrize("dtype", sorted(DTYPES))

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from tensorferry.errors import FileFormatError, FormatLimitError, UnsafeFileError, VerificationError
-from tensorferry.files.contents import Contents, Ref
+from tensorferry.files.base.contents import Contents, Ref
+from tensorferry.files.base.pump import Pump
+from tensorferry.files.base.stored import Extent
 from tensorferry.files.encodings.packed import packed, packed_bytes, unpacked
 from tensorferry.files.encodings.protobuf import bytes_field, number_field, varint
-from tensorferry.files.format import format_for, format_of
 from tensorferry.files.formats.onnx import FORMAT
-from tensorferry.files.pump import Pump
-from tensorferry.files.stored import Extent
+from tensorferry.files.registry import format_for, format_of
 from tensorferry.files.verify import verify
 
 onnx = pytest.importorskip("onnx", reason="the onnx library is not installed")
@@ -70,12 +70,12 @@ def test_the_library_reads_every_dtype_that_is_written(tmp_path):
 
 def test_every_data_type_of_the_library_is_known():
     """Each code of TensorProto.DataType means the dtype that the library gives it."""
-    from tensorferry.files.formats import onnx as module
+    from tensorferry.files.formats.onnx.model import DTYPES
 
     kinds = onnx.TensorProto.DataType
     numbers = {code for name, code in kinds.items() if name not in ("UNDEFINED", "STRING")}
-    assert set(module._DTYPES) == numbers
-    for code, (name, version) in module._DTYPES.items():
+    assert set(DTYPES) == numbers
+    for code, (name, version) in DTYPES.items():
         assert onnx.helper.tensor_dtype_to_np_dtype(code).name == name
         assert version <= onnx.IR_VERSION
 

@@ -18,12 +18,12 @@ import pytest
 
 from tensorferry.core.dtypes import DTYPES
 from tensorferry.errors import FileFormatError, FormatLimitError, FrameworkNotInstalledError, UnsafeFileError
-from tensorferry.files.contents import Contents, Ref
-from tensorferry.files.format import format_for, format_of
+from tensorferry.files.base.contents import Contents, Ref
+from tensorferry.files.base.pump import Pump
+from tensorferry.files.base.stored import Extent, InMemory
 from tensorferry.files.formats.orbax import FORMAT
-from tensorferry.files.pump import Pump
+from tensorferry.files.registry import format_for, format_of
 from tensorferry.files.shards import open_path
-from tensorferry.files.stored import Extent, InMemory
 from tensorferry.host.numpy_dtypes import of_numpy
 
 tensorstore = pytest.importorskip("tensorstore", reason="tensorstore is not installed")
@@ -97,7 +97,7 @@ def test_every_dtype_of_tensorstore_is_declared():
 
 def test_a_dtype_that_the_installed_library_lacks_is_refused(monkeypatch):
     """An older tensorstore has fewer dtypes: they are refused before anything is written."""
-    monkeypatch.setattr("tensorferry.files.formats.orbax._is_known", lambda dtype: dtype != "int4")
+    monkeypatch.setattr("tensorferry.files.formats.orbax.is_known", lambda dtype: dtype != "int4")
     with pytest.raises(FormatLimitError, match="no int4: narrow"):
         FORMAT.refuse(support.contents({"narrow": support.awkward("int4"), "wide": np.ones(2)}))
 
@@ -303,8 +303,8 @@ def test_a_missing_library_is_named(tmp_path, monkeypatch):
 CHILD = """
 import sys, tracemalloc; from pathlib import Path; import numpy as np
 sys.modules["jax"] = sys.modules["orbax"] = None
-from tensorferry.files.contents import Contents; from tensorferry.files.stored import Extent
-from tensorferry.files.pump import Pump; from tensorferry.files.formats.orbax import FORMAT as F
+from tensorferry.files.base.contents import Contents; from tensorferry.files.base.stored import Extent
+from tensorferry.files.base.pump import Pump; from tensorferry.files.formats.orbax import FORMAT as F
 def blocks(path): return [each.nbytes for each in F.read(path).tensors["a"].blocks()]
 folder = Path(sys.argv[1]); size = 256 << 20
 F.write(Contents("m", (), {"a": Extent("uint8", (1 << 20,), str(folder / "values"), 0)}), folder / "warm", Pump())

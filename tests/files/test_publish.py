@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 
 from tensorferry.errors import OutputExistsError
-from tensorferry.files import publish
-from tensorferry.files.publish import Workspace, demand, publishing
+from tensorferry.files import workspace
+from tensorferry.files.publish import publishing, validate_target
+from tensorferry.files.workspace import Workspace
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -110,7 +111,7 @@ def test_an_existing_target_is_refused_before_the_block(tmp_path):
 def test_a_target_that_appears_meanwhile_is_not_replaced(tmp_path, monkeypatch, flags):
     """Somebody else's file stays, whether or not the file system can rename without replacing."""
     if not flags:
-        monkeypatch.setattr(publish, "_rename", lambda *_: False)
+        monkeypatch.setattr(workspace, "_rename", lambda *_: False)
     target = tmp_path / "out.bin"
     with pytest.raises(OutputExistsError):
         write_beside_another(target)
@@ -186,7 +187,7 @@ def test_many_wait_for_a_folder_that_others_remove(tmp_path):
     code = textwrap.dedent("""
         import sys
         from pathlib import Path
-        from tensorferry.files.publish import Workspace
+        from tensorferry.files.workspace import Workspace
         for _ in range(1000):
             space = Workspace(Path(sys.argv[1]))
             space.lock(wait=True)
@@ -285,7 +286,7 @@ def test_the_umask_is_honoured(tmp_path, mask):
 def test_a_folder_takes_the_place_of_a_folder(tmp_path, monkeypatch, flags):
     """The old folder goes whole and the new one comes whole; an empty one needs no overwrite."""
     if not flags:
-        monkeypatch.setattr(publish, "_rename", lambda *_: False)
+        monkeypatch.setattr(workspace, "_rename", lambda *_: False)
     target = tmp_path / "out"
     target.mkdir()
     for overwrite in (False, True):
@@ -299,7 +300,7 @@ def test_a_folder_takes_the_place_of_a_folder(tmp_path, monkeypatch, flags):
 @pytest.mark.parametrize("killed_after", [1, 2])
 def test_a_run_that_is_killed_between_two_renames_is_recovered(tmp_path, monkeypatch, killed_after):
     """Where a file system cannot exchange two names, the next run ends what the killed one had begun."""
-    monkeypatch.setattr(publish, "_rename", lambda *_: False)
+    monkeypatch.setattr(workspace, "_rename", lambda *_: False)
     target = tmp_path / "out"
     target.mkdir()
     (target / "old").write_bytes(b"old")
@@ -307,7 +308,7 @@ def test_a_run_that_is_killed_between_two_renames_is_recovered(tmp_path, monkeyp
         f"""
         import os
         from pathlib import Path
-        from tensorferry.files import publish
+        from tensorferry.files import publish, workspace
         done = []
         def rename(path, to, real=Path.rename):
             result = real(path, to)
@@ -316,7 +317,7 @@ def test_a_run_that_is_killed_between_two_renames_is_recovered(tmp_path, monkeyp
                 os._exit(7)
             return result
         Path.rename = rename
-        publish._rename = lambda *_: False
+        workspace._rename = lambda *_: False
         with publish.publishing(Path({str(target)!r}), overwrite=True, is_folder=True) as path:
             path.mkdir()
             (path / "new").write_bytes(b"new")
@@ -368,11 +369,11 @@ def test_a_source_is_never_the_target(tmp_path):
     hard.hardlink_to(source)
     for target in (source, linked, hard, tmp_path / "model" / ".." / "model" / "in.bin"):
         with pytest.raises(OutputExistsError, match="never changed"):
-            demand(target, overwrite=True, sources=[source])
+            validate_target(target, overwrite=True, sources=[source])
     with pytest.raises(OutputExistsError, match="never changed"):
-        demand(source.parent / "out.bin", overwrite=True, sources=[source.parent])
+        validate_target(source.parent / "out.bin", overwrite=True, sources=[source.parent])
     with pytest.raises(OutputExistsError, match="contains"):
-        demand(source.parent, overwrite=True, sources=[source], is_folder=True)
+        validate_target(source.parent, overwrite=True, sources=[source], is_folder=True)
     assert source.read_bytes() == b"source"
 
 
@@ -381,15 +382,15 @@ def test_a_folder_with_other_things_in_it_is_not_replaced(tmp_path):
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "old-1").write_text("")
     with pytest.raises(OutputExistsError, match=r"config\.json"):
-        demand(tmp_path, overwrite=True, is_folder=True, own=["old-1"])
-    demand(tmp_path, overwrite=True, is_folder=True, own=["old-1", "config.json"])
+        validate_target(tmp_path, overwrite=True, is_folder=True, own=["old-1"])
+    validate_target(tmp_path, overwrite=True, is_folder=True, own=["old-1", "config.json"])
 
 
 def test_a_device_is_not_replaced():
     """Nor is it taken for a file that is in the way."""
     for overwrite in (True, False):
         with pytest.raises(OutputExistsError, match="/dev/null is a device"):
-            demand(Path("/dev/null"), overwrite=overwrite)
+            validate_target(Path("/dev/null"), overwrite=overwrite)
 
 
 @pytest.mark.parametrize("kind", ["file", "folder"])
@@ -422,7 +423,7 @@ def test_a_target_that_goes_between_two_looks_is_no_target(tmp_path, monkeypatch
     monkeypatch.setattr(owner, look, late)
     if look == "access":
         monkeypatch.setattr("os.supports_effective_ids", {late})
-    demand(target, overwrite=True, sources=[source], is_folder=kind == "folder", own=["x"])
+    validate_target(target, overwrite=True, sources=[source], is_folder=kind == "folder", own=["x"])
     monkeypatch.undo()
     assert target.exists() == (kind == "file" and look == "iterdir")
 
@@ -435,14 +436,14 @@ def test_a_folder_that_goes_between_two_looks_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr("os.access", lambda *rest, **keywords: (folder.rmdir(), real(*rest, **keywords))[1])
     monkeypatch.setattr("os.supports_effective_ids", {os.access})
     with pytest.raises(FileNotFoundError, match="does not exist"):
-        demand(folder / "out.bin")
+        validate_target(folder / "out.bin")
 
 
 def test_a_file_does_not_take_the_place_of_a_folder(tmp_path):
     """Not even of an empty one."""
     for overwrite in (True, False):
         with pytest.raises(OutputExistsError, match="is a folder"):
-            demand(tmp_path, overwrite=overwrite)
+            validate_target(tmp_path, overwrite=overwrite)
 
 
 def test_a_missing_folder_is_named(tmp_path):
@@ -467,7 +468,7 @@ def test_a_folder_without_permission_is_refused(open_folder):
     (open_folder / "out.bin").write_bytes(b"old")
     (open_folder / "out.bin").chmod(0o444)
     with nobody(), pytest.raises(PermissionError, match="may not be written"):
-        demand(open_folder / "out.bin", overwrite=True)
+        validate_target(open_folder / "out.bin", overwrite=True)
     assert (open_folder / "out.bin").read_bytes() == b"old"
 
 

@@ -17,11 +17,11 @@ from tests.files.support import arrays, contents, same_bits, sample
 from tests.support import peak_of
 
 from tensorferry.errors import FileFormatError, FormatLimitError, UnsafeFileError
-from tensorferry.files.contents import Ref, Special
+from tensorferry.files.base.contents import Ref, Special
+from tensorferry.files.base.pump import Pump
+from tensorferry.files.base.stored import Packed, View
 from tensorferry.files.formats.pytorch import FORMAT
 from tensorferry.files.pickles import machine
-from tensorferry.files.pump import Pump
-from tensorferry.files.stored import Packed, View
 from tensorferry.host.numpy_dtypes import numpy_dtype
 
 torch = pytest.importorskip("torch", reason="the files are compared with those of torch itself")
@@ -466,7 +466,7 @@ def test_nothing_is_imported_for_it(tmp_path):
     path = saved(tmp_path, checkpoint())
     program = (
         "import sys; from pathlib import Path; from tensorferry.files.formats.pytorch import FORMAT\n"
-        "from tensorferry.files.pump import Pump\n"
+        "from tensorferry.files.base.pump import Pump\n"
         "found = FORMAT.read(Path(sys.argv[1])); FORMAT.refuse(found)\n"
         "FORMAT.write(found, Path(sys.argv[2]), Pump()); list(FORMAT.check(Path(sys.argv[2])))\n"
         "print(sorted({'torch', 'jax', 'tensorflow'} & set(sys.modules)))"
@@ -487,7 +487,7 @@ def test_a_header_of_one_hundred_thousand_tensors_takes_little_memory(tmp_path, 
     state = contents({f"model.layers.{place}.weight": np.zeros((1, 2), "float32") for place in range(100_000)})
     path = written(tmp_path, state)
     steps, handlers = [], list(machine._HANDLERS)
-    handlers[ord("(")] = lambda running: (steps.append(1), machine._Machine.mark(running))
+    handlers[ord("(")] = lambda running: (steps.append(1), machine.Machine.mark(running))
     monkeypatch.setattr(machine, "_HANDLERS", handlers)
     peak, found = peak_of(lambda: FORMAT.read(path))
     assert len(found.tensors) == 100_000

@@ -16,10 +16,10 @@ from tests.files.support import arrays, awkward, contents, same_bits, sample
 from tests.support import peak_of
 
 from tensorferry.errors import FileFormatError, FormatLimitError
-from tensorferry.files.contents import Contents, Ref
+from tensorferry.files.base.contents import Contents, Ref
+from tensorferry.files.base.pump import Pump
+from tensorferry.files.base.stored import InMemory
 from tensorferry.files.formats.safetensors import FORMAT
-from tensorferry.files.pump import Pump
-from tensorferry.files.stored import InMemory
 
 safetensors = pytest.importorskip("safetensors", reason="compares with the official library, which is not installed")
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tensorferry.files.contents import Contents, Ref
-from tensorferry.files.stored import InMemory
+from tensorferry.files.base.contents import Contents, Ref
+from tensorferry.files.base.stored import InMemory
 from tensorferry.files.summary import disk_bytes, fold, summarise, values_of
 
 WORDS = st.sampled_from(["layers.", "h", ".w", "#", "##", "", "-", "é", "\x1b[2J", "\0", "bn", "x", "2a", " "])

@@ -11,21 +11,23 @@ import subprocess
 import sys
 import tracemalloc
 from pathlib import Path
+from types import ModuleType
 
 import ml_dtypes
 import numpy as np
 import pytest
 
 from tensorferry.errors import FileFormatError, FormatLimitError, UnsafeFileError
-from tensorferry.files.contents import Contents, Ref
+from tensorferry.files.base.contents import Contents, Ref
+from tensorferry.files.base.pump import Pump
+from tensorferry.files.base.stored import Extent, InMemory
+from tensorferry.files.encodings import crc32c as checksums
 from tensorferry.files.encodings.crc32c import crc32c
 from tensorferry.files.encodings.protobuf import bytes_field, number_field
-from tensorferry.files.encodings.sorted_table import read_table, table
-from tensorferry.files.format import format_for, format_of
 from tensorferry.files.formats.tensorflow_checkpoint import FORMAT
-from tensorferry.files.pump import Pump
+from tensorferry.files.formats.tensorflow_checkpoint.sorted_table import read_table, table
+from tensorferry.files.registry import format_for, format_of
 from tensorferry.files.shards import open_path
-from tensorferry.files.stored import Extent, InMemory
 
 _spec = importlib.util.spec_from_file_location("files_support", Path(__file__).with_name("support.py"))
 support = importlib.util.module_from_spec(_spec)
@@ -75,12 +77,12 @@ def test_tensorflow_reads_every_dtype_that_is_written(tf, tmp_path):
 
 def test_every_data_type_of_tensorflow_is_known(tf):
     """Each code of types.proto means the dtype that TensorFlow gives it."""
-    from tensorferry.files.formats import tensorflow_checkpoint as module
+    from tensorferry.files.formats.tensorflow_checkpoint.entries import DTYPES, OTHERS
 
-    for code, name in module._DTYPES.items():
+    for code, name in DTYPES.items():
         kind = tf.dtypes.as_dtype(code)
         assert kind.as_numpy_dtype is np.dtype(getattr(ml_dtypes, name, None) or name).type
-    for code, name in module._OTHERS.items():
+    for code, name in OTHERS.items():
         assert tf.dtypes.as_dtype(code).name in name
 
 
@@ -146,7 +148,7 @@ def test_partitioned_variables_are_joined(tf, tmp_path, slices):
 @pytest.mark.parametrize("starts", [[0, 5_000, 2**20, 2**34, 2**48, 2**62]])
 def test_slice_keys_are_those_of_tensorflow(tf, tmp_path, starts):
     """The key of a slice is the one that TensorFlow makes, for starts of every length."""
-    from tensorferry.files.formats.tensorflow_checkpoint import _slice_key
+    from tensorferry.files.formats.tensorflow_checkpoint.bundle import _slice_key
 
     for number, start in enumerate(starts):
         name = "a\0b"
@@ -206,8 +208,8 @@ def test_needs_no_tensorflow(tmp_path):
     """A checkpoint is written and read in a process that has not imported TensorFlow."""
     code = (
         "import sys; from pathlib import Path; import numpy as np; sys.modules['tensorflow'] = None\n"
-        "from tensorferry.files.contents import Contents; from tensorferry.files.stored import InMemory\n"
-        "from tensorferry.files.pump import Pump\n"
+        "from tensorferry.files.base.contents import Contents; from tensorferry.files.base.stored import InMemory\n"
+        "from tensorferry.files.base.pump import Pump\n"
         "from tensorferry.files.formats.tensorflow_checkpoint import FORMAT as F\n"
         "p = Path(sys.argv[1]); F.ensure_loaded()\n"
         "F.write(Contents('m', (), {'a': InMemory(np.ones(3, 'float32'), 'float32', 0)}), p, Pump())\n"
@@ -277,6 +279,31 @@ def test_a_flipped_bit_is_found(tmp_path):
         FORMAT.read(path)
 
 
+@pytest.fixture(params=["google-crc32c", "this package"])
+def checksums_by(request, monkeypatch):
+    """CRC-32C by the library, and as where it is not installed."""
+    if request.param == "this package":
+        monkeypatch.setattr(checksums, "_library", lambda: None)
+    elif checksums._library() is None:
+        pytest.skip("google-crc32c is not installed here, or not compiled")
+
+
+@pytest.mark.parametrize(("implementation", "used"), [("c", True), ("python", False), (None, False)])
+def test_the_library_is_used_where_it_is_compiled(monkeypatch, implementation, used):
+    """Its fallback in Python is slower than ours, and without it nothing is missing."""
+    asked = []
+    library = ModuleType("google_crc32c")
+    library.implementation = implementation
+    library.extend = lambda before, data: asked.append((before, bytes(data))) or 7
+    monkeypatch.setitem(sys.modules, "google_crc32c", library if implementation else None)
+    checksums._library.cache_clear()
+    try:
+        assert crc32c(memoryview(bytearray(b"123456789")), 0) == (7 if used else 0xE3069283)
+        assert asked == [(0, b"123456789")] * used
+    finally:
+        checksums._library.cache_clear()
+
+
 @pytest.mark.parametrize(
     ("data", "checksum"),
     [
@@ -287,12 +314,14 @@ def test_a_flipped_bit_is_found(tmp_path):
         (b"123456789", 0xE3069283),
     ],
 )
+@pytest.mark.usefixtures("checksums_by")
 def test_the_checksum_is_that_of_the_standard(data, checksum):
     """CRC-32C of RFC 3720's examples (https://www.rfc-editor.org/rfc/rfc3720#appendix-B.4)."""
     assert crc32c(data) == checksum
 
 
 @pytest.mark.parametrize("size", [0, 1, 255, 256, 257, 511, 512, 513, 768, 4096, 100_003])
+@pytest.mark.usefixtures("checksums_by")
 def test_the_checksum_of_parts_is_that_of_the_whole(size):
     """Lanes, odd counts of them, and continued checksums all give what one byte after the other gives."""
     data = np.random.default_rng(size).integers(0, 256, size, np.uint8).tobytes()
@@ -366,7 +395,7 @@ def test_hostile_entries_are_refused_in_little_memory(tmp_path, entry):
 )
 def test_slices_that_do_not_make_the_tensor_are_refused(tmp_path, slices, shapes):
     """Slices that overlap, leave gaps, have other shapes or lie outside are no tensor."""
-    from tensorferry.files.formats.tensorflow_checkpoint import _slice_key
+    from tensorferry.files.formats.tensorflow_checkpoint.bundle import _slice_key
 
     parts = [
         (_slice_key("weights", (axis,)), _entry(lengths=shape, nbytes=4 * shape[0]))
@@ -418,7 +447,7 @@ def test_a_key_that_unfolds_is_refused(tmp_path):
     block += b"\xff\xff\x03\xff\xff\x03\x00" + b"b" * 65535
     raw = bytes(block) + struct.pack("<II", 0, 1)
     whole = bytearray(table([]))
-    from tensorferry.files.encodings import sorted_table
+    from tensorferry.files.formats.tensorflow_checkpoint import sorted_table
 
     held = sorted_table._Block()
     held.bytes = lambda: raw

@@ -16,9 +16,9 @@ from tests.files.support import contents
 
 import tensorferry
 from tensorferry.errors import ConversionError, FileFormatError, FormatLimitError
-from tensorferry.files.contents import Contents, Ref, Special
-from tensorferry.files.nesting import written
-from tensorferry.files.tree import TIES, TREE, leaves, names, pack, relabel, rename, unpack, without
+from tensorferry.files.base.contents import Contents, Ref, Special
+from tensorferry.files.base.nesting import leaves, names, relabel, rename, without, written
+from tensorferry.files.base.tree_strings import TIES, TREE, pack, unpack
 
 
 def through_strings(tree, tensors=()):
@@ -300,7 +300,7 @@ def test_integers_that_python_does_not_write_are_refused(suffix, tmp_path):
 
 @pytest.mark.parametrize("digits", ["-0x1" + "0" * 2048, "f" * 2049, "0" * 9000, "f" * 1_000_000], ids=len)
 def test_integers_in_a_file_that_python_does_not_write_are_an_error(digits):
-    """Not an exception of Python where somebody prints them."""
+    """Not an exception of Python where somebody fingerprints them."""
     text = json.dumps({"w": {"@": "ref"}, "x": {"@": "int", "hex": digits}})
     with pytest.raises(FileFormatError, match="more than 8192 bits"):
         unpack(contents({"w": np.ones(1)}, metadata={TREE: text}))
@@ -323,7 +323,7 @@ def test_a_tree_that_nests_too_deep_or_in_itself_is_refused():
 
 def test_lists_that_stand_in_each_other_many_times_are_refused(monkeypatch):
     """A tree of few objects that unfolds to more than there is room for is refused, not unfolded."""
-    monkeypatch.setattr("tensorferry.files.nesting.MOST", 10_000)
+    monkeypatch.setattr("tensorferry.files.base.nesting.MOST", 10_000)
     tree: list[object] = []
     for _ in range(40):
         tree = [tree, tree]

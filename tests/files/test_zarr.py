@@ -12,11 +12,11 @@ from tests.files.support import arrays, awkward, contents, same_bits, sample
 
 from tensorferry.core.dtypes import DTYPES
 from tensorferry.errors import FileFormatError, FormatLimitError, FrameworkNotInstalledError, UnsafeFileError
-from tensorferry.files.contents import Ref
-from tensorferry.files.format import format_of
+from tensorferry.files.base.contents import Ref
+from tensorferry.files.base.pump import Pump
+from tensorferry.files.base.stored import Decoded, Extent
 from tensorferry.files.formats.zarr import FORMAT
-from tensorferry.files.pump import Pump
-from tensorferry.files.stored import Decoded, Extent
+from tensorferry.files.registry import format_of
 
 zarr = pytest.importorskip("zarr", reason="zarr 3 is not installed; it needs Python 3.11")
 

@@ -15,10 +15,10 @@ from tests.files.hostile import Lies
 from tests.support import peak_of
 
 from tensorferry.errors import FileFormatError, UnsafeFileError
+from tensorferry.files.base.pump import Pump
+from tensorferry.files.base.stored import Extent, InMemory
 from tensorferry.files.encodings.zip_archive import DEFLATED, STORED, Archive
 from tensorferry.files.encodings.zip_writer import ALIGNMENT, ArchiveWriter
-from tensorferry.files.pump import Pump
-from tensorferry.files.stored import Extent, InMemory
 
 TRUE = Lies()
 DATA = bytes(range(256)) * 20

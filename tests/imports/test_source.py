@@ -23,8 +23,8 @@ NAMING = {"api.py", "typing.py"}
 """Where frameworks may be named in code, besides each one's own backend."""
 FILES = {
     "formats/pytorch.py": "torch",
-    "formats/tensorflow_checkpoint.py": "tensorflow",
-    "formats/orbax.py": "jax",
+    "formats/tensorflow_checkpoint/": "tensorflow",
+    "formats/orbax/": "jax",
     "pickles/torch.py": "torch",
     "pickles/torch_writer.py": "torch",
 }
@@ -93,7 +93,9 @@ def framework_imports_out_of_place(path, tree):
 
 def framework_names_out_of_place(path, tree):
     """Names, attributes and strings of code, docstrings aside, that speak of a framework."""
-    own = framework_of(path) or FILES.get("/".join(path.parts[-2:]), "")
+    own = framework_of(path) or next(
+        (name for place, name in FILES.items() if f"/files/{place}" in path.as_posix()), ""
+    )
     skipped = {id(node) for node in docstrings(tree)} | {id(node) for node in for_type_checkers(tree)}
     words = re.compile(r"(?<![a-z])(torch|tensorflow|jax|jaxlib|cupy)(?![a-z])", re.IGNORECASE)
     found = []
@@ -168,8 +170,10 @@ def test_the_core_imports_only_what_it_requires(path):
     if path.name.startswith("testing") or "testing" in path.relative_to(PACKAGE).parts[0]:
         allowed |= {"hypothesis", "pytest"}
     found = {module: node for node, module in imports(tree) if id(node) not in checked}
-    if path.parent.name == "formats" and path.stem != "__init__":
-        library = import_module(f"tensorferry.files.formats.{path.stem}").FORMAT.module
+    inside_formats = path.relative_to(PACKAGE).parts[2:] if "formats" in path.parts else ()
+    if inside_formats and inside_formats != ("__init__.py",):
+        name = inside_formats[0].removesuffix(".py")
+        library = import_module(f"tensorferry.files.formats.{name}").FORMAT.module
         inside = {id(node) for node in nodes_under(tree, (ast.FunctionDef, ast.AsyncFunctionDef))}
         assert library not in found or id(found.pop(library)) in inside
     if path.parent.name == "array_like":

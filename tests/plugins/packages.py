@@ -66,7 +66,7 @@ READ_ONLY = """
 """
 
 FORMAT = """
-from tensorferry.files.format import Format
+from tensorferry.files.base.format import Format
 
 class Rows(Format):
     name = "rows"
@@ -78,7 +78,7 @@ class Rows(Format):
         return head[:4] == b"ROWS"
 
     def read(self, path, *, allow=frozenset()):
-        from tensorferry.files.contents import Contents
+        from tensorferry.files.base.contents import Contents
         return Contents("rows", (str(path),), {})
 """
 

@@ -50,9 +50,9 @@ def test_who_uses_the_built_in_formats_loads_no_outside_package(tmp_path):
     [
         "pathlib.Path('x').write_bytes(b'ROWS'); assert ferry.load('x') == {}",
         "pathlib.Path('x.rows').write_bytes(b'ROWS'); assert ferry.load('x.rows') == {}",
-        "from tensorferry.files.format import format_named; assert format_named('rows').title == 'Rows'",
-        "from tensorferry.files.format import format_for; assert format_for(pathlib.Path('x.rows')).title == 'Rows'",
-        "from tensorferry.files.format import formats; assert 'rows' in formats()",
+        "from tensorferry.files.registry import format_named; assert format_named('rows').title == 'Rows'",
+        "from tensorferry.files.registry import format_for; assert format_for(pathlib.Path('x.rows')).title == 'Rows'",
+        "from tensorferry.files.registry import formats; assert 'rows' in formats()",
     ],
 )
 def test_a_miss_opens_it(tmp_path, code):
@@ -67,7 +67,7 @@ BROKEN = {
     "an import that ends the process": ("raise SystemExit('no licence')", "SystemExit: no licence"),
     "no format": ("Rows = 3", "not of int"),
     "another class": ("class Rows: pass", "not of type"),
-    "an abstract class": ("from tensorferry.files.format import Format\nclass Rows(Format): pass", "TypeError"),
+    "an abstract class": ("from tensorferry.files.base.format import Format\nclass Rows(Format): pass", "TypeError"),
     "a constructor that fails": (FORMAT + "    def __init__(self): raise OSError('no librows')", "OSError: no librows"),
     "another name": (FORMAT.replace('"rows"', '"lines"'), "named 'rows', and its format 'lines'"),
     "a suffix that is no tuple": (FORMAT.replace('(".rows",)', '".rows"'), "suffixes must be a tuple"),
@@ -79,7 +79,7 @@ BROKEN = {
     ),
 }
 UNTOUCHED = """
-from tensorferry.files.format import format_named, formats, outside
+from tensorferry.files.registry import format_named, formats, outside
 pathlib.Path("nothing").write_bytes(b"1234")
 try:
     ferry.load("nothing")
@@ -144,7 +144,7 @@ def test_tensorferrys_own_names_and_suffixes_are_its_own(tmp_path):
     brings(tmp_path, FORMAT.replace('".rows"', '".npz"'), points={**POINT, "npz": "evil_ferry:Rows"})
     (tmp_path / "evil_ferry.py").write_text("raise SystemExit('must not be imported')", encoding="utf-8")
     code = """
-    from tensorferry.files.format import format_for, format_named, formats, outside
+    from tensorferry.files.registry import format_for, format_named, formats, outside
     import pathlib
     formats()
     assert format_named("npz").title != "Rows" and format_for(pathlib.Path("x.npz")).name == "npz"

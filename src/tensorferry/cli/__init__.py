@@ -39,7 +39,7 @@ def main() -> None:
     """
     from .console import EXIT_INTERRUPTED, EXIT_USAGE
 
-    _mend_streams()
+    _fix_streams()
     code: Any = 0
     try:
         try:
@@ -90,7 +90,7 @@ def _run(words: list[str]) -> int:
     return 0
 
 
-def _mend_streams() -> None:
+def _fix_streams() -> None:
     """Give closed streams somewhere to go, and let no character stop the output, or be lost in it."""
     while True:  # the lowest free descriptors are those of the streams that are closed
         descriptor = os.open(os.devnull, os.O_RDWR)

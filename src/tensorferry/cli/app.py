@@ -12,7 +12,7 @@ import typer
 import tensorferry
 
 from .files_app import add_commands
-from .usage import Command, Group
+from .usage import Command, CommandGroup
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,7 @@ app = typer.Typer(
         "conversion; 2, wrong usage, or a file that cannot be read or written so; 3, refused for safety; 4, what was "
         "written did not verify, and was not published; 5, interrupted, and --resume goes on; 130, Ctrl-C."
     ),
-    cls=Group,
+    cls=CommandGroup,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
@@ -58,8 +58,7 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def root(
     _version: Annotated[
-        bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version."),
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Carry tensors between Python sequences, NumPy, PyTorch, TensorFlow, JAX, CuPy and files."""
@@ -85,14 +84,13 @@ def tour(
     brief: Annotated[bool, typer.Option("--brief", help="One line for each case.")] = False,
     json: Json = False,
 ) -> None:
-    """27 everyday cases, live; those for a GPU as plans where there is none."""
+    """27 everyday cases, live; without a GPU, those that need one are shown as plans."""
     from . import tour as command
 
     unknown = command.unknown_cases(cases or [])
     if unknown:
         raise typer.BadParameter(
-            f"no case {', '.join(unknown)}; they are C01 to C{len(command.CASES):02d}",
-            param_hint="CASE",
+            f"no case {', '.join(unknown)}; they are C01 to C{len(command.CASES):02d}", param_hint="CASE"
         )
     raise _ended(partial(command.run, cases or [], brief=brief, as_json=json))
 
@@ -121,7 +119,7 @@ def explain(
     negative: Annotated[bool, _tensor("--negative", help="Its negative bit is set.")] = False,
     swapped: Annotated[bool, _tensor("--swapped", help="Its bytes are in the other order.")] = False,
     pinned: Annotated[bool, _tensor("--pinned", help="It lies in page-locked memory.")] = False,
-    memory_map: Annotated[bool, _tensor("--memory-map", help="It lies over a mapped file.")] = False,
+    memory_map: Annotated[bool, _tensor("--memory-map", help="Its memory is a mapped file.")] = False,
     copy: Annotated[
         Optional[bool],  # noqa: UP045
         _asked("--copy/--no-copy", help="copy=True or copy=False; shares if allowed by default."),

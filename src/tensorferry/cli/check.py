@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tensorferry.files.contents import Finding
+    from tensorferry.files.base.contents import FileFinding
 
 __all__ = ["run"]
 
@@ -28,7 +28,7 @@ def run(paths: Sequence[Path], *, values: bool, allow: Sequence[str], as_json: b
     code = 0
     reports: list[dict[str, Any]] = []
     for path in paths:
-        findings: list[Finding] = []
+        findings: list[FileFinding] = []
         error: Exception | None = None
         names = frozenset(allow)
         try:
@@ -65,7 +65,7 @@ def _total(path: Path, allow: frozenset[str]) -> int:
         return 0
 
 
-def _print(path: Path, findings: Sequence[Finding], errors: int, error: Exception | None) -> None:
+def _print(path: Path, findings: Sequence[FileFinding], errors: int, error: Exception | None) -> None:
     console = out()
     for each in findings:
         place = printable(each.path) + ("" if each.offset is None else f":{each.offset}")

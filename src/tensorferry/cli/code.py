@@ -17,7 +17,7 @@ __all__ = ["folded", "print_code"]
 def print_code(console: Console, code: str, margin: str, *, first: str | None = None) -> None:
     """Print Python code behind a margin: on a terminal in colours and in its width, elsewhere line for line.
 
-    Whoever reads it elsewhere may be a file: a line that is broken here would be two there.
+    Elsewhere it may go into a file, where a broken line would be two.
 
     Args:
         console: Where it is printed.

@@ -15,20 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rich.console import Console
+    from rich.table import Table
 
-__all__ = [
-    "EXIT_FAILED",
-    "EXIT_INTERRUPTED",
-    "EXIT_REFUSED",
-    "EXIT_RESUMABLE",
-    "EXIT_UNVERIFIED",
-    "EXIT_USAGE",
-    "err",
-    "out",
-    "print_json",
-    "printable",
-    "quiet",
-]
+__all__ = ["EXIT_FAILED", "EXIT_INTERRUPTED", "EXIT_REFUSED", "EXIT_RESUMABLE", "EXIT_UNVERIFIED", "EXIT_USAGE"]
+__all__ += ["err", "out", "plain_table", "print_json", "printable", "quiet"]
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -151,3 +141,13 @@ def quiet(message: str = "") -> Iterator[None]:
         finally:
             sys.stderr.flush()
             os.dup2(saved, 2)
+
+
+def plain_table(*headings: str, right: tuple[int, ...] = ()) -> Table:
+    """A table without lines; the columns at these places end in line."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="quiet")
+    for place, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if place in right else "left", overflow="fold")
+    return table

@@ -11,7 +11,7 @@ from tensorferry.files.convert import convert_files
 from tensorferry.planning.render import size_text
 
 from .console import EXIT_INTERRUPTED, err, out, printable
-from .outcome import code_of, counted, progress, result, show_error, writing
+from .outcome import counted, failed, progress, result, writing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,12 +28,7 @@ def run(sources: Sequence[Path], target: Path, options: dict[str, Any], *, as_js
         with progress("converting", lambda: _total(sources, target, options)) as moved:
             report = convert_files(list(sources), target, **options, progress=moved)
     except (ConversionError, OSError) as error:
-        if as_json:
-            with writing():
-                result("convert", {"report": None}, error)
-        else:
-            show_error(error, "convert")
-        return code_of(error)
+        return failed("convert", {"report": None}, error, as_json=as_json)
     except KeyboardInterrupt:
         words = "interrupted; the target is as it was"
         err().print(Text(words if options["shard"] is None else f"{words}, and --resume goes on", "warn"))

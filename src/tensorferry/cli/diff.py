@@ -12,7 +12,7 @@ from tensorferry.files.shards import open_path
 
 from .console import EXIT_FAILED, out, printable
 from .listing import rows
-from .outcome import code_of, counted, progress, result, show_error, writing
+from .outcome import counted, failed, progress, result, writing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,12 +41,7 @@ def run(
                 one, other, tolerance=tolerance, any_dtype=any_dtype, tensors_only=tensors_only, progress=moved
             )
     except (ConversionError, OSError) as error:
-        if as_json:
-            with writing():
-                result("diff", paths, error)
-        else:
-            show_error(error, "diff")
-        return code_of(error)
+        return failed("diff", paths, error, as_json=as_json)
     with writing():
         if as_json:
             result("diff", {**paths, **found.to_dict()})

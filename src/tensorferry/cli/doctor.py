@@ -11,10 +11,10 @@ from rich.text import Text
 
 import tensorferry as ferry
 from tensorferry.backends.registry import backends, outside
-from tensorferry.files import format as file_formats
+from tensorferry.files import registry as file_formats
 
 from . import measure
-from .console import EXIT_FAILED, out, print_json, printable, quiet
+from .console import EXIT_FAILED, out, plain_table, print_json, printable, quiet
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -50,21 +50,12 @@ def run(*, as_json: bool) -> int:
                 "plugins": [each._asdict() for each in brought],
                 "pairs": [pair.to_dict() for pair in pairs],
                 "layouts": [
-                    {
-                        "layout": name,
-                        "target": target,
-                        "reason": outcome.reason,
-                        "shares": outcome.seen is not None,
-                    }
+                    {"layout": name, "target": target, "reason": outcome.reason, "shares": outcome.seen is not None}
                     for name, row in layouts
                     for target, outcome in row.items()
                 ],
                 "dtypes": {
-                    row.target: {
-                        "exact": list(row.exact),
-                        "refused": row.refused,
-                        "wrong": list(row.wrong),
-                    }
+                    row.target: {"exact": list(row.exact), "refused": row.refused, "wrong": list(row.wrong)}
                     for row in dtypes
                 },
                 "held": held,
@@ -104,7 +95,7 @@ def _status(found: ferry.FrameworkStatus) -> dict[str, Any]:
 
 def framework_table(status: Status) -> Table:
     """What is installed, where it runs, and what is wrong with it."""
-    table = _plain_table("framework", "version", "devices", "")
+    table = plain_table("framework", "version", "devices", "")
     for name, found in status.items():
         if found.installed and found.error is None:
             state = Text("ok", "ok")
@@ -151,7 +142,7 @@ def _print(
 
 
 def _plugin_table(brought: list[Plugin]) -> Table:
-    table = _plain_table("group", "name", "package", "")
+    table = plain_table("group", "name", "package", "")
     for group, name, package, error in brought:
         state = Text("ok", "ok") if error is None else Text.assemble(("broken: ", "bad"), printable(error))
         table.add_row(group, Text(printable(name), "name"), printable(package), state)
@@ -163,7 +154,7 @@ def _print_pairs(console: Console, pairs: list[measure.Pair]) -> None:
     noted = [pair.default.reason for pair in pairs if pair.word != "shares"]
     numbers = {reason: number for number, reason in enumerate(dict.fromkeys(noted), 1)}
     targets = list(dict.fromkeys(pair.target for pair in pairs))
-    table = _plain_table("from \\ to", *(_label(target) for target in targets))
+    table = plain_table("from \\ to", *(_label(target) for target in targets))
     for source in dict.fromkeys(pair.source for pair in pairs):
         cells = [_pair_cell(pair, numbers) for pair in pairs if pair.source == source]
         table.add_row(Text(source, "name"), *cells)
@@ -203,7 +194,7 @@ def _raised(number: int) -> str:
 
 def _layout_table(layouts: list[tuple[str, dict[str, measure.Outcome]]]) -> Table:
     targets = list(dict.fromkeys(target for _, row in layouts for target in row))
-    table = _plain_table("", *targets, "why not")
+    table = plain_table("", *targets, "why not")
     for name, row in layouts:
         refused = (_core(outcome.reason) for outcome in row.values() if outcome.seen is None)
         cells = [_layout_cell(row[target]) for target in targets]
@@ -223,7 +214,7 @@ def _core(reason: str) -> str:
 
 
 def _dtype_table(dtypes: list[measure.Dtypes]) -> Table:
-    table = _plain_table("to", "exact", "refused")
+    table = plain_table("to", "exact", "refused")
     for row in dtypes:
         refused = Text(", ".join(row.refused) or "none", "quiet")
         if row.wrong:
@@ -236,13 +227,6 @@ def _dtype_table(dtypes: list[measure.Dtypes]) -> Table:
 def _heading(console: Console, title: str, note: str) -> None:
     console.print()
     console.print(Text.assemble((title, "title"), "  ", (note, "quiet")))
-
-
-def _plain_table(*headings: str) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="quiet")
-    for heading in headings:
-        table.add_column(heading, overflow="fold")
-    return table
 
 
 def _label(target: str) -> str:

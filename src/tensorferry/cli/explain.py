@@ -43,13 +43,7 @@ class UsageError(ValueError):
 
 
 def hypothetical(
-    framework: str,
-    *,
-    shape: str,
-    dtype: str | None,
-    device: str | None,
-    strides: str | None,
-    **flags: Any,
+    framework: str, *, shape: str, dtype: str | None, device: str | None, strides: str | None, **flags: Any
 ) -> TensorInfo:
     """The tensor that the options describe.
 

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
+from tensorferry.errors import ConversionError
+
 from .outcome import none_of
 from .usage import Command
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 __all__ = ["add_commands"]
 
@@ -88,21 +90,14 @@ def diff(
         raise typer.BadParameter(f"{tolerance} is not a number of 0 or more", param_hint="--tol")
     raise typer.Exit(
         command.run(
-            a,
-            b,
-            tolerance=tolerance,
-            any_dtype=any_dtype,
-            tensors_only=tensors_only,
-            allow=allow or (),
-            as_json=json,
+            a, b, tolerance=tolerance, any_dtype=any_dtype, tensors_only=tensors_only, allow=allow or (), as_json=json
         )
     )
 
 
 def convert(
     sources: Annotated[
-        list[Path],
-        typer.Argument(metavar="IN", help="A file, a folder of shards, its index.json, or several files."),
+        list[Path], typer.Argument(metavar="IN", help="A file, a folder of shards, its index.json, or several files.")
     ],
     target: Annotated[Path, typer.Argument(metavar="OUT", help="The file to write, or with --shard the folder.")],
     to: Annotated[
@@ -146,13 +141,20 @@ def convert(
     json: _Json = False,
 ) -> None:
     """Convert a file into another format: its code is not run, nothing is lost, memory does not grow with it."""
+    from tensorferry.files.convert import shard_bytes
     from tensorferry.files.executors import ENGINES
     from tensorferry.files.recast import OVERFLOWS
+    from tensorferry.files.registry import format_named
+    from tensorferry.files.select import substitution
 
     from . import convert as command
 
-    _demand(overflow, OVERFLOWS, "--overflow")
-    _demand(engine, ENGINES, "--engine")
+    _validate(overflow, OVERFLOWS, "--overflow")
+    _validate(engine, ENGINES, "--engine")
+    _understood(to, format_named, "--to")
+    _understood(shard, shard_bytes, "--shard")
+    for each in rename or ():
+        _understood(each, substitution, "--rename")
     options = {
         "to": to,
         "dtype": dtype or None,
@@ -192,9 +194,20 @@ def roundtrip(
     raise typer.Exit(command.run(path, allow=allow or (), as_json=json))
 
 
-def _demand(word: str, words: Iterable[str], option: str) -> None:
+def _validate(word: str, words: Iterable[str], option: str) -> None:
     if word not in words:
         raise typer.BadParameter(none_of(word, words), param_hint=option)
+
+
+def _understood(text: str | None, read: Callable[[str], object], option: str) -> None:
+    """Refuse what is read as nothing; what is right and cannot be done is told when it is."""
+    try:
+        if text is not None:
+            read(text)
+    except ConversionError:
+        return
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=option) from None
 
 
 def _part(text: str) -> tuple[int, int]:

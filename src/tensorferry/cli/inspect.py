@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from tensorferry.files.contents import Contents
+    from tensorferry.files.base.contents import Contents
 
 __all__ = ["run"]
 

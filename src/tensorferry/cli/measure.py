@@ -221,10 +221,7 @@ def _read_only(a: NDArray[Any]) -> NDArray[Any]:
 
 def _sources(frameworks: frozenset[str]) -> Iterator[tuple[str, Callable[[], Any]]]:
     count = SHAPE[0] * SHAPE[1]
-    yield (
-        "list",
-        lambda: [[float(i * SHAPE[1] + k) for k in range(SHAPE[1])] for i in range(SHAPE[0])],
-    )
+    yield ("list", lambda: [[float(i * SHAPE[1] + k) for k in range(SHAPE[1])] for i in range(SHAPE[0])])
     yield "array.array", lambda: _buffer(count)
     yield "numpy", _aligned
     yield "numpy, read-only view", lambda: _read_only(_aligned())

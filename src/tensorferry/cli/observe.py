@@ -54,7 +54,7 @@ class Observation(NamedTuple):
 
 
 def observe(source: Any, result: Any) -> Observation:
-    """Look whether `result` lies over `source`'s memory; both are as they were afterwards."""
+    """Look whether `result` shares `source`'s memory; neither is changed in the end."""
     first, second = address(source), address(result)
     by_address = None if first is None or second is None else first == second
     by_mutation = None

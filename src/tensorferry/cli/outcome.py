@@ -17,19 +17,8 @@ from .hints import as_options
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-__all__ = [
-    "SCHEMA",
-    "code_of",
-    "counted",
-    "none_of",
-    "plain",
-    "progress",
-    "result",
-    "show_error",
-    "told",
-    "waiting",
-    "writing",
-]
+__all__ = ["SCHEMA", "code_of", "counted", "failed", "none_of", "plain", "progress", "result", "show_error", "told"]
+__all__ += ["waiting", "writing"]
 
 SCHEMA = "tensorferry.files/1"
 """The version of the JSON of all commands on files; docs/files-schema.json describes it."""
@@ -67,6 +56,16 @@ def show_error(error: Exception, command: str) -> None:
 def result(command: str, data: dict[str, Any], error: Exception | None = None) -> None:
     """Print the JSON of a command."""
     print_json({"schema": SCHEMA, "command": command, **data, "error": None if error is None else told(error, command)})
+
+
+def failed(command: str, data: dict[str, Any], error: Exception, *, as_json: bool) -> int:
+    """Tell why a command could not do its work; the exit code."""
+    if as_json:
+        with writing():
+            result(command, data, error)
+    else:
+        show_error(error, command)
+    return code_of(error)
 
 
 @contextlib.contextmanager

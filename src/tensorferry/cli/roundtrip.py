@@ -10,23 +10,24 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.table import Table
 from rich.text import Text
 
 import tensorferry as ferry
 from tensorferry.errors import ConversionError, LossyCastError
 from tensorferry.files.diff import diff
-from tensorferry.files.format import formats
+from tensorferry.files.registry import formats
 from tensorferry.planning.render import size_text
 
-from .console import EXIT_FAILED, out, printable, quiet
+from .console import EXIT_FAILED, out, plain_table, printable, quiet
 from .doctor import working
-from .outcome import code_of, counted, result, show_error, writing
+from .outcome import counted, failed, result, writing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tensorferry.files.contents import Contents
+    from rich.table import Table
+
+    from tensorferry.files.base.contents import Contents
 
 __all__ = ["example", "run"]
 
@@ -55,12 +56,7 @@ def run(path: Path, *, allow: Sequence[str] = (), as_json: bool) -> int:
             with quiet("loading the frameworks …"):
                 loaded = list(_loads(made, source))
     except (ConversionError, OSError) as error:
-        if as_json:
-            with writing():
-                result("roundtrip", {"path": str(path)}, error)
-        else:
-            show_error(error, "roundtrip")
-        return code_of(error)
+        return failed("roundtrip", {"path": str(path)}, error, as_json=as_json)
     held = all(row["equal"] for row in (*journeys, *loaded))
     with writing():
         if as_json:
@@ -168,7 +164,7 @@ def _bits(array: np.ndarray[Any, Any]) -> tuple[str, tuple[int, ...], bytes]:
 
 
 def _journey_table(rows: list[dict[str, Any]]) -> Table:
-    table = _table("from", "to", "tensors", "size", "seconds", "bits", right=(2, 3, 4))
+    table = plain_table("from", "to", "tensors", "size", "seconds", "bits", right=(2, 3, 4))
     for row in rows:
         table.add_row(
             row["from"],
@@ -183,7 +179,7 @@ def _journey_table(rows: list[dict[str, Any]]) -> Table:
 
 def _load_table(rows: list[dict[str, Any]]) -> Table:
     headers = ("from", "into", "mapped, ms", "used, ms", "shared", "copied", "refused", "bits")
-    table = _table(*headers, right=(2, 3, 4, 5, 6))
+    table = plain_table(*headers, right=(2, 3, 4, 5, 6))
     for row in rows:
         table.add_row(
             row["from"],
@@ -195,13 +191,6 @@ def _load_table(rows: list[dict[str, Any]]) -> Table:
             f"{len(row['refused']):,}",
             _verdict(equal=row["equal"]),
         )
-    return table
-
-
-def _table(*headers: str, right: tuple[int, ...]) -> Table:
-    table = Table(*headers, box=None, header_style="quiet", pad_edge=False)
-    for column in right:
-        table.columns[column].justify = "right"
     return table
 
 

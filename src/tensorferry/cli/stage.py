@@ -15,7 +15,7 @@ from tensorferry.planning.render import size_text
 
 from .observe import Observation, observe
 
-__all__ = ["HELD", "PLANNED", "SKIPPED", "Line", "Record", "Stage"]
+__all__ = ["HELD", "PLANNED", "SKIPPED", "Line", "Played", "Stage"]
 
 HELD, PLANNED, SKIPPED, FAILED = "held", "planned", "skipped", "failed"
 
@@ -32,7 +32,7 @@ class Line:
 
 
 @dataclass
-class Record:
+class Played:
     """What happened in one case."""
 
     id: str
@@ -57,7 +57,7 @@ class Record:
 class Stage:
     """Runs lines of code among `names` and records them."""
 
-    def __init__(self, record: Record, names: dict[str, Any], frameworks: frozenset[str]) -> None:
+    def __init__(self, record: Played, names: dict[str, Any], frameworks: frozenset[str]) -> None:
         self.record = record
         self.names = names
         self.frameworks = frameworks

@@ -15,9 +15,10 @@ from rich.text import Text
 import tensorferry as ferry
 
 from .cases import CASES, Case
-from .console import EXIT_FAILED, err, out, print_json, quiet
+from .console import EXIT_FAILED, err, out, plain_table, print_json, quiet
 from .doctor import framework_table, is_broken, working
-from .stage import FAILED, HELD, PLANNED, SKIPPED, Record, Stage
+from .outcome import counted
+from .stage import FAILED, HELD, PLANNED, SKIPPED, Played, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,11 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CASES", "run", "unknown_cases"]
 
-_NAMES = {
-    "torch": ("torch", "torch"),
-    "tensorflow": ("tf", "tensorflow"),
-    "jax": ("jnp", "jax.numpy"),
-}
+_NAMES = {"torch": ("torch", "torch"), "tensorflow": ("tf", "tensorflow"), "jax": ("jnp", "jax.numpy")}
 _STATUS_STYLE = {HELD: "ok", PLANNED: "warn", SKIPPED: "quiet", FAILED: "bad"}
 _LABELS = {
     "given": ("given", "quiet"),
@@ -73,7 +70,7 @@ def run(ids: Sequence[str], *, brief: bool, as_json: bool) -> int:
     wanted = [CASES[name] for name in sorted(name.upper() for name in ids)] or [CASES[name] for name in sorted(CASES)]
     records = []
     for case in wanted:
-        record = Record(case.id, case.title)
+        record = Played(case.id, case.title)
         with quiet():
             _play(record, case, world, status)
         records.append(record)
@@ -111,17 +108,13 @@ class _World:
 
     def fresh(self) -> dict[str, Any]:
         """Names for one case; what it writes to reaches no other."""
-        names = {
-            **self.names,
-            "images": self.digits.images.copy(),
-            "labels": self.digits.labels.copy(),
-        }
+        names = {**self.names, "images": self.digits.images.copy(), "labels": self.digits.labels.copy()}
         if "torch" in self.here:
             names["scores"] = names["model"](names["torch"].tensor(names["images"]))
         return names
 
 
-def _play(record: Record, case: Case, world: _World, status: Status) -> None:
+def _play(record: Played, case: Case, world: _World, status: Status) -> None:
     missing = [name for name in case.needs if name not in world.here]
     if missing:
         record.status = SKIPPED
@@ -188,21 +181,13 @@ def _print_opening(console: Console, status: Status, world: _World, rows: list[d
 
     console.print(Text("A tour of tensorferry", "title"))
     console.print(
-        Text(
-            "Every line of code was run just now, unless it says so; errors are in their own words.",
-            "quiet",
-        )
+        Text("Every line of code was run just now, unless it says so; errors are in their own words.", "quiet")
     )
     console.print()
     console.print(framework_table(status))
     console.print()
     if not rows:
-        console.print(
-            Text(
-                "torch is not here, so there is no classifier; the cases that need none follow.",
-                "warn",
-            )
-        )
+        console.print(Text("torch is not here, so there is no classifier; the cases that need none follow.", "warn"))
         return
     seen, held_out = len(world.digits.train_images), len(world.digits.images)
     console.print(
@@ -213,16 +198,10 @@ def _print_opening(console: Console, status: Status, world: _World, rows: list[d
     _print_pictures(console, world)
     console.print()
     console.print(
-        Text.assemble(
-            "Its predictions, ",
-            ("scores = model(images)", "code"),
-            ", in every other world, scored there:",
-        )
+        Text.assemble("Its predictions, ", ("scores = model(images)", "code"), ", in every other world, scored there:")
     )
     console.print()
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="quiet")
-    for heading in ("one call", "memory", "accuracy", "every value equal"):
-        table.add_column(heading)
+    table = plain_table("one call", "memory", "accuracy", "every value equal")
     for row in rows:
         style = "copied" if row["memory"] == "copied" else "shared"
         equal = Text("yes", "ok") if row["equal"] else Text("NO", "bad")
@@ -243,7 +222,7 @@ def _print_pictures(console: Console, world: _World) -> None:
     console.print(Text("  " + "   ".join(f"{caption:<16}" for caption in captions).rstrip(), "quiet"))
 
 
-def _print_case(console: Console, record: Record, *, brief: bool) -> None:
+def _print_case(console: Console, record: Played, *, brief: bool) -> None:
     style = _STATUS_STYLE[record.status]
     title = f" {record.id}  {record.title} "
     fill = max(console.width - len(title) - len(record.status) - 4, 1)
@@ -251,13 +230,7 @@ def _print_case(console: Console, record: Record, *, brief: bool) -> None:
         console.print()
     rule = " " if brief else "─"
     console.print(
-        Text.assemble(
-            (rule * 2, "quiet"),
-            (title, "title"),
-            (rule * fill, "quiet"),
-            " ",
-            (record.status, style),
-        ),
+        Text.assemble((rule * 2, "quiet"), (title, "title"), (rule * fill, "quiet"), " ", (record.status, style)),
         no_wrap=True,
         overflow="ellipsis",
     )
@@ -289,7 +262,7 @@ def _packed(items: Sequence[Text], width: int) -> list[Text]:
 _WORDS = {"fails": "words", "refuses": "warn", "plan": "quiet"}
 
 
-def _lines(record: Record) -> Table:
+def _lines(record: Played) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(width=9, justify="right", no_wrap=True)
     table.add_column(overflow="fold")
@@ -312,15 +285,11 @@ def _content(kind: str, code: str, words: str) -> Text:
     return Text.assemble((code, "code"), ("  → " + words if words else "", "quiet"))
 
 
-def _print_summary(console: Console, records: list[Record], count: Counter[str]) -> None:
+def _print_summary(console: Console, records: list[Played], count: Counter[str]) -> None:
     parts = [
         Text(f"{count[name]} {name}", _STATUS_STYLE[name] if count[name] else "quiet")
         for name in (HELD, PLANNED, SKIPPED, FAILED)
     ]
     checks = sum(len(record.checks) for record in records)
     console.print()
-    console.print(Text(f"{_counted(len(records), 'case')}, {_counted(checks, 'check')}: ") + Text(", ").join(parts))
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    console.print(Text(f"{counted(len(records), 'case')}, {counted(checks, 'check')}: ") + Text(", ").join(parts))

@@ -10,7 +10,7 @@ from typer.core import TyperCommand, TyperGroup
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Command", "Group"]
+__all__ = ["Command", "CommandGroup"]
 
 
 class Command(TyperCommand):
@@ -33,7 +33,7 @@ class Command(TyperCommand):
             raise
 
 
-class Group(TyperGroup):
+class CommandGroup(TyperGroup):
     """The command that has the others."""
 
     def get_params(self, ctx: Any) -> list[Any]:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from ..typing import To, Unknown
-    from .contents import Contents
+    from .base.contents import Contents
     from .convert import Report
 
     Path = str | PathLike[str]
@@ -40,9 +40,10 @@ def open(path: Path, /, *, allow: Iterable[str] = ()) -> Contents:  # noqa: A001
     """
     from pathlib import Path
 
+    from .base.wording import several
     from .shards import open_path
 
-    return open_path(Path(path), allow=frozenset(allow))
+    return open_path(Path(path), allow=frozenset(several("allow", allow)))
 
 
 def load(
@@ -66,10 +67,11 @@ def load(
     (array([1., 1.], dtype=float16), 7)
 
     The file is mapped into memory; what is compressed or encoded there (in some ``.npz``, in Parquet, in Orbax) is
-    decoded when it is used. Other tensors lie over the map wherever the sharing rule allows: read-only views in
-    NumPy; TensorFlow and JAX where the file's alignment allows (as in what `save` writes); PyTorch copies, since it
-    has no read-only tensors, unless ``copy=False`` consents to share. As with every memory map, who cuts the file
-    short meanwhile ends the process. Checksums are not looked at here: ``tensorferry check`` does.
+    decoded when it is used. Other tensors share the memory of the map wherever the sharing rule allows: read-only
+    views in NumPy; TensorFlow and JAX where the file's alignment allows (as in what `save` writes); PyTorch copies,
+    since it has no read-only tensors, unless ``copy=False`` consents to share. As with every memory map, the process
+    ends if the file is cut short meanwhile. Checksums are
+    not looked at here: ``tensorferry check`` does.
 
     Args:
         path: As for `open`.
@@ -96,6 +98,7 @@ def load(
     """
     from ..backends.registry import canonical, ready
     from ..core.leaf_dtypes import rule_of
+    from .base.wording import several
     from .lazy import lazily
     from .select import select
 
@@ -104,7 +107,8 @@ def load(
     to = canonical(to)
     ready(to)
     if names is not None:
-        contents = select(contents, include=tuple(names), include_as="names", tensors_only=contents.tree is None)
+        globs = several("names", names)
+        contents = select(contents, include=globs, include_as="names", tensors_only=contents.tree is None)
     return lazily(contents, to, device=device, copy=copy, rule=rule)
 
 
@@ -148,6 +152,7 @@ def save(
         What was written.
 
     Raises:
+        ValueError: There is no format named `to`, or `shard` is not a size.
         OSError: It cannot be written.
         OutputExistsError: It is there already.
         FormatLimitError: The format cannot hold a dtype, a structure or a value; nothing is written.
@@ -226,6 +231,8 @@ def convert_files(
         What was written, or would be.
 
     Raises:
+        TypeError: A keyword has a value of the wrong type.
+        ValueError: A keyword has no such value: ``engine="x"``, ``shard="much"``, ``rename=["x"]``.
         OSError: A file cannot be read or written.
         OutputExistsError: The target exists already.
         FileFormatError: A source breaks its format's rules; a checksum does not fit.
@@ -235,27 +242,7 @@ def convert_files(
         VerificationError: The output did not read back the same; nothing is published.
         ResumableError: Stopped in the middle; ``resume=True`` goes on.
     """
+    asked = dict(locals())
     from .convert import convert_files
 
-    return convert_files(
-        sources,
-        target,
-        to=to,
-        dtype=dtype,
-        overflow=overflow,
-        include=include,
-        exclude=exclude,
-        rename=rename,
-        shard=shard,
-        tensors_only=tensors_only,
-        allow=allow,
-        verify=verify,
-        dry_run=dry_run,
-        resume=resume,
-        overwrite=overwrite,
-        executor=executor,
-        jobs=jobs,
-        engine=engine,
-        part=part,
-        progress=progress,
-    )
+    return convert_files(asked.pop("sources"), asked.pop("target"), **asked)

@@ -8,21 +8,18 @@ import numpy as np
 
 from ..core.dtypes import find
 from ..errors import ConversionError, FrameworkNotInstalledError, UnsafeFileError
-from .contents import Finding
-from .format import format_of
-from .pump import Pump
+from .base.contents import FileFinding
+from .registry import format_of
 from .shards import check_folder, index_of, lone, open_path
-from .stored import Packed, View
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from .contents import Contents
-    from .format import Format
-    from .stored import Stored
+    from .base.contents import Contents
+    from .base.stored import Stored
 
-__all__ = ["check_by_reading", "check_path", "check_values"]
+__all__ = ["check_path", "check_values"]
 
 Array = np.ndarray[Any, Any]
 
@@ -33,7 +30,7 @@ def check_path(
     values: bool = False,
     allow: frozenset[str] = frozenset(),
     progress: Callable[[int], None] | None = None,
-) -> Iterator[Finding]:
+) -> Iterator[FileFinding]:
     """Everything that is wrong with a file, or with a folder of shards and their index.
 
     Args:
@@ -61,7 +58,7 @@ def check_path(
         raise
     except ConversionError as error:
         if not failed:
-            yield Finding(str(path), None, None, error.message)
+            yield FileFinding(str(path), None, None, error.message)
         return
     if values:
         yield from check_values(contents, progress)
@@ -77,7 +74,7 @@ def _refusal(path: Path, allow: frozenset[str]) -> UnsafeFileError | None:
     return None
 
 
-def _structure(path: Path, allow: frozenset[str]) -> Iterator[Finding]:
+def _structure(path: Path, allow: frozenset[str]) -> Iterator[FileFinding]:
     index = index_of(path)
     if index is not None:
         return check_folder(index, allow=allow)
@@ -88,45 +85,7 @@ def _structure(path: Path, allow: frozenset[str]) -> Iterator[Finding]:
     return found.check(path, allow=allow)
 
 
-def check_by_reading(
-    format: Format,  # noqa: A002 - the term
-    path: Path,
-    *,
-    allow: frozenset[str] = frozenset(),
-) -> Iterator[Finding]:
-    """Read all of a file, and tell where that fails; what a format does that has no rules of its own to look at.
-
-    Args:
-        format: Its format.
-        path: The file.
-        allow: As for `Format.read`.
-
-    Raises:
-        OSError: It cannot be read.
-        UnsafeFileError: It asks for code to be run, or is out of all proportion.
-        FrameworkNotInstalledError: The library that its format needs is not installed.
-    """
-    try:
-        contents = format.read(path, allow=allow)
-    except (UnsafeFileError, FrameworkNotInstalledError):
-        raise
-    except ConversionError as error:
-        yield Finding(str(path), None, None, error.message)
-        return
-    pump = Pump()
-    for name, stored in contents.tensors.items():
-        try:
-            for _ in pump.blocks(stored):
-                pass
-        except ConversionError as error:
-            yield Finding(_file(stored, path), _offset(stored, 0), name, error.message)
-        except Exception as error:  # noqa: BLE001 - a library raises what it likes over a damaged file
-            yield Finding(
-                _file(stored, path), _offset(stored, 0), name, f"cannot be read: {type(error).__name__}: {error}"
-            )
-
-
-def check_values(contents: Contents, progress: Callable[[int], None] | None = None) -> Iterator[Finding]:
+def check_values(contents: Contents, progress: Callable[[int], None] | None = None) -> Iterator[FileFinding]:
     """NaN and infinite values, and tensors that are all zero, each tensor read once in blocks.
 
     NaN and infinities are errors. What is only worth a look: a tensor of nothing but 0, and one of nothing
@@ -144,9 +103,9 @@ def check_values(contents: Contents, progress: Callable[[int], None] | None = No
     for name, stored in contents.tensors.items():
         if stored.key not in seen:
             seen.add(stored.key)
-            file = _file(stored, *contents.paths[:1])
             for place, message, error in _values(stored, progress or _silent):
-                yield Finding(file, _offset(stored, place), name, message, error)
+                file, offset = stored.where(place)
+                yield FileFinding(file or next(iter(contents.paths), ""), offset, name, message, error)
 
 
 def _values(stored: Stored, progress: Callable[[int], None]) -> Iterator[tuple[int, str, bool]]:
@@ -191,20 +150,6 @@ def _special(block: Array) -> list[tuple[str, Array]]:
 
 def _index(place: int, shape: tuple[int, ...]) -> list[int]:
     return [int(index) for index in np.unravel_index(place, shape)] if shape else []
-
-
-def _file(stored: Stored, *otherwise: object) -> str:
-    return stored.path if isinstance(stored, (Packed, View)) else str(*otherwise)
-
-
-def _offset(stored: Stored, place: int) -> int | None:
-    """The byte of an element, given its place in row-major order; ``None`` if it is encoded."""
-    if isinstance(stored, Packed):
-        return stored.offset + place * find(stored.dtype).itemsize
-    if isinstance(stored, View):
-        index = _index(place, stored.shape)
-        return stored.offset + sum(i * step for i, step in zip(index, stored.strides, strict=True))
-    return None
 
 
 def _silent(_: int) -> None:

@@ -11,13 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.leaf_dtypes import rule_of_words
-from ..errors import FileFormatError, FormatLimitError
-from .executors import ENGINES, run_all
-from .format import Format, each_format, format_for, format_named, named
-from .jobs import Recipe, open_all, prints, sizes, write_piece
+from ..errors import FormatLimitError, shown
+from .base.pump import Pump
+from .base.wording import named, several
+from .executors import run_all, validate_engine
+from .jobs import FileRecipe, fingerprints, open_all, write_piece
 from .overlaps import overlaps
-from .publish import demand, publishing
-from .pump import Pump
+from .pieces import sizes
+from .publish import publishing, validate_target
+from .registry import each_format, format_for, format_named
 from .select import select
 from .shards import index_of
 from .work import Layout, Work, write_index
@@ -25,10 +27,11 @@ from .work import Layout, Work, write_index
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from .contents import Contents
-    from .work import Outcome
+    from .base.contents import Contents
+    from .base.format import Format
+    from .work import Written
 
-__all__ = ["Report", "convert_files", "write_contents"]
+__all__ = ["Report", "convert_files", "shard_bytes", "write_contents"]
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 
@@ -101,29 +104,30 @@ def convert_files(
     paths = tuple(os.fspath(path) for path in given)
     place = Path(target)
     continues = resume or part is not None
-    _demand_options(paths, engine, part)
-    demand(place, overwrite=overwrite or continues, sources=paths, is_folder=True)
+    _validate_options(paths, part, jobs, engine, executor)
+    validate_target(place, overwrite=overwrite or continues, sources=paths, is_folder=True)
     selection = {
-        "include": tuple(include),
-        "exclude": tuple(exclude),
-        "rename": tuple(rename),
+        "include": several("include", include),
+        "exclude": several("exclude", exclude),
+        "rename": several("rename", rename),
         "dtype": rule_of_words(dtype),
         "overflow": overflow,
         "tensors_only": tensors_only,
     }
-    before = open_all(paths, frozenset(allow), tensors_only=tensors_only)
-    marks = prints((*paths, *before.paths))
+    allowed = frozenset(several("allow", allow))
+    before = open_all(paths, allowed, tensors_only=tensors_only)
+    seen = fingerprints((*paths, *before.paths))
     format_ = _format(place, to)
     contents = select(before, **selection, held=format_.dtypes)  # type: ignore[arg-type]
-    _demand_carriable(contents)
+    _validate_carriable(contents)
     shards = _shards(place, format_, shard, several=len(paths) > 1 or index_of(Path(given[0])) is not None)
     layout = Layout.of(contents, format_, place, shards)
-    recipe = Recipe(paths, marks, frozenset(allow), tuple(selection.items()), format_.name, shards)
+    recipe = FileRecipe(paths, seen, allowed, tuple(selection.items()), format_.name, shards)
     report = _report(paths, layout, (*_warnings(before, contents),))
-    demand(
+    validate_target(
         place,
         overwrite=overwrite or continues,
-        sources=[mark.path for mark in marks],
+        sources=[each.path for each in seen],
         nbytes=0 if continues else report.bytes_written,
         is_folder=layout.is_folder,
         own=layout.replaceable(),
@@ -164,13 +168,13 @@ def write_contents(
         VerificationError: It did not read back the same; nothing is published.
     """
     started = time.monotonic()
-    demand(path, overwrite=overwrite, is_folder=True)
-    _demand_carriable(contents)
+    validate_target(path, overwrite=overwrite, is_folder=True)
+    _validate_carriable(contents)
     format_ = _format(path, to)
     layout = Layout.of(contents, format_, path, _shards(path, format_, shard, several=False))
     report = _report((), layout, ())
     room, own, folder = report.bytes_written, layout.replaceable(), layout.is_folder
-    demand(path, overwrite=overwrite, nbytes=room, is_folder=folder, own=own)
+    validate_target(path, overwrite=overwrite, nbytes=room, is_folder=folder, own=own)
     with publishing(path, overwrite=overwrite, is_folder=folder) as output:
         if layout.names:
             output.mkdir()
@@ -199,7 +203,7 @@ def _report(paths: tuple[str, ...], layout: Layout, warnings: tuple[str, ...]) -
     )
 
 
-def _finished(report: Report, done: Outcome, started: float, *, verified: bool) -> Report:
+def _finished(report: Report, done: Written, started: float, *, verified: bool) -> Report:
     return replace(
         report,
         bytes_read=done.bytes_read,
@@ -211,18 +215,31 @@ def _finished(report: Report, done: Outcome, started: float, *, verified: bool) 
     )
 
 
-def _demand_options(paths: tuple[str, ...], engine: str, part: tuple[int, int] | None) -> None:
+def _validate_options(paths: tuple[str, ...], part: Any, jobs: Any, engine: object, executor: Any) -> None:
+    """Refuse keywords that make no sense, whatever is in the files.
+
+    Raises:
+        TypeError: One is of the wrong type.
+        ValueError: One has no such value.
+    """
     if not paths:
-        raise FileFormatError("There is nothing to convert: no source was named.")
-    if engine not in ENGINES:
-        raise FormatLimitError(f"engine={engine!r} is not known.", "one of " + ", ".join(ENGINES))
-    if part is not None and not 1 <= part[0] <= part[1]:
-        raise FormatLimitError(
-            f"part={part[0]}/{part[1]} is no part: the first is 1/{part[1]}, the last {part[1]}/{part[1]}."
-        )
+        raise ValueError("There is nothing to convert: no source was named.")
+    validate_engine(engine)
+    if executor is not None and not callable(getattr(executor, "submit", None)):
+        raise TypeError(f"executor must have a method submit, as those of concurrent.futures do, not {shown(executor)}")
+    if type(jobs) is not int:
+        raise TypeError(f"jobs must be a whole number, not {shown(jobs)}")
+    if jobs < 1:
+        raise ValueError(f"jobs must be 1 or more, not {shown(jobs)}")
+    if part is None:
+        return
+    if not isinstance(part, tuple) or [type(each) for each in part] != [int, int]:
+        raise TypeError(f"part must be two whole numbers, as in part=(1, 4), not {shown(part)}")
+    if not 1 <= part[0] <= part[1]:
+        raise ValueError(f"part={part} is no part: the first is (1, {part[1]}), the last ({part[1]}, {part[1]})")
 
 
-def _demand_carriable(contents: Contents) -> None:
+def _validate_carriable(contents: Contents) -> None:
     if contents.others:
         name, why = next(iter(contents.others.items()))
         raise FormatLimitError(
@@ -246,7 +263,7 @@ def _format(target: Path, to: str | None) -> Format:
 
 
 def _shards(target: Path, format_: Format, shard: int | str | None, *, several: bool) -> int | None:
-    """How the output is split, as `Recipe` says it."""
+    """How the output is split, as `FileRecipe` says it."""
     name = target.name.lower()
     if shard is None and not several:
         return None
@@ -256,29 +273,23 @@ def _shards(target: Path, format_: Format, shard: int | str | None, *, several: 
     if not format_.index_suffix:
         raise FormatLimitError(f"{format_.title or format_.name} has no shards.", "without shard=")
     if names_a_file:
-        raise FormatLimitError(
-            f"{target.name} is the name of one file, and shard= asks for a folder of them.",
-            f'to="{format_.name}", and a target like {target.with_suffix("").name}',
-        )
-    return _bytes(shard)
+        example = f'to="{format_.name}", and a target like {target.with_suffix("").name}'
+        raise ValueError(f"{target.name} is the name of one file, and shard= asks for a folder of them: {example}")
+    return shard_bytes(shard)
 
 
-def _bytes(size: int | str) -> int:
+def shard_bytes(size: int | str) -> int:
     """A number of bytes: ``5GB`` is 5,000,000,000, ``5GiB`` is 5 * 2**30.
 
     Raises:
-        FormatLimitError: It is none, or not positive.
+        ValueError: It is malformed, or not positive.
     """
-    if isinstance(size, int) and abs(size) > _LARGEST:  # Python does not write one of more than 4,300 digits.
-        raise FormatLimitError("shard= is a number that is not a size: no file has so many bytes.", "5GB")
-    text = str(size)
+    text = str(size) if not isinstance(size, int) or abs(size) <= _LARGEST else "a huge number"
     found = re.fullmatch(r"\s*(\d{1,20}(?:\.\d{1,20})?)\s*([KMGT]?I?)B?\s*", text.upper())
-    if found is None or found[2] == "I":
-        told = text if len(text) <= 40 else f"{text[:40]}…"
-        raise FormatLimitError(f"{told!r} is not a size.", "5GB, 500MB, 2GiB, or a number of bytes")
-    nbytes = int(float(found[1]) * _UNITS[found[2]])
+    nbytes = int(float(found[1]) * _UNITS[found[2]]) if found is not None and found[2] in _UNITS else 0
     if nbytes <= 0:
-        raise FormatLimitError("A shard of no bytes holds nothing.", "5GB")
+        told = text if len(text) <= 20 else f"{text[:20]}…"
+        raise ValueError(f"{told!r} is not a size, such as 5GB, 500MB, 2GiB or a number of bytes")
     return nbytes
 
 

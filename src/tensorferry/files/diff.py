@@ -11,15 +11,15 @@ import numpy as np
 
 from ..core.dtypes import find
 from ..errors import FileFormatError
+from .base.nesting import written
 from .encodings.packed import bare
-from .nesting import written
 from .summary import values_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
-    from .contents import Contents
-    from .stored import Stored
+    from .base.contents import Contents
+    from .base.stored import Stored
 
 __all__ = ["Change", "Difference", "TensorDifference", "diff"]
 

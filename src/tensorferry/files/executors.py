@@ -15,12 +15,12 @@ from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..errors import FormatLimitError, FrameworkNotInstalledError
+from ..errors import FrameworkNotInstalledError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["ENGINES", "Executor", "Stopped", "executor_of", "run_all"]
+__all__ = ["ENGINES", "Executor", "Stopped", "executor_of", "run_all", "validate_engine"]
 
 Progress = Callable[[int], None]
 
@@ -69,12 +69,11 @@ def run_all(
         abort: Is called after the first error, to keep jobs that have not begun from it; then all are waited for.
 
     Raises:
-        FormatLimitError: There is no such engine.
+        ValueError: There is no such engine.
         FrameworkNotInstalledError: The engine's package is not installed.
         Exception: What a job raised, the first in the jobs' order; those that had not begun are not done.
     """
-    if engine not in ENGINES:
-        raise FormatLimitError(f"engine={engine!r} is not known.", "one of " + ", ".join(ENGINES))
+    validate_engine(engine)
     if executor is not None:
         _gather([executor.submit(call, job) for job in jobs], done, abort)
     elif engine == "threads":
@@ -82,6 +81,16 @@ def run_all(
     else:
         with executor_of(engine, min(workers, len(jobs)) or 1) as made:
             _gather([made.submit(call, job) for job in jobs], done, abort)
+
+
+def validate_engine(engine: object) -> None:
+    """Refuse what is not the name of an engine.
+
+    Raises:
+        ValueError: It is none of `ENGINES`.
+    """
+    if engine not in ENGINES:
+        raise ValueError(f"engine must be one of {', '.join(ENGINES)}, not {shown(engine)}")
 
 
 @contextmanager
@@ -112,11 +121,7 @@ def _gather(futures: list[Any], done: Callable[[Any], None], abort: Callable[[],
 
 
 def _in_threads(
-    call: Callable[..., Any],
-    jobs: Sequence[Any],
-    done: Callable[[Any], None],
-    workers: int,
-    progress: Progress | None,
+    call: Callable[..., Any], jobs: Sequence[Any], done: Callable[[Any], None], workers: int, progress: Progress | None
 ) -> None:
     if workers <= 1 or len(jobs) <= 1:
         for job in jobs:

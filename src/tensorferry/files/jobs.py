@@ -4,32 +4,32 @@ from __future__ import annotations
 
 import errno
 import os
-from collections import OrderedDict
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..errors import FileFormatError, FormatLimitError, UnsafeFileError
-from .contents import Contents, Ref
-from .format import format_named, named
-from .publish import publishing, sync
-from .pump import Pump
+from ..errors import FileFormatError, UnsafeFileError
+from .base.contents import Contents
+from .base.pump import Pump
+from .base.wording import named
+from .pieces import merged_tree, pieces, sizes
+from .publish import publishing
+from .registry import format_named
 from .select import select
-from .shards import open_path, split
-from .tree import pack
+from .shards import open_path
 from .verify import verify
+from .workspace import sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
-    from .format import Format
-    from .stored import Stored
+    from .base.format import Format
 
-__all__ = ["Done", "Job", "Print", "Recipe", "keep", "open_all", "pieces", "prints", "run_job", "sizes", "write_piece"]
+__all__ = ["Done", "FileRecipe", "Fingerprint", "Job", "fingerprints", "keep", "open_all", "run_job", "write_piece"]
 
 
-class Print(NamedTuple):
+class Fingerprint(NamedTuple):
     """What a file must still look like when it has been read."""
 
     path: str
@@ -39,12 +39,12 @@ class Print(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Recipe:
+class FileRecipe:
     """What is made of what; the same for every job of a conversion.
 
     Args:
         sources: Files and folders.
-        prints: What all their files look like.
+        fingerprints: What all their files look like.
         allow: As for `Format.read`.
         selection: Keywords of `select`.
         format: The name of the output's format.
@@ -52,7 +52,7 @@ class Recipe:
     """
 
     sources: tuple[str, ...]
-    prints: tuple[Print, ...]
+    fingerprints: tuple[Fingerprint, ...]
     allow: frozenset[str]
     selection: tuple[tuple[str, Any], ...]
     format: str
@@ -73,7 +73,7 @@ class Job:
             run, for executors that remember results.
     """
 
-    recipe: Recipe
+    recipe: FileRecipe
     number: int
     target: str
     verify: bool
@@ -100,29 +100,23 @@ def run_job(job: Job, progress: Callable[[int], None] | None = None) -> Done:
     recipe = job.recipe
     if Path(job.stop).exists():
         raise InterruptedError(errno.EINTR, "not begun, because another job had failed", job.target)
-    _demand_unchanged(recipe)
+    _validate_unchanged(recipe)
     piece = _pieces(recipe)[job.number]
     format_ = format_named(recipe.format)
     pump = Pump(progress)
     if job.alone:
         write_piece(piece, format_, Path(job.target), pump, check=job.verify, allow=recipe.allow)
-        _demand_unchanged(recipe)
+        _validate_unchanged(recipe)
     else:
         with publishing(Path(job.target), is_folder=format_.is_folder) as path:
             write_piece(piece, format_, path, pump, check=job.verify, allow=recipe.allow)
-            _demand_unchanged(recipe)
+            _validate_unchanged(recipe)
     read, written = sizes(piece)
     return Done(job.number, read, written)
 
 
 def write_piece(
-    piece: Contents,
-    format_: Format,
-    path: Path,
-    pump: Pump,
-    *,
-    check: bool,
-    allow: frozenset[str] = frozenset(),
+    piece: Contents, format_: Format, path: Path, pump: Pump, *, check: bool, allow: frozenset[str] = frozenset()
 ) -> None:
     """Write contents to a path, and read them back if that is asked for.
 
@@ -162,8 +156,8 @@ def open_all(sources: tuple[str, ...], allow: frozenset[str], *, tensors_only: b
         return opened[0]
     whole = Contents(opened[0].format, tuple(path for each in opened for path in each.paths))
     for each in opened:
-        _demand_new("tensors", whole.tensors, each.tensors)
-        _demand_new("values", whole.others, each.others)
+        _validate_new("tensors", whole.tensors, each.tensors)
+        _validate_new("values", whole.others, each.others)
         whole.tensors.update(each.tensors)
         whole.others.update(each.others)
         if tensors_only:
@@ -175,87 +169,31 @@ def open_all(sources: tuple[str, ...], allow: frozenset[str], *, tensors_only: b
                     "tensors_only=True, which leaves it out",
                 )
     if not tensors_only and any(each.tree is not None for each in opened):
-        whole.tree = _merged(opened)
+        whole.tree = merged_tree(opened)
     return whole
 
 
-def _demand_new(what: str, there: Collection[str], more: Iterable[str]) -> None:
+def _validate_new(what: str, there: Collection[str], more: Iterable[str]) -> None:
     twice = [name for name in more if name in there]
     if twice:
         raise FileFormatError(f"The sources do not go together: two {what} are named {named(twice)}.")
 
 
-def _merged(opened: list[Contents]) -> Any:
-    """One mapping with the entries of each source's; as in a state dict that was saved in parts."""
-    merged: dict[Any, Any] = {}
-    for contents in opened:
-        tree = contents.tree
-        if tree is None:
-            tree = {name: Ref(name) for name in contents.tensors}
-        if not isinstance(tree, dict):
-            raise FormatLimitError(
-                f"{named(contents.paths)} holds a {type(tree).__name__}, which cannot be put together with others.",
-                "tensors_only=True, which leaves out how tensors nest",
-            )
-        if isinstance(tree, OrderedDict) and not isinstance(merged, OrderedDict):
-            merged = OrderedDict(merged)
-        _demand_new("entries", merged, tree)
-        merged.update(tree)
-        if vars(tree) if hasattr(tree, "__dict__") else None:
-            vars(merged).update({**vars(tree), **vars(merged)})
-    return merged
-
-
-def prints(paths: tuple[str, ...]) -> tuple[Print, ...]:
+def fingerprints(paths: tuple[str, ...]) -> tuple[Fingerprint, ...]:
     """What files look like now; folders are what is in them."""
     found = []
     for path in sorted(set(paths)):
         if not Path(path).is_dir():
             status = Path(path).stat()
-            found.append(Print(os.path.realpath(path), status.st_size, status.st_mtime_ns, status.st_ino))
+            found.append(Fingerprint(os.path.realpath(path), status.st_size, status.st_mtime_ns, status.st_ino))
     return tuple(found)
 
 
-def pieces(contents: Contents, shards: int | None) -> list[Contents]:
-    """The contents of each output file; tied tensors stay together.
-
-    Args:
-        contents: All of it.
-        shards: As for `Recipe`.
-    """
-    if shards is None:
-        return [contents]
-    return split(contents, shards) if shards else _as_in_source(contents)
-
-
-def _as_in_source(contents: Contents) -> list[Contents]:
-    """As many pieces as the source has files with tensors; as `split` makes them."""
-    pack(contents)
-    ties = contents.ties
-    groups: dict[Any, dict[str, Stored]] = {}
-    places: dict[str, dict[str, Stored]] = {}
-    for name, stored in contents.tensors.items():
-        inner = getattr(stored, "inner", stored)
-        group = places[ties[name]] if name in ties else groups.setdefault(getattr(inner, "path", None), {})
-        places[name] = group
-        group[name] = stored
-    return [
-        replace(contents, tensors=tensors, tree=None, metadata=dict(contents.metadata)) for tensors in groups.values()
-    ]
-
-
-def sizes(piece: Contents) -> tuple[int, int]:
-    """The bytes of tensors to read and to write; ties once."""
-    ties = piece.ties
-    stored = [each for name, each in piece.tensors.items() if name not in ties]
-    return sum(getattr(each, "inner", each).nbytes for each in stored), sum(each.nbytes for each in stored)
-
-
-_kept: tuple[Recipe, list[Contents]] | None = None
+_kept: tuple[FileRecipe, list[Contents]] | None = None
 
 
 @contextmanager
-def keep(recipe: Recipe, made: list[Contents]) -> Iterator[None]:
+def keep(recipe: FileRecipe, made: list[Contents]) -> Iterator[None]:
     """Let the jobs of a recipe that run in this process meanwhile have what is known of the sources already."""
     global _kept
     _kept = (recipe, made)
@@ -265,7 +203,7 @@ def keep(recipe: Recipe, made: list[Contents]) -> Iterator[None]:
         _kept = None
 
 
-def _pieces(recipe: Recipe) -> list[Contents]:
+def _pieces(recipe: FileRecipe) -> list[Contents]:
     """Kept from one job of a conversion to the next: the header of a large model is long to read."""
     global _kept
     kept = _kept
@@ -279,8 +217,8 @@ def _pieces(recipe: Recipe) -> list[Contents]:
     return kept[1]
 
 
-def _demand_unchanged(recipe: Recipe) -> None:
-    if prints(tuple(each.path for each in recipe.prints)) != recipe.prints:
-        now = {each.path: each for each in prints(tuple(each.path for each in recipe.prints))}
-        changed = [each.path for each in recipe.prints if now[each.path] != each]
+def _validate_unchanged(recipe: FileRecipe) -> None:
+    if fingerprints(tuple(each.path for each in recipe.fingerprints)) != recipe.fingerprints:
+        now = {each.path: each for each in fingerprints(tuple(each.path for each in recipe.fingerprints))}
+        changed = [each.path for each in recipe.fingerprints if now[each.path] != each]
         raise FileFormatError(f"{named(changed)} has changed since the conversion began.", "begin anew")

@@ -12,15 +12,15 @@ from ..api import convert
 from ..core.leaf_dtypes import dtype_of_leaf, unknown_name
 from ..errors import ConversionError, CopyRequiredError, FormatLimitError
 from ..inspection import explain
-from .contents import Ref
-from .nesting import like
+from .base.contents import Ref
+from .base.nesting import like
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ..core.leaf_dtypes import DtypeRule
-    from .contents import Contents
-    from .stored import Stored
+    from .base.contents import Contents
+    from .base.stored import Stored
 
 __all__ = ["LazyTree"]
 

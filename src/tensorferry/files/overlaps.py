@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..core.dtypes import find
-from .stored import Packed, Stored, View
+from .base.stored import Packed, Stored, View
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator
 
-    from .contents import Contents
+    from .base.contents import Contents
 
 __all__ = ["overlaps"]
 
@@ -30,7 +30,7 @@ class _Span(NamedTuple):
 
 
 def overlaps(contents: Contents) -> list[tuple[str, str]]:
-    """Pairs of names of tensors that have bytes in common, at least one pair for each that does; ties are none.
+    """Pairs of names of tensors that have bytes in common, at least one pair for each that does; no tied ones.
 
     Written to a file that stores each by itself, they no longer share their memory.
     """

@@ -12,7 +12,7 @@ from ..core.dtypes import exact, find
 from ..errors import LossyCastError
 from ..host.casts import cast
 from ..host.numpy_dtypes import of_numpy
-from .stored import BLOCK_BYTES, Record, Stored
+from .base.stored import BLOCK_BYTES, Record, Stored
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator

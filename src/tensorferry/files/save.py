@@ -13,9 +13,9 @@ from ..api import to_numpy
 from ..backends import registry
 from ..errors import ConversionError, UnsupportedTypeError
 from ..trees.leaves import LeafRule
-from .contents import Contents, Ref
-from .stored import Stored, parts
-from .tree_json import FACTORIES, MOST_BITS
+from .base.contents import Contents, Ref
+from .base.stored import Stored, chunks
+from .base.tree_json import FACTORIES, MOST_BITS
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
@@ -52,7 +52,7 @@ class Held(Stored):
 
     def blocks(self) -> Iterator[np.ndarray[Any, Any]]:
         """As the base says."""
-        for part in parts(to_numpy(self.tensor)):
+        for part in chunks(to_numpy(self.tensor)):
             yield np.ascontiguousarray(part).reshape(-1)
 
     def array(self) -> np.ndarray[Any, Any]:
@@ -67,7 +67,7 @@ def contents_of(tree: Any, metadata: Mapping[str, str] | None = None, unknown: s
         UnsupportedTypeError: Something in the tree is neither a tensor nor a plain value; the message says where. Or
             the metadata is not a mapping from strings to strings.
     """
-    from .tree import names, relabel
+    from .base.nesting import names, relabel
 
     strings = _strings({} if metadata is None else metadata)
     outline = _outline(tree, "$", 0, LeafRule("tensors", unknown=unknown))
@@ -127,7 +127,7 @@ def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
         name = type(node).__name__
         raise UnsupportedTypeError(
             f"A {name} holds a tensor, and a file holds tensors, plain values, dicts, lists and tuples of them, "
-            f"but no objects: there is none to keep it as it is - at {path}{inside}",
+            f"but no other objects - at {path}{inside}",
             rule.hint_of(node) or _attributes(node),
         ) from error
 

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 
 from ..core.dtypes import DEFAULT, FIT, fit
 from ..core.leaf_dtypes import DtypeRule, dtype_of_leaf, rule_of_words, unknown_name
-from ..errors import FormatLimitError, UnsupportedTypeError
-from .format import named
+from ..errors import FormatLimitError, UnsupportedTypeError, shown
+from .base.nesting import rename as rename_in
+from .base.nesting import without
+from .base.wording import named
 from .recast import OVERFLOWS, Recast
-from .tree import rename as rename_in
-from .tree import without
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from .contents import Contents
-    from .stored import Stored
+    from .base.contents import Contents
+    from .base.stored import Stored
 
-__all__ = ["select"]
+__all__ = ["select", "substitution"]
 
 
 def select(
@@ -55,12 +55,13 @@ def select(
         held: The dtypes that the output can hold, for ``"fit"``; ``None``: all.
 
     Raises:
-        FormatLimitError: A pattern is none, or fits nothing; two tensors would have one name; what is left cannot
-            stand in the file's tree.
+        ValueError: A substitution is malformed, or `overflow` is not one of the three.
+        FormatLimitError: A pattern fits nothing; two tensors would have one name; what is left cannot stand in the
+            file's tree.
         UnsupportedTypeError: There is no such dtype, or a file has no default one.
     """
     if overflow not in OVERFLOWS:
-        raise FormatLimitError(f"overflow={overflow!r} is not known.", "one of " + ", ".join(OVERFLOWS))
+        raise ValueError(f"overflow must be one of {', '.join(OVERFLOWS)}, not {shown(overflow)}")
     kept = _kept((*contents.tensors, *contents.others), include, exclude, include_as)
     others = {name: why for name, why in contents.others.items() if name in kept and not tensors_only}
     excluded = [name for name in (*contents.tensors, *contents.others) if name not in kept]
@@ -105,7 +106,7 @@ def _renamed(names: Sequence[str], substitutions: Sequence[str]) -> dict[str, st
     """The new name of each tensor that gets one."""
     now = list(names)
     for text in substitutions:
-        substitute = _substitution(text)
+        substitute = substitution(text)
         after = [substitute(name) for name in now]
         if after == now:
             raise FormatLimitError(f"rename: {text!r} changes no name; there are {named(now) or 'none'}.")
@@ -122,9 +123,14 @@ def _renamed(names: Sequence[str], substitutions: Sequence[str]) -> dict[str, st
 
 
 @lru_cache(maxsize=64)
-def _substitution(text: str) -> Callable[[str], str]:
-    wrong = FormatLimitError(
-        f"rename: {text!r} is not a substitution.", r"s/REGEX/REPLACEMENT/, for example 's/^module\.//'"
+def substitution(text: str) -> Callable[[str], str]:
+    """What a substitution makes of a name.
+
+    Raises:
+        ValueError: It is malformed.
+    """
+    wrong = ValueError(
+        f"rename: {text!r} is not a substitution: these are s/REGEX/REPLACEMENT/, for example 's/^module\\.//'"
     )
     if len(text) < 4 or text[0] != "s" or text[1].isalnum() or text[1] in "\\ \n":
         raise wrong
@@ -135,7 +141,7 @@ def _substitution(text: str) -> Callable[[str], str]:
         pattern = re.compile(pieces[0])
         pattern.sub(pieces[1], "")
     except (re.error, IndexError, OverflowError, RecursionError) as error:
-        raise FormatLimitError(f"rename: {text!r} is not a substitution: {error}.") from error
+        raise ValueError(f"rename: {text!r} is not a substitution: {error}") from error
     count = 0 if pieces[2] else 1
     return lambda name: pattern.sub(pieces[1], name, count=count)
 

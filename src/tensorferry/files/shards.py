@@ -1,47 +1,25 @@
-"""Folders of shards: several files that make one model, and the index that says which tensor is where.
-
-The convention is that of Hugging Face: files named ``<stem>-00001-of-00002<suffix>`` and ``<stem><suffix>.index.json``,
-for any format that has shards; https://huggingface.co/docs/transformers/main/en/big_models has it. A tree and ties
-stand in the index's ``metadata``.
-"""
+"""Folders of shards: several files that make one model, opened and checked together with their index."""
 
 from __future__ import annotations
 
-import json
-from collections import OrderedDict
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConversionError, FileFormatError, UnsafeFileError
-from .contents import Contents, Finding, Ref
-from .encodings.json_scan import Cut, blank, expect, string, strings, value
-from .format import each_format, format_of, formats, named, own_formats, recognised
-from .tree import TIES, TREE, pack, unpack
+from .base.contents import Contents, FileFinding
+from .base.tree_strings import TIES, unpack
+from .base.wording import named
+from .pieces import merged_tree
+from .registry import each_format, format_of, formats, own_formats, recognised
+from .shard_index import ShardIndex, index_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from .format import Format
-    from .stored import Stored
+    from .base.format import Format
+    from .base.stored import Stored
 
-__all__ = [
-    "asked_for",
-    "check_folder",
-    "index_name",
-    "index_of",
-    "index_text",
-    "lone",
-    "open_path",
-    "shard_names",
-    "split",
-]
-
-_LARGEST_INDEX = 1 << 26
-_DERIVED = ("total_size", "total_parameters")
-"""What an index counts; it is counted anew."""
-_CLASHING = "tensorferry.metadata"
-"""The string that keeps the metadata whose names an index needs for something else."""
+__all__ = ["asked_for", "check_folder", "index_of", "lone", "open_path"]
 
 
 def open_path(path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
@@ -71,9 +49,6 @@ def open_path(path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
 def asked_for(path: Path) -> tuple[str, tuple[str, ...]]:
     """The format of what `open_path` refuses, and the globals that it asks for, as far as they can be told.
 
-    Args:
-        path: As for `open_path`.
-
     Raises:
         OSError: As for `open_path`.
         FileFormatError: It is of no format that is known.
@@ -86,7 +61,7 @@ def asked_for(path: Path) -> tuple[str, tuple[str, ...]]:
     found = _format_of_index(index)
     asks: dict[str, None] = {}
     try:
-        for name in _Index.read(index).files():
+        for name in ShardIndex.read(index).files():
             shard = _place(index, name)
             asks |= dict.fromkeys(_asks(found, shard) if shard is not None else ())
     except ConversionError:
@@ -135,73 +110,7 @@ def _is_index(name: str, format: Format) -> bool:  # noqa: A002 - the term
     return bool(suffix) and any(name.lower().endswith(each + suffix) for each in format.suffixes)
 
 
-def index_name(format: Format) -> str:  # noqa: A002 - the term
-    """The usual name of the index of a format's shards."""
-    return f"{format.shard_stem}{format.suffixes[0]}{format.index_suffix}"
-
-
-def shard_names(format: Format, count: int) -> list[str]:  # noqa: A002 - the term
-    """The names of so many shards."""
-    return [f"{format.shard_stem}-{n:05}-of-{count:05}{format.suffixes[0]}" for n in range(1, count + 1)]
-
-
-def split(contents: Contents, nbytes: int) -> list[Contents]:
-    """The contents of shards, each of at most so many bytes of tensors, in order.
-
-    Names of one tensor stay together, in the shard of the first; a tensor that is larger has a shard of its own. Each
-    shard has the metadata, as readers expect; the tree is left to the index.
-
-    Args:
-        contents: All of it.
-        nbytes: The most bytes of a shard.
-
-    Raises:
-        FormatLimitError: The tree cannot be put into an index.
-    """
-    pack(contents)
-    ties = contents.ties
-    groups: list[dict[str, Stored]] = [{}]
-    place: dict[str, int] = {}
-    filled = 0
-    for name, stored in contents.tensors.items():
-        if name in ties:
-            place[name] = place[ties[name]]
-        else:
-            if groups[-1] and filled + stored.nbytes > nbytes:
-                groups.append({})
-                filled = 0
-            filled += stored.nbytes
-            place[name] = len(groups) - 1
-        groups[place[name]][name] = stored
-    return [replace(contents, tensors=group, tree=None, metadata=dict(contents.metadata)) for group in groups]
-
-
-def index_text(contents: Contents, pieces: Mapping[str, Contents]) -> str:
-    """The text of an index.
-
-    Args:
-        contents: All that the shards hold, with the tree.
-        pieces: What each shard holds, by its file's name.
-
-    Raises:
-        FormatLimitError: The tree cannot be put into it.
-    """
-    ties = contents.ties
-    packed = pack(contents)
-    metadata: dict[str, Any] = {
-        "total_size": sum(stored.nbytes for name, stored in contents.tensors.items() if name not in ties)
-    }
-    clashing = {key: text for key, text in contents.metadata.items() if key in _DERIVED}
-    metadata |= {key: text for key, text in contents.metadata.items() if key not in clashing}
-    metadata |= {key: packed[key] for key in (TREE, TIES) if key in packed}
-    if clashing:
-        metadata[_CLASHING] = json.dumps(clashing)
-    where = {name: file for file, piece in pieces.items() for name in piece.tensors}
-    weight_map = {name: where[name] for name in contents.tensors if name not in ties}
-    return json.dumps({"metadata": metadata, "weight_map": weight_map}, indent=2) + "\n"
-
-
-def check_folder(index: Path, *, allow: frozenset[str] = frozenset()) -> Iterator[Finding]:
+def check_folder(index: Path, *, allow: frozenset[str] = frozenset()) -> Iterator[FileFinding]:
     """What is wrong with the shards of an index, each by its own format's rules, and between them and the index.
 
     Args:
@@ -214,16 +123,16 @@ def check_folder(index: Path, *, allow: frozenset[str] = frozenset()) -> Iterato
     """
     found = _format_of_index(index)
     try:
-        plan = _Index.read(index)
+        plan = ShardIndex.read(index)
     except FileFormatError as error:
-        yield Finding(str(index), None, None, error.message)
+        yield FileFinding(str(index), None, None, error.message)
         return
     shards: dict[str, Contents] = {}
     for name in plan.files():
         shard = _place(index, name)
         if shard is None:
             lacking = [tensor for tensor, file in plan.weight_map.items() if file == name]
-            yield Finding(str(index), None, None, f"the shard {name} is missing, with {named(lacking)}")
+            yield FileFinding(str(index), None, None, f"the shard {name} is missing, with {named(lacking)}")
             continue
         findings = list(found.check(shard, allow=allow))
         yield from findings
@@ -231,108 +140,15 @@ def check_folder(index: Path, *, allow: frozenset[str] = frozenset()) -> Iterato
             shards[name] = found.read(shard, allow=allow)
         except ConversionError as error:
             if not findings:
-                yield Finding(str(shard), None, None, error.message)
+                yield FileFinding(str(shard), None, None, error.message)
     for tensor, message in plan.differences(shards):
-        yield Finding(str(index), None, tensor, message)
+        yield FileFinding(str(index), None, tensor, message)
     if set(shards) == set(plan.files()):
         try:
             _merged(index, found, plan, shards)
         except FileFormatError as error:
             if not any(plan.differences(shards)):
-                yield Finding(str(index), None, None, error.message)
-
-
-@dataclass
-class _Index:
-    metadata: dict[str, str] = field(default_factory=dict)
-    weight_map: dict[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def read(cls, path: Path) -> _Index:
-        """An index, whose names of shards lead nowhere else."""
-        if path.stat().st_size > _LARGEST_INDEX:
-            raise FileFormatError(f"{path} has more than {_LARGEST_INDEX} bytes, which no index needs.")
-        found = cls()
-        try:
-            found._parse(path.read_bytes())
-        except Cut as cut:
-            raise FileFormatError(f"{path} is not the index of a folder of shards: {cut}.") from cut
-        for name in found.files():
-            # No path in any system's sense.
-            if name in ("", ".", "..") or any(character in name for character in "/\\\0"):
-                raise UnsafeFileError(f"{path} names the shard {name[:200]!r}, which leads out of its folder.")
-        return found
-
-    def _parse(self, text: bytes) -> None:
-        position = expect(text, 0, b"{")
-        closing, seen = b",", False
-        while closing == b",":
-            key, position = string(text, position)
-            position = expect(text, position, b":")
-            if key == "weight_map":
-                seen = True
-                pairs, position = strings(text, position)
-                self._fill(self.weight_map, pairs)
-            elif key == "metadata":
-                pairs, position = _values(text, position)
-                self._fill(self.metadata, [pair for pair in pairs if pair[0] not in _DERIVED])
-            else:
-                other, position = value(text, position)
-                self._fill(self.metadata, [(key, _as_text(other))])
-            position = blank(text, position) + 1
-            closing = text[position - 1 : position]
-        if closing != b"}" or blank(text, position) != len(text):
-            raise Cut(f"'}}' and the end are due at byte {position}")
-        if not seen:
-            raise Cut("it has no weight_map")
-        clashing, _ = strings(self.metadata.pop(_CLASHING, "{}").encode(), 0)
-        self._fill(self.metadata, clashing)
-
-    @staticmethod
-    def _fill(into: dict[str, str], pairs: list[tuple[str, str]]) -> None:
-        for key, text in pairs:
-            if key in into:
-                raise Cut(f"{key[:200]!r} stands there twice")
-            into[key] = text
-
-    def files(self) -> list[str]:
-        """The shards, in the order in which they are mentioned."""
-        return list(dict.fromkeys(self.weight_map.values()))
-
-    def differences(self, shards: Mapping[str, Contents]) -> Iterator[tuple[str, str]]:
-        """The tensors on which the index and the shards that are there disagree, and how."""
-        for tensor, file in self.weight_map.items():
-            if file in shards and tensor not in shards[file].tensors and tensor not in shards[file].others:
-                yield tensor, f"it should be in {file}, and is not"
-        for file, shard in shards.items():
-            ties = shard.ties
-            for tensor in (*shard.tensors, *shard.others):
-                listed = self.weight_map.get(tensor)
-                if listed is None and tensor not in ties:
-                    yield tensor, f"it is in {file}, and not in the index"
-                elif listed not in (None, file):
-                    yield tensor, f"it is in {file}, and the index says {listed}"
-
-
-def _values(text: bytes, position: int) -> tuple[list[tuple[str, str]], int]:
-    """An object of any values by name, as strings."""
-    position = expect(text, position, b"{")
-    found: list[tuple[str, str]] = []
-    empty = blank(text, position)
-    if text[empty : empty + 1] == b"}":
-        return found, empty + 1
-    while True:
-        key, position = string(text, position)
-        held, position = value(text, expect(text, position, b":"))
-        found.append((key, _as_text(held)))
-        position = blank(text, position) + 1
-        if text[position - 1 : position] == b"}":
-            return found, position
-        expect(text, position - 1, b",")
-
-
-def _as_text(held: Any) -> str:
-    return held if isinstance(held, str) else json.dumps(held)
+                yield FileFinding(str(index), None, None, error.message)
 
 
 def _format_of_index(path: Path, default: Any = FileFormatError) -> Any:
@@ -380,7 +196,7 @@ def _place(index: Path, name: str) -> Path | None:
 
 
 def _together(index: Path, found: Format, allow: frozenset[str]) -> Contents:
-    plan = _Index.read(index)
+    plan = ShardIndex.read(index)
     places = {name: _place(index, name) for name in plan.files()}
     missing = [name for name, place in places.items() if place is None]
     if missing:
@@ -395,7 +211,7 @@ def _together(index: Path, found: Format, allow: frozenset[str]) -> Contents:
     return _merged(index, found, plan, shards)
 
 
-def _merged(index: Path, found: Format, plan: _Index, shards: Mapping[str, Contents]) -> Contents:
+def _merged(index: Path, found: Format, plan: ShardIndex, shards: Mapping[str, Contents]) -> Contents:
     paths = tuple(str(index.parent / name) for name in shards)
     whole = Contents(found.name, (*paths, str(index)), metadata=dict(plan.metadata))
     tied: dict[str, Stored] = {}
@@ -417,22 +233,5 @@ def _merged(index: Path, found: Format, plan: _Index, shards: Mapping[str, Conte
     if lost:
         raise FileFormatError(f"{index} does not mention {named(lost)}, which its shards have.")
     if unpacked.tree is None and any(shard.tree is not None for shard in shards.values()):
-        unpacked.tree = _merged_tree(index, shards)
+        unpacked.tree = merged_tree(list(shards.values()))
     return unpacked
-
-
-def _merged_tree(index: Path, shards: Mapping[str, Contents]) -> dict[Any, Any]:
-    merged: Any = OrderedDict()
-    for name, shard in shards.items():
-        tree = shard.tree if shard.tree is not None else {tensor: Ref(tensor) for tensor in shard.tensors}
-        twice = [key for key in tree if key in merged] if isinstance(tree, dict) else []
-        if not isinstance(tree, dict) or twice:
-            raise FileFormatError(
-                f"{index}: {name} does not hold a part of one mapping"
-                + (f": {named(twice)} stand in another shard too." if twice else "."),
-                f"{index.parent / name} alone",
-            )
-        merged.update(tree)
-        if hasattr(tree, "__dict__"):
-            vars(merged).update({**vars(tree), **vars(merged)})
-    return merged  # type: ignore[no-any-return]

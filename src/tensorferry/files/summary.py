@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .contents import Ref
+from .base.contents import Ref
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from .contents import Contents
+    from .base.contents import Contents
 
 __all__ = ["Fold", "Summary", "disk_bytes", "fold", "summarise", "values_of"]
 
@@ -95,7 +95,7 @@ def fold(entries: Iterable[tuple[str, str, tuple[int, ...]]]) -> list[Fold]:
         entries: Name, dtype and shape of each tensor; no name comes twice.
     """
     kinds: dict[tuple[str, tuple[int, ...]], int] = {}
-    groups: dict[tuple[str, int], str | _Group] = {}
+    groups: dict[tuple[str, int], str | _Family] = {}
     words: dict[str, tuple[str, list[str]]] = {}
     for name, dtype, shape in entries:
         template, numbers = _template(name, words)
@@ -104,7 +104,7 @@ def fold(entries: Iterable[tuple[str, str, tuple[int, ...]]]) -> list[Fold]:
         if found is name:
             continue
         if isinstance(found, str):
-            found = groups[key] = _Group(_template(found, words)[1])
+            found = groups[key] = _Family(_template(found, words)[1])
         found.add(numbers)
     shapes = list(kinds)
     return [
@@ -163,7 +163,7 @@ class _Numbers:
         return tuple(zip(map(str, firsts.tolist()), map(str, lasts.tolist()), strict=True))
 
 
-class _Group:
+class _Family:
     """The numbers of names that have one template: a tree with a level for each, `_Numbers` at the bottom."""
 
     __slots__ = ("same", "tree")
@@ -186,7 +186,7 @@ class _Group:
         node.append(row[-1])
 
 
-def _folds(literals: list[str], group: _Group, dtype: str, shape: tuple[int, ...]) -> Iterator[Fold]:
+def _folds(literals: list[str], group: _Family, dtype: str, shape: tuple[int, ...]) -> Iterator[Fold]:
     """A group as folds, numbers that do not vary written out."""
     for box in _boxes(group.tree, group.same, 0):
         words, numbers, total = [literals[0]], list[Ranges | int](), 1

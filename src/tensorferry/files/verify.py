@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import ConversionError, VerificationError
-from .contents import Ref
+from .base.contents import Ref
+from .base.nesting import written
+from .base.pump import Pump
+from .base.wording import named
 from .encodings.packed import bare
-from .format import named
-from .nesting import written
-from .pump import Pump
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
     from pathlib import Path
 
-    from .contents import Contents
-    from .format import Format
-    from .stored import Stored
+    from .base.contents import Contents
+    from .base.format import Format
+    from .base.stored import Stored
 
 __all__ = ["digest", "verify"]
 

@@ -11,19 +11,21 @@ from uuid import uuid4
 
 from .. import __version__
 from ..errors import ConversionError, OutputExistsError, ResumableError
-from .jobs import Job, keep, pieces, run_job, sizes
-from .publish import Workspace, demand, identity, remove
-from .shards import index_name, index_text, shard_names
+from .jobs import Job, keep, run_job
+from .pieces import pieces, sizes
+from .publish import validate_target
+from .shard_index import index_name, index_text, shard_names
+from .workspace import Workspace, identity, remove
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from .contents import Contents
-    from .format import Format
-    from .jobs import Done, Recipe
+    from .base.contents import Contents
+    from .base.format import Format
+    from .jobs import Done, FileRecipe
 
-__all__ = ["Layout", "Outcome", "Work", "write_index"]
+__all__ = ["Layout", "Work", "Written", "write_index"]
 
 _STATE = "job.json"
 _STATE_VERSION = 1
@@ -50,7 +52,7 @@ class Layout:
 
     @classmethod
     def of(cls, contents: Contents, format_: Format, target: Path, shards: int | None) -> Layout:
-        """The layout for so many bytes in each file, as `Recipe` says it.
+        """The layout for so many bytes in each file, as `FileRecipe` says it.
 
         Raises:
             FormatLimitError: The format cannot hold the contents.
@@ -77,11 +79,11 @@ class Layout:
         return [str(self.target / name) for name in (*self.names, index_name(self.format))]
 
     def replaceable(self) -> list[str] | None:
-        """The names in a folder at the target's place that may go with it; ``None`` if there is none."""
+        """The names in a folder at the target's place that may go with it; ``None`` if no folder is there."""
         try:
             return self._replaceable() if self.target.is_dir() else None
         except FileNotFoundError:
-            return None  # Whoever else may write there has removed it.
+            return None  # Another process has removed it.
 
     def _replaceable(self) -> list[str]:
         if self.names:
@@ -95,7 +97,7 @@ class Layout:
 
 
 @dataclass
-class Outcome:
+class Written:
     """What was done."""
 
     bytes_read: int = 0
@@ -119,7 +121,7 @@ class Work:
 
     def __init__(
         self,
-        recipe: Recipe,
+        recipe: FileRecipe,
         layout: Layout,
         run: Callable[..., None],
         *,
@@ -145,13 +147,13 @@ class Work:
         """
         if part is not None and self.layout.names:
             if part[0] <= len(self.layout.pieces):
-                self._demand()
+                self._validate()
             return
         space = Workspace(self.layout.target)
         if not (self.resume and space.has_published() and self._is_ours(space, anywhere=True)):
-            self._demand()
+            self._validate()
 
-    def whole(self, progress: Callable[[int], None] | None = None) -> Outcome:
+    def whole(self, progress: Callable[[int], None] | None = None) -> Written:
         """All of it.
 
         Raises:
@@ -163,9 +165,9 @@ class Work:
             published = space.recover()
             if self.resume and published and self._is_ours(space, anywhere=True):
                 space.discard()
-                return Outcome(skipped=self.layout.files())
+                return Written(skipped=self.layout.files())
             try:
-                self._demand()
+                self._validate()
                 if self.resume and self._is_ours(space):
                     space.clear(keep=(_STATE, space.output.name))
                 else:
@@ -179,7 +181,7 @@ class Work:
             space.discard()
             return outcome
 
-    def part(self, part: tuple[int, int], progress: Callable[[int], None] | None = None) -> Outcome:
+    def part(self, part: tuple[int, int], progress: Callable[[int], None] | None = None) -> Written:
         """One of several parts; the last to end publishes the output.
 
         Raises:
@@ -189,7 +191,7 @@ class Work:
         number, count = part
         numbers = range(number - 1, len(self.layout.pieces), count)
         if not numbers:
-            return Outcome()
+            return Written()
         if not self.layout.names:
             return self.whole(progress)
         space = Workspace(self.layout.target)
@@ -202,7 +204,7 @@ class Work:
             raise
         finally:
             space.unlock()
-        # Whoever is last finds all shards there; if two are, the second finds that the first has published.
+        # The last part finds all shards there; if two are last, the second finds that the first has published.
         space.lock(wait=True)
         try:
             if not (space.folder / _STATE).exists():
@@ -232,7 +234,7 @@ class Work:
             try:
                 space.recover()
                 if not self._is_ours(space):
-                    self._demand()
+                    self._validate()
                     space.clear()
                     self._begin(space)
             except BaseException:
@@ -243,14 +245,14 @@ class Work:
         else:
             raise problem or OutputExistsError(f"{self.layout.target} is being made by several conversions at once.")
         try:
-            self._demand()
+            self._validate()
         except BaseException:
             space.unlock()
             raise
 
-    def _demand(self) -> None:
+    def _validate(self) -> None:
         layout = self.layout
-        demand(layout.target, overwrite=self.overwrite, is_folder=layout.is_folder, own=layout.replaceable())
+        validate_target(layout.target, overwrite=self.overwrite, is_folder=layout.is_folder, own=layout.replaceable())
 
     def _begin(self, space: Workspace) -> None:
         if self.layout.names:
@@ -258,8 +260,8 @@ class Work:
         state = {"conversion": self._conversion(), "folder": identity(space.output)}
         (space.folder / _STATE).write_text(json.dumps(state), "utf-8")
 
-    def _do(self, space: Workspace, numbers: Iterable[int], progress: Callable[[int], None] | None) -> Outcome:
-        layout, outcome = self.layout, Outcome()
+    def _do(self, space: Workspace, numbers: Iterable[int], progress: Callable[[int], None] | None) -> Written:
+        layout, outcome = self.layout, Written()
         finished = self._finished(space)
         left = []
         for number in numbers:
@@ -270,7 +272,7 @@ class Work:
             if progress is not None:
                 progress(sizes(layout.pieces[number])[1])
         needed = sum(sizes(layout.pieces[number])[1] for number in left)
-        demand(layout.target, overwrite=True, nbytes=needed, is_folder=layout.is_folder)
+        validate_target(layout.target, overwrite=True, nbytes=needed, is_folder=layout.is_folder)
 
         def done(result: Done) -> None:
             outcome.bytes_read += result.bytes_read
@@ -292,7 +294,7 @@ class Work:
             stop.unlink(missing_ok=True)
         return outcome
 
-    def _publish(self, space: Workspace, outcome: Outcome) -> None:
+    def _publish(self, space: Workspace, outcome: Written) -> None:
         if self.layout.names:
             own = set(self.layout.names)
             for each in list(space.output.iterdir()):
@@ -350,7 +352,7 @@ class Work:
         state = {
             "version": _STATE_VERSION,
             "tensorferry": __version__,
-            "sources": [(each.path, each.nbytes, each.changed) for each in recipe.prints],
+            "sources": [(each.path, each.nbytes, each.changed) for each in recipe.fingerprints],
             "format": recipe.format,
             "selection": dict(recipe.selection),
             "allow": sorted(recipe.allow),

@@ -59,10 +59,7 @@ def _cuda(s: Stage) -> None:
 @case(6, "a CUDA tensor with a gradient to ndarray", "torch")
 def _cuda_gradient(s: Stage) -> None:
     _from_cuda(s, "t = scores.cuda()", "t.detach().cpu().numpy()", ", requires_grad=True")
-    s.check(
-        "detached before it moves",
-        "plan.steps[0].verb == 'detach' and plan.steps[0].path == 'none'",
-    )
+    s.check("detached before it moves", "plan.steps[0].verb == 'detach' and plan.steps[0].path == 'none'")
 
 
 def _from_cuda(s: Stage, given: str, today: str, flag: str = "") -> None:

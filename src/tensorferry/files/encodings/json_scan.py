@@ -7,9 +7,14 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["BLANK", "Cut", "blank", "expect", "string", "strings", "value"]
+from ...errors import FileFormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["BLANK", "Cut", "blank", "expect", "loaded", "pairs", "string", "strings", "value"]
 
 BLANK = rb"[ \t\n\r]*"
 """What may stand between any two parts of JSON."""
@@ -48,7 +53,7 @@ def string(text: bytes, position: int) -> tuple[str, int]:
     """The string that stands at a position, and the position behind it.
 
     Raises:
-        Cut: There is none, or it is not valid Unicode.
+        Cut: It is malformed, or not valid Unicode.
     """
     position = expect(text, position, b'"')
     end = _QUOTE.search(text, position)
@@ -58,7 +63,7 @@ def string(text: bytes, position: int) -> tuple[str, int]:
         found = json.loads(text[position - 1 : end.end()].decode())
         found.encode()
     except ValueError as error:
-        raise Cut(f"a string is none ({error})") from error
+        raise Cut(f"a string is malformed ({error})") from error
     return found, end.end()
 
 
@@ -71,24 +76,41 @@ def strings(text: bytes, position: int) -> tuple[list[tuple[str, str]], int]:
     position = blank(text, position)
     if text[position : position + 4] == b"null":
         return [], position + 4
+    return pairs(text, position, string, _PAIR)
+
+
+def pairs(
+    text: bytes, position: int, read: Callable[[bytes, int], tuple[str, int]], usual: re.Pattern[bytes] | None = None
+) -> tuple[list[tuple[str, str]], int]:
+    """The object of values by name that stands at a position, and the position behind it.
+
+    Args:
+        text: The text.
+        position: Where it begins.
+        read: Reads a value as a string; gives the position behind it too.
+        usual: Matches a pair as nearly all are written, and what comes next.
+
+    Raises:
+        Cut: It is something else.
+    """
     position = expect(text, position, b"{")
     found: list[tuple[str, str]] = []
     empty = blank(text, position)
     if text[empty : empty + 1] == b"}":
         return found, empty + 1
     while True:
-        pair = _PAIR.match(text, position)
+        pair = usual.match(text, position) if usual is not None else None
         if pair is not None:
             try:
                 found.append((pair[1].decode(), pair[2].decode()))
             except UnicodeDecodeError as error:
-                raise Cut(f"a string is none ({error})") from error
+                raise Cut(f"a string is malformed ({error})") from error
             position = pair.end()
             if pair[3] == b"}":
                 return found, position
             continue
         name, position = string(text, position)
-        held, position = string(text, expect(text, position, b":"))
+        held, position = read(text, expect(text, position, b":"))
         found.append((name, held))
         position = blank(text, position) + 1
         if text[position - 1 : position] == b"}":
@@ -111,3 +133,24 @@ def value(text: bytes, position: int) -> tuple[Any, int]:
     except (ValueError, RecursionError) as error:
         raise Cut("a value cannot be read") from error
     return found, position + len(part[:length].encode("utf-8", "surrogateescape"))
+
+
+def loaded(where: str, key: str, text: str | bytes, kind: type) -> Any:
+    """What JSON text says.
+
+    Args:
+        where: The file, for messages.
+        key: What the text is, for messages.
+        text: The text.
+        kind: The type that its value has to have.
+
+    Raises:
+        FileFormatError: It is no JSON, or says something else.
+    """
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError(f"{where}: {key!r} is no JSON: {error}.") from error
+    if not isinstance(value, kind):
+        raise FileFormatError(f"{where}: {key!r} holds {type(value).__name__}, not {kind.__name__}.")
+    return value

@@ -16,30 +16,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...core.dtypes import DTYPES, find
 from ...errors import FileFormatError, UnsafeFileError
 from ...host.numpy_dtypes import numpy_dtype
-from ..stored import Extent, View
+from ..base.stored import Extent, View
 from .json_scan import Cut, blank, strings
 from .shapes import checked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ..stored import Record
+    from ..base.stored import Record
 
-__all__ = [
-    "DTYPE",
-    "LONGEST_TRAILER",
-    "MAGIC",
-    "NAME",
-    "NAMES",
-    "Header",
-    "dtype_string",
-    "header_of",
-    "parse_header",
-    "parse_trailer",
-    "stored_at",
-    "trailer",
-    "with_dtype",
-]
+__all__ = ["DTYPE", "LONGEST_TRAILER", "MAGIC", "NAME", "Header", "dtype_string", "header_of", "parse_header"]
+__all__ += ["parse_trailer", "stored_at", "trailer", "with_dtype"]
 
 MAGIC = b"\x93NUMPY"
 DTYPE = "tensorferry.dtype"
@@ -52,13 +39,6 @@ _LONGEST_HEADER = 10_000
 """NumPy's own limit, for the sake of ``ast``: https://numpy.org/doc/stable/reference/generated/numpy.load.html"""
 LONGEST_TRAILER = 1 << 26
 """The most bytes behind the values that are looked at."""
-NAMES = (
-    frozenset({"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"})
-    | {"int2", "int4", "uint2", "uint4", "float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn", "float8_e3m4"}
-    | {"float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"}
-    | {"float8_e8m0fnu", "bfloat16", "float16", "float32", "float64", "complex64", "complex128"}
-)
-"""The dtypes of arrays: all that there are."""
 
 _USUAL = re.compile(
     r"\{'descr': '([^'\\]*)', 'fortran_order': (True|False), 'shape': \(((?:[0-9]{1,19}, )*(?:[0-9]{1,19},?)?)\), \}\s*"
@@ -106,7 +86,7 @@ def parse_header(read: Callable[[int], bytes], where: str) -> Header:
         where: The file or member, for messages.
 
     Raises:
-        FileFormatError: There is none, or it is malformed.
+        FileFormatError: It is missing or malformed.
         UnsafeFileError: The values are Python objects, which are a pickle.
     """
     head = read(256)
@@ -230,7 +210,7 @@ def _described(descr: Any, where: str) -> tuple[str, bool, int, str]:
     if _has_objects(descr):
         raise UnsafeFileError(
             f"{where} holds Python objects: that is a pickle, which can run any code.",
-            "from whoever made it: numpy.save of an array of numbers",
+            "save it again, where it was made, as an array of numbers",
         )
     if isinstance(descr, str):
         plain = _PLAIN.fullmatch(descr)

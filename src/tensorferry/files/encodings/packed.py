@@ -9,7 +9,7 @@ import numpy as np
 from ...core.dtypes import find
 from ...errors import FileFormatError
 from ...host.numpy_dtypes import numpy_dtype
-from ..stored import BLOCK_BYTES, Extent
+from ..base.stored import BLOCK_BYTES, Extent
 from .slabs import filled
 
 if TYPE_CHECKING:
@@ -19,15 +19,7 @@ __all__ = ["BITS", "bare", "packed", "packed_bytes", "unpacked", "varints"]
 
 Array = np.ndarray[Any, Any]
 
-BITS = {
-    "int2": 2,
-    "uint2": 2,
-    "int4": 4,
-    "uint4": 4,
-    "float4_e2m1fn": 4,
-    "float6_e2m3fn": 6,
-    "float6_e3m2fn": 6,
-}
+BITS = {"int2": 2, "uint2": 2, "int4": 4, "uint4": 4, "float4_e2m1fn": 4, "float6_e2m3fn": 6, "float6_e3m2fn": 6}
 """The bits of each dtype that NumPy keeps in a whole byte."""
 
 _GROUPS = BLOCK_BYTES // 4

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from ...errors import FileFormatError
-from ..format import named
+from ..base.wording import named
+from .json_scan import loaded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ..stored import Stored
+    from ..base.stored import Stored
 
-__all__ = ["NAMES", "is_text", "loaded", "named_so", "placed", "walked"]
+__all__ = ["NAMES", "named_so", "placed", "walked"]
 
 NAMES = "tensorferry.names"
 """The attribute that keeps the order of the tensors and the names that are no paths: JSON pairs of name and path."""
-
-
-def is_text(text: str) -> bool:
-    """Whether a string can be stored in UTF-8."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def placed(names: Iterable[str], is_path: Callable[[str], bool]) -> dict[str, str]:
@@ -99,24 +90,3 @@ def named_so(where: str, tensors: dict[str, Stored], text: str) -> dict[str, Sto
     if clash:
         raise FileFormatError(f"{where}: two tensors are named {named(sorted(clash))}.")
     return found | left
-
-
-def loaded(where: str, key: str, text: str | bytes, kind: type) -> Any:
-    """What JSON text says.
-
-    Args:
-        where: The file, for messages.
-        key: What the text is, for messages.
-        text: The text.
-        kind: The type that its value has to have.
-
-    Raises:
-        FileFormatError: It is no JSON, or says something else.
-    """
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise FileFormatError(f"{where}: {key!r} is no JSON: {error}.") from error
-    if not isinstance(value, kind):
-        raise FileFormatError(f"{where}: {key!r} holds {type(value).__name__}, not {kind.__name__}.")
-    return value

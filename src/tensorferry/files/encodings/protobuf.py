@@ -126,12 +126,7 @@ class Message:
             raise FileFormatError(f"{self.path} has a text at byte {field.start} that is not UTF-8.") from error
 
     def inner(self, field: Field) -> Iterator[Field]:
-        """The fields of a field that is a message itself.
-
-        Raises:
-            FileFormatError: As for `fields`, or the field holds a number.
-            UnsafeFileError: As for `fields`.
-        """
+        """The fields of a field that is a message itself."""
         if field.kind != BYTES:
             raise FileFormatError(f"{self.path} has a number at byte {field.start}, where a message belongs.")
         return self.fields(field.start, field.end)

@@ -15,17 +15,17 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import FileFormatError, UnsafeFileError
-from ..contents import Finding
-from ..pickles.words import is_number
-from ..stored import BLOCK_BYTES, Record
-from .zip_directory import DEFLATED, STORED, Directory, read_at, read_pages
+from ..base.contents import FileFinding
+from ..base.raw import read_at, read_pages
+from ..base.stored import BLOCK_BYTES, Record
+from .zip_directory import DEFLATED, STORED, Directory
 
 if TYPE_CHECKING:
     import mmap
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-__all__ = ["DEFLATED", "STORED", "Archive", "Member"]
+__all__ = ["DEFLATED", "STORED", "Archive", "Member", "is_number"]
 
 _LOCAL = struct.Struct("<I2xHH4xIIIHH")
 
@@ -35,6 +35,11 @@ _FEW = 10
 """Members that are looked for one by one, before a table is made of all."""
 _MANY = 1000
 """Members whose names are read one by one, once they were forgotten."""
+
+
+def is_number(name: str) -> bool:
+    """Whether a member's name is a number as it is usually spelled, and of at most nine digits."""
+    return name.isascii() and name.isdecimal() and len(name) < 10 and (name[0] != "0" or name == "0")
 
 
 class Member(NamedTuple):
@@ -69,7 +74,7 @@ class Archive(Mapping[str, Member]):
 
     def __init__(self, path: str, *, tolerant: bool = False) -> None:
         self.path = path
-        self.problems: list[Finding] = []
+        self.problems: list[FileFinding] = []
         self._tolerant = tolerant
         self._asked = 0
         self._index: dict[str, int] | None = None
@@ -193,11 +198,7 @@ class Archive(Mapping[str, Member]):
         return int(begin)
 
     def record(self, member: Member) -> Record:
-        """The region of a stored member, with its checksum.
-
-        Raises:
-            FileFormatError: As for `offset`; or it is compressed, so that there is no such region.
-        """
+        """The region of a stored member, with its checksum."""
         if member.method != STORED:
             raise self._wrong(member)("is compressed, where it must be stored as it is")
         return Record(self.path, self.offset(member), member.size, member.crc)
@@ -250,7 +251,7 @@ class Archive(Mapping[str, Member]):
         if found != member.crc:
             raise self._wrong(member)(f"is corrupt: its CRC-32 is {found:08x}, the directory says {member.crc:08x}")
 
-    def findings(self, tensor_of: Callable[[str], str | None]) -> Iterator[Finding]:
+    def findings(self, tensor_of: Callable[[str], str | None]) -> Iterator[FileFinding]:
         """What is wrong with the archive: each member's local header, data and checksum are looked at.
 
         Args:
@@ -265,11 +266,11 @@ class Archive(Mapping[str, Member]):
                 for _ in self.open_blocks(member):
                     pass
             except FileFormatError as error:
-                yield Finding(self.path, member.header, tensor_of(name), error.message)
+                yield FileFinding(self.path, member.header, tensor_of(name), error.message)
 
     def _problem(self, offset: int, name: str, message: str, *, unsafe: bool = False) -> None:
         if self._tolerant:
-            self.problems.append(Finding(self.path, offset, name, f"{message}."))
+            self.problems.append(FileFinding(self.path, offset, name, f"{message}."))
         elif unsafe:
             raise UnsafeFileError(f"{self.path}: {message}.", "do not open it with anything else either")
         else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 import re
 import struct
@@ -12,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import FileFormatError, UnsafeFileError
-from ..stored import read_fully
+from ..base.raw import read_at, read_pages
 
 if TYPE_CHECKING:
+    import mmap
     from collections.abc import Callable
 
-__all__ = ["DEFLATED", "STORED", "Directory", "read_at", "read_pages"]
+__all__ = ["DEFLATED", "STORED", "Directory"]
 
 STORED = 0
 """The method of members whose bytes stand in the archive as they are."""
@@ -244,37 +244,6 @@ class Directory:
         if self.packed == self.sizes:
             self.packed = self.sizes
         del self._spans
-
-
-def read_at(path: str, offset: int, nbytes: int) -> bytes:
-    """Bytes of a file.
-
-    Raises:
-        FileFormatError: The file ends before.
-    """
-    # Opened each time: a model may have more shards than a process may have open files.
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        raw = os.pread(descriptor, nbytes, offset)
-        if len(raw) < nbytes:
-            rest = bytearray(nbytes - len(raw))
-            read_fully(descriptor, memoryview(rest), offset + len(raw), path)
-            raw += rest
-        return raw
-    finally:
-        os.close(descriptor)
-
-
-def read_pages(path: str, offset: int, nbytes: int) -> mmap.mmap:
-    """As `read_at`, in memory that is given back as soon as it is closed; at least one byte, as maps are."""
-    pages = mmap.mmap(-1, max(nbytes, 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        with memoryview(pages) as view:
-            read_fully(descriptor, view[:nbytes], offset, path)
-    finally:
-        os.close(descriptor)
-    return pages
 
 
 def _name(raw: bytes | mmap.mmap, start: int) -> str:

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..stored import Decoded, Packed, Record, View
+from ..base.stored import Decoded, Packed, Record, View
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
 
     from .zip_archive import Archive
 
-__all__ = ["Layout", "Region", "ZipExtent", "ZipTurned", "ZipView"]
+__all__ = ["MemberForm", "MemberRegion", "ZipExtent", "ZipTurned", "ZipView"]
 
 
-class Region:
+class MemberRegion:
     """A stored member of an archive, which tensors lie in.
 
     Args:
@@ -43,7 +43,7 @@ class Region:
         return self._record
 
 
-class Layout(NamedTuple):
+class MemberForm(NamedTuple):
     """What thousands of tensors of an archive may have in common.
 
     Args:
@@ -71,50 +71,43 @@ class ZipExtent(Packed):
 
     __slots__ = ("_region", "layout")
 
-    def __init__(self, layout: Layout, region: Region | int) -> None:
+    def __init__(self, layout: MemberForm, region: MemberRegion | int) -> None:
         self.layout = layout
         self._region = region
 
     @property
-    def region(self) -> Region:
+    def region(self) -> MemberRegion:
         """The member."""
         if isinstance(self._region, int):
-            self._region = Region(self.layout.archive, self._region)
+            self._region = MemberRegion(self.layout.archive, self._region)
         return self._region
 
     @property
     def dtype(self) -> str:  # type: ignore[override]
-        """Canonical name."""
         return self.layout.dtype
 
     @property
     def shape(self) -> tuple[int, ...]:  # type: ignore[override]
-        """Lengths of the axes."""
         return self.layout.shape
 
     @property
     def swapped(self) -> bool:  # type: ignore[override]
-        """Whether the bytes are big-endian."""
         return self.layout.swapped
 
     @property
     def path(self) -> str:  # type: ignore[override]
-        """The archive."""
         return self.layout.archive.path
 
     @property
     def offset(self) -> int:  # type: ignore[override]
-        """The first byte in the file."""
         return self.region.record.offset + self.layout.start
 
     @property
     def record(self) -> Record:  # type: ignore[override]
-        """The member's region and checksum."""
         return self.region.record
 
     @property
     def key(self) -> Hashable:
-        """What it is a view of, and which."""
         region, (archive, dtype, shape, _, start) = self._region, self.layout
         return (archive.path, region if type(region) is int else self.region.index, start, shape, dtype)
 
@@ -137,7 +130,7 @@ class ZipView(View):
         self,
         dtype: str,
         shape: tuple[int, ...],
-        region: Region,
+        region: MemberRegion,
         start: int,
         strides: tuple[int, ...],
         *,
@@ -152,22 +145,18 @@ class ZipView(View):
 
     @property
     def path(self) -> str:  # type: ignore[override]
-        """The archive."""
         return self.region.archive.path
 
     @property
     def offset(self) -> int:  # type: ignore[override]
-        """The first byte in the file."""
         return self.region.record.offset + self.start
 
     @property
     def record(self) -> Record:  # type: ignore[override]
-        """The member's region and checksum."""
         return self.region.record
 
     @property
     def key(self) -> Hashable:
-        """What it is a view of, and which."""
         return (self.region.archive.path, self.region.index, self.start, self.shape, self.dtype, self.strides)
 
 
@@ -190,7 +179,6 @@ class ZipTurned(Decoded):
 
     @property
     def record(self) -> Record:
-        """The member's region and checksum."""
         return self.source.record
 
     def _turned(self) -> Iterator[np.ndarray[Any, Any]]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import struct
 import zlib
 from typing import TYPE_CHECKING
 
+from ..base.raw import write_fully
+
 if TYPE_CHECKING:
-    from ..pump import Pump
-    from ..stored import Stored
+    from ..base.pump import Pump
+    from ..base.stored import Stored
 
 __all__ = ["ALIGNMENT", "ArchiveWriter"]
 
@@ -73,20 +74,10 @@ class ArchiveWriter:
         extra = _zip64((size, size) if size >= _MOST_NARROW else (), (header,) if header >= _MOST_NARROW else ())
         begin = header + 30 + len(raw_name) + len(extra) + 4
         padding = -begin % ALIGNMENT
-        local = struct.pack(
-            "<IHHHHHIIIHH",
-            0x04034B50,
-            45 if extra else 20,
-            0x808,
-            0,
-            0,
-            _DAY,
-            0,
-            _MOST_NARROW if size >= _MOST_NARROW else 0,
-            _MOST_NARROW if size >= _MOST_NARROW else 0,
-            len(raw_name),
-            len(extra) + 4 + padding,
-        )
+        narrow = _MOST_NARROW if size >= _MOST_NARROW else 0
+        lengths = len(raw_name), len(extra) + 4 + padding
+        version = 45 if extra else 20
+        local = struct.pack("<IHHHHHIIIHH", 0x04034B50, version, 0x808, 0, 0, _DAY, 0, narrow, narrow, *lengths)
         self._write(local + raw_name + extra + b"FB" + struct.pack("<H", padding) + b"Z" * padding + prefix)
         crc = zlib.crc32(prefix)
         if stored is not None and pump is not None:
@@ -111,50 +102,24 @@ class ArchiveWriter:
             end = struct.pack("<IQHHIIQQQQ", 0x06064B50, 44, 45, 45, 0, 0, count, count, nbytes, begin)
             end += struct.pack("<IIQI", 0x07064B50, 0, begin + nbytes, 1)
         narrow = min(count, 0xFFFF)
-        end += struct.pack(
-            "<IHHHHIIH",
-            0x06054B50,
-            0,
-            0,
-            narrow,
-            narrow,
-            min(nbytes, _MOST_NARROW),
-            min(begin, _MOST_NARROW),
-            len(comment),
-        )
+        place = min(nbytes, _MOST_NARROW), min(begin, _MOST_NARROW)
+        end += struct.pack("<IHHHHIIH", 0x06054B50, 0, 0, narrow, narrow, *place, len(comment))
         self._write(bytes(self._directory))
         self._write(end + comment)
 
     def _enter(self, name: bytes, header: int, size: int, crc: int, extra: bytes) -> None:
         self._count += 1
         self._digest.update(name + struct.pack("<II", crc, len(name)))
+        version, narrow = 45 if extra else 20, min(size, _MOST_NARROW)
         self._directory += struct.pack(
-            "<IHHHHHHIIIHHHHHII",
-            0x02014B50,
-            45 if extra else 20,
-            45 if extra else 20,
-            0x808,
-            0,
-            0,
-            _DAY,
-            crc,
-            min(size, _MOST_NARROW),
-            min(size, _MOST_NARROW),
-            len(name),
-            len(extra),
-            0,
-            0,
-            0,
-            0,
-            min(header, _MOST_NARROW),
+            "<IHHHHHHIII", 0x02014B50, version, version, 0x808, 0, 0, _DAY, crc, narrow, narrow
         )
+        self._directory += struct.pack("<HHHHHII", len(name), len(extra), 0, 0, 0, 0, min(header, _MOST_NARROW))
         self._directory += name + extra
 
     def _write(self, raw: bytes) -> None:
         self._at += len(raw)
-        view = memoryview(raw)
-        while view.nbytes:
-            view = view[os.write(self._descriptor, view) :]
+        write_fully(self._descriptor, raw)
 
 
 def _zip64(sizes: tuple[int, ...], header: tuple[int, ...]) -> bytes:

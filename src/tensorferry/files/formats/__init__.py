@@ -1,4 +1,4 @@
-"""One module for each file format; `tensorferry.files.format` finds them by looking into this folder."""
+"""One module for each file format; `tensorferry.files.registry` finds them by looking into this folder."""
 
 from __future__ import annotations
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.dtypes import DTYPES, find
-from ...errors import FileFormatError, FormatLimitError, UnsafeFileError
+from ...errors import FileFormatError, UnsafeFileError
 from ...host.numpy_dtypes import numpy_dtype
-from ..contents import Contents, Ref
+from ..base.contents import Contents, Ref
+from ..base.format import Format
+from ..base.nesting import DEEPEST, MOST, names, relabel
+from ..base.raw import mapped, write_fully
+from ..base.stored import BLOCK_BYTES, Decoded, Extent, Stored
+from ..base.tree_strings import packed, unpacked
+from ..base.wording import is_unicode
 from ..encodings.msgpack import (
     Array,
     Binary,
@@ -22,12 +27,8 @@ from ..encodings.msgpack import (
     map_header,
 )
 from ..encodings.msgpack import packed as plain
-from ..encodings.paths import is_text
 from ..encodings.shapes import checked
 from ..encodings.slabs import filled
-from ..format import Format, named
-from ..nesting import DEEPEST, MOST, names, relabel
-from ..stored import BLOCK_BYTES, Decoded, Extent, Stored, mapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from ..pump import Pump
+    from ..base.pump import Pump
 
 __all__ = ["FORMAT"]
 
@@ -58,22 +59,16 @@ class Flax(Format):
     name = "flax"
     title = "Flax msgpack"
     suffixes = (".msgpack",)
-    dtypes = frozenset(
-        {"bool", "int2", "int4", "int8", "int16", "int32", "int64", "uint2", "uint4", "uint8", "uint16", "uint32"}
-        | {"uint64", "complex64", "complex128", "bfloat16", "float16", "float32", "float64"}
-        | {"float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz"}
-        | {"float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"}
-    )
+    dtypes = frozenset(DTYPES)
     holds_tree = True
     holds_metadata = True
+    unicode_only = True
     rank = 90
 
     def recognises(self, path: Path, head: bytes) -> bool:
         return path.name.endswith(self.suffixes) and bool(head) and head[0] in _FIRST
 
     def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
-        from ..encodings.tree_strings import unpacked
-
         size = path.stat().st_size
         if not size:
             raise FileFormatError(f"{path} is empty.")
@@ -102,20 +97,10 @@ class Flax(Format):
 
     def refuse(self, contents: Contents) -> None:
         super().refuse(contents)
-        taken = [name for name in contents.tensors if name in (_OWN, _CHUNKED) or not is_text(name)]
-        if taken:
-            raise FormatLimitError(
-                f"{self.title} has no place for tensors of these names: {named(taken)}.", "rename=[…]"
-            )
-        odd = [key for key, text in contents.metadata.items() if not (is_text(key) and is_text(text))]
-        if odd:
-            raise FormatLimitError(
-                f"{self.title} holds text, which the metadata {named(odd)} is not.", "tensors_only=True"
-            )
+        taken = [name for name in contents.tensors if name in (_OWN, _CHUNKED)]
+        self.refuse_any(taken, "has no place for tensors of these names", "rename=[…]")
 
     def write(self, contents: Contents, path: Path, pump: Pump) -> None:
-        from ..encodings.tree_strings import packed
-
         tree: Any = {name: Ref(name) for name in contents.tensors}
         if _is_native(contents):
             tree = contents.tree if contents.tree is not None else tree
@@ -271,12 +256,12 @@ def _is_plain(node: Any, depth: int, scalars: set[str]) -> bool:
     if type(node) is int:
         return -(1 << 63) <= node < 1 << 64
     if type(node) is str:
-        return is_text(node)
+        return is_unicode(node)
     return node is None or type(node) in (bool, float, complex) or (type(node) is bytes and len(node) < 1 << 31)
 
 
 def _is_plain_key(key: Any) -> bool:
-    return type(key) is str and is_text(key)
+    return type(key) is str and is_unicode(key)
 
 
 class _Writer:
@@ -307,10 +292,8 @@ class _Writer:
             self.flush()
 
     def flush(self) -> None:
-        view = memoryview(bytes(self._waiting))
+        write_fully(self._descriptor, bytes(self._waiting))
         self._waiting.clear()
-        while view.nbytes:
-            view = view[os.write(self._descriptor, view) :]
 
     def _tensor(self, stored: Stored, code: int) -> None:
         if stored.nbytes > _MOST_CHUNK:

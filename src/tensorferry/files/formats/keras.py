@@ -10,14 +10,17 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ...errors import FileFormatError, FormatLimitError
-from ..format import Format, named
-from .hdf5 import MAGIC, Region, is_path, read_hdf5, refuse_axes, write_hdf5
+from ..base.format import Format
+from ..base.wording import named
+from .hdf5.reader import read_hdf5
+from .hdf5.region import MAGIC, Region
+from .hdf5.writer import MOST_AXES, is_path, write_hdf5
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ..contents import Contents
-    from ..pump import Pump
+    from ..base.contents import Contents
+    from ..base.pump import Pump
 
 __all__ = ["FORMAT"]
 
@@ -45,6 +48,7 @@ class Keras(Format):
     )
     module = "h5py"
     holds_metadata = True
+    most_axes = MOST_AXES
     rank = 60
 
     def recognises(self, path: Path, head: bytes) -> bool:
@@ -65,7 +69,6 @@ class Keras(Format):
 
     def refuse(self, contents: Contents) -> None:
         super().refuse(contents)
-        refuse_axes(self, contents)
         foreign = [name for name in contents.tensors if not (is_path(name) and _VARIABLE.search(name))]
         if foreign:
             raise FormatLimitError(
@@ -74,10 +77,7 @@ class Keras(Format):
             )
         above = {name[:at] for name in contents.tensors for at, letter in enumerate(name) if letter == "/"}
         clash = [name for name in contents.tensors if name in above]
-        if clash:
-            raise FormatLimitError(
-                f"Keras has no place for {named(clash)} and for tensors under that path.", "rename=[…]"
-            )
+        self.refuse_any(clash, "has tensors under the paths of these, and no place for both", "rename=[…]")
 
     def write(self, contents: Contents, path: Path, pump: Pump) -> None:
         if path.name.endswith(".keras"):

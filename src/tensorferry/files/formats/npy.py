@@ -9,30 +9,19 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ...core.dtypes import DTYPES
 from ...errors import ConversionError, FileFormatError, FormatLimitError
-from ..contents import Contents, Finding, Ref
-from ..encodings.npy_array import (
-    DTYPE,
-    LONGEST_TRAILER,
-    MAGIC,
-    NAME,
-    NAMES,
-    dtype_string,
-    header_of,
-    parse_header,
-    parse_trailer,
-    stored_at,
-    trailer,
-    with_dtype,
-)
-from ..format import Format
-from ..tree import TREE, pack, unpack
+from ..base.contents import Contents, FileFinding, Ref
+from ..base.format import Format
+from ..base.tree_strings import TREE, pack, unpack
+from ..base.wording import TENSORS_ONLY
+from ..encodings import npy_array as arrays
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from ..pump import Pump
+    from ..base.pump import Pump
 
 _LONE = Ref("tensor")
 """The tree of a file whose array has no name."""
@@ -44,38 +33,43 @@ class _Npy(Format):
     name = "npy"
     title = "NumPy's .npy"
     suffixes = (".npy",)
-    dtypes = NAMES
+    dtypes = frozenset(DTYPES)
     holds_tree = True
     holds_metadata = True
+    unicode_only = True
     holds_one = True
     rank = 14
     first_class = True
 
     def recognises(self, path: Path, head: bytes) -> bool:
-        return head[:6] == MAGIC or path.name.lower().endswith(self.suffixes)
+        return head[:6] == arrays.MAGIC or path.name.lower().endswith(self.suffixes)
 
     def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
         where = str(path)
         with path.open("rb", buffering=0) as file:
             descriptor = file.fileno()
             size = os.fstat(descriptor).st_size
-            header = parse_header(lambda count: os.pread(descriptor, count, 0), where)
+            header = arrays.parse_header(lambda count: os.pread(descriptor, count, 0), where)
             end = header.length + header.nbytes if header.dtype or header.void else size
             if end > size:
                 raise FileFormatError(f"{where} ends at byte {size}, its array of shape {list(header.shape)} at {end}.")
-            behind = os.pread(descriptor, min(size - end, LONGEST_TRAILER), end)
+            behind = os.pread(descriptor, min(size - end, arrays.LONGEST_TRAILER), end)
         contents = Contents(self.name, (where,))
-        held = parse_trailer(behind, where)
+        held = arrays.parse_trailer(behind, where)
         if held is None:
-            what = "another array, as of several calls of numpy.save" if behind[:6] == MAGIC else "which are no array's"
+            what = (
+                "another array, as of several calls of numpy.save"
+                if behind[:6] == arrays.MAGIC
+                else "which are no array's"
+            )
             contents.others["trailing"] = f"{size - end} bytes behind the array: {what}"
             held = {}
-        if DTYPE in held:
-            header = with_dtype(header, held.pop(DTYPE), where)
-        lone = NAME not in held and TREE not in held
-        name = held.pop(NAME, _LONE.name)
+        if arrays.DTYPE in held:
+            header = arrays.with_dtype(header, held.pop(arrays.DTYPE), where)
+        lone = arrays.NAME not in held and TREE not in held
+        name = held.pop(arrays.NAME, _LONE.name)
         if header.dtype:
-            contents.tensors[name] = stored_at(header, where, 0)
+            contents.tensors[name] = arrays.stored_at(header, where, 0)
             contents.tree = _LONE if lone else None
         else:
             contents.others[name] = header.why
@@ -84,34 +78,29 @@ class _Npy(Format):
 
     def refuse(self, contents: Contents) -> None:
         super().refuse(contents)
-        try:
-            length = len(_strings(contents))
-        except UnicodeEncodeError as error:
+        length = len(_strings(contents))
+        if length > arrays.LONGEST_TRAILER:
             raise FormatLimitError(
-                f"A name or a string is no valid Unicode: {ascii(error.object)[:80]}.", "rename=[…], or exclude=[…]"
-            ) from error
-        if length > LONGEST_TRAILER:
-            raise FormatLimitError(
-                f"{self.title} holds {LONGEST_TRAILER} bytes of what is not a tensor, not {length}.",
-                "tensors_only=True, which leaves it out",
+                f"{self.title} holds {arrays.LONGEST_TRAILER} bytes of what is not a tensor, not {length}.",
+                TENSORS_ONLY,
             )
 
     def write(self, contents: Contents, path: Path, pump: Pump) -> None:
         (stored,) = contents.tensors.values()
         with path.open("xb") as file:
-            file.write(header_of(stored.dtype, stored.shape))
+            file.write(arrays.header_of(stored.dtype, stored.shape))
             file.flush()
             pump.copy(stored, file.fileno())
             file.write(_strings(contents))
 
-    def check(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Iterator[Finding]:
+    def check(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Iterator[FileFinding]:
         try:
             contents = self.read(path)
         except ConversionError as error:
-            yield Finding(str(path), 0, None, error.message)
+            yield FileFinding(str(path), 0, None, error.message)
             return
         for name, why in contents.others.items():
-            yield Finding(str(path), None, name, why, error=False)
+            yield FileFinding(str(path), None, name, why, error=False)
 
 
 def _strings(contents: Contents) -> bytes:
@@ -120,10 +109,8 @@ def _strings(contents: Contents) -> bytes:
     lone = contents.tree == _LONE and name == _LONE.name
     strings = pack(replace(contents, tree=None) if lone else contents)
     if not lone and (contents.tree is None or name != _LONE.name):
-        strings[NAME] = name
-    for text in (*strings, *strings.values()):
-        text.encode()
-    return trailer(strings | dtype_string(stored.dtype))
+        strings[arrays.NAME] = name
+    return arrays.trailer(strings | arrays.dtype_string(stored.dtype))
 
 
 FORMAT = _Npy()

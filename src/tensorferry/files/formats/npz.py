@@ -14,37 +14,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...core.dtypes import DTYPES
 from ...errors import ConversionError, FileFormatError, FormatLimitError, UnsafeFileError
 from ...host.numpy_dtypes import numpy_dtype
-from ..contents import Contents, Finding
+from ..base.contents import Contents, FileFinding
+from ..base.format import Format
+from ..base.raw import read_at
+from ..base.stored import Decoded
+from ..base.tree_strings import pack, unpack
+from ..base.wording import RENAME_OR_EXCLUDE, TENSORS_ONLY
+from ..encodings import npy_array as arrays
 from ..encodings.json_scan import Cut, strings
-from ..encodings.npy_array import (
-    DTYPE,
-    LONGEST_TRAILER,
-    MAGIC,
-    NAMES,
-    dtype_string,
-    header_of,
-    parse_header,
-    parse_trailer,
-    stored_at,
-    trailer,
-    with_dtype,
-)
 from ..encodings.zip_archive import STORED, Archive
 from ..encodings.zip_writer import ArchiveWriter
-from ..format import Format, named
-from ..stored import Decoded, read_fully
-from ..tree import pack, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from ..encodings.npy_array import Header
+    from ..base.pump import Pump
+    from ..base.stored import Stored
     from ..encodings.zip_archive import Member
-    from ..pump import Pump
-    from ..stored import Stored
 
 Array = np.ndarray[Any, Any]
 
@@ -63,9 +53,10 @@ class _Npz(Format):
     name = "npz"
     title = "NumPy's .npz"
     suffixes = (".npz",)
-    dtypes = NAMES
+    dtypes = frozenset(DTYPES)
     holds_tree = True
     holds_metadata = True
+    unicode_only = True
     rank = 15
     first_class = True
 
@@ -94,24 +85,15 @@ class _Npz(Format):
     def refuse(self, contents: Contents) -> None:
         super().refuse(contents)
         outside = [name for name in contents.tensors if _OUTSIDE.search(name + _SUFFIX)]
-        if outside:
-            raise FormatLimitError(
-                f"In a zip archive these names would lead out of it: {named(outside)}.", "rename=[…], or exclude=[…]"
-            )
-        try:
-            packed = _packed(pack(contents))
-            lengths = [len(f"{name}{_SUFFIX}".encode()) for name in contents.tensors]
-        except UnicodeEncodeError as error:
-            raise FormatLimitError(
-                f"A name or a string is no valid Unicode: {ascii(error.object)[:80]}.", "rename=[…], or exclude=[…]"
-            ) from error
+        self.refuse_any(outside, "would have these names lead out of the archive", RENAME_OR_EXCLUDE)
+        packed = _packed(pack(contents))
+        lengths = [len(f"{name}{_SUFFIX}".encode()) for name in contents.tensors]
         if lengths and max(lengths) > 0xFFFF - 64:
             longest = max(contents.tensors, key=len)
             raise FormatLimitError(f"A name in a zip archive has at most 65,535 bytes: {longest[:80]} …", "rename=[…]")
-        if len(packed) > (LONGEST_TRAILER if contents.tensors else _LONGEST_COMMENT):
+        if len(packed) > (arrays.LONGEST_TRAILER if contents.tensors else _LONGEST_COMMENT):
             raise FormatLimitError(
-                f"{self.title} has no place for {len(packed)} bytes of what is not a tensor.",
-                "tensors_only=True, which leaves it out",
+                f"{self.title} has no place for {len(packed)} bytes of what is not a tensor.", TENSORS_ONLY
             )
 
     def write(self, contents: Contents, path: Path, pump: Pump) -> None:
@@ -124,17 +106,17 @@ class _Npz(Format):
             archive = ArchiveWriter(file.fileno())
             for name, stored in contents.tensors.items():
                 if name not in ties:
-                    header = header_of(stored.dtype, stored.shape)
-                    suffix = trailer(dtype_string(stored.dtype) | behind)
+                    header = arrays.header_of(stored.dtype, stored.shape)
+                    suffix = arrays.trailer(arrays.dtype_string(stored.dtype) | behind)
                     archive.add(name + _SUFFIX, header, stored, suffix, pump)
                     behind = {}
             archive.finish(comment if fits else b"")
 
-    def check(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Iterator[Finding]:
+    def check(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Iterator[FileFinding]:
         try:
             archive = Archive(str(path), tolerant=True)
         except ConversionError as error:
-            yield Finding(str(path), None, None, error.message)
+            yield FileFinding(str(path), None, None, error.message)
             return
         damaged = set()
         for finding in archive.findings(_tensor):
@@ -149,15 +131,15 @@ class _Npz(Format):
                     name, stored, _ = _array(archive, member, file.fileno())
                 except ConversionError as error:
                     damaged.add(_tensor(member_name))
-                    yield Finding(str(path), member.header, _tensor(member_name), error.message)
+                    yield FileFinding(str(path), member.header, _tensor(member_name), error.message)
                     continue
                 if isinstance(stored, str):
-                    yield Finding(str(path), member.header, name, stored, error=False)
+                    yield FileFinding(str(path), member.header, name, stored, error=False)
         if not damaged:
             try:
                 self.read(path)
             except ConversionError as error:
-                yield Finding(str(path), None, None, error.message)
+                yield FileFinding(str(path), None, None, error.message)
 
 
 def _tensor(member_name: str) -> str:
@@ -174,10 +156,10 @@ def _array(archive: Archive, member: Member, descriptor: int) -> tuple[str, Stor
             return os.pread(descriptor, min(count, member.size), begin)
         return next(archive.open_blocks(member), b"")[:count]
 
-    if start(6) != MAGIC:
+    if start(6) != arrays.MAGIC:
         return name, "a member that is no array", {}
     try:
-        header = parse_header(start, where)
+        header = arrays.parse_header(start, where)
     except UnsafeFileError:
         return name, "Python objects: a pickle, which could run any code", {}
     end = header.length + header.nbytes if header.dtype or header.void else member.size
@@ -185,15 +167,15 @@ def _array(archive: Archive, member: Member, descriptor: int) -> tuple[str, Stor
         raise FileFormatError(
             f"{where} has {member.size} bytes, its array of shape {list(header.shape)} ends at byte {end}."
         )
-    held = parse_trailer(_behind(archive, member, descriptor, begin, end), where)
+    held = arrays.parse_trailer(_behind(archive, member, descriptor, begin, end), where)
     if held is None:
         raise FileFormatError(f"{where} goes on behind its array, with {member.size - end} bytes.")
-    if DTYPE in held:
-        header = with_dtype(header, held.pop(DTYPE), where)
+    if arrays.DTYPE in held:
+        header = arrays.with_dtype(header, held.pop(arrays.DTYPE), where)
     if not header.dtype:
         return name, header.why, held
     if member.method == STORED:
-        return name, stored_at(header, archive.path, begin, archive.record(member)), held
+        return name, arrays.stored_at(header, archive.path, begin, archive.record(member)), held
     read = _by_columns if header.fortran and sum(length > 1 for length in header.shape) > 1 else _by_rows
     return name, Decoded(header.dtype, header.shape, read(archive, member, header), (archive.path, member.header)), held
 
@@ -201,14 +183,12 @@ def _array(archive: Archive, member: Member, descriptor: int) -> tuple[str, Stor
 def _behind(archive: Archive, member: Member, descriptor: int, begin: int, end: int) -> bytes:
     """What stands behind the values."""
     count = member.size - end
-    if count > LONGEST_TRAILER:
+    if count > arrays.LONGEST_TRAILER:
         raise UnsafeFileError(f"{archive.path}: {member.name} has {count} bytes behind its array.")
     if not count:
         return b""
     if member.method == STORED:
-        raw = bytearray(count)
-        read_fully(descriptor, memoryview(raw), begin + end, archive.path)
-        return bytes(raw)
+        return read_at(archive.path, begin + end, count, descriptor)
     done, parts = 0, []
     for block in archive.open_blocks(member):
         if done + len(block) > end:
@@ -217,7 +197,7 @@ def _behind(archive: Archive, member: Member, descriptor: int, begin: int, end: 
     return b"".join(parts)
 
 
-def _by_rows(archive: Archive, member: Member, header: Header) -> Callable[[], Iterator[Array]]:
+def _by_rows(archive: Archive, member: Member, header: arrays.Header) -> Callable[[], Iterator[Array]]:
     dtype = numpy_dtype(header.dtype)
 
     def read() -> Iterator[Array]:
@@ -235,21 +215,19 @@ def _by_rows(archive: Archive, member: Member, header: Header) -> Callable[[], I
     return read
 
 
-def _by_columns(archive: Archive, member: Member, header: Header) -> Callable[[], Iterator[Array]]:
+def _by_columns(archive: Archive, member: Member, header: arrays.Header) -> Callable[[], Iterator[Array]]:
     def read() -> Iterator[Array]:
         # Row by row, all of it is needed: on the disk, not in memory.
         with tempfile.NamedTemporaryFile() as inflated:
             for block in archive.open_blocks(member):
                 inflated.write(block)
             inflated.flush()
-            yield from stored_at(header, inflated.name, 0).blocks()
+            yield from arrays.stored_at(header, inflated.name, 0).blocks()
 
     return read
 
 
 def _packed(held: dict[str, str]) -> bytes:
-    for text in (*held, *held.values()):
-        text.encode()
     return _MARK + json.dumps(held, separators=(",", ":")).encode()
 
 

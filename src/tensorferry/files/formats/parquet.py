@@ -9,16 +9,20 @@ import numpy as np
 
 from ...core.dtypes import find
 from ...host.numpy_dtypes import numpy_dtype
-from ..contents import Contents
+from ..base.contents import Contents
+from ..base.stored import BLOCK_BYTES, Decoded, Stored
 from ..encodings.slabs import SLAB_BYTES, filled
-from ..stored import BLOCK_BYTES, Decoded, Stored
-from .arrow import Arrow, Column, as_format_error, column_of, described, is_table, numbers, schema_of, shape_of
+from .arrow import Arrow
+from .arrow.table import as_format_error, column_of, described, is_table, numbers, schema_of, shape_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from ..pump import Pump
+    from ..base.contents import Contents
+    from ..base.pump import Pump
+    from ..base.stored import Stored
+    from .arrow.table import Column
 
 __all__ = ["FORMAT"]
 
@@ -40,34 +44,38 @@ class Parquet(Arrow):
     def recognises(self, path: Path, head: bytes) -> bool:
         return head.startswith(_MAGIC)
 
-    def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
-        self.ensure_loaded()
-        contents = Contents(self.name, (str(path),))
-        with as_format_error(str(path)):
-            _read(str(path), contents)
-        return self.finished(contents)
+    def read_table(self, path: str, contents: Contents) -> None:
+        from pyarrow import parquet
 
-    def write(self, contents: Contents, path: Path, pump: Pump) -> None:
-        from ..encodings.tree_strings import packed
+        with parquet.ParquetFile(path) as file:
+            columns, one_row = described(path, file.schema_arrow, contents)
+            names = file.schema_arrow.names
+            for index, name, column in columns:
+                field = names[index]
+                if names.count(field) > 1:
+                    contents.others[name] = "one of several columns of this name"
+                    continue
+                shape = shape_of(path, name, column, file.metadata.num_rows, one_row=one_row)
+                read = _rows_of(path, field, column, f"{path}: {name!r}")
+                contents.tensors[name] = Decoded(column.dtype, shape, read, (path, index))
 
-        self.ensure_loaded()
-        _write(contents, packed(contents), path, pump)
+    def write_table(self, contents: Contents, metadata: dict[str, str], path: Path, pump: Pump) -> None:
+        import pyarrow as pa
+        from pyarrow import parquet
 
-
-def _read(path: str, contents: Contents) -> None:
-    from pyarrow import parquet
-
-    with parquet.ParquetFile(path) as file:
-        columns, one_row = described(path, file.schema_arrow, contents)
-        names = file.schema_arrow.names
-        for index, name, column in columns:
-            field = names[index]
-            if names.count(field) > 1:
-                contents.others[name] = "one of several columns of this name"
-                continue
-            shape = shape_of(path, name, column, file.metadata.num_rows, one_row=one_row)
-            read = _rows_of(path, field, column, f"{path}: {name!r}")
-            contents.tensors[name] = Decoded(column.dtype, shape, read, (path, index))
+        schema, rows = schema_of(contents, metadata)
+        whole = not is_table(contents)
+        held = [contents.tensors[field.name] for field in schema]
+        step = max(min(2 * SLAB_BYTES // max(sum(stored.nbytes for stored in held) // max(rows, 1), 1), rows), 1)
+        with parquet.ParquetWriter(path, schema, use_dictionary=False) as writer:
+            counts = [min(step, rows - start) for start in range(0, rows, step)]
+            sources = [_pieces(pump, stored, rows, counts, whole=whole) for stored in held]
+            for count in counts:
+                arrays = [
+                    column_of(field.type, _buffer(next(source)) if stored.size else None, count)
+                    for field, stored, source in zip(schema, held, sources, strict=True)
+                ]
+                writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema), row_group_size=count)
 
 
 def _rows_of(path: str, name: str, column: Column, where: str) -> Callable[[], Iterator[np.ndarray[Any, Any]]]:
@@ -77,34 +85,12 @@ def _rows_of(path: str, name: str, column: Column, where: str) -> Callable[[], I
         if column.raw == "null":
             return
         rows = max(4 * BLOCK_BYTES // max(prod(column.shape) * find(column.dtype).itemsize, 1), 1)
-        with (
-            as_format_error(path),
-            parquet.ParquetFile(path, buffer_size=BLOCK_BYTES, pre_buffer=False) as file,
-        ):
+        with as_format_error(path), parquet.ParquetFile(path, buffer_size=BLOCK_BYTES, pre_buffer=False) as file:
             for batch in file.iter_batches(batch_size=rows, columns=[name], use_threads=False):
                 # The library takes a dot for a step inside, and gives other columns that begin so.
                 yield numbers(batch.column(batch.schema.get_field_index(name)), column, where)
 
     return read
-
-
-def _write(contents: Contents, metadata: dict[str, str], path: Path, pump: Pump) -> None:
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    schema, rows = schema_of(contents, metadata)
-    whole = not is_table(contents)
-    held = [contents.tensors[field.name] for field in schema]
-    step = max(min(2 * SLAB_BYTES // max(sum(stored.nbytes for stored in held) // max(rows, 1), 1), rows), 1)
-    with parquet.ParquetWriter(path, schema, use_dictionary=False) as writer:
-        counts = [min(step, rows - start) for start in range(0, rows, step)]
-        sources = [_pieces(pump, stored, rows, counts, whole=whole) for stored in held]
-        for count in counts:
-            arrays = [
-                column_of(field.type, _buffer(next(source)) if stored.size else None, count)
-                for field, stored, source in zip(schema, held, sources, strict=True)
-            ]
-            writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema), row_group_size=count)
 
 
 def _pieces(pump: Pump, stored: Stored, rows: int, counts: list[int], *, whole: bool) -> Iterator[np.ndarray[Any, Any]]:

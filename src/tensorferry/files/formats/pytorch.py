@@ -11,15 +11,16 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ConversionError, FileFormatError
-from ..contents import Contents, Finding
-from ..format import Format, bare_pickle
+from ..base.contents import Contents, FileFinding
+from ..base.format import Format
+from ..pickles.bare import bare_pickle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from ..base.pump import Pump
     from ..encodings.zip_archive import Archive
-    from ..pump import Pump
 
 _MOST_PICKLE = 128 << 20
 _LEGACY = bytes.fromhex("80028a0a6cfc9c46f9206aa850192e")
@@ -35,28 +36,9 @@ class PyTorch(Format):
     title = "PyTorch"
     suffixes = (".pt", ".pth", ".bin", ".ckpt")
     dtypes = frozenset(
-        [
-            "bool",
-            "uint8",
-            "uint16",
-            "uint32",
-            "uint64",
-            "int8",
-            "int16",
-            "int32",
-            "int64",
-            "float16",
-            "bfloat16",
-            "float32",
-            "float64",
-            "complex64",
-            "complex128",
-            "float8_e4m3fn",
-            "float8_e4m3fnuz",
-            "float8_e5m2",
-            "float8_e5m2fnuz",
-            "float8_e8m0fnu",
-        ]
+        {"bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "bfloat16"}
+        | {"float32", "float64", "complex64", "complex128", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2"}
+        | {"float8_e5m2fnuz", "float8_e8m0fnu"}
     )
     holds_tree = True
     holds_metadata = True
@@ -135,7 +117,7 @@ class PyTorch(Format):
         finally:
             os.close(descriptor)
 
-    def check(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Iterator[Finding]:
+    def check(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Iterator[FileFinding]:
         from ..encodings.zip_archive import Archive
 
         where = os.fspath(path)
@@ -146,7 +128,7 @@ class PyTorch(Format):
                 if region is not None:
                     tensors.setdefault(region.archive.member(region.index).name, name)
         except ConversionError as error:
-            yield Finding(where, None, None, error.message)
+            yield FileFinding(where, None, None, error.message)
         try:
             archive = Archive(where, tolerant=True)
         except ConversionError:

@@ -10,21 +10,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...core.dtypes import find
-from ...errors import FileFormatError, FormatLimitError, UnsafeFileError
+from ...core.dtypes import DTYPES, find
+from ...errors import FileFormatError, UnsafeFileError
 from ...host.numpy_dtypes import numpy_dtype
-from ..contents import Contents
-from ..encodings.paths import NAMES, is_text, loaded, named_so, placed
+from ..base.contents import Contents
+from ..base.format import Format, owned
+from ..base.stored import Decoded, Extent, Stored
+from ..base.tree_strings import packed, unpacked
+from ..base.wording import TENSORS_ONLY, is_unicode, named
+from ..encodings.json_scan import loaded
+from ..encodings.paths import NAMES, named_so, placed
 from ..encodings.shapes import checked
 from ..encodings.slabs import filled, is_bomb, slabs
-from ..format import Format, named, owned
-from ..stored import Decoded, Extent, Stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from ..pump import Pump
+    from ..base.pump import Pump
 
 __all__ = ["FORMAT"]
 
@@ -47,7 +50,6 @@ _EXTENDED = frozenset({"bfloat16", "float8_e3m4", "float8_e4m3", "float8_e4m3b11
     {"float8_e4m3fn", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"}
 )
 """Of https://github.com/zarr-developers/zarr-extensions/tree/main/data-types those that take whole bytes."""
-_NARROW = frozenset({"int2", "int4", "uint2", "uint4", "float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn"})
 _CODECS = frozenset({"blosc", "bytes", "crc32c", "gzip", "sharding_indexed", "transpose", "zstd"})
 
 
@@ -61,7 +63,7 @@ class Zarr(Format):
     name = "zarr"
     title = "Zarr"
     suffixes = (".zarr",)
-    dtypes = _NATIVE | _EXTENDED | _NARROW
+    dtypes = frozenset(DTYPES)
     module = "zarr"
     is_folder = True
     holds_tree = True
@@ -72,8 +74,6 @@ class Zarr(Format):
         return not head and (path / _JSON).is_file()
 
     def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
-        from ..encodings.tree_strings import unpacked
-
         self.ensure_loaded()
         contents = Contents(self.name, (str(path),))
         _Walk(path, contents).node(path, "", 0)
@@ -103,16 +103,11 @@ class Zarr(Format):
 
     def refuse(self, contents: Contents) -> None:
         super().refuse(contents)
-        texts = [key for key, text in contents.metadata.items() if not (is_text(key) and is_text(text))]
+        texts = [key for key, text in contents.metadata.items() if not (is_unicode(key) and is_unicode(text))]
         texts += [NAMES] if NAMES in contents.metadata else []
-        if texts:
-            raise FormatLimitError(
-                f"{self.title} has no place for the metadata {named(map(repr, texts))}.", "tensors_only=True"
-            )
+        self.refuse_any(map(repr, texts), "has no place for the metadata", TENSORS_ONLY)
 
     def write(self, contents: Contents, path: Path, pump: Pump) -> None:
-        from ..encodings.tree_strings import packed
-
         self.ensure_loaded()
         import zarr
 
@@ -165,7 +160,7 @@ def _is_array(folder: Path) -> bool | None:
 
 def _is_path(name: str) -> bool:
     parts = name.split("/")
-    fits = is_text(name) and not {"\\", "\0"} & set(name) and len(name.encode()) < 1000
+    fits = is_unicode(name) and not {"\\", "\0"} & set(name) and len(name.encode()) < 1000
     return fits and all(
         part not in ("", ".", "..", _JSON) and not part.startswith("__") and len(part.encode()) < 200 for part in parts
     )
@@ -227,7 +222,7 @@ class _Walk:
         if not isinstance(kind, str) or kind not in _NATIVE | _EXTENDED:
             return f"values of the type {json.dumps(kind):.80}, which is no tensor's"
         dtype = attributes.get(_DTYPE, kind)
-        fits = isinstance(dtype, str) and dtype in Zarr.dtypes and find(dtype).itemsize == find(kind).itemsize
+        fits = isinstance(dtype, str) and dtype in DTYPES and find(dtype).itemsize == find(kind).itemsize
         if not fits or (dtype != kind and not kind.startswith("uint")):
             raise FileFormatError(f"{where}: the attribute {_DTYPE!r} says {dtype!r:.40}, which is no dtype of {kind}.")
         shape = checked(_lengths(node.get("shape"), where), find(dtype).itemsize, where)
@@ -269,7 +264,7 @@ def _codecs(found: Any, where: str, depth: int = 0) -> set[str]:
     for codec in found if isinstance(found, list) and depth < 4 else [None]:
         name = codec.get("name") if isinstance(codec, dict) else codec
         if not isinstance(name, str):
-            raise FileFormatError(f"{where} has codecs that are none.")
+            raise FileFormatError(f"{where} has codecs without a name.")
         names.add(name)
         settings = codec.get("configuration", {}) if isinstance(codec, dict) else {}
         if name == "sharding_indexed" and isinstance(settings, dict):

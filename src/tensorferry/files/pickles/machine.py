@@ -14,9 +14,7 @@ from struct import error as StructError  # noqa: N812 - a class
 from typing import TYPE_CHECKING, Any
 
 from ...errors import FileFormatError, UnsafeFileError
-from .patterns import PUT_GROUPS, PUTS, TENSOR, index_of, numbers
-from .repeats import Repeats, Template
-from .words import Global, Ordered, is_plain_key
+from .words import Ordered, is_plain_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,9 +22,9 @@ if TYPE_CHECKING:
 
     from .words import Vocabulary
 
-    _Handler = Callable[["_Machine"], Any]
+    _Handler = Callable[["Machine"], Any]
 
-__all__ = ["run"]
+__all__ = ["Machine"]
 
 _MOST_STEPS = 20_000_000
 _MOST_CONTAINERS = 4_000_000
@@ -38,48 +36,36 @@ _NAMES = {"__builtin__.long": "builtins.int", "__builtin__.unicode": "builtins.s
 """What protocols below 3 call them: https://docs.python.org/3/library/pickle.html#pickle.Pickler (fix_imports)."""
 
 
-def run(read: Callable[[], bytes | mmap], vocabulary: Vocabulary, where: str) -> Any:
-    """What a pickle makes, in plain values and a vocabulary's stand-ins.
-
-    Args:
-        read: Gives the pickle; pages of a map are given back while it is read, so it may be asked for again.
-        vocabulary: What its names mean.
-        where: The file, for messages.
-
-    Raises:
-        FileFormatError: It is no pickle, or is cut off.
-        UnsafeFileError: It uses an opcode that data does not need, or takes memory or time out of all proportion.
-    """
-    try:
-        return _Machine(read(), vocabulary, where, quick=True).run()
-    except _Replay:
-        return _Machine(read(), vocabulary, where, quick=False).run()
-
-
-class _Replay(Exception):  # noqa: N818 - a signal, not an error
-    """The quick way left something out that is asked for now."""
-
-
 _U16, _I32, _U32, _U64, _DOUBLE = (Struct(code) for code in ("<H", "<i", "<I", "<Q", ">d"))
 
 
-class _Machine:
-    def __init__(self, data: bytes | mmap, vocabulary: Vocabulary, where: str, *, quick: bool) -> None:
+class Machine:
+    """Runs a pickle, opcode by opcode.
+
+    Args:
+        data: The pickle.
+        vocabulary: What its names mean.
+        where: The file, for messages.
+    """
+
+    def __init__(self, data: bytes | mmap, vocabulary: Vocabulary, where: str) -> None:
         self.data = data
         self.vocabulary = vocabulary
         self.where = where
-        self.quick = quick
-        self.skipped = False
         self.at = 0
         self.stack: list[Any] = []
         self.marked: list[list[Any]] = []
         self.memo: dict[int, Any] = {}
-        self.highest = -1
         self.containers = 0
-        self.repeats = Repeats(data, vocabulary)
         self.done = False
 
     def run(self) -> Any:
+        """What the pickle makes, in plain values and the vocabulary's stand-ins.
+
+        Raises:
+            FileFormatError: It is no pickle, or is cut off.
+            UnsafeFileError: It uses an opcode that data does not need, or takes memory or time out of all proportion.
+        """
         data, handlers, start = self.data, _HANDLERS, 0
         try:
             for _ in range(_MOST_STEPS):
@@ -177,32 +163,16 @@ class _Machine:
             self.items()
 
     def get(self, index: int, width: int) -> None:
-        value = self.remembered(index)
-        self.stack.append(value)
-        if self.quick and type(value) is Global and value in self.vocabulary.rebuilds:
-            self.tensor(value, width)
-
-    def remembered(self, index: int) -> Any:
-        try:
-            return self.memo[index]
-        except KeyError:
-            if not self.skipped:
-                raise
-        try:
-            return self.repeats.remembered(index)
-        except KeyError:
-            raise _Replay from None
+        """Push what was kept at an index, by an opcode of so many bytes."""
+        del width
+        self.stack.append(self.memo[index])
 
     def put(self, index: int) -> None:
+        """Keep the top of the stack at an index."""
         self.memo[index] = self.stack[-1]
-        if index > self.highest:
-            self.highest = index
-        else:
-            self.repeats.forget()
 
     def memoize(self) -> None:
-        if self.skipped:
-            raise _Replay
+        """Keep the top of the stack at the next index."""
         self.put(len(self.memo))
 
     # Containers.
@@ -333,44 +303,6 @@ class _Machine:
             raise ValueError(f"no opcode is {opcode:#04x}")
         raise UnsafeFileError(f"{self.where}: its pickle uses {name} at byte {self.at - 1}, which no data needs.")
 
-    # Forty steps in one.
-
-    def tensor(self, function: Global, width: int) -> None:
-        match = TENSOR.match(self.data, self.at)
-        if match is None:
-            return
-        found: tuple[Any, ...] = match.groups(b"")
-        puts = b"".join(found[group - 1] for group in PUT_GROUPS)
-        places = PUTS[len(puts) // 5].unpack(puts)
-        first = places[0]
-        # What is skipped is put nowhere: if it is asked for after all, everything is read again step by step.
-        if first <= self.highest or len(found[3]) != found[2][0] or places != tuple(range(first, first + len(places))):
-            return
-        key = found[3].decode()
-        made = self.made(function, key, found)
-        if made is None:
-            return
-        self.memo[first], self.memo[places[-1]] = key, made
-        self.stack[-1] = made
-        self.highest = places[-1]
-        self.skipped = True
-        begin, self.at = self.at - width - 5, match.end()
-        if self.data[begin : begin + 5] == b"r" + (first - 1).to_bytes(4, "little"):
-            indices = [match.start(group) + 1 for group in PUT_GROUPS if match[group]]
-            template = Template(self.data, begin, match, indices, first - 1, made)
-            self.at, after = self.repeats.read(template, self.at, self.highest + 1, self.stack)
-            self.highest = after - 1
-
-    def made(self, function: Global, key: str, found: tuple[Any, ...]) -> Any:
-        size, stride = map(numbers, found[10:14:3])
-        count, offset = (numbers(b"(" + found[at] + b"t") for at in (6, 8))
-        storage, kind, location, ordered = (self.remembered(index_of(found[at])) for at in (0, 1, 5, 16))
-        if size is None or stride is None or not count or not offset or ordered != _ORDERED:
-            return None
-        memory = self.vocabulary.load((storage, kind, key, location, count[0]))
-        more = (self.remembered(index_of(found[18])),) if found[18] else ()
-        return self.vocabulary.call(function, (memory, offset[0], size, stride, found[15] == b"\x88", (), *more))
-
 
 def _fixed(kind: Struct) -> _Handler:
     return lambda machine: machine.stack.append(machine.unpack(kind))
@@ -379,8 +311,6 @@ def _fixed(kind: Struct) -> _Handler:
 def _constant(value: Any) -> _Handler:
     return lambda machine: machine.stack.append(value)
 
-
-_ORDERED = Global("collections.OrderedDict")
 
 _UNUSED = {
     ord("F"): "FLOAT",
@@ -397,8 +327,8 @@ _UNUSED = {
 
 _KNOWN: dict[int, _Handler] = {
     0x80: lambda m: m.take(1) and None,
-    0x95: _Machine.frame,
-    ord("."): _Machine.stop,
+    0x95: Machine.frame,
+    ord("."): Machine.stop,
     ord("N"): _constant(None),
     0x88: _constant(True),
     0x89: _constant(False),
@@ -409,52 +339,52 @@ _KNOWN: dict[int, _Handler] = {
     0x8A: lambda m: m.push_long(m.take(1)[0]),
     0x8B: lambda m: m.push_long(m.unpack(_I32)),
     0x8C: lambda m: m.push_text(m.take(1)[0]),
-    ord("X"): _Machine.push_unicode,
+    ord("X"): Machine.push_unicode,
     0x8D: lambda m: m.push_text(m.unpack(_U64)),
     ord("U"): lambda m: m.push_latin(m.take(1)[0]),
     ord("T"): lambda m: m.push_latin(m.unpack(_U32)),
     ord("C"): lambda m: m.stack.append(m.take(m.take(1)[0])),
     ord("B"): lambda m: m.push_bytes(_U32),
     0x8E: lambda m: m.push_bytes(_U64),
-    0x96: _Machine.push_bytearray,
+    0x96: Machine.push_bytearray,
     ord(")"): _constant(()),
     ord("]"): lambda m: m.push_new(list, 1),
     ord("}"): lambda m: m.push_new(dict, 1),
     0x8F: lambda m: m.push_new(set, 4),
-    ord("t"): _Machine.tuple_marked,
+    ord("t"): Machine.tuple_marked,
     0x85: lambda m: m.tuple_of(1),
     0x86: lambda m: m.tuple_of(2),
     0x87: lambda m: m.tuple_of(3),
-    ord("l"): _Machine.list_marked,
-    ord("d"): _Machine.dict_marked,
-    0x91: _Machine.frozenset_marked,
+    ord("l"): Machine.list_marked,
+    ord("d"): Machine.dict_marked,
+    0x91: Machine.frozenset_marked,
     ord("a"): lambda m: m.append([m.stack.pop()]),
     ord("e"): lambda m: m.append(m.items()),
-    ord("s"): _Machine.set_item,
+    ord("s"): Machine.set_item,
     ord("u"): lambda m: m.set_items(m.items()),
-    0x90: _Machine.add_items,
-    ord("("): _Machine.mark,
-    ord("0"): _Machine.pop,
+    0x90: Machine.add_items,
+    ord("("): Machine.mark,
+    ord("0"): Machine.pop,
     ord("1"): lambda m: m.items() and None,
     ord("2"): lambda m: m.stack.append(m.stack[-1]),
     ord("h"): lambda m: m.get(m.take(1)[0], 2),
     ord("j"): lambda m: m.get(m.unpack(_U32), 5),
     ord("q"): lambda m: m.put(m.take(1)[0]),
     ord("r"): lambda m: m.put(m.unpack(_U32)),
-    0x94: _Machine.memoize,
-    ord("c"): _Machine.push_global,
-    0x93: _Machine.push_stacked_global,
-    ord("R"): _Machine.call,
-    0x81: _Machine.call,
-    0x92: _Machine.call_with_keywords,
-    ord("i"): _Machine.instance,
-    ord("o"): _Machine.object_marked,
-    ord("b"): _Machine.build,
-    ord("Q"): _Machine.persistent,
-    ord("P"): _Machine.persistent_text,
+    0x94: lambda m: m.memoize(),
+    ord("c"): Machine.push_global,
+    0x93: Machine.push_stacked_global,
+    ord("R"): Machine.call,
+    0x81: Machine.call,
+    0x92: Machine.call_with_keywords,
+    ord("i"): Machine.instance,
+    ord("o"): Machine.object_marked,
+    ord("b"): Machine.build,
+    ord("Q"): Machine.persistent,
+    ord("P"): Machine.persistent_text,
     0x82: lambda m: m.extension(1),
     0x83: lambda m: m.extension(2),
     0x84: lambda m: m.extension(4),
 }
 
-_HANDLERS: list[_Handler] = [_KNOWN.get(opcode, _Machine.unknown) for opcode in range(256)]
+_HANDLERS: list[_Handler] = [_KNOWN.get(opcode, Machine.unknown) for opcode in range(256)]

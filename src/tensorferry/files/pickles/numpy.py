@@ -93,8 +93,6 @@ _CALLS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("multiarray.scalar", NumPyWords.scalar_of),
     ("numeric._frombuffer", NumPyWords.array_from_buffer),
 )
-NUMPY_CALLS: dict[str, Callable[..., Any]] = {
-    "numpy.dtype": NumPyWords.dtype_of,
-}
+NUMPY_CALLS: dict[str, Callable[..., Any]] = {"numpy.dtype": NumPyWords.dtype_of}
 NUMPY_CALLS |= {f"numpy.{core}.{name}": function for core in ("core", "_core") for name, function in _CALLS}
 """Functions of NumPy, before and since 2.0, that pickles of data name, and what is done instead."""

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ...errors import FileFormatError, UnsafeFileError
-from ..contents import Ref, Special
-from ..format import named
-from ..nesting import DEEPEST, MOST, names, relabel
-from .machine import run
+from ..base.contents import Ref, Special
+from ..base.nesting import DEEPEST, MOST, names, relabel
+from ..base.wording import named
+from .shortcuts import run
 from .standins import InstanceOf, Leaf, TensorOf
 from .torch import Names
 from .words import Global, Ordered

@@ -32,7 +32,7 @@ class Template:
     Args:
         data: The pickle.
         begin: Where an entry of this kind has the PUT of its name.
-        match: What `TENSOR` found in it.
+        match: What the pattern found in it.
         indices: Where the indices of its other PUTs stand.
         first: The index of the name.
         made: What the entry makes.

@@ -8,14 +8,14 @@ from ...core.dtypes import find
 from ...core.layout import is_compact
 from ...errors import FileFormatError
 from ...host.numpy_dtypes import by_numpy
-from ..encodings.zip_tensors import Layout, Region, ZipExtent, ZipTurned, ZipView
-from ..stored import InMemory
+from ..base.stored import InMemory
+from ..encodings.zip_archive import is_number
+from ..encodings.zip_tensors import MemberForm, MemberRegion, ZipExtent, ZipTurned, ZipView
 from .standins import ArrayOf, OtherOf, StorageOf
-from .words import is_number
 
 if TYPE_CHECKING:
+    from ..base.stored import Stored
     from ..encodings.zip_archive import Archive
-    from ..stored import Stored
     from .standins import TensorOf, ViewOf
 
 __all__ = ["Resolver"]
@@ -24,7 +24,7 @@ __all__ = ["Resolver"]
 class _Form(NamedTuple):
     """How tensors of one dtype, shape and strides lie in their storages; the strides are ``None`` if that is packed."""
 
-    layout: Layout
+    layout: MemberForm
     itemsize: int
     strides: tuple[int, ...] | None
 
@@ -33,7 +33,7 @@ class _Series(NamedTuple):
     """What follows for tensors that have one view; its identity stands for it as long as it is kept here."""
 
     view: ViewOf
-    layout: Layout
+    layout: MemberForm
     nbytes: int
     plain: bool
 
@@ -49,7 +49,7 @@ class Resolver:
     def __init__(self, archive: Archive, stem: str) -> None:
         self._archive = archive
         self._prefix = f"{stem}/data/"
-        self._regions: dict[str, Region] = {}
+        self._regions: dict[str, MemberRegion] = {}
         self._forms: dict[Any, _Form] = {}
         self._series: dict[int, _Series] = {}
         self._places = archive.numbered(self._prefix)
@@ -88,7 +88,9 @@ class Resolver:
         if kind is StorageOf:
             if leaf.dtype is None:
                 return "it is quantised"
-            layout = Layout(self._archive, leaf.dtype, (leaf.size,), self._swapped and find(leaf.dtype).itemsize > 1)
+            layout = MemberForm(
+                self._archive, leaf.dtype, (leaf.size,), self._swapped and find(leaf.dtype).itemsize > 1
+            )
             return ZipExtent(layout, self._region(name, leaf))
         return self._tensor(name, leaf)
 
@@ -125,7 +127,7 @@ class Resolver:
             strides = None
             if not is_compact(view.shape, view.strides, 1):
                 strides = tuple(step * itemsize for step in view.strides)
-            layout = Layout(self._archive, view.dtype, view.shape, self._swapped and itemsize > 1)
+            layout = MemberForm(self._archive, view.dtype, view.shape, self._swapped and itemsize > 1)
             form = self._forms[key] = _Form(layout, itemsize, strides)
         return form
 
@@ -135,7 +137,7 @@ class Resolver:
             return None if place < 0 else place
         return self._archive.places.get(self._prefix + key)
 
-    def _region(self, name: str, storage: StorageOf) -> Region:
+    def _region(self, name: str, storage: StorageOf) -> MemberRegion:
         region = self._regions.get(storage.key)
         if region is None:
             index = self._place(storage.key)
@@ -152,5 +154,5 @@ class Resolver:
                     f"{self._archive.path}: the bytes of {name}, data/{storage.key}, are compressed.",
                     "load it with what made it, and save it again",
                 )
-            region = self._regions[storage.key] = Region(self._archive, index)
+            region = self._regions[storage.key] = MemberRegion(self._archive, index)
         return region

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.dtypes import find
@@ -20,6 +21,7 @@ class Leaf:
     __slots__ = ()
 
 
+@dataclass(slots=True, eq=False)
 class StorageOf(Leaf):
     """Memory that tensors are views of.
 
@@ -30,13 +32,10 @@ class StorageOf(Leaf):
         kind: As for `Ref`.
     """
 
-    __slots__ = ("dtype", "key", "kind", "size")
-
-    def __init__(self, key: str, dtype: str | None, size: int, kind: str) -> None:
-        self.key = key
-        self.dtype = dtype
-        self.size = size
-        self.kind = kind
+    key: str
+    dtype: str | None
+    size: int
+    kind: str
 
     @property
     def nbytes(self) -> int:
@@ -70,6 +69,7 @@ class ViewOf(NamedTuple):
     neg: bool = False
 
 
+@dataclass(slots=True, eq=False)
 class TensorOf(Leaf):
     """A tensor; thousands that are alike have one view, and each the number of a storage of its own.
 
@@ -78,11 +78,8 @@ class TensorOf(Leaf):
         number: The name of its storage, which is otherwise like the view's; ``None`` for the view's itself.
     """
 
-    __slots__ = ("number", "view")
-
-    def __init__(self, view: ViewOf, number: int | None = None) -> None:
-        self.view = view
-        self.number = number
+    view: ViewOf
+    number: int | None = None
 
     @property
     def kind(self) -> str:
@@ -105,6 +102,7 @@ class TensorOf(Leaf):
         return TensorOf(self.view._replace(storage=self.storage, **changes))
 
 
+@dataclass(slots=True, eq=False)
 class ArrayOf(Leaf):
     """An array or scalar of NumPy, whose values stand in the pickle itself.
 
@@ -114,15 +112,13 @@ class ArrayOf(Leaf):
         reason: Why it cannot be carried, or ``None``.
     """
 
-    __slots__ = ("kind", "reason", "requires_grad", "values")
-
-    def __init__(self, kind: str, values: np.ndarray[Any, Any] | None = None, reason: str | None = None) -> None:
-        self.kind = kind
-        self.values = values
-        self.reason = reason
-        self.requires_grad = False
+    kind: str
+    values: np.ndarray[Any, Any] | None = None
+    reason: str | None = None
+    requires_grad: bool = False
 
 
+@dataclass(slots=True, eq=False)
 class OtherOf(Leaf):
     """What is no tensor that can be carried.
 
@@ -130,12 +126,10 @@ class OtherOf(Leaf):
         reason: Why not.
     """
 
-    __slots__ = ("reason",)
-
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
+    reason: str
 
 
+@dataclass(slots=True, eq=False)
 class InstanceOf:
     """An object of a class that the caller allows: what it was given, never the object.
 
@@ -144,22 +138,17 @@ class InstanceOf:
         arguments: What it was made from.
     """
 
-    __slots__ = ("arguments", "items", "name", "state")
-
-    def __init__(self, name: str, arguments: tuple[Any, ...]) -> None:
-        self.name = name
-        self.arguments = arguments
-        self.state: Any = None
-        self.items: list[Any] = []
+    name: str
+    arguments: tuple[Any, ...]
+    state: Any = None
+    items: list[Any] = field(default_factory=list)
 
 
+@dataclass(slots=True, eq=False)
 class DTypeOf:
     """A dtype of NumPy; `numpy` is ``None`` for those whose arrays cannot be carried."""
 
-    __slots__ = ("numpy",)
-
-    def __init__(self, numpy: np.dtype[Any] | None) -> None:
-        self.numpy = numpy
+    numpy: np.dtype[Any] | None
 
 
 OPAQUE = Global("")

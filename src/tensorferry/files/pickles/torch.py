@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING, Any
 from ...core.dtypes import DTYPES
 from ...errors import UnsafeFileError
 from ...host.numpy_dtypes import of_numpy
-from ..contents import Special
+from ..base.contents import Special
+from ..encodings.zip_archive import is_number
 from .numpy import NUMPY_CALLS, NumPyWords
 from .python import FACTORIES, PYTHON_CALLS, PythonWords
 from .standins import OPAQUE, ArrayOf, DTypeOf, InstanceOf, OtherOf, StorageOf, TensorOf, ViewOf
-from .words import Global, Ordered, is_number
+from .words import Global, Ordered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Names"]
+__all__ = ["STORAGES", "Names"]
 
-_STORAGES = {
+STORAGES = {
     "Float": "float32",
     "Double": "float64",
     "Half": "float16",
@@ -42,38 +43,13 @@ _STORAGES = {
 """Classes of https://docs.pytorch.org/docs/stable/storage.html and their dtypes; the quantised ones have none."""
 _STORAGE_CLASSES = {
     f"{module}.{kind}Storage": dtype
-    for kind, dtype in _STORAGES.items()
+    for kind, dtype in STORAGES.items()
     for module in ("torch", "torch.cuda", "torch.storage")
 }
 _ODD_DTYPES = frozenset(
-    [
-        "complex32",
-        "qint8",
-        "quint8",
-        "qint32",
-        "quint4x2",
-        "quint2x4",
-        "bits1x8",
-        "bits2x4",
-        "bits4x2",
-        "bits8",
-        "bits16",
-        "float4_e2m1fn_x2",
-        "int1",
-        "int2",
-        "int3",
-        "int4",
-        "int5",
-        "int6",
-        "int7",
-        "uint1",
-        "uint2",
-        "uint3",
-        "uint4",
-        "uint5",
-        "uint6",
-        "uint7",
-    ]
+    {"complex32", "qint8", "quint8", "qint32", "quint4x2", "quint2x4", "float4_e2m1fn_x2"}
+    | {"bits1x8", "bits2x4", "bits4x2", "bits8", "bits16"}
+    | {f"{kind}{bits}" for kind in ("int", "uint") for bits in range(1, 8)}
 )
 """https://docs.pytorch.org/docs/stable/tensor_attributes.html: those that torch packs or only quantises with."""
 _SPECIALS = {f"torch.{name}": Special("dtype", name) for name in _ODD_DTYPES}
@@ -209,15 +185,7 @@ class Names(NumPyWords, PythonWords):
         return self._tensor(storage, offset, size, stride, grad, hooks, getattr(storage, "dtype", None), bits)
 
     def tensor_v3(
-        self,
-        storage: Any,
-        offset: Any,
-        size: Any,
-        stride: Any,
-        grad: Any,
-        hooks: Any,
-        dtype: Any,
-        bits: Any = None,
+        self, storage: Any, offset: Any, size: Any, stride: Any, grad: Any, hooks: Any, dtype: Any, bits: Any = None
     ) -> Any:
         """``_rebuild_tensor_v3(…)``: the dtype stands beside an untyped storage."""
         if type(dtype) is not Special or dtype.kind != "dtype":

@@ -1,51 +1,32 @@
-"""Trees of tensors as the pickles of ``torch.save``, opcode by opcode: nothing of PyTorch or NumPy is imported for it.
+"""Trees of tensors as the pickles of ``torch.save``: nothing of PyTorch is imported for it.
 
-Protocol 2, with the opcodes and names that ``torch.load(weights_only=True)`` accepts
-(https://docs.pytorch.org/docs/stable/notes/serialization.html#weights-only); arrays and scalars of NumPy are
-among those for which it asks for ``torch.serialization.add_safe_globals``, as in files of ``torch.save`` itself.
+For arrays and scalars of NumPy it asks for ``torch.serialization.add_safe_globals``, as in files of ``torch.save``.
 """
 
 from __future__ import annotations
 
-import re
 import struct
-from collections import OrderedDict, defaultdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...errors import FormatLimitError
 from ...host.numpy_dtypes import numpy_dtype
-from ..contents import Ref, Special
-from ..nesting import DEEPEST
+from ..base.contents import Ref, Special
+from .torch import STORAGES
+from .writer import PickleWriter, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from ..contents import Contents
-    from ..pump import Pump
-    from ..stored import Stored
+    from ..base.contents import Contents
+    from ..base.pump import Pump
+    from ..base.stored import Stored
 
 __all__ = ["pickled", "refuse_values"]
 
-STORAGE_CLASSES = {
-    "float32": "Float",
-    "float64": "Double",
-    "float16": "Half",
-    "bfloat16": "BFloat16",
-    "int64": "Long",
-    "int32": "Int",
-    "int16": "Short",
-    "int8": "Char",
-    "uint8": "Byte",
-    "bool": "Bool",
-    "complex64": "ComplexFloat",
-    "complex128": "ComplexDouble",
-}
-"""Classes of https://docs.pytorch.org/docs/stable/storage.html; tensors of other dtypes lie in untyped storages."""
-
-_BATCH = 1000
-_NUMPY_CODE = re.compile(r"[<>|=]?(?P<code>[a-zA-Z][0-9]*)")
+_STORAGE_CLASSES = {dtype: kind for kind, dtype in STORAGES.items() if dtype and kind != "Untyped"}
+"""Tensors of other dtypes lie in untyped storages."""
 
 
 def pickled(contents: Contents, pump: Pump) -> tuple[bytes, list[Stored]]:
@@ -54,9 +35,6 @@ def pickled(contents: Contents, pump: Pump) -> tuple[bytes, list[Stored]]:
     Args:
         contents: What it is to hold.
         pump: Gives the values of those that were arrays or scalars of NumPy, which stand in the pickle itself.
-
-    Raises:
-        FormatLimitError: As for `refuse_values`.
     """
     writer = _Writer(contents, pump)
     writer.write()
@@ -74,15 +52,13 @@ def refuse_values(contents: Contents) -> None:
         _Writer(contents, None).write()
 
 
-class _Writer:
+class _Writer(PickleWriter):
     def __init__(self, contents: Contents, pump: Pump | None) -> None:
+        super().__init__()
         self.contents = contents
         self.pump = pump
-        self.out = bytearray(b"\x80\x02")
         self.storages: list[Stored] = []
         self.places: dict[Hashable, int] = {}
-        self.memo: dict[Hashable, bytes] = {}
-        self.count = 0
 
     def write(self) -> None:
         tree = self.contents.tree
@@ -91,176 +67,11 @@ class _Writer:
         self.node(tree, ())
         self.out += b"."
 
-    def node(self, node: Any, keys: tuple[Any, ...]) -> None:
-        kind = type(node)
-        if len(keys) > DEEPEST:
-            raise FormatLimitError(f"The tree nests more than {DEEPEST} levels deep, at {_at(keys[:8])}.")
-        handler = _HANDLERS.get(kind)
-        if handler is not None:
-            handler(self, node, keys)
-        elif isinstance(node, np.generic):
-            self.scalar(node.dtype, node.tobytes(), keys)
+    def other(self, node: Any, keys: tuple[Any, ...]) -> None:
+        if isinstance(node, np.generic):
+            self.scalar(node.dtype, node.tobytes())
         else:
-            raise FormatLimitError(
-                f"{_at(keys)} is a {kind.__module__}.{kind.__qualname__}, which no pickle of plain values can hold.",
-                "tensors_only=True, which leaves out what is not a tensor",
-            )
-
-    # Opcodes.
-
-    def put(self, key: Hashable = None) -> None:
-        index, self.count = self.count, self.count + 1
-        self.out += b"q" + bytes((index,)) if index < 256 else b"r" + struct.pack("<I", index)
-        if key is not None:
-            self.memo[key] = b"h" + bytes((index,)) if index < 256 else b"j" + struct.pack("<I", index)
-
-    def got(self, key: Hashable) -> bool:
-        found = self.memo.get(key)
-        if found is None:
-            return False
-        self.out += found
-        return True
-
-    def name(self, module: str, name: str) -> None:
-        key = ("global", module, name)
-        if not self.got(key):
-            self.out += f"c{module}\n{name}\n".encode()
-            self.put(key)
-
-    def text(self, node: str, _: tuple[Any, ...] = ()) -> None:
-        if not self.got(("text", node)):
-            raw = node.encode("utf-8", "surrogatepass")
-            self.out += b"X" + struct.pack("<I", len(raw)) + raw
-            self.put(("text", node))
-
-    def integer(self, node: int, keys: tuple[Any, ...] = ()) -> None:
-        if 0 <= node < 256:
-            self.out += b"K" + bytes((node,))
-        elif 0 <= node < 65536:
-            self.out += b"M" + struct.pack("<H", node)
-        elif -(1 << 31) <= node < 1 << 31:
-            self.out += b"J" + struct.pack("<i", node)
-        else:
-            raw = node.to_bytes(node.bit_length() // 8 + 1, "little", signed=True)
-            if len(raw) > 255:
-                raise FormatLimitError(
-                    f"{_at(keys)} is an integer of {len(raw)} bytes; PyTorch reads no more than 255."
-                )
-            self.out += b"\x8a" + bytes((len(raw),)) + raw
-
-    def real(self, node: float, _: tuple[Any, ...] = ()) -> None:
-        self.out += b"G" + struct.pack(">d", node)
-
-    def truth(self, node: bool, _: tuple[Any, ...] = ()) -> None:
-        self.out += b"\x88" if node else b"\x89"
-
-    def nothing(self, _node: None, _: tuple[Any, ...] = ()) -> None:
-        self.out += b"N"
-
-    def end_tuple(self, length: int) -> None:
-        self.out += {1: b"\x85", 2: b"\x86", 3: b"\x87"}.get(length, b"t")
-        self.put()
-
-    def integers(self, numbers: tuple[int, ...]) -> None:
-        if not numbers:
-            self.out += b")"
-            return
-        if len(numbers) > 3:
-            self.out += b"("
-        for each in numbers:
-            self.integer(each)
-        self.end_tuple(len(numbers))
-
-    def called(self) -> None:
-        self.out += b"R"
-        self.put()
-
-    # Values.
-
-    def complex_number(self, node: complex, _: tuple[Any, ...] = ()) -> None:
-        self.name("__builtin__", "complex")
-        self.real(node.real)
-        self.real(node.imag)
-        self.end_tuple(2)
-        self.called()
-
-    def raw(self, node: bytes, _: tuple[Any, ...] = ()) -> None:
-        self.name("_codecs", "encode")
-        self.text_once(node.decode("latin-1"))
-        self.text("latin1")
-        self.end_tuple(2)
-        self.called()
-
-    def text_once(self, node: str) -> None:
-        encoded = node.encode()
-        self.out += b"X" + struct.pack("<I", len(encoded)) + encoded
-        self.put()
-
-    def byte_array(self, node: bytearray, _: tuple[Any, ...] = ()) -> None:
-        self.name("__builtin__", "bytearray")
-        self.text_once(node.decode("latin-1"))
-        self.text("latin-1")
-        self.end_tuple(2)
-        self.called()
-
-    def elements(self, node: set[Any] | frozenset[Any], keys: tuple[Any, ...]) -> None:
-        self.name("__builtin__", type(node).__name__)
-        # In an order that does not change with the hash of strings: equal contents make equal bytes.
-        self.items(sorted(node, key=lambda each: (type(each).__name__, repr(each))), keys)
-        self.end_tuple(1)
-        self.called()
-
-    def items(self, node: list[Any], keys: tuple[Any, ...]) -> None:
-        self.out += b"]"
-        self.put()
-        for start in range(0, len(node), _BATCH):
-            batch = node[start : start + _BATCH]
-            self.out += b"(" if len(batch) > 1 else b""
-            for place, child in enumerate(batch, start):
-                self.node(child, (*keys, place))
-            self.out += b"e" if len(batch) > 1 else b"a"
-
-    def entries(self, node: tuple[Any, ...], keys: tuple[Any, ...]) -> None:
-        if not node:
-            self.out += b")"
-            return
-        if len(node) > 3:
-            self.out += b"("
-        for place, child in enumerate(node):
-            self.node(child, (*keys, place))
-        self.end_tuple(len(node))
-
-    def mapping(self, node: dict[Any, Any], keys: tuple[Any, ...]) -> None:
-        if type(node) is OrderedDict:
-            self.ordered()
-        elif isinstance(node, defaultdict):
-            self.name("collections", "defaultdict")
-            if node.default_factory is None:
-                self.out += b")"
-            else:
-                self.name("__builtin__", node.default_factory.__name__)  # type: ignore[attr-defined, unused-ignore]
-                self.end_tuple(1)
-            self.called()
-        else:
-            self.out += b"}"
-            self.put()
-        items = list(node.items())
-        for start in range(0, len(items), _BATCH):
-            batch = items[start : start + _BATCH]
-            self.out += b"(" if len(batch) > 1 else b""
-            for key, child in batch:
-                self.node(key, (*keys, key))
-                self.node(child, (*keys, key))
-            self.out += b"u" if len(batch) > 1 else b"s"
-        attributes = vars(node) if hasattr(node, "__dict__") else {}
-        if attributes:
-            self.mapping(dict(attributes), keys)
-            self.out += b"b"
-
-    def ordered(self) -> None:
-        self.name("collections", "OrderedDict")
-        self.out += b")"
-        self.called()
+            super().other(node, keys)
 
     def special(self, node: Special, keys: tuple[Any, ...]) -> None:
         if node.kind == "dtype":
@@ -282,7 +93,7 @@ class _Writer:
             self.text(f"torch.{node.value!s}")
             self.end_tuple(1)
         else:
-            raise FormatLimitError(f"{_at(keys)} is of a kind, {node.kind}, that PyTorch does not have.")
+            raise FormatLimitError(f"{place_of(keys)} is of a kind, {node.kind}, that PyTorch does not have.")
         self.called()
 
     # Tensors.
@@ -292,7 +103,7 @@ class _Writer:
         if ref.kind in ("array", "scalar"):
             self.numpy(ref, stored)
         elif ref.kind in ("storage", "untyped_storage"):
-            self.storage(stored, untyped=ref.kind == "untyped_storage" or stored.dtype not in STORAGE_CLASSES)
+            self.storage(stored, untyped=ref.kind == "untyped_storage" or stored.dtype not in _STORAGE_CLASSES)
         elif ref.kind == "parameter":
             self.name("torch._utils", "_rebuild_parameter")
             self.out += b"("
@@ -305,7 +116,7 @@ class _Writer:
             self.tensor(stored, requires_grad=ref.requires_grad)
 
     def tensor(self, stored: Stored, *, requires_grad: bool) -> None:
-        untyped = stored.dtype not in STORAGE_CLASSES
+        untyped = stored.dtype not in _STORAGE_CLASSES
         self.name("torch._utils", "_rebuild_tensor_v3" if untyped else "_rebuild_tensor_v2")
         self.out += b"("
         self.storage(stored, untyped=untyped)
@@ -329,7 +140,7 @@ class _Writer:
         if untyped:
             self.name("torch.storage", "UntypedStorage")
         else:
-            self.name("torch", f"{STORAGE_CLASSES[stored.dtype]}Storage")
+            self.name("torch", f"{_STORAGE_CLASSES[stored.dtype]}Storage")
         if not self.got(("key", place)):
             raw = str(place).encode()
             self.out += b"X" + struct.pack("<I", len(raw)) + raw
@@ -343,7 +154,7 @@ class _Writer:
         dtype = numpy_dtype(stored.dtype)
         raw = b"" if self.pump is None else np.ascontiguousarray(self.pump.array(stored)).tobytes()
         if ref.kind == "scalar" and not stored.shape:
-            self.scalar(dtype, raw, ())
+            self.scalar(dtype, raw)
             return
         self.name("numpy._core.multiarray", "_reconstruct")
         self.name("numpy", "ndarray")
@@ -360,7 +171,7 @@ class _Writer:
         self.end_tuple(5)
         self.out += b"b"
 
-    def scalar(self, dtype: np.dtype[Any], raw: bytes, _: tuple[Any, ...]) -> None:
+    def scalar(self, dtype: np.dtype[Any], raw: bytes) -> None:
         self.name("numpy._core.multiarray", "scalar")
         self.dtype(dtype)
         self.raw(raw)
@@ -396,26 +207,4 @@ def _strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def _at(keys: tuple[Any, ...]) -> str:
-    return ".".join(str(key)[:100] for key in keys) or "The whole"
-
-
-_HANDLERS: dict[type, Any] = {
-    Ref: _Writer.ref,
-    Special: _Writer.special,
-    str: _Writer.text,
-    int: _Writer.integer,
-    bool: _Writer.truth,
-    float: _Writer.real,
-    complex: _Writer.complex_number,
-    bytes: _Writer.raw,
-    bytearray: _Writer.byte_array,
-    type(None): _Writer.nothing,
-    dict: _Writer.mapping,
-    OrderedDict: _Writer.mapping,
-    defaultdict: _Writer.mapping,
-    list: _Writer.items,
-    tuple: _Writer.entries,
-    set: _Writer.elements,
-    frozenset: _Writer.elements,
-}
+_Writer.handlers = {**PickleWriter.handlers, Ref: _Writer.ref, Special: _Writer.special}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol
 
-__all__ = ["Global", "Ordered", "Vocabulary", "is_number", "is_plain_key"]
+__all__ = ["Global", "Ordered", "Vocabulary", "is_plain_key"]
 
 
 class Global(NamedTuple):
@@ -57,11 +57,6 @@ class Vocabulary(Protocol):
 
     def refuse(self, demand: str) -> None:
         """Note an opcode that no data needs, by what it asks for."""
-
-
-def is_number(name: str) -> bool:
-    """Whether a storage's name is a number as it is usually spelled, and of at most nine digits."""
-    return name.isascii() and name.isdecimal() and len(name) < 10 and (name[0] != "0" or name == "0")
 
 
 def is_plain_key(key: Any, depth: int = 4) -> bool:

@@ -1,0 +1,213 @@
+"""`Format`: what a module in `tensorferry.files.formats` declares and does."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, ClassVar
+
+from ...errors import ConversionError, FormatLimitError, FrameworkNotInstalledError, UnsafeFileError
+from .contents import FileFinding
+from .pump import Pump
+from .wording import RENAME_OR_EXCLUDE, TENSORS_ONLY, is_unicode, named
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+    from .contents import Contents
+
+__all__ = ["Format", "owned"]
+
+
+class Format(ABC):
+    """The base of every format: one module in `tensorferry.files.formats`, whose ``FORMAT`` is an instance.
+
+    A format's own library is imported inside its methods, never with its module.
+    """
+
+    name: ClassVar[str]
+    """What ``to=`` and ``--to`` take."""
+    title: ClassVar[str] = ""
+    """What people call it."""
+    suffixes: ClassVar[tuple[str, ...]] = ()
+    """The names of its files end with one of these; the first is the usual one."""
+    dtypes: ClassVar[frozenset[str]] = frozenset()
+    """Canonical names of the dtypes that it can hold."""
+    module: ClassVar[str] = ""
+    """The library that it needs, which `pip` has under the same name."""
+    is_folder: ClassVar[bool] = False
+    """Whether what it writes is a folder."""
+    holds_tree: ClassVar[bool] = False
+    """Whether it has a place for values that are not tensors, and for how they nest."""
+    holds_metadata: ClassVar[bool] = False
+    """Whether it has a place for strings by name."""
+    unicode_only: ClassVar[bool] = False
+    """Whether all names and strings have to be valid Unicode."""
+    most_axes: ClassVar[int] = 64
+    """The most axes of a tensor in it; NumPy has 64."""
+    holds_one: ClassVar[bool] = False
+    """Whether a file of it holds a single tensor, which has no name."""
+    first_class: ClassVar[bool] = False
+    """Whether it is one of those that `tensorferry roundtrip` goes through."""
+    writes: ClassVar[bool] = True
+    """Whether it can be written, not only read."""
+    shard_stem: ClassVar[str] = "model"
+    """In a folder of shards: the name before ``-00001-of-00002``; a format with an ``index_suffix`` has those."""
+    index_suffix: ClassVar[str] = ""
+    """What is put after a shard's name for the name of the index, up to ``.json``; ``""``: it has no shards."""
+    rank: ClassVar[int] = 50
+    """Its place among the others, in tables and where several recognise a file."""
+
+    @abstractmethod
+    def recognises(self, path: Path, head: bytes) -> bool:
+        """Whether a file is of this format, by its first bytes; its name only as a last resort.
+
+        They are empty for a folder, and for what is not there but may be the prefix of several files' names.
+        """
+
+    @abstractmethod
+    def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
+        """What a file holds: its header, never its data.
+
+        Args:
+            path: A file (or a folder, for formats that are folders).
+            allow: Names of classes, such as ``"package.Config"``, whose instances a pickle may contain: they are
+                read as plain containers of their attributes, never made.
+
+        Raises:
+            FileFormatError: It breaks the rules of the format.
+            UnsafeFileError: It asks for code to be run, or is out of all proportion.
+        """
+
+    def asks_for(self, path: Path) -> tuple[str, ...]:
+        """The globals that a file asks for, even one that `read` refuses for them; nothing is built, nothing executed.
+
+        Raises:
+            FileFormatError: It breaks the rules of the format.
+            UnsafeFileError: It is out of all proportion.
+        """
+        del path
+        return ()
+
+    def refuse(self, contents: Contents) -> None:
+        """Refuse what the format cannot hold, before anything is written.
+
+        Raises:
+            FormatLimitError: The message names the tensors.
+        """
+        lacking = [name for name, stored in contents.tensors.items() if stored.dtype not in self.dtypes]
+        kinds = ", ".join(sorted({contents.tensors[name].dtype for name in lacking}))
+        self.refuse_any(lacking, f"cannot hold {kinds}", "dtype= with one that it can hold, or exclude=[…]")
+        if self.holds_one and len(contents.tensors) != 1:
+            raise FormatLimitError(
+                f"{self.title or self.name} holds one tensor, not {len(contents.tensors)}: {named(contents.tensors)}.",
+                "include=[…] with the name of one",
+            )
+        if contents.tree is not None and not self.holds_tree:
+            raise FormatLimitError(
+                f"{self.title or self.name} has no place for what is not a tensor, nor for how they nest.", TENSORS_ONLY
+            )
+        if not self.holds_metadata:
+            self.refuse_any(contents.metadata, "has no place for metadata", TENSORS_ONLY)
+        deep = [name for name, stored in contents.tensors.items() if len(stored.shape) > self.most_axes]
+        self.refuse_any(deep, f"holds tensors of at most {self.most_axes} axes, unlike", "exclude=[…]")
+        if self.unicode_only:
+            odd = [repr(name)[:80] for name in contents.tensors if not is_unicode(name)]
+            odd += [f"{key!r}: {text!r}"[:80] for key, text in contents.metadata.items() if not is_unicode(key + text)]
+            self.refuse_any(odd, "holds names and strings in UTF-8, and these are not valid Unicode", RENAME_OR_EXCLUDE)
+
+    def refuse_any(self, names: Iterable[object], what: str, hint: str) -> None:
+        """Refuse tensors or strings of these names, if there are any.
+
+        Raises:
+            FormatLimitError: The message is the format's title, `what`, and the names.
+        """
+        found = list(names)
+        if found:
+            raise FormatLimitError(f"{self.title or self.name} {what}: {named(found)}.", hint)
+
+    def write(self, contents: Contents, path: Path, pump: Pump) -> None:
+        """Write a new file (or folder) at a path where there is none, and leave it on the disk (fsync is the caller's).
+
+        The tensors' bytes go through `pump`, which counts them and checks what can be checked. `refuse` has passed.
+        """
+        raise FormatLimitError(f"{self.title or self.name} can be read, not written.", "another to=")
+
+    def check(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Iterator[FileFinding]:
+        """What is wrong with a file, all of it, not just the first; ``read`` may still raise for it.
+
+        A format that has no rules of its own to look at has everything read.
+
+        Args:
+            path: As for `read`.
+            allow: As for `read`.
+
+        Raises:
+            OSError: It cannot be read.
+            UnsafeFileError: It asks for code to be run, or is out of all proportion.
+            FrameworkNotInstalledError: The library that the format needs is not installed.
+        """
+        try:
+            contents = self.read(path, allow=allow)
+        except (UnsafeFileError, FrameworkNotInstalledError):
+            raise
+        except ConversionError as error:
+            yield FileFinding(str(path), None, None, error.message)
+            return
+        pump = Pump()
+        for name, stored in contents.tensors.items():
+            try:
+                for _ in pump.blocks(stored):
+                    pass
+                continue
+            except ConversionError as error:
+                message = error.message
+            except Exception as error:  # noqa: BLE001 - a library raises what it likes over a damaged file
+                message = f"cannot be read: {type(error).__name__}: {error}"
+            file, offset = stored.where(0)
+            yield FileFinding(file or str(path), offset, name, message)
+
+    def own_entries(self, folder: Path) -> list[str]:
+        """The names in a folder that it recognises of what belongs to the format, with all that is in it.
+
+        Only they may go when the folder is replaced; a format that does not say has none.
+        """
+        del folder
+        return []
+
+    def ensure_loaded(self) -> None:
+        """Import the library that it needs.
+
+        Raises:
+            FrameworkNotInstalledError: It is not installed, or its import fails.
+        """
+        if not self.module:
+            return
+        try:
+            importlib.import_module(self.module)
+        except Exception as error:
+            raise FrameworkNotInstalledError(
+                f"{self.title or self.name} needs {self.module}, which cannot be imported "
+                f"({type(error).__name__}: {error}).",
+                f"pip install {self.module}",
+            ) from error
+
+
+def owned(folder: Path, fits: Callable[[str], object]) -> list[str]:
+    """The names in a folder of those entries all of whose files fit.
+
+    Args:
+        folder: The folder.
+        fits: Is asked for each file's path from there, with ``/``; a symlink counts as a file.
+    """
+    return [name for name in os.listdir(folder) if all(map(fits, _files(folder, name)))]  # noqa: PTH208 - names only
+
+
+def _files(folder: Path, inner: str) -> Iterator[str]:
+    if (folder / inner).is_symlink() or not (folder / inner).is_dir():
+        yield inner
+        return
+    for name in os.listdir(folder / inner):  # noqa: PTH208 - names only
+        yield from _files(folder, f"{inner}/{name}")

@@ -1,0 +1,235 @@
+"""Trees of tensors: the names that their places give them, and trees with other names or fewer tensors."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+from ...errors import FormatLimitError
+from .contents import Ref
+from .wording import named
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+
+__all__ = ["DEEPEST", "MOST", "leaves", "like", "names", "relabel", "rename", "without", "written"]
+
+DEEPEST = 64
+"""How deep a tree may nest."""
+MOST = 10_000_000
+"""How many values a tree may have: lists that stand in each other many times over are out of all proportion."""
+
+_LONE = "tensor"
+"""The name of a tensor that stands alone, without a container that names it."""
+
+
+def leaves(tree: Any, leaf: type = Ref) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Each tensor of a tree, in order, with the keys that lead to it.
+
+    Args:
+        tree: Dicts, lists and tuples of tensors and of anything else.
+        leaf: The type of what stands for a tensor.
+
+    Raises:
+        FormatLimitError: It nests too deep, or in itself.
+    """
+    if isinstance(tree, leaf):
+        yield (), tree
+        return
+    stack: list[tuple[tuple[Any, ...], Iterator[tuple[Any, Any]]]] = [((), _children(tree))]
+    visited = 0
+    while stack:
+        keys, children = stack[-1]
+        pair = next(children, None)
+        visited += 1
+        if pair is None:
+            stack.pop()
+            continue
+        key, child = pair
+        if isinstance(child, leaf):
+            yield (*keys, key), child
+        elif isinstance(child, dict) or type(child) in (list, tuple):
+            stack.append(((*keys, key), _children(child)))
+        if len(stack) > DEEPEST or visited > MOST:
+            where = ".".join(map(str, keys[:8]))
+            raise FormatLimitError(f"The tree nests deeper than {DEEPEST} or has more than {MOST} values, at {where}.")
+
+
+def names(tree: Any, leaf: type = Ref) -> list[str]:
+    """The names that tensors get from how they nest, in the tree's order.
+
+    >>> names({"model": {"weight": Ref("")}, "model.weight": Ref(""), "state": [1, (Ref(""),)]})
+    ['model.weight', 'model.weight#2', 'state.1.0']
+    """
+    found: dict[str, None] = {}
+    counts: dict[str, int] = {}
+    for keys, _ in leaves(tree, leaf):
+        plain = unique = ".".join(map(str, keys)) if keys else _LONE
+        while unique in found:
+            counts[plain] = counts.get(plain, 1) + 1
+            unique = f"{plain}#{counts[plain]}"
+        found[unique] = None
+    return list(found)
+
+
+def relabel(tree: Any, label: Callable[[Any], Any], leaf: type = Ref) -> Any:
+    """The same tree with something else in the place of each tensor; containers are made anew.
+
+    Args:
+        tree: As for `leaves`, no deeper.
+        label: Is called with what stands for each tensor, in order; gives what shall stand there.
+        leaf: As for `leaves`.
+    """
+    if isinstance(tree, leaf):
+        return label(tree)
+    if isinstance(tree, dict):
+        return like(tree, [(key, relabel(child, label, leaf)) for key, child in tree.items()])
+    if type(tree) in (list, tuple):
+        return type(tree)(relabel(child, label, leaf) for child in tree)
+    return tree
+
+
+def rename(tree: Any, mapping: Mapping[str, str]) -> Any:
+    """A tree whose tensors have new names, and so new keys in the dicts that they stand in.
+
+    >>> rename({"model": {"module.weight": Ref("model.module.weight")}}, {"model.module.weight": "model.weight"})
+    {'model': {'weight': Ref(name='model.weight', kind='tensor', requires_grad=False)}}
+
+    Args:
+        tree: The tree; ``None`` stays ``None``.
+        mapping: The new name of each tensor that gets one.
+
+    Raises:
+        FormatLimitError: A new name does not begin as its dict's place in the tree does, a tensor has a place in a list
+            and no key, or another entry has the key already.
+    """
+    changed = {old: new for old, new in mapping.items() if old != new}
+    return _renamed(tree, (), changed) if changed else tree
+
+
+def without(tree: Any, excluded: Collection[str]) -> Any:
+    """A tree without some of its tensors; a list or tuple that held nothing else becomes empty.
+
+    >>> without({"a": Ref("a"), "b": [Ref("b.0"), Ref("b.1")], "step": 3}, {"a", "b.0", "b.1"})
+    {'b': [], 'step': 3}
+
+    Args:
+        tree: The tree; ``None`` stays ``None``.
+        excluded: The names of the tensors to leave out.
+
+    Raises:
+        FormatLimitError: Some but not all of a list are left out: the places of the others would change.
+    """
+    if not excluded:
+        return tree
+    kept = _kept(tree, (), frozenset(excluded))
+    return {} if kept is _GONE else kept
+
+
+def written(value: Any) -> str:
+    """A value as Python writes it, equal for equal values: the elements of sets in one order, attributes at the end.
+
+    How Python itself writes a set depends on what it was before.
+
+    >>> written({"a": {32, 8}, "b": [frozenset(), set()]})
+    "{'a': {32, 8}, 'b': [frozenset(), set()]}"
+
+    Args:
+        value: A tree, or a value in one.
+    """
+    kind = type(value)
+    if kind in (set, frozenset) and value:
+        elements = ", ".join(sorted(map(written, value)))
+        return f"{{{elements}}}" if kind is set else f"frozenset({{{elements}}})"
+    if kind is list:
+        return f"[{', '.join(map(written, value))}]"
+    if kind is tuple:
+        return f"({', '.join(map(written, value))}{',' if len(value) == 1 else ''})"
+    if not isinstance(value, dict):
+        return repr(value)
+    text = "{" + ", ".join(f"{written(key)}: {written(child)}" for key, child in value.items()) + "}"
+    if isinstance(value, defaultdict):
+        text = f"{kind.__name__}({value.default_factory!r}, {text})"
+    elif kind is not dict:
+        text = f"{kind.__name__}({text})"
+    attributes = getattr(value, "__dict__", None)
+    return f"{text} with {written(attributes)}" if attributes else text
+
+
+def _children(node: Any) -> Iterator[tuple[Any, Any]]:
+    if isinstance(node, dict):
+        return iter(node.items())
+    return enumerate(node) if type(node) in (list, tuple) else iter(())
+
+
+def like(node: dict[Any, Any], items: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
+    """A dict of other items: of the same type, with the same default factory and attributes."""
+    result = type(node)()
+    if hasattr(node, "default_factory"):
+        result.default_factory = node.default_factory  # type: ignore[attr-defined]
+    if hasattr(node, "__dict__"):
+        vars(result).update(vars(node))
+    result.update(items)
+    return result
+
+
+def _renamed(node: Any, keys: tuple[str, ...], mapping: Mapping[str, str]) -> Any:
+    if isinstance(node, Ref):
+        new = mapping.get(node.name, node.name)
+        # A lone tensor has no key: its name is free.
+        if new != node.name and keys:
+            raise FormatLimitError(
+                f"{node.name} stands in a list, at place {keys[-1]}: it cannot be named {new}.",
+                "tensors_only=True, which leaves out how they nest",
+            )
+        return node._replace(name=new)
+    if type(node) in (list, tuple):
+        return type(node)(_renamed(child, (*keys, str(place)), mapping) for place, child in enumerate(node))
+    if not isinstance(node, dict):
+        return node
+    items = []
+    prefix = "".join(f"{key}." for key in keys)
+    for key, child in node.items():
+        if isinstance(child, Ref) and child.name in mapping:
+            new = mapping[child.name]
+            if type(key) is not str or not new.startswith(prefix) or new == prefix:
+                raise FormatLimitError(
+                    f"{child.name} cannot be named {new}: it stands in the file's tree under {prefix or key!r}.",
+                    "tensors_only=True, which leaves out how they nest",
+                )
+            items.append((new[len(prefix) :], child._replace(name=new)))
+        else:
+            items.append((key, _renamed(child, (*keys, str(key)), mapping)))
+    result = like(node, items)
+    if len(result) != len(items):
+        listed = [key for key, _ in items]
+        twice = named(dict.fromkeys(f"{prefix}{key}" for key in listed if listed.count(key) > 1))
+        raise FormatLimitError(f"After renaming there would be two of {twice}.")
+    return result
+
+
+class _Gone:
+    """What is left of a tensor that is left out."""
+
+
+_GONE = _Gone()
+
+
+def _kept(node: Any, keys: tuple[str, ...], excluded: frozenset[str]) -> Any:
+    if isinstance(node, Ref):
+        return _GONE if node.name in excluded else node
+    if isinstance(node, dict):
+        items = [(key, _kept(child, (*keys, str(key)), excluded)) for key, child in node.items()]
+        return like(node, [(key, child) for key, child in items if child is not _GONE])
+    if type(node) in (list, tuple):
+        children = [_kept(child, (*keys, str(place)), excluded) for place, child in enumerate(node)]
+        staying = [child for child in children if child is not _GONE]
+        if staying and len(staying) != len(children):
+            gone = next(place for place, child in enumerate(children) if child is _GONE)
+            raise FormatLimitError(
+                f"{'.'.join((*keys, str(gone)))} cannot be left out of the {type(node).__name__} that it stands in: "
+                "the places of the others would change.",
+                "tensors_only=True, which leaves out how they nest",
+            )
+        return type(node)(staying)
+    return node

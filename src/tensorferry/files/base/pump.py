@@ -1,0 +1,253 @@
+"""`Pump`: the bytes of tensors on their way into a file, counted and checked, a block at a time."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import zlib
+from collections import deque
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...errors import FileFormatError
+from .raw import read_fully, write_fully
+from .stored import BLOCK_BYTES, Extent, Packed, Record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+    from .stored import Stored
+
+__all__ = ["Pump"]
+
+Array = np.ndarray[Any, Any]
+
+_NO_RANGES = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM)
+"""What copy_file_range says between file systems, or where there is no such call."""
+
+_ASIDE = 4 * BLOCK_BYTES
+"""Bytes from which a checksum is computed beside the copying, in a thread."""
+
+_CHECKERS = 2
+"""Threads that compute checksums: one is slower than the copying."""
+_BEHIND = 256 * BLOCK_BYTES
+
+_BEGIN = 2
+"""SYNC_FILE_RANGE_WRITE (https://man7.org/linux/man-pages/man2/sync_file_range.2.html)."""
+
+
+class Pump:
+    """Moves the bytes of tensors, and looks at the checksums that their sources have.
+
+    Args:
+        progress: Is told the number of bytes each time some have been moved.
+    """
+
+    def __init__(self, progress: Callable[[int], None] | None = None) -> None:
+        self._progress = progress or _silent
+        self._checked: set[Record] = set()
+        self._checkers: ThreadPoolExecutor | None = None
+        self._pending: deque[tuple[int, Future[None]]] = deque()
+        self._defers = False
+
+    @contextmanager
+    def deferring(self) -> Iterator[None]:
+        """Meanwhile, large regions are checked beside the copying of what comes after them; at the end all are.
+
+        Raises:
+            FileFormatError: A checksum did not fit.
+        """
+        self._defers = True
+        try:
+            yield
+            self._settle(0)
+        finally:
+            self._defers = False
+            self._pending.clear()
+            if self._checkers is not None:
+                self._checkers.shutdown(cancel_futures=True)
+                self._checkers = None
+
+    def copy(self, stored: Stored, descriptor: int, *, crc: int | None = None) -> int | None:
+        """Append a tensor's packed little-endian bytes to an open file.
+
+        Args:
+            stored: The tensor.
+            descriptor: A file that is open for writing, at the place where the bytes go.
+            crc: The CRC-32 of what stands before the bytes in their record, if the caller wants to go on with it.
+
+        Returns:
+            The CRC-32 so far, or ``None`` if it was not asked for.
+
+        Raises:
+            FileFormatError: The source's own checksum does not fit, or the source is cut off.
+        """
+        if isinstance(stored, Packed) and not stored.swapped:
+            with self._checking(stored):
+                if crc is not None:
+                    copy = self._copy_blocks if stored.nbytes < _ASIDE else self._copy_and_sum
+                    return copy(stored, descriptor, crc)
+                self._copy_range(stored, descriptor)
+                return None
+        for block in self.blocks(stored):
+            bits: Any = block.view(np.uint8)
+            raw = memoryview(bits if block.size else b"")
+            if crc is not None:
+                crc = zlib.crc32(raw, crc)
+            write_fully(descriptor, raw)
+        return crc
+
+    def blocks(self, stored: Stored) -> Iterator[Array]:
+        """A tensor's values in order, as `Stored.blocks` gives them, for libraries that write by themselves."""
+        self.check(stored)
+        for block in stored.blocks():
+            yield block
+            self._progress(block.nbytes)
+
+    def array(self, stored: Stored) -> Array:
+        """All of a tensor in memory, for libraries that take nothing else."""
+        self.check(stored)
+        array = stored.array()
+        self._progress(array.nbytes)
+        return array
+
+    def check(self, stored: Stored) -> None:
+        """Compare the checksum of the region that a tensor lies in, once for each region.
+
+        Raises:
+            FileFormatError: It does not fit.
+        """
+        record = getattr(stored, "record", None)
+        if record is None or record in self._checked:
+            return
+        self._compare_sum(record)
+
+    def _defer(self, record: Record) -> None:
+        if self._checkers is None:
+            from concurrent.futures import ThreadPoolExecutor  # which brings logging: not to look into a file
+
+            self._checkers = ThreadPoolExecutor(_CHECKERS)
+        self._checked.add(record)
+        self._pending.append((record.nbytes, self._checkers.submit(self._compare_sum, record)))
+        # Not far behind: what was copied is still in the page cache.
+        self._settle(_BEHIND)
+
+    def _settle(self, nbytes: int) -> None:
+        """Wait until no more bytes than these are to be checked, and raise what was found so far."""
+        left = sum(each for each, _ in self._pending)
+        while self._pending and (left > nbytes or self._pending[0][1].done()):
+            count, checked = self._pending.popleft()
+            checked.result()
+            left -= count
+
+    def _compare_sum(self, record: Record) -> None:
+        self._compare(record, _sum(record.path, record.offset, record.nbytes))
+
+    @contextmanager
+    def _checking(self, stored: Stored) -> Iterator[None]:
+        """Check a tensor's region meanwhile, beside the copying if that takes a while."""
+        record = getattr(stored, "record", None)
+        if stored.nbytes < _ASIDE or record is None:
+            self.check(stored)
+            yield
+            return
+        if self._defers:
+            if record not in self._checked:
+                self._defer(record)
+            yield
+            return
+        from concurrent.futures import ThreadPoolExecutor  # which brings logging: not to look into a file
+
+        with ThreadPoolExecutor(1) as aside:
+            checked = aside.submit(self.check, stored)
+            yield
+            checked.result()
+
+    def _copy_range(self, stored: Packed, descriptor: int) -> None:
+        done, total = 0, stored.nbytes
+        with open(stored.path, "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor
+            while done < total:
+                wanted = min(total - done, 16 * BLOCK_BYTES)
+                try:
+                    count = os.copy_file_range(file.fileno(), descriptor, wanted, stored.offset + done)
+                except OSError as error:
+                    if error.errno not in _NO_RANGES:
+                        raise
+                    count = 0
+                # Some file systems say nothing was copied instead of that they cannot.
+                if not count:
+                    break
+                done += count
+                _begin_to_write(descriptor, count)
+                self._progress(count)
+        if done < total:
+            self._copy_blocks(stored, descriptor, None, done)
+
+    def _copy_blocks(self, stored: Packed, descriptor: int, crc: int | None, done: int = 0) -> int | None:
+        view = memoryview(bytearray(min(BLOCK_BYTES, max(stored.nbytes, 1))))
+        with open(stored.path, "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor
+            total = stored.nbytes
+            while done < total:
+                part = view[: min(view.nbytes, total - done)]
+                read_fully(file.fileno(), part, stored.offset + done, stored.path)
+                if crc is not None:
+                    crc = zlib.crc32(part, crc)
+                write_fully(descriptor, part)
+                _begin_to_write(descriptor, part.nbytes)
+                done += part.nbytes
+                self._progress(part.nbytes)
+        return crc
+
+    def _copy_and_sum(self, stored: Packed, descriptor: int, crc: int) -> int:
+        """As `_copy_blocks`, inside the kernel, while the checksum is computed beside it."""
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(1) as aside:
+            summed = aside.submit(_sum, stored.path, stored.offset, stored.nbytes, crc)
+            self._copy_range(stored, descriptor)
+            return summed.result()
+
+    def _compare(self, record: Record, found: int) -> None:
+        if found != record.crc:
+            raise FileFormatError(
+                f"{record.path} is corrupt: the {record.nbytes} bytes at {record.offset} have CRC-32 {found:08x}, "
+                f"the archive says {record.crc:08x}.",
+                "get the file anew",
+            )
+        self._checked.add(record)
+
+
+def _find_sync() -> Callable[[int, int, int, int], int] | None:
+    """Linux's sync_file_range, which begins to write and waits for nothing; ``None`` elsewhere."""
+    try:
+        found: Any = ctypes.CDLL(None).sync_file_range
+    except (AttributeError, OSError):
+        return None
+    found.argtypes = (ctypes.c_int, ctypes.c_longlong, ctypes.c_longlong, ctypes.c_uint)
+    return found  # type: ignore[no-any-return]
+
+
+_sync_range = _find_sync()
+
+
+def _begin_to_write(descriptor: int, count: int) -> None:
+    """Let the disk begin with what was just put into a file, so that fsync has less to wait for at the end."""
+    if _sync_range is not None:
+        end = os.lseek(descriptor, 0, os.SEEK_CUR)
+        _sync_range(descriptor, end - count, count, _BEGIN)
+
+
+def _sum(path: str, offset: int, nbytes: int, crc: int = 0) -> int:
+    """The CRC-32 of a region of a file, going on from that of what stands before it."""
+    for block in Extent("uint8", (nbytes,), path, offset).blocks():
+        raw: Any = block
+        crc = zlib.crc32(raw, crc)
+    return crc
+
+
+def _silent(_: int) -> None:
+    return None

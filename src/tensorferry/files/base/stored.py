@@ -1,0 +1,348 @@
+"""Tensors as files hold them: where the bytes are, and how to read them a block at a time."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from abc import ABC, abstractmethod
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ...core.dtypes import find
+from ...host.memory import compact
+from ...host.numpy_dtypes import numpy_dtype
+from .raw import mapped, read_fully
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterator
+
+__all__ = ["BLOCK_BYTES", "Decoded", "Extent", "InMemory", "Packed", "Record", "Stored", "View", "chunks"]
+
+Array = np.ndarray[Any, Any]
+
+BLOCK_BYTES = 1 << 20
+"""Bytes that are in memory at a time while a tensor is copied."""
+
+_LARGE = 8 * BLOCK_BYTES
+"""Bytes from which a tensor is read by several threads."""
+_READERS = 4
+
+
+class Record(NamedTuple):
+    """A region of a file with a checksum of its own, such as a member of a zip archive."""
+
+    path: str
+    offset: int
+    nbytes: int
+    crc: int
+
+
+class Stored(ABC):
+    """A tensor in a file. Its values are row-major and little-endian, whatever the file's own order.
+
+    Args of every subclass begin with `dtype`, a canonical name, and `shape`.
+    """
+
+    __slots__ = ()
+
+    dtype: str
+    shape: tuple[int, ...]
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.dtype}{list(self.shape)}>"
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of its values, packed."""
+        return self.size * find(self.dtype).itemsize
+
+    @property
+    @abstractmethod
+    def key(self) -> Hashable:
+        """What it is a view of, and which: equal for tensors that are one (tied weights)."""
+
+    def where(self, element: int) -> tuple[str | None, int | None]:
+        """The file and the byte of an element, given its place in row-major order; ``None``: it is encoded."""
+        del element
+        return None, None
+
+    @abstractmethod
+    def blocks(self) -> Iterator[Array]:
+        """Its values in order: one-dimensional native arrays of about `BLOCK_BYTES`, read-only to the caller.
+
+        A block is only valid until the next one is asked for.
+        """
+
+    def array(self) -> Array:
+        """All of it as one array: a read-only view of the file where that is possible, else as `load` gives it."""
+        return self.load()
+
+    def load(self) -> Array:
+        """All of it in memory of its own, which any framework can adopt."""
+        result = compact(self.shape, numpy_dtype(self.dtype))
+        flat = result.reshape(-1)
+        start = 0
+        for block in self.blocks():
+            flat[start : start + block.size] = block
+            start += block.size
+        return result
+
+
+class Packed(Stored):
+    """Values in a file, row-major and one after the other; subclasses say how they know the place of theirs.
+
+    Args of every subclass:
+        path: The file.
+        offset: The first byte.
+        record: The checksummed region that it lies in, if the format has one.
+        swapped: Whether the file's bytes are big-endian.
+    """
+
+    __slots__ = ()
+
+    path: str
+    offset: int
+    record: Record | None
+    swapped: bool
+
+    def where(self, element: int) -> tuple[str | None, int | None]:
+        return self.path, self.offset + element * find(self.dtype).itemsize
+
+    def blocks(self) -> Iterator[Array]:
+        dtype = numpy_dtype(self.dtype)
+        buffer = np.empty(max(min(BLOCK_BYTES, self.nbytes) // dtype.itemsize, 1), dtype)
+        view = buffer.view(np.uint8).data
+        with open(self.path, "rb", buffering=0) as file:  # noqa: PTH123 - unbuffered, for preadv
+            done = 0
+            while done < self.nbytes:
+                wanted = min(view.nbytes, self.nbytes - done)
+                read_fully(file.fileno(), view[:wanted], self.offset + done, self.path)
+                block = buffer[: wanted // dtype.itemsize]
+                yield block.byteswap() if self.swapped else block
+                done += wanted
+
+    def array(self) -> Array:
+        if self.swapped or not self.size:
+            return self.load()
+        array: Array = np.ndarray(self.shape, numpy_dtype(self.dtype), mapped(self.path), self.offset)
+        return array
+
+    def load(self) -> Array:
+        if self.swapped or not self.size:
+            return super().load()
+        large = self.nbytes >= _LARGE
+        result = _pages(self.shape, self.dtype) if large else compact(self.shape, numpy_dtype(self.dtype))
+        raw = result.reshape(-1).view(np.uint8).data
+        with open(self.path, "rb", buffering=0) as file:  # noqa: PTH123 - unbuffered, for preadv
+            if large:
+                _read_in_parts(file.fileno(), raw, self.offset, self.path)
+            else:
+                read_fully(file.fileno(), raw, self.offset, self.path)
+        return result
+
+
+class _Placed(Stored):
+    """What lies at a place in a file.
+
+    Args:
+        dtype: Canonical name.
+        shape: Lengths of the axes.
+        path: The file.
+        offset: The byte of the first element.
+        record: The checksummed region that it lies in, if the format has one.
+        swapped: Whether the file's bytes are big-endian.
+    """
+
+    __slots__ = ("dtype", "offset", "path", "record", "shape", "swapped")
+
+    def __init__(
+        self,
+        dtype: str,
+        shape: tuple[int, ...],
+        path: str,
+        offset: int,
+        record: Record | None = None,
+        *,
+        swapped: bool = False,
+    ) -> None:
+        self.dtype = dtype
+        self.shape = shape
+        self.path = path
+        self.offset = offset
+        self.record = record
+        self.swapped = swapped
+
+    @property
+    def key(self) -> Hashable:
+        return (self.path, self.offset, self.shape, self.dtype)
+
+
+class Extent(_Placed, Packed):
+    """Packed values at a place in a file."""
+
+    __slots__ = ()
+
+
+class View(_Placed):
+    """Values in a file that are not packed: with strides in bytes, none negative, as of a transposed PyTorch tensor."""
+
+    __slots__ = ("strides",)
+
+    def __init__(
+        self,
+        dtype: str,
+        shape: tuple[int, ...],
+        path: str,
+        offset: int,
+        strides: tuple[int, ...],
+        record: Record | None = None,
+        *,
+        swapped: bool = False,
+    ) -> None:
+        super().__init__(dtype, shape, path, offset, record, swapped=swapped)
+        self.strides = strides
+
+    @property
+    def key(self) -> Hashable:
+        return (*super().key, self.strides)  # type: ignore[misc]
+
+    def where(self, element: int) -> tuple[str | None, int | None]:
+        if not self.size or not self.shape:
+            return self.path, self.offset
+        index = np.unravel_index(element, self.shape)
+        return self.path, self.offset + sum(int(i) * step for i, step in zip(index, self.strides, strict=True))
+
+    def blocks(self) -> Iterator[Array]:
+        # A map of its own, whose pages are given back as soon as they are read: what is mapped counts as memory.
+        with open(self.path, "rb") as file:  # noqa: PTH123 - a descriptor for mmap
+            pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        array: Array = np.ndarray(self.shape, numpy_dtype(self.dtype), pages, self.offset, self.strides)
+        for part in chunks(array, 8 * BLOCK_BYTES):
+            packed = np.empty(part.shape, part.dtype)
+            for source, target in _tiles(part, packed, 8 * BLOCK_BYTES):
+                target[...] = source
+                pages.madvise(mmap.MADV_DONTNEED)
+            for block in chunks(packed.reshape(-1)):
+                yield block.byteswap() if self.swapped else block
+
+    def array(self) -> Array:
+        if self.swapped or not self.size:
+            return self.load()
+        array: Array = np.ndarray(self.shape, numpy_dtype(self.dtype), mapped(self.path), self.offset, self.strides)
+        return array
+
+
+class Decoded(Stored):
+    """Values that only the format's own library can read: compressed, chunked or encoded.
+
+    Args:
+        dtype: Canonical name.
+        shape: Lengths of the axes.
+        read: Gives its values in order, as arrays of any shape of the dtype; called anew for each reading.
+        key: What it is in the file.
+    """
+
+    __slots__ = ("_key", "dtype", "read", "shape")
+
+    def __init__(self, dtype: str, shape: tuple[int, ...], read: Callable[[], Iterator[Array]], key: Hashable) -> None:
+        self.dtype = dtype
+        self.shape = shape
+        self.read = read
+        self._key = key
+
+    @property
+    def key(self) -> Hashable:
+        return self._key
+
+    def blocks(self) -> Iterator[Array]:
+        for part in self.read():
+            for piece in chunks(part, BLOCK_BYTES):
+                yield np.ascontiguousarray(piece).reshape(-1)
+
+
+class InMemory(Stored):
+    """An array that is to be written.
+
+    Args:
+        array: Its values, of a dtype in the table and in any layout.
+        key: What it is a view of.
+    """
+
+    __slots__ = ("_key", "dtype", "shape", "values")
+
+    def __init__(self, array: Array, dtype: str, key: Hashable) -> None:
+        self.dtype = dtype
+        self.shape = array.shape
+        self.values = array
+        self._key = key
+
+    @property
+    def key(self) -> Hashable:
+        return self._key
+
+    def blocks(self) -> Iterator[Array]:
+        for part in chunks(self.values, BLOCK_BYTES):
+            yield np.ascontiguousarray(part).reshape(-1)
+
+    def array(self) -> Array:
+        return self.values
+
+
+def _pages(shape: tuple[int, ...], dtype: str) -> Array:
+    """Large memory of one's own, page-aligned; its pages come as its readers write them, each its own."""
+    row = find(dtype)
+    pages = mmap.mmap(-1, prod(shape) * row.itemsize, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    array: Array = np.ndarray(shape, numpy_dtype(row.name), pages)
+    return array
+
+
+def _read_in_parts(descriptor: int, view: memoryview, offset: int, path: str) -> None:
+    """As `read_fully`, by several threads: what takes time is to copy from the page cache."""
+    from concurrent.futures import ThreadPoolExecutor  # which brings logging: not to look into a file
+
+    count = min(_READERS, os.cpu_count() or 1)
+    step = -(-view.nbytes // count)
+    with ThreadPoolExecutor(count) as readers:
+        parts = [
+            readers.submit(read_fully, descriptor, view[start : start + step], offset + start, path)
+            for start in range(0, view.nbytes, step)
+        ]
+        for part in parts:
+            part.result()
+
+
+def chunks(array: Array, nbytes: int = BLOCK_BYTES) -> Iterator[Array]:
+    """Chunks of an array of about as many bytes, in row-major order."""
+    if not array.size:
+        return
+    if array.nbytes <= nbytes or not array.ndim:
+        yield array
+        return
+    row = array.nbytes // array.shape[0]
+    if row <= nbytes:
+        rows = nbytes // row
+        for start in range(0, array.shape[0], rows):
+            yield array[start : start + rows]
+        return
+    for part in array:
+        yield from chunks(part, nbytes)
+
+
+def _tiles(source: Array, target: Array, nbytes: int) -> Iterator[tuple[Array, Array]]:
+    """The same parts of two arrays, cut so that those of the first reach across no more memory, where that can be."""
+    reach = [(length - 1) * stride for length, stride in zip(source.shape, source.strides, strict=True)]
+    if sum(reach) <= nbytes:
+        yield source, target
+        return
+    axis = max(range(source.ndim), key=reach.__getitem__)
+    step = max(source.shape[axis] * nbytes // sum(reach), 1)
+    for start in range(0, source.shape[axis], step):
+        cut = (*(slice(None) for _ in range(axis)), slice(start, start + step))
+        yield from _tiles(source[cut], target[cut], nbytes)

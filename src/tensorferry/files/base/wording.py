@@ -1,0 +1,40 @@
+"""What messages about files have in common."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["RENAME_OR_EXCLUDE", "TENSORS_ONLY", "is_unicode", "named", "several"]
+
+RENAME_OR_EXCLUDE = "rename=[…], or exclude=[…]"
+TENSORS_ONLY = "tensors_only=True, which leaves out what is not a tensor"
+
+
+def named(names: Iterable[object], most: int = 5) -> str:
+    """Some names for a message: the first few, and how many more there are."""
+    listed = [str(name) for name in names]
+    more = f" and {len(listed) - most} more" if len(listed) > most else ""
+    return ", ".join(listed[:most]) + more
+
+
+def is_unicode(text: str) -> bool:
+    """Whether a string can be stored in UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def several(keyword: str, values: Iterable[str]) -> tuple[str, ...]:
+    """What a keyword takes several of; one string alone would be taken for its letters.
+
+    Raises:
+        TypeError: It is one string.
+    """
+    if isinstance(values, str):
+        raise TypeError(f"{keyword} must be a list of strings, as in {keyword}=[{values!r:.80}], not a string")
+    return tuple(values)

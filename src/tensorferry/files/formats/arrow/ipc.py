@@ -1,0 +1,183 @@
+"""Arrow files, https://arrow.apache.org/docs/format/Columnar.html#ipc-file-format: where their columns lie."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from ....core.dtypes import find
+from ....errors import FileFormatError, FormatLimitError, UnsafeFileError
+from ...base.raw import write_fully
+from ...base.stored import Decoded, Extent
+from ...encodings.slabs import is_bomb
+from .flatbuffer import Table
+from .table import as_format_error, column_of, described, flat, numbers, schema_of, shape_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    import numpy as np
+
+    from ...base.contents import Contents
+    from ...base.pump import Pump
+    from ...base.stored import Stored
+    from .table import Column
+
+__all__ = ["MAGIC", "read_ipc", "write_ipc"]
+
+MAGIC = b"ARROW1"
+
+
+def read_ipc(path: str, contents: Contents) -> None:
+    """Put what a file holds into its contents."""
+    import pyarrow as pa
+
+    size = os.stat(path).st_size  # noqa: PTH116 - a plain string
+    rows, is_compressed = _look_at_batches(path, size)
+    with pa.memory_map(path) as source, pa.ipc.open_file(source) as reader:
+        columns, one_row = described(path, reader.schema, contents)
+        batch = reader.get_batch(0) if reader.num_record_batches == 1 and not is_compressed else None
+        source.seek(0)
+        base = source.read_buffer(1).address
+        for index, name, column in columns:
+            shape = shape_of(path, name, column, rows, one_row=one_row)
+            stored: Stored | None = None
+            if batch is not None and column.raw != "null":
+                array = batch.column(index)
+                array.validate()
+                if _has_nulls(array):
+                    contents.others[name] = "a column with nulls, which tensors have not"
+                    continue
+                stored = _in_place(path, column, shape, flat(array, name), base, size)
+            read = _batches_of(path, index, column, f"{path}: {name!r}")
+            contents.tensors[name] = stored or Decoded(column.dtype, shape, read, (path, index))
+
+
+def _look_at_batches(path: str, size: int) -> tuple[int, bool]:
+    """The rows of all batches, and whether those are compressed; looked at before anything is made of them.
+
+    The messages are those of https://github.com/apache/arrow/blob/main/format/File.fbs and Message.fbs.
+    """
+    rows = compressed = declared = 0
+    with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor
+        tail = os.pread(file.fileno(), 10, max(size - 10, 0))
+        length = int.from_bytes(tail[:4], "little")
+        if tail[4:] != MAGIC or length > size - 10:
+            raise FileFormatError(f"{path} is cut off: it does not end as an Arrow file does.")
+        footer = Table(os.pread(file.fileno(), length, size - 10 - length))
+        for begin, described, _ in footer.structs(3, "<qi4xq"):
+            if not 8 <= described <= size or not 0 <= begin <= size - described:
+                raise FileFormatError(f"{path} has a record batch that lies outside of it, at byte {begin}.")
+            raw = os.pread(file.fileno(), described, begin)
+            batch = Table(raw[8:] if raw[:4] == b"\xff\xff\xff\xff" else raw[4:]).table(2)
+            if batch is None:
+                raise FileFormatError(f"{path} has no record batch at byte {begin}, where it says that one is.")
+            length = batch.number(0, "<q")
+            if length < 0:
+                raise FileFormatError(f"{path} has a record batch of {length} rows.")
+            rows += length
+            if batch.table(3) is None:
+                continue
+            compressed += 1
+            for at, held in batch.structs(2, "<qq"):
+                if held >= 8:
+                    prefix = os.pread(file.fileno(), 8, min(max(begin + described + at, 0), size))
+                    declared += max(int.from_bytes(prefix, "little", signed=True), 0)
+    if is_bomb(declared, size):
+        raise UnsafeFileError(f"{path} is out of all proportion: it would inflate from {size} to {declared} bytes.")
+    return rows, bool(compressed)
+
+
+def _has_nulls(array: Any) -> bool:
+    try:
+        flat(array, "")
+    except FormatLimitError:
+        return True
+    return False
+
+
+def _in_place(path: str, column: Column, shape: tuple[int, ...], array: Any, base: int, size: int) -> Extent | None:
+    """A column whose numbers lie packed in the file; or ``None``."""
+    dtype = column.dtype
+    if column.raw == "bool" or not prod(shape):
+        return None
+    offset = array.buffers()[1].address - base + array.offset * find(column.raw).itemsize
+    stored = Extent(dtype, shape, path, offset)
+    if len(array) * find(column.raw).itemsize != stored.nbytes or not 0 <= offset <= size - stored.nbytes:
+        raise FileFormatError(f"{path} has a column of shape {list(shape)} that does not lie inside of it.")
+    return stored
+
+
+def _batches_of(path: str, index: int, column: Column, where: str) -> Callable[[], Iterator[np.ndarray[Any, Any]]]:
+    def read() -> Iterator[np.ndarray[Any, Any]]:
+        import pyarrow as pa
+
+        options = pa.ipc.IpcReadOptions(included_fields=[index], use_threads=False)
+        with as_format_error(path), pa.memory_map(path) as source, pa.ipc.open_file(source, options=options) as reader:
+            if column.raw == "null":
+                return
+            for number in range(reader.num_record_batches):
+                batch = reader.get_batch(number)
+                batch.validate()
+                yield numbers(batch.column(0), column, where)
+
+    return read
+
+
+def write_ipc(contents: Contents, metadata: dict[str, str], path: Path, pump: Pump) -> None:
+    """Pyarrow lays the file out over memory that is never touched, then the values are copied to their places."""
+    import pyarrow as pa
+
+    filled_in = [stored for name, stored in contents.tensors.items() if name not in contents.ties and stored.size]
+    empty = mmap.mmap(-1, max((stored.nbytes for stored in filled_in), default=1))
+    room = pa.py_buffer(empty)
+    schema, rows = schema_of(contents, metadata)
+    columns = []
+    for field in schema:
+        stored = contents.tensors[field.name]
+        columns.append(column_of(field.type, room.slice(0, stored.nbytes), rows))
+    sink = _Holes(path, room.address)
+    try:
+        with pa.ipc.new_file(sink, schema) as writer:
+            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+        for offset, stored in zip(sink.holes, filled_in, strict=True):
+            os.lseek(sink.descriptor, offset, os.SEEK_SET)
+            pump.copy(stored, sink.descriptor)
+    finally:
+        sink.close()
+
+
+class _Holes:
+    """A file to write to that leaves out what lies at one address, and remembers where that would have gone."""
+
+    def __init__(self, path: Path, address: int) -> None:
+        self.descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        self.holes: list[int] = []
+        self.closed = False
+        self._address = address
+        self._at = 0
+
+    def write(self, data: Any) -> int:
+        import pyarrow as pa
+
+        buffer = pa.py_buffer(data)
+        if buffer.address == self._address:
+            self.holes.append(self._at)
+        else:
+            write_fully(self.descriptor, buffer, self._at)
+        self._at += buffer.size
+        return int(buffer.size)
+
+    def tell(self) -> int:
+        return self._at
+
+    def flush(self) -> None:
+        return
+
+    def close(self) -> None:
+        if not self.closed:
+            os.close(self.descriptor)
+        self.closed = True

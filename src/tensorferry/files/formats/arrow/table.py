@@ -1,0 +1,233 @@
+"""Tables whose columns are tensors, as Arrow and Parquet files have them: from a schema to tensors, and back."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import contextmanager
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ....core.dtypes import DTYPES, find
+from ....errors import ConversionError, FileFormatError, FormatLimitError, UnsafeFileError
+from ....host.numpy_dtypes import numpy_dtype
+from ...encodings.json_scan import loaded
+from ...encodings.shapes import checked
+from ...encodings.slabs import is_bomb
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...base.contents import Contents
+
+__all__ = ["COMPLEX", "LAYOUT", "Column", "as_format_error", "column_of", "described", "flat", "is_reserved"]
+__all__ += ["is_table", "numbers", "schema_of", "shape_of"]
+
+LAYOUT, _ONE_ROW = "tensorferry.layout", "one row"
+"""In the schema's metadata: each tensor is a single row, not a row for each of its first axis."""
+_DTYPE, _SHAPE = "tensorferry.dtype", "tensorferry.shape"
+"""In a column's metadata: the dtype that its numbers stand for; the shape of a tensor without elements."""
+_MOST_TEXT = 1 << 26
+
+_NATIVE = {
+    "bool": "bool",
+    "halffloat": "float16",
+    "float": "float32",
+    "double": "float64",
+    **{name: name for name in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")},
+}
+"""The canonical names of Arrow's types, https://arrow.apache.org/docs/format/Columnar.html."""
+COMPLEX = {"complex64": "float32", "complex128": "float64"}
+_NARROW = frozenset(DTYPES) - set(_NATIVE.values()) - set(COMPLEX)
+
+
+def is_reserved(key: str) -> bool:
+    """Whether a string of this name says what a column is, or is a library's own, and so no metadata."""
+    return key in (LAYOUT, _DTYPE, _SHAPE) or key.startswith(("ARROW:", "PARQUET:"))
+
+
+@contextmanager
+def as_format_error(path: str) -> Iterator[None]:
+    """Whatever the library says is wrong with a file is a `FileFormatError`."""
+    import pyarrow as pa
+
+    with open(path, "rb"):  # noqa: PTH123 - OSError with its own message
+        pass
+
+    try:
+        yield
+    except ConversionError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, TypeError, KeyError, IndexError, OverflowError) as error:
+        raise FileFormatError(f"{path} cannot be read as Arrow: {error}.") from error
+
+
+class Column(NamedTuple):
+    """What a column's type says.
+
+    Args:
+        dtype: Canonical name.
+        shape: Of each row; of the whole tensor, if it has no elements.
+        raw: The dtype that the numbers are held in; ``"null"`` for a tensor without elements.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    raw: str
+
+
+def _column(field: Any, where: str) -> Column | str:
+    """What a column holds, or why it holds no tensor."""
+    import pyarrow as pa
+
+    kind = field.type
+    shape: tuple[int, ...] = ()
+    notes = {key.decode("utf-8", "replace"): value for key, value in (field.metadata or {}).items()}
+    if isinstance(kind, pa.FixedShapeTensorType):
+        if kind.permutation is not None and list(kind.permutation) != list(range(len(kind.shape))):
+            return "tensors with permuted axes"
+        kind, shape = kind.value_type, tuple(kind.shape)
+    else:
+        while pa.types.is_fixed_size_list(kind):
+            kind, shape = kind.value_type, (*shape, kind.list_size)
+    raw = _NATIVE.get(str(kind))
+    dtype = notes.get(_DTYPE, b"").decode("utf-8", "replace") or raw
+    if pa.types.is_null(kind) and _SHAPE in notes and dtype in DTYPES:
+        lengths = loaded(where, _SHAPE, notes[_SHAPE], list)
+        if not all(type(each) is int for each in lengths) or 0 not in lengths:
+            raise FileFormatError(f"{where} has no elements, and no axis of length 0 in its shape {lengths!r:.40}.")
+        return Column(dtype, tuple(lengths), "null")
+    if raw is None:
+        return f"values of the type {kind}, which is no tensor's"
+    if dtype == raw:
+        return Column(raw, shape, raw)
+    if COMPLEX.get(str(dtype)) == raw and shape[-1:] == (2,):
+        return Column(str(dtype), shape[:-1], raw)
+    if dtype in _NARROW | {"bool"} and raw == f"uint{8 * find(dtype).itemsize}":
+        return Column(dtype, shape, raw)
+    raise FileFormatError(f"{where}: the metadata {_DTYPE!r} says {dtype!r:.40}, which {kind} cannot stand for.")
+
+
+def flat(array: Any, where: str) -> Any:
+    """The numbers of a column of a record batch, without the lists around them."""
+    import pyarrow as pa
+
+    while True:
+        if array.null_count:
+            raise FormatLimitError(f"{where} has nulls, which tensors have not.", "exclude=[…] it")
+        if isinstance(array, pa.ExtensionArray):
+            array = array.storage
+        elif pa.types.is_fixed_size_list(array.type):
+            array = array.flatten()
+        else:
+            return array
+
+
+def numbers(array: Any, column: Column, where: str) -> np.ndarray[Any, Any]:
+    """The values of a column of a record batch, in one axis."""
+    found = flat(array, where).to_numpy(zero_copy_only=False)
+    return np.ascontiguousarray(found).view(numpy_dtype(column.dtype))
+
+
+def described(path: str, schema: Any, contents: Contents) -> tuple[list[tuple[int, str, Column]], bool]:
+    """The columns that are tensors, by place and name, and whether each tensor is a single row."""
+    text = 0
+    for place, entries in [("", schema.metadata), *((field.name, field.metadata) for field in schema)]:
+        for key, value in (entries or {}).items():
+            text += len(value)
+            if text > _MOST_TEXT:
+                raise UnsafeFileError(f"{path} has more than {_MOST_TEXT} bytes of metadata.")
+            name = key.decode("utf-8", "replace")
+            if name != LAYOUT and is_reserved(name):
+                continue
+            try:
+                contents.metadata[f"{place}@{name}" if place else name] = value.decode()
+            except UnicodeDecodeError:
+                contents.others[f"{place}@{name}" if place else name] = "metadata that is no text"
+    one_row = contents.metadata.get(LAYOUT) == _ONE_ROW
+    columns = []
+    taken: set[str] = set()
+    for index, field in enumerate(schema):
+        name, count = field.name, 1
+        while name in taken:
+            count += 1
+            name = f"{field.name}#{count}"
+        taken.add(name)
+        column = _column(field, f"{path}: {field.name!r}")
+        if isinstance(column, str):
+            contents.others[name] = column
+        else:
+            columns.append((index, name, column))
+    return columns, one_row
+
+
+def shape_of(path: str, name: str, column: Column, rows: int, *, one_row: bool) -> tuple[int, ...]:
+    """The shape of the tensor that a column of so many rows is."""
+    if one_row and rows != 1:
+        raise FileFormatError(f"{path} says that each tensor is one row, and has {rows}.")
+    if column.raw == "null":
+        return checked(column.shape, 1, f"{path}: {name!r}")
+    shape = column.shape if one_row else (rows, *column.shape)
+    shape = checked(shape, find(column.dtype).itemsize, f"{path}: {name!r}")
+    declared = prod(shape) * find(column.dtype).itemsize
+    if is_bomb(declared, held := os.stat(path).st_size):  # noqa: PTH116 - a plain string
+        raise UnsafeFileError(f"{path} is out of all proportion: {name!r} would be {declared} bytes; it has {held}.")
+    return shape
+
+
+def is_table(contents: Contents) -> bool:
+    """Whether the tensors have equal first axes, as the columns of a table do."""
+    held = contents.tensors.values()
+    return len({stored.shape[:1] for stored in held}) == 1 and all(stored.size and stored.shape for stored in held)
+
+
+def schema_of(contents: Contents, metadata: dict[str, str]) -> tuple[Any, int]:
+    """The columns, and how many rows they have."""
+    import pyarrow as pa
+
+    ties = contents.ties
+    held = {name: stored for name, stored in contents.tensors.items() if name not in ties}
+    has_rows = is_table(contents)
+    rows = next(iter(held.values())).shape[0] if has_rows else 1
+    notes: dict[str, dict[str, str]] = {name: {} for name in held}
+    whole = {} if has_rows else {LAYOUT: _ONE_ROW}
+    for key, text in metadata.items():
+        place, at, name = key.rpartition("@")
+        if place in notes and bool(place) is bool(at) and name and not is_reserved(name):
+            notes[place][name] = text
+        else:
+            whole[key] = text
+    native = {name: kind for kind, name in _NATIVE.items() if name != "bool"}
+    fields = []
+    for name, stored in held.items():
+        note, shape = notes[name], stored.shape[1:] if has_rows else stored.shape
+        if stored.dtype not in native:
+            note[_DTYPE] = stored.dtype
+        if not stored.size:
+            note |= {_DTYPE: stored.dtype, _SHAPE: json.dumps(stored.shape)}
+            fields.append(pa.field(name, pa.null(), metadata=note))
+            continue
+        raw = stored.dtype
+        if raw in COMPLEX:
+            raw, shape = COMPLEX[raw], (*shape, 2)
+        elif raw not in native:
+            raw = f"uint{8 * find(raw).itemsize}"
+        kind = pa.type_for_alias(native[raw])
+        kind = pa.fixed_shape_tensor(kind, shape) if shape else kind
+        fields.append(pa.field(name, kind, nullable=False, metadata=note))
+    return pa.schema(fields, metadata=whole), rows
+
+
+def column_of(kind: Any, buffer: Any, rows: int) -> Any:
+    """A column over memory."""
+    import pyarrow as pa
+
+    if pa.types.is_null(kind):
+        return pa.nulls(rows)
+    if not isinstance(kind, pa.FixedShapeTensorType):
+        return pa.Array.from_buffers(kind, rows, [None, buffer])
+    values = pa.Array.from_buffers(kind.value_type, rows * prod(kind.shape), [None, buffer])
+    storage = pa.FixedSizeListArray.from_arrays(values, type=kind.storage_type)
+    return pa.ExtensionArray.from_storage(kind, storage)

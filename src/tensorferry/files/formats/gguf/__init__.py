@@ -1,0 +1,264 @@
+"""GGUF: the float and integer tensors of a file, and its key-value pairs.
+
+The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. Its header is read here, not by the
+gguf library, which makes several arrays for each string of a vocabulary and trusts every count.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import struct
+from typing import IO, TYPE_CHECKING, Any
+
+from ....errors import FileFormatError, FormatLimitError, UnsafeFileError
+from ...base.contents import Contents
+from ...base.format import Format
+from ...base.raw import write_fully
+from ...base.stored import Extent
+from ...base.tree_strings import packed, unpacked
+from ...base.wording import TENSORS_ONLY, named
+from ...encodings.shapes import checked
+from .values import ARRAY, DEEPEST, KINDS, STRING, VALUES, tagged, text, untagged
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ...base.pump import Pump
+    from ...base.stored import Stored
+
+_MAGIC = b"GGUF"
+_VERSION = 3
+_ALIGNMENT = "general.alignment"
+_DEFAULT_ALIGNMENT = 32
+_OWN_ALIGNMENT = 64
+
+# ggml_type, in https://github.com/ggml-org/ggml/blob/master/include/ggml.h.
+_DTYPES = {0: "float32", 1: "float16", 24: "int8", 25: "int16", 26: "int32", 27: "int64", 28: "float64", 30: "bfloat16"}
+_CODES = {name: code for code, name in _DTYPES.items()}
+_QUANTISED = {2: "Q4_0", 3: "Q4_1", 6: "Q5_0", 7: "Q5_1", 8: "Q8_0", 9: "Q8_1", 10: "Q2_K", 11: "Q3_K", 12: "Q4_K"}
+_QUANTISED |= {13: "Q5_K", 14: "Q6_K", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S"}
+_QUANTISED |= {20: "IQ4_NL", 21: "IQ3_S", 22: "IQ2_S", 23: "IQ4_XS", 29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0"}
+_QUANTISED |= {39: "MXFP4", 40: "NVFP4", 41: "Q1_0"}
+
+_LONGEST_HEADER = 100_000_000
+_MOST_ELEMENTS = 8_000_000
+_LONGEST_KEY = 65535
+# ggml keeps a name in 64 bytes, the last of which is zero, and refuses a file with a longer one.
+_LONGEST_NAME = 63
+
+
+class Gguf(Format):
+    """GGUF files of versions 2 and 3 in either byte order; tensors in quantised blocks are listed, not carried.
+
+    Keys and values are kept as metadata: a string as it is, another value as JSON with its type, such as
+    ``{"gguf.uint32": 7}``, from which it is written back the same.
+    """
+
+    name = "gguf"
+    title = "GGUF"
+    suffixes = (".gguf",)
+    dtypes = frozenset(_CODES)
+    holds_tree = True
+    holds_metadata = True
+    unicode_only = True
+    most_axes = 4
+
+    def recognises(self, path: Path, head: bytes) -> bool:
+        return head[:4] == _MAGIC
+
+    def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
+        with path.open("rb") as file:
+            return unpacked(_Header(file, str(path)).contents())
+
+    def refuse(self, contents: Contents) -> None:
+        super().refuse(contents)
+        long = [name for name in contents.tensors if len(name.encode()) > _LONGEST_NAME]
+        what = f"cannot hold a name of more than {_LONGEST_NAME} bytes"
+        self.refuse_any(long, what, 'rename=["s/RE/TO/"], which shortens them')
+        # gguf-py takes the last axis of whatever is not one of NumPy's own types, and fails over the whole file.
+        bare = [name for name, each in contents.tensors.items() if not each.shape and each.dtype == "bfloat16"]
+        if bare:
+            raise FormatLimitError(
+                f"A GGUF file with a bfloat16 that has no axes cannot be opened by its own library: {named(bare)}.",
+                'dtype=["NAME=float32"], or exclude=[…]',
+            )
+        keys = [key[:80] for key in contents.metadata if key == _ALIGNMENT or len(key.encode()) > _LONGEST_KEY]
+        self.refuse_any(keys, "cannot hold metadata under these names", TENSORS_ONLY)
+
+    def write(self, contents: Contents, path: Path, pump: Pump) -> None:
+        strings = packed(contents)
+        ties = contents.ties
+        tensors = {name: stored for name, stored in contents.tensors.items() if name not in ties}
+        with path.open("xb", buffering=0) as file:
+            at = write_fully(file.fileno(), _head(tensors, strings))
+            for stored in tensors.values():
+                pump.copy(stored, file.fileno())
+                at += stored.nbytes
+                at += write_fully(file.fileno(), bytes(-at % _OWN_ALIGNMENT))
+
+
+class _Header:
+    """Reads a file's header. Args: file: The file, at its begin. path: Its name for messages."""
+
+    def __init__(self, file: IO[bytes], path: str) -> None:
+        self._file = file
+        self._path = path
+        self._size = os.fstat(file.fileno()).st_size
+        self._at = 0
+        self._order = "<"
+        self._elements = 0
+
+    def contents(self) -> Contents:
+        if self._take(4) != _MAGIC:
+            raise FileFormatError(f"{self._path} does not begin with {_MAGIC.decode()}.")
+        version: int = self._number("I")
+        if not version & 0xFFFF:
+            self._order = ">"
+            version = int.from_bytes(version.to_bytes(4, "little"), "big")
+        if version not in (2, 3):
+            raise FileFormatError(
+                f"{self._path} is of version {version} of GGUF; 2 and 3 can be read.",
+                "convert it with the llama.cpp that wrote it",
+            )
+        tensors, pairs = self._number("Q"), self._number("Q")
+        # Each takes some bytes of the file, so that a count beyond them is false.
+        if tensors > self._size // 24 or pairs > self._size // 13:
+            raise FileFormatError(
+                f"{self._path} claims {tensors:,} tensors and {pairs:,} keys in {self._size:,} bytes."
+            )
+        found = Contents("gguf", (self._path,))
+        alignment = self._pairs(pairs, found)
+        self._tensors(tensors, alignment, found)
+        return found
+
+    def _pairs(self, count: int, found: Contents) -> int:
+        alignment = _DEFAULT_ALIGNMENT
+        seen = set()
+        for _ in range(count):
+            key = self._text()
+            if key in seen:
+                raise FileFormatError(f"{self._path} has the key {key[:80]!r} twice.")
+            seen.add(key)
+            kind: int = self._number("I")
+            value = self._value(kind, 0)
+            if key == _ALIGNMENT:
+                alignment = value
+                if kind != KINDS["uint32"] or not value or value & (value - 1):
+                    raise FileFormatError(f"{self._path} has an alignment that is no power of two: {value!r:.80}.")
+            else:
+                found.metadata[key] = tagged(kind, value)
+        return alignment
+
+    def _tensors(self, count: int, alignment: int, found: Contents) -> None:
+        entries = []
+        for _ in range(count):
+            name = self._text()
+            axes: int = self._number("I")
+            if axes > 64:
+                raise FileFormatError(f"{self._path} has a tensor of {axes:,} axes: {name[:80]!r}.")
+            # The first of them varies fastest, which is the last of a row-major array.
+            lengths = [self._number("Q") for _ in range(axes)][::-1]
+            entries.append((name, lengths, self._number("I"), self._number("Q")))
+        begin = self._at + -self._at % alignment
+        spans = []
+        for name, lengths, code, offset in entries:
+            if name in found.tensors or name in found.others:
+                raise FileFormatError(f"{self._path} has two tensors named {name[:80]!r}.")
+            where = f"{self._path}: {name[:80]!r}"
+            start = begin + offset
+            if offset % alignment:
+                raise FileFormatError(f"{where} begins at byte {start:,}, which is not aligned to {alignment}.")
+            shape = checked(lengths, 8, where)
+            if code in _DTYPES:
+                stored = Extent(_DTYPES[code], shape, self._path, start, swapped=self._order == ">")
+                found.tensors[name] = stored
+                spans.append((start, start + stored.nbytes, name))
+            else:
+                found.others[name] = f"{_QUANTISED.get(code, f'type {code}')}, quantised, {list(shape)}"
+                spans.append((start, start + (1 if math.prod(shape) else 0), name))
+        end = 0
+        for start, stop, name in sorted(spans):
+            if stop > start and (start < end or stop > self._size):
+                what = "ends past the file" if stop > self._size else "overlaps the one before it"
+                raise FileFormatError(f"{self._path}: {name[:80]!r}, at byte {start:,}, {what}.")
+            end = max(end, stop)
+
+    def _value(self, kind: int, depth: int) -> Any:
+        if kind == STRING:
+            return self._text(strict=False)
+        if kind == ARRAY:
+            return self._array(depth + 1)
+        if kind not in VALUES:
+            raise FileFormatError(f"{self._path} has a value of type {kind} at byte {self._at}, which is unknown.")
+        return self._numbers(kind, 1)[0]
+
+    def _array(self, depth: int) -> tuple[int, list[Any]]:
+        inner: int = self._number("I")
+        count: int = self._number("Q")
+        self._elements += count
+        if depth > DEEPEST or self._elements > _MOST_ELEMENTS:
+            raise UnsafeFileError(
+                f"{self._path} has {self._elements:,} values in arrays, {depth} deep; "
+                f"{_MOST_ELEMENTS:,} and {DEEPEST} is the most that is read."
+            )
+        if inner in (STRING, ARRAY):
+            return inner, [self._value(inner, depth) for _ in range(count)]
+        if inner not in VALUES:
+            raise FileFormatError(f"{self._path} has an array of type {inner} at byte {self._at}, which is unknown.")
+        return inner, self._numbers(inner, count)
+
+    def _numbers(self, kind: int, count: int) -> list[Any]:
+        code = VALUES[kind][1]
+        width = struct.calcsize("=" + code)
+        raw = self._take(width * count)
+        if code == "?" and raw.strip(b"\0\1"):
+            raise FileFormatError(f"{self._path} has a truth value before byte {self._at} that is neither 0 nor 1.")
+        numbers = list(struct.unpack(f"{self._order}{count}{code}", raw))
+        if code in "fd" and not all(map(math.isfinite, numbers)):
+            # JSON has no NaN, and a NaN has a payload: such a number is kept as its bits.
+            bits = struct.unpack(f"{self._order}{count}{'I' if code == 'f' else 'Q'}", raw)
+            numbers = [n if math.isfinite(n) else f"{b:0{2 * width}x}" for n, b in zip(numbers, bits, strict=True)]
+        return numbers
+
+    def _number(self, code: str) -> Any:
+        return struct.unpack(self._order + code, self._take(struct.calcsize("=" + code)))[0]
+
+    def _text(self, *, strict: bool = True) -> str:
+        raw = self._take(self._number("Q"))
+        try:
+            return raw.decode()
+        except UnicodeDecodeError as error:
+            if strict:
+                raise FileFormatError(f"{self._path} has a name before byte {self._at} that is not UTF-8.") from error
+            return raw.decode(errors="surrogateescape")
+
+    def _take(self, count: int) -> bytes:
+        if self._at + count > _LONGEST_HEADER:
+            raise (FileFormatError if self._at + count > self._size else UnsafeFileError)(
+                f"{self._path} has a header of more than {_LONGEST_HEADER:,} bytes.", "get the file anew"
+            )
+        raw = self._file.read(count) if count <= self._size - self._at else b""
+        if len(raw) < count:
+            raise FileFormatError(f"{self._path} ends in the middle of its header, before byte {self._at + count:,}.")
+        self._at += count
+        return raw
+
+
+def _head(tensors: dict[str, Stored], strings: dict[str, str]) -> bytes:
+    """All that stands before the data."""
+    pairs = [text(_ALIGNMENT) + struct.pack("<II", KINDS["uint32"], _OWN_ALIGNMENT)]
+    for key, held in strings.items():
+        pairs.append(text(key) + (untagged(held) or struct.pack("<I", STRING) + text(held)))
+    head = [_MAGIC + struct.pack("<IQQ", _VERSION, len(tensors), len(pairs)), *pairs]
+    offset = 0
+    for name, stored in tensors.items():
+        lengths = struct.pack(f"<{len(stored.shape)}Q", *reversed(stored.shape))
+        place = struct.pack("<IQ", _CODES[stored.dtype], offset)
+        head.append(text(name) + struct.pack("<I", len(stored.shape)) + lengths + place)
+        offset += stored.nbytes + -stored.nbytes % _OWN_ALIGNMENT
+    whole = b"".join(head)
+    return whole + bytes(-len(whole) % _OWN_ALIGNMENT)
+
+
+FORMAT = Gguf()

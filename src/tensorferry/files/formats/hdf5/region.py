@@ -1,0 +1,91 @@
+"""`Region`: where an HDF5 file lies, which may be inside another file, such as an archive."""
+
+# pyright: reportAttributeAccessIssue=false, reportOptionalMemberAccess=false, reportArgumentType=false
+# h5py has no types.
+
+from __future__ import annotations
+
+import io
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ....errors import ConversionError, FileFormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...base.stored import Record
+
+__all__ = ["MAGIC", "Region"]
+
+MAGIC = b"\x89HDF\r\n\x1a\n"
+
+
+class Region(NamedTuple):
+    """Where an HDF5 file lies: a file of its own, or part of another.
+
+    Args:
+        path: The file.
+        offset: The first byte.
+        nbytes: How many.
+        record: The checksum that stands for it, if there is one.
+    """
+
+    path: str
+    offset: int
+    nbytes: int
+    record: Record | None = None
+
+    @contextmanager
+    def opened(self) -> Iterator[Any]:
+        """The h5py.File; whatever goes wrong with it is a `FileFormatError`."""
+        import h5py
+
+        with open(self.path, "rb", buffering=0) as file:  # noqa: PTH123 - OSError with its own message, and a descriptor
+            whole = self.offset == 0 and self.record is None
+            try:
+                # The chunk cache holds what a slab of a chunked dataset comes back for.
+                with h5py.File(self.path if whole else Window(file, self.offset, self.nbytes), "r") as opened:
+                    yield opened
+            except ConversionError:
+                raise
+            except (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError, OverflowError) as error:
+                raise FileFormatError(f"{self.path} cannot be read as HDF5: {error}.") from error
+
+
+class Window(io.RawIOBase):
+    """A part of a file, read-only.
+
+    Args:
+        file: The whole, which has to stay open.
+        offset: The first byte.
+        nbytes: How many.
+    """
+
+    def __init__(self, file: io.FileIO, offset: int, nbytes: int) -> None:
+        self._descriptor = file.fileno()
+        self._offset = offset
+        self._nbytes = nbytes
+        self._at = 0
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def seekable(self) -> bool:
+        """It is."""
+        return True
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        """Go to a place, as `io.IOBase` says."""
+        self._at = offset + (0, self._at, self._nbytes)[whence]
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill a buffer as far as there is something to read."""
+        view = memoryview(buffer).cast("B")
+        count = max(min(view.nbytes, self._nbytes - self._at), 0)
+        count = os.preadv(self._descriptor, [view[:count]], self._offset + self._at) if count else 0
+        self._at += count
+        return count

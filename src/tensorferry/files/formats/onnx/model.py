@@ -1,0 +1,66 @@
+"""What the messages of an ONNX model are numbered: https://github.com/onnx/onnx/blob/main/onnx/onnx.proto3."""
+
+from __future__ import annotations
+
+from math import prod
+
+from ....core.dtypes import find
+from ...encodings.packed import BITS, packed_bytes
+
+__all__ = ["CODES", "DOUBLES", "DTYPES", "FLOATS", "INT32", "INT64", "RAW", "STRING", "TEXTS", "TYPED", "UINT64"]
+__all__ += ["packed_nbytes"]
+
+# Names of dtypes by TensorProto.DataType, and the IR version that first had each after version 4.
+DTYPES = {
+    1: ("float32", 8),
+    2: ("uint8", 8),
+    3: ("int8", 8),
+    4: ("uint16", 8),
+    5: ("int16", 8),
+    6: ("int32", 8),
+    7: ("int64", 8),
+    9: ("bool", 8),
+    10: ("float16", 8),
+    11: ("float64", 8),
+    12: ("uint32", 8),
+    13: ("uint64", 8),
+    14: ("complex64", 8),
+    15: ("complex128", 8),
+    16: ("bfloat16", 8),
+    17: ("float8_e4m3fn", 9),
+    18: ("float8_e4m3fnuz", 9),
+    19: ("float8_e5m2", 9),
+    20: ("float8_e5m2fnuz", 9),
+    21: ("uint4", 10),
+    22: ("int4", 10),
+    23: ("float4_e2m1fn", 11),
+    24: ("float8_e8m0fnu", 12),
+    25: ("uint2", 13),
+    26: ("int2", 13),
+    27: ("float6_e2m3fn", 14),
+    28: ("float6_e3m2fn", 14),
+}
+CODES = {name: code for code, (name, _) in DTYPES.items()}
+STRING = 8
+
+# Fields of ModelProto that are texts of its own, by the names that they get among the metadata.
+TEXTS = {2: "onnx.producer_name", 3: "onnx.producer_version", 4: "onnx.domain", 6: "onnx.doc_string"}
+
+# Fields of TensorProto that hold elements: those of float and double are packed as they are in memory.
+FLOATS, INT32, INT64, DOUBLES, UINT64 = 4, 5, 7, 10, 11
+TYPED = {
+    "float32": FLOATS,
+    "complex64": FLOATS,
+    "float64": DOUBLES,
+    "complex128": DOUBLES,
+    "int64": INT64,
+    "uint32": UINT64,
+    "uint64": UINT64,
+}
+RAW = 9
+
+
+def packed_nbytes(dtype: str, shape: tuple[int, ...]) -> int:
+    """The bytes of a tensor as ``raw_data`` has them."""
+    size = prod(shape)
+    return packed_bytes(size, BITS[dtype]) if dtype in BITS else size * find(dtype).itemsize

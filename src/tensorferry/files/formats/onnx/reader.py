@@ -1,0 +1,276 @@
+"""Finds the initializers of an ONNX model, and the external data that it names.
+
+External data: https://github.com/onnx/onnx/blob/main/docs/ExternalData.md.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ....core.dtypes import find
+from ....errors import FileFormatError, UnsafeFileError
+from ....host.numpy_dtypes import numpy_dtype
+from ...base.contents import Contents
+from ...base.stored import Decoded, Extent
+from ...base.wording import named
+from ...encodings.packed import BITS, unpacked, varints
+from ...encodings.protobuf import BYTES, VARINT, varint_at
+from ...encodings.shapes import checked
+from .model import DOUBLES, DTYPES, FLOATS, INT32, INT64, RAW, STRING, TEXTS, TYPED, UINT64, packed_nbytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...base.stored import Stored
+    from ...encodings.protobuf import Field, Message
+
+__all__ = ["Reader"]
+
+Array = np.ndarray[Any, Any]
+
+_DEEPEST = 16
+_LONGEST_SHAPE = 1000
+
+
+class Reader:
+    """Finds the initializers of a model. Args: message: The model."""
+
+    def __init__(self, message: Message) -> None:
+        self._message = message
+        self._path = Path(message.path)
+        self._found = Contents("onnx", (message.path,))
+        self._files: dict[str, tuple[str, int]] = {}
+
+    def contents(self) -> Contents:
+        """What the model holds."""
+        graphs = 0
+        for field in self._message.fields():
+            if field.number in TEXTS:
+                text = self._message.text(field)
+                if text:
+                    self._found.metadata[TEXTS[field.number]] = text
+            elif field.number == 14:
+                self._string(field)
+            elif field.number == 7:
+                graphs += 1
+                if graphs > 1:
+                    raise FileFormatError(f"{self._path} has two graphs; the second begins at byte {field.start}.")
+                self._graph(field, "", 0)
+            elif field.number == 20:
+                for part in self._message.inner(field):
+                    if part.number in (1, 2):
+                        self._graph(part, f"training.{'initialization' if part.number == 1 else 'algorithm'}.", 1)
+            elif field.number == 25:
+                self._function(field)
+        if not graphs:
+            raise FileFormatError(f"{self._path} has no graph, so it is no ONNX model.")
+        self._found.paths = (*self._found.paths, *(path for path, _ in self._files.values()))
+        return self._found
+
+    def _string(self, field: Field) -> None:
+        key = text = ""
+        for part in self._message.inner(field):
+            if part.number == 1:
+                key = self._message.text(part)
+            elif part.number == 2:
+                text = self._message.text(part)
+        if key in self._found.metadata:
+            raise FileFormatError(f"{self._path} has two values of the metadata {key!r}.")
+        self._found.metadata[key] = text
+
+    def _function(self, field: Field) -> None:
+        name = next((self._message.text(part) for part in self._message.inner(field) if part.number == 1), "function")
+        for index, part in enumerate(part for part in self._message.inner(field) if part.number == 7):
+            self._node(part, f"{name}.", index, 1)
+
+    def _graph(self, field: Field, prefix: str, depth: int) -> None:
+        if depth > _DEEPEST:
+            raise UnsafeFileError(f"{self._path} has graphs inside graphs, {depth} deep.", "get the file anew")
+        nodes = 0
+        for part in self._message.inner(field):
+            if part.number == 5:
+                self._initializer(part, prefix)
+            elif part.number == 15:
+                name = self._sparse_name(part)
+                self._found.others[self._free(prefix + name)] = "a sparse tensor"
+            elif part.number == 1:
+                self._node(part, prefix, nodes, depth + 1)
+                nodes += 1
+
+    def _node(self, field: Field, prefix: str, index: int, depth: int) -> None:
+        # The attributes that hold graphs: the branches of If, the bodies of Loop and Scan.
+        name, graphs = f"node{index}", []
+        for part in self._message.inner(field):
+            if part.number == 3:
+                name = self._message.text(part) or name
+            elif part.number == 5:
+                attribute = ""
+                for inner in self._message.inner(part):
+                    if inner.number == 1:
+                        attribute = self._message.text(inner)
+                    elif inner.number in (6, 11):
+                        graphs.append((attribute, inner))
+        for attribute, graph in graphs:
+            self._graph(graph, f"{prefix}{name}.{attribute}.", depth)
+
+    def _sparse_name(self, field: Field) -> str:
+        for part in self._message.inner(field):
+            if part.number == 1:
+                return next((self._message.text(each) for each in self._message.inner(part) if each.number == 8), "")
+        return ""
+
+    def _free(self, name: str) -> str:
+        found, number = name, 1
+        while found in self._found.tensors or found in self._found.others:
+            number += 1
+            found = f"{name}#{number}"
+        return found
+
+    def _initializer(self, field: Field, prefix: str) -> None:
+        dims: list[int] = []
+        single: dict[int, Field] = {}
+        external: dict[str, str] = {}
+        unlike = ""
+        for part in self._message.inner(field):
+            if part.number == 1 and part.kind == VARINT:
+                dims.append(part.signed)
+            elif part.number == 1:
+                dims += self._lengths(part)
+            elif part.number == 13:
+                external.update([self._entry(part)])
+            elif part.number in (FLOATS, INT32, INT64, DOUBLES, UINT64) and part.kind != BYTES:
+                unlike = "its elements are not packed"
+            elif part.number in single and part.number not in (6, 16):
+                unlike = f"its field {part.number} is there twice"
+            else:
+                single[part.number] = part
+        name = prefix + (self._message.text(single[8]) if 8 in single else "")
+        if not prefix and (name in self._found.tensors or name in self._found.others):
+            raise FileFormatError(f"{self._path} has two initializers named {name!r}.", "rename one of them")
+        name = self._free(name)
+        code = single[2].value if 2 in single else 0
+        if code not in DTYPES:
+            unlike = "strings" if code == STRING else f"elements of data type {code}, which is unknown"
+        if 3 in single:
+            unlike = "a segment of a tensor"
+        if unlike:
+            self._found.others[name] = unlike
+            return
+        dtype = DTYPES[code][0]
+        where = f"{self._path}: {name!r}"
+        shape = checked(dims, find(dtype).itemsize, where)
+        if 14 in single and single[14].value == 1:
+            self._found.tensors[name] = self._external(dtype, shape, external, where)
+        else:
+            self._found.tensors[name] = self._held(dtype, shape, single, where)
+
+    def _lengths(self, field: Field) -> Iterator[int]:
+        data, at = self._message.payload(field)[:_LONGEST_SHAPE], 0
+        while at < len(data):
+            value, at = varint_at(data, at, str(self._path))
+            yield value - (1 << 64) if value >> 63 else value
+
+    def _entry(self, field: Field) -> tuple[str, str]:
+        texts = {part.number: self._message.text(part) for part in self._message.inner(field) if part.kind == BYTES}
+        return texts.get(1, ""), texts.get(2, "")
+
+    def _held(self, dtype: str, shape: tuple[int, ...], single: dict[int, Field], where: str) -> Stored:
+        typed = TYPED.get(dtype, INT32)
+        held = [number for number in (FLOATS, INT32, INT64, RAW, DOUBLES, UINT64) if number in single]
+        held = [number for number in held if single[number].end > single[number].start]
+        if len(held) > 1 or (held and held[0] not in (RAW, typed)):
+            raise FileFormatError(f"{where} has elements in the fields {named(held)}.")
+        path = str(self._path)
+        if not held:
+            return _stored(dtype, shape, path, 0, 0, where)
+        field = single[held[0]]
+        offset, nbytes = field.start, field.end - field.start
+        if held[0] in (RAW, FLOATS, DOUBLES):
+            return _stored(dtype, shape, path, offset, nbytes, where)
+        extent = Extent("uint8", (nbytes,), path, offset)
+        return _numbers(dtype, shape, extent, where)
+
+    def _external(self, dtype: str, shape: tuple[int, ...], entries: dict[str, str], where: str) -> Stored:
+        location = entries.get("location", "")
+        if location not in self._files:
+            self._files[location] = _beside(self._path, location, where)
+        path, size = self._files[location]
+        numbers = {}
+        for key in ("offset", "length"):
+            text = entries.get(key, "0" if key == "offset" else "")
+            if text and not (text.isascii() and text.isdigit() and len(text) < 20):
+                raise FileFormatError(f"{where} has external data with the {key} {text[:40]!r}.")
+            numbers[key] = int(text) if text else None
+        offset = numbers["offset"] or 0
+        length = numbers["length"]
+        expected = packed_nbytes(dtype, shape)
+        nbytes = expected if length is None else length
+        if offset + nbytes > size:
+            raise FileFormatError(f"{where} ends at byte {offset + nbytes:,} of {path}, which has {size:,}.")
+        return _stored(dtype, shape, path, offset, nbytes, where)
+
+
+def _beside(model: Path, location: str, where: str) -> tuple[str, int]:
+    """The path and size of a file of external data, which has to lie in the model's folder."""
+    parts = Path(location).parts
+    if not location or "\0" in location or "\\" in location or ":" in location or Path(location).is_absolute():
+        raise UnsafeFileError(f"{where} asks for the file {location!r}, which is no name in the model's folder.")
+    if ".." in parts:
+        raise UnsafeFileError(f"{where} asks for the file {location!r}, which leaves the model's folder.")
+    folder = os.path.realpath(model.parent)
+    path = os.path.realpath(model.parent / location)
+    if os.path.commonpath([folder, path]) != folder:
+        raise UnsafeFileError(
+            f"{where} asks for the file {location!r}, a link that leads out of the model's folder.",
+            "put a copy of the data beside the model",
+        )
+    try:
+        status = os.stat(path)  # noqa: PTH116 - a plain string
+    except FileNotFoundError:
+        raise FileFormatError(f"{where} lies in {location!r}, and there is no such file beside the model.") from None
+    if not stat.S_ISREG(status.st_mode):
+        raise UnsafeFileError(f"{where} asks for {location!r}, which is no plain file.")
+    return path, status.st_size
+
+
+def _stored(dtype: str, shape: tuple[int, ...], path: str, offset: int, nbytes: int, where: str) -> Stored:
+    """A tensor over bytes as raw_data has them."""
+    expected = packed_nbytes(dtype, shape)
+    if nbytes != expected:
+        raise FileFormatError(f"{where} has {nbytes:,} bytes; its shape {shape} and {dtype} take {expected:,}.")
+    if dtype not in BITS:
+        return Extent(dtype, shape, path, offset)
+    extent = Extent("uint8", (nbytes,), path, offset)
+    size = prod(shape)
+    return Decoded(dtype, shape, lambda: unpacked(extent.blocks(), dtype, size), (path, offset, shape, dtype))
+
+
+def _numbers(dtype: str, shape: tuple[int, ...], extent: Extent, where: str) -> Stored:
+    """A tensor over numbers of variable length, each of which holds an element, or as many as fit into a byte."""
+    size = prod(shape)
+    bits = BITS.get(dtype, 8)
+    each = 1 if bits == 6 else 8 // bits
+    count = -(-size // each)
+    if not count <= extent.size <= 10 * count:
+        raise FileFormatError(f"{where} has {extent.size:,} bytes for {count:,} numbers.")
+    row = find(dtype)
+    whole = np.dtype(f"uint{8 * row.itemsize}")
+
+    def read() -> Iterator[Array]:
+        found = varints(extent, count)
+        if dtype == "bool":
+            return (numbers != 0 for numbers in found)
+        raw = (numbers.astype(whole) for numbers in found)
+        if each > 1:
+            return unpacked(raw, dtype, size)
+        if bits == 6:
+            return ((numbers & 63).view(numpy_dtype(row.name)) for numbers in raw)
+        return (numbers.view(numpy_dtype(row.name)) for numbers in raw)
+
+    return Decoded(dtype, shape, read, (extent.path, extent.offset, shape, dtype))

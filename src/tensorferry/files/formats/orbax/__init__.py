@@ -1,0 +1,110 @@
+"""Orbax checkpoints: folders of JAX's trees, as ``orbax.checkpoint.PyTreeCheckpointer`` has them.
+
+The layout: https://orbax.readthedocs.io/en/latest/guides/checkpoint/checkpoint_format.html. Arrays are in
+Zarr inside TensorStore's OCDBT database, or in Zarr folders; tensorstore, by which Orbax itself reads and
+writes them, does so here a box at a time. Orbax and JAX are not imported.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...base.contents import Ref
+from ...base.format import Format, owned
+from ...base.tree_strings import unpacked
+from ...base.wording import is_unicode
+from .layout import EMPTY, STEP, STRINGS, TREE, dump, is_own, untagged
+from .reader import Checkpoint, item_of
+from .writer import Writer, is_known, kind_of, outline
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ...base.contents import Contents
+    from ...base.pump import Pump
+
+_HANDLER = "orbax.checkpoint._src.handlers.pytree_checkpoint_handler.PyTreeCheckpointHandler"
+
+
+class Orbax(Format):
+    """Orbax checkpoints of a tree of arrays, numbers and strings.
+
+    A tree of dicts, lists, tensors, numbers and strings is written as it is; of any other the tensors are written
+    by name, and the rest stands in the checkpoint's custom metadata.
+    """
+
+    name = "orbax"
+    title = "Orbax"
+    suffixes = (".orbax",)
+    dtypes = frozenset(
+        {"bool", "int2", "int4", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"}
+        | {"float4_e2m1fn", "float8_e3m4", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2"}
+        | {"float8_e5m2fnuz", "float8_e8m0fnu", "bfloat16", "float16", "float32", "float64", "complex64", "complex128"}
+    )
+    module = "tensorstore"
+    is_folder = True
+    holds_tree = True
+    holds_metadata = True
+
+    def recognises(self, path: Path, head: bytes) -> bool:
+        return not head and ((path / TREE).is_file() or (path / STEP).is_file())
+
+    def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
+        self.ensure_loaded()
+        folder, others = item_of(path)
+        return unpacked(Checkpoint(path, folder).contents(others))
+
+    def own_entries(self, folder: Path) -> list[str]:
+        return owned(folder, partial(is_own, folder))
+
+    def refuse(self, contents: Contents) -> None:
+        super().refuse(contents)
+        self.ensure_loaded()
+        unknown = [name for name, stored in contents.tensors.items() if not is_known(stored.dtype)]
+        kinds = ", ".join(sorted({contents.tensors[name].dtype for name in unknown}))
+        what = f"needs a newer tensorstore, as the one that is installed has no {kinds}"
+        hint = "pip install --upgrade tensorstore, or dtype= with one that it has"
+        self.refuse_any(unknown, what, hint)
+        wrong = [repr(name) for name in contents.tensors if not name or "\0" in name or not is_unicode(name)]
+        self.refuse_any(wrong, "needs names for its arrays", "rename=[…]")
+
+    def write(self, contents: Contents, path: Path, pump: Pump) -> None:
+        self.ensure_loaded()
+        ties = contents.ties
+        nodes, strings = outline(contents)
+        path.mkdir()
+        writer = Writer(path)
+        texts, entries = {}, {}
+        for keys, node in nodes:
+            plain = tuple(key for key, _ in keys)
+            kind = kind_of(node)
+            if isinstance(node, Ref):
+                if node.name in ties:
+                    continue
+                writer.write(".".join(plain), contents.tensors[node.name], pump)
+            elif kind == "string":
+                texts[".".join(plain)] = node
+            elif kind == "scalar":
+                writer.put(".".join(plain), np.asarray(node))
+            entries[str(plain)] = {
+                "key_metadata": [{"key": key, "key_type": form} for key, form in keys],
+                "value_metadata": {"value_type": kind, "skip_deserialize": kind in EMPTY},
+            }
+        writer.finish()
+        note = {
+            "tree_metadata": entries,
+            "use_ocdbt": True,
+            "use_zarr3": False,
+            "store_array_data_equal_to_fill_value": True,
+            "custom_metadata": {key: untagged(text) for key, text in strings.items()} or None,
+        }
+        if texts:
+            dump(path / STRINGS, texts)
+        dump(path / TREE, note)
+        dump(path / STEP, {"item_handlers": _HANDLER, "metrics": {}, "performance_metrics": {}, "custom_metadata": {}})
+
+
+FORMAT = Orbax()

@@ -1,0 +1,224 @@
+"""Reads an Orbax checkpoint's tree; tensorstore reads its arrays, a box at a time."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ....core.dtypes import find
+from ....errors import FileFormatError, UnsafeFileError
+from ....host.numpy_dtypes import of_numpy
+from ...base.contents import Contents, Ref
+from ...base.nesting import DEEPEST, leaves, names, relabel
+from ...base.stored import Decoded
+from ...base.wording import named
+from ...encodings.crc32c import crc32c
+from ...encodings.shapes import checked
+from ...encodings.slabs import slabs
+from .layout import BATCH, BOX_BYTES, EMPTY, LARGEST_JSON, SEQUENCE, STRINGS, TREE, load, store_at, tagged
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ...base.stored import Stored
+
+__all__ = ["Checkpoint", "item_of"]
+
+Array = np.ndarray[Any, Any]
+
+_ARRAYS = frozenset({"np.ndarray", "jax.Array"})
+_MANIFEST = b"\x0c\xdb\x3a\x2a"
+_LARGEST_CHUNK = 8 << 30
+
+
+class _Leaf(NamedTuple):
+    """A place in a checkpoint's tree."""
+
+    keys: tuple[str, ...]
+    forms: tuple[int, ...]
+    kind: str
+
+
+class Checkpoint:
+    """Reads a checkpoint. Args: path: As the user named it. folder: That of the tree."""
+
+    def __init__(self, path: Path, folder: Path) -> None:
+        self._path = path
+        self._folder = folder
+        self._note = load(folder / TREE)
+        self._database = self._note.get("use_ocdbt", True) is not False
+        self._driver = "zarr3" if self._note.get("use_zarr3") else "zarr"
+        if self._database:
+            _check_manifest(folder / "manifest.ocdbt")
+
+    def contents(self, others: dict[str, str]) -> Contents:
+        found = Contents("orbax", (str(self._path),), others=others)
+        for key, value in (self._note.get("custom_metadata") or {}).items():
+            found.metadata[key] = tagged(value)
+        placed = list(self._leaves())
+        stores = iter(self._open([leaf for leaf in placed if leaf.kind in _ARRAYS or leaf.kind == "scalar"]))
+        texts = load(self._folder / STRINGS) if any(leaf.kind == "string" for leaf in placed) else {}
+        values: list[tuple[_Leaf, Any]] = []
+        for leaf in placed:
+            name = ".".join(leaf.keys)
+            if leaf.kind in _ARRAYS:
+                values.append((leaf, _Array(next(stores), name)))
+            elif leaf.kind == "scalar":
+                values.append((leaf, next(stores).read().result().item()))
+            elif leaf.kind == "string":
+                if not isinstance(texts.get(name), str):
+                    raise FileFormatError(f"{self._folder} lacks the string {name!r} in {STRINGS}.")
+                values.append((leaf, texts[name]))
+            elif leaf.kind in EMPTY:
+                value = EMPTY[leaf.kind]
+                values.append((leaf, type(value)() if value is not None else None))
+            else:
+                found.others[name] = f"a value of type {leaf.kind}"
+        root = self._nested(values)
+        tensors = dict(zip(names(root, _Array), (array for _, array in leaves(root, _Array)), strict=True))
+        for name, array in tensors.items():
+            found.tensors[name] = self._stored(array.store, array.name)
+        labels = iter(tensors)
+        tree = relabel(root, lambda _: Ref(next(labels)), _Array)
+        if not isinstance(tree, dict) or any(not isinstance(node, Ref) for node in tree.values()):
+            found.tree = tree
+        return found
+
+    def _leaves(self) -> Iterator[_Leaf]:
+        entries = self._note.get("tree_metadata")
+        if not isinstance(entries, dict):
+            raise FileFormatError(f"{self._folder / TREE} has no tree.")
+        for entry in entries.values():
+            try:
+                keys = tuple(str(part["key"]) for part in entry["key_metadata"])
+                forms = tuple(int(part["key_type"]) for part in entry["key_metadata"])
+                kind = str(entry["value_metadata"]["value_type"])
+            except (KeyError, TypeError, ValueError) as error:
+                raise FileFormatError(f"{self._folder / TREE} has an entry that is no place in a tree.") from error
+            if len(keys) > DEEPEST:
+                raise UnsafeFileError(f"{self._folder / TREE} has a tree that is {len(keys)} deep.")
+            name = ".".join(keys)
+            if not self._database and ("/" in name or "\0" in name or name in ("", ".", "..")):
+                raise UnsafeFileError(f"{self._folder} asks for the array {name!r}, which is no name in its folder.")
+            yield _Leaf(keys, forms, kind)
+
+    def _open(self, wanted: list[_Leaf]) -> Iterator[Any]:
+        import tensorstore
+
+        context = tensorstore.Context({"cache_pool": {"total_bytes_limit": 0}})
+        for start in range(0, len(wanted), BATCH):
+            batch = wanted[start : start + BATCH]
+            opened = [
+                tensorstore.open(
+                    {"driver": self._driver, "kvstore": store_at(self._folder, ".".join(leaf.keys), self._database)},
+                    open=True,
+                    read=True,
+                    context=context,
+                )
+                for leaf in batch
+            ]
+            for leaf, each in zip(batch, opened, strict=True):
+                try:
+                    yield each.result()
+                except Exception as error:
+                    name = ".".join(leaf.keys)
+                    raise FileFormatError(f"{self._folder}: {name!r} cannot be opened: {str(error)[:300]}.") from error
+
+    def _stored(self, store: Any, name: str) -> Stored:
+        where = f"{self._folder}: {name!r}"
+        dtype = of_numpy(store.dtype.numpy_dtype)
+        if dtype is None:
+            raise FileFormatError(f"{where} has elements of {store.dtype.name}.")
+        itemsize = find(dtype).itemsize
+        shape = checked(store.shape, itemsize, where)
+        chunks = store.chunk_layout.read_chunk.shape or (1,) * len(shape)
+        if prod(chunks) * itemsize > _LARGEST_CHUNK:
+            raise UnsafeFileError(f"{where} has chunks of {prod(chunks) * itemsize:,} bytes, more than are read.")
+        # A box holds whole chunks, so that none of them is decompressed twice.
+        band = min(chunks[0], shape[0]) * prod(shape[1:]) * itemsize if shape else itemsize
+
+        def read() -> Iterator[Array]:
+            for box in slabs(shape, itemsize, chunks, max(BOX_BYTES, band)):
+                try:
+                    yield store[box].read().result()
+                except Exception as error:
+                    raise FileFormatError(f"{where} cannot be read: {str(error)[:300]}.", "get it anew") from error
+
+        return Decoded(dtype, shape, read, (str(self._folder), name))
+
+    def _nested(self, values: list[tuple[_Leaf, Any]]) -> Any:
+        """The tree that the values' keys make."""
+        root = _Node()
+        for leaf, value in values:
+            node = root
+            for key, form in zip(leaf.keys, leaf.forms, strict=True):
+                if node.form not in (0, form) or node.full:
+                    raise FileFormatError(
+                        f"{self._folder / TREE} has both a value and keys at {'.'.join(leaf.keys)!r}."
+                    )
+                node.form = form
+                node = node.children.setdefault(key, _Node())
+            if node.children or node.full:
+                raise FileFormatError(f"{self._folder / TREE} has two values at {'.'.join(leaf.keys)!r}.")
+            node.full, node.value = True, value
+        return self._plain(root) if values else {}
+
+    def _plain(self, node: _Node) -> Any:
+        if node.full:
+            return node.value
+        if node.form != SEQUENCE:
+            return {key: self._plain(child) for key, child in node.children.items()}
+        items = {int(key) if key.isdecimal() else -1: child for key, child in node.children.items()}
+        if sorted(items) != list(range(len(node.children))):
+            raise FileFormatError(f"{self._folder / TREE} has a list with items {named(node.children)}.")
+        return [self._plain(items[index]) for index in range(len(items))]
+
+
+class _Node:
+    """A container, or a value, while the tree is built."""
+
+    __slots__ = ("children", "form", "full", "value")
+
+    def __init__(self) -> None:
+        self.children: dict[str, _Node] = {}
+        self.form = 0
+        self.full = False
+        self.value: Any = None
+
+
+class _Array(NamedTuple):
+    """An array of the tree, opened."""
+
+    store: Any
+    name: str
+
+
+def item_of(path: Path) -> tuple[Path, dict[str, str]]:
+    """The folder of the tree, which may be one item of several, and the others."""
+    if (path / TREE).is_file():
+        return path, {}
+    items = sorted(each for each in path.iterdir() if each.is_dir())
+    trees = [each for each in items if (each / TREE).is_file()]
+    if len(trees) != 1:
+        hint = f"the path of one, such as {trees[0]}" if trees else "the path of a step, such as PATH/1000"
+        raise FileFormatError(f"{path} has {len(trees)} trees of arrays in it: {named(t.name for t in trees)}.", hint)
+    return trees[0], {each.name: "an item that is no tree of arrays" for each in items if each != trees[0]}
+
+
+def _check_manifest(path: Path) -> None:
+    """Compare a database's length and CRC-32C: tensorstore 0.1.78 ends the process over a damaged one.
+
+    The layout: https://google.github.io/tensorstore/kvstore/ocdbt/index.html#storage-format.
+    """
+    if not path.is_file():
+        raise FileFormatError(f"There is no {path}; the checkpoint was not finished.")
+    if path.stat().st_size > LARGEST_JSON:
+        raise UnsafeFileError(f"{path} is larger than {LARGEST_JSON:,} bytes.")
+    raw = path.read_bytes()
+    if len(raw) < 16 or raw[:4] != _MANIFEST or int.from_bytes(raw[4:12], "little") != len(raw):
+        raise FileFormatError(f"{path} is no manifest of a database, or is cut off.")
+    if crc32c(raw[:-4]) != int.from_bytes(raw[-4:], "little"):
+        raise FileFormatError(f"{path} is corrupt: it has another CRC-32C than it says.", "get the checkpoint anew")

@@ -1,0 +1,153 @@
+"""Writes an Orbax checkpoint's arrays by tensorstore, in transactions of a bounded size."""
+
+from __future__ import annotations
+
+from functools import cache
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from ....core.dtypes import find
+from ....host.numpy_dtypes import numpy_dtype
+from ...base.contents import Ref
+from ...base.nesting import names
+from ...base.tree_strings import packed
+from ...encodings.slabs import filled, slabs
+from .layout import BATCH, BOX_BYTES, DICT, SEQUENCE, store_at
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import numpy as np
+
+    from ...base.contents import Contents
+    from ...base.pump import Pump
+    from ...base.stored import Stored
+
+    Array = np.ndarray[Any, Any]
+
+__all__ = ["Writer", "is_known", "kind_of", "outline"]
+
+_COMPRESSOR = {"id": "zstd", "level": 1}
+
+
+class Writer:
+    """Writes arrays into a database, in transactions of a bounded size. Args: path: The folder."""
+
+    def __init__(self, path: Path) -> None:
+        import tensorstore
+
+        self._path = path
+        self._library = tensorstore
+        # What is written is flushed to the disk by the caller, once.
+        settings = {"cache_pool": {"total_bytes_limit": 0}, "file_io_sync": False}
+        self._context = tensorstore.Context(settings)
+        self._transaction: Any = None
+        self._bytes = self._count = 0
+
+    def write(self, name: str, stored: Stored, pump: Pump) -> None:
+        row = find(stored.dtype)
+        boxes = list(slabs(stored.shape, row.itemsize, nbytes=BOX_BYTES))
+        chunk = [each.stop - each.start for each in boxes[0]] if boxes else [max(n, 1) for n in stored.shape]
+        store = self._create(name, stored.dtype, stored.shape, chunk)
+        sizes = [prod(each.stop - each.start for each in box) for box in boxes]
+        pieces = filled(pump.blocks(stored), sizes, numpy_dtype(row.name))
+        for box, piece in zip(boxes, pieces, strict=True):
+            part = store[box]
+            part.write(piece.reshape(part.shape)).result()
+
+    def put(self, name: str, value: Array) -> None:
+        self._create(name, str(value.dtype), (), []).write(value).result()
+
+    def finish(self) -> None:
+        self._commit()
+        # A database without a key has no manifest yet: a checkpoint has one.
+        if not (self._path / "manifest.ocdbt").exists():
+            database = self._library.KvStore.open(store_at(self._path, "", True), context=self._context).result()
+            database.write("_", b"").result()
+            database.delete_range(self._library.KvStore.KeyRange()).result()
+
+    def _create(self, name: str, dtype: str, shape: tuple[int, ...], chunk: list[int]) -> Any:
+        return self._library.open(
+            {
+                "driver": "zarr",
+                "kvstore": store_at(self._path, name, True),
+                "metadata": {"chunks": chunk, "compressor": _COMPRESSOR},
+                "store_data_equal_to_fill_value": True,
+            },
+            create=True,
+            dtype=self._library.dtype(dtype),
+            shape=shape,
+            context=self._context,
+            transaction=self._room(prod(shape) * find(dtype).itemsize),
+        ).result()
+
+    def _room(self, nbytes: int) -> Any:
+        """A transaction for an array, which is in memory until then; ``None`` for one that is written by boxes."""
+        if self._bytes + nbytes > BOX_BYTES or self._count >= BATCH:
+            self._commit()
+        if nbytes > BOX_BYTES:
+            return None
+        if self._transaction is None:
+            self._transaction = self._library.Transaction()
+        self._bytes += nbytes
+        self._count += 1
+        return self._transaction
+
+    def _commit(self) -> None:
+        if self._transaction is not None:
+            self._transaction.commit_async().result()
+        self._transaction, self._bytes, self._count = None, 0, 0
+
+
+@cache
+def is_known(dtype: str) -> bool:
+    """Whether the tensorstore that is installed has a dtype."""
+    import tensorstore
+
+    try:
+        tensorstore.dtype(dtype)
+    except ValueError:
+        return False
+    return True
+
+
+def outline(contents: Contents) -> tuple[list[tuple[tuple[tuple[str, int], ...], Any]], dict[str, str]]:
+    """Each value to write with its keys and their kinds; and the strings beside them."""
+    strings = packed(contents)
+    tree = contents.tree
+    if tree is not None and not contents.ties:
+        nodes = list(_walk(tree, ()))
+        joined = [".".join(key for key, _ in keys) for keys, _ in nodes]
+        refs = [node.name for _, node in nodes if isinstance(node, Ref)]
+        if None not in (kind_of(node) for _, node in nodes) and len(set(joined)) == len(nodes) and all(joined):
+            same = refs == list(contents.tensors) == names(tree)
+            if same and not all(isinstance(node, Ref) and len(keys) == 1 for keys, node in nodes):
+                return nodes, dict(contents.metadata)
+    return [(((name, DICT),), Ref(name)) for name in contents.tensors], strings
+
+
+def _walk(node: Any, keys: tuple[tuple[str, int], ...]) -> Iterator[tuple[tuple[tuple[str, int], ...], Any]]:
+    if type(node) is dict and node and all(type(key) is str and key for key in node):
+        for key, child in node.items():
+            yield from _walk(child, (*keys, (key, DICT)))
+    elif type(node) is list and node:
+        for index, child in enumerate(node):
+            yield from _walk(child, (*keys, (str(index), SEQUENCE)))
+    else:
+        yield keys, node
+
+
+def kind_of(node: Any) -> str | None:
+    """What Orbax calls a value; ``None`` if it has no place for it."""
+    if isinstance(node, Ref):
+        return "np.ndarray" if node.kind == "tensor" and not node.requires_grad else None
+    if node is None:
+        return "None"
+    if type(node) in (dict, list):
+        return None if node else type(node).__name__.capitalize()
+    if type(node) is str:
+        return "string"
+    if type(node) is int:
+        return "scalar" if -(1 << 63) <= node < 1 << 63 else None
+    return "scalar" if type(node) in (float, bool) else None

@@ -1,0 +1,143 @@
+"""safetensors: a JSON header, then the tensors' bytes without holes.
+
+https://huggingface.co/docs/safetensors/index#format says what is in a file.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ....errors import FileFormatError, FormatLimitError
+from ...base.contents import Contents, FileFinding
+from ...base.format import Format
+from ...base.tree_strings import pack, unpack
+from .header import HEADER_LIMIT, METADATA, NAMES, NIBBLES, Scan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ...base.pump import Pump
+    from ...base.stored import Stored
+
+Array = np.ndarray[Any, Any]
+
+_ALIGNMENT = 64
+
+
+def _packed(blocks: Iterator[Array]) -> Iterator[bytes]:
+    left = np.empty(0, np.uint8)
+    for block in blocks:
+        values = np.concatenate([left, block.view(np.uint8) & 15])
+        even = values.size // 2 * 2
+        left = values[even:]
+        yield (values[:even:2] | values[1:even:2] << 4).tobytes()
+
+
+def _nbytes(stored: Stored) -> int:
+    return stored.size // 2 if stored.dtype == NIBBLES else stored.nbytes
+
+
+def _layout(contents: Contents) -> tuple[bytes, list[str]]:
+    """The header of a new file, and the order of the tensors' bytes.
+
+    Names keep their order. Bytes lie so that as many tensors as can be begin at a multiple of 64: first the tensors
+    whose sizes are multiples of it, then by the power of two that divides their size. The data begin at one too.
+    """
+    ties = contents.ties
+    sizes = {name: _nbytes(stored) for name, stored in contents.tensors.items() if name not in ties}
+    order = sorted(sizes, key=lambda name: -min(sizes[name] & -sizes[name] or _ALIGNMENT, _ALIGNMENT))
+    begins = {}
+    reached = 0
+    for name in order:
+        begins[name] = reached
+        reached += sizes[name]
+    strings = pack(contents)
+    parts = [f'"{METADATA}":{_text(strings)}'] if strings else []
+    for name, size in sizes.items():
+        stored = contents.tensors[name]
+        shape = ",".join(map(str, stored.shape))
+        parts.append(
+            f'{_text(name)}:{{"dtype":"{NAMES[stored.dtype]}","shape":[{shape}],'
+            f'"data_offsets":[{begins[name]},{begins[name] + size}]}}'
+        )
+    header = f"{{{','.join(parts)}}}".encode()
+    return header + b" " * (-(8 + len(header)) % _ALIGNMENT), order
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+class _Safetensors(Format):
+    """The format of Hugging Face: https://huggingface.co/docs/safetensors/index."""
+
+    name = "safetensors"
+    title = "safetensors"
+    suffixes = (".safetensors",)
+    dtypes = frozenset(NAMES)
+    holds_tree = True
+    holds_metadata = True
+    unicode_only = True
+    index_suffix = ".index.json"
+    rank = 10
+    first_class = True
+
+    def recognises(self, path: Path, head: bytes) -> bool:
+        length = int.from_bytes(head[:8], "little")
+        return (head[8:9] == b"{" and length <= HEADER_LIMIT) or path.name.lower().endswith(self.suffixes)
+
+    def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
+        scan = Scan(path)
+        if scan.findings:
+            first = scan.findings[0]
+            concerned = f"{first.tensor!r}: " if first.tensor is not None else ""
+            more = f" ({len(scan.findings) - 1} more)" if len(scan.findings) > 1 else ""
+            raise FileFormatError(
+                f"{path} breaks the rules of safetensors at byte {first.offset}: {concerned}{first.message}{more}.",
+                f"tensorferry check {shlex.quote(str(path))}",
+            )
+        return unpack(Contents(self.name, (str(path),), scan.tensors, scan.metadata, None, scan.others))
+
+    def refuse(self, contents: Contents) -> None:
+        super().refuse(contents)
+        odd = [name for name, stored in contents.tensors.items() if stored.dtype == NIBBLES and stored.size % 2]
+        what = f"packs two {NIBBLES} in a byte, and their number is odd"
+        self.refuse_any(odd, what, 'dtype="float8_e4m3fn", which holds all of its values, or exclude=[…]')
+        if METADATA in contents.tensors:
+            raise FormatLimitError(f"A tensor in safetensors cannot be named {METADATA}.", "rename=[…]")
+        length = len(_layout(contents)[0])
+        if length > HEADER_LIMIT:
+            raise FormatLimitError(
+                f"The header would have {length} bytes; readers take {HEADER_LIMIT}.",
+                'shard="5GB", or tensors_only=True, which leaves out what is not a tensor',
+            )
+
+    def write(self, contents: Contents, path: Path, pump: Pump) -> None:
+        header, order = _layout(contents)
+        with path.open("xb") as file:
+            file.write(len(header).to_bytes(8, "little") + header)
+            for name in order:
+                stored = contents.tensors[name]
+                if stored.dtype == NIBBLES:
+                    for part in _packed(pump.blocks(stored)):
+                        file.write(part)
+                else:
+                    file.flush()
+                    pump.copy(stored, file.fileno())
+
+    def check(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Iterator[FileFinding]:
+        scan = Scan(path)
+        yield from scan.findings
+        try:
+            unpack(Contents(self.name, (str(path),), scan.tensors, scan.metadata, None, scan.others))
+        except FileFormatError as error:
+            if not scan.findings:
+                yield FileFinding(str(path), 8, None, error.message)
+
+
+FORMAT = _Safetensors()

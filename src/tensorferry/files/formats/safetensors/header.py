@@ -1,0 +1,355 @@
+"""`Scan`: what the header of a safetensors file says, and all that is wrong with it.
+
+What the official reader refuses: https://github.com/huggingface/safetensors/blob/main/safetensors/src/tensor.rs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ....host.numpy_dtypes import numpy_dtype
+from ...base.contents import FileFinding
+from ...base.raw import read_at
+from ...base.stored import Decoded, Extent
+from ...base.wording import named
+from ...encodings.json_scan import BLANK, Cut, blank, expect, string, strings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ...base.stored import Stored
+
+__all__ = ["HEADER_LIMIT", "METADATA", "NAMES", "NIBBLES", "Scan"]
+
+Array = np.ndarray[Any, Any]
+
+HEADER_LIMIT = 100_000_000
+"""The longest header that the official reader takes."""
+METADATA = "__metadata__"
+_MOST_AXES = 64
+"""NumPy's limit: https://numpy.org/devdocs/release/2.0.0-notes.html"""
+
+_DTYPES = {
+    "BOOL": "bool",
+    "U8": "uint8",
+    "I8": "int8",
+    "F8_E5M2": "float8_e5m2",
+    "F8_E4M3": "float8_e4m3fn",
+    "F8_E5M2FNUZ": "float8_e5m2fnuz",
+    "F8_E4M3FNUZ": "float8_e4m3fnuz",
+    "F8_E8M0": "float8_e8m0fnu",
+    "I16": "int16",
+    "U16": "uint16",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "I32": "int32",
+    "U32": "uint32",
+    "F32": "float32",
+    "I64": "int64",
+    "U64": "uint64",
+    "F64": "float64",
+    "C64": "complex64",
+    "F4": "float4_e2m1fn",
+}
+NIBBLES = "float4_e2m1fn"
+"""Two in a byte, the first in the low half: as in ``torch.float4_e2m1fn_x2``."""
+NAMES = {canonical: name for name, canonical in _DTYPES.items()}
+_UNPACKED = ("F6_E2M3", "F6_E3M2")
+_BITS = {name: int("".join(re.findall(r"^[A-Z]+([0-9]+)", name)) or 8) for name in (*_DTYPES, *_UNPACKED)}
+
+_ENTRY = re.compile(
+    BLANK.join(
+        [
+            b"",
+            rb'"([^"\\\x00-\x1f]*)"',
+            rb":",
+            rb"\{",
+            rb'"dtype"',
+            rb":",
+            rb'"([A-Z0-9_]{1,16})"',
+            rb",",
+            rb'"shape"',
+            rb":",
+            rb"\[([0-9, \t\n\r]*)\]",
+            rb",",
+            rb'"data_offsets"',
+            rb":",
+            rb"\[",
+            rb"(0|[1-9][0-9]{0,18})",
+            rb",",
+            rb"(0|[1-9][0-9]{0,18})",
+            rb"\]",
+            rb"\}",
+            rb"([,}])",
+        ]
+    )
+)
+"""A tensor's entry as nearly every writer has it: plain name, fields in this order."""
+_EMPTY = re.compile(rb"\{" + BLANK + rb"\}")
+_OBJECT = re.compile(rb"\{[^{}]*\}")
+_LONGEST_ENTRY = 1 << 16
+_LONGEST_NAME = 1 << 20
+_WINDOW = 1 << 17
+"""Bytes of a header that are in memory at a time."""
+
+
+class Scan:
+    """What a header says, and all that is wrong with it.
+
+    It is read a window at a time and an entry at a time: a hundred thousand entries take the memory of their names
+    and places, and a header that is not what it should be takes hardly any.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+        self.tensors: dict[str, Stored] = {}
+        self.metadata: dict[str, str] = {}
+        self.others: dict[str, str] = {}
+        self.findings: list[FileFinding] = []
+        self._has_metadata = False
+        self._in_order = True
+        self._reached = 0
+        self._aside: dict[str, tuple[int, int]] = {}
+        self._shapes: dict[bytes, tuple[tuple[int, ...], int, int]] = {}
+        with path.open("rb", buffering=0) as file:
+            self._descriptor = file.fileno()
+            self._size = os.fstat(self._descriptor).st_size
+            self._data = self._opening()
+            if self._data and self._entries():
+                room = self._size - self._data
+                if not self._in_order or self._reached != room or self.findings:
+                    self._compare_places(room)
+
+    def _find(self, message: str, offset: int | None = None, tensor: str | None = None) -> None:
+        self.findings.append(FileFinding(self.path, offset, tensor, message))
+
+    def _opening(self) -> int:
+        head = os.pread(self._descriptor, 9, 0)
+        length = int.from_bytes(head[:8], "little")
+        if len(head) < 8:
+            self._find("it is shorter than the 8 bytes that say how long its header is", 0)
+        elif length > HEADER_LIMIT:
+            self._find(f"its header has {length} bytes, and {HEADER_LIMIT} are allowed", 0)
+        elif 8 + length > self._size:
+            self._find(f"its header ends at byte {8 + length}, past the end of the file at {self._size}", 0)
+        elif head[8:] != b"{":
+            self._find("its header does not begin with '{'", 8)
+        else:
+            return 8 + length
+        return 0
+
+    def _entries(self) -> bool:
+        """Read all entries; whether they were followed to the end."""
+        self._base, self._text, self._at = 8, self._window(8, _WINDOW), 1
+        empty = _EMPTY.match(self._text)
+        if empty is not None:
+            self._at = empty.end()
+        ended = empty is not None
+        while not ended:
+            try:
+                self._whole_entries()
+                ended = True
+            except Cut as cut:
+                rest = len(self._text) - self._at
+                self._base += self._at
+                # Metadata may be long; nothing else is.
+                short = rest > _LONGEST_NAME and METADATA.encode() not in self._text[self._at : self._at + 64]
+                if self._base + rest >= self._data or short:
+                    self._find(f"its header is not what it should be: {cut}", self._base)
+                    return False
+                self._text, self._at = self._window(self._base, rest + max(rest, _WINDOW)), 0
+        while not self._text[self._at :].strip(b" \t\n\r"):
+            self._base += len(self._text)
+            if self._base >= self._data:
+                return True
+            self._text, self._at = self._window(self._base, _WINDOW), 0
+        self._find("its header goes on after its closing '}'", self._base + self._at)
+        return False
+
+    def _window(self, start: int, length: int) -> bytes:
+        return read_at(self.path, start, min(length, self._data - start), self._descriptor)
+
+    def _whole_entries(self) -> None:
+        """Read the entries that are whole in the window.
+
+        Raises:
+            Cut: One is not; it begins at ``_at``.
+        """
+        match_at, add, text, base, position = _ENTRY.match, self._add, self._text, self._base, self._at
+        closing = b","
+        while closing == b",":
+            match = match_at(text, position)
+            if match is None:
+                self._at = position
+                position, closing = self._other_entry(text, base, position)
+                continue
+            name, dtype, shape, begin, end, closing = match.groups()
+            try:
+                add(name.decode(), dtype.decode(), shape, int(begin), int(end), base + position)
+            except UnicodeDecodeError:
+                self._find("a name is not UTF-8", base + position)
+            position = match.end()
+        self._at = position
+
+    def _add(self, name: str, dtype: str, raw: bytes, begin: int, end: int, at: int) -> None:
+        try:
+            shape, size, span = self._shapes[raw]
+        except KeyError:
+            counted = _shape(raw)
+            if counted is None:
+                return self._find(f"shape [{raw[:80].decode()}] is not one of whole numbers", at, name)
+            shape, size, span = self._shapes[raw] = counted
+        if name in self.tensors or name in self.others:
+            return self._find("the name stands there twice", at, name)
+        if name == METADATA:
+            return self._find(f"{METADATA} is not strings by name", at)
+        bits = _BITS.get(dtype)
+        if bits is None:
+            return self._find(f"dtype {dtype} is not one of {', '.join(_BITS)}", at, name)
+        if span * bits >= 1 << 66:
+            return self._find(f"shape {list(shape)} is too large for any machine", at, name)
+        if (end - begin) * 8 != size * bits:
+            return self._find(
+                f"shape {list(shape)} of {dtype} takes {size * bits / 8:g} bytes, "
+                f"its offsets {begin} and {end} have {end - begin}",
+                at,
+                name,
+            )
+        offset = self._data + begin
+        if len(shape) > _MOST_AXES:
+            self.others[name] = f"{dtype} with {len(shape)} axes; NumPy has at most {_MOST_AXES}"
+        elif dtype in _UNPACKED:
+            self.others[name] = f"{dtype} {list(shape)}: how its bits are packed is not laid down"
+        elif dtype == "F4":
+            self.tensors[name] = _nibbles(shape, self.path, offset)
+        else:
+            self.tensors[name] = Extent(_DTYPES[dtype], shape, self.path, offset)
+        if bits % 8 or name in self.others:
+            self._aside[name] = begin, end
+        if begin != self._reached:
+            self._in_order = False
+        self._reached = end
+        return None
+
+    def _other_entry(self, text: bytes, base: int, position: int) -> tuple[int, bytes]:
+        """Read one entry that is not as nearly every writer has it; the position behind it, and what closes it."""
+        at = base + position
+        name, position = string(text, position)
+        position = blank(text, expect(text, position, b":"))
+        pairs, raw = None, b""
+        if name == METADATA:
+            pairs, position = strings(text, position)
+        else:
+            found = _OBJECT.match(text, position)
+            if found is None:
+                raise Cut(f"{name[:200]!r} is not followed by an object")
+            position, raw = found.end(), found.group()
+        position = blank(text, position)
+        closing = text[position : position + 1]
+        if closing not in (b",", b"}"):
+            raise Cut("an entry is followed by neither ',' nor '}'")
+        if pairs is None:
+            self._fields(name, raw, at)
+        else:
+            self._strings(pairs, at)
+        return position + 1, closing
+
+    def _strings(self, pairs: list[tuple[str, str]], at: int) -> None:
+        if self._has_metadata:
+            self._find(f"{METADATA} stands there twice", at)
+        self._has_metadata = True
+        for key, value in pairs:
+            if key in self.metadata:
+                self._find(f"{METADATA} has {key!r} twice", at)
+            self.metadata[key] = value
+
+    def _fields(self, name: str, raw: bytes, at: int) -> None:
+        if len(raw) > _LONGEST_ENTRY:
+            return self._find(f"its entry has {len(raw)} bytes, which is out of all proportion", at, name)
+        try:
+            pairs = json.loads(raw.decode(), object_pairs_hook=list)
+            fields = dict(pairs)
+        except (ValueError, TypeError, RecursionError) as error:
+            what = "it nests too deep" if isinstance(error, RecursionError) else str(error)
+            return self._find(f"its entry cannot be read: {what}", at, name)
+        if sorted(key for key, _ in pairs) != ["data_offsets", "dtype", "shape"]:
+            return self._find(
+                f"its entry has the fields {named([key for key, _ in pairs])}; dtype, shape and data_offsets are due",
+                at,
+                name,
+            )
+        dtype, shape, offsets = fields["dtype"], fields["shape"], fields["data_offsets"]
+        if not isinstance(dtype, str) or not _whole(shape):
+            return self._find(
+                f"dtype {str(dtype)[:80]} and shape {str(shape)[:80]} are not a name and lengths", at, name
+            )
+        if not _whole(offsets) or len(offsets) != 2 or max(offsets) >= 1 << 64:
+            return self._find(f"data_offsets {str(offsets)[:80]} are not a beginning and an end", at, name)
+        return self._add(name, dtype[:80], ",".join(map(str, shape)).encode(), offsets[0], offsets[1], at)
+
+    def _compare_places(self, room: int) -> None:
+        """Find overlaps and holes, and what lies past the end."""
+        names = [name for name in self.tensors if name not in self._aside] + list(self._aside)
+        places = (place for name in names for place in self._aside.get(name) or self._extent_of(name))
+        begins, ends = np.fromiter(places, np.uint64, 2 * len(names)).reshape(-1, 2).T
+        order = np.lexsort((ends, begins))
+        starts = begins[order]
+        reached = np.concatenate([np.zeros(1, np.uint64), np.maximum.accumulate(ends[order])])
+        wrong = np.flatnonzero(starts != reached[:-1])
+        beyond = np.flatnonzero(ends[order] > room)
+        for place in wrong:
+            name, start, before = names[order[place]], int(starts[place]), int(reached[place])
+            if start < before:
+                other = names[order[max(place - 1, 0)]]
+                self._find(f"it overlaps what lies before it, {other!r}", self._data + start, name)
+            else:
+                self._find(f"{start - before} bytes before it belong to no tensor", self._data + before, name)
+        for place in beyond:
+            name, end = names[order[place]], int(ends[order[place]])
+            self._find(
+                f"it ends at byte {self._data + end}, past the end of the file at {self._size}",
+                self._data + int(starts[place]),
+                name,
+            )
+        # What broken entries would have covered is not missing.
+        if int(reached[-1]) < room and not self.findings:
+            last = self._data + int(reached[-1])
+            self._find(f"its last {self._size - last} bytes belong to no tensor", last)
+
+    def _extent_of(self, name: str) -> tuple[int, int]:
+        stored: Any = self.tensors[name]
+        begin = stored.offset - self._data
+        return begin, begin + stored.nbytes
+
+
+def _shape(raw: bytes) -> tuple[tuple[int, ...], int, int] | None:
+    """The lengths of the axes, the number of elements, and what that would be if no axis were empty."""
+    try:
+        shape: Any = json.loads(f"[{raw.decode()}]") if len(raw) <= _LONGEST_ENTRY else None
+    except ValueError:
+        return None
+    return (tuple(shape), prod(shape), prod(max(length, 1) for length in shape)) if _whole(shape) else None
+
+
+def _whole(numbers: Any) -> bool:
+    return isinstance(numbers, list) and all(type(each) is int and 0 <= each < 1 << 64 for each in numbers)
+
+
+def _nibbles(shape: tuple[int, ...], path: str, offset: int) -> Decoded:
+    packed = Extent("uint8", (prod(shape) // 2,), path, offset)
+
+    def read() -> Iterator[Array]:
+        for block in packed.blocks():
+            halves = np.empty((block.size, 2), np.uint8)
+            np.bitwise_and(block, 15, out=halves[:, 0])
+            np.right_shift(block, 4, out=halves[:, 1])
+            yield halves.reshape(-1).view(numpy_dtype(NIBBLES))
+
+    return Decoded(NIBBLES, shape, read, (path, offset, shape, NIBBLES))

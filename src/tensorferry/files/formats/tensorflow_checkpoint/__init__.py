@@ -1,0 +1,109 @@
+"""TensorFlow checkpoints: what ``tf.train.Checkpoint`` and ``tf.compat.v1.train.Saver`` write.
+
+A sorted table, ``NAME.index``, of protocol messages says where each tensor lies in ``NAME.data-…``:
+https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/protobuf/tensor_bundle.proto. It is
+read and written here, not by TensorFlow, which has each tensor in memory and takes seconds to import.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ....errors import FileFormatError
+from ...base.format import Format, owned
+from ...base.raw import write_fully
+from ...base.tree_strings import packed, unpacked
+from ...base.wording import TENSORS_ONLY
+from ...encodings.crc32c import crc32c
+from ...encodings.protobuf import bytes_field, number_field
+from .bundle import INDEX, STATE, Bundle, index_of
+from .entries import CODES, STRING, entry_of, from_metadata, string_of
+from .sorted_table import is_table, table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ...base.contents import Contents
+    from ...base.pump import Pump
+
+_PREFIX = "variables"
+_ALIGNMENT = 64
+
+
+class TensorflowCheckpoint(Format):
+    """TensorFlow checkpoints (of version 2, since 2016); what is written is a folder with one.
+
+    Strings without axes are kept as metadata, among them the object graph that ``tf.train.Checkpoint`` restores
+    by; those that are not UTF-8 in base64, after ``tensorflow.base64:``.
+    """
+
+    name = "tensorflow"
+    title = "TensorFlow checkpoint"
+    suffixes = (".tfckpt",)
+    dtypes = frozenset(CODES)
+    is_folder = True
+    holds_tree = True
+    holds_metadata = True
+    unicode_only = True
+    rank = 70
+
+    def recognises(self, path: Path, head: bytes) -> bool:
+        if head and not path.name.endswith(INDEX):
+            return False
+        index = index_of(path)
+        return index is not None and is_table(index)
+
+    def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
+        index = index_of(path)
+        if index is None:
+            raise FileFormatError(
+                f"{path} has no TensorFlow checkpoint, or several.", f"the path of one, such as {path}/ckpt-1{INDEX}"
+            )
+        return unpacked(Bundle(index).contents())
+
+    def refuse(self, contents: Contents) -> None:
+        super().refuse(contents)
+        wrong = [name for name in (*contents.tensors, *contents.metadata) if not name or name.startswith("\0")]
+        wrong += [name for name in contents.metadata if name in contents.tensors]
+        what = "needs a name of its own for each tensor and each string"
+        self.refuse_any(wrong, what, f"rename=[…], or {TENSORS_ONLY}")
+
+    def write(self, contents: Contents, path: Path, pump: Pump) -> None:
+        path.mkdir()
+        entries = [(b"", number_field(1, 1) + bytes_field(3, number_field(1, 1)))]
+        ties = contents.ties
+        with (path / f"{_PREFIX}.data-00000-of-00001").open("xb", buffering=0) as file:
+            at = 0
+            for name, stored in contents.tensors.items():
+                if name in ties:
+                    continue
+                # An empty one gets a byte's room too: the order of the offsets is the order of the names.
+                at += write_fully(file.fileno(), bytes(-at % _ALIGNMENT or (0 if stored.size else _ALIGNMENT)))
+                checksum, begin = 0, at
+                for block in pump.blocks(stored):
+                    checksum = crc32c(block.view(np.uint8), checksum)
+                    at += write_fully(file.fileno(), block.view(np.uint8))
+                entries.append(
+                    (name.encode(), entry_of(CODES[stored.dtype], stored.shape, begin, at - begin, checksum))
+                )
+            for key, text in packed(contents).items():
+                raw, checksum = string_of(from_metadata(text))
+                entries.append((key.encode(), entry_of(STRING, (), at, len(raw), checksum)))
+                at += write_fully(file.fileno(), raw)
+        (path / f"{_PREFIX}{INDEX}").write_bytes(table(sorted(entries)))
+        (path / STATE).write_text(
+            f'model_checkpoint_path: "{_PREFIX}"\nall_model_checkpoint_paths: "{_PREFIX}"\n', "utf-8"
+        )
+
+    def own_entries(self, folder: Path) -> list[str]:
+        index = index_of(folder)
+        if index is None:
+            return []
+        stem = re.escape(index.name.removesuffix(INDEX))
+        return owned(folder, re.compile(rf"{STATE}|{stem}(?:{re.escape(INDEX)}|\.data-\d{{5}}-of-\d{{5}})").fullmatch)
+
+
+FORMAT = TensorflowCheckpoint()

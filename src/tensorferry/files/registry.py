@@ -1,0 +1,183 @@
+"""All formats, this package's and those of outside packages, and how a file finds its own."""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import os
+import pkgutil
+import stat
+import threading
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from ..backends.plugins import Door
+from ..errors import FileFormatError, shown
+from .base.format import Format
+from .pickles.bare import bare_pickle, is_pickle
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+__all__ = ["each_format", "format_for", "format_named", "format_of", "formats", "outside", "own_formats", "recognised"]
+
+_HEAD = 64
+"""The first bytes of a file that are shown to each format."""
+
+
+def formats() -> dict[str, Format]:
+    """Every format by name: this package's, and those of outside packages, which are looked up now."""
+    outside.open_all()
+    return {each.name: each for each in sorted([*own_formats(), *_brought.values()], key=_place)}
+
+
+def each_format() -> Iterator[Format]:
+    """This package's formats; then, if none of them was what is looked for, those of outside packages."""
+    yield from own_formats()
+    yield from _others()
+
+
+@cache
+def own_formats() -> tuple[Format, ...]:
+    """This package's formats."""
+    from . import formats as package
+
+    modules = [module.name for module in pkgutil.iter_modules(package.__path__)]
+    found = (importlib.import_module(f"{package.__name__}.{name}").FORMAT for name in modules)
+    return tuple(sorted(found, key=_place))
+
+
+def _others() -> Iterator[Format]:
+    outside.search()
+    yield from sorted(_brought.values(), key=_place)
+
+
+_brought: dict[str, Format] = {}
+
+
+def _make(name: str, found: Any) -> Format:
+    """The format that an entry point gave, as an instance or its class."""
+    made = found() if isinstance(found, type) and issubclass(found, Format) else found
+    kind = type(made).__qualname__
+    if not isinstance(made, Format):
+        raise TypeError(f"a format is an instance of tensorferry.files.base.format.Format, not of {kind}")
+    declared: dict[str, Any] = {each: getattr(made, each) for each in ("name", "suffixes", "dtypes", "rank")}
+    if not isinstance(declared["suffixes"], tuple) or not all(isinstance(each, str) for each in declared["suffixes"]):
+        raise TypeError(f"{kind}.suffixes must be a tuple of strings")
+    if not isinstance(declared["dtypes"], frozenset) or not isinstance(declared["rank"], int):
+        raise TypeError(f"{kind}.dtypes must be a frozenset of names, and {kind}.rank a whole number")
+    if made.index_suffix and not made.suffixes:
+        raise TypeError(f"{kind} has an index_suffix, and no suffix that it is put after")
+    if declared["name"] != name:
+        raise ValueError(f"its entry point is named {name!r}, and its format {made.name!r}: both need one name")
+    return made
+
+
+outside: Door[Format] = Door(
+    "tensorferry.formats",
+    "format",
+    known=lambda: _brought,
+    own=lambda: {each.name for each in own_formats()},
+    make=_make,
+    keep=lambda made: _brought.setdefault(made.name, made),
+    lock=threading.RLock(),
+)
+"""The formats of outside packages."""
+
+
+def _namesake(path: Path) -> list[Format]:
+    """The format whose module goes with the file's suffix: most often it saves importing the others."""
+    from . import formats as package
+
+    suffix = path.suffix[1:].lower()
+    wanted = package.MODULES.get(suffix, suffix)
+    here = any(module.name == wanted for module in pkgutil.iter_modules(package.__path__))
+    return [importlib.import_module(f"{package.__name__}.{wanted}").FORMAT] if here else []
+
+
+def _place(format: Format) -> tuple[int, str]:  # noqa: A002 - the term
+    return format.rank, format.name
+
+
+def format_named(name: str) -> Format:
+    """The format of this name.
+
+    Raises:
+        ValueError: No format has this name.
+        FrameworkNotInstalledError: It is an outside package's, and broken.
+    """
+    found = next((each for each in own_formats() if each.name == name), None) or outside.open(name)
+    if found is None:
+        names = [*(each.name for each in own_formats()), *outside.names()]
+        raise ValueError(f"to must be the name of a format, one of {', '.join(names)}, not {shown(name)}")
+    return found
+
+
+def format_of(path: Path) -> Format:
+    """The format of a file that exists, by its first bytes.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        FileFormatError: No format knows it.
+    """
+    head = b""
+    # What is not there may still be the common prefix of the names of several files.
+    mode = _mode(path)
+    if mode is not None and not stat.S_ISDIR(mode):
+        if not stat.S_ISREG(mode):
+            # To open a pipe is to wait for who writes into it.
+            raise FileFormatError(
+                f"{path} is neither a file nor a folder, and cannot be read at any place.",
+                "the path of a file that holds the same",
+            )
+        with path.open("rb") as file:
+            head = file.read(_HEAD)
+        if not head:
+            raise FileFormatError(f"{path} is empty: it has no bytes.", "get the file anew")
+    # Others are only looked for if need be: what finds them is larger than all that is here.
+    found = recognised(path, head, _namesake(path)) or recognised(path, head, each_format())
+    if found is not None:
+        return found
+    if mode is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+    broken = outside.failure({suffix[1:].lower() for suffix in path.suffixes})
+    if broken is not None:
+        raise FileFormatError(f"{path} is of no format that tensorferry knows. {broken.message}", broken.hint)
+    if is_pickle(path, head):
+        raise bare_pickle(path)
+    raise FileFormatError(f"{path} is of no format that tensorferry knows.", "one of " + ", ".join(formats()))
+
+
+def _mode(path: Path) -> int | None:
+    """What kind of thing a path is; ``None`` if there is nothing."""
+    try:
+        return path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def recognised(path: Path, head: bytes, among: Iterable[Format]) -> Format | None:
+    """The first format that a file, or a folder, is of."""
+    for each in among:
+        with outside.guard(each.name):
+            if each.recognises(path, head):
+                return each
+    return None
+
+
+def format_for(path: Path) -> Format:
+    """The format to write to a path, by its suffix.
+
+    Raises:
+        FileFormatError: No format has it.
+    """
+    name = path.name.lower()
+    for among in (own_formats, _others):
+        fitting = [
+            (len(suffix), each) for each in among() for suffix in each.suffixes if each.writes and name.endswith(suffix)
+        ]
+        if fitting:
+            longest = max(length for length, _ in fitting)
+            return next(each for length, each in fitting if length == longest)
+    raise FileFormatError(f"The name {path.name} does not say which format to write.", 'to="safetensors"')

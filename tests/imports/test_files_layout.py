@@ -1,0 +1,93 @@
+"""The order inside `tensorferry.files`: each folder imports only from those below it, and no module in a circle."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+from tests.support import SOURCE
+
+FILES = SOURCE / "tensorferry" / "files"
+ORDER = ("base", "encodings", "pickles", "formats", "")
+"""The folders from the lowest to the highest; the last is `files` itself."""
+
+
+def folder_of(path):
+    """The name in `ORDER` of the folder that a module is in."""
+    return path.relative_to(FILES).parts[0] if path.parent != FILES else ""
+
+
+def module_at(parts):
+    """The file of a module inside `files`, or None."""
+    place = FILES.joinpath(*parts)
+    for path in (place.with_suffix(".py"), place / "__init__.py"):
+        if path.is_file():
+            return path
+    return None
+
+
+def imported(path, tree):
+    """The modules inside `files` that a module imports, lazily or for type checkers too."""
+    package = path.relative_to(FILES.parents[1]).parts[:-1]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            whole = [*package[: len(package) - node.level + 1]] if node.level else []
+            whole += (node.module or "").split(".") if node.module else []
+            for alias in node.names:
+                if whole[:2] == ["tensorferry", "files"]:
+                    yield module_at([*whole[2:], alias.name]) or module_at(whole[2:])
+
+
+def arrows(folder=FILES):
+    found = {}
+    for path in sorted(folder.rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
+        found[path] = {each for each in imported(path, tree) if each not in (None, path, FILES / "__init__.py")}
+    return found
+
+
+def upwards(found):
+    """The arrows that lead from a folder to one above it."""
+    return [
+        f"{path.relative_to(FILES)} -> {other.relative_to(FILES)}"
+        for path, others in found.items()
+        for other in sorted(others)
+        if ORDER.index(folder_of(other)) > ORDER.index(folder_of(path))
+    ]
+
+
+def circle(found):
+    """Modules that import each other in a circle; none: an empty list."""
+    left = dict(found)
+    while True:
+        free = [path for path, others in left.items() if not others & left.keys()]
+        if not free:
+            return sorted(str(path.relative_to(FILES)) for path in left)
+        for path in free:
+            del left[path]
+
+
+def test_arrows_lead_downwards():
+    """What is read, what it is encoded in, and the formats know nothing of what is done with files."""
+    assert upwards(arrows()) == []
+
+
+def test_no_module_imports_in_a_circle():
+    """Not even lazily, nor for type checkers."""
+    assert circle(arrows()) == []
+
+
+@pytest.mark.parametrize(
+    ("where", "line"),
+    [
+        ("base/stored.py", "from ..registry import format_of"),
+        ("encodings/slabs.py", "from ..formats.npy import FORMAT"),
+        ("pickles/words.py", "def f():\n    from .. import select"),
+        ("base/stored.py", "from tensorferry.files.encodings import slabs"),
+    ],
+)
+def test_an_arrow_upwards_is_found(where, line):
+    """In each way of writing it."""
+    found = arrows()
+    found[FILES / where] = set(imported(FILES / where, ast.parse(line)))
+    assert len(upwards(found)) == 1
