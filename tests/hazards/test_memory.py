@@ -674,10 +674,11 @@ def test_H29_parameters_and_plain_subclasses_work(target):
         assert address(ferry.to_numpy(plain.as_subclass(Named))) == plain.data_ptr()
 
 
-def test_H29_a_class_is_known_by_its_bases_not_by_its_name():
+@pytest.mark.parametrize("name", ["stack", "padded"])
+def test_H29_a_class_is_known_by_its_bases_not_by_its_name(name):
     """Classes that are called like what a plan goes by are ordinary tensors."""
     array = np.ones(3).view(type("scalar", (np.ndarray,), {}))
-    tensor = torch.ones(3).as_subclass(type("stack", (torch.Tensor,), {}))
+    tensor = torch.ones(3).as_subclass(type(name, (torch.Tensor,), {}))
     for x in (array, tensor):
         assert ferry.shares_memory(x, ferry.to_numpy(x, copy=False))
 

@@ -12,11 +12,16 @@ from hypothesis import strategies as st
 
 import tensorferry as ferry
 from tensorferry import testing
+<<<<<<< HEAD:tests/property/test_fast_paths.py
 from tensorferry.backends import fast_paths, registry
+=======
+from tensorferry.backends import registry
+from tensorferry.backends.python import tensors as python
+from tensorferry.core import info
+>>>>>>> collate:tests/property/test_lanes.py
 from tensorferry.core.info import MANY
 from tensorferry.execution import recipes
 from tensorferry.execution.run import verifying
-from tensorferry.planning import rules
 from tensorferry.sequences import chunks as parts
 from tensorferry.sequences import reader as sequences
 from tensorferry.testing import strategies as these
@@ -146,7 +151,8 @@ def by_keywords(target, x, keywords):
 def a_few_at_a_time():
     """Two numbers are many, and two are read at a time."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rules, "MANY", 1)
+        patch.setattr(info, "MANY", 1)
+        patch.setattr(python, "MANY", 1)
         patch.setattr(parts, "_PART", 2)
         patch.setattr(parts, "_SHORT", 2)
         # A plan is for a number of elements: those that were made for many are for few now.

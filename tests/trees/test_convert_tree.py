@@ -11,6 +11,7 @@ import pytest
 from tests.support import TARGETS, address
 
 import tensorferry as ferry
+from tensorferry.execution.run import verifying
 
 
 def mixed():
@@ -403,8 +404,12 @@ def test_nothing_is_converted_by_explain():
 
 
 def test_the_fast_way_gives_what_the_planned_way_gives():
+<<<<<<< HEAD
     """With fast paths and without: types, sharing, ties and what is kept."""
     from tensorferry.execution.run import verifying
+=======
+    """With fast lanes and without: types, sharing, ties and what is kept."""
+>>>>>>> collate
 
     tree = {**mixed(), "again": None, "n": 3, "s": "x"}
     tree["again"] = tree["torch"]
@@ -482,7 +487,6 @@ def test_the_first_conversion_of_a_process_is_like_the_second():
     import torch
 
     from tensorferry.execution import recipes
-    from tensorferry.execution.run import verifying
 
     tree = {"a": torch.zeros(16), "b": torch.zeros(3)}
     with verifying(False):
@@ -490,3 +494,25 @@ def test_the_first_conversion_of_a_process_is_like_the_second():
             recipes.forget()
             first, second = (ferry.convert_tree(tree, "torch", device="cpu") for _ in range(2))
             assert first["a"] is second["a"] is tree["a"]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_lists_of_tensors_that_are_leaves_are_stacked_each_as_its_members_are(target):
+    """What is the same of several stacks, or in one memory, is so of none of their members."""
+    import tensorflow as tf
+    import torch
+
+    array = np.arange(2, dtype="float32")
+    tree = {
+        "tensorflow": [tf.zeros(2), tf.ones(2)],
+        "arrays": [array, array],
+        "again": [array, array],
+        "torch": [torch.zeros(2), torch.ones(2)],
+    }
+    wanted = {"tensorflow": [[0, 0], [1, 1]], "arrays": [[0, 1]] * 2, "again": [[0, 1]] * 2, "torch": [[0, 0], [1, 1]]}
+    for on in (False, True):
+        with verifying(on):
+            result = ferry.convert_tree(tree, target, leaves=lambda x: isinstance(x, list))
+            assert ferry.convert_tree(result, "python") == wanted
+    plans = ferry.explain_tree(tree, target, leaves=lambda x: isinstance(x, list)).plans
+    assert [plan.shares_memory for plan in plans.values()] == [False] * 4

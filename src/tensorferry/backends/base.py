@@ -13,6 +13,7 @@ import sys
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ..core.info import JOINS, NUMBERS
 from ..core.places import places_by
 from ..errors import FrameworkNotInstalledError
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Backend", "kind_of_type", "validate", "verbs_lacking"]
 
-_KINDS = frozenset({"Variable", "buffer", "numbers", "object", "objects", "rows", "scalar", "stack", "traced"})
+_KINDS = NUMBERS | JOINS.keys() | {"Variable", "buffer", "new", "object", "scalar", "traced"}
 
 
 def kind_of_type(kind: type) -> str:
