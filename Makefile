@@ -20,8 +20,8 @@ INPUTS := pyproject.toml constraints.txt
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 # What a floor can break: the contract, casts, the command line, and the formats and executors of each extra.
-FLOOR_TESTS := tests/floors tests/conformance tests/cases tests/property tests/cli \
-	tests/files/test_hdf5.py tests/files/test_zarr.py tests/files/test_arrow.py tests/files/test_orbax.py tests/files/test_executors.py
+FLOOR_TESTS := tests/floors tests/conformance tests/sequences tests/backends/test_variables.py tests/cases tests/property \
+	tests/cli tests/files/test_hdf5.py tests/files/test_zarr.py tests/files/test_arrow.py tests/files/test_orbax.py tests/files/test_executors.py
 
 # What people have beside tensorferry, for tests/everyday; pinned in constraints.txt.
 NEIGHBOURS := datasets equinox gymnasium pandas pillow polars xarray

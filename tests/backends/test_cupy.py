@@ -8,7 +8,7 @@ import weakref
 
 import numpy as np
 import pytest
-from tests.devices import paper_cupy
+from tests.backends import paper_cupy
 
 import tensorferry as ferry
 from tensorferry import TensorInfo
