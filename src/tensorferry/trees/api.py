@@ -96,6 +96,8 @@ def convert_tree(
         UnsupportedTypeError: `dtype` has a name that no leaf has; the hint has the nearest.
         TreeError: Several cannot: a group of their errors. Nothing half-converted is returned.
         TypeError: As for `convert`.
+
+    .. versionadded:: 0.1
     """
     goal = (to, like, dtype, device, copy, casting, grad, options)
     return _untraced(convert_tree, goal, _convert, tree, goal, out, leaves, unknown, coalesce)
@@ -122,6 +124,8 @@ def snapshot(tree: Tree, /, *, unknown: Unknown = "error") -> Tree:
     Raises:
         ConversionError: A tensor has not one memory to copy (sparse, quantized, deleted …); several raise a
             `TreeError`.
+
+    .. versionadded:: 0.1
     """
     return _untraced(snapshot, None, _snapshot, tree, unknown)  # type: ignore[no-any-return]
 
@@ -197,6 +201,8 @@ def collate(
         LossyCastError: What is filled in does not fit into a leaf's dtype; or integers meet floats.
         TypeError: As for `convert`; or a keyword says how something is padded, and `pad` says of nothing that it is.
         ValueError: `pad_to_multiple_of` is less than 1.
+
+    .. versionadded:: 0.1
     """
     goal = (to, like, dtype, device, None, casting, grad, options)
     padding = None
@@ -252,6 +258,8 @@ def explain_tree(
 
     Raises:
         ConversionError: The same as the conversion would raise, except for what only the values show.
+
+    .. versionadded:: 0.1
     """
     goal = (to, like, dtype, device, copy, casting, grad, options)
     return _untraced(explain_tree, goal, _explain, tree, goal, out, leaves, unknown, coalesce)  # type: ignore[no-any-return]
@@ -272,6 +280,8 @@ def describe_tree(tree: Any, /, *, leaves: Leaves = "tensors", unknown: Unknown 
 
     Raises:
         ConversionError: A tensor of a kind that cannot be carried; several raise a `TreeError`.
+
+    .. versionadded:: 0.1
     """
     rule = leaf_rule(leaves, infos=True, unknown=unknown)
     return _untraced(describe_tree, None, _describe, tree, rule)  # type: ignore[no-any-return]
