@@ -31,7 +31,11 @@ def test_examples_of_the_pages_run(document):
 
 
 @pytest.mark.parametrize(
-    "document", ["README.md", "CHANGELOG.md", *sorted(p.name for p in (ROOT / "docs").glob("*.md"))]
+    "document",
+    [
+        *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "tests/README.md"),
+        *sorted(p.name for p in (ROOT / "docs").glob("*.md")),
+    ],
 )
 def test_links_lead_somewhere(document):
     """Every relative link in a document names a file that is there."""
