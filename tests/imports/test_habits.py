@@ -54,7 +54,7 @@ def test_what_a_host_reads_can_be_parsed(path):
 
 
 def test_the_workflows_run_targets_that_are_there():
-    """Whoever renames a target is told; all that a hosted run does can be done by hand."""
+    """A target that is renamed is renamed there too; all that a hosted run does can be done by hand."""
     asked = [target for command in commands() for target in made(command)]
     assert set(asked) <= TARGETS
     needed = {"lint", "types", "test", "coverage", "package", "floors", "everyday", "slow"}
