@@ -54,7 +54,7 @@ coverage: $(VENV)/.test ## the tests, and which lines and branches of src/ they 
 	$(BIN)/python -m pytest -n $(JOBS) -q -m "not slow" --benchmark-disable --cov --cov-report=term:skip-covered $(PYTEST_ARGS)
 
 mutants: $(VENV)/.test ## small faults put into planning/, execution/ and the casts, one at a time: what no test finds is listed (long)
-	$(BIN)/python tests/mutants.py $(MUTANTS)
+	$(BIN)/python tests/mutants/mutants.py $(MUTANTS)
 
 # Nothing but the floors is held back: whatever else they need is the newest that they take, as for a user who has them.
 # What releases of that age and the newest of the rest say of each other as deprecated is not ours.

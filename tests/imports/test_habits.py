@@ -53,6 +53,13 @@ def test_what_a_host_reads_can_be_parsed(path):
     assert isinstance(yaml.safe_load(path.read_text(encoding="utf-8")), dict)
 
 
+def test_the_makefile_names_files_that_are_there():
+    """Tests that are moved take their names in the Makefile with them."""
+    named = set(re.findall(r"tests/[\w./]+", read("Makefile")))
+    assert len(named) > 10
+    assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
+
+
 def test_the_workflows_run_targets_that_are_there():
     """A target that is renamed is renamed there too; all that a hosted run does can be done by hand."""
     asked = [target for command in commands() for target in made(command)]
