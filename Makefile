@@ -4,13 +4,16 @@
 
 PYTHON ?= python3
 VENV   ?= .venv
-# Environments of `make floors` and `make everyday`, each of some GB.
+# Environments of `make floors` and `make everyday`, each of some GB, and of `make package`, which is small.
 FLOORS   ?= .venv-floors
 EVERYDAY ?= .venv-everyday
+PACKAGE  ?= .venv-package
 # Tests run in this many processes.
 JOBS   ?= 2
 # Further arguments for pytest: make test PYTEST_ARGS='-k C03 -x'
 PYTEST_ARGS ?=
+# Further arguments for `make mutants`: make mutants MUTANTS='--module planning/rules.py --count 30'
+MUTANTS ?=
 
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
@@ -20,13 +23,13 @@ INPUTS := pyproject.toml constraints.txt
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 # What a floor can break: the contract, casts, the command line, and the formats and executors of each extra.
-FLOOR_TESTS := tests/floors tests/conformance tests/cases tests/property tests/cli \
-	tests/files/test_hdf5.py tests/files/test_zarr.py tests/files/test_arrow.py tests/files/test_orbax.py tests/files/test_executors.py
+FLOOR_TESTS := tests/floors tests/conformance tests/sequences tests/backends/test_variables.py tests/cases tests/property \
+	tests/cli tests/files/test_hdf5.py tests/files/test_zarr.py tests/files/test_arrow.py tests/files/test_orbax.py tests/files/test_executors.py
 
 # What people have beside tensorferry, for tests/everyday; pinned in constraints.txt.
 NEIGHBOURS := datasets equinox gymnasium pandas pillow polars xarray
 
-.PHONY: help demo install test slow gpu floors everyday bench lint types clean
+.PHONY: help demo install test slow gpu coverage mutants floors everyday package bench lint types clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -47,6 +50,12 @@ slow: $(VENV)/.test ## the long tests
 gpu: $(VENV)/.test ## the tests that need a CUDA device
 	$(BIN)/python -m pytest -q -m gpu --benchmark-disable $(PYTEST_ARGS)
 
+coverage: $(VENV)/.test ## the tests, and which lines and branches of src/ they run; fails below the floor in pyproject.toml
+	$(BIN)/python -m pytest -n $(JOBS) -q -m "not slow" --benchmark-disable --cov --cov-report=term:skip-covered $(PYTEST_ARGS)
+
+mutants: $(VENV)/.test ## small faults put into planning/, execution/ and the casts, one at a time: what no test finds is listed (long)
+	$(BIN)/python tests/mutants/mutants.py $(MUTANTS)
+
 # Nothing but the floors is held back: whatever else they need is the newest that they take, as for a user who has them.
 # What releases of that age and the newest of the rest say of each other as deprecated is not ours.
 floors: ## an environment with the oldest release of everything that pyproject.toml allows, and the contract's tests in it (slow)
@@ -64,6 +73,19 @@ everyday: ## an environment with pandas, polars, PIL, xarray, datasets, gymnasiu
 	$(EVERYDAY)/bin/python -m pip --disable-pip-version-check install -q -c constraints.txt tensorflow-cpu -e '.[torch,jax,test]' $(NEIGHBOURS)
 	$(EVERYDAY)/bin/python -m pytest -q -m "" --benchmark-disable tests/everyday $(PYTEST_ARGS)
 
+# Nothing of the checkout's own environment is used: the wheel is made from the sdist, and each is installed alone.
+package: ## the sdist and the wheel, made in dist/, and each tried in an environment that has nothing else
+	rm -rf dist
+	$(PYTHON) -m venv --clear $(PACKAGE)
+	$(PACKAGE)/bin/python -m pip --disable-pip-version-check install -q -c constraints.txt build hatchling
+	$(PACKAGE)/bin/python -m build --no-isolation --outdir dist
+	set -e; for made in dist/*.whl dist/*.tar.gz; do \
+		$(PYTHON) -m venv --clear $(PACKAGE); \
+		$(PACKAGE)/bin/python -m pip --disable-pip-version-check install -q -c constraints.txt $$made; \
+		$(PACKAGE)/bin/python -m pip check; \
+		$(PACKAGE)/bin/python -I -W error tests/package/smoke.py; \
+	done
+
 bench: $(VENV)/.test ## one table: case, ours, theirs, ratio, target
 	$(BIN)/python -m benchmarks
 
@@ -76,7 +98,7 @@ types: $(VENV)/.test $(VENV)/.lint ## mypy (strict) and pyright
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 clean: ## remove what make made
-	rm -rf $(VENV) $(FLOORS) $(EVERYDAY) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf $(VENV) $(FLOORS) $(EVERYDAY) $(PACKAGE) dist build .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:

@@ -98,6 +98,8 @@ def to_numpy(
             neither side's framework can lock memory here.
         ShapeError: Ragged input, or an `out` of another shape.
         TypeError: A keyword's value is none of those above.
+
+    .. versionadded:: 0.1
     """
     return DECLARED  # type: ignore[no-any-return]
 
@@ -143,6 +145,8 @@ def to_torch(
     Raises:
         ConversionError: As for `to_numpy`.
         FrameworkNotInstalledError: PyTorch is not installed.
+
+    .. versionadded:: 0.1
     """
     return DECLARED  # type: ignore[no-any-return]
 
@@ -188,6 +192,8 @@ def to_tensorflow(
     Raises:
         ConversionError: As for `to_numpy`.
         FrameworkNotInstalledError: TensorFlow is not installed.
+
+    .. versionadded:: 0.1
     """
     return DECLARED
 
@@ -227,6 +233,8 @@ def to_jax(
     Raises:
         ConversionError: As for `to_numpy`.
         FrameworkNotInstalledError: JAX is not installed.
+
+    .. versionadded:: 0.1
     """
     return DECLARED  # type: ignore[no-any-return]
 
@@ -262,6 +270,8 @@ def to_list(
 
     Raises:
         ConversionError: As for `to_numpy`.
+
+    .. versionadded:: 0.1
     """
     return DECLARED
 
@@ -337,5 +347,7 @@ def convert(
         ConversionError: As for `to_numpy`.
         UnknownFrameworkError: `to` is no framework's name; the hint has the nearest.
         TypeError: Neither or both of `to` and `like`, or a keyword that nothing knows, or not the target.
+
+    .. versionadded:: 0.1
     """
     return DECLARED

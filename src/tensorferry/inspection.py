@@ -37,6 +37,8 @@ def describe(x: object, /) -> TensorInfo:
 
     Raises:
         UnsupportedTypeError: `x` is not a tensor.
+
+    .. versionadded:: 0.1
     """
     try:
         return registry.backend_of(x).preview(x)[1]
@@ -83,6 +85,8 @@ def explain(
     Raises:
         ConversionError: The same as the conversion would raise, except for what only the values show.
         DeviceError: A `TensorInfo` is on a device where its framework cannot live.
+
+    .. versionadded:: 0.1
     """
     name, dtype, device = aim(to, like, dtype, device)
     target = registry.backend_named(name)
@@ -114,6 +118,8 @@ def shares_memory(a: object, b: object, /) -> bool:
 
     Raises:
         UnsupportedTypeError: One of them is not a tensor, or has no memory.
+
+    .. versionadded:: 0.1
     """
     found = []
     for x in (a, b):
@@ -168,6 +174,8 @@ def frameworks(*, load: bool = False) -> dict[str, FrameworkStatus]:
     Args:
         load: Import the frameworks, which can take seconds: only then can their devices be seen, and
             it be said that one is broken. Frameworks that are imported already are always looked at.
+
+    .. versionadded:: 0.1
     """
     outside = registry.outside
     found = {

@@ -1,4 +1,4 @@
-"""On a real CUDA device: the plans of tests/plans, run. Skipped elsewhere, with the reason shown."""
+"""On a real CUDA device: the plans of tests/planning, run. Skipped elsewhere, with the reason shown."""
 
 from __future__ import annotations
 

@@ -12,13 +12,9 @@ from hypothesis import strategies as st
 
 import tensorferry as ferry
 from tensorferry import testing
-<<<<<<< HEAD:tests/property/test_fast_paths.py
 from tensorferry.backends import fast_paths, registry
-=======
-from tensorferry.backends import registry
 from tensorferry.backends.python import tensors as python
 from tensorferry.core import info
->>>>>>> collate:tests/property/test_lanes.py
 from tensorferry.core.info import MANY
 from tensorferry.execution import recipes
 from tensorferry.execution.run import verifying

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.plugins.packages import BACKEND
+from tests.backends.plugins.packages import BACKEND
 from tests.support import TARGETS, counted, lives, memory_at
 
 import tensorferry as ferry

@@ -404,12 +404,7 @@ def test_nothing_is_converted_by_explain():
 
 
 def test_the_fast_way_gives_what_the_planned_way_gives():
-<<<<<<< HEAD
     """With fast paths and without: types, sharing, ties and what is kept."""
-    from tensorferry.execution.run import verifying
-=======
-    """With fast lanes and without: types, sharing, ties and what is kept."""
->>>>>>> collate
 
     tree = {**mixed(), "again": None, "n": 3, "s": "x"}
     tree["again"] = tree["torch"]

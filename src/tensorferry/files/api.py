@@ -37,6 +37,8 @@ def open(path: Path, /, *, allow: Iterable[str] = ()) -> Contents:  # noqa: A001
         FileFormatError: It breaks its format's rules, or is of none that is known.
         UnsafeFileError: It asks for code to be run, or would take memory out of all proportion.
         FrameworkNotInstalledError: The library that its format needs is not installed.
+
+    .. versionadded:: 0.1
     """
     from pathlib import Path
 
@@ -95,6 +97,8 @@ def load(
         UnsupportedTypeError: There is no such dtype.
         FrameworkNotInstalledError: The framework, or the library that the format needs, is not installed.
         ConversionError: When a tensor is used: as for `to_numpy`; the message ends in its name.
+
+    .. versionadded:: 0.1
     """
     from ..backends.registry import canonical, ready
     from ..core.leaf_dtypes import rule_of
@@ -158,6 +162,8 @@ def save(
         FormatLimitError: The format cannot hold a dtype, a structure or a value; nothing is written.
         UnsupportedTypeError: Something in the tree is neither a tensor nor a plain value; the message says where.
         VerificationError: It did not read back the same; nothing is published.
+
+    .. versionadded:: 0.1
     """
     from ..core.names import EXCHANGE
     from ..errors import ConversionError
@@ -241,6 +247,8 @@ def convert_files(
         LossyCastError: ``overflow="raise"``, and a number does not fit.
         VerificationError: The output did not read back the same; nothing is published.
         ResumableError: Stopped in the middle; ``resume=True`` goes on.
+
+    .. versionadded:: 0.1
     """
     asked = dict(locals())
     from .convert import convert_files

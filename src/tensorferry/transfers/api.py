@@ -68,6 +68,8 @@ def start(
         ConversionError: There is no plan for such a conversion. What only the values show is raised by
             `Transfer.result`.
         TypeError: As for `convert`.
+
+    .. versionadded:: 0.1
     """
     from .begin import begin
     from .target import Target
@@ -152,6 +154,8 @@ def prefetch(
         ValueError: `depth` is less than 1, or `on_error` is not one of its two words.
         DeviceError: There is no such device.
         ConversionError: As for `convert_tree`; by the iterator, for the batch that it is about.
+
+    .. versionadded:: 0.1
     """
     from .prefetch import Prefetch
     from .target import Target

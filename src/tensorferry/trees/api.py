@@ -95,6 +95,8 @@ def convert_tree(
         UnsupportedTypeError: `dtype` has a name that no leaf has; the hint has the nearest.
         TreeError: Several cannot: a group of their errors. Nothing half-converted is returned.
         TypeError: As for `convert`.
+
+    .. versionadded:: 0.1
     """
     asked = (to, like, dtype, device, copy, casting, grad, options)
     return call_for(convert_tree, asked, _convert, tree, asked, out, leaves, unknown, coalesce)
@@ -121,6 +123,8 @@ def snapshot(tree: Tree, /, *, unknown: Unknown = "error") -> Tree:
     Raises:
         ConversionError: A tensor has not one memory to copy (sparse, quantized, deleted …); several raise a
             `TreeError`.
+
+    .. versionadded:: 0.1
     """
     return call_for(snapshot, None, _snapshot, tree, unknown)  # type: ignore[no-any-return]
 
@@ -167,6 +171,8 @@ def explain_tree(
 
     Raises:
         ConversionError: The same as the conversion would raise, except for what only the values show.
+
+    .. versionadded:: 0.1
     """
     asked = (to, like, dtype, device, copy, casting, grad, options)
     return call_for(explain_tree, asked, _explain, tree, asked, out, leaves, unknown, coalesce)  # type: ignore[no-any-return]
@@ -187,6 +193,8 @@ def describe_tree(tree: Any, /, *, leaves: Leaves = "tensors", unknown: Unknown 
 
     Raises:
         ConversionError: A tensor of a kind that cannot be carried; several raise a `TreeError`.
+
+    .. versionadded:: 0.1
     """
     rule = leaf_rule(leaves, infos=True, unknown=unknown)
     return call_for(describe_tree, None, _describe, tree, rule)  # type: ignore[no-any-return]

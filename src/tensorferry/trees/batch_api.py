@@ -116,6 +116,8 @@ def collate(
         LossyCastError: What is filled in does not fit into a leaf's dtype; or integers meet floats.
         TypeError: As for `convert`; or a keyword says how something is padded, and `pad` says of nothing that it is.
         ValueError: `pad_to_multiple_of` is less than 1.
+
+    .. versionadded:: 0.1
     """
     asked = (to, like, dtype, device, None, casting, grad, options)
     padding = _padding(pad, pad_to_multiple_of, padding_side, mask, lengths)
@@ -172,6 +174,8 @@ def explain_collate(
 
     Raises:
         ConversionError: The same as `collate` would raise, except for what only the values show.
+
+    .. versionadded:: 0.1
     """
     asked = (to, like, dtype, device, None, casting, grad, options)
     padding = _padding(pad, pad_to_multiple_of, padding_side, mask, lengths)

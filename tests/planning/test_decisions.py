@@ -6,6 +6,7 @@ import pytest
 
 import tensorferry as ferry
 from tensorferry import TensorInfo
+from tensorferry.backends import registry
 from tensorferry.backends.numpy.declared import DECLARED as NUMPY
 from tensorferry.backends.torch.declared import DECLARED as TORCH
 from tensorferry.core.capabilities import Capabilities, Devices, Dtypes, Gradients, Memory, Options
@@ -13,6 +14,7 @@ from tensorferry.core.declaration import Declared
 from tensorferry.core.placement import Placement
 from tensorferry.core.request import LEAVE, Request
 from tensorferry.planning.planner import make_plan
+from tensorferry.planning.rules import layout_obstacles
 
 
 def verbs(plan):
@@ -177,3 +179,15 @@ def test_what_has_no_memory_stays_inside_unless_it_is_to_leave_its_graph():
     assert planned(meta, TORCH, TORCH).steps == ()
     with pytest.raises(ferry.UnsupportedTypeError, match="a meta tensor has a shape and a dtype, but no memory"):
         planned(meta, TORCH, TORCH, grad=LEAVE)
+
+
+@pytest.mark.parametrize("name", ["torch", "jax", "tensorflow"])
+def test_where_nothing_lies_nothing_is_in_the_way(name):
+    """An empty tensor is adopted whatever its strides and address are; the order of its bytes counts."""
+    target = registry.known()[name]
+    odd = {"strides": (-12, 6), "misalignment": 3}
+    assert layout_obstacles(TensorInfo("numpy", (0, 3), **odd), target) == []
+    assert layout_obstacles(TensorInfo("numpy", (0, 3), **odd, swapped=True), target) == [
+        "its bytes are in the other order"
+    ]
+    assert len(layout_obstacles(TensorInfo("numpy", (2, 3), **odd), target)) > 1

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 import torch
-from tests.plugins.packages import BACKEND, READ_ONLY
+from tests.backends.plugins.packages import BACKEND, READ_ONLY
 from tests.support import address, frozen
 
 import tensorferry as ferry

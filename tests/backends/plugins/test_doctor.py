@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from tests.plugins.packages import FORMAT, install
+from tests.backends.plugins.packages import FORMAT, install
 from tests.support import SOURCE
 
 ABSENT = 'raise ModuleNotFoundError("No module named {0!r}", name={0!r})\n'

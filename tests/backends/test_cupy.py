@@ -8,7 +8,7 @@ import weakref
 
 import numpy as np
 import pytest
-from tests.devices import paper_cupy
+from tests.backends import paper_cupy
 
 import tensorferry as ferry
 from tensorferry import TensorInfo
@@ -231,11 +231,11 @@ def test_a_tree_crosses_packed_each_way(cupy, monkeypatch):
     tree = {name: random_bits(name, (3, 5)) for name in NAMES}
     tree["transposed"] = random_bits("float64", (4, 3)).T
     tree["scalar"] = np.array(3, "int16")
-    assert [batch.leaves for batch in ferry.explain_tree(tree, "cupy", device="cuda:1").batches] == [len(tree)]
     calls = []
     for verb in ("place", "fetch"):
         kept = getattr(cupy, verb)
         monkeypatch.setattr(cupy, verb, lambda *given, verb=verb, kept=kept: calls.append(verb) or kept(*given))
+    assert [batch.leaves for batch in ferry.explain_tree(tree, "cupy", device="cuda:1").batches] == [len(tree)]
     there = ferry.convert_tree(tree, "cupy", device="cuda:1")
     assert {ferry.describe(x).device for x in there.values()} == {"cuda:1"}
     assert ferry.describe(there["transposed"]).strides == ferry.describe(tree["transposed"]).strides

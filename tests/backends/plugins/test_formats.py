@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.plugins.packages import FORMAT, install, loads
+from tests.backends.plugins.packages import FORMAT, install, loads
 from tests.support import lives
 
 POINT = {"rows": "rows_ferry:Rows"}

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.plugins.packages import install
+from tests.backends.plugins.packages import install
 from tests.support import SOURCE
 
 from tensorferry import testing

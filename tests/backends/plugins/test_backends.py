@@ -6,8 +6,8 @@ import re
 from typing import ClassVar
 
 import pytest
+from tests.backends.plugins.packages import BACKEND, install, loads
 from tests.cli.plans import everything
-from tests.plugins.packages import BACKEND, install, loads
 from tests.support import lives, survives
 
 from tensorferry.backends import base as protocol

@@ -15,7 +15,7 @@ from tensorferry.cli.app import app
 from tensorferry.core.dtypes import DTYPES
 from tensorferry.files.registry import formats
 
-DOCUMENT = Path(__file__).parent.parent / "docs" / "files.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "files.md"
 TEXT = DOCUMENT.read_text(encoding="utf-8")
 
 

@@ -10,7 +10,9 @@ import tensorferry as ferry
 from tensorferry import TensorInfo
 from tensorferry.backends import registry
 from tensorferry.core import dtypes
+from tensorferry.core.request import Request
 from tensorferry.planning.device_steps import CHUNK, STAGED
+from tensorferry.planning.rules import target_device
 
 ON_CUDA = ("torch", "jax", "tensorflow", "cupy")
 PAIRS = [*itertools.permutations(ON_CUDA, 2)]
@@ -429,3 +431,33 @@ def test_every_plan_adds_up_and_is_code():
         crosses = plan.source.device != plan.result.device and plan.source.size > 0
         assert (on(plan, "bus") > 0) >= crosses
     assert count > 500
+
+
+# -- devices that are not here --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("present", "sees", "hint"),
+    [
+        (("cpu",), "sees cpu", 'device="cpu"'),
+        (("cuda:0", "cuda:1"), "sees cuda:0, cuda:1", 'device="cuda:0"'),
+        ((), "sees no device", "a machine that has one, or another target"),
+    ],
+)
+def test_a_device_that_is_not_here_is_refused_where_it_is_asked_for(present, sees, hint):
+    """With what there is instead; a name without a number is any of its kind."""
+    torch = registry.known()["torch"]
+    wanted = Request("torch", device="cuda:7", present=present)
+    with pytest.raises(ferry.DeviceError, match=f"There is no cuda:7 here: torch {sees}") as caught:
+        target_device(info("numpy", device="cpu"), wanted, torch, "float32")
+    assert caught.value.hint == hint
+    if "cuda:0" in present:
+        wanted = wanted._replace(device="cuda")
+        assert target_device(info("numpy", device="cpu"), wanted, torch, "float32") == "cuda"
+
+
+def test_a_device_that_nobody_asks_for_need_not_be_seen():
+    """Memory that is given is on a device that there is, whatever the framework lists."""
+    torch = registry.known()["torch"]
+    into = Request("torch", out=info("torch", device="cuda:7"), present=("cpu",))
+    assert target_device(info("numpy", device="cpu"), into, torch, "float32") == "cuda:7"

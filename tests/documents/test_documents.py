@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEPTION_DETAIL
 
 
@@ -31,7 +31,11 @@ def test_examples_of_the_pages_run(document):
 
 
 @pytest.mark.parametrize(
-    "document", ["README.md", "CHANGELOG.md", *sorted(p.name for p in (ROOT / "docs").glob("*.md"))]
+    "document",
+    [
+        *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "tests/README.md"),
+        *sorted(p.name for p in (ROOT / "docs").glob("*.md")),
+    ],
 )
 def test_links_lead_somewhere(document):
     """Every relative link in a document names a file that is there."""
