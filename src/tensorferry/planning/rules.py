@@ -208,7 +208,7 @@ def _instead(name: str, held: frozenset[str], *, asked: bool) -> str:
     """The keyword that does it with another dtype than one that there is not."""
     fitting = dtypes.fit(name, held)
     if fitting is None:
-        holders = sorted((other for other in held if dtypes.exact(name, other)), key=dtypes.width)
+        holders = sorted((other for other in sorted(held) if dtypes.exact(name, other)), key=dtypes.width)
         return f'dtype="{holders[0]}"' if holders else 'dtype="float32", which keeps each value or raises'
     return f'dtype="{fitting}"' if asked else 'dtype="fit"'
 
