@@ -443,6 +443,14 @@ def test_ragged_rows_are_refused_by_path():
         ferry.convert_tree({"x": objects(np.ones(1), np.ones(2)), "t": objects("a", "b")}, "torch")
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_text_is_kept_beside_numbers_of_the_same_dtype(order):
+    """Both are arrays of objects: what one holds says nothing of the other."""
+    leaves = [objects(1.5, 2.5), objects("a", "b")][::order]
+    kept = ferry.convert_tree(leaves, "torch")
+    assert {type(leaf) for leaf in kept} == {torch.Tensor, np.ndarray}
+
+
 def test_an_array_of_dicts_says_how_it_is_entered():
     """Its list is a tree."""
     tree = {"x": objects({"a": np.ones(1), "t": "b"}, {"a": np.ones(1), "t": "c"})}

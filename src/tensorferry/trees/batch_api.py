@@ -148,9 +148,9 @@ def explain_collate(
     >>> import numpy as np, tensorferry as ferry
     >>> samples = [{"x": np.ones(2), "ids": [5, 7], "name": "a"}, {"x": np.zeros(2), "ids": [9], "name": "b"}]
     >>> print(ferry.explain_collate(samples, "numpy", pad={"ids": 0}))
-    2 leaves of 2 samples, 1 kept: 64 B copied
+    2 leaves of 2 samples, 1 kept: 88 B copied
        $["x"]     python stack float64[2, 2] on cpu -> numpy float64[2, 2] on cpu; copies 32 B: 2 samples stacked
-       $["ids"]   python padded int64[2, 2] on cpu -> numpy int64[2, 2] on cpu; copies 32 B: 2 samples padded to (2,)
+       $["ids"]   python padded int64[2, 2] on cpu -> numpy int64[2, 2] on cpu; copies 56 B: 2 samples padded to (2,)
        $["name"]  str: a list of 2: str is no number or tensor
 
     Python numbers are looked at one by one, as `describe` does; a tensor's memory is not read.

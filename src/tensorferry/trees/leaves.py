@@ -253,8 +253,12 @@ class LeafRule:
 
 
 def are_of_one_dtype(tensors: Sequence[Any]) -> bool:
-    """Whether tensors of one type say that they are of one dtype; ``False``: they are not, or say nothing."""
-    return hasattr(tensors[0], "dtype") and len(set(map(_DTYPE, tensors))) == 1
+    """Whether tensors of one type say that they are of one dtype; ``False``: they are not, or say nothing.
+
+    To be of objects says nothing: each array has its own.
+    """
+    dtype = getattr(tensors[0], "dtype", None)
+    return dtype is not None and not getattr(dtype, "hasobject", False) and len(set(map(_DTYPE, tensors))) == 1
 
 
 def _has(x: Any, name: str) -> bool:
