@@ -94,13 +94,13 @@ class Backend(ABC):
     and the verbs that its capabilities call for (`verbs_lacking`). Each verb has a `snippet`: what a person would type.
     """
 
-    name: ClassVar[str]
+    name: str
     """What users write, and the key in the registry."""
-    module: ClassVar[str]
+    module: str
     """The module to import."""
     aliases: ClassVar[tuple[str, ...]] = ()
     """What else users call it, names of modules that give its tensors included."""
-    owns: ClassVar[tuple[str, ...]] = ()
+    owns: tuple[str, ...] = ()
     """Top-level modules whose types belong to this backend."""
     is_target: ClassVar[bool] = True
     """Whether tensors can be converted to it, not only from it."""
@@ -110,7 +110,7 @@ class Backend(ABC):
     """Its place among the others in tables."""
     install: ClassVar[str] = ""
     """The line that installs it."""
-    imports: ClassVar[Mapping[str, str]] = {}
+    imports: Mapping[str, str] = {}
     """For each name that its snippets use, the line that brings it in."""
     loaded: bool = False
     """Whether `load` has been called."""

@@ -20,37 +20,47 @@ class Declaration(Protocol):
     @property
     def name(self) -> str:
         """Its canonical name."""
+        ...
 
     @property
     def module(self) -> str:
         """The module to import."""
+        ...
 
     @property
     def owns(self) -> tuple[str, ...]:
         """Top-level modules whose types are its own."""
+        ...
 
     @property
     def imports(self) -> Mapping[str, str]:
         """For each name that its snippets use, the line that brings it in."""
+        ...
 
     @property
     def capabilities(self) -> Capabilities:
         """What it can hold, adopt and promise."""
+        ...
 
     def __hash__(self) -> int:
         """By what it is, not by what it declares: recipes are kept for it."""
+        ...
 
     def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo, /) -> str:
         """The code that a person would have typed for a verb on ``{x}``."""
+        ...
 
     def remark(self, info: TensorInfo, /) -> str:
         """What a plan has to say of such a tensor's numbers, if it is not what one expects."""
+        ...
 
     def placement(self, device: object, /) -> Placement | None:
         """What ``device=`` asks for, if it is the framework's own object that lays a tensor out over devices."""
+        ...
 
     def misfit(self, placement: Placement, shape: tuple[int, ...], /) -> tuple[str, str] | None:
         """Why a tensor of this shape cannot be laid out so, and what to do; ``None``: it can."""
+        ...
 
 
 class Declared:

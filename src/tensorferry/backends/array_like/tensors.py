@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,8 +15,6 @@ from .snippets import PALETTE, snippet
 from .sources import Later, own, reading
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ...core.capabilities import Capabilities
     from ...core.info import TensorInfo
     from ...core.request import Request
@@ -31,8 +29,8 @@ class ArrayLikeBackend(Backend):
     module = "builtins"
     rank = 90
     is_target = False
-    imports: ClassVar[Mapping[str, str]] = DECLARED.imports
-    snippet = staticmethod(snippet)
+    imports = DECLARED.imports
+    snippet = staticmethod(snippet)  # pyright: ignore[reportAssignmentType]
 
     @property
     def capabilities(self) -> Capabilities:

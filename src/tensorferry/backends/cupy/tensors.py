@@ -8,7 +8,7 @@ import os
 from collections import deque
 from contextlib import suppress
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from .declared import CAPABILITIES, CARRIED, DECLARED
 from .snippets import snippet
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from types import TracebackType
 
     from typing_extensions import Self
@@ -54,8 +54,8 @@ class CupyBackend(Staging):
     owns = ("cupy", "cupyx")
     rank = 5
     install = "pip install cupy-cuda12x"
-    imports: ClassVar[Mapping[str, str]] = DECLARED.imports
-    snippet = staticmethod(snippet)
+    imports = DECLARED.imports
+    snippet = staticmethod(snippet)  # pyright: ignore[reportAssignmentType]
 
     @property
     def capabilities(self) -> Capabilities:

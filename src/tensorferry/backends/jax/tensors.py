@@ -6,7 +6,7 @@ import importlib
 from contextlib import nullcontext
 from functools import lru_cache
 from itertools import count
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -54,8 +54,8 @@ class JaxBackend(Backend):
     owns = ("jax", "jaxlib")
     rank = 4
     install = "pip install jax"
-    imports: ClassVar[Mapping[str, str]] = DECLARED.imports
-    snippet = staticmethod(snippet)
+    imports = DECLARED.imports
+    snippet = staticmethod(snippet)  # pyright: ignore[reportAssignmentType]
 
     def load(self) -> None:
         import jax

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -52,8 +52,8 @@ class NumpyBackend(Backend):
     owns = ("numpy", "ml_dtypes")
     rank = 1
     install = "pip install numpy"
-    imports: ClassVar[Mapping[str, str]] = DECLARED.imports
-    snippet = staticmethod(snippet)
+    imports = DECLARED.imports
+    snippet = staticmethod(snippet)  # pyright: ignore[reportAssignmentType]
 
     @property
     def capabilities(self) -> Capabilities:
@@ -203,7 +203,7 @@ class NumpyBackend(Backend):
     cast = staticmethod(casts.cast)
     """See `tensorferry.host.casts`; not a method around it, which takes as long as a small cast."""
 
-    stack, pad = staticmethod(stacking.stack), staticmethod(stacking.pad)
+    stack, pad = staticmethod(stacking.stack), staticmethod(stacking.pad)  # pyright: ignore[reportAssignmentType]
 
     def check(self, x: Array, dtype: str, check: str) -> Array:
         """The same array, each of whose values another dtype can hold."""

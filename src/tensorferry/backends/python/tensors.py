@@ -7,7 +7,7 @@ from collections import UserList, deque
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -77,8 +77,8 @@ class PythonBackend(Backend):
     aliases = ("list",)
     owns = ("builtins", "array", "collections", "decimal", "fractions", "pathlib", "tensorferry")
     rank = 0
-    imports: ClassVar[Mapping[str, str]] = DECLARED.imports
-    snippet = staticmethod(snippet)
+    imports = DECLARED.imports
+    snippet = staticmethod(snippet)  # pyright: ignore[reportAssignmentType]
 
     @property
     def capabilities(self) -> Capabilities:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext, suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -54,7 +54,7 @@ class TensorflowBackend(Backend):
     owns = ("tensorflow", "keras")
     rank = 3
     install = "pip install tensorflow"
-    imports: ClassVar[Mapping[str, str]] = DECLARED.imports
+    imports = DECLARED.imports
 
     def __init__(self) -> None:
         super().__init__()

@@ -6,7 +6,7 @@ import importlib
 import sys
 import warnings
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -64,7 +64,7 @@ class TorchBackend(staging.TorchStaging):
     rank = 2
     is_traced = True
     install = "pip install torch"
-    imports: ClassVar[Mapping[str, str]] = DECLARED.imports
+    imports = DECLARED.imports
 
     def load(self) -> None:
         import torch
@@ -100,10 +100,10 @@ class TorchBackend(staging.TorchStaging):
         self.tracing: Callable[[], Any] = getattr(self.torch._C, "_get_tracing_state", lambda: None)
         self.memories = frozenset({torch.Tensor, torch.nn.Parameter})
         # In the way of the method of that name, of which a call takes as long as two of the looks.
-        self.__dict__["signature"] = signature_reader(self)
-        self.__dict__["likeness"] = likeness_reader(self)
-        self.__dict__["environment"] = environment_reader(self)
-        self.__dict__["grouped"] = group_reader(self)
+        vars(self)["signature"] = signature_reader(self)
+        vars(self)["likeness"] = likeness_reader(self)
+        vars(self)["environment"] = environment_reader(self)
+        vars(self)["grouped"] = group_reader(self)
         self.by_default = {(self.dtypes[name], *marks): found for (name, *marks), found in BY_DEFAULT.items()}
         self.from_numpy, self.from_dlpack = torch.from_numpy, self.torch.utils.dlpack.from_dlpack
         self._for_many = many.verbs(self)
