@@ -188,14 +188,14 @@ class Section:
 
     def rows(self) -> Iterable[Measured | Unmeasured]:
         """Measure, one row after the other."""
-        from .timing import paths, race
+        from .timing import paths_open, race
 
         why = self.absent()
         if why is not None:
             yield from (Unmeasured(case.name, case.target, why) for case in self.cases)
             return
         names = self.world()
-        with paths(self.paths):
+        with paths_open(self.paths):
             for case in self.cases:
                 times = race(case.ours, case.theirs, names, self.pace)
                 yield Measured.of(case.name, times, case.target, best=self.pace.best)

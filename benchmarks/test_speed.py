@@ -16,7 +16,7 @@ from tensorferry import to_numpy
 
 from .case import Section
 from .registered import SECTIONS
-from .timing import paths
+from .timing import paths_open
 
 TIMED = [section for section in SECTIONS if isinstance(section, Section)]
 PAIRS = [pytest.param(section, case, id=f"{section.title}: {case.name}") for section in TIMED for case in section.cases]
@@ -35,7 +35,7 @@ def test_speed(benchmark, section, case, side):
     if why is not None:
         pytest.skip(why)
     names = _names(section)
-    with warnings.catch_warnings(), paths(section.paths):
+    with warnings.catch_warnings(), paths_open(section.paths):
         warnings.filterwarnings("ignore", message="Creating a tensor from a list of numpy.ndarrays")
         # Of 4 KB there is less, and what is bounded by a time of its own has no counterpart.
         if side == "ours" and "4KB" not in case.theirs and case.target.total is None:

@@ -8,27 +8,27 @@ from time import perf_counter
 from timeit import Timer
 from typing import TYPE_CHECKING, Any
 
-from tensorferry.backends import fast_paths as paths
+from tensorferry.backends import fast_paths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .case import Pace
 
-__all__ = ["fast_paths", "race"]
+__all__ = ["paths_open", "race"]
 
 FEWEST = 5
 """Rounds that there are, however long they take."""
 
 
 @contextmanager
-def fast_paths(on: bool) -> Iterator[None]:
+def paths_open(on: bool) -> Iterator[None]:
     """Open or close the fast paths, and put them back as they were."""
-    before = paths.open_all(on)
+    before = fast_paths.open_all(on)
     try:
         yield
     finally:
-        paths.open_all(before)
+        fast_paths.open_all(before)
 
 
 def race(ours: str, theirs: str, names: dict[str, Any], pace: Pace) -> tuple[list[float], list[float]]:
