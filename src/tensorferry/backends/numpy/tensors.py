@@ -107,11 +107,13 @@ class NumpyBackend(Backend):
         if dtype.hasobject:
             return None
         # In one number: whether it lies in C order, and can be written.
-        flags = x.flags.num
-        if flags & 1 and x.base is None and x.size:
+        flags, base = x.flags.num, x.base
+        # Nobody's file, and written by this array itself: all of its own, or a view of such a one.
+        own = base is None or (flags & _WRITEABLE and type(base) is np.ndarray and base.base is None)
+        if own and flags & 1 and x.size:
             return dtype, x.ndim, COMPACT, _address(x) & 63, flags
         layout = layout_of(x.shape, x.strides, x.itemsize)
-        facts = None if x.base is None else _facts(x, x.flags.writeable)
+        facts = None if own else _facts(x, x.flags.writeable)
         return dtype, x.ndim, layout, _address(x) & 63, flags, facts
 
     def likeness(self, x: Any) -> Hashable | None:
@@ -234,6 +236,7 @@ class NumpyBackend(Backend):
 
 _NAMES = by_numpy()
 _address = memory.address
+_WRITEABLE = 0x0400
 _OWN = frozenset({0x0505, 0x0507})
 """``array.flags.num`` of one that owns its memory, lies in C order (of one axis, in F order too) and can be written."""
 
