@@ -31,7 +31,7 @@ class _Alone(NamedTuple):
 
 
 _CONVERT = (
-    "from tensorferry.files.convert import convert_files; import tensorferry as ferry; ferry.files.format.formats()"
+    "from tensorferry.files.convert import convert_files; import tensorferry as ferry; from tensorferry.files import registry; registry.formats()"
 )
 _STREAM = """
 from tensorferry.files.base.contents import Contents
