@@ -62,7 +62,10 @@ print(json.dumps([seconds, status("VmHWM") - rss, heap.peak - anonymous]))
 TORCH = "import torch; from safetensors.torch import save_file"
 _NUMPY = "import numpy as np; from safetensors.numpy import load_file"
 # Modules that are imported at first use are imported here, as theirs are.
-_FERRY = "import tensorferry as ferry, tensorferry.files.convert, tensorferry.files.lazy; from tensorferry.files import registry; registry.formats()"
+_FERRY = (
+    "import tensorferry as ferry, tensorferry.files.convert, tensorferry.files.lazy; "
+    "from tensorferry.files import registry; registry.formats()"
+)
 # One byte of every page of every tensor.
 _TOUCH = "for each in state.values(): np.asarray(each).view(np.uint8)[::4096].sum()"
 _ALL = "state = {name: lazy[name] for name in lazy}"
