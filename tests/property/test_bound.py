@@ -165,6 +165,28 @@ def test_some_steps_are_bound():
         assert "bound" in vars(type(registry.ready(backend)))
 
 
+@pytest.mark.parametrize("target", ["numpy", "torch", "tensorflow"])
+@pytest.mark.parametrize("out", [[1.0, 2.0, 3.0], 5, "text", object()], ids=["list", "number", "text", "object"])
+def test_what_is_no_memory_is_refused_as_out(target, out):
+    """In words, on the quick way too: what has no shape is not asked for it."""
+    for x in (np.zeros(3, np.float32), [1.0, 2.0, 3.0]):
+        with pytest.raises(ferry.UnsupportedTypeError, match="out="):
+            ferry.convert(x, target, out=out)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_each_out_of_a_tree_is_written_as_its_own_dtype(order):
+    """Leaves that are alike may go into tensors that are not."""
+    torch = pytest.importorskip("torch", reason="PyTorch is in the test environment")
+    leaves = [torch.tensor([1.0 + 2**-24, 65519.999, 3e-8], dtype=torch.float64), torch.ones(3).double()]
+    dtypes = [torch.float32, torch.float16][::order]
+    outs = [torch.zeros(3, dtype=dtype) for dtype in dtypes]
+    ferry.convert_tree(leaves, "torch", out=outs)
+    for leaf, out in zip(leaves, outs, strict=True):
+        alone = ferry.to_torch(leaf, out=torch.zeros(3, dtype=out.dtype))
+        assert testing.witness_for("torch").content(out) == testing.witness_for("torch").content(alone)
+
+
 @pytest.mark.parametrize("shift", [-3, -1, 0, 1, 3])
 @pytest.mark.parametrize("kind", ["tensor", "array"])
 def test_out_over_the_same_memory_gets_the_values_that_were(shift, kind):

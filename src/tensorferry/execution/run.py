@@ -78,10 +78,11 @@ def convert(x: Any, conversion: Conversion, out: Any = None) -> Any:
             signature, value = opened
         if signature is not None:
             if out is not None:
+                # An `out` that is none, or of another shape, is refused by the plan, which is not found.
                 written = target.signature(out)
-                # An `out` of another shape is refused by the plan, which is not found.
-                same = value.shape == out.shape or tuple(value.shape) == tuple(out.shape)
-                signature = signature, written if same else None
+                if written is not None and value.shape != out.shape and tuple(value.shape) != tuple(out.shape):
+                    written = None
+                signature = signature, written
             key = signature, target.environment()
             recipe = conversion.find(key)
             if recipe is not None:
@@ -247,8 +248,9 @@ def recipes_of(
         # What lies at other addresses, or has other strides, mostly takes the same steps.
         plan = recipe.plan
         alike = plan.source._replace(shape=(), strides=(), misalignment=0), plan.source.is_compact
-        gaps = out is not None and plan.request.out is not None and not plan.request.out.is_compact
-        steps = recipe.copies, alike, gaps, *(step[:3] for step in plan.steps)
+        into = plan.request.out
+        filled = None if into is None else (into.dtype, into.is_compact)
+        steps = recipe.copies, alike, filled, *(step[:3] for step in plan.steps)
         before = found.get(steps)
         found[steps] = recipe, places if before is None else [*before[1], *places]
     if len(found) == 1:
