@@ -226,5 +226,5 @@ def installed():
         del sys.modules["cupy"]
         if real is not None:
             sys.modules["cupy"] = real
-        fast_paths._backends.pop("cupy", None)
+        fast_paths._given.pop("cupy", None)
         registry.register(own)

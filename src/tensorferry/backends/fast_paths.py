@@ -5,7 +5,8 @@ Backends give them; each carries its own guard, and leaves to the road what it d
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import threading
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from ..core.names import EXCHANGE
 from ..host.memory import is_there
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from .base import Backend
 
@@ -27,9 +28,20 @@ PATHS: dict[str, dict[type, Callable[[Any], Any]]] = {}
 _for_many: dict[tuple[type, str], Callable[[list[Any]], list[Any] | None]] = {}
 _owners: dict[type, Backend] = {}
 """Whose tensors they are that a fast path makes arrays of."""
-_backends: dict[str, tuple[Backend, bool]] = {}
-"""Those that have been added, by name; and whether an outside package brought them."""
 _open = True
+_lock = threading.RLock()
+
+
+class _Given(NamedTuple):
+    """What a backend gave, when its framework was loaded."""
+
+    backend: Backend
+    paths: Mapping[tuple[type, str], Callable[[Any], Any]]
+    for_many: Mapping[tuple[type, str], Callable[[list[Any]], list[Any] | None]]
+
+
+_given: dict[str, _Given] = {}
+"""What has been given, by the name of the backend."""
 
 
 def no_path(_: Any) -> None:
@@ -49,13 +61,14 @@ def path_for_many(kind: type, target: str) -> Callable[[list[Any]], list[Any] | 
 def open_all(on: bool) -> bool:
     """Open the fast paths, or close them so that every conversion goes the road; what was before."""
     global _open
-    before, _open = _open, on
-    for paths in PATHS.values():
-        paths.clear()
-    _for_many.clear()
-    _owners.clear()
-    for backend, is_outside in list(_backends.values()) if on else ():
-        _add(backend, is_outside=is_outside)
+    with _lock:
+        before, _open = _open, on
+        for paths in PATHS.values():
+            paths.clear()
+        _for_many.clear()
+        _owners.clear()
+        for given in list(_given.values()) if on else ():
+            _put(given)
     return before
 
 
@@ -69,30 +82,32 @@ def add(backend: Backend, *, is_outside: bool) -> None:
     Raises:
         ValueError: A fast path of an outside package is between two other frameworks.
     """
-    if _backends.get(backend.name, (None,))[0] is backend:
-        return
-    _backends[backend.name] = backend, is_outside
-    if _open:
-        _add(backend, is_outside=is_outside)
+    with _lock:
+        known = _given.get(backend.name)
+        if known is not None and known.backend is backend:
+            return
+        given = _Given(backend, backend.fast_paths(), backend.fast_paths_for_many())
+        for kind, target in (*given.paths, *given.for_many) if is_outside else ():
+            if target != backend.name and not backend.claims(kind):
+                raise ValueError(f"its fast path from {kind.__qualname__} to {target!r} is between two others")
+        _given[backend.name] = given
+        if _open:
+            _put(given)
 
 
-def _add(backend: Backend, *, is_outside: bool) -> None:
-    paths, for_many = backend.fast_paths(), backend.fast_paths_for_many()
-    for kind, target in (*paths, *for_many) if is_outside else ():
-        if target != backend.name and not backend.claims(kind):
-            raise ValueError(f"its fast path from {kind.__qualname__} to {target!r} is between two others")
-    for (kind, target), path in paths.items():
+def _put(given: _Given) -> None:
+    for (kind, target), path in given.paths.items():
         paths_to(target)[kind] = path
         if target == EXCHANGE:
-            _owners[kind] = backend
-    _for_many.update(for_many)
+            _owners[kind] = given.backend
+    _for_many.update(given.for_many)
     _join()
 
 
 def _join() -> None:
     """Add paths by way of an array, for pairs of which the one gives arrays and the other takes them."""
     for kind, owner in _owners.items():
-        for name, (target, _) in _backends.items():
+        for name, (target, *_) in _given.items():
             takes, memory = paths_to(name).get(np.ndarray), target.capabilities.memory
             if takes is None or kind in PATHS[name] or owner is target:
                 continue

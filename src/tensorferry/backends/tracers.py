@@ -17,10 +17,8 @@ Function = TypeVar("Function", bound="Callable[..., Any]")
 
 __all__ = ["awaited", "may_be_met", "shield", "untraced"]
 
-awaited = True
-"""Whether a framework may yet be imported whose tracer has to be kept out; see `shield`."""
-_looked_at = 0
-"""How many modules had been imported when it was last looked which frameworks are."""
+awaited: tuple[str, ...] | None = None
+"""The modules of frameworks that may yet be imported, whose tracers have to be kept out; ``None``: to be looked up."""
 _shielded: list[Backend] = []
 """Backends whose tracers are kept out."""
 _untraced: list[Callable[..., Any]] = []
@@ -28,8 +26,8 @@ _lock = threading.RLock()
 
 
 def _expect_another() -> None:
-    global _looked_at, awaited
-    awaited, _looked_at = True, 0
+    global awaited
+    awaited = None
 
 
 registry.on_change.append(_expect_another)
@@ -37,7 +35,7 @@ registry.on_change.append(_expect_another)
 
 def may_be_met() -> bool:
     """Whether a tracer may be at work that has not been kept out yet: then call what is `untraced` through `shield`."""
-    return awaited and len(sys.modules) != _looked_at
+    return awaited is None or any(module in sys.modules for module in awaited)
 
 
 def untraced(function: Function) -> Function:
@@ -50,10 +48,9 @@ def untraced(function: Function) -> Function:
 
 def shield(function: Callable[..., Any]) -> Callable[..., Any]:
     """Keep the tracers of imported frameworks out of what is `untraced`; what to call for a function this once."""
-    global _looked_at, awaited
+    global awaited
     called = function
     with _lock:
-        imported = len(sys.modules)
         known, revision = list(registry.known().values()), registry.revision
         for backend in known:
             with registry.outside.guard(backend.name):
@@ -62,9 +59,7 @@ def shield(function: Callable[..., Any]) -> Callable[..., Any]:
                     for each in _untraced:
                         shielded = backend.shield(each)
                         called = shielded if each is function else called
-        awaited = any(backend.is_traced and backend not in _shielded for backend in known)
-        if registry.revision != revision:
-            awaited = True  # one was registered meanwhile
-        else:
-            _looked_at = imported
+        left = tuple(backend.module for backend in known if backend.is_traced and backend not in _shielded)
+        # One may have been registered meanwhile.
+        awaited = left if registry.revision == revision else None
     return called
