@@ -356,7 +356,8 @@ def test_a_plan_sums_up_its_leaves():
     shared, copied = np.zeros(4), np.zeros(3)[::-1]
     plan = ferry.explain_tree({"a": shared, "b": shared, "c": copied, "d": "text"}, "torch")
     assert len(plan.leaves) == 3
-    assert plan.kept == (('$["d"]', "str", None),)
+    (kept,) = plan.kept
+    assert (kept.path, kept.type, kept.tensor) == ('$["d"]', "str", None)
     assert plan.bytes_shared == shared.nbytes
     assert plan.bytes_copied == copied.nbytes
     assert list(plan.plans) == ['$["a"]', '$["b"]', '$["c"]']

@@ -174,10 +174,13 @@ def test_a_callable_says_which_tensors_are_meant():
 def test_a_plan_says_what_is_kept():
     """Each leaf: where it is, of which type, and where its tensor is if it holds one."""
     plan = ferry.explain_tree({"box": Box([TENSOR]), "x": TENSOR, "plain": Box(1)}, "numpy", unknown="keep")
-    assert plan.kept == (('$["box"]', "Box", '$["box"].held[0]'), ('$["plain"]', "Box", None))
-    assert '$["box"]  Box, kept as it is with the tensor at $["box"].held[0]' in str(plan)
-    assert '$["plain"]  Box, kept as it is\n' in f"{plan}\n"
-    assert plan.to_dict()["kept"][0] == {"path": '$["box"]', "type": "Box", "tensor": '$["box"].held[0]'}
+    assert tuple((leaf.path, leaf.type, leaf.tensor) for leaf in plan.kept) == (
+        ('$["box"]', "Box", '$["box"].held[0]'),
+        ('$["plain"]', "Box", None),
+    )
+    assert '$["box"]  Box: kept as it is with the tensor at $["box"].held[0]' in str(plan)
+    assert '$["plain"]  Box: kept as it is\n' in f"{plan}\n"
+    assert plan.to_dict()["kept"][0] == plan.kept[0]._asdict()
     assert ferry.explain_tree({"x": TENSOR}, "numpy").kept == ()
 
 
@@ -307,7 +310,8 @@ def test_a_partial_that_is_kept_is_the_same():
     """And a plan says where its tensor is."""
     x = functools.partial(print, TENSOR)
     assert ferry.convert_tree([x], "numpy", unknown="keep")[0] is x
-    assert ferry.explain_tree([x], "numpy", unknown="keep").kept == (("$[0]", "partial", "$[0].args[0]"),)
+    (kept,) = ferry.explain_tree([x], "numpy", unknown="keep").kept
+    assert (kept.path, kept.type, kept.tensor) == ("$[0]", "partial", "$[0].args[0]")
 
 
 @pytest.mark.parametrize("inside", [False, True], ids=["a module", "modules in lists of modules"])

@@ -6,21 +6,19 @@ Here alone tensors are touched. In verifying mode what comes out is compared wit
 from __future__ import annotations
 
 from contextlib import contextmanager
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..backends import fast_paths, registry
 from ..core.devices import HOST, same_place
 from ..core.info import JOINS, TensorInfo
-from ..core.places import places_by
-from ..core.signature import COMPACT, signature_of
+from ..core.signature import signature_of
 from ..errors import PlanViolation, UnsupportedTypeError
 from ..host import memory
 from .recipes import conversion_of, plan_of
 from .target import writing_into
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Sequence
 
     from ..backends.base import Backend
     from ..core.request import Request
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
     from .recipes import Conversion, Recipe
 
 __all__ = [
-    "Grouped",
     "Prepared",
     "complete",
     "convert",
@@ -38,7 +35,6 @@ __all__ = [
     "prepare",
     "prepare_described",
     "recipe_of",
-    "recipes_of",
     "verify",
     "verifying",
 ]
@@ -192,106 +188,6 @@ def prepare(
         written = target.signature(out)
         signature = None if written is None else (signature, written)
     return _prepared(opened, signature, conversion, request.out, None, known)
-
-
-class Grouped(NamedTuple):
-    """Many tensors by what is done to them.
-
-    Args:
-        recipes: Each recipe, and the places of those that it is for.
-        compact: Whether all of them, and all that they are written into, lie without gaps.
-    """
-
-    recipes: list[tuple[Recipe, Sequence[int]]]
-    compact: bool
-
-
-def recipes_of(
-    leaves: Sequence[Any],
-    outs: Sequence[Any] | None,
-    conversion: Conversion,
-    decide: Callable[[TensorInfo], Conversion] | None,
-) -> Grouped | None:
-    """The recipes of many tensors; ``None``: one of them has to be described.
-
-    Args:
-        leaves: The tensors.
-        outs: What each of them is written into, or ``None``.
-        conversion: The target, and what is asked of it.
-        decide: Gives the conversion instead, where it depends on what a tensor is.
-
-    Raises:
-        ConversionError: There is no such conversion.
-    """
-    target = conversion.target
-    environment = target.environment()
-    signatures = None if conversion.sized else _grouped(leaves, target.capabilities.memory.alignment)
-    if signatures is None:
-        return None
-    compact = all(map(_says_compact, signatures))
-    if outs is not None:
-        written = target.grouped(outs, 0)
-        if written is None or list(map(_SHAPE, leaves)) != list(map(_SHAPE, outs)):
-            return None
-        compact = compact and all(map(_says_compact, written))
-        signatures = _pairs(signatures, written, len(leaves))
-    found: dict[Any, tuple[Recipe, Sequence[int]]] = {}
-    for signature, places in signatures.items():
-        leaf, out = leaves[places[0]], None if outs is None else outs[places[0]]
-        asked = conversion if decide is None else decide(registry.backend_of(leaf).describe(leaf))
-        if asked.sized:
-            return None
-        recipe = asked.find((signature, environment))
-        if recipe is None:
-            recipe = prepare(leaf, asked, out).recipe
-            asked.keep((signature, environment), recipe)
-        # What lies at other addresses, or has other strides, mostly takes the same steps.
-        plan = recipe.plan
-        alike = plan.source._replace(shape=(), strides=(), misalignment=0), plan.source.is_compact
-        into = plan.request.out
-        filled = None if into is None else (into.dtype, into.is_compact)
-        steps = recipe.copies, alike, filled, *(step[:3] for step in plan.steps)
-        before = found.get(steps)
-        found[steps] = recipe, places if before is None else [*before[1], *places]
-    if len(found) == 1:
-        return Grouped([(recipe, range(len(leaves))) for recipe, _ in found.values()], compact)
-    return Grouped(list(found.values()), compact)
-
-
-_SHAPE = attrgetter("shape")
-
-
-def _says_compact(signature: Hashable) -> bool:
-    return isinstance(signature, tuple) and COMPACT in signature
-
-
-def _grouped(leaves: Sequence[Any], alignment: int) -> Mapping[Any, Sequence[int]] | None:
-    """The places of tensors of any frameworks by their signatures; ``None``: one has to be described."""
-    by_kind = places_by(list(map(type, leaves)))
-    owners = [registry.backend_of(leaves[places[0]]) for places in by_kind.values()]
-    if all(owner is owners[0] for owner in owners):
-        return owners[0].grouped(leaves, alignment)
-    found: dict[Hashable, Sequence[int]] = {}
-    for owner, places in zip(owners, by_kind.values(), strict=True):
-        inside = owner.grouped([leaves[place] for place in places], alignment)
-        if inside is None:
-            return None
-        found.update((signature, [places[at] for at in those]) for signature, those in inside.items())
-    return found
-
-
-def _pairs(
-    signatures: Mapping[Hashable, Sequence[int]], written: Mapping[Hashable, Sequence[int]], count: int
-) -> Mapping[Any, Sequence[int]]:
-    """The places of pairs, by both signatures."""
-    if len(signatures) == len(written) == 1:
-        return {(next(iter(signatures)), next(iter(written))): range(count)}
-    both: list[list[Hashable]] = [[None] * count, [None] * count]
-    for each, groups in zip(both, (signatures, written), strict=True):
-        for signature, places in groups.items():
-            for place in places:
-                each[place] = signature
-    return places_by(list(zip(*both, strict=True)))
 
 
 def foresee(

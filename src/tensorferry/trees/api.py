@@ -152,7 +152,7 @@ def explain_tree(
     >>> print(ferry.explain_tree({"x": range(3), "y": ferry.TensorInfo("numpy", (2,))}, "numpy", copy=True))
     1 leaf, 1 kept as they are: 8 B copied, 0 B shared
        $["y"]  numpy float32[2] on cpu -> numpy float32[2] on cpu; copies 8 B: copy=True asks for independent memory
-       $["x"]  range, kept as it is
+       $["x"]  range: kept as it is
 
     Args:
         tree: As for `convert_tree`; a `TensorInfo` stands for a tensor that need not exist.

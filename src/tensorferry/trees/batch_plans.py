@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..planning.render import size_text
+from .plans import PlansOfLeaves
 
 if TYPE_CHECKING:
     from ..planning.plan import Plan
+    from .plans import KeptLeaf
 
-__all__ = ["BatchPlan", "KeptLeaf", "StackedLeaf"]
+__all__ = ["BatchPlan", "StackedLeaf"]
 
 _SHOWN = 12
 
@@ -41,25 +43,8 @@ class StackedLeaf(NamedTuple):
         return f"{size}: {samples} {'stacked' if self.padded_to is None else f'padded to {self.padded_to}'}"
 
 
-class KeptLeaf(NamedTuple):
-    """A leaf of the batch that is no tensor.
-
-    Args:
-        path: Where it is.
-        type: The name of the type of the first sample's.
-        why: What it becomes, and why.
-    """
-
-    path: str
-    type: str
-    why: str
-
-    def __str__(self) -> str:
-        return f"{self.path}  {self.type}: {self.why}"
-
-
-@dataclass(frozen=True)
-class BatchPlan:
+@dataclass(frozen=True, repr=False)
+class BatchPlan(PlansOfLeaves):
     """What `collate` does, leaf by leaf; the very plans that are run.
 
     >>> import numpy as np, tensorferry as ferry
@@ -78,23 +63,9 @@ class BatchPlan:
     kept: tuple[KeptLeaf, ...] = ()
 
     @property
-    def plans(self) -> dict[str, Plan]:
-        """Each leaf's own plan by its path."""
-        return {leaf.path: leaf.plan for leaf in self.leaves}
-
-    @property
     def bytes_copied(self) -> int:
         """How many bytes are written in all, over every path."""
         return sum(leaf.plan.bytes_copied for leaf in self.leaves)
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What can go wrong afterwards, once each, with the path of the first leaf that it is said of."""
-        found: dict[str, str] = {}
-        for leaf in self.leaves:
-            for warning in leaf.plan.warnings:
-                found.setdefault(warning, f"{warning} - at {leaf.path}")
-        return tuple(found.values())
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as plain data for JSON."""
@@ -105,9 +76,6 @@ class BatchPlan:
             "bytes_copied": self.bytes_copied,
             "warnings": list(self.warnings),
         }
-
-    def __repr__(self) -> str:
-        return f"<BatchPlan of {self._head()}; print() shows {'it' if len(self.leaves) == 1 else 'them'}>"
 
     def __str__(self) -> str:
         rows = [(leaf.path, f"{leaf.plan.source} -> {leaf.plan.result}; {leaf.what}") for leaf in self.leaves[:_SHOWN]]
@@ -129,7 +97,7 @@ class BatchPlan:
         from html import escape
 
         rows = [(leaf.path, f"{leaf.plan.source} -> {leaf.plan.result}", leaf.what) for leaf in self.leaves]
-        rows += list(self.kept)
+        rows += [(leaf.path, leaf.type, leaf.why) for leaf in self.kept]
         cells = "".join(
             f"<tr><td><code>{escape(path)}</code></td><td>{escape(what)}</td><td>{escape(why)}</td></tr>"
             for path, what, why in rows

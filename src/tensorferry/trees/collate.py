@@ -13,10 +13,11 @@ from ..execution import run
 from ..execution.recipes import conversion_of
 from ..host import memory
 from ..sequences.reader import NewArray
-from .batch_plans import BatchPlan, KeptLeaf, StackedLeaf
+from .batch_plans import BatchPlan, StackedLeaf
 from .columns import Columns, Leaf
 from .failures import raise_all, refuse_unknown_name
 from .padding import NOT_PADDED, Padding
+from .plans import KeptLeaf
 from .rows import RowsRead
 from .samples import columns_of
 from .structure import placed

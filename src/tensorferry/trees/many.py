@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 from ..backends import registry
 from ..core.places import places_by
 from ..execution import run
+from ..execution.groups import recipes_of
 from ..host import memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ..core.info import TensorInfo
+    from ..execution.groups import Grouped
     from ..execution.recipes import Conversion, Recipe
-    from ..execution.run import Grouped
 
     Places = Sequence[int]
 
@@ -39,7 +40,7 @@ def convert_each(
     Raises:
         ConversionError: A leaf cannot be converted.
     """
-    grouped = run.recipes_of(leaves, outs, conversion, decide)
+    grouped = recipes_of(leaves, outs, conversion, decide)
     if grouped is None or not _share_no_byte(leaves, outs, grouped):
         return None
     recipes = grouped.recipes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,7 +11,7 @@ from ..planning.render import size_text
 if TYPE_CHECKING:
     from ..planning.plan import Plan
 
-__all__ = ["Batch", "KeptLeaf", "LeafPlan", "TreePlan"]
+__all__ = ["Batch", "KeptLeaf", "LeafPlan", "PlansOfLeaves", "TreePlan"]
 
 _SHOWN = 12
 
@@ -61,25 +62,54 @@ class Batch(NamedTuple):
 
 
 class KeptLeaf(NamedTuple):
-    """A leaf that stays as it is.
+    """A leaf that becomes no tensor.
 
     Args:
         path: Where it is.
-        type: The name of its type.
-        tensor: Where the first tensor is that it holds, as ``unknown="keep"`` lets it; or ``None``.
+        type: The name of its type; in a batch, of the first sample's.
+        why: What becomes of it, and why.
+        tensor: The path of a tensor in it, if it is no container and holds one.
     """
 
     path: str
     type: str
-    tensor: str | None
+    why: str = "kept as it is"
+    tensor: str | None = None
 
     def __str__(self) -> str:
         inside = "" if self.tensor is None else f" with the tensor at {self.tensor}"
-        return f"{self.path}  {self.type}, kept as it is{inside}"
+        return f"{self.path}  {self.type}: {self.why}{inside}"
 
 
-@dataclass(frozen=True)
-class TreePlan:
+class PlansOfLeaves(ABC):
+    """What the plan of a tree and that of a batch have in common."""
+
+    leaves: tuple[Any, ...]
+
+    @property
+    def plans(self) -> dict[str, Plan]:
+        """Each leaf's own plan by its path."""
+        return {leaf.path: leaf.plan for leaf in self.leaves}
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What can go wrong afterwards, once each, with the path of the first leaf that it is said of."""
+        found: dict[str, str] = {}
+        for leaf in self.leaves:
+            for warning in leaf.plan.warnings:
+                found.setdefault(warning, f"{warning} - at {leaf.path}")
+        return tuple(found.values())
+
+    @abstractmethod
+    def _head(self) -> str:
+        """What there is, in a line."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._head()}; print() shows {'it' if len(self.leaves) == 1 else 'them'}>"
+
+
+@dataclass(frozen=True, repr=False)
+class TreePlan(PlansOfLeaves):
     """What `convert_tree` does, leaf by leaf; the very plans that are run.
 
     >>> import numpy as np, tensorferry as ferry
@@ -90,7 +120,7 @@ class TreePlan:
     >>> plan.leaves[1].path, plan.leaves[1].same_as
     ('$["b"][0]', '$["a"]')
     >>> [str(leaf) for leaf in plan.kept]
-    ['$["b"][1]  str, kept as it is']
+    ['$["b"][1]  str: kept as it is']
 
     Args:
         leaves: The leaves that are converted, in the tree's order.
@@ -103,11 +133,6 @@ class TreePlan:
     batches: tuple[Batch, ...] = ()
 
     @property
-    def plans(self) -> dict[str, Plan]:
-        """Each leaf's own plan by its path."""
-        return {leaf.path: leaf.plan for leaf in self.leaves}
-
-    @property
     def bytes_copied(self) -> int:
         """How many bytes are written in all, over every path; what is converted once is counted once."""
         return sum(leaf.bytes_copied for leaf in self.leaves)
@@ -116,15 +141,6 @@ class TreePlan:
     def bytes_shared(self) -> int:
         """How many bytes the results share with the sources; what appears twice is counted once."""
         return sum(leaf.plan.source.nbytes for leaf in self.leaves if leaf.same_as is None and leaf.plan.shares_memory)
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What can go wrong afterwards, once each, with the path of the first leaf that it is said of."""
-        found: dict[str, str] = {}
-        for leaf in self.leaves:
-            for warning in leaf.plan.warnings:
-                found.setdefault(warning, f"{warning} - at {leaf.path}")
-        return tuple(found.values())
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as plain data for JSON."""
@@ -136,9 +152,6 @@ class TreePlan:
             "bytes_shared": self.bytes_shared,
             "warnings": list(self.warnings),
         }
-
-    def __repr__(self) -> str:
-        return f"<TreePlan of {self._head()}; print() shows {'it' if len(self.leaves) == 1 else 'them'}>"
 
     def __str__(self) -> str:
         rows = [(leaf.path, f"{leaf.plan.source} -> {leaf.plan.result}", _what(leaf)) for leaf in self.leaves[:_SHOWN]]

@@ -182,7 +182,7 @@ class TreeConversion:
 
     def _kept(self, index: int, leaf: Any) -> KeptLeaf:
         path, inside = self.path(index), self._rule.tensor_inside(leaf)
-        return KeptLeaf(path, type(leaf).__name__, None if inside is None else path + inside)
+        return KeptLeaf(path, type(leaf).__name__, tensor=None if inside is None else path + inside)
 
     def leaf_plans(self, prepared: Mapping[int, Prepared]) -> tuple[LeafPlan, ...]:
         """What is done to each leaf of which this is the conversion."""
