@@ -33,6 +33,10 @@ OWN = ("backends", "frameworks")
 """Folders with one file, or one folder, for each framework."""
 
 
+LONGER = {"devices/staging.py": 406}
+"""What may be longer: page-locked slots of our own, which PyTorch's allocators are to replace."""
+
+
 def tree_of(path):
     return ast.parse(path.read_text(encoding="utf-8"), str(path))
 
@@ -147,9 +151,10 @@ def test_the_rules_can_be_broken(tmp_path):
 
 
 @pytest.mark.parametrize("path", MODULES, ids=named)
-def test_a_module_fits_in_500_lines(path):
+def test_a_module_fits_in_400_lines(path):
     """Small enough to be read at one sitting."""
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= 500
+    allowed = LONGER.get(named(path), 400)
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= allowed
 
 
 @pytest.mark.parametrize("path", MODULES, ids=named)

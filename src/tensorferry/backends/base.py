@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..planning.step import Step
     from .nodes import Node
 
-__all__ = ["Backend", "kind_of_type", "validate", "verbs_lacking"]
+__all__ = ["Backend", "kind_of_type"]
 
 _KINDS = NUMBERS | JOINS.keys() | {"Variable", "buffer", "new", "object", "scalar", "traced"}
 
@@ -41,57 +41,12 @@ def kind_of_type(kind: type) -> str:
     return f"{kind.__module__}.{kind.__name__}" if kind.__name__ in _KINDS else kind.__name__
 
 
-def verbs_lacking(backend: Backend) -> list[str]:
-    """What a backend declares without the verb for it, in words; a verb of `Backend` itself only says that it is none.
-
-    >>> from tensorferry.backends.registry import backends
-    >>> verbs_lacking(backends()["numpy"])
-    []
-    """
-    from .verbs import called_for  # its protocols take as long to make as importing half of tensorferry
-
-    return [
-        f"{declared} and has no verb {verb}()"
-        for declared, verbs in called_for(backend.capabilities).items()
-        for verb in verbs
-        if not _has(backend, verb)
-    ]
-
-
-def _has(backend: Backend, verb: str) -> bool:
-    found, by_default = getattr(backend, verb, None), getattr(Backend, verb, None)
-    return callable(found) and (by_default is None or getattr(found, "__func__", None) is not by_default)
-
-
-def validate(backend: object) -> None:
-    """Raise for what cannot be registered as a backend.
-
-    Raises:
-        TypeError: It is none, or declares something of another type, or what it has no verb for.
-    """
-    from ..core.capabilities import Capabilities
-
-    kind = type(backend).__qualname__
-    if not isinstance(backend, Backend):
-        raise TypeError(f"a backend is an instance of tensorferry.backends.base.Backend, not of {kind}")
-    declared: dict[str, Any] = {each: getattr(backend, each) for each in ("name", "owns", "aliases", "capabilities")}
-    if not isinstance(declared["name"], str):
-        raise TypeError(f"{kind}.name must be a string")
-    for each in ("owns", "aliases"):
-        if not isinstance(declared[each], tuple) or not all(isinstance(name, str) for name in declared[each]):
-            raise TypeError(f"{kind}.{each} must be a tuple of strings")
-    if not isinstance(declared["capabilities"], Capabilities):
-        raise TypeError(f"{kind}.capabilities must be of tensorferry.core.capabilities.Capabilities")
-    lacking = verbs_lacking(backend)
-    if lacking:
-        raise TypeError(f"the backend {backend.name!r} declares {', '.join(lacking)}")
-
-
 class Backend(ABC):
     """The base of every backend.
 
     A subclass declares the class variables and `capabilities`, and implements `load`, `describe`
-    and the verbs that its capabilities call for (`verbs_lacking`). Each verb has a `snippet`: what a person would type.
+    and the verbs that its capabilities call for (`validation.verbs_lacking`). Each verb has a `snippet`: what a person
+    would type.
     """
 
     name: str

@@ -34,7 +34,6 @@ __all__ = [
     "backend_of",
     "backends",
     "canonical",
-    "immutable_holds",
     "is_known_tensor",
     "is_tensor",
     "knower_of",
@@ -73,7 +72,7 @@ def register(backend: Backend) -> None:
         TypeError: It is no backend, or declares what it has no verb for.
         ValueError: It owns a module that another backend owns.
     """
-    from .base import validate
+    from .validation import validate  # its protocols take as long to make as importing half of tensorferry
 
     validate(backend)
     known()
@@ -131,7 +130,8 @@ def backends() -> dict[str, Backend]:
 
 def _make(name: str, found: object) -> Backend:
     """The backend that an entry point gave, as its class or an instance."""
-    from .base import Backend, validate
+    from .base import Backend
+    from .validation import validate
 
     backend: Any = found() if isinstance(found, type) and issubclass(found, Backend) else found
     validate(backend)
@@ -388,15 +388,6 @@ def _in_turn() -> Iterator[Backend]:
     yield from before
     outside.search()
     yield from (backend for backend in list(_by_name.values()) if backend not in before)
-
-
-def immutable_holds(owner: object) -> bool:
-    """Whether an object that owns an array's memory stands for a known framework's tensor that nobody can write."""
-    for backend in list(known().values()):
-        with outside.guard(backend.name):
-            if not backend.capabilities.memory.writable and backend.holds(owner):
-                return True
-    return False
 
 
 names.registry = names.Registry(canonical, backend_named, known, backends)

@@ -20,7 +20,7 @@ from ..core.names import EXCHANGE
 from ..core.request import Request
 from ..errors import ConversionError
 from ..host import memory
-from ..sequences.members import at_member
+from ..sequences.diagnostics import at_member
 from . import run
 from .recipes import Recipe, conversion_of, one_by_one, plan_of
 

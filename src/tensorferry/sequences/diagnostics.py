@@ -15,7 +15,7 @@ from ..host.numpy_dtypes import of_numpy
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["DEEPEST", "ROWS", "leaves", "length_of", "outer_shape", "shape_of", "why_unreadable"]
+__all__ = ["DEEPEST", "ROWS", "at_member", "leaves", "length_of", "outer_shape", "shape_of", "why_unreadable"]
 
 ROWS = (list, tuple, range)
 """What is opened as a row of elements."""
@@ -189,3 +189,10 @@ def shape_of(x: Any) -> tuple[int, ...]:
             break
         x = x[0]
     return tuple(shape)
+
+
+def at_member(error: ConversionError, path: str) -> ConversionError:
+    """The error of a member with where that stands; what it says of places inside is said of it there."""
+    inside = error.message.replace(" at x[", f" at {path}[")
+    message = f"{error.message} - at {path}" if inside == error.message else inside
+    return type(error)(message, error.hint)

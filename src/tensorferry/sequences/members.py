@@ -15,7 +15,7 @@ from ..core.devices import HOST
 from ..core.info import PADDED, TensorInfo
 from ..errors import ConversionError, ShapeError
 from ..host import memory
-from .diagnostics import ROWS, leaves, outer_shape
+from .diagnostics import ROWS, at_member, leaves, outer_shape
 from .reader import PYTHON_NUMBERS, element_types, first, is_tensor
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..backends.base import Backend
     from ..core.request import Request
 
-__all__ = ["Members", "at_member", "look_at", "members_of", "whole_of"]
+__all__ = ["Members", "look_at", "members_of", "whole_of"]
 
 _SHAPE = attrgetter("shape")
 
@@ -231,13 +231,6 @@ def _are_large(members: Members) -> bool:
     if prod(members.shape) * dtypes.find(members.infos[0].dtype).itemsize < memory.MAPPED:
         return False
     return all(info.device == HOST and info.abstract is None and not info.requires_grad for info in members.infos)
-
-
-def at_member(error: ConversionError, path: str) -> ConversionError:
-    """The error of a member with where that stands; what it says of places inside is said of it there."""
-    inside = error.message.replace(" at x[", f" at {path}[")
-    message = f"{error.message} - at {path}" if inside == error.message else inside
-    return type(error)(message, error.hint)
 
 
 def _path(outer: tuple[int, ...], index: int) -> str:

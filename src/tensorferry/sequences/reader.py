@@ -11,7 +11,7 @@ import math
 from array import array as typed_array
 from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,24 +19,18 @@ from ..backends import registry
 from ..errors import ConversionError, GradientError, LossyCastError, ShapeError
 from ..host import subnormals
 from ..host.numpy_dtypes import of_numpy
-from .diagnostics import DEEPEST, ROWS, leaves, length_of, shape_of, why_unreadable
-
-if TYPE_CHECKING:
-    from ..backends.base import Backend
-    from ..core.info import TensorInfo
+from .diagnostics import DEEPEST, ROWS, at_member, leaves, length_of, shape_of, why_unreadable
 
 __all__ = [
     "PYTHON_NUMBERS",
     "NewArray",
     "add_up_to_float",
-    "carry_at",
     "element_types",
     "first",
     "is_number",
     "is_tensor",
     "length_of",
     "narrowest",
-    "open_at",
     "read",
     "read_plain",
     "shape_of",
@@ -325,13 +319,20 @@ def _with_numbers(x: Any, path: str, depth: int = 0) -> Any:
         return [_with_numbers(each, f"{path}[{index}]", depth + 1) for index, each in enumerate(x)]
     if not is_tensor(x):
         return x
-    _, info, _ = open_at(path, x)
-    if info.requires_grad:
-        raise GradientError(
-            f"The {info.framework} tensor at {path} requires grad, and stands among numbers, which have no graph.",
-            f"{path}.detach()",
-        )
-    return carry_at(path, x, "python")
+    from ..core.request import Request
+    from ..execution.recipes import conversion_of
+    from ..execution.run import convert
+
+    try:
+        _, info, _ = registry.backend_of(x).open(x)
+        if not info.requires_grad:
+            return convert(x, conversion_of(registry.backend_named("python"), Request("python")))
+    except ConversionError as error:
+        raise at_member(error, path) from error
+    raise GradientError(
+        f"The {info.framework} tensor at {path} requires grad, and stands among numbers, which have no graph.",
+        f"{path}.detach()",
+    )
 
 
 def _read_exactly(x: Any, array: Array) -> Array:
@@ -379,27 +380,3 @@ def narrowest(array: Array) -> str:
     else:
         low, high = np.minimum.reduce(array, axis=None), np.maximum.reduce(array, axis=None)
     return narrower.name if narrower.low <= low and high <= narrower.high else name
-
-
-# -- elements ------------------------------------------------------------------------------------
-
-
-def open_at(path: str, leaf: Any, *, looks: bool = False) -> tuple[Backend, TensorInfo, Any]:
-    """An element, opened or only looked at; an error ends in where it is."""
-    try:
-        backend = registry.backend_of(leaf)
-        return backend.preview(leaf) if looks else backend.open(leaf)
-    except ConversionError as error:
-        raise type(error)(f"{error.message} - at {path}", error.hint) from error
-
-
-def carry_at(path: str, leaf: Any, target: str) -> Any:
-    """An element as a tensor of a target; an error ends in where it is."""
-    from ..core.request import Request
-    from ..execution.recipes import conversion_of
-    from ..execution.run import convert
-
-    try:
-        return convert(leaf, conversion_of(registry.backend_named(target), Request(target)))
-    except ConversionError as error:
-        raise type(error)(f"{error.message} - at {path}", error.hint) from error

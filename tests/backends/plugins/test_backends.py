@@ -10,8 +10,7 @@ from tests.backends.plugins.packages import BACKEND, install, loads
 from tests.cli.plans import everything
 from tests.support import lives, survives
 
-from tensorferry.backends import base as protocol
-from tensorferry.backends import registry, verbs
+from tensorferry.backends import registry, validation, verbs
 from tensorferry.backends.base import Backend
 from tensorferry.core.capabilities import Capabilities, Devices, Dtypes, Gradients, Memory, Objects, Options
 
@@ -488,14 +487,14 @@ def test_what_is_declared_without_its_verb_is_refused(what):
             registry.register(type("Lacking", (Plain,), {"declared": declared, **others})())
     assert "plain" not in registry.known()
     whole = type("Whole", (Plain,), {"declared": declared, **dict.fromkeys(names, Plain._)})()
-    assert protocol.verbs_lacking(whole) == []
+    assert validation.verbs_lacking(whole) == []
 
 
 def test_every_backend_here_has_the_verbs_that_it_declares():
     """The table says of none of tensorferry's own that something is lacking, and each row is some backend's."""
     called_for = {}
     for backend in registry.known().values():
-        assert protocol.verbs_lacking(backend) == []
+        assert validation.verbs_lacking(backend) == []
         called_for |= verbs.called_for(backend.capabilities)
     named = {name for _, names in DECLARED.values() for name in names}
     assert {name for names in called_for.values() for name in names} == named
@@ -522,7 +521,7 @@ def test_a_verbs_protocol_is_a_base_that_cannot_be_left_empty():
     with pytest.raises(TypeError, match="write"):
         type("Mine", (Plain, verbs.Writes), {})()
     whole = type("Mine", (Plain, verbs.Writes), {"write": Plain._, "declared": DECLARED["out"][0]})()
-    assert protocol.verbs_lacking(whole) == []
+    assert validation.verbs_lacking(whole) == []
 
 
 def test_capabilities_are_a_cheap_key():

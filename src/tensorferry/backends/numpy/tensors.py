@@ -290,11 +290,20 @@ def _is_mutable(x: Array) -> bool:
         return found
     if type(found).__name__ == "PyCapsule":
         # It may have been exported by who can write it: an array's own read-only view, for one.
-        return not registry.immutable_holds(found)
+        return not _immutable_holds(found)
     try:
         return registry.backend_of(found).capabilities.memory.writable
     except UnsupportedTypeError:
         return True
+
+
+def _immutable_holds(owner: object) -> bool:
+    """Whether an object that owns an array's memory stands for a known framework's tensor that nobody can write."""
+    for backend in list(registry.known().values()):
+        with registry.outside.guard(backend.name):
+            if not backend.capabilities.memory.writable and backend.holds(owner):
+                return True
+    return False
 
 
 def _refuse_masked(x: Any) -> None:

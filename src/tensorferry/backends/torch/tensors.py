@@ -10,17 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...core.devices import HOST, device_name
-from ...core.dtypes import ORDINARY, find
-from ...core.info import TensorInfo
+from ...core.dtypes import ORDINARY
 from ...errors import UnsupportedTypeError
 from ...hints import Hint
 from ...host import casts, memory
 from ...host.numpy_dtypes import numpy_dtype, of_numpy
 from ...planning.rules import agrees
 from .. import registry
-from ..base import kind_of_type
-from . import fast_paths, many, packing, stacking, staging, streams
+from . import describing, fast_paths, many, packing, stacking, staging, streams
 from .bound import bound
 from .containers import opener_of
 from .declared import ABSTRACT, BY_DEFAULT, DECLARED
@@ -32,18 +29,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ...core.capabilities import Capabilities
+    from ...core.info import TensorInfo
     from ...devices.streams import Stream
     from ...planning.plan import Plan
     from ...planning.step import Step
     from ..nodes import Node
 
 Array = np.ndarray[Any, Any]
-
-_QUANTIZED = {"torch.qint8": "int8", "torch.quint8": "uint8", "torch.qint32": "int32"}
-"""What the integers of a quantized tensor are."""
-
-
-_LOWEST = memory.LOWEST
 
 
 def _mode_that_fakes(torch: Any) -> Callable[[], Any]:
@@ -84,7 +76,7 @@ class TorchBackend(staging.TorchStaging):
             if name in self.dtypes
         }
         # Tensors in a loop are alike: the same description, made once, is also found sooner among the plans.
-        self.dense = lru_cache(maxsize=4096)(self._dense_info)
+        self.dense = lru_cache(maxsize=4096)(partial(describing.dense_info, self))
         self.strided = torch.strided
         self.wrapped = self.torch._C._functorch.is_functorch_wrapped_tensor
         self.functional: Callable[[Any], bool] = getattr(torch, "_is_functional_tensor", lambda _: False)
@@ -155,36 +147,7 @@ class TorchBackend(staging.TorchStaging):
     # -- describe ---------------------------------------------------------------------------------
 
     def describe(self, x: Any) -> TensorInfo:
-        plain = type(x) is self.tensor
-        try:
-            pointer = x.data_ptr() if plain else 0
-        except RuntimeError:
-            pointer = 0
-        # An address says that it is strided and no tracer's, no meta and no zero tensor; without one, ask.
-        if pointer < _LOWEST or self.compiling() or x.is_nested or self.modes():
-            abstract = self._abstract(x, plain)
-            if abstract is not None:
-                return self._abstract_info(x, abstract)
-            pointer = x.data_ptr()
-        on_host, dtype = x.is_cpu, x.dtype
-        found: TensorInfo | None = self.dense(
-            x.shape,
-            dtype,
-            HOST if on_host else device_name(x.device),
-            x.stride(),
-            pointer & 63,
-            x.requires_grad or (self.forward._current_level >= 0 and self._is_dual(x)),
-            dtype.is_complex and x.is_conj(),
-            x.is_neg(),
-            # There can be pinned memory only once a GPU is in use; a forked child cannot ask, the driver would refuse.
-            on_host and self.cuda._initialized and self.cuda.is_initialized() and x.is_pinned(),
-            "" if plain else kind_of_type(type(x)),
-        )
-        if found is None:
-            if x.is_quantized:
-                return self._abstract_info(x, "quantized")
-            raise self._no_such_dtype(x)
-        return found
+        return describing.describe(self, x)
 
     def extents(self, tensors: Sequence[Any], *, compact: bool) -> tuple[Sequence[int], Sequence[int]]:
         return extents(tensors, compact=compact)
@@ -194,80 +157,6 @@ class TorchBackend(staging.TorchStaging):
 
     def describe_alike(self, tensors: Sequence[Any]) -> TensorInfo | None:
         return stacking.describe_alike(self, tensors)
-
-    def _is_dual(self, x: Any) -> bool:
-        """Whether forward-mode differentiation carries a tangent beside the values."""
-        return self.forward.unpack_dual(x).tangent is not None
-
-    def _dense_info(
-        self, shape: Sequence[int], dtype: Any, device: str, strides: Sequence[int], misalignment: int, *marks: Any
-    ) -> TensorInfo | None:
-        name = self.names.get(dtype)
-        if name is None:
-            return None
-        steps = [step * find(name).itemsize for step in strides]
-        requires_grad, conjugate, negative, pinned, kind = marks
-        bits = (requires_grad, conjugate, negative, False)
-        return TensorInfo(
-            self.name, shape, name, device, steps, misalignment, True, True, *bits, pinned=pinned, kind=kind
-        )
-
-    def _abstract(self, x: Any, plain: bool) -> str | None:
-        """Why a tensor has no memory that can be looked at, or ``None`` if it has."""
-        if self.compiling() or self.wrapped(x) or self.functional(x):
-            return "traced"
-        if not plain and type(x) is not self.torch.nn.Parameter and self._is_wrapper(x):
-            known = type(x).__name__ in ABSTRACT and type(x).__module__.startswith("torch.")
-            return type(x).__name__ if known else "wrapper"
-        if x.is_nested:
-            return "nested"
-        if x.is_quantized:
-            return "quantized"
-        if x.layout is not self.strided:
-            return "opaque" if x.is_mkldnn else "sparse"
-        if x.is_meta:
-            return "meta"
-        if x._is_zerotensor():
-            return "zero"
-        if x.numel() and not x.untyped_storage().nbytes():
-            return "freed"
-        return None if self.faking() is None else "real"
-
-    def _is_wrapper(self, x: Any) -> bool:
-        from torch.utils._python_dispatch import is_traceable_wrapper_subclass
-
-        if is_traceable_wrapper_subclass(x) or type(x).__torch_dispatch__ is not self.torch.Tensor.__torch_dispatch__:
-            return True
-        try:
-            return bool(x.numel() and not x.data_ptr() and x.is_cpu)
-        except RuntimeError:
-            return True
-
-    def _abstract_info(self, x: Any, abstract: str) -> TensorInfo:
-        name = self.names.get(x.dtype) or _QUANTIZED.get(str(x.dtype))
-        if name is None:
-            raise self._no_such_dtype(x)
-        shape = () if abstract == "nested" else [length if isinstance(length, int) else 1 for length in x.shape]
-        return TensorInfo(
-            self.name,
-            shape,
-            name,
-            requires_grad=x.requires_grad,
-            kind=kind_of_type(type(x)),
-            abstract=abstract,
-        )._replace(device=HOST if x.is_cpu else str(x.device))
-
-    def _no_such_dtype(self, x: Any) -> UnsupportedTypeError:
-        text = str(x.dtype)
-        if text == "torch.complex32":
-            return UnsupportedTypeError(
-                "torch.complex32 cannot be carried: no other framework has it.",
-                "x.to(torch.complex64)",
-            )
-        return UnsupportedTypeError(
-            f"{text} cannot be carried: its elements are packed or have no counterpart.",
-            "x.view(torch.uint8)",
-        )
 
     def pointer(self, x: Any) -> int | None:
         pointer: int = x.data_ptr()
@@ -361,12 +250,12 @@ class TorchBackend(staging.TorchStaging):
 
     def cast(self, x: Any, dtype: str, check: str = "") -> Any:
         """Another dtype, to the same bits as on the host; still in the graph if `x` is."""
-        if self.compiling() or self.tracing() is not None or self._abstract(x, type(x) is self.tensor) is not None:
+        if self.compiling() or self.tracing() is not None or describing.why_abstract(self, x) is not None:
             return self._asked(x.to, self.dtypes[dtype])
         if not x.is_cpu and not check and agrees(self.names[x.dtype], dtype):
             return x.to(self.dtypes[dtype])
         records = x.requires_grad and self.torch.is_grad_enabled()
-        if records or (self.forward._current_level >= 0 and self._is_dual(x)):
+        if records or (self.forward._current_level >= 0 and describing.is_dual(self, x)):
             return self._graph_cast()(x, dtype, check)
         return self._host_cast(x.detach(), dtype, check)
 
