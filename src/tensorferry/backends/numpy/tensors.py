@@ -223,14 +223,14 @@ class NumpyBackend(Backend):
 
     def bound(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
         before, verb = plan.source, step.verb
+        if verb == "write":
+            return _write_alike if plan.written == plan.result.dtype and not before.swapped else None
         if before.swapped or before.weak_dtype is not None:
             return None
         if verb == "copy" and before.is_compact and not any(step.arguments):
             return np.ndarray.copy
         if verb == "cast":
             return casts.direct_cast(before.dtype, *step.arguments)
-        if verb == "write" and before.dtype == plan.result.dtype:
-            return _write_alike
         return None
 
 

@@ -60,15 +60,16 @@ def signature_reader(backend: TorchBackend) -> Callable[[Any], Hashable | None]:
 
 def likeness_reader(backend: TorchBackend) -> Callable[[Any], Hashable | None]:
     """See `Backend.likeness`."""
-    memories, names, modes, lowest = backend.memories, backend.names, backend.modes, memory.LOWEST
+    memories, modes, lowest = backend.memories, backend.modes, memory.LOWEST
 
     def likeness(x: Any) -> Hashable | None:
+        if type(x) not in memories or not x.is_cpu or x.is_nested or modes():
+            return None
         try:
-            reached = type(x) in memories and x.data_ptr() >= lowest
+            # Of a dtype that cannot be carried nothing is kept.
+            return x.dtype if x.data_ptr() >= lowest else None
         except RuntimeError:
             return None
-        ordinary = reached and x.is_cpu and not x.is_nested and not modes()
-        return x.dtype if ordinary and x.dtype in names else None
 
     return likeness
 
