@@ -252,8 +252,8 @@ class Backend(ABC):
         """
         return None
 
-    def are_apart(self, tensors: Sequence[Any]) -> bool:
-        """Whether it is seen at a glance that no two of many have a byte in common; likewise."""
+    def owns_memory(self, signature: Any) -> bool:
+        """Whether no tensor of a signature has a byte in common with another object of the framework's."""
         return False
 
     def for_many(self) -> Mapping[str, Callable[..., Any]]:

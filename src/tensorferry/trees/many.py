@@ -76,6 +76,8 @@ def _in_order(values: list[list[Any]], recipes: list[tuple[Recipe, Places]], cou
 def _share_no_byte(leaves: list[Any], outs: list[Any] | None, grouped: Grouped) -> bool:
     """Whether no memory that is copied from, or written into, has a byte in common with another of these."""
     copied = leaves
+    if grouped.apart:
+        return True
     if outs is None:
         copies = [places for recipe, places in grouped.recipes if recipe.copies]
         if not copies:
@@ -85,8 +87,6 @@ def _share_no_byte(leaves: list[Any], outs: list[Any] | None, grouped: Grouped) 
         _some(each, places) for each in (copied, outs or []) for places in places_by(list(map(type, each))).values()
     ]
     owners = [registry.backend_of(some[0]) for some in of_kinds]
-    if len(owners) == 1 and owners[0].are_apart(of_kinds[0]):
-        return True
     starts: list[int] = []
     ends: list[int] = []
     for owner, some in zip(owners, of_kinds, strict=True):

@@ -83,6 +83,13 @@ def _adopt(backend: TorchBackend) -> Callable[[Array], Any]:
         except (TypeError, ValueError):
             return adopt(array)
 
+    def for_many(arrays: list[Array]) -> list[Any]:
+        try:
+            return list(map(from_numpy, arrays))
+        except (TypeError, ValueError):
+            return list(map(adopt, arrays))
+
+    bound.for_many = for_many  # type: ignore[attr-defined]
     return bound
 
 

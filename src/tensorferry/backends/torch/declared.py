@@ -56,7 +56,7 @@ def _capabilities(default: str, records: bool, traces: bool) -> Capabilities:
         ),
         memory=Memory(writable=True, strides="non-negative", alignment=0, lazy_bits=True, out=True, writes_parts=True),
         devices=Devices(("cpu", "cuda", "mps", "xpu"), packs=True, stages=frozenset({"cuda"})),
-        gradients=Gradients(graph=True, records=records),
+        gradients=Gradients(graph=True, records=records, parameter="Parameter"),
         objects=Objects(
             read_kinds=frozenset({"rows", "stack"}),
             abstract=ABSTRACT,
