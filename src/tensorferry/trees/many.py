@@ -45,7 +45,7 @@ def convert_each(
         return None
     recipes = grouped.recipes
     steps = slice(None) if outs is None else slice(-1)
-    values = [run.execute(recipe.bulk[steps], _some(leaves, places)) for recipe, places in recipes]
+    values = [_execute(recipe.bulk[steps], _some(leaves, places)) for recipe, places in recipes]
     if outs is None:
         results = _in_order(values, recipes, len(leaves))
     else:
@@ -55,6 +55,17 @@ def convert_each(
     for index, leaf in enumerate(leaves) if run.is_verifying() else ():
         run.verify(run.prepare(leaf, conversion, None if outs is None else outs[index], decide), results[index])
     return results
+
+
+_AT_ONCE = 4096
+"""Leaves for which a step is done before the next: what is made between two steps stays in the processor's cache."""
+
+
+def _execute(program: Sequence[Callable[..., Any]], leaves: list[Any]) -> list[Any]:
+    if len(leaves) <= _AT_ONCE:
+        return run.execute(program, leaves)  # type: ignore[no-any-return]
+    starts = range(0, len(leaves), _AT_ONCE)
+    return [*chain.from_iterable(run.execute(program, leaves[start : start + _AT_ONCE]) for start in starts)]
 
 
 def _some(leaves: list[Any], places: Places) -> list[Any]:

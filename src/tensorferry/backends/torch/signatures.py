@@ -11,7 +11,7 @@ from ...core.signature import COMPACT, layout_of
 from ...host import memory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
     from .tensors import TorchBackend
 
@@ -117,15 +117,18 @@ def group_reader(backend: TorchBackend) -> Callable[[Sequence[Any], int], Mappin
         return found
 
     def read(tensors: Sequence[Any], misalignments: Sequence[int]) -> Mapping[Hashable, Sequence[int]] | None:
-        facts = [
-            (type(x), x.dtype, x.dim(), x.is_contiguous(), at, x.requires_grad)
-            for x, at in zip(tensors, misalignments, strict=True)
-            if x.is_cpu and not x.is_nested and not x.is_neg()
-        ]
-        if len(facts) < len(tensors):
+        def facts() -> Iterator[Any]:
+            for x, at in zip(tensors, misalignments, strict=True):
+                ordinary = x.is_cpu and not x.is_nested and not x.is_neg()
+                yield (type(x), x.dtype, x.dim(), x.is_contiguous(), at, x.requires_grad) if ordinary else None
+
+        # Not kept if there is no need: hundreds of thousands of new tuples set off the garbage collector.
+        kinds = set(facts())
+        if None in kinds:
             return None
+        by_facts = places_by(list(facts())) if len(kinds) > 1 else dict.fromkeys(kinds, range(len(tensors)))
         found: dict[Hashable, Sequence[int]] = {}
-        for (kind, dtype, rank, contiguous, at, requires_grad), places in places_by(facts).items():
+        for (kind, dtype, rank, contiguous, at, requires_grad), places in by_facts.items():
             if dtype not in known:
                 return None
             if contiguous:
