@@ -117,16 +117,12 @@ def group_reader(backend: TorchBackend) -> Callable[[Sequence[Any], int], Mappin
         return found
 
     def read(tensors: Sequence[Any], misalignments: Sequence[int]) -> Mapping[Hashable, Sequence[int]] | None:
-        def facts() -> Iterator[Any]:
-            for x, at in zip(tensors, misalignments, strict=True):
-                ordinary = x.is_cpu and not x.is_nested and not x.is_neg()
-                yield (type(x), x.dtype, x.dim(), x.is_contiguous(), at, x.requires_grad) if ordinary else None
-
         # Not kept if there is no need: hundreds of thousands of new tuples set off the garbage collector.
-        kinds = set(facts())
+        kinds = set(_facts(tensors, misalignments))
         if None in kinds:
             return None
-        by_facts = places_by(list(facts())) if len(kinds) > 1 else dict.fromkeys(kinds, range(len(tensors)))
+        every = range(len(tensors))
+        by_facts = dict.fromkeys(kinds, every) if len(kinds) == 1 else places_by(list(_facts(tensors, misalignments)))
         found: dict[Hashable, Sequence[int]] = {}
         for (kind, dtype, rank, contiguous, at, requires_grad), places in by_facts.items():
             if dtype not in known:
@@ -141,6 +137,13 @@ def group_reader(backend: TorchBackend) -> Callable[[Sequence[Any], int], Mappin
         return found
 
     return grouped
+
+
+def _facts(tensors: Sequence[Any], misalignments: Sequence[int]) -> Iterator[Any]:
+    """What tells tensors apart, without their strides; ``None`` for one that has to be described."""
+    for x, at in zip(tensors, misalignments, strict=True):
+        ordinary = x.is_cpu and not x.is_nested and not x.is_neg()
+        yield (type(x), x.dtype, x.dim(), x.is_contiguous(), at, x.requires_grad) if ordinary else None
 
 
 def _guard_maker(torch: Any) -> Callable[[Sequence[Any]], Callable[..., bool]] | None:
