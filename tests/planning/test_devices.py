@@ -314,8 +314,12 @@ def test_out_on_a_device_from_the_host_is_as_other_transfers():
 @pytest.mark.parametrize("pinned", [False, True])
 def test_out_on_the_host_is_written_by_the_bus(pinned):
     """PyTorch copies from a device straight to where its tensor lies."""
-    plan = ferry.explain(info("torch"), "torch", **into("torch", "cpu", pinned=pinned))
-    assert [(step.verb, step.path, step.bytes) for step in plan.steps] == [("write", "bus", 4000)]
+    for target in ("torch", "numpy"):
+        plan = ferry.explain(info("torch"), target, **into(target, "cpu", pinned=pinned))
+        assert [(step.verb, step.path, step.bytes) for step in plan.steps] == [("write", "bus", 4000)]
+    assert plan.code.endswith("torch.from_numpy(out).copy_(y)\ny = out")
+    reversed_ = ferry.explain(info("torch"), "numpy", **into("numpy", "cpu", strides=(-4,)))
+    assert verbs(reversed_) == ["move", "export", "write"]
 
 
 def test_the_copy_call_never_casts():

@@ -206,7 +206,7 @@ class Packs(Protocol):
 
 
 class Straightens(Protocol):
-    """``Devices(kinds)`` beside the host, and ``Memory(strides=…)`` other than compact."""
+    """``Devices(kinds)`` that others have as well, and ``Memory(strides=…)`` other than compact."""
 
     @abstractmethod
     def compact(self, x: Any) -> Any:
@@ -265,7 +265,7 @@ def called_for(declared: Capabilities) -> dict[str, tuple[str, ...]]:
         ("Devices(packs=True)", devices.packs, (Packs,)),
         ("Devices(pins=True)", devices.pins, (Pins,)),
         ("Devices(spreads=True)", devices.spreads, (Spreads,)),
-        ("Devices(kinds=…) and Memory(strides=…)", away and memory.strides != "compact", (Straightens,)),
+        ("Devices(kinds=…) and Memory(strides=…)", handed and memory.strides != "compact", (Straightens,)),
         ("Gradients(graph=True)", graph, (Detaches, Stacks, Copies, Casts)),
         ("Objects(read_kinds=…)", bool(objects.read_kinds - JOINS.keys()), (Reads,)),
         ("Objects(value_kinds=…)", bool(objects.value_kinds), (HasValues,)),

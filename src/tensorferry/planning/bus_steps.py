@@ -62,7 +62,7 @@ def hand_over(plan: PlanBuilder) -> bool:
     if out is None:
         host_steps.present_read_only(plan)
     else:
-        _write(plan)
+        _write(plan, target)
     return True
 
 
@@ -124,19 +124,20 @@ def to_host(plan: PlanBuilder) -> None:
 
 def to_device(plan: PlanBuilder) -> None:
     """Cross the bus to the target's device, wider afterwards; into the memory that is given, if there is any."""
-    out, target = plan.request.out, plan.target
+    out = plan.request.out
     if out is not None and plan.now is out:
         return
-    whole = None if same_place(plan.now.device, plan.device) else _span(plan, target)
+    by = plan.source if plan.now.framework == plan.source.name else plan.target
+    whole = None if same_place(plan.now.device, plan.device) else _span(plan, by)
     if plan.now.dtype != plan.dtype and bytes_more(plan) <= 0:
-        cast_inside(plan, target)
+        cast_inside(plan, by)
     if not same_place(plan.now.device, plan.device) and (out is None or whole or plan.now.dtype != plan.dtype):
-        _move(plan, target, plan.device)
+        _move(plan, by, plan.device)
     if plan.now.dtype != plan.dtype:
-        cast_inside(plan, target, "wider after the bus: fewer bytes cross")
-    _spread(plan, target, whole)
+        cast_inside(plan, by, "wider after the bus: fewer bytes cross")
+    _spread(plan, by, whole)
     if out is not None:
-        _write(plan, _lock_on_the_way(plan, target, out.device))
+        _write(plan, by, _lock_on_the_way(plan, by, out.device))
 
 
 def _casts_first(plan: PlanBuilder) -> bool:
@@ -165,12 +166,14 @@ def change_inside(plan: PlanBuilder) -> None:
 
 def goes_straight(plan: PlanBuilder) -> bool:
     """Whether a tensor is written into ``out=`` by its own framework, without a way over an array of the host."""
-    now, out = plan.now, plan.request.out
-    if out is None or plan.source is not plan.target or HOST == now.device == out.device:
+    now, out, source = plan.now, plan.request.out, plan.source
+    if out is None or HOST == now.device == out.device or not source.capabilities.memory.writes_own or now.swapped:
         return False
-    if not plan.target.capabilities.memory.writes_own or now.swapped or is_cast_by_host(plan):
-        return False
-    if now.device == HOST and plan.dtype != now.dtype and _casts_first(plan):
+    if source is not plan.target:
+        array = plan.target.capabilities.memory.host_array and source.capabilities.devices.pins
+        if not array or rules.layout_obstacles(out, source):
+            return False
+    if is_cast_by_host(plan) or (now.device == HOST and plan.dtype != now.dtype and _casts_first(plan)):
         return False
     return bytes_more(plan) <= 0 or out.device != HOST
 
@@ -181,14 +184,14 @@ def writes_there(plan: PlanBuilder) -> bool:
     return out is not None and out.device != HOST and caps.memory.writes_own and caps.devices.include(HOST)
 
 
-def _write(plan: PlanBuilder, overlaps: bool = False) -> None:
-    """Put the target's tensor into the memory that was given."""
+def _write(plan: PlanBuilder, by: Declaration, overlaps: bool = False) -> None:
+    """Put a framework's tensor into the memory that was given."""
     out = plan.request.out
     assert out is not None  # noqa: S101 - who calls this has looked
     copies = plan.path if same_place(plan.now.device, out.device) else Path.BUS
     arguments = (True,) if overlaps else ()
     told = (out, "own", overlaps)
-    plan.add(plan.target, "write", arguments, "into the memory that was given", copies=copies, told=told)
+    plan.add(by, "write", arguments, "into the memory that was given", copies=copies, told=told)
     plan.now = out
     plan.reason = "out= is written into"
 

@@ -177,9 +177,12 @@ def gathered(members: Members, target: Backend | None, request: Request | None) 
         return members
     if not source.capabilities.gradients.graph or members.places is not None:
         return members
-    place = None if request is None or source is not target else request.device
-    if len(devices) > 1 and source is not target:
+    if len(devices) == 1:
+        place = None  # where they are: then one tensor goes elsewhere
+    elif source is not target:
         place = HOST
+    else:
+        place = None if request is None else request.device
     if len(devices) > 1 and place is None:
         first, other = devices.keys() if len(devices) == 2 else [*devices][:2]
         raise DeviceError(

@@ -348,7 +348,7 @@ class TorchBackend(Backend):
     def write(self, x: Any, out: Any, overlaps: bool = False) -> None:
         """Put an array's values, or a tensor's, into `out`'s memory, cast to its dtype, and count a new version."""
         if isinstance(x, self.tensor):
-            crossing.put(self, x, out, overlaps=overlaps)
+            crossing.put(self, x, out if isinstance(out, self.tensor) else self.adopt(out), overlaps=overlaps)
             return
         if out.is_conj() or out.is_neg():
             out.copy_(self.adopt(casts.cast(x, self.names[out.dtype])))
