@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...core.layout import spans
@@ -11,11 +12,11 @@ from ...core.signature import COMPACT, layout_of
 from ...host import memory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+    from collections.abc import Hashable, Iterator, Mapping, Sequence
 
     from .tensors import TorchBackend
 
-__all__ = ["environment_reader", "extents", "group_reader", "likeness_reader", "signature_reader"]
+__all__ = ["environment_reader", "extents", "group_reader", "likeness_reader", "signature_readers"]
 
 
 LARGEST = 16
@@ -27,18 +28,28 @@ _MOST = 16
 """Lists that are remembered."""
 
 
-def signature_reader(backend: TorchBackend) -> Callable[[Any], Hashable | None]:
-    """See `Backend.signature`; what it asks is looked up here, once."""
-    memories = backend.memories
+Reader = Callable[[Any], "Hashable | None"]
+
+
+def signature_readers(backend: TorchBackend) -> tuple[Reader, Callable[..., Reader]]:
+    """See `Backend.signature` and `Backend.signature_reader`."""
+    readers: dict[type, Reader] = {kind: _signature_reader(backend, kind) for kind in backend.memories}
+
+    def signature(x: Any) -> Hashable | None:
+        read = readers.get(type(x))
+        return None if read is None else read(x)
+
+    return signature, lambda kind, _target, _request: readers.get(kind, signature)
+
+
+def _signature_reader(backend: TorchBackend, kind: type) -> Reader:
+    """What reads the signatures of tensors, or of parameters; what it asks is looked up here, once."""
     # Conjugate tensors are told apart where they are described; so are dual ones and those of no elements, and pinned
     # ones where that makes a difference.
     dtypes = frozenset(dtype for dtype in backend.names if not dtype.is_complex)
     forward, modes, tracing, lowest = backend.forward, backend.modes, backend.tracing, memory.LOWEST
 
     def signature(x: Any) -> Hashable | None:
-        kind = type(x)
-        if kind not in memories:
-            return None
         dtype = x.dtype
         if dtype not in dtypes or forward._current_level >= 0:
             return None
@@ -87,7 +98,7 @@ def group_reader(backend: TorchBackend) -> Callable[[Sequence[Any], int], Mappin
     Batches of a loop are alike, and so are the states of a training: of the last few lists what was found is kept, with
     what tells whether all tensors of another list are like theirs.
     """
-    memories, one = backend.memories, signature_reader(backend)
+    memories, one = backend.memories, backend.signature
     known = frozenset(dtype for dtype in backend.names if not dtype.is_complex)
     forward, modes, lowest = backend.forward, backend.modes, memory.LOWEST
     address, records, guard_of = backend.tensor.data_ptr, backend.is_recording, _guard_maker(backend.torch)
