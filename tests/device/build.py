@@ -19,7 +19,7 @@ SOURCE = Path(__file__).with_name("device.cpp")
 CACHE = Path(__file__).resolve().parents[2] / ".device"
 
 
-class CannotBuild(Exception):
+class BuildError(Exception):
     """What is missing here: a compiler, PyTorch, headers."""
 
 
@@ -27,7 +27,7 @@ def built() -> Path:
     """Where the extension module is, built if it is not there.
 
     Raises:
-        CannotBuild: There is no compiler, no PyTorch or no header of one of both.
+        BuildError: There is no compiler, no PyTorch or no header of one of both.
         CalledProcessError: The compiler does not take the source.
     """
     torch, version = _torch()
@@ -44,18 +44,18 @@ def _torch() -> tuple[Path, str]:
 
     spec = find_spec("torch")
     if spec is None or spec.origin is None:
-        raise CannotBuild("PyTorch is not installed")
+        raise BuildError("PyTorch is not installed")
     return Path(spec.origin).parent, version("torch")
 
 
 def _compile(torch: Path, to: Path) -> None:
     compiler = shutil.which(os.environ.get("CXX", "g++"))
     if compiler is None:
-        raise CannotBuild("there is no C++ compiler (g++, or what CXX names)")
+        raise BuildError("there is no C++ compiler (g++, or what CXX names)")
     python = Path(sysconfig.get_paths()["include"])
     for header in (torch / "include" / "ATen" / "ATen.h", python / "Python.h"):
         if not header.exists():
-            raise CannotBuild(f"{header} is missing")
+            raise BuildError(f"{header} is missing")
     to.parent.mkdir(parents=True, exist_ok=True)
     apart = to.with_name(f"{os.getpid()}{to.name}")  # two builds at once do no harm
     includes = [f"-I{torch / 'include'}", f"-I{torch / 'include' / 'torch' / 'csrc' / 'api' / 'include'}"]
@@ -78,5 +78,5 @@ def _compile(torch: Path, to: Path) -> None:
 if __name__ == "__main__":
     try:
         sys.stdout.write(f"{built()}\n")
-    except CannotBuild as error:
+    except BuildError as error:
         sys.stdout.write(f"The simulated device cannot be built, its tests are skipped: {error}\n")

@@ -1,12 +1,11 @@
-"""The simulated device for the tests of this folder, which are skipped, with the reason shown, where it is not there."""
+"""The simulated device for the tests of this folder; where it is not there, they say why and are skipped."""
 
 from __future__ import annotations
 
 import os
 
 import pytest
-
-from tests.device.build import CannotBuild, built
+from tests.device.build import BuildError, built
 
 
 def _why_not():
@@ -16,7 +15,7 @@ def _why_not():
         return "needs the simulated device in a process of its own: make test-device"
     try:
         built()
-    except CannotBuild as error:
+    except BuildError as error:
         return f"needs the simulated device, which cannot be built: {error}"
     return None
 

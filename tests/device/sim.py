@@ -1,4 +1,4 @@
-"""The simulated device as PyTorch's users see one: ``torch.device("sim:0")``, ``torch.sim.Stream()``; and what tests need.
+"""The simulated device as users of PyTorch see one, ``"sim:0"`` and ``torch.sim.Stream()``, and what tests need.
 
 Importing it registers the device with PyTorch, for the rest of the process.
 """
@@ -16,7 +16,6 @@ from importlib.util import module_from_spec, spec_from_file_location
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-
 from tests.device.build import built
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 LIKE = os.environ.get("FERRY_DEVICE_LIKE", "cuda")
-"""``"cuda"``; ``"plain"``: PyTorch is told of streams, but this module has no names for them; ``"mps"``: there are none."""
+"""``"cuda"``; ``"plain"``: the device has streams, but no names for them in its module; ``"mps"``: it has none."""
 
 
 def _load() -> Any:
