@@ -103,6 +103,14 @@ if LIKE == "cuda":
                 return super().__new__(cls, priority=priority, **known)
             return super().__new__(cls, device=torch.device("sim", _index(device)), priority=priority)
 
+        def record_event(self, event: Any = None) -> Event:
+            event = Event() if event is None else event
+            event.record(self)
+            return event  # type: ignore[no-any-return]
+
+        def wait_stream(self, other: Any) -> None:
+            self.wait_event(other.record_event())
+
     class Event(torch.Event):
         """As ``torch.cuda.Event``."""
 
