@@ -331,7 +331,7 @@ struct Locked {
 auto& locked_lock = *new std::mutex;
 auto& all_locked = *new std::map<const char*, Locked*>;
 auto& spare_locked = *new std::vector<Locked*>;
-size_t locked_total = 0, locked_used = 0;
+size_t locked_total = 0, locked_used = 0, locked_asked = 0;
 
 bool is_locked(const void* address) {
   std::lock_guard guard(locked_lock);
@@ -383,6 +383,7 @@ struct LockedAllocator final : c10::Allocator {
       locked_total += size;
     }
     locked_used += size;
+    ++locked_asked;
     return {block->start, block, &free_locked, c10::kCPU};
   }
   c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
@@ -709,9 +710,9 @@ PYBIND11_MODULE(_device, m) {
     kernel_delay = kernel;
   });
   m.def("set_pinned_limit", [](double bytes) { pinned_limit = bytes; });
-  m.def("pinned_bytes", [] {
+  m.def("pinned", [] {
     std::lock_guard guard(locked_lock);
-    return locked_used;
+    return py::make_tuple(locked_used, locked_asked);
   });
   m.def("memory", [](int device, bool from_now) {
     std::lock_guard guard(memory_lock);

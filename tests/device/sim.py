@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from tests.device.build import built
+from torch.utils.backend_registration import generate_methods_for_privateuse1_backend, rename_privateuse1_backend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +37,7 @@ def _load() -> Any:
     return module
 
 
-torch.utils.rename_privateuse1_backend("sim")
+rename_privateuse1_backend("sim")
 _device = _load()
 
 
@@ -46,7 +47,7 @@ _device = _load()
 def _index(device: Any = None) -> int:
     if device is None or (isinstance(device, int) and device < 0):
         return int(_device.current_device())
-    index = device if isinstance(device, int) else torch.device(device).index
+    index: int | None = device if isinstance(device, int) else torch.device(device).index
     return int(_device.current_device()) if index is None else index
 
 
@@ -192,9 +193,16 @@ def memory(device: int = 0, *, from_now: bool = False) -> Memory:
     return Memory(*_device.memory(device, from_now))
 
 
-def pinned_bytes() -> int:
-    """Page-locked memory that somebody holds."""
-    return int(_device.pinned_bytes())
+class Pinned(NamedTuple):
+    """The bytes of page-locked memory that somebody holds, and how often such memory has been asked for."""
+
+    bytes: int
+    asked: int
+
+
+def pinned() -> Pinned:
+    """What is page-locked."""
+    return Pinned(*_device.pinned())
 
 
 class Seen(NamedTuple):
@@ -264,7 +272,7 @@ def nothing_left() -> Iterator[None]:
 def _held() -> dict[str, Any]:
     devices = [memory(index).active for index in range(device_count())]
     threads = sorted(each.name for each in threading.enumerate() if each.is_alive())
-    return {"device": devices, "pinned": pinned_bytes(), "threads": threads}
+    return {"device": devices, "pinned": pinned().bytes, "threads": threads}
 
 
 @atexit.register
@@ -275,5 +283,5 @@ def _end() -> None:
             synchronize(index)
 
 
-torch._register_device_module("sim", sys.modules[__name__])
-torch.utils.generate_methods_for_privateuse1_backend()
+torch._register_device_module("sim", sys.modules[__name__])  # type: ignore[no-untyped-call]
+generate_methods_for_privateuse1_backend()
