@@ -54,8 +54,9 @@ slow: $(VENV)/.test ## the long tests
 	$(BIN)/python tests/device/build.py
 	FERRY_TEST_DEVICE=1 $(BIN)/python -m pytest -q -m slow --benchmark-disable tests/device $(PYTEST_ARGS)
 
-gpu: $(VENV)/.test ## the tests that need a CUDA device
+gpu: $(VENV)/.test ## the tests that need a GPU, and what it is measured at: docs/devices.md says where that has been done
 	$(BIN)/python -m pytest -q -m gpu --benchmark-disable $(PYTEST_ARGS)
+	$(BIN)/python -m benchmarks --only GPU --no-page
 
 coverage: $(VENV)/.test ## the tests, and which lines and branches of src/ they run; fails below the floor in pyproject.toml
 	$(BIN)/python -m pytest -n $(JOBS) -q -m "not slow" --benchmark-disable --cov --cov-report=term:skip-covered $(PYTEST_ARGS)
