@@ -19,7 +19,6 @@
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/resize_native.h>
-#include <ATen/ops/unfold_native.h>
 #include <ATen/ops/view_as_complex_native.h>
 #include <ATen/ops/view_as_real_native.h>
 #include <ATen/ops/view_native.h>
@@ -42,7 +41,6 @@ using at::Tensor;
 using c10::Device;
 using c10::DeviceIndex;
 using Job = std::function<void()>;
-using Clock = std::chrono::steady_clock;
 
 constexpr auto KIND = c10::DeviceType::PrivateUse1;
 constexpr int DEVICES = 2, STREAMS = 9;  // stream 0 is the default one
@@ -67,21 +65,19 @@ struct Point {
   std::mutex lock;
   std::condition_variable change;
   bool passed = false;
-  Clock::time_point when;
 
   void pass() {
     std::lock_guard guard(lock);
     passed = true;
-    when = Clock::now();
     change.notify_all();
   }
   bool is_passed() {
     std::lock_guard guard(lock);
     return passed;
   }
-  void wait() {
+  void wait(double seconds = 1e6) {
     std::unique_lock guard(lock);
-    change.wait(guard, [this] { return passed; });
+    change.wait_for(guard, std::chrono::duration<double>(seconds), [this] { return passed; });
   }
 };
 using PointPtr = std::shared_ptr<Point>;
@@ -580,7 +576,6 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("as_strided", as_strided);
   m.impl("view", TORCH_FN(at::native::view));
   m.impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));
-  m.impl("unfold", TORCH_FN(at::native::unfold));
   m.impl("view_as_real", TORCH_FN(at::native::view_as_real));
   m.impl("view_as_complex", TORCH_FN(at::native::view_as_complex));
   m.impl("resize_", resize_);
@@ -637,12 +632,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     if (event) (*static_cast<PointPtr*>(event))->wait();
     raise_failure();
   }
-  double elapsedTime(void* first, void* second, const DeviceIndex) const override {
-    const auto passed = (*static_cast<PointPtr*>(second))->when - (*static_cast<PointPtr*>(first))->when;
-    return std::chrono::duration<double, std::milli>(passed).count();
-  }
   void destroyEvent(void* event, DeviceIndex) const noexcept override { delete static_cast<PointPtr*>(event); }
-  void recordDataPtrOnStream(const c10::DataPtr& data, const c10::Stream& stream) const override { record_stream(data, stream); }
 };
 C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard)
 
@@ -650,39 +640,21 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   bool isBuilt() const override { return true; }
   bool isAvailable() const override { return !forked; }
   bool hasPrimaryContext(DeviceIndex) const override { return true; }
-  DeviceIndex deviceCount() const override { return DEVICES; }
-  DeviceIndex getCurrentDevice() const override { return current_device; }
-  void setCurrentDevice(DeviceIndex device) const override { set_device(device); }
-  DeviceIndex exchangeDevice(DeviceIndex device) const override {
-    const DeviceIndex before = current_device;
-    set_device(device);
-    return before;
-  }
-  DeviceIndex maybeExchangeDevice(DeviceIndex device) const override { return exchangeDevice(device); }
   bool isPinnedPtr(const void* address) const override { return is_locked(address); }
   c10::Allocator* getPinnedMemoryAllocator() const override { return &locked_allocator; }
   Device getDeviceFromPtr(void* address) const override { return Device(KIND, static_cast<DeviceIndex>(owner_of(address))); }
   void resizePrivateUse1Bytes(const c10::Storage& storage, size_t size) const override {
-    OnDevice on(storage.device().index());
-    c10::DataPtr made = device_allocator.allocate(size);
-    if (const size_t kept = std::min(size, storage.nbytes())) device_allocator.copy_data(made.get(), storage.data(), kept);
-    storage.set_data_ptr_noswap(std::move(made));
+    TORCH_CHECK(storage.nbytes() == 0, "The simulated device makes memory larger only where there was none");
+    storage.set_data_ptr_noswap(device_allocator.allocate(size));
     storage.set_nbytes(size);
   }
 };
 
-// A queue's way is barred until the gate is opened; nothing waits for ever, so that a test that fails comes to an end.
-auto& gates = *new std::map<int, PointPtr>;
-int close_gate(int device, double limit) {
+// Bars a stream's way until it is passed; not for ever, so that a test that fails comes to an end.
+PointPtr close_gate(int device, double limit) {
   auto gate = std::make_shared<Point>();
-  queue_of(current(device)).add([gate, limit] {
-    std::unique_lock guard(gate->lock);
-    gate->change.wait_for(guard, std::chrono::duration<double>(limit), [&] { return gate->passed; });
-    gate->passed = true;
-  });
-  const int number = static_cast<int>(gates.size());
-  gates[number] = gate;
-  return number;
+  queue_of(current(device)).add([gate, limit] { gate->wait(limit); gate->pass(); });
+  return gate;
 }
 }  // namespace
 
@@ -701,9 +673,8 @@ PYBIND11_MODULE(_device, m) {
   m.def("set_device", &set_device);
   m.def("is_forked", [] { return forked.load(); });
   m.def("synchronize", &finish_device, released);
+  py::class_<Point, PointPtr>(m, "Gate").def("open", &Point::pass).def("is_open", &Point::is_passed);
   m.def("close_gate", &close_gate);
-  m.def("is_gate_open", [](int gate) { return gates[gate]->is_passed(); });
-  m.def("open_gate", [](int gate) { gates[gate]->pass(); });
   m.def("set_delays", [](double copy, double bytes_per_second, double kernel) {
     copy_delay = copy;
     bandwidth = bytes_per_second;

@@ -157,27 +157,19 @@ def set_pinned_limit(nbytes: float = 1e15) -> None:
     _device.set_pinned_limit(nbytes)
 
 
-class Gate:
-    """Bars a stream's way until it is opened, at the latest after a while, so that nothing waits for ever."""
-
-    def __init__(self, device: int, limit: float) -> None:
-        self.number = _device.close_gate(device, limit)
-
-    def is_open(self) -> bool:
-        return bool(_device.is_gate_open(self.number))
-
-    def open(self) -> None:
-        _device.open_gate(self.number)
-
-
 @contextmanager
-def gate(device: int | None = None, limit: float = 30) -> Iterator[Gate]:
-    """The current stream of a device comes to a halt; it goes on when this is left."""
-    made = Gate(_index(device), limit)
+def gate(device: int | None = None, limit: float = 30) -> Iterator[Any]:
+    """The current stream of a device comes to a halt, and goes on when this is left; after a while in any case."""
+    made = close_gate(device, limit)
     try:
         yield made
     finally:
         made.open()
+
+
+def close_gate(device: int | None = None, limit: float = 30) -> Any:
+    """What bars a stream's way until it is told to ``open``; ``is_open`` tells."""
+    return _device.close_gate(_index(device), limit)
 
 
 class Memory(NamedTuple):

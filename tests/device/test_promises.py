@@ -475,7 +475,7 @@ asked.result()
 while not (done.done() and up.done()):
     pass
 sim.synchronize(0)
-gate = sim.Gate(0, 60)
+gate = sim.close_gate(0, 60)
 unfinished = ferry.start(x, "numpy")
 batches = iter(ferry.prefetch([np.ones(2)] * 9, "torch", device="sim"))
 import warnings
