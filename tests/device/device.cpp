@@ -2,8 +2,8 @@
 //
 //   memory    A device's addresses are closed to the host: an access ends the process. The device's threads reach the same
 //             pages through a second mapping.
-//   streams   Each is a thread that works through its queue, with a delay before each copy and each kernel.
-//   copies    A queued copy reads and writes page-locked memory when it runs, not when it is queued.
+//   streams   Each is a thread that works through its queue, with a delay in each copy and before each kernel.
+//   copies    A queued copy reads and writes page-locked memory while it runs, not when it is queued.
 //   freed     Memory that nobody owns is filled with 0xA5, in the order of the stream that allocated it. Where other streams
 //             use it (record_stream), it stays as it is until they have come past the moment at which it was freed.
 //   pinned    Page-locked memory likewise: it is given away only after the streams whose copies PyTorch's caching host
@@ -19,6 +19,7 @@
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/resize_native.h>
+#include <ATen/ops/set_native.h>
 #include <ATen/ops/view_as_complex_native.h>
 #include <ATen/ops/view_as_real_native.h>
 #include <ATen/ops/view_native.h>
@@ -441,8 +442,11 @@ void transfer(const Tensor& to, const Tensor& from, bool non_blocking) {
   saw({up ? "h2d" : down ? "d2h" : "p2p", int64_t(bytes), locked, queued, stream, ""});
   if (stream != other) queue_of(stream).wait_for(queue_of(other).point());
   queue_of(stream).add([=, read = std::move(read), delay = copy_delay + bytes / bandwidth] {
+    // It takes a while: half of it comes before, so that it may neither begin too early nor be overtaken.
+    const char* start = source ? source : read.data();
+    memcpy(target, start, bytes / 2);
     pause(delay);
-    memcpy(target, source ? source : read.data(), bytes);
+    memcpy(target + bytes / 2, start + bytes / 2, bytes - bytes / 2);
   });
   if (stream != other) queue_of(other).wait_for(queue_of(stream).point());
   if (locked && queued) record_locked(host, stream);
@@ -502,6 +506,9 @@ Tensor as_strided(const Tensor& self, c10::IntArrayRef size, c10::IntArrayRef st
 const Tensor& resize_(const Tensor& self, c10::IntArrayRef size, std::optional<c10::MemoryFormat> format) {
   OnDevice on(self.device().index());
   return at::native::resize_(self, size, format);
+}
+Tensor& set_storage(Tensor& self, at::Storage storage) {
+  return self.set_(storage, 0, {static_cast<int64_t>(storage.nbytes() / self.itemsize())}, {});
 }
 at::Scalar item(const Tensor& self) {
   return self.to(at::kCPU).item();
@@ -579,6 +586,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("view_as_real", TORCH_FN(at::native::view_as_real));
   m.impl("view_as_complex", TORCH_FN(at::native::view_as_complex));
   m.impl("resize_", resize_);
+  m.impl("set_.source_Storage", set_storage);
+  m.impl("set_.source_Storage_storage_offset", TORCH_FN(at::native::set_storage_cpu_));
   m.impl("copy_", copy_);
   m.impl("_copy_from", copy_from);
   m.impl("_copy_from_and_resize", copy_from_and_resize);

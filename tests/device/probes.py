@@ -21,6 +21,8 @@ import tensorferry as ferry
 
 SIZE = 1 << 14
 PROBES = {}
+FOUND = 3
+"""What the program ends with when a probe finds something."""
 
 
 def probe(function):
@@ -254,13 +256,31 @@ def a_started_transfer_is_complete():
 
 @probe
 def a_started_transfer_is_for_every_stream():
-    """Also for one that is current only when the result is used."""
-    transfer = ferry.start(np.full(SIZE, 4, np.float32), "torch", device="sim")
-    (own,) = streams()
-    with sim.stream(own):
-        x = transfer.result()
-        x += 1
-        assert is_all(x, 5)
+    """Also for one that is current only when the result is used, on each device."""
+    for device in ("sim:0", "sim:1"):
+        transfer = ferry.start(np.full(SIZE, 4, np.float32), "torch", device=device)
+        (own,) = streams(device=device)
+        with sim.stream(own):
+            x = transfer.result()
+            x += 1
+            assert is_all(x, 5)
+
+
+@probe
+def a_started_transfer_goes_beside_other_work():
+    """Up while the caller's stream is at a halt, for another one to use, and down without blocking."""
+    for device in (0, 1):
+        (own,) = streams(device=f"sim:{device}")
+        with sim.gate(device) as gate:
+            up = ferry.start(np.full(SIZE, 4, np.float32), "torch", device=f"sim:{device}")
+            with sim.stream(own):
+                assert is_all(up.result(timeout=20), 4)
+            there = up.result()
+            down = ferry.start(there + 1, "numpy")
+            assert not gate.is_open()
+            assert not down.done()
+        assert is_all(down.result(), 5)
+    del up, there, down, gate
 
 
 @probe
@@ -385,6 +405,24 @@ def batches_of_a_device_are_complete():
 
 
 @probe
+def batches_of_another_stream_are_read_first():
+    """Memory of a stream of the source's own, which takes it for the next batch at once."""
+    (own,) = streams()
+
+    def computing():
+        for each in range(8):
+            with sim.stream(own):
+                x = torch.full((SIZE,), float(each), device="sim")
+            sim.current_stream("sim:0").wait_stream(own)
+            yield x
+            del x
+
+    for each, x in enumerate(ferry.prefetch(computing(), "torch", device="sim:1")):
+        assert is_all(x, each), each
+    del x
+
+
+@probe
 def batches_of_a_device_that_are_written_again():
     """A source that fills one device tensor for each batch, in the order of its stream."""
 
@@ -497,7 +535,7 @@ def main(names):
             PROBES[name]()
         except BaseException as error:  # noqa: BLE001 - what it is, is the answer
             sys.stdout.write(f"{name}: {type(error).__name__}: {error}\n"[:2000])
-            return 1
+            return FOUND
     return 0
 
 

@@ -148,7 +148,7 @@ if LIKE == "cuda":
 
 
 def set_delays(copy: float = 0, bandwidth: float = 1e12, kernel: float = 0) -> None:
-    """Seconds before each copy over the bus, its bytes a second, and seconds before each kernel."""
+    """Seconds that each copy over the bus takes, its bytes a second besides, and seconds before each kernel."""
     _device.set_delays(copy, bandwidth, kernel)
 
 
