@@ -36,6 +36,7 @@ from tensorferry.core.devices import HOST
 from tensorferry.core.dtypes import DTYPES
 from tensorferry.core.info import TensorInfo
 from tensorferry.core.layout import ALIGNMENT
+from tensorferry.devices import pinned
 from tensorferry.host import casts, memory
 from tensorferry.host.numpy_dtypes import numpy_dtype, of_numpy
 
@@ -84,6 +85,7 @@ class Part(Storage):
     def __init__(self, cells, whole):
         super().__init__(cells)
         self.whole = whole
+        self.users = whole._storage.users
 
 
 class Block:
@@ -116,9 +118,6 @@ class Event:
     def __init__(self, lies):
         self.reached = threading.Event()
         self.lies = lies
-
-    def done(self):
-        return self.lies or self.reached.is_set()
 
     def wait(self):
         if not self.lies and not self.reached.wait(PATIENCE):
@@ -204,8 +203,8 @@ class SimulatedBackend(Backend):
             unhanded=_ALL,  # nobody else has such a device
         ),
         memory=Memory(writable=True, strides="compact", alignment=0, out=True),
-        devices=Devices(("cpu", "sim"), packs=True),
-        options=Options(frozenset({"non_blocking"})),
+        devices=Devices(("cpu", "sim"), packs=True, pins=True),
+        options=Options(frozenset({"non_blocking", "pinned"})),
     )
     imports: ClassVar = {"simulated": "import simulated"}
 
@@ -288,9 +287,9 @@ class SimulatedBackend(Backend):
     def describe(self, x):
         on_host = x.device == HOST
         at = memory.address(x._storage.cells) % 64 if on_host else 0
-        pinned = on_host and self._block_of(x._storage.cells) is not None
+        locked = on_host and self._block_of(x._storage.cells) is not None
         return TensorInfo(
-            self.name, x.shape, x.dtype, x.device, misalignment=at, writable=True, mutable=True, pinned=pinned
+            self.name, x.shape, x.dtype, x.device, misalignment=at, writable=True, mutable=True, pinned=locked
         )
 
     def pointer(self, x):
@@ -322,13 +321,14 @@ class SimulatedBackend(Backend):
     def _indexed(self, device):
         return device if ":" in device else f"{device}:0"
 
-    def pinned_memory(self, nbytes, device=""):
+    def pinned_memory(self, nbytes):
+        """Page-locked memory that does not wait for its readers, as a source may have it."""
         return self._lock(nbytes, waits=False)
 
     def _lock(self, nbytes, waits):
         with self.lock:
             if self.lockable is not None and self.locked + nbytes > self.lockable:
-                raise MemoryError(f"no more than {self.lockable} bytes can be locked")
+                raise RuntimeError(f"no more than {self.lockable} bytes can be locked")
             self.locked += nbytes
             self.pinnings += 1
             block = Block(nbytes, waits)
@@ -380,21 +380,36 @@ class SimulatedBackend(Backend):
         self._queue_copy(x.device, 0, lambda: write(cells, source))
         return result
 
-    def pin(self, x):
+    def pin(self, x, required=False):
         cells = x._storage.cells
-        pinned = self._lock(cells.nbytes, waits=True).view(cells.dtype).reshape(cells.shape)
-        pinned[...] = cells
-        return self.adopt(pinned)
+        block = pinned.block(cells.nbytes, lambda: self._lock(cells.nbytes, waits=True), required=required)
+        if block is None:
+            return x
+        held = block.view(cells.dtype).reshape(cells.shape)
+        held[...] = cells
+        return self.adopt(held)
+
+    def land(self, x, required=False):
+        """In page-locked memory on the host, or other; complete."""
+        source = self._cells(x)
+        block = pinned.block(source.nbytes, lambda: self._lock(source.nbytes, waits=True), required=required)
+        if block is None:
+            return self.move(x, HOST)
+        held = block.view(source.dtype).reshape(source.shape)
+        self.transfers.append(Copied(x.device, HOST, source.nbytes, True, True))
+        self._queue_copy(x.device, source.nbytes, lambda: np.copyto(held, source))
+        self.current_stream(x.device).record().wait()
+        return self.adopt(held)
 
     def move(self, x, device, non_blocking=False):
         """A copy on another device; complete on return unless asked otherwise, and always if it is the host's."""
         device = HOST if device == HOST else self._indexed(device)
         if device == x.device:
             return x
-        source, pinned = self._cells(x), False
+        source, locked = self._cells(x), False
         if x.device == HOST:
             block = self._block_of(source)
-            pinned = block is not None
+            locked = block is not None
             # The driver has read pageable memory when the call returns. Page-locked memory is read when the
             # copy runs.
             if block is None:
@@ -406,7 +421,7 @@ class SimulatedBackend(Backend):
         cells = self._cells(result)
         if HOST not in (x.device, device):
             self.current_stream(device).wait_for(self.current_stream(x.device).record())
-        self.transfers.append(Copied(x.device, device, cells.nbytes, pinned, bool(non_blocking)))
+        self.transfers.append(Copied(x.device, device, cells.nbytes, locked, bool(non_blocking)))
         self._queue_copy(where, cells.nbytes, lambda: np.copyto(cells, source))
         if HOST not in (x.device, device):
             self.current_stream(x.device).wait_for(self.current_stream(device).record())
@@ -414,11 +429,12 @@ class SimulatedBackend(Backend):
             self._finish(where)
         return result
 
-    def pack(self, tensors, alignment):
+    def pack(self, tensors, alignment, lock=False):
         """The bytes of many, one after the other, each at a multiple of 64."""
         device = tensors[0].device
         ends = np.cumsum([-(-self._cells(x).nbytes // ALIGNMENT) * ALIGNMENT for x in tensors]).tolist()
         parcel = self._new((ends[-1],), "uint8", device)
+        parcel = self.pin(parcel) if lock else parcel
         cells, sources = self._cells(parcel), [self._cells(x) for x in tensors]
         layout = [(start, x.shape, x.dtype) for start, x in zip([0, *ends], tensors, strict=False)]
 
@@ -463,6 +479,7 @@ class SimulatedBackend(Backend):
             "copy": "simulated.copy({x})",
             "cast": f'simulated.cast({{x}}, "{arguments[0] if arguments else ""}")',
             "pin": "simulated.pin({x})",
+            "land": "simulated.land({x})",
             "move": f'simulated.move({{x}}, "{arguments[0] if arguments else ""}")',
             "wait": "simulated.wait({x})",
             "write": "simulated.write({y}, out); {y} = out",
@@ -529,6 +546,7 @@ def installed(**settings):
         **settings: Those of `SimulatedBackend`.
     """
     known = dict(registry.backends())
+    pinned._warned.clear()
     backend = SimulatedBackend(**settings)
     sys.modules["simulated"] = MODULE
     registry.register(backend)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 import tracemalloc
+from contextlib import contextmanager
 from functools import cache
 from math import prod
 from pathlib import Path
@@ -61,6 +62,32 @@ def address(x):
     if module.startswith("jax"):
         return x.unsafe_buffer_pointer()
     return np.asarray(x).__array_interface__["data"][0]
+
+
+@contextmanager
+def device_facts(framework="torch", **kinds):
+    """Let a framework have kinds of device, as `DeviceFacts` says of each; what most have of all others."""
+    from tensorferry.backends import registry
+    from tensorferry.core.capabilities import DeviceFacts
+    from tensorferry.execution import recipes
+
+    backend = registry.backend_named(framework)
+    recipes.forget()
+    backend.device_facts = lambda kind: kinds.get(kind, DeviceFacts())
+    try:
+        yield
+    finally:
+        del backend.device_facts
+        recipes.forget()
+
+
+@contextmanager
+def mps():
+    """Let PyTorch have a device without 64-bit floats, as Apple's is."""
+    from tensorferry.core.capabilities import DeviceFacts
+
+    with device_facts(mps=DeviceFacts(1, absent=frozenset({"float64", "complex128"}))):
+        yield
 
 
 def bits(x):

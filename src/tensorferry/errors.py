@@ -35,6 +35,7 @@ from .hints import Hint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from types import FrameType
 
     from typing_extensions import Self
 
@@ -70,6 +71,16 @@ def shown(value: object) -> str:
     short = (type(value) is str and len(value) <= 80) or (type(value) is int and value.bit_length() <= 64)
     plain = short or isinstance(value, type) or type(value) in (float, bool, type(None))
     return repr(value) if plain else f"an object of type {type(value).__qualname__}"
+
+
+def frames_of_ours() -> int:
+    """How many frames above the caller's the first one is that is not of this package: at whom a warning points."""
+    frame: FrameType | None = sys._getframe()  # noqa: SLF001 - as the standard library does it
+    count = 0
+    ours = __name__.partition(".")[0] + "."
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(ours):
+        frame, count = frame.f_back, count + 1
+    return count
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:

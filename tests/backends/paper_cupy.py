@@ -43,16 +43,6 @@ class Device:
         return f"<CUDA Device {self.id}>"
 
 
-class Event:
-    done = True
-
-    def __init__(self, block=False, disable_timing=False):
-        pass
-
-    def synchronize(self):
-        pass
-
-
 class Stream:
     entered: ClassVar = []
 
@@ -65,12 +55,6 @@ class Stream:
 
     def __exit__(self, *_):
         Stream.entered.pop()
-
-    def record(self, event=None):
-        return event or Event()
-
-    def wait_event(self, event):
-        assert isinstance(event, Event)
 
     def synchronize(self):
         pass
@@ -86,11 +70,6 @@ class Memory:
 
     def __init__(self, block):
         self.block, self.ptr, self.device_id = block, block.ctypes.data, current[0]
-
-
-class UnownedMemory:
-    def __init__(self, ptr, size, owner, device_id=-1):
-        self.ptr, self.size, self._owner, self.device_id = ptr, size, owner, device_id
 
 
 class MemoryPointer:
@@ -200,12 +179,9 @@ def module():
     runtime = types.SimpleNamespace(getDeviceCount=lambda: 2, CUDARuntimeError=RuntimeError)
     made.cuda = types.SimpleNamespace(
         Device=Device,
-        Event=Event,
         MemoryPointer=MemoryPointer,
         Stream=Stream,
-        UnownedMemory=UnownedMemory,
         alloc=alloc,
-        alloc_pinned_memory=bytearray,
         get_current_stream=get_current_stream,
         runtime=runtime,
     )

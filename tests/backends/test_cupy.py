@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import importlib.util
-import weakref
 
 import numpy as np
 import pytest
@@ -13,12 +11,8 @@ from tests.backends import paper_cupy
 import tensorferry as ferry
 from tensorferry import TensorInfo
 from tensorferry.backends import registry
-from tensorferry.backends.cupy import tensors as backend_module
 from tensorferry.backends.cupy.tensors import CupyBackend
-from tensorferry.devices import staging
 from tensorferry.host.numpy_dtypes import numpy_dtype
-from tensorferry.planning import device_steps as transport
-from tensorferry.transfers import side_streams
 
 torch = pytest.importorskip("torch")
 
@@ -28,10 +22,8 @@ NAMES = sorted(CupyBackend().capabilities.dtypes.held)
 @pytest.fixture
 def cupy():
     """The backend, over the stand-in."""
-    staging.release()
     with paper_cupy.installed() as backend:
         yield registry.load(backend)
-    staging.release()
 
 
 def random_bits(name, shape=(6, 10)):
@@ -40,13 +32,9 @@ def random_bits(name, shape=(6, 10)):
     return (raw % 2 if name == "bool" else raw).view(kind).reshape(shape)
 
 
-@pytest.mark.parametrize("large", [False, True])
 @pytest.mark.parametrize("name", NAMES)
-def test_every_dtype_up_and_down(cupy, name, large, monkeypatch):
-    """Bit for bit, in one call and through slots, to the second device too."""
-    if large:
-        monkeypatch.setattr(transport, "STAGED", 1)
-        monkeypatch.setattr(transport, "CHUNK", 64)
+def test_every_dtype_up_and_down(cupy, name):
+    """Bit for bit, in one call, to the second device too."""
     array = random_bits(name)
     for device in ("cuda:0", "cuda:1"):
         x = ferry.convert(array, "cupy", device=device)
@@ -55,7 +43,7 @@ def test_every_dtype_up_and_down(cupy, name, large, monkeypatch):
         assert ferry.to_numpy(x).tobytes() == array.tobytes()
         assert paper_cupy.current == [0]
     plan = ferry.explain(x, "numpy")
-    assert [step.verb for step in plan.steps] == (["stage", "unload"] if large else ["fetch"])
+    assert [step.verb for step in plan.steps] == ["fetch"]
 
 
 @pytest.mark.parametrize("name", ["float32", "bfloat16", "float8_e4m3fn", "complex64"])
@@ -121,76 +109,29 @@ def test_casts_copies_and_out(cupy):
         ferry.convert(array / 7, "cupy", dtype="int32")
 
 
-def test_streams(cupy):
-    """Entered on its device, and left again; what it works on is kept until it has come past."""
-    with cupy.side_stream("cuda:1") as side:
-        assert side.device == "cuda:1"
-        assert paper_cupy.current == [1]
-        event = side.record()
-        side.wait_for(event)
-        assert event.done()
-        event.wait()
-    assert paper_cupy.current == [0]
-    assert cupy.current_stream("cuda").device == "cuda:0"
-    side.uses(theirs := paper_cupy.ours(np.zeros(3)))
-    assert side._used == [theirs]
-    side.record()
-    assert not side._used
-    side.record()
-    assert not side._held
+def test_out_on_a_device_is_written_there(cupy, monkeypatch):
+    """From the same device and from the other one, nothing comes to the host."""
+    array = random_bits("float32")
+    out = ferry.convert(np.zeros((6, 10), np.float32), "cupy", device="cuda:1")
+    monkeypatch.setattr(cupy, "fetch", None)
+    for device in ("cuda:0", "cuda:1"):
+        x = ferry.convert(array, "cupy", device=device)
+        assert ferry.convert(x, "cupy", out=out) is out
+        assert out.array.tobytes() == array.tobytes()
+        out.array[...] = 0
 
 
-def test_memory_waits_for_the_streams_that_have_used_it(cupy, monkeypatch):
-    """Not given back before the consumer's stream has come past: through views, copies and casts, once."""
-    come_past = []
-    monkeypatch.setattr(paper_cupy.Event, "done", property(lambda self: self in come_past))
-    array = np.arange(60, dtype=np.float32)
-    for make in (
-        lambda: ferry.convert(array, "cupy"),
-        lambda: ferry.convert(ferry.convert(array, "cupy"), "cupy", copy=True),
-        lambda: ferry.convert(ferry.convert(array, "cupy"), "cupy", dtype="float64"),
-    ):
-        x = make()
-        place = side_streams.Place(cupy, "cuda:0")
-        side_streams.Landed(x, ((side_streams.PlaceEvent(place, place.current.record()), (x,)),)).hand_out()
-        block = weakref.ref(x.data.mem._owner.memory.mem)
-        y = paper_cupy.ndarray((3,), x.dtype, x.data + 8)
-        del x
-        gc.collect()
-        assert not backend_module._dropped
-        del y
-        gc.collect()
-        ((events, kept),) = backend_module._dropped
-        assert len(events) == 1
-        del kept
-        ferry.convert(array, "cupy")
-        assert block() is not None
-        come_past += [event.event for event in events]
-        ferry.convert(array, "cupy")
-        assert not backend_module._dropped
-        assert block() is None
-
-
-def test_memory_stays_where_the_driver_does_not_say_whether_it_is_read(cupy, monkeypatch):
-    """Neither an event that cannot be recorded nor one that cannot be asked lets it go, or breaks what comes next."""
-
-    def fails(*_):
-        raise RuntimeError("the driver")
-
-    array = np.arange(4.0)
-    for broken in ("record", "done"):
-        y = ferry.convert(array, "cupy")
-        stream = cupy.current_stream("cuda:0")
-        stream.uses(y)
-        with monkeypatch.context() as patch:
-            kind = backend_module.CupyStream if broken == "record" else backend_module.CupyEvent
-            patch.setattr(kind, broken, fails)
-            del y
-            gc.collect()
-            ferry.convert(array, "cupy")
-            held = backend_module._kept if broken == "record" else backend_module._dropped
-            assert len(held) == 1
-        held.clear()
+def test_casts_of_the_host_are_planned_there(cupy):
+    """Down as it is, up as what it becomes."""
+    x = ferry.convert(np.arange(6.0), "cupy", device="cuda:1")
+    plan = ferry.explain(x, "cupy", dtype="int8")
+    assert [(step.verb, step.path, step.bytes) for step in plan.steps if step.copies] == [
+        ("fetch", "bus", 48),
+        ("cast", "host", 6),
+        ("place", "bus", 6),
+    ]
+    result = ferry.convert(x, "cupy", dtype="int8")
+    assert (ferry.describe(result).device, ferry.to_list(result)) == ("cuda:1", list(range(6)))
 
 
 def test_what_is_sparse_is_refused(cupy):

@@ -1,25 +1,26 @@
-"""Plans for devices that are not here: hand over, peer copies, page-locked slots, pinned results, shards, maps."""
+"""Plans for devices that are not here: hand over, peer copies, the bus, page-locked memory, ``out=``, shards, maps."""
 
 from __future__ import annotations
 
 import itertools
 
 import pytest
+from tests.support import device_facts
 
 import tensorferry as ferry
 from tensorferry import TensorInfo
 from tensorferry.backends import registry
 from tensorferry.core import dtypes
+from tensorferry.core.capabilities import DeviceFacts
 from tensorferry.core.request import Request
-from tensorferry.planning.device_steps import CHUNK, STAGED
 from tensorferry.planning.rules import target_device
 
 ON_CUDA = ("torch", "jax", "tensorflow", "cupy")
 PAIRS = [*itertools.permutations(ON_CUDA, 2)]
-STAGING = ("torch", "cupy")
-"""Those whose large tensors go through page-locked slots."""
-LARGE = (STAGED // 4,)
-"""The shape of a float32 that is just large enough for them."""
+STRIDED = ("torch", "cupy")
+"""Those whose tensors have strides, and can be written."""
+LARGE = (1 << 22,)
+"""The shape of a float32 of 16 MiB."""
 
 
 def info(framework, shape=(1000,), dtype="float32", device="cuda:0", **fields):
@@ -75,14 +76,14 @@ def test_a_cast_on_the_same_gpu_is_the_reason_of_the_copy(source, target):
 
 
 @pytest.mark.parametrize("target", ON_CUDA)
-@pytest.mark.parametrize("source", STAGING)
+@pytest.mark.parametrize("source", STRIDED)
 def test_layouts_that_a_target_cannot_take(source, target):
     """JAX and TensorFlow get compact, aligned memory, copied on the device; torch and CuPy take strides as they are."""
     if source == target:
         return
     for fields in ({"shape": (4, 6), "strides": (4, 16)}, {"misalignment": 16}):
         x = info(source, **fields)
-        if target in STAGING:
+        if target in STRIDED:
             assert ferry.explain(x, target).shares_memory
             continue
         with pytest.raises(ferry.CopyRequiredError, match=r"strides|address % 64"):
@@ -153,48 +154,55 @@ def test_a_cast_between_two_gpus_crosses_with_fewer_bytes(source, target):
     assert on(wide, "bus") == 2000
 
 
-# -- page-locked slots ----------------------------------------------------------------------------
+# -- the bus --------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("shape", [(10,), LARGE])
 @pytest.mark.parametrize("target", ["numpy", "torch", "jax", "tensorflow", "python"])
 @pytest.mark.parametrize("source", ON_CUDA)
-def test_down_from_a_size_on(source, target):
-    """From 16 MiB on through slots, of which the plan says the size; JAX and TensorFlow keep their own transfer."""
+def test_down_is_one_call_whatever_the_size(source, target, shape):
+    """One step over the bus, of the source's own; every byte once."""
     keywords = {} if target in ("numpy", "python") else {"device": "cpu"}
-    if source == target:
-        keywords["device"] = "cpu"
-    small = ferry.explain(info(source, (STAGED // 4 - 1,)), target, **keywords)
-    assert not {"stage", "unload"} & set(verbs(small))
-    assert on(small, "bus") == STAGED - 4
-    large = ferry.explain(info(source, LARGE), target, **keywords)
-    assert on(large, "bus") == STAGED
-    assert ("stage" in verbs(large)) == (source in STAGING)
-    assert large.result.device == "cpu"
-    if source in STAGING:
-        at = verbs(large).index("stage")
-        stage, unload = large.steps[at : at + 2]
-        assert stage.arguments == (CHUNK,)
-        assert (stage.path, unload.verb, unload.path) == ("bus", "unload", "host")
-        assert stage.bytes == unload.bytes == STAGED
-        assert "page-locked" in stage.why
+    plan = ferry.explain(info(source, shape), target, **keywords)
+    [step] = [step for step in plan.steps if step.path == "bus"]
+    assert (step.backend, step.verb) in ((source, "move"), (source, "fetch"))
+    assert step.bytes == plan.source.nbytes
+    assert plan.result.device == "cpu"
 
 
+@pytest.mark.parametrize("shape", [(10,), LARGE])
 @pytest.mark.parametrize("target", ON_CUDA)
 @pytest.mark.parametrize("source", ["numpy", "torch", "jax"])
-def test_up_from_a_size_on(source, target):
-    """The same in the other direction, into the slots by several threads first."""
-    small = ferry.explain(info(source, (STAGED // 4 - 1,), device="cpu"), target, device="cuda:1")
-    assert "fill" not in verbs(small)
-    assert on(small, "bus") == STAGED - 4
-    large = ferry.explain(info(source, LARGE, device="cpu"), target, device="cuda:1")
-    assert ("fill" in verbs(large)) == (target in STAGING)
-    assert on(large, "bus") == STAGED
-    assert large.result.device == "cuda:1"
-    if target in STAGING:
-        at = verbs(large).index("fill")
-        fill, send = large.steps[at : at + 2]
-        assert fill.arguments == ("cuda:1", CHUNK)
-        assert (fill.path, send.verb, send.path) == ("host", "send", "bus")
+def test_up_is_one_call_whatever_the_size(source, target, shape):
+    """The same in the other direction, of the target's own."""
+    plan = ferry.explain(info(source, shape, device="cpu"), target, device="cuda:1")
+    [step] = [step for step in plan.steps if step.path == "bus"]
+    assert (step.backend, step.verb) in ((target, "move"), (target, "place"))
+    assert step.bytes == plan.source.nbytes
+    assert plan.result.device == "cuda:1"
+
+
+@pytest.mark.parametrize("device", ["cuda:0", "xpu:0", "mps:0", "npu:0", "hpu:0", "something:3"])
+def test_any_kind_of_device_is_planned_for(device):
+    """PyTorch's tensors stay where they are, go there and come back, whatever kind of device it is."""
+    there = info("torch", device=device)
+    assert ferry.explain(there, "torch").steps == ()
+    assert verbs(ferry.explain(there, "numpy")) == ["move", "export"]
+    assert verbs(ferry.explain(info("numpy", device="cpu"), "torch", device=device)) == ["adopt", "move"]
+    assert ferry.explain(there, "jax", dtype="float32").result.device == (device if device == "cuda:0" else "cpu")
+
+
+def test_a_kind_without_page_locked_memory():
+    """It is slower, and never refused; a result that is to be page-locked comes there on the host."""
+    up = info("numpy", device="cpu")
+    assert verbs(ferry.explain(up, "torch", device="even", non_blocking=True)) == ["adopt", "pin", "move"]
+    with device_facts(odd=DeviceFacts(1, pins=False)):
+        plan = ferry.explain(up, "torch", device="odd", non_blocking=True)
+        assert verbs(plan) == ["adopt", "move"]
+        assert plan.steps[-1].arguments == ("odd", False)
+        down = ferry.explain(info("torch", device="odd:0"), "numpy", pinned=True)
+        assert verbs(down) == ["move", "pin", "export"]
+        assert down.result.pinned
 
 
 def test_pinned_sources_go_straight():
@@ -203,7 +211,7 @@ def test_pinned_sources_go_straight():
     assert verbs(plan) == ["move"]
 
 
-def test_a_graph_is_not_left_for_speed():
+def test_a_graph_is_kept():
     """torch to torch with a gradient keeps torch's own transfer, in both directions."""
     for device, to in (("cuda:0", "cpu"), ("cpu", "cuda")):
         plan = ferry.explain(info("torch", LARGE, device=device, requires_grad=True), "torch", device=to)
@@ -211,16 +219,112 @@ def test_a_graph_is_not_left_for_speed():
         assert plan.keeps_gradient
 
 
-@pytest.mark.parametrize("device", ["mps:0", "xpu:0"])
-def test_devices_without_such_streams_keep_their_own_transfer(device):
-    """Only CUDA devices are staged."""
-    assert "stage" not in verbs(ferry.explain(info("torch", LARGE, device=device), "numpy"))
-    assert "fill" not in verbs(ferry.explain(info("numpy", LARGE, device="cpu"), "torch", device=device))
+# -- casts that only the host can do --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "int8"])
+@pytest.mark.parametrize("device", ["cuda:0", "cuda:1", "cpu"])
+@pytest.mark.parametrize("framework", ON_CUDA)
+def test_they_are_planned_where_they_happen(framework, device, dtype):
+    """One crossing each way, the second one of the new dtype's bytes; also where the value stays on its device."""
+    if (framework, device) == ("cupy", "cpu"):
+        return
+    plan = ferry.explain(info(framework), framework, device=device, dtype=dtype)
+    bus = [step.bytes for step in plan.steps if step.path == "bus"]
+    assert bus == ([4000] if device == "cpu" else [4000, 1000])
+    [cast] = [step for step in plan.steps if step.verb == "cast"]
+    assert (cast.path, cast.bytes) == ("host", 1000)
+    assert plan.result.device == device
+
+
+def test_a_graph_is_not_left_for_them():
+    """The host's cast is one that autograd follows."""
+    plan = ferry.explain(info("torch", requires_grad=True), "torch", dtype="float8_e4m3fn")
+    assert verbs(plan) == ["move", "cast", "move"]
+    assert plan.keeps_gradient
+
+
+# -- memory that elements share -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "crosses"),
+    [
+        ((1000, 8), (0, 4), 8),
+        ((8, 1000), (4, 0), 8),
+        ((90, 10), (4, 4), 99),
+        ((4, 6), (24, 4), 24),
+        ((4, 6), (48, 8), 24),
+    ],
+)
+def test_as_many_bytes_cross_as_there_are(shape, strides, crosses):
+    """Expanded tensors and windows cross at the size of their memory, where that is smaller than the shape's."""
+    x = info("torch", shape, strides=strides)
+    for target, keywords in (("numpy", {}), ("torch", {"device": "cpu"}), ("torch", {"device": "cuda:1"})):
+        plan = ferry.explain(x, target, **keywords)
+        assert on(plan, "bus") == crosses * 4
+        assert plan.result.shape == shape
+        assert plan.result.is_compact or strides == (48, 8)
+        assert on(ferry.explain(x, target, **keywords, dtype="float16"), "bus") == crosses * 2
+    up = info("numpy", shape, strides=strides, device="cpu")
+    assert on(ferry.explain(up, "torch", device="cuda"), "bus") == crosses * 4
+
+
+def test_what_is_in_a_graph_crosses_as_it_is():
+    """The gradient of each element arrives."""
+    plan = ferry.explain(info("torch", (1000, 8), strides=(0, 4), requires_grad=True), "torch", device="cpu")
+    assert verbs(plan) == ["move"]
+
+
+# -- out= on a device -----------------------------------------------------------------------------
+
+
+def into(framework, device="cuda:0", **fields):
+    return {"out": info(framework, device=device, **fields)}
+
+
+@pytest.mark.parametrize(("source", "target"), [*itertools.product(ON_CUDA, STRIDED)])
+def test_out_on_the_same_device_crosses_no_bus(source, target):
+    """Written there, by whoever owns it, from whoever's tensor."""
+    plan = ferry.explain(info(source), target, **into(target))
+    assert on(plan, "bus") == on(plan, "host") == 0
+    assert verbs(plan)[-1] == "write"
+    assert not plan.shares_memory
+
+
+@pytest.mark.parametrize("target", STRIDED)
+def test_out_on_a_peer_is_one_crossing(target):
+    """No way over the host."""
+    plan = ferry.explain(info(target), target, **into(target, "cuda:1"))
+    assert [(step.verb, step.path) for step in plan.steps] == [("write", "bus")]
+
+
+def test_out_on_a_device_from_the_host_is_as_other_transfers():
+    """Through page-locked memory if it is to go on beside the host's work, and wider after the bus."""
+    plan = ferry.explain(info("numpy", device="cpu"), "torch", **into("torch"), non_blocking=True)
+    assert verbs(plan) == ["adopt", "pin", "write"]
+    assert plan.steps[-1].path == "bus"
+    wider = ferry.explain(info("numpy", device="cpu"), "torch", **into("torch", dtype="float64"))
+    assert verbs(wider) == ["adopt", "move", "cast", "write"]
+    assert on(wider, "bus") == 4000
+    narrower = ferry.explain(info("torch", device="cpu"), "torch", **into("torch", dtype="float16"))
+    assert on(narrower, "bus") == 2000
+
+
+@pytest.mark.parametrize("pinned", [False, True])
+def test_out_on_the_host_is_written_by_the_bus(pinned):
+    """PyTorch copies from a device straight to where its tensor lies."""
+    for target in ("torch", "numpy"):
+        plan = ferry.explain(info("torch"), target, **into(target, "cpu", pinned=pinned))
+        assert [(step.verb, step.path, step.bytes) for step in plan.steps] == [("write", "bus", 4000)]
+    assert plan.code.endswith("torch.from_numpy(out).copy_(y)\ny = out")
+    reversed_ = ferry.explain(info("torch"), "numpy", **into("numpy", "cpu", strides=(-4,)))
+    assert verbs(reversed_) == ["move", "export", "write"]
 
 
 def test_the_copy_call_never_casts():
     """Each step over the bus writes as many bytes as its dtype has, whichever dtypes are asked for."""
-    for source, target, dtype in itertools.product(STAGING, ("numpy", "jax"), ("float16", "float64", "bfloat16")):
+    for source, target, dtype in itertools.product(STRIDED, ("numpy", "jax"), ("float16", "float64", "bfloat16")):
         x = info(source, LARGE)
         if target == "jax" and dtype == "float64":
             continue
@@ -235,20 +339,6 @@ def test_the_copy_call_never_casts():
             assert all(step.verb == "cast" or dtype not in step.code for step in plan.steps if step.path == "bus")
 
 
-@pytest.mark.parametrize("layout", [{"strides": (4, 4 * 2048)}, {"strides": (8 * 4096, 8)}])
-def test_memory_that_is_not_one_run_is_packed_first(layout):
-    """Axes in another order cross as they are; gaps are closed on the side where the tensor is."""
-    shape = (2048, 4096)
-    gaps = layout["strides"][1] == 8
-    down = ferry.explain(info("torch", shape, **layout), "numpy")
-    assert ("compact" in verbs(down)) == gaps
-    assert on(down, "device") == (down.source.nbytes if gaps else 0)
-    assert down.result.is_compact == gaps
-    up = ferry.explain(info("numpy", shape, device="cpu", **layout), "torch", device="cuda")
-    assert ("copy" in verbs(up)) == gaps
-    assert on(up, "bus") == up.source.nbytes
-
-
 @pytest.mark.parametrize("target", ON_CUDA)
 @pytest.mark.parametrize("shape", [(10,), LARGE])
 @pytest.mark.parametrize("writable", [False, True])
@@ -258,8 +348,8 @@ def test_no_device_reads_a_memory_map(target, shape, writable):
     plan = ferry.explain(mapped, target, device="cuda")
     copies = [step for step in plan.steps if step.copies]
     assert copies[0].path == "host"
-    assert copies[0].verb == ("fill" if target in STAGING else "copy")
-    if not (writable and target not in STAGING):
+    assert copies[0].verb == "copy"
+    if target in STRIDED:
         assert "memory map" in copies[0].why
     assert not plan.result.memory_map
     assert on(plan, "bus") == mapped.nbytes
@@ -268,31 +358,31 @@ def test_no_device_reads_a_memory_map(target, shape, writable):
 # -- pinned results -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("source", STAGING)
-@pytest.mark.parametrize("shape", [(10,), LARGE])
-def test_pinned_is_one_crossing(source, shape):
-    """The bus writes where the result lies, whatever the size."""
+@pytest.mark.parametrize("option", ["pinned", "non_blocking"])
+def test_pinned_is_one_crossing(option):
+    """The bus writes where the result lies; so it does for what is to go on beside the host's work."""
     for target in ("numpy", "torch"):
-        plan = ferry.explain(info(source, shape), target, device="cpu", pinned=True)
+        plan = ferry.explain(info("torch"), target, device="cpu", **{option: True})
         assert on(plan, "bus") == plan.source.nbytes
         assert on(plan, "host") == 0
         assert plan.result.pinned
-        assert "land" in verbs(plan)
+        assert verbs(plan)[0] == "land"
+        assert plan.steps[0].arguments == (option == "pinned",)
 
 
 def test_pinned_after_a_cast_on_the_host():
     """What is widened on the host ends in page-locked memory as well."""
     plan = ferry.explain(info("torch", dtype="float16"), "numpy", dtype="float32", pinned=True)
     assert plan.result.pinned
-    assert verbs(plan)[-2:] == ["cast", "pin_array"]
+    assert verbs(plan)[-4:] == ["cast", "adopt", "pin", "export"]
 
 
 @pytest.mark.parametrize("source", ["numpy", "torch", "jax", "python"])
 def test_pinned_from_the_host(source):
-    """A copy that PyTorch locks; a source that is page-locked already is shared."""
+    """A copy that PyTorch locks, which is what is given; a source that is page-locked already is shared."""
     plan = ferry.explain(info(source, device="cpu"), "torch", pinned=True)
     assert plan.result.pinned
-    assert "pin_array" in verbs(plan)
+    assert verbs(plan)[-1] == "pin"
     with pytest.raises(ferry.CopyRequiredError):
         ferry.explain(info(source, device="cpu"), "torch", pinned=True, copy=False)
     for target in ("numpy", "torch"):

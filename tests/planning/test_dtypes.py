@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support import mps
 
 import tensorferry as ferry
 from tensorferry import TensorInfo
@@ -86,9 +87,6 @@ def test_a_narrow_dtype_fits_only_among_those_that_hold_it_or_that_it_holds(name
         ("numpy", "torch", "float64", {}, "float64"),
         ("numpy", "torch", "int4", {}, "int8"),
         ("numpy", "torch", "uint2", {}, "uint8"),
-        ("numpy", "torch", "float64", {"device": "mps"}, "float32"),
-        ("torch", "torch", "complex128", {"device": "mps"}, "complex64"),
-        ("numpy", "torch", "int64", {"device": "mps"}, "int64"),
         ("numpy", "tensorflow", "float8_e8m0fnu", {}, "bfloat16"),
         ("numpy", "cupy", "int4", {"device": "cuda"}, "int8"),
         ("numpy", "python", "float64", {}, "float64"),
@@ -144,12 +142,22 @@ def test_python_numbers_that_fit_nowhere_are_refused():
     assert ferry.to_jax([0.1], dtype="fit").dtype == np.float32
 
 
+@pytest.mark.parametrize(("name", "fits"), [("float64", "float32"), ("complex128", "complex64"), ("int64", "int64")])
+def test_fit_is_what_the_device_has(name, fits):
+    """Which dtypes a kind of device lacks is part of what fits there."""
+    with mps():
+        for source in ("numpy", "torch"):
+            plan = ferry.explain(TensorInfo(source, (4,), name), "torch", device="mps", dtype="fit")
+            assert plan.result.dtype == fits
+
+
 def test_casting_has_the_last_word_on_what_fits():
     """safe refuses to round, same_value compares, unsafe takes what comes."""
     info = TensorInfo("numpy", (4,), "float64")
-    with pytest.raises(ferry.LossyCastError, match="safe"):
-        ferry.explain(info, "torch", device="mps", dtype="fit", casting="safe")
-    assert ferry.explain(info, "torch", device="mps", dtype="fit", casting="unsafe").result.dtype == "float32"
+    with mps():
+        with pytest.raises(ferry.LossyCastError, match="safe"):
+            ferry.explain(info, "torch", device="mps", dtype="fit", casting="safe")
+        assert ferry.explain(info, "torch", device="mps", dtype="fit", casting="unsafe").result.dtype == "float32"
 
 
 def test_out_and_fit_say_the_same_or_contradict_each_other():

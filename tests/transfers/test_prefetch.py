@@ -137,7 +137,7 @@ def test_on_the_host_there_is_no_thread_and_nothing_is_ahead():
     for array, tensor in zip(arrays, running, strict=True):
         assert ferry.shares_memory(array, tensor)
         assert not ours()
-    assert running.stats() == (4, *running.stats()[1:3], 0, False)
+    assert running.stats() == (4, *running.stats()[1:3], False)
 
 
 def test_leaves_that_are_no_tensors_decide_nothing(device):
@@ -148,13 +148,12 @@ def test_leaves_that_are_no_tensors_decide_nothing(device):
 
 
 def test_stats_tell_what_has_been_done(device):
-    """Batches that were handed out, page-locked bytes, and that there is a thread."""
+    """Batches that were handed out, and that there is a thread."""
     with prefetch(batches_of(5), DEVICE) as running:
-        assert running.stats() == (0, 0.0, 0.0, 0, False)
+        assert running.stats() == (0, 0.0, 0.0, False)
         next(running), next(running)
         stats = running.stats()
         assert (stats.batches, stats.threaded) == (2, True)
-        assert stats.pinned_bytes >= 24
         assert stats.data_seconds > 0
 
 
@@ -261,7 +260,7 @@ def test_a_break_and_dropping_it_end_the_thread(device):
 
 @BOTH
 def test_its_memory_is_given_back(device, where):
-    """Batches that were ahead, and page-locked memory, are not kept by a closed one."""
+    """Batches that were ahead are not kept by a closed one."""
     arrays = [np.zeros(10) for _ in range(10)]
     alive = [weakref.ref(array) for array in arrays]
     running = prefetch(iter(arrays), where, depth=4)

@@ -131,7 +131,13 @@ def test_in_a_child_process_nobody_waits_for_ever(device, monkeypatch):
         assert device.values(transfer.result(timeout=simulated.PATIENCE)).tolist() == [0, 1, 2, 3, 4]
         with monkeypatch.context() as child:
             child.setattr("os.getpid", lambda: -1)
-            assert transfer.result() is transfer.result()
+            with pytest.raises(ferry.DeviceError, match="sim:1, which a forked child process cannot reach"):
+                transfer.result()
+        down = ferry.start(transfer.result(), "numpy")
+        assert down.result().tolist() == [0, 1, 2, 3, 4]
+        with monkeypatch.context() as child:
+            child.setattr("os.getpid", lambda: -1)
+            assert down.result() is down.result()
 
 
 def test_it_waits_for_an_event_and_not_for_the_device(device):

@@ -129,56 +129,6 @@ def test_jax_starts_a_transfer_and_finishes_it():
     assert not ferry.shares_memory(fetched, x)
 
 
-# -- the fast path for many at once -------------------------------------------------------------
-
-
-def path(kind="cpu"):
-    """PyTorch's path, which accepts CUDA tensors alone, for tensors of the host."""
-    import torch
-
-    from tensorferry.backends.torch.packing import FetchTogether
-
-    return FetchTogether(torch, kind)
-
-
-@pytest.mark.parametrize("shapes", [[(2, 3)] * 5, [(4,)] * 3, [(), (), ()], [(1,), (2, 3), (), (4, 1, 2)]])
-@pytest.mark.parametrize("dtype", ["float32", "int64", "bool", "float16"])
-def test_the_fast_path_gives_what_the_plan_gives(shapes, dtype):
-    """Arrays of the same type, dtype, shape, bits and strides, writable, in memory of their own."""
-    rng = np.random.default_rng(2)
-    tensors = [ferry.to_torch(np.asarray(rng.integers(0, 2, shape), dtype=dtype)) for shape in shapes]
-    for x, fast in zip(tensors, path()(tensors), strict=True):
-        planned = ferry.convert(x, "numpy", copy=True)
-        assert type(fast) is type(planned)
-        assert (fast.dtype, fast.shape, fast.strides) == (planned.dtype, planned.shape, planned.strides)
-        assert fast.tobytes() == planned.tobytes()
-        assert fast.flags.writeable
-        assert not ferry.shares_memory(fast, x)
-
-
-def test_the_fast_path_leaves_the_rest_to_the_plan():
-    """Graphs, strides, other dtypes and devices, ties, empty and large tensors, one alone."""
-    import torch
-
-    plain = torch.ones(3)
-    refused = [
-        torch.ones(3, requires_grad=True),
-        torch.ones(3, 2).T,
-        torch.ones(3, dtype=torch.float64),
-        torch.ones(3, dtype=torch.bfloat16),
-        torch.empty(0),
-        torch.ones(LARGEST // 4 + 1),
-        plain[:2],
-        torch._neg_view(torch.ones(3)),
-    ]
-    assert path()([plain, torch.zeros(3)]) is not None
-    assert path()([plain]) is None
-    assert path("cuda")([plain, torch.zeros(3)]) is None
-    for x in refused:
-        assert path()([plain, x]) is None
-        assert path()([x, x.clone()]) is None or x.dtype is torch.float64 or x.shape == (2,)
-
-
 # -- for real, on a simulated device ------------------------------------------------------------
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from ..core.capabilities import Capabilities
+    from ..core.capabilities import Capabilities, DeviceFacts
     from ..core.info import TensorInfo
     from ..core.placement import Placement
     from ..core.request import Request
@@ -267,6 +267,12 @@ class Backend(ABC):
         """Whether an object that is claimed holds text, not numbers."""
         return False
 
+    def device_facts(self, kind: str) -> DeviceFacts:
+        """What it has on a kind of device; of one that is not here, what most kinds have."""
+        from ..core.capabilities import DeviceFacts
+
+        return DeviceFacts()
+
     def remark(self, info: TensorInfo) -> str:
         """What a plan has to say of such a tensor's numbers, if it is not what one expects."""
         return ""
@@ -301,11 +307,15 @@ class Backend(ABC):
         """Start what `fetch` will wait for; only asked of a backend that `fetches_ahead`."""
         raise TypeError(f"{self.name} starts no transfer ahead")
 
-    def pack(self, tensors: Sequence[Any], alignment: int) -> tuple[Any, Any]:
+    def copy_together(self, tensors: Sequence[Any]) -> Sequence[Any]:
+        """Copies of tensors that overlap on one device, which overlap as they do; only asked of one that `spreads`."""
+        raise TypeError(f"{self.name} tensors do not tell which memory they share")
+
+    def pack(self, tensors: Sequence[Any], alignment: int, lock: bool = False) -> tuple[Any, Any]:
         """One tensor that holds the bytes of many on one device, and what `unpack` needs to part them again.
 
         Only asked of a backend that `packs`. Each lies at a multiple of `alignment` bytes, and of its own
-        element's size.
+        element's size; from the host, of one that `pins`, in page-locked memory if there is any.
         """
         raise TypeError(f"{self.name} tensors are not packed")
 
@@ -357,14 +367,6 @@ class Backend(ABC):
 
     def side_stream(self, device: str) -> Stream | None:
         """A new stream of a device's, for transfers beside the current one."""
-        return None
-
-    def pinned_memory(self, nbytes: int, device: str) -> np.ndarray[Any, Any] | None:
-        """Bytes of page-locked host memory, from the framework's own allocator; ``None``: it has none.
-
-        Raises:
-            MemoryError: No more memory can be locked (``ulimit -l``).
-        """
         return None
 
     @abstractmethod

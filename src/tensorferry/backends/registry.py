@@ -211,7 +211,9 @@ def _unknown(name: str) -> UnknownFrameworkError:
     """The error for a name that is no backend's, with the one that was meant."""
     targets = [each for each in known().values() if each.is_target]
     device = _as_device(name)
-    if any(kind_of(device) in each.capabilities.devices.kinds for each in targets):
+    kinds = {kind for each in targets for kind in each.capabilities.devices.kinds}
+    kinds.update(kind_of(there) for each in targets if each.loaded for there in each.devices())
+    if kind_of(device) in kinds:
         return UnknownFrameworkError(f"{name!r} is a device, and not the name of a framework.", f'device="{device}"')
     names = dict.fromkeys([*(each.name for each in targets), *outside.names()])
     meant = nearest(name, [*names, *(word for word in NAMES if isinstance(word, str) and NAMES[word] in names)])

@@ -42,8 +42,9 @@ __all__ = [
     "PresentsReadOnly",
     "Reads",
     "Resolves",
+    "Spreads",
     "Stacks",
-    "Stages",
+    "Straightens",
     "Writes",
     "called_for",
 ]
@@ -64,7 +65,11 @@ class Writes(Protocol):
 
     @abstractmethod
     def write(self, x: Array, out: Any) -> None:
-        """Put an array's values into `out`, a tensor of the backend's, cast to its dtype."""
+        """Put an array's values into `out`, a tensor of the backend's, cast to its dtype.
+
+        With ``Memory(writes_own=True)`` also those of a tensor of the backend's, of the same dtype, wherever both are;
+        and from page-locked memory without waiting, if a third argument says so.
+        """
 
 
 class Reads(Protocol):
@@ -136,7 +141,7 @@ class Stacks(Protocol):
 
 
 class Moves(Protocol):
-    """``Devices(kinds)`` beside the host."""
+    """``Devices(kinds)`` beside the host, ``Devices(others=True)``."""
 
     @abstractmethod
     def move(self, x: Any, device: str, non_blocking: bool = False) -> Any:
@@ -188,10 +193,11 @@ class Packs(Protocol):
     """``Devices(packs=True)``."""
 
     @abstractmethod
-    def pack(self, tensors: Sequence[Any], alignment: int) -> tuple[Any, Any]:
+    def pack(self, tensors: Sequence[Any], alignment: int, lock: bool = False) -> tuple[Any, Any]:
         """One tensor that holds the bytes of many on one device, and what `unpack` needs to part them again.
 
-        Each lies at a multiple of `alignment` bytes, and of its own element's size.
+        Each lies at a multiple of `alignment` bytes, and of its own element's size; with `lock`, which only a
+        backend that `pins` is asked for, in page-locked memory.
         """
 
     @abstractmethod
@@ -199,40 +205,32 @@ class Packs(Protocol):
         """The tensors of a packed one, as views of its memory."""
 
 
-class Stages(Protocol):
-    """``Devices(stages=…)``: `staging.Staging` has all of them."""
-
-    @abstractmethod
-    def stage(self, x: Any, chunk: int) -> Any:
-        """Begin to bring a packed tensor to the host, so many bytes at a time."""
-
-    @abstractmethod
-    def unload(self, x: Any) -> Array:
-        """All of what `stage` began, in ordinary memory; complete."""
-
-    @abstractmethod
-    def land(self, x: Any) -> Array:
-        """A packed tensor of a device in page-locked memory of its own; complete."""
-
-    @abstractmethod
-    def fill(self, x: Array, device: str, chunk: int) -> Any:
-        """Begin to bring a packed array to a device, so many bytes at a time."""
-
-    @abstractmethod
-    def send(self, x: Any, device: str) -> Any:
-        """The tensor that `fill` began; the array may change now."""
+class Straightens(Protocol):
+    """``Devices(kinds)`` that others have as well, and ``Memory(strides=…)`` other than compact."""
 
     @abstractmethod
     def compact(self, x: Any) -> Any:
         """C-contiguous memory on the same device."""
 
+
+class Spreads(Protocol):
+    """``Devices(spreads=True)``."""
+
     @abstractmethod
-    def pin_array(self, x: Array, device: str) -> Array:
-        """A compact copy of an array in page-locked memory, for a kind of device."""
+    def span(self, x: Any, length: int) -> Any:
+        """The memory of a tensor whose elements share it: so many elements, along one axis, from its first on."""
+
+    @abstractmethod
+    def spread(self, x: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+        """The tensor of this shape and these strides, in elements, over such memory; compact, in memory of its own."""
+
+    @abstractmethod
+    def copy_together(self, tensors: Sequence[Any]) -> Sequence[Any]:
+        """Copies of tensors that overlap on one device, which overlap as they do."""
 
 
 class Pins(Protocol):
-    """``Options({"non_blocking"})``, and ``Options({"pinned"})`` beside a graph."""
+    """``Devices(pins=True)``."""
 
     @abstractmethod
     def pin(self, x: Any, required: bool = False) -> Any:
@@ -243,14 +241,17 @@ class Pins(Protocol):
             required: Whether to raise `DeviceError` where no memory can be locked, instead of giving `x`.
         """
 
+    @abstractmethod
+    def land(self, x: Any, required: bool = False) -> Any:
+        """A device's tensor on the host, in page-locked memory of its own, or else in other; complete."""
+
 
 def called_for(declared: Capabilities) -> dict[str, tuple[str, ...]]:
     """The verbs that a backend must have, by the declaration that calls for them."""
     memory, devices, objects, options = declared.memory, declared.devices, declared.objects, declared.options
     graph, inside = declared.gradients.graph, bool(objects.inside_only or objects.tracer)
-    away, homeless = set(devices.kinds) != {HOST}, HOST not in devices.kinds
+    away, homeless = devices.others or set(devices.kinds) != {HOST}, HOST not in devices.kinds
     handed = away and bool(declared.dtypes.held - declared.dtypes.unhanded)
-    pins = "non_blocking" in options.names or ("pinned" in options.names and graph)
     table: list[tuple[str, bool, tuple[type, ...]]] = [
         ("Memory(read_only=True)", memory.read_only, (PresentsReadOnly,)),
         ("Memory(out=True)", memory.out, (Writes,)),
@@ -262,12 +263,13 @@ def called_for(declared: Capabilities) -> dict[str, tuple[str, ...]]:
         ("Devices(fetches=True)", devices.fetches, (Fetches,)),
         ("Devices(fetches_ahead=True)", devices.fetches_ahead, (FetchesAhead, Fetches)),
         ("Devices(packs=True)", devices.packs, (Packs,)),
-        ("Devices(stages=…)", bool(devices.stages), (Stages,)),
+        ("Devices(pins=True)", devices.pins, (Pins,)),
+        ("Devices(spreads=True)", devices.spreads, (Spreads,)),
+        ("Devices(kinds=…) and Memory(strides=…)", handed and memory.strides != "compact", (Straightens,)),
         ("Gradients(graph=True)", graph, (Detaches, Stacks, Copies, Casts)),
         ("Objects(read_kinds=…)", bool(objects.read_kinds - JOINS.keys()), (Reads,)),
         ("Objects(value_kinds=…)", bool(objects.value_kinds), (HasValues,)),
         ("Objects(inside_only=…) or a tracer", inside, (Copies, Casts)),
-        ("Options(names=…) that lock memory", pins, (Pins,)),
         ("Options(finishers=…)", bool(options.finishers), (Copies,)),
     ]
     found = {word: tuple(verb for kind in kinds for verb in _named(kind)) for word, holds, kinds in table if holds}

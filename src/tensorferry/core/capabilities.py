@@ -14,10 +14,9 @@ import math
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-__all__ = ["Capabilities", "Devices", "Dtypes", "Gradients", "Memory", "Objects", "Options"]
+__all__ = ["Capabilities", "DeviceFacts", "Devices", "Dtypes", "Gradients", "Memory", "Objects", "Options"]
 
 _NONE: Mapping[str, str] = {}
-_NONE_ON: Mapping[str, frozenset[str]] = {}
 _NONE_WHY: Mapping[str, tuple[str, str | None]] = {}
 
 
@@ -31,7 +30,6 @@ class Dtypes(NamedTuple):
         unshared: Those that it stores in another form than an ndarray, so always copies.
         uncast: Those that its own operations do not cast on a device.
         unhanded: Those that it cannot give to another framework, or take from one, on a device.
-        absent_on: Those that a kind of device lacks.
         absent_reasons: For one that it lacks for now: why, as the end of a sentence.
         absent_hint: The code that makes it have those, if there is any.
     """
@@ -41,7 +39,6 @@ class Dtypes(NamedTuple):
     unshared: frozenset[str] = frozenset()
     uncast: frozenset[str] = frozenset()
     unhanded: frozenset[str] = frozenset()
-    absent_on: Mapping[str, frozenset[str]] = _NONE_ON
     absent_reasons: Mapping[str, str] = _NONE
     absent_hint: str = ""
 
@@ -66,6 +63,7 @@ class Memory(NamedTuple):
             gives one over the same memory that nobody can write through.
         out: Whether its tensors can be given as ``out=``: its verb ``write``.
         writes_parts: Whether its verb ``write`` also takes `parts.Parts`, for an ``out=`` in host memory.
+        writes_own: Whether its verb ``write`` also takes its own tensors, wherever they and ``out=`` are.
     """
 
     writable: bool
@@ -78,34 +76,57 @@ class Memory(NamedTuple):
     read_only: bool = False
     out: bool = False
     writes_parts: bool = False
+    writes_own: bool = False
 
 
 class Devices(NamedTuple):
     """The devices of a framework, and how its tensors travel between them.
 
     Args:
-        kinds: Kinds of device on which its tensors can live, were they present.
+        kinds: Kinds of device on which its tensors can live, were they present; the host, or else the usual one, first.
+        others: Whether they can live on every other kind as well: what one has, `Declaration.device_facts` tells.
         shards: Whether the parts of one of its tensors can lie on several devices.
         fetches: Whether one call of its own brings a tensor from devices, or from several shards, into
             an ndarray: its verb ``fetch``.
         fetches_ahead: Whether its verb ``start_fetch`` starts such a transfer without waiting for it.
         packs: Whether many of its tensors can be packed into one, on any device: ``pack`` and ``unpack``.
-        stages: Kinds of device whose large tensors cross the bus through page-locked slots: it is a
-            `staging.Staging` backend.
+        pins: Whether it page-locks host memory: its verbs ``pin`` and ``land``.
+        spreads: Whether memory that elements, or tensors, share can be copied as such: its verbs ``span``, ``spread``
+            and ``copy_together``.
         waits: Whether memory that it is handed on a device must be finished: it names no stream.
         offers: Whether its tensors have ``__dlpack__`` themselves.
         takes_offers: Whether code that shares gives it another's tensor over DLPack: it would copy an array between.
     """
 
     kinds: tuple[str, ...] = ("cpu",)
+    others: bool = False
     shards: bool = False
     fetches: bool = False
     fetches_ahead: bool = False
     packs: bool = False
-    stages: frozenset[str] = frozenset()
+    pins: bool = False
+    spreads: bool = False
     waits: bool = False
     offers: bool = False
     takes_offers: bool = False
+
+    def include(self, kind: str) -> bool:
+        """Whether its tensors can live on a kind of device."""
+        return self.others or kind in self.kinds
+
+
+class DeviceFacts(NamedTuple):
+    """What a framework has on a kind of device, and what not; of a kind that is not here: what most have.
+
+    Args:
+        present: How many such devices there are here, as far as the framework was asked.
+        pins: Whether it page-locks host memory for transfers to and from it.
+        absent: The dtypes, by their canonical names, that cannot live there.
+    """
+
+    present: int = 0
+    pins: bool = True
+    absent: frozenset[str] = frozenset()
 
 
 class Gradients(NamedTuple):

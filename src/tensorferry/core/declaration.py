@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from .capabilities import Capabilities
+    from .capabilities import Capabilities, DeviceFacts
     from .info import TensorInfo
     from .placement import Placement
 
@@ -54,6 +54,10 @@ class Declaration(Protocol):
         """What a plan has to say of such a tensor's numbers, if it is not what one expects."""
         ...
 
+    def device_facts(self, kind: str, /) -> DeviceFacts:
+        """What it has on a kind of device; of one that is not here, what most kinds have."""
+        ...
+
     def placement(self, device: object, /) -> Placement | None:
         """What ``device=`` asks for, if it is the framework's own object that lays a tensor out over devices."""
         ...
@@ -91,6 +95,12 @@ class Declared:
     def remark(self, _info: TensorInfo, /) -> str:
         """Nothing."""
         return ""
+
+    def device_facts(self, _kind: str, /) -> DeviceFacts:
+        """What most kinds of device have: nobody can be asked."""
+        from .capabilities import DeviceFacts
+
+        return DeviceFacts()
 
     def placement(self, _device: object, /) -> Placement | None:
         """None: a layout over devices is an object of the framework's."""

@@ -1,7 +1,7 @@
-"""Device names across frameworks: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ``"mps"``, ``"tpu:0"``.
+"""Device names across frameworks: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ``"tpu:0"``.
 
 A name without an index means any device of that kind: a tensor already on one stays there, and a
-tensor that has to move goes to the framework's current one.
+tensor that has to move goes to the framework's current one. Which kinds there are, frameworks know.
 """
 
 from __future__ import annotations
@@ -19,17 +19,9 @@ __all__ = ["HOST", "device_name", "host_index", "kind_of", "meant", "same_place"
 
 HOST = "cpu"
 
-_KINDS = {
-    "gpu": "cuda",
-    "cuda": "cuda",
-    "rocm": "cuda",
-    "cpu": "cpu",
-    "host": "cpu",
-    "mps": "mps",
-    "tpu": "tpu",
-    "xpu": "xpu",
-}
-_HINT = 'device="cpu", device="cuda" or device="cuda:1"'
+_ALIASES = {"gpu": "cuda", "rocm": "cuda", "host": HOST}
+"""Other words for a kind: JAX and TensorFlow say gpu of what PyTorch and CuPy call cuda."""
+_HINT = 'device="cpu", or a kind and an index: device="cuda:1"'
 
 
 def device_name(device: object) -> str:
@@ -51,14 +43,14 @@ def device_name(device: object) -> str:
 def host_index(device: object) -> int:
     """Which of several devices of the host it is; 0 for the first, and for other devices."""
     match = _parts(_text(device))
-    return int(match[2] or 0) if match is not None and _KINDS.get(match[1]) == HOST else 0
+    return int(match[2] or 0) if match is not None and _kind(match[1]) == HOST else 0
 
 
 @cache
 def _pattern() -> re.Pattern[str]:
     import re
 
-    return re.compile(r"(?:.*device:|<|/)?([a-z_]+)(?:(?::| device )(\d+)>?)?")
+    return re.compile(r"(?:.*device:|<|/)?([a-z_][a-z0-9_]*)(?:(?::| device )(\d+)>?)?")
 
 
 def _parts(text: str) -> re.Match[str] | None:
@@ -85,10 +77,14 @@ def _canonical(text: str) -> str:
     match = _parts(text)
     if match is None:
         raise DeviceError(f"{text[:40]!r} is not the name of a device.", _HINT)
-    kind = _KINDS.get(match[1], match[1])
+    kind = _kind(match[1])
     if kind == HOST or match[2] is None:
         return kind
     return f"{kind}:{int(match[2])}"
+
+
+def _kind(word: str) -> str:
+    return _ALIASES.get(word, word)
 
 
 def kind_of(device: str) -> str:
@@ -102,8 +98,8 @@ def meant(device: str, kinds: Sequence[str]) -> str:
     >>> meant("gpux", ("cpu", "cuda")), meant("mps", ("cpu", "cuda"))
     ('cuda', 'cpu')
     """
-    words = {word: kind for word, kind in _KINDS.items() if kind in kinds} | {kind: kind for kind in kinds}
-    found = None if kind_of(device) in _KINDS else nearest(kind_of(device), words)
+    words = {word: kind for word, kind in _ALIASES.items() if kind in kinds} | {kind: kind for kind in kinds}
+    found = nearest(kind_of(device), words)
     return words[found] if found else kinds[0]
 
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LEAVE",
+    "OVERLAPS",
+    "PINNED",
     "Request",
     "make_request",
     "refuse_index",
@@ -31,6 +33,10 @@ __all__ = [
 
 LEAVE = "leave"
 """A `Request.grad` that no keyword gives: the result is outside the graph, also within one framework."""
+
+
+PINNED, OVERLAPS = "pinned", "non_blocking"
+"""Options: a result in page-locked memory, and transfers through it that go on beside the host's work."""
 
 
 class Request(NamedTuple):

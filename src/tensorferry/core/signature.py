@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .devices import HOST
 from .dtypes import find
 from .info import is_many
-from .layout import are_apart, is_compact
+from .layout import are_apart, compact_strides, is_compact, packed_strides
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -21,12 +20,12 @@ if TYPE_CHECKING:
 __all__ = ["COMPACT", "EMPTY", "SPREAD", "layout_of", "signature_of"]
 
 EMPTY, COMPACT, SPREAD = "empty", "compact", "spread"
-"""Layouts of host memory: without elements; in C order without gaps; else each element apart from the others, a whole
+"""Layouts of memory: without elements; in C order without gaps; else each element apart from the others, a whole
 number of elements forward along each axis."""
 
 
 def layout_of(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> Hashable:
-    """How a tensor lies in host memory, in one word; the numbers themselves where there is none for it.
+    """How a tensor lies in memory, in one word; the numbers themselves where there is none for it.
 
     >>> layout_of((2, 3), (12, 4), 4), layout_of((2, 3), (4, 8), 4), layout_of((2,), (0,), 4)
     ('compact', 'spread', ((2,), (0,)))
@@ -52,10 +51,15 @@ def signature_of(info: TensorInfo) -> Hashable:
     >>> signature_of(TensorInfo("numpy", (2, 3))) == signature_of(TensorInfo("numpy", (40, 50)))
     True
 
-    On a device the sizes count, by which it is decided how the bus is crossed; so do those of what has no memory.
+    The sizes count of what has no memory, or lies in several shards.
     """
-    if info.device != HOST or info.abstract is not None or info.shards > 1:
+    if info.abstract is not None or info.shards > 1:
         return info
-    layout = layout_of(info.shape, info.strides, find(info.dtype).itemsize)
-    # The fields after the device and the strides, which are the fifth.
-    return (info.framework, len(info.shape), info.dtype, layout, is_many(info), *info[5:])
+    itemsize = find(info.dtype).itemsize
+    layout = layout_of(info.shape, info.strides, itemsize)
+    if layout == SPREAD:
+        # Whether the bus takes it as it is, and whether what arrives is in C order.
+        packed = packed_strides(info.shape, info.strides, itemsize)
+        layout = SPREAD, info.is_packed, packed == compact_strides(info.shape, itemsize)
+    # The fields after the strides, which are the fifth.
+    return (info.framework, len(info.shape), info.dtype, info.device, layout, is_many(info), *info[5:])

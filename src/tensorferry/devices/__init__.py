@@ -1,1 +1,1 @@
-"""Queues of a device, page-locked memory, and large transfers through it."""
+"""What a device has beside the host: streams, and host memory that is page-locked for its transfers."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..backends import registry
 from ..core.devices import HOST
 from ..core.names import EXCHANGE
-from ..core.request import make_request
+from ..core.request import PINNED, make_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -62,8 +62,8 @@ class Conversion:
         self.target = target
         self.request = request
         on_host = request.device in (None, HOST) and HOST in target.capabilities.devices.kinds
-        self.sized = not on_host or request.placement is not None
-        """Whether sizes count: a device is on the way, or a layout over several."""
+        self.sized = not on_host or request.placement is not None or PINNED in request.options
+        """Whether a tensor is described first: a device is on the way, page-locked memory, or a layout over several."""
         self._recent: dict[Hashable, Recipe] = {}
         self._earlier: dict[Hashable, Recipe] = {}
 
@@ -120,6 +120,8 @@ def _bound(step: Step, plan: Plan) -> Callable[..., Any]:
     verb: Callable[..., Any] = getattr(backend, step.verb)
     if not arguments:
         return verb
+    if step.verb == "write":
+        return lambda value, out: verb(value, out, *arguments)
     if len(arguments) == 1:
         (only,) = arguments
         return lambda value: verb(value, only)

@@ -243,7 +243,7 @@ def _prepared(
     if conversion.request.placement is not None:
         conversion = _laid_out(conversion, source, handle)
     request = conversion.request if out is None else conversion.request._replace(out=out)
-    if conversion.sized or (out is not None and (out.device != HOST or out.shape != info.shape)):
+    if request.placement is not None or (out is not None and out.shape != info.shape):
         signature = info, out
     elif signature is None:
         signature = signature_of(info) if out is None else (signature_of(info), signature_of(out))

@@ -12,7 +12,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ..backends import registry
-from ..core.devices import HOST
+from ..core.devices import HOST, same_place
 from ..core.dtypes import find
 from ..core.info import JOINS
 from ..core.layout import compact_strides
@@ -20,6 +20,7 @@ from ..core.names import EXCHANGE
 from ..core.request import Request
 from ..errors import ConversionError
 from ..host import memory
+from ..planning.step import Path
 from ..sequences.diagnostics import at_member
 from . import run
 from .recipes import Recipe, conversion_of, one_by_one, plan_of
@@ -63,13 +64,20 @@ def composed(plan: Plan, members: Members, source: Backend) -> Plan:
     before, join, after = plan.steps[:first], plan.steps[first], plan.steps[first + 1 :]
     own: tuple[Step, ...] = ()
     imports = plan.imports
-    if plan.source.kind == "stack" and plans[0] is not None:
+    if plan.source.kind == "stack" and source.capabilities.gradients.graph:
+        # Those that are so already are left as they are by the steps of the others.
+        own = tuple(_of_each(step) for each in plans if each is not None for step in each.steps)
+    elif plan.source.kind == "stack" and plans[0] is not None:
         own = tuple(map(_of_each, plans[0].steps))
         imports = tuple(dict.fromkeys((*plans[0].imports, *imports)))
     else:
-        nbytes = sum(each.bytes_copied for each in plans if each is not None)
+        steps = [step for each in plans if each is not None for step in each.steps]
+        crossing = sum(step.bytes for step in steps if step.path is Path.BUS)
         template = join.template.replace("pad=0", members.keywords)
-        join = join._replace(bytes=join.bytes + nbytes, template=template)
+        join = join._replace(bytes=join.bytes + sum(step.bytes for step in steps) - crossing, template=template)
+        if crossing:
+            why = "each of them from its device"
+            own = (join._replace(verb="fetch", template="{x}", why=why, bytes=crossing, path=Path.BUS, copies=True),)
     return replace(plan, steps=(*before, *own, join, *after), imports=imports)
 
 
@@ -102,7 +110,7 @@ def _steps_of(members: Members, source: Backend) -> list[tuple[Conversion, Recip
     for place, (info, owner) in enumerate(zip(members.infos, members.sources, strict=True)):
         asked, target = members.asked, EXCHANGE
         if stays:
-            if asked is None or asked.dtype == info.dtype:
+            if asked is None or (asked.dtype == info.dtype and same_place(info.device, asked.device or info.device)):
                 found.append(None)
                 continue
             target = info.framework

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.devices import HOST, same_place
 from ..core.info import JOINS, NUMBERS
+from ..core.request import PINNED
 from . import rules
 from .step import Path
 
@@ -20,6 +21,7 @@ __all__ = [
     "give_back",
     "is_to_be_locked",
     "lock",
+    "lock_array",
     "must_align",
     "obstacles",
     "pack_array",
@@ -146,7 +148,7 @@ def pack_array(plan: PlanBuilder, why: str) -> None:
 
 def wants_pinned(plan: PlanBuilder) -> bool:
     """Whether the result is to lie in page-locked memory."""
-    return rules.PINNED in plan.request.options
+    return PINNED in plan.request.options
 
 
 def is_to_be_locked(plan: PlanBuilder) -> bool:
@@ -156,19 +158,27 @@ def is_to_be_locked(plan: PlanBuilder) -> bool:
 
 def pinner(plan: PlanBuilder) -> Declaration | None:
     """Who locks memory: the source, or else the target."""
-    return next((each for each in (plan.source, plan.target) if each.capabilities.devices.stages), None)
+    return next((each for each in (plan.source, plan.target) if each.capabilities.devices.pins), None)
 
 
-def lock(plan: PlanBuilder) -> None:
-    """Copy an array into page-locked memory, if that was asked for and it is not there yet."""
-    by = pinner(plan)
-    if by is None or not is_to_be_locked(plan):
-        return
+def lock(plan: PlanBuilder, by: Declaration) -> None:
+    """Copy a framework's tensor into page-locked memory."""
     why = rules.PINNED_REASON
     plan.refuse_copy([why])
-    changes = {"strides": plan.c_order, **_ALIGNED, **_OWN, "pinned": True}
-    plan.add(by, "pin_array", (min(by.capabilities.devices.stages),), why, copies=Path.HOST, **changes)
+    changes: dict[str, Any] = {"strides": plan.packed(by), "misalignment": 0, "memory_map": False, "pinned": True}
+    plan.add(by, "pin", (True,), why, copies=Path.HOST, **changes)
     plan.reason = plan.reason or why
+
+
+def lock_array(plan: PlanBuilder, by: Declaration) -> None:
+    """The same for an array, by way of a framework's tensor over its memory."""
+    if _ends_with_export(plan):
+        plan.steps.pop()
+    else:
+        plan.add(by, "adopt", (), rules.ADOPT_REASONS[True])
+    lock(plan, by)
+    plan.add(by, "export", (), rules.EXPORT_REASON)
+    plan.become(writable=True, mutable=True)
 
 
 # -- to the target ------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ..core.devices import HOST, kind_of, same_place
 from ..core.request import LEAVE
 from ..errors import GradientError, ShapeError
-from . import device_steps, host_steps, preconditions, rules
+from . import bus_steps, device_steps, host_steps, preconditions, rules
 from .builder import PlanBuilder
 from .step import Path
 
@@ -86,10 +86,15 @@ def _decide(plan: PlanBuilder) -> None:
     if not exists:
         plan.refuse_copy([f"{target.name} values have no memory to share"])
     _leave_graph(plan)
-    if not device_steps.hand_over(plan):
-        device_steps.to_host(plan)
-        _cross_host(plan)
-        device_steps.to_device(plan)
+    if plan.now.device != HOST and plan.now.kind in source.capabilities.objects.read_kinds:
+        host_steps.read(plan)  # a stack: made where its members are, so that one tensor crosses the bus
+    if not bus_steps.hand_over(plan):
+        if bus_steps.goes_straight(plan):
+            device_steps.resolve(plan)
+        else:
+            bus_steps.to_host(plan)
+            _cross_host(plan)
+        bus_steps.to_device(plan)
         _warn_of_tape(plan)
     _finish_options(plan)
     _warn_of_tracer(plan)
@@ -118,15 +123,16 @@ def _stays_inside(plan: PlanBuilder) -> bool:
         own = caps.gradients.graph and now.is_compact and not (now.kind or now.conjugate or now.negative)
         return plan.request.copy is not True or own or now.requires_grad or not on_host or now.shards > 1
     leaves_graph = now.requires_grad and not device_steps.in_graph(plan)
+    if not caps.devices.include(HOST) and device_steps.is_cast_by_host(plan):
+        return False
     return (not on_host or plan.device != HOST or now.requires_grad) and not leaves_graph
 
 
 def _finishes_apart(plan: PlanBuilder) -> bool:
     """Whether an option asks for other memory than the framework's own operations give on the host."""
     finishers = plan.target.capabilities.options.finishers
-    return (host_steps.wants_pinned(plan) and not plan.now.requires_grad) or bool(
-        finishers.intersection(plan.request.options)
-    )
+    locked = host_steps.wants_pinned(plan) and not plan.target.capabilities.devices.pins
+    return locked or bool(finishers.intersection(plan.request.options))
 
 
 def _stay_inside(plan: PlanBuilder) -> None:
@@ -136,16 +142,12 @@ def _stay_inside(plan: PlanBuilder) -> None:
     host_steps.take_value(plan)
     if before.kind in own.capabilities.objects.read_kinds:
         host_steps.read(plan)
-    if plan.dtype != before.dtype and device_steps.casts_first(plan):
-        device_steps.cast_inside(plan, own)
-    if not same_place(plan.now.device, plan.device):
-        device_steps.move_inside(plan, own)
-    if plan.dtype != plan.now.dtype:
-        device_steps.cast_inside(plan, own)
-    if plan.request.copy is True and not plan.allocated:
+    bus_steps.change_inside(plan)
+    copies = plan.request.copy is True and not plan.allocated
+    if host_steps.is_to_be_locked(plan) or (copies and host_steps.wants_pinned(plan)):
+        host_steps.lock(plan, own)
+    elif copies:
         device_steps.duplicate(plan, "copy=True asks for independent memory")
-    if host_steps.is_to_be_locked(plan):
-        plan.add(own, "pin", (True,), rules.PINNED_REASON, copies=Path.HOST, pinned=True)
     if plan.allocated:
         plan.refuse_copy(["a dtype or a device cannot change in place"])
         plan.reason = plan.reason or "the dtype or the device changes"
@@ -187,16 +189,16 @@ def _cross_host(plan: PlanBuilder) -> None:
     if plan.device != HOST and memory.writable and not plan.allocated:
         # The transfer is the copy, and it has read the source when it returns.
         plan.allocated, plan.reason = True, obstacles[0]
-    if out is not None:
+    if out is not None and not bus_steps.writes_there(plan):
         host_steps.write_out(plan, out)
         return
     shares = not plan.allocated
     waits = rules.widens_later(plan.now, target, plan.dtype, plan.device, plan.check)
     if plan.dtype != plan.now.dtype and not waits:
         host_steps.cast_array(plan)
-    elif host_steps.is_to_be_locked(plan):
+    elif host_steps.is_to_be_locked(plan) and not rules.layout_obstacles(plan.now, host_steps.pinner(plan) or target):
         pass  # which is the copy
-    elif plan.device != HOST and plan.now.memory_map and not device_steps.is_staged_up(plan, target):
+    elif plan.device != HOST and plan.now.memory_map:
         host_steps.copy_array(plan, "a device never reads a memory map")
     elif not share and shares and memory.exists:
         host_steps.copy_array(plan, reason)
@@ -206,13 +208,15 @@ def _cross_host(plan: PlanBuilder) -> None:
         host_steps.copy_array(plan, host_steps.must_align(plan) or plan.reason or "there are no elements")
     elif shares:
         plan.reason, plan.warnings = reason, warnings
-    if plan.device != HOST and device_steps.stage_up(plan, target):
+    if not target.capabilities.devices.include(HOST):
+        bus_steps.place(plan)
         return
-    if HOST not in target.capabilities.devices.kinds:
-        device_steps.place(plan)
-        return
-    host_steps.lock(plan)
+    by = host_steps.pinner(plan) if plan.device == HOST and host_steps.is_to_be_locked(plan) else None
+    if by is not None and by is not target:
+        host_steps.lock_array(plan, by)
     host_steps.to_target(plan)
+    if by is target:
+        host_steps.lock(plan, target)
 
 
 def _to_array(plan: PlanBuilder) -> None:
@@ -223,7 +227,7 @@ def _to_array(plan: PlanBuilder) -> None:
     preconditions.refuse_axes(now, plan.exchange)
     host_steps.take_value(plan)
     if now.device != HOST or (now.shards > 1 and not plan.allocated):
-        device_steps.fetch(plan)
+        bus_steps.fetch(plan)
     elif now.kind in caps.objects.read_kinds:
         host_steps.read(plan)
         if not caps.memory.host_array:

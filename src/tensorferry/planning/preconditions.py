@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..core.devices import kind_of, same_place
-from ..core.request import LEAVE
+from ..core.request import LEAVE, PINNED
 from ..errors import CopyRequiredError, DeviceError, GradientError, ShapeError, UnsupportedTypeError
-from .rules import PINNED
 
 if TYPE_CHECKING:
     from ..core.declaration import Declaration
@@ -82,7 +81,7 @@ def refuse_place(info: TensorInfo, source: Declaration) -> None:
         raise UnsupportedTypeError(f"{source.name} has the machine's byte order only.", "leave swapped= out")
     if info.shards > 1 and not caps.devices.shards:
         raise UnsupportedTypeError(f"{source.name} tensors lie on one device each.", "leave shards= out")
-    if info.abstract is None and kind_of(info.device) not in known:
+    if info.abstract is None and not caps.devices.include(kind_of(info.device)):
         raise DeviceError(
             f"{source.name} cannot live on {info.device}: it knows {', '.join(known)}.", f'device="{known[0]}"'
         )

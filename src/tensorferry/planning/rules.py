@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 __all__ = [
     "ADOPT_REASONS",
     "EXPORT_REASON",
-    "PINNED",
     "PINNED_REASON",
     "READ_ONLY_REASON",
     "READ_REASONS",
@@ -40,8 +39,6 @@ __all__ = [
     "widens_later",
 ]
 
-PINNED = "pinned"
-"""The option that asks for a result in page-locked memory."""
 PINNED_REASON = "pinned=True asks for page-locked memory"
 
 EXPORT_REASON = "an array over the same memory"
@@ -99,7 +96,7 @@ def target_dtype(info: TensorInfo, request: Request, target: Declaration) -> str
         return info.dtype
     if request.dtype == dtypes.FIT and _stays_as_it_is(info, request, target):
         return info.dtype
-    held = caps.dtypes.held - caps.dtypes.absent_on.get(kind_of(_place(info, request, target)), frozenset())
+    held = caps.dtypes.held - target.device_facts(kind_of(_place(info, request, target))).absent
     found = _widest(info.dtype, held) if request.dtype == dtypes.DEFAULT else dtypes.fit(info.dtype, held)
     if found is None:
         raise _no_such_dtype(info.dtype, target, asked=False)
@@ -226,18 +223,19 @@ def target_device(info: TensorInfo, request: Request, target: Declaration, dtype
     caps = target.capabilities
     present = request.present
     device = _place(info, request, target)
-    if request.out is None and request.device is not None and kind_of(device) not in caps.devices.kinds:
+    if request.out is None and request.device is not None and not caps.devices.include(kind_of(device)):
         kinds = ", ".join(caps.devices.kinds)
         hint = f'device="{meant(device, caps.devices.kinds)}"'
         raise DeviceError(f"{target.name} cannot live on {device}: it knows {kinds}.", hint)
     asked = request.device is not None or caps.devices.kinds[0] != HOST
-    if asked and present is not None and not any(device in (name, kind_of(name)) for name in present):
+    if asked and present is not None and not _is_here(device, target, present):
         seen = f"sees {', '.join(present)}" if present else "sees no device"
+        firsts = {kind_of(name): name for name in reversed(present)}
         raise DeviceError(
             f"There is no {device} here: {target.name} {seen}.",
-            f'device="{present[0]}"' if present else "a machine that has one, or another target",
+            f'device="{firsts[meant(device, [*firsts])]}"' if firsts else "a machine that has one, or another target",
         )
-    absent = caps.dtypes.absent_on.get(kind_of(device), frozenset())
+    absent = target.device_facts(kind_of(device)).absent
     if dtype in absent:
         named = request.dtype is not None or request.out is not None
         hint = _instead(dtype, caps.dtypes.held - absent, asked=named)
@@ -258,9 +256,18 @@ def _place(info: TensorInfo, request: Request, target: Declaration) -> str:
 
 def _stays(info: TensorInfo, target: Declaration, present: tuple[str, ...] | None) -> bool:
     """Whether the result may be where the source is, without being asked to."""
-    if info.shards > 1 and target.name != info.framework:
-        return False
-    return kind_of(info.device) in target.capabilities.devices.kinds and (present is None or info.device in present)
+    if target.name == info.framework:
+        return True
+    able = info.shards == 1 and target.capabilities.devices.include(kind_of(info.device))
+    return able and (present is None or _is_here(info.device, target, present))
+
+
+def _is_here(device: str, target: Declaration, present: tuple[str, ...]) -> bool:
+    """Whether the target has a device: one of those that it names, or of a kind that it knows besides."""
+    kind, _, index = device.partition(":")
+    if device in present or (not index and kind in map(kind_of, present)):
+        return True
+    return int(index or 0) < target.device_facts(kind).present
 
 
 # -- share or copy ------------------------------------------------------------------------------

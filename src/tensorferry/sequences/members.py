@@ -11,9 +11,11 @@ import numpy as np
 
 from ..backends import registry
 from ..core import dtypes
-from ..core.devices import HOST
+from ..core.devices import HOST, kind_of, same_place
 from ..core.info import PADDED, TensorInfo
-from ..errors import ConversionError, ShapeError
+from ..core.names import EXCHANGE
+from ..core.request import Request
+from ..errors import ConversionError, DeviceError, ShapeError
 from ..host import memory
 from .diagnostics import ROWS, at_member, leaves, outer_shape
 from .reader import PYTHON_NUMBERS, element_types, first, is_tensor
@@ -22,9 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
     from ..backends.base import Backend
-    from ..core.request import Request
 
-__all__ = ["Members", "look_at", "members_of", "whole_of"]
+__all__ = ["Members", "gathered", "look_at", "members_of", "whole_of"]
 
 _SHAPE = attrgetter("shape")
 
@@ -163,6 +164,40 @@ def look_at(tensors: Sequence[Any], outer: tuple[int, ...]) -> Members:
     return Members(tensors, infos, sources, which)
 
 
+def gathered(members: Members, target: Backend | None, request: Request | None) -> Members:
+    """The same, each on one device and of one dtype, where the framework whose they are stacks them there.
+
+    Raises:
+        DeviceError: They are to become one in their own framework, and lie on several devices.
+        LossyCastError: No dtype holds the values of all.
+    """
+    infos, source = members.infos, members.sources[0]
+    devices = dict.fromkeys(info.device for info in infos)
+    if devices.keys() == {HOST} or any(other is not source for other in members.sources):
+        return members
+    if not source.capabilities.gradients.graph or members.places is not None:
+        return members
+    if len(devices) == 1:
+        place = None  # where they are: then one tensor goes elsewhere
+    elif source is not target:
+        place = HOST
+    else:
+        place = None if request is None else request.device
+    if len(devices) > 1 and place is None:
+        first, other = devices.keys() if len(devices) == 2 else [*devices][:2]
+        raise DeviceError(
+            f"Tensors on several devices do not stack: they are on {', '.join(devices)}.",
+            f'device="{first if other == HOST else other}"',
+        )
+    if place is not None and ":" not in place:
+        place = next((device for device in devices if kind_of(device) == place), place)
+    here = place is None or all(same_place(device, place) for device in devices)
+    if here and (members.asked is not None or len({info.dtype for info in infos}) == 1):
+        return members
+    asked = members.asked or Request(EXCHANGE, dtype=dtypes.common(info.dtype for info in infos))
+    return members._replace(asked=asked._replace(device=place))
+
+
 def whole_of(members: Members, target: Backend | None) -> tuple[Backend | None, TensorInfo]:
     """Whose tensor the members are together, and what it is: of the target if it keeps their graph, else an array.
 
@@ -188,7 +223,7 @@ def whole_of(members: Members, target: Backend | None) -> tuple[Backend | None, 
         "python" if owner is None else owner.name,
         members.shape,
         dtype,
-        HOST if owner is None else infos[0].device,
+        HOST if owner is None else (asked and asked.device) or infos[0].device,
         requires_grad,
         kind,
         None if owner is None else infos[0].abstract,
@@ -216,10 +251,13 @@ def _stacker(members: Members, target: Backend) -> Backend | None:
     caps = source.capabilities
     if not caps.gradients.graph or any(other is not source for other in members.sources) or _are_large(members):
         return None
+    one_dtype = members.asked is not None or len({info.dtype for info in infos}) == 1
+    if source is not target and any(info.device != HOST for info in infos):
+        # One tensor crosses the bus.
+        return source if one_dtype and all(info.abstract is None for info in infos) else None
     if source is not target:
         one_call = members.which is None and members.asked is None and not caps.objects.tracer
         return source if one_call and not infos[0].requires_grad and infos[0].abstract is None else None
-    one_dtype = members.asked is not None or len({info.dtype for info in infos}) == 1
     return source if one_dtype and {info.abstract for info in infos} <= {None, *caps.objects.inside_only} else None
 
 

@@ -14,17 +14,16 @@ from contextvars import copy_context
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from ..devices.streams import Landed, SideStreams, events_of
 from ..errors import ConversionError
-from .side_streams import Landed, SideStreams, events_of, landed, places_of
-from .slots import Ring, stage
+from .places import landed, places_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ..devices.streams import Stream
+    from ..devices.streams import Place, PlaceEvent, Stream
     from ..planning.plan import Plan
-    from .side_streams import Place, PlaceEvent
-    from .target import Pending, Target
+    from .target import Target
 
 __all__ = ["PATIENCE", "Ahead", "Converter", "work"]
 
@@ -38,38 +37,17 @@ class Converter:
     Args:
         target: Where batches go.
         before: What the first of them waits for.
-        slots: How many slots of page-locked memory there may be.
-        first: The first batch's conversion, if that has been planned already.
     """
 
-    def __init__(
-        self, target: Target, before: tuple[PlaceEvent, ...], slots: int, first: Pending | None = None
-    ) -> None:
-        self._target = target
-        self.first = first
-        self._before = before
-        self._slots = slots
+    def __init__(self, target: Target, before: tuple[PlaceEvent, ...]) -> None:
+        self._target, self._before = target, before
         self._streams = SideStreams()
-        self.ring: Ring | None = None
 
     def convert(self, batch: Any) -> Landed:
         """A batch's conversion, which a device may still be working on."""
-        pending, self.first = self.first or self._target.prepare(batch), None
-        sources, targets = places_of(pending.plans)
-        if not (sources or targets):
-            return Landed(pending.run())
-        places = (*(place for place in sources if place not in targets), *targets)
-        before = (*self._before, *events_of(sources))
-        if targets and self.ring is None:
-            self.ring = Ring(targets[0], self._slots)
-        ring = self.ring if targets else None
-        staged = None if ring is None else stage(batch, pending.leaves(), self._target, ring)
-        if ring is None or staged is None:
-            value, after = self._streams.convert(pending.run, places, before)
-        else:
-            target = staged.target.without_waiting() if staged.complete else staged.target
-            value, after = self._streams.convert(lambda: target.convert(staged.batch), places, before)
-            ring.read_until(after)
+        pending = self._target.prepare(batch)
+        sources, places = places_of(pending.plans)
+        value, after = self._streams.convert(pending.run, places, (*self._before, *events_of(sources)))
         self._before = ()
         self._let_source_wait(batch, pending.plans, sources, after)
         return landed(value, after)
@@ -90,9 +68,7 @@ class Converter:
                 self._streams.of(reached.place).uses(tensor)
 
     def close(self) -> None:
-        """Wait for what still reads page-locked memory, and give it back, and the streams."""
-        if self.ring is not None:
-            self.ring.close()
+        """Give the streams back."""
         self._streams.give_back()
 
 
@@ -111,7 +87,8 @@ class Ahead:
         self._skipped, self._why_skipped = 0, ""
         self._change = threading.Condition()
         self._ready: deque[Landed] = deque()
-        self._admitted = 0
+        self._admitted = self._converted = self._taken = 0
+        self._behind: deque[tuple[int, tuple[PlaceEvent, ...]]] = deque()
         self._error: BaseException | None = None
         self._ended = False
         self.closed = False
@@ -158,9 +135,20 @@ class Ahead:
             self.waited[self._phase] += now - self._waiting_since
             self._waiting_since = now
 
+    def wait_for_consumer(self) -> None:
+        """Wait until the device is past what the consumer had queued when it took the batch `depth` before.
+
+        The memory of the batches before that one can be used again then: no more than ``depth + 2`` batches lie on a
+        device, however far the consumer is ahead of it.
+        """
+        while self._behind and self._behind[0][0] <= self._converted - self._depth:
+            for reached in self._behind.popleft()[1]:
+                reached.event.wait()
+
     def put(self, batch: Landed) -> None:
         """Let the consumer have a batch."""
         with self._change:
+            self._converted += 1
             if not self.closed:
                 self._ready.append(batch)
                 self._change.notify_all()
@@ -196,9 +184,12 @@ class Ahead:
                 self._credit()
                 self._waiting_since = None
             if self._ready and not self.closed:
+                batch = self._ready.popleft()
+                self._behind.append((self._taken, batch.events_here()))
+                self._taken += 1
                 self._admitted -= 1
                 self._change.notify_all()
-                return self._ready.popleft()
+                return batch
             error, self._error = self._error, None
         if error is None:
             if not (self._ended or self.closed):
@@ -289,6 +280,7 @@ def _work(ahead: Ahead, read: list[Any], source: Iterator[Any], converter: Conve
         if ahead.closed:  # while the source was at it
             return
         ahead.enter("copy")
+        ahead.wait_for_consumer()
         try:
             found = _convert(converter, batch)
         except ConversionError as error:

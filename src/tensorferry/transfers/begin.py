@@ -7,15 +7,16 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 from ..core.devices import HOST
-from .side_streams import Landed, SideStreams, events_of, landed, places_of, tensors_in
+from ..devices.streams import Landed, SideStreams, events_of
+from .places import landed, places_of, tensors_in
 from .transfer import Transfer
 from .work_queue import queue_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from ..devices.streams import Place, PlaceEvent
     from ..planning.plan import Plan
-    from .side_streams import Place, PlaceEvent
     from .target import Pending, Target
 
 __all__ = ["begin"]
@@ -27,14 +28,13 @@ def begin(x: Any, target: Target) -> Transfer:
     Raises:
         ConversionError: There is no such plan.
     """
-    pending = target.prepare(x)
+    pending = target.without_waiting().prepare(x)
     plans = pending.plans
     future: Future[Landed] = Future()
     if not any(map(_takes_long, plans)):
         _settle(future, lambda: Landed(pending.run()))
         return Transfer(future)
-    sources, targets = places_of(plans)
-    places = (*(place for place in sources if place not in targets), *targets)
+    sources, places = places_of(plans)
     before = events_of(sources)
     context = copy_context()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import threading
 import warnings
 import weakref
@@ -12,20 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.devices import HOST
 from ..core.names import EXCHANGE
-from ..errors import ConversionError
+from ..errors import ConversionError, frames_of_ours
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from typing_extensions import Self
 
-    from .ahead import Ahead, Converter
-    from .target import Pending, Target
+    from ..planning.plan import Plan
+    from .ahead import Ahead
+    from .target import Target
 
 __all__ = ["OnePass", "Tally"]
 
-SLOTS = 2
-"""Slots of page-locked memory: while one is read, the other is filled."""
 _NOTHING: Any = object()
 
 
@@ -49,7 +47,7 @@ class Tally:
         """Warn once, at the line that asks for a batch."""
         if about not in self.warned:
             self.warned.add(about)
-            warnings.warn(text, RuntimeWarning, stacklevel=_frames_of_ours())
+            warnings.warn(text, RuntimeWarning, stacklevel=frames_of_ours())
 
 
 class OnePass:
@@ -72,7 +70,6 @@ class OnePass:
         self._skips = skips
         self._tally = tally
         self._ahead: Ahead | None = None
-        self._converter: Converter | None = None
         self._lock = threading.RLock()
         self._passes = False
         self._ended = False
@@ -94,12 +91,6 @@ class OnePass:
     def threaded(self) -> bool:
         """Whether batches are converted ahead."""
         return self._ahead is not None
-
-    @property
-    def pinned_bytes(self) -> int:
-        """How much page-locked memory is held."""
-        ring = None if self._converter is None else self._converter.ring
-        return 0 if ring is None else ring.nbytes
 
     # -- iterating --------------------------------------------------------------------------------
 
@@ -179,26 +170,26 @@ class OnePass:
         if not self._passes:
             pending = self._target.prepare(batch)
             if any(info.device != HOST for plan in pending.plans for info in (plan.source, plan.result)):
-                self._set_going(batch, pending)
+                self._set_going(batch, pending.plans)
                 return None
             self._passes = bool(pending.plans)
             return pending.run()
         return self._target.convert(batch)
 
-    def _set_going(self, batch: Any, pending: Pending) -> None:
+    def _set_going(self, batch: Any, plans: Sequence[Plan]) -> None:
         """Convert this batch and the following ones ahead from now on."""
+        from ..devices.streams import events_of
         from .ahead import Ahead, Converter
-        from .side_streams import events_of, places_of
+        from .places import places_of
 
-        sources, targets = places_of(pending.plans)
-        places = (*(place for place in sources if place not in targets), *targets)
+        sources, places = places_of(plans)
         # What the source may hold already has been queued by this thread.
-        self._converter = Converter(self._target, events_of(sources), min(self._depth, SLOTS), pending)
+        converter = Converter(self._target.without_waiting(), events_of(sources))
         ahead = Ahead(self._depth, skips=self._skips, waited=self._tally.waited)
         weakref.finalize(self, ahead.close).atexit = False
         self._ahead = ahead
         try:
-            ahead.begin([batch], self._source, self._converter, [place.current for place in places])
+            ahead.begin([batch], self._source, converter, [place.current for place in places])
         except BaseException:
             if not ahead.runs():
                 self._ahead = None
@@ -214,12 +205,6 @@ class OnePass:
             self._tally.skipped += skipped
         if why:
             _warn_of_skipped(self._tally, why)
-        ring = None if self._converter is None else self._converter.ring
-        if ring is not None and ring.failure:
-            self._tally.warn(
-                "pageable",
-                f"Copies go on from pageable memory, and may not overlap with the device's work: {ring.failure}.",
-            )
 
     # -- ending -----------------------------------------------------------------------------------
 
@@ -240,15 +225,6 @@ class OnePass:
             from .ahead import PATIENCE
 
             self._ahead.close(PATIENCE)
-
-
-def _frames_of_ours() -> int:
-    """How many frames above the caller's the first one is that is not of this package: who asks for a batch."""
-    frame, count = inspect.currentframe(), 0
-    ours = __name__.partition(".")[0] + "."
-    while frame is not None and frame.f_globals.get("__name__", "").startswith(ours):
-        frame, count = frame.f_back, count + 1
-    return count
 
 
 def _warn_of_skipped(tally: Tally, why: str) -> None:

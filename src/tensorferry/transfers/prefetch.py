@@ -27,14 +27,12 @@ class PrefetchStats(NamedTuple):
         data_seconds: How long the consumer waited for a batch because the source had not given it.
         copy_seconds: How long it waited because the batch was being converted or copied. What a device's stream
             waits for a copy is not in it: the host does not see that.
-        pinned_bytes: How much page-locked memory is held for copies.
         threaded: Whether batches are converted ahead, or as they are asked for.
     """
 
     batches: int
     data_seconds: float
     copy_seconds: float
-    pinned_bytes: int
     threaded: bool
 
 
@@ -171,6 +169,5 @@ class Prefetch:
             batches=self._tally.batches,
             data_seconds=self._tally.waited["data"],
             copy_seconds=self._tally.waited["copy"],
-            pinned_bytes=0 if self._pass is None else self._pass.pinned_bytes,
             threaded=self._pass is not None and self._pass.threaded,
         )

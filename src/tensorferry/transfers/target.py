@@ -11,19 +11,18 @@ from ..backends import registry
 from ..core.devices import device_name
 from ..core.info import TensorInfo
 from ..core.leaf_dtypes import DtypeRule, rule_of
-from ..core.request import make_request
+from ..core.request import OVERLAPS, make_request
 from ..execution import run
 from ..execution.recipes import conversion_as, conversion_of
 from ..execution.target import aim
 from ..planning import rules
 from ..trees.api import targets_of, untraced
 from ..trees.leaves import LeafRule, leaf_rule
-from ..trees.plans import LeafPlan
 from ..trees.tree_conversion import TreeConversion, convert
 from ..trees.walk import take_apart
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable
+    from collections.abc import Callable, Hashable
 
     from ..backends.base import Backend
     from ..execution.recipes import Conversion
@@ -36,7 +35,6 @@ __all__ = ["Pending", "Target"]
 
 _PROBE = "uint8"
 """A dtype that every device has, to ask for the device alone."""
-_OVERLAPS = "non_blocking"
 
 
 @dataclass(frozen=True)
@@ -102,24 +100,10 @@ class Target:
         return f"{self.to or 'what like= names'}{place}"
 
     def without_waiting(self) -> Target:
-        """The same, where transfers to a device need not be complete, if the target knows of that."""
-        if self.to is None or _OVERLAPS not in registry.backend_named(self.to).capabilities.options.names:
+        """The same, through page-locked memory and beside the host's work, if the target knows of that."""
+        if self.to is None or OVERLAPS not in registry.backend_named(self.to).capabilities.options.names:
             return self
-        return replace(self, options={**self.options, _OVERLAPS: True})
-
-    def one_by_one(self) -> Target:
-        """The same with a transfer for each leaf."""
-        return replace(self, coalesce=False)
-
-    def among(self, chosen: set[int]) -> Target:
-        """The same for a tree whose leaves are the objects with these ids."""
-        return replace(self, leaves=lambda x: id(x) in chosen)
-
-    def as_planned(self, leaves: Iterable[LeafPlan]) -> Target:
-        """The same for leaves that may have another dtype already than the one by which theirs was decided."""
-        if self.rule.is_settled:
-            return self
-        return replace(self, rule=DtypeRule(paths=tuple((leaf.path, leaf.plan.result.dtype) for leaf in leaves)))
+        return replace(self, options={**self.options, OVERLAPS: True})
 
     def _is_alone(self, x: Any) -> bool:
         """Whether an object is one tensor, for which one dtype was named at most."""
@@ -157,9 +141,9 @@ class Target:
 
     def _prepare(self, x: Any) -> Pending:
         if self._is_alone(x):
-            return Pending(lambda: {0: run.prepare(x, self._of_one)}, _run_one, _leaf_of_one)
+            return Pending(lambda: {0: run.prepare(x, self._of_one)}, _run_one)
         tree = self._tree(x)
-        return Pending(tree.prepare, tree.run, tree.leaf_plans)
+        return Pending(tree.prepare, tree.run)
 
     def convert(self, x: Any) -> Any:
         """What `convert` gives for a tensor, and `convert_tree` for anything else.
@@ -181,19 +165,13 @@ class Pending:
     Args:
         prepare: Gives the conversion of each leaf.
         run: Runs them.
-        leaves: What they do, leaf by leaf.
 
     Raises:
         ConversionError: There is no such plan.
     """
 
-    def __init__(
-        self,
-        prepare: Callable[[], dict[int, Prepared]],
-        run: Callable[[dict[int, Prepared]], Any],
-        leaves: Callable[[dict[int, Prepared]], tuple[LeafPlan, ...]],
-    ) -> None:
-        self._prepare, self._run, self._leaves = prepare, run, leaves
+    def __init__(self, prepare: Callable[[], dict[int, Prepared]], run: Callable[[dict[int, Prepared]], Any]) -> None:
+        self._prepare, self._run = prepare, run
         self._prepared = prepare()
         self._environments = self._seen()
         self.plans: list[Plan] = [each.recipe.plan for each in self._prepared.values()]
@@ -201,10 +179,6 @@ class Pending:
 
     def _seen(self) -> list[Hashable]:
         return [backend.environment() for backend in {each.target: None for each in self._prepared.values()}]
-
-    def leaves(self) -> tuple[LeafPlan, ...]:
-        """The plan of each leaf that is converted; a tensor alone is its own leaf."""
-        return self._leaves(self._prepared)
 
     def run(self) -> Any:
         """The result.
@@ -222,10 +196,6 @@ class Pending:
 def _run_one(prepared: dict[int, Prepared]) -> Any:
     (each,) = prepared.values()
     return run.complete(each)
-
-
-def _leaf_of_one(prepared: dict[int, Prepared]) -> tuple[LeafPlan, ...]:
-    return tuple(LeafPlan("$", each.plan, bytes_copied=each.plan.bytes_copied) for each in prepared.values())
 
 
 def _is_alone(x: Any, leaves: Leaves) -> bool:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from concurrent.futures import Future
 
-    from .side_streams import Landed
+    from ..devices.streams import Landed
 
 __all__ = ["Transfer"]
 
@@ -62,6 +62,7 @@ class Transfer:
             TimeoutError: It is not complete in time. It goes on, and can be asked again.
             ConversionError: What the values showed; what the plan shows, `start` has raised.
             RuntimeError: This is a child process of the one that goes on with it.
+            DeviceError: It is complete, and on a device, which a forked child process cannot reach.
         """
         from concurrent.futures import wait
 

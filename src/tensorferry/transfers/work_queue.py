@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
-from .side_streams import SideStreams
+from ..devices.streams import SideStreams
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,7 @@ of a tied weight in a ``state_dict()``), and two may be overlapping views of one
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ from ..core.devices import HOST
 from ..core.dtypes import find
 from ..core.info import TensorInfo
 from ..core.layout import ALIGNMENT, spans
-from ..core.request import Request
+from ..core.request import OVERLAPS, Request
 from ..execution.recipes import conversion_of
 from ..execution.run import convert
 from ..host import memory
@@ -94,14 +94,14 @@ def _address(each: Prepared) -> int | None:
 
 
 def overlapping(prepared: Mapping[int, Prepared], skipped: Iterable[int]) -> list[Group]:
-    """Groups of two leaves or more in host memory that overlap and would be copied apart.
+    """Groups of two leaves or more in the memory of one device that overlap and would be copied apart.
 
     Args:
         prepared: The conversion of each leaf that has one.
         skipped: Leaves that are an earlier one over again.
     """
     out = set(skipped)
-    found = []
+    found: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
     # Alike leaves have one recipe.
     copied: dict[int, bool] = {}
     for index, each in prepared.items():
@@ -114,8 +114,12 @@ def overlapping(prepared: Mapping[int, Prepared], skipped: Iterable[int]) -> lis
             at = _address(each)
             if at is not None:
                 low, high = _reach(each.info)
-                found.append((at + low, at + high, index))
-    return clusters(found, {index: prepared[index].info.nbytes for _, _, index in found})
+                found[each.info.device].append((at + low, at + high, index))
+    return [
+        group
+        for intervals in found.values()
+        for group in clusters(intervals, {index: prepared[index].info.nbytes for _, _, index in intervals})
+    ]
 
 
 def clusters(intervals: Iterable[tuple[int, int, int]], sizes: Mapping[int, int]) -> list[Group]:
@@ -156,15 +160,16 @@ def _chains(intervals: Iterable[tuple[int, int, int]]) -> list[list[tuple[int, i
 
 
 def _is_plain_copy(each: Prepared) -> bool:
-    """Whether a leaf's bytes are copied as they are, from host memory to host memory that can be written."""
+    """Whether a leaf's bytes are copied as they are, where they are, to memory that can be written."""
     info, plan = each.info, each.recipe.plan
     result = plan.result
     return (
         not plan.shares_memory
-        and not each.request.options
+        and not {*each.request.options} - {OVERLAPS}
         and each.request.placement is None
         and info.abstract is None
-        and info.device == result.device == HOST
+        and info.device == result.device
+        and (info.device == HOST or (each.source is each.target and each.source.capabilities.devices.spreads))
         and info.shards == 1
         and info.dtype == result.dtype
         and not (info.conjugate or info.negative or info.swapped or result.requires_grad)
@@ -191,6 +196,10 @@ def converted_together(group: Group, prepared: Mapping[int, Prepared]) -> dict[i
         group: The leaves.
         prepared: The conversion of each leaf.
     """
+    first = prepared[group.members[0]]
+    if first.info.device != HOST:
+        copies = first.source.copy_together([prepared[index].handle for index in group.members])
+        return dict(zip(group.members, copies, strict=True))
     arrays = {}
     for index in group.members:
         each = prepared[index]

@@ -39,7 +39,7 @@ def shipments(prepared: Mapping[int, Prepared], skipped: Iterable[int]) -> list[
     """
     out = set(skipped)
     groups: dict[Any, list[tuple[int, int]]] = defaultdict(list)
-    # Alike leaves have one recipe, and where a device is on the way also one size.
+    # Alike leaves have one recipe.
     transfers: dict[int, int | None] = {}
     for index, each in prepared.items():
         if index in out:
@@ -48,7 +48,7 @@ def shipments(prepared: Mapping[int, Prepared], skipped: Iterable[int]) -> list[
         if id(plan) not in transfers:
             transfers[id(plan)] = _transfer(plan)
         step = transfers[id(plan)]
-        if step is not None:
+        if step is not None and 0 < _nbytes(each, step) <= packing.LARGEST:
             found = plan.steps[step]
             groups[found.backend, found.verb, plan.source.device, found.arguments].append((index, step))
     return [_shipment(prepared, key, members) for key, members in groups.items() if len(members) > 1]
@@ -56,9 +56,9 @@ def shipments(prepared: Mapping[int, Prepared], skipped: Iterable[int]) -> list[
 
 def _shipment(prepared: Mapping[int, Prepared], key: Any, members: list[tuple[int, int]]) -> Shipment:
     name, verb, source, arguments = key
-    nbytes = sum(prepared[index].recipe.plan.steps[step].bytes for index, step in members)
+    nbytes = sum(_nbytes(prepared[index], step) for index, step in members)
     packed = registry.backend_named(name).capabilities.devices.packs
-    target = HOST if verb == "fetch" else arguments[0]
+    target = HOST if verb in ("fetch", "land") else arguments[0]
     batch = Batch(source, target, len(members), nbytes, 1 if packed else len(members))
     return Shipment(batch, dict(members))
 
@@ -70,15 +70,26 @@ def _transfer(plan: Plan) -> int | None:
         return None
     step = plan.steps[found[0]]
     abilities = registry.backend_named(step.backend).capabilities
-    packs = step.verb in ("move", "fetch", "place") and abilities.devices.packs
+    packs = step.verb in ("move", "land", "fetch", "place") and abilities.devices.packs
     can = packs or (step.verb == "fetch" and abilities.devices.fetches_ahead)
-    return found[0] if can and 0 < step.bytes <= packing.LARGEST else None
+    return found[0] if can else None
+
+
+def _nbytes(each: Prepared, step: int) -> int:
+    """How many bytes of a leaf cross the bus; its recipe's plan has those of the first leaf that is like it."""
+    plan = each.recipe.plan
+    return plan.steps[step].bytes * each.info.size // max(plan.source.size, 1)
+
+
+def _locks_first(plan: Plan, step: int) -> bool:
+    """Whether a plan's step before the transfer copies into page-locked memory: for all leaves, packing does."""
+    return step > 0 and plan.steps[step - 1].verb == "pin"
 
 
 def depart(shipment: Shipment, prepared: Mapping[int, Prepared], index: int) -> Any:
-    """One leaf's value after all that comes before the transfer."""
-    each = prepared[index]
-    return run.execute(each.recipe.program[: shipment.steps[index]], each.handle)
+    """One leaf's value after all that comes before the transfer, and before the packing."""
+    each, step = prepared[index], shipment.steps[index]
+    return run.execute(each.recipe.program[: step - _locks_first(each.recipe.plan, step)], each.handle)
 
 
 def cross(shipment: Shipment, prepared: Mapping[int, Prepared], values: Mapping[int, Any]) -> dict[int, Any]:
@@ -95,7 +106,8 @@ def cross(shipment: Shipment, prepared: Mapping[int, Prepared], values: Mapping[
     # What fetches gives arrays of the host, and what places takes them.
     pack = packing.pack if transfer.verb == "place" else backend.pack
     unpack = packing.unpack if transfer.verb == "fetch" else backend.unpack
-    packed, layout = pack(list(values.values()), alignment)
+    lock = {"lock": True} if _locks_first(recipe.plan, step) else {}
+    packed, layout = pack(list(values.values()), alignment, **lock)
     parts = unpack(run.execute(recipe.program[step : step + 1], packed), layout)
     return dict(zip(values, parts, strict=True))
 

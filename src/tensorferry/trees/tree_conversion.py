@@ -184,10 +184,6 @@ class TreeConversion:
         path, inside = self.path(index), self._rule.tensor_inside(leaf)
         return KeptLeaf(path, type(leaf).__name__, tensor=None if inside is None else path + inside)
 
-    def leaf_plans(self, prepared: Mapping[int, Prepared]) -> tuple[LeafPlan, ...]:
-        """What is done to each leaf of which this is the conversion."""
-        return self._plans(prepared, *self.bind(prepared))
-
     def _plans(
         self, prepared: Mapping[int, Prepared], same: Mapping[int, int], groups: list[Group], sent: list[Shipment]
     ) -> tuple[LeafPlan, ...]:

@@ -451,23 +451,21 @@ DECLARED = {
     "an accelerator": ({"devices": Devices(("cpu", "sim")), **FLOATS}, ["copy", "cast", "move"]),
     "an accelerator of others": (
         {"devices": Devices(("cpu", "sim")), "dtypes": Dtypes(frozenset({"float32"}), {})},
-        ["copy", "cast", "move", "wait", "hand_over"],
+        ["copy", "cast", "move", "wait", "hand_over", "compact"],
     ),
     "no host": ({"devices": Devices(("sim",)), **FLOATS}, ["copy", "cast", "move", "place", "fetch"]),
     "shards": ({"devices": Devices(shards=True)}, ["fetch"]),
     "fetches": ({"devices": Devices(fetches=True)}, ["fetch"]),
     "fetches_ahead": ({"devices": Devices(fetches_ahead=True)}, ["start_fetch", "fetch"]),
     "packs": ({"devices": Devices(packs=True)}, ["pack", "unpack"]),
-    "stages": (
-        {"devices": Devices(stages=frozenset({"cuda"}))},
-        ["fill", "send", "stage", "unload", "land", "compact", "pin_array"],
-    ),
+    "pins": ({"devices": Devices(pins=True)}, ["pin", "land"]),
+    "spreads": ({"devices": Devices(spreads=True)}, ["span", "spread", "copy_together"]),
+    "others": ({"devices": Devices(others=True), **FLOATS}, ["copy", "cast", "move"]),
     "a graph": ({"gradients": Gradients(graph=True)}, ["detach", "stack", "copy", "cast"]),
     "read_kinds": ({"objects": Objects(read_kinds=frozenset({"scalar"}))}, ["read"]),
     "value_kinds": ({"objects": Objects(value_kinds=frozenset({"Variable"}))}, ["value"]),
     "inside_only": ({"objects": Objects(inside_only=frozenset({"traced"}))}, ["copy", "cast"]),
     "a tracer": ({"objects": Objects(tracer="a tracer")}, ["copy", "cast"]),
-    "non_blocking": ({"options": Options(frozenset({"non_blocking"}))}, ["pin"]),
     "finishers": ({"options": Options(finishers=frozenset({"variable"}))}, ["variable", "copy"]),
 }
 

@@ -22,8 +22,8 @@ CAPABILITIES = Capabilities(
         uncast=CARRIED,
         absent_reasons=dict.fromkeys(_PACKED, ": its elements are narrower than a byte"),
     ),
-    memory=Memory(writable=True, out=True),
-    devices=Devices(("cuda",), fetches=True, packs=True, stages=frozenset({"cuda"}), offers=True),
+    memory=Memory(writable=True, out=True, writes_own=True),
+    devices=Devices(("cuda",), fetches=True, packs=True, offers=True),
 )
 
-DECLARED = Declared("cupy", CAPABILITIES, snippet, {"cupy": "import cupy", "cupyx": "import cupyx"})
+DECLARED = Declared("cupy", CAPABILITIES, snippet, {"cupy": "import cupy"})

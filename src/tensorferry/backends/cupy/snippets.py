@@ -14,9 +14,11 @@ def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:  # 
     """The code for a verb of the backend on ``{x}``; `info` is what it is then."""
     if verb == "cast":
         return f'{{x}}.astype("{arguments[0]}")'
-    if verb in ("move", "place", "send"):
+    if verb in ("move", "place"):
         index = arguments[0].partition(":")[2]
         return f"with cupy.cuda.Device({index}): {{y}} = cupy.asarray({{y}})" if index else "cupy.asarray({x})"
+    if verb == "write" and len(arguments) > 1:
+        return "out[...] = {y}; {y} = out"
     return _SNIPPETS[verb]
 
 
@@ -26,10 +28,5 @@ _SNIPPETS = {
     "compact": "cupy.ascontiguousarray({x})",
     "wait": "cupy.cuda.get_current_stream().synchronize() or {x}",
     "hand_over": "cupy.from_dlpack({x})",
-    "stage": "{x}.get(out=cupyx.empty_like_pinned({x}))",
-    "unload": "{x}.copy()",
-    "land": "{x}.get(out=cupyx.empty_like_pinned({x}))",
-    "fill": "pinned = cupyx.empty_like_pinned({y}); pinned[...] = {y}; {y} = pinned",
-    "pin_array": "pinned = cupyx.empty_like_pinned({y}); pinned[...] = {y}; {y} = pinned",
     "write": "out.set({y}); {y} = out",
 }

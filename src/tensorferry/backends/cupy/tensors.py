@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import importlib
-import os
-from collections import deque
-from contextlib import suppress
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -15,24 +12,20 @@ import numpy as np
 from ...core.dtypes import ORDINARY
 from ...core.info import TensorInfo
 from ...core.layout import packed_strides
-from ...devices.staging import Staging
 from ...errors import UnsupportedTypeError
 from ...host import casts, memory, packing
 from ...host.dlpack import Offer
 from ...host.numpy_dtypes import by_numpy, numpy_dtype
 from ...planning.rules import agrees
 from .. import registry
+from ..base import Backend
 from .declared import CAPABILITIES, CARRIED, DECLARED
 from .snippets import snippet
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import TracebackType
-
-    from typing_extensions import Self
 
     from ...core.capabilities import Capabilities
-    from ...devices.streams import Stream
 
 Array = np.ndarray[Any, Any]
 
@@ -46,7 +39,7 @@ def _described(
     return TensorInfo("cupy", shape, name, device, strides, misalignment, writable=True, mutable=True)
 
 
-class CupyBackend(Staging):
+class CupyBackend(Backend):
     """`cupy.ndarray`."""
 
     name = "cupy"
@@ -144,19 +137,14 @@ class CupyBackend(Staging):
         return self.place(casts.cast(self.fetch(x), dtype, check), f"cuda:{x.device.id}")
 
     def move(self, x: Any, device: str, non_blocking: bool = False) -> Any:
-        """To another GPU: one copy, behind the work on either."""
+        """To another GPU: one copy, which is complete when this returns."""
         with x.device:
-            source, behind = self.compact(x), self.cuda.get_current_stream()
-            ready = behind.record()
+            source = self.compact(x)
+            self.cuda.get_current_stream().synchronize()
         with self._device(device):
-            stream = self.cuda.get_current_stream()
-            stream.wait_event(ready)
-            result = self._empty(source.shape, source.strides, source.dtype)
+            result, stream = self._empty(source.shape, source.strides, source.dtype), self.cuda.get_current_stream()
             result.data.copy_from_device_async(source.data, source.nbytes, stream)
-            done = stream.record()
-        with x.device:
-            # Before this the source's memory is not given to anybody else.
-            behind.wait_event(done)
+            stream.synchronize()
         return result
 
     def wait(self, x: Any) -> Any:
@@ -179,11 +167,15 @@ class CupyBackend(Staging):
             return self.cupy.from_dlpack(offered.as_integers()).view(numpy_dtype(offered.dtype))
         return self.cupy.from_dlpack(offered)
 
-    def write(self, x: Array, out: Any) -> None:
-        """Put an array's values into `out`'s memory, cast to its dtype."""
-        values = casts.cast(x, _NAMES[out.dtype], compact=True)
+    def write(self, x: Any, out: Any, overlaps: bool = False) -> None:
+        """Put an array's values, cast to its dtype, or those of one of CuPy's, into `out`'s memory."""
+        there = f"cuda:{out.device.id}"
+        if not isinstance(x, self.cupy.ndarray):
+            x = self.place(casts.cast(x, _NAMES[out.dtype], compact=True), there)
+        elif x.device.id != out.device.id:
+            x = self.move(x, there)
         with out.device:
-            self._integers(out)[...] = self._integers(self.place(values, f"cuda:{out.device.id}"))
+            self._integers(out)[...] = self._integers(x)
 
     def _integers(self, x: Any) -> Any:
         """The same memory as integers, where CuPy has no arithmetic for the dtype."""
@@ -194,42 +186,23 @@ class CupyBackend(Staging):
         return self.cuda.Device(int(index)) if index else self.cuda.Device()
 
     def _empty(self, shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any) -> Any:
-        """Packed memory on the current device, which streams besides the current one may come to use."""
-        _let_go()
+        """Packed memory on the current device."""
         nbytes = max(int(np.prod(shape)) * dtype.itemsize, 1)
-        found = self.cuda.alloc(nbytes)
-        own = self.cuda.UnownedMemory(found.ptr, nbytes, _Lease(found), found.device_id)
-        return self.cupy.ndarray(shape, dtype, self.cuda.MemoryPointer(own, 0), strides)
+        return self.cupy.ndarray(shape, dtype, self.cuda.alloc(nbytes), strides)
 
-    # -- plain bytes over the bus -------------------------------------------------------------------
-
-    def flat(self, x: Any) -> Any:
+    def _flat(self, x: Any) -> Any:
+        """The bytes of packed memory, as an array of one axis."""
         return self.cupy.ndarray((x.nbytes,), np.uint8, x.data)
-
-    def room(self, shape: tuple[int, ...], strides: tuple[int, ...], dtype: str, device: str) -> Any:
-        with self._device(device):
-            return self._empty(shape, strides, numpy_dtype(dtype))
-
-    # On page-locked memory neither waits
-    # (https://docs.cupy.dev/en/stable/reference/generated/cupy.cuda.MemoryPointer.html).
-
-    def take_down(self, flat: Any, start: int, block: Array) -> None:
-        with flat.device:
-            (flat.data + start).copy_to_host_async(_pointer(block), block.nbytes, self.cuda.get_current_stream())
-
-    def put_up(self, flat: Any, start: int, block: Array) -> None:
-        with flat.device:
-            (flat.data + start).copy_from_host_async(_pointer(block), block.nbytes, self.cuda.get_current_stream())
 
     # -- many at once -------------------------------------------------------------------------------
 
-    def pack(self, tensors: Sequence[Any], alignment: int) -> tuple[Any, Any]:
+    def pack(self, tensors: Sequence[Any], alignment: int, lock: bool = False) -> tuple[Any, Any]:
         """The bytes of many on one device, in one launch."""
         with tensors[0].device:
             packed = [x if self.describe(x).is_packed else self.compact(x) for x in tensors]
             parts, _ = packing.lay_out(packed, [x.strides for x in packed], alignment)
             filling = cache(lambda nbytes: self.cupy.zeros(nbytes, np.uint8))
-            return self.cupy.concatenate(packing.joined([self.flat(x) for x in packed], parts, filling)), parts
+            return self.cupy.concatenate(packing.joined([self._flat(x) for x in packed], parts, filling)), parts
 
     def unpack(self, parcel: Any, layout: Any) -> list[Any]:
         """Each array, as a view of the packed memory."""
@@ -238,147 +211,9 @@ class CupyBackend(Staging):
                 self.cupy.ndarray(part.shape, part.dtype, parcel.data + part.start, part.strides) for part in layout
             ]
 
-    # -- streams ------------------------------------------------------------------------------------
-
-    def current_stream(self, device: str) -> Stream | None:
-        there = self._device(device)
-        with there:
-            return CupyStream(self.cuda, self.cuda.get_current_stream(), there.id)
-
-    def side_stream(self, device: str) -> Stream | None:
-        there = self._device(device)
-        with there:
-            return CupyStream(self.cuda, self.cuda.Stream(non_blocking=True), there.id)
-
-    def pinned_memory(self, nbytes: int, device: str) -> Array | None:
-        try:
-            block = self.cuda.alloc_pinned_memory(max(nbytes, 1))
-        except RuntimeError as error:
-            raise MemoryError(f"{nbytes} bytes cannot be page-locked: {str(error).splitlines()[0]}") from error
-        result: Array = np.ndarray((nbytes,), np.uint8, block)
-        return result
-
 
 def _pointer(array: Array) -> ctypes.c_void_p:
     return ctypes.c_void_p(memory.address(array))
-
-
-class CupyEvent:
-    """`cupy.cuda.Event`."""
-
-    def __init__(self, event: Any) -> None:
-        self.event = event
-
-    def done(self) -> bool:
-        return bool(self.event.done)
-
-    def wait(self) -> None:
-        self.event.synchronize()
-
-
-class CupyStream:
-    """`cupy.cuda.Stream` of a device."""
-
-    def __init__(self, cuda: Any, stream: Any, index: int) -> None:
-        self.cuda, self.stream, self.index = cuda, stream, index
-        self._entered: list[tuple[Any, Any]] = []
-        self._used: list[Any] = []
-        self._held: deque[tuple[CupyEvent, list[Any]]] = deque()
-
-    @property
-    def device(self) -> str:
-        """The device's canonical name."""
-        return f"cuda:{self.index}"
-
-    def __enter__(self) -> Self:
-        device = self.cuda.Device(self.index)
-        device.__enter__()
-        self.stream.__enter__()
-        self._entered.append((device, self.stream))
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        device, stream = self._entered.pop()
-        stream.__exit__(kind, error, trace)
-        device.__exit__(kind, error, trace)
-
-    def record(self) -> CupyEvent:
-        with self.cuda.Device(self.index):
-            event = CupyEvent(self.stream.record(self.cuda.Event(block=True, disable_timing=True)))
-        if self._used:
-            self._held.append((event, self._used))
-            self._used = []
-        while self._held and self._held[0][0].done():
-            self._held.popleft()
-        return event
-
-    def wait_for(self, event: Any) -> None:
-        self.stream.wait_event(event.event)
-
-    def uses(self, tensor: Any) -> None:
-        # CuPy's pool knows one stream for each block. Memory that this backend has made waits for the others when
-        # it is dropped; an array over somebody else's memory is held by this object until its stream has come past.
-        owner = getattr(tensor.data.mem, "_owner", None)
-        if isinstance(owner, _Lease):
-            owner.streams[self.index, self.stream] = self
-        else:
-            self._used.append(tensor)
-
-
-class _Lease:
-    """Memory of CuPy's pool, which goes back once all other streams that have used it have come past.
-
-    The pool would give it away as soon as the last array over it is gone, to what is queued next on the stream on
-    which it was allocated. (https://docs.cupy.dev/en/stable/user_guide/memory.html)
-    """
-
-    __slots__ = ("memory", "streams")
-
-    def __init__(self, memory: Any) -> None:
-        self.memory = memory
-        self.streams: dict[tuple[int, Any], CupyStream] = {}
-
-    def __del__(self) -> None:
-        if not self.streams:
-            return
-        with suppress(Exception):  # the interpreter may be gone already
-            try:
-                _dropped.append(([stream.record() for stream in self.streams.values()], self.memory))
-            except Exception:  # noqa: BLE001 - whatever the driver says: nobody knows who still reads it
-                _kept.append(self.memory)
-
-
-_dropped: deque[tuple[list[CupyEvent], Any]] = deque()
-"""Memory that nobody holds, and what it still waits for."""
-_kept: list[Any] = []
-"""Memory that cannot be given back: nobody knows what it waits for."""
-
-
-def _let_go() -> None:
-    """Give back what waits for nothing any more."""
-    for _ in range(len(_dropped)):
-        try:
-            events, found = _dropped.popleft()
-        except IndexError:  # another thread was faster
-            return
-        try:
-            reached = all(event.done() for event in events)
-        except Exception:  # noqa: BLE001 - whatever the driver says: it is not this conversion's affair
-            reached = False
-        if not reached:
-            _dropped.append((events, found))
-
-
-def _begin_anew() -> None:
-    """A forked child cannot ask its parent's device."""
-    _kept.append(list(_dropped))
-    _dropped.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_anew)
 
 
 BACKEND = CupyBackend()

@@ -15,7 +15,7 @@ CAPABILITIES = Capabilities(
     dtypes=Dtypes(frozenset(DTYPES), EXCHANGE_NUMBERS),
     memory=Memory(writable=True, axes=AXES, host_array=True, read_only=True, out=True, writes_parts=True),
     objects=Objects(read_kinds=frozenset({"scalar"})),
-    options=Options(frozenset({"pinned"})),
+    options=Options(frozenset({"pinned", "non_blocking"})),
 )
 
 DECLARED = Declared(

@@ -127,6 +127,7 @@ class PythonBackend(Backend):
                 return self, self._info_of_new(x, target), x.array
         found = x if isinstance(x, members.Members) else members.members_of(x)
         if found is not None:
+            found = members.gathered(found, target, request)
             owner, info = members.whole_of(found, target)
             return owner or self, info, found
         first, size = reader.first(x)

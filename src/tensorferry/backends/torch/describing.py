@@ -46,8 +46,7 @@ def describe(backend: TorchBackend, x: Any) -> TensorInfo:
         x.requires_grad or (backend.forward._current_level >= 0 and is_dual(backend, x)),
         dtype.is_complex and x.is_conj(),
         x.is_neg(),
-        # There can be pinned memory only once a GPU is in use; a forked child cannot ask, the driver would refuse.
-        on_host and backend.cuda._initialized and backend.cuda.is_initialized() and x.is_pinned(),
+        on_host and backend.accelerators.is_pinned(x),
         "" if plain else kind_of_type(type(x)),
     )
     if found is None:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...host import casts, memory
-from .packing import FetchTogether
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -77,11 +76,10 @@ def fast_paths(backend: TorchBackend) -> Mapping[tuple[type, str], Callable[[lis
 def _to_numpy(backend: TorchBackend) -> Callable[[list[Any]], list[Any] | None]:
     plain = frozenset(dtype for dtype in backend.names if dtype not in backend.exported)
     to_numpy, detach, over_memory = backend.tensor.numpy, backend.tensor.detach, memory.IN_ONE_RUN
-    fetch = FetchTogether(backend.torch, "cuda")
 
     def path(tensors: list[Any]) -> list[Any] | None:
         if not tensors[0].is_cpu:
-            return fetch(tensors)
+            return None
         recorded = set(map(_REQUIRES_GRAD, tensors))
         if len(recorded) > 1 or not plain.issuperset(map(_DTYPE, tensors)):
             return None

@@ -30,16 +30,17 @@ _MOST = 16
 def signature_reader(backend: TorchBackend) -> Callable[[Any], Hashable | None]:
     """See `Backend.signature`; what it asks is looked up here, once."""
     memories = backend.memories
-    # Conjugate tensors are told apart where they are described; so are pinned ones, dual ones and those of no elements.
+    # Conjugate tensors are told apart where they are described; so are dual ones and those of no elements, and pinned
+    # ones where that makes a difference.
     dtypes = frozenset(dtype for dtype in backend.names if not dtype.is_complex)
-    forward, cuda, modes, tracing, lowest = backend.forward, backend.cuda, backend.modes, backend.tracing, memory.LOWEST
+    forward, modes, tracing, lowest = backend.forward, backend.modes, backend.tracing, memory.LOWEST
 
     def signature(x: Any) -> Hashable | None:
         kind = type(x)
         if kind not in memories:
             return None
         dtype = x.dtype
-        if dtype not in dtypes or forward._current_level >= 0 or cuda._initialized:
+        if dtype not in dtypes or forward._current_level >= 0:
             return None
         try:
             pointer, rank = x.data_ptr(), x.dim()
@@ -87,12 +88,12 @@ def group_reader(backend: TorchBackend) -> Callable[[Sequence[Any], int], Mappin
     """
     memories, one = backend.memories, signature_reader(backend)
     known = frozenset(dtype for dtype in backend.names if not dtype.is_complex)
-    forward, cuda, modes, lowest = backend.forward, backend.cuda, backend.modes, memory.LOWEST
+    forward, modes, lowest = backend.forward, backend.modes, memory.LOWEST
     address, records, guard_of = backend.tensor.data_ptr, backend.is_recording, _guard_maker(backend.torch)
     kept: dict[Any, tuple[Callable[..., bool], list[int], Mapping[Hashable, Sequence[int]]]] = {}
 
     def grouped(tensors: Sequence[Any], alignment: int) -> Mapping[Hashable, Sequence[int]] | None:
-        if forward._current_level >= 0 or cuda._initialized or modes() or not memories.issuperset(map(type, tensors)):
+        if forward._current_level >= 0 or modes() or not memories.issuperset(map(type, tensors)):
             return None
         try:
             addresses = list(map(address, tensors))

@@ -34,8 +34,6 @@ def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
         if device == HOST:
             return "{x}.cpu()"
         return f'{{x}}.to("{device}", non_blocking=True)' if non_blocking else f'{{x}}.to("{device}")'
-    if verb == "send":
-        return f'{{x}}.to("{arguments[0]}", non_blocking=True)'
     if verb == "detach" and info.kind in ("stack", "rows"):
         return "[row.detach() for row in {x}]" if info.kind == "stack" else "[[t.detach() for t in row] for row in {x}]"
     carrier = CARRIED.get(info.dtype)
@@ -43,15 +41,14 @@ def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
         return f"{{x}}.view(torch.{carrier}).numpy().view(ml_dtypes.{info.dtype})"
     if verb == "adopt":
         return _adopt_code(info, carrier)
-    if verb in ("unload", "land"):
-        return _host_code(verb, carrier, info.dtype)
-    if verb in ("fill", "pin_array"):
-        array = f".numpy().view(ml_dtypes.{info.dtype})" if carrier else ".numpy()"
-        return f"{_adopt_code(info, carrier)}.pin_memory()" + (array if verb == "pin_array" else "")
+    if verb == "span":
+        return f"{{x}}.as_strided(({arguments[0]},), (1,))"
+    if verb == "spread":
+        return f"{{x}}.as_strided({arguments[0]}, {arguments[1]}).contiguous()"
     if verb == "stack" and info.kind == "rows":
         return "torch.stack([ferry.to_torch(row) for row in {x}])"
     if verb == "write":
-        return _write_code(arguments[0], info)
+        return _write_code(*arguments, info=info)
     return _SNIPPETS[verb]
 
 
@@ -60,29 +57,25 @@ _SNIPPETS = {
     "resolve": "{x}.resolve_conj().resolve_neg()",
     "export": "{x}.numpy()",
     "copy": "{x}.clone()",
-    "wait": "torch.cuda.current_stream().synchronize() or {x}",
+    "wait": "torch.accelerator.current_stream().synchronize() or {x}",
     "pin": "{x}.pin_memory()",
     "hand_over": "torch.from_dlpack({x})",
     "compact": "{x}.contiguous()",
-    "stage": 'torch.empty_like({x}, device="cpu", pin_memory=True).copy_({x})',
+    "land": 'torch.empty_like({x}, device="cpu", pin_memory=True).copy_({x})',
     "stack": "torch.stack({x})",
 }
 
 
-def _host_code(verb: str, carrier: str | None, dtype: str) -> str:
-    """An array of what is on its way to the host."""
-    there = _SNIPPETS["stage"] if verb == "land" else "{x}"
-    array = f"{there}.view(torch.{carrier}).numpy().view(ml_dtypes.{dtype})" if carrier else f"{there}.numpy()"
-    return array if verb == "land" else f"{array}.copy()"
-
-
-def _write_code(out: TensorInfo, info: TensorInfo) -> str:
-    """Values into `out`, cast by NumPy as `tensorferry.host.casts` does."""
+def _write_code(out: TensorInfo, own: str = "", overlaps: bool = False, *, info: TensorInfo) -> str:
+    """Values into `out`, cast by NumPy as `tensorferry.host.casts` does, or those of a tensor of its dtype."""
+    if own:
+        there = "out" if out.framework == info.framework else _adopt_code(out, CARRIED.get(out.dtype)).format(x="out")
+        return f"{there}.copy_({{y}}{', non_blocking=True' if overlaps else ''}); {{y}} = out"
     if out.device != HOST or out.conjugate or out.negative:
         steps = packed_strides(info.shape, info.strides, find(out.dtype).itemsize)
-        own = info._replace(dtype=out.dtype, strides=steps, writable=True)
+        cast = info._replace(dtype=out.dtype, strides=steps, writable=True)
         values = arrays.snippet("cast", (out.dtype,), info).format(x="{y}")
-        return f"out.copy_({_adopt_code(own, CARRIED.get(out.dtype)).format(x=values)}); {{y}} = out"
+        return f"out.copy_({_adopt_code(cast, CARRIED.get(out.dtype)).format(x=values)}); {{y}} = out"
     array = snippet("export", (), out).format(x="out")
     return arrays.snippet("write", (out,), info).replace("copyto(out,", f"copyto({array},")
 

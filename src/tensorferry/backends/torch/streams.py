@@ -1,65 +1,66 @@
-"""PyTorch's streams, events and page-locked memory as the core knows them.
+"""What PyTorch's accelerator has: streams, events, page-locked memory. It is asked, whichever it is.
 
-The modules ``torch.cuda`` and ``torch.xpu`` have the same names for them; a device whose module has none
-works as if it had one queue. (https://docs.pytorch.org/docs/stable/accelerator.html)
+(https://docs.pytorch.org/docs/stable/torch.html#accelerators)
 """
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ...core.capabilities import DeviceFacts
 from ...core.devices import HOST, device_name, kind_of
+from ...devices import pinned
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    import numpy as np
     from typing_extensions import Self
 
-__all__ = ["TorchEvent", "TorchStream", "current_stream", "pinned_memory", "side_stream"]
+__all__ = ["Accelerators", "TorchEvent", "TorchStream"]
+
+_PARTS = {"complex64": "float32", "complex128": "float64"}
 
 
 class TorchEvent:
-    """``torch.cuda.Event`` and its like."""
+    """`torch.Event`."""
 
     def __init__(self, event: Any) -> None:
         self.event = event
-
-    def done(self) -> bool:
-        found: bool = self.event.query()
-        return found
 
     def wait(self) -> None:
         self.event.synchronize()
 
 
 class TorchStream:
-    """``torch.cuda.Stream`` and its like."""
+    """`torch.Stream`."""
 
-    def __init__(self, module: Any, stream: Any) -> None:
-        self.module = module
-        self.stream = stream
-        self._entered: list[Any] = []
+    def __init__(self, torch: Any, stream: Any) -> None:
+        self.torch, self.stream = torch, stream
+        self._before: list[tuple[Any, Any]] = []
 
     @property
     def device(self) -> str:
         return device_name(self.stream.device)
 
     def __enter__(self) -> Self:
-        context = self.module.stream(self.stream)
-        context.__enter__()
-        self._entered.append(context)
+        current = self.torch.accelerator.current_stream
+        self._before.append((current(self.stream.device), current()))
+        self.torch.accelerator.set_stream(self.stream)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._entered.pop().__exit__(kind, error, trace)
+        # The last one's device becomes the current one.
+        for stream in self._before.pop():
+            self.torch.accelerator.set_stream(stream)
 
     def record(self) -> TorchEvent:
         # A thread that waits for it sleeps instead of asking again and again.
-        event = self.module.Event(blocking=True) if self.module.__name__.endswith("cuda") else self.module.Event()
-        self.stream.record_event(event)
+        event = self.torch.Event(self.stream.device, blocking=True)
+        event.record(self.stream)
         return TorchEvent(event)
 
     def wait_for(self, event: Any) -> None:
@@ -70,40 +71,116 @@ class TorchStream:
             tensor.record_stream(self.stream)
 
 
-def _module(torch: Any, device: str) -> Any:
-    """The module of a device that has streams, or ``None``."""
-    module: Any = None if device == HOST else getattr(torch, kind_of(device), None)
-    return module if hasattr(module, "Stream") and module.is_available() else None
+class Accelerators:
+    """What PyTorch has on each kind of device, asked once.
 
-
-def current_stream(torch: Any, device: str) -> TorchStream | None:
-    """The stream on which this thread's work for a device is queued; without an index, the current device's."""
-    module = _module(torch, device)
-    return None if module is None else TorchStream(module, module.current_stream(_index(device)))
-
-
-def side_stream(torch: Any, device: str) -> TorchStream | None:
-    """Another stream of a device's, from PyTorch's pool."""
-    module = _module(torch, device)
-    return None if module is None else TorchStream(module, module.Stream(device=_index(device)))
-
-
-def _index(device: str) -> int | None:
-    _, _, index = device.partition(":")
-    return int(index) if index else None
-
-
-def pinned_memory(torch: Any, nbytes: int, device: str) -> np.ndarray[Any, Any] | None:
-    """Bytes from PyTorch's caching host allocator.
-
-    Raises:
-        MemoryError: The driver could not lock so much.
+    Args:
+        torch: PyTorch.
+        dtypes: Its dtypes by their canonical names.
     """
-    if _module(torch, device) is None:
-        return None
-    try:
+
+    def __init__(self, torch: Any, dtypes: dict[str, Any]) -> None:
+        self.torch, self.dtypes = torch, dtypes
+        self._facts: dict[str, DeviceFacts] = {}
+        self._streams: dict[str, bool] = {}
+
+    def module(self, kind: str) -> Any:
+        """The module of a kind of device, or ``None``: PyTorch has none here."""
+        try:
+            return self.torch.get_device_module(kind)
+        except RuntimeError:
+            return None
+
+    def is_one(self, kind: str) -> bool:
+        """Whether a kind of device is what PyTorch calls the accelerator here."""
+        found = self.torch.accelerator.current_accelerator()
+        return found is not None and found.type == kind
+
+    def names(self) -> list[str]:
+        """The devices of the accelerator."""
+        found = self.torch.accelerator.current_accelerator(check_available=True)
+        count = 0 if found is None else self.torch.accelerator.device_count()
+        return [f"{found.type}:{index}" for index in range(count)]
+
+    def facts(self, kind: str) -> DeviceFacts:
+        """See `Declaration.device_facts`."""
+        found = self._facts.get(kind)
+        if found is None:
+            module = None if kind == HOST else self.module(kind)
+            count = module.device_count() if module is not None and module.is_available() else 0
+            if not count:
+                return DeviceFacts()
+            lacking = {
+                name for name in self.dtypes if not self._works("empty", 0, dtype=self.dtypes[name], device=kind)
+            }
+            absent = frozenset(lacking | {name for name, part in _PARTS.items() if part in lacking})
+            # No bytes are locked: whether any can be is found out when they are asked for.
+            pins = self.is_one(kind) and self._works("empty", 0, device=HOST, pin_memory=True)
+            found = self._facts[kind] = DeviceFacts(count, pins, absent)
+        return found
+
+    def _works(self, function: str, *arguments: Any, **keywords: Any) -> bool:
+        try:
+            getattr(self.torch, function)(*arguments, **keywords)
+        except (RuntimeError, TypeError, ValueError):  # what the kinds of device say
+            return False
+        return True
+
+    def is_pinned(self, x: Any) -> bool:
+        """Whether a host tensor lies in page-locked memory: of an accelerator in use, which may be asked only then."""
+        kind = self.torch.accelerator.current_accelerator()
+        if kind is None:
+            return False
+        module = self.torch.get_device_module(kind)
+        in_use = getattr(module, "is_initialized", module.is_available)
+        return bool(in_use() and x.is_pinned())
+
+    # -- streams ----------------------------------------------------------------------------------
+
+    def _has_streams(self, kind: str) -> bool:
+        found = self._streams.get(kind)
+        if found is None:
+            if not self.is_one(kind) or not self.module(kind).is_available():
+                return False
+            found = self._streams[kind] = self._works("Stream", device=kind) and self._works("Event", kind)
+        return found
+
+    def current_stream(self, device: str) -> TorchStream | None:
+        """The stream on which this thread's work for a device is queued; without an index, the current device's."""
+        if not self._has_streams(kind_of(device)):
+            return None
+        _, _, index = device.partition(":")
+        return TorchStream(self.torch, self.torch.accelerator.current_stream(int(index) if index else None))
+
+    def side_stream(self, device: str) -> TorchStream | None:
+        """Another stream of a device's, from PyTorch's pool."""
+        there = self._has_streams(kind_of(device))
+        return TorchStream(self.torch, self.torch.Stream(device=self.torch.device(device))) if there else None
+
+    def wait(self, device: Any) -> None:
+        """Let the host wait for what is queued on the current stream; a device without streams has one queue."""
+        stream = self.current_stream(device_name(device))
+        if stream is not None:
+            stream.record().wait()
+        else:
+            getattr(self.module(device.type), "synchronize", lambda: None)()
+
+    def entered(self, device: Any) -> Any:
+        """A device as the current one."""
+        context = getattr(self.module(device.type), "device", None)
+        return nullcontext() if context is None else context(device)
+
+    # -- page-locked memory -----------------------------------------------------------------------
+
+    def lock(self, x: Any, required: bool) -> Any:
+        """See `pinned.lock`."""
+        return pinned.lock(x, self._allocator(x), required=required)
+
+    def land(self, x: Any, required: bool) -> Any:
+        """See `pinned.land`."""
+        found = pinned.land(x, self._allocator(x), self.current_stream(device_name(x.device)), required=required)
+        return x.to(HOST) if found is None else found
+
+    def _allocator(self, x: Any) -> Any:
         # The device is named because a default device would be taken otherwise.
-        block: np.ndarray[Any, Any] = torch.empty(nbytes, dtype=torch.uint8, device=HOST, pin_memory=True).numpy()
-    except RuntimeError as error:
-        raise MemoryError(f"{nbytes} bytes cannot be page-locked: {str(error).splitlines()[0]}") from error
-    return block
+        return partial(self.torch.empty_like, x, device=HOST, pin_memory=True, requires_grad=False)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...core.devices import HOST
 from ...core.dtypes import ORDINARY
 from ...errors import UnsupportedTypeError
 from ...hints import Hint
@@ -17,18 +18,20 @@ from ...host import casts, memory
 from ...host.numpy_dtypes import numpy_dtype, of_numpy
 from ...planning.rules import agrees
 from .. import registry
-from . import describing, fast_paths, many, packing, stacking, staging, streams
+from ..base import Backend
+from . import crossing, describing, fast_paths, many, stacking
 from .bound import bound
 from .containers import opener_of
 from .declared import ABSTRACT, BY_DEFAULT, DECLARED
 from .pytrees import is_registered, open_registered
 from .signatures import environment_reader, extents, group_reader, likeness_reader, signature_reader
 from .snippets import CARRIED, snippet, whole_strides
+from .streams import Accelerators
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ...core.capabilities import Capabilities
+    from ...core.capabilities import Capabilities, DeviceFacts
     from ...core.info import TensorInfo
     from ...devices.streams import Stream
     from ...planning.plan import Plan
@@ -46,7 +49,7 @@ def _mode_that_fakes(torch: Any) -> Callable[[], Any]:
         return lambda: None
 
 
-class TorchBackend(staging.TorchStaging):
+class TorchBackend(Backend):
     """`torch.Tensor`, its parameters and plain subclasses."""
 
     name = "torch"
@@ -57,6 +60,7 @@ class TorchBackend(staging.TorchStaging):
     is_traced = True
     install = "pip install torch"
     imports = DECLARED.imports
+    span, spread = staticmethod(crossing.span), staticmethod(crossing.spread)
 
     def load(self) -> None:
         import torch
@@ -87,7 +91,7 @@ class TorchBackend(staging.TorchStaging):
         self.uninitialized = self.torch.nn.parameter.UninitializedTensorMixin
         self.forward: Any = torch.autograd.forward_ad
         self.tensor, self.compiling = torch.Tensor, torch.compiler.is_compiling
-        self.cuda: Any = torch.cuda
+        self.accelerators = Accelerators(torch, self.dtypes)
         self.default_dtype, self.is_recording = torch.get_default_dtype, torch.is_grad_enabled
         self.tracing: Callable[[], Any] = getattr(self.torch._C, "_get_tracing_state", lambda: None)
         self.memories = frozenset({torch.Tensor, torch.nn.Parameter})
@@ -107,14 +111,10 @@ class TorchBackend(staging.TorchStaging):
         return self.by_default[self.default_dtype(), self.is_recording(), self.tracing() is not None]
 
     def devices(self) -> tuple[str, ...]:
-        torch = self.torch
-        found = ["cpu"]
-        found += [f"cuda:{index}" for index in range(torch.cuda.device_count())]
-        if torch.backends.mps.is_available():
-            found.append("mps:0")
-        if hasattr(torch, "xpu"):
-            found += [f"xpu:{index}" for index in range(torch.xpu.device_count())]
-        return tuple(found)
+        return (HOST, *self.accelerators.names())
+
+    def device_facts(self, kind: str) -> DeviceFacts:
+        return self.accelerators.facts(kind) if self.loaded else DECLARED.device_facts(kind)
 
     def claims(self, kind: type) -> bool:
         return issubclass(kind, self.torch.Tensor) and not issubclass(kind, self.uninitialized)
@@ -260,8 +260,7 @@ class TorchBackend(staging.TorchStaging):
         return self._host_cast(x.detach(), dtype, check)
 
     def _host_cast(self, x: Any, dtype: str, check: str) -> Any:
-        array = self.export(self.resolve(x.cpu()))
-        return self.adopt(casts.cast(array, dtype, check)).to(x.device)
+        return self.adopt(casts.cast(self.export(self.resolve(x)), dtype, check))
 
     def _graph_cast(self) -> Callable[[Any, str, str], Any]:
         """The host's cast as a function that autograd can follow; its gradient is the cast back."""
@@ -288,38 +287,47 @@ class TorchBackend(staging.TorchStaging):
         return self.autocast  # type: ignore[no-any-return]
 
     def move(self, x: Any, device: str, non_blocking: bool = False) -> Any:
-        """To another device; a transfer to the host is complete when this returns."""
-        return x.to(device, non_blocking=non_blocking)
+        """To another device; a transfer to the host is complete when this returns.
+
+        Without waiting only out of page-locked memory, of which there may have been none.
+        """
+        return x.to(device, non_blocking=non_blocking and x.is_pinned())
 
     def pin(self, x: Any, required: bool = False) -> Any:
         """Page-locked memory of one's own from PyTorch's caching host allocator, which waits for its readers.
 
         Not `pin_memory()`, which gives pinned memory back as it is: somebody could write it before it is read.
         """
-        return staging.pin(self.torch, x, required)
+        return self.accelerators.lock(x, required)
+
+    def land(self, x: Any, required: bool = False) -> Any:
+        """A device's tensor in page-locked memory; complete."""
+        return self.accelerators.land(x, required)
+
+    def compact(self, x: Any) -> Any:
+        """C-contiguous memory on the same device."""
+        return x.contiguous()
+
+    def copy_together(self, tensors: Sequence[Any]) -> Sequence[Any]:
+        return crossing.copy_together(self, tensors)
 
     def current_stream(self, device: str) -> Stream | None:
-        return streams.current_stream(self.torch, device)
+        return self.accelerators.current_stream(device)
 
     def side_stream(self, device: str) -> Stream | None:
-        return streams.side_stream(self.torch, device)
-
-    def pinned_memory(self, nbytes: int, device: str) -> Array | None:
-        return streams.pinned_memory(self.torch, nbytes, device)
+        return self.accelerators.side_stream(device)
 
     def wait(self, x: Any) -> Any:
         """The same tensor, whose values are there now."""
-        module = self.torch.get_device_module(x.device)
-        # A device without streams has one queue.
-        (module.current_stream(x.device) if hasattr(module, "current_stream") else module).synchronize()
+        self.accelerators.wait(x.device)
         return x
 
     def offer(self, x: Any) -> Any:
-        return staging.offer(self, x)
+        return crossing.offer(self, x)
 
     def hand_over(self, x: Any, source: str = "") -> Any:
         """A tensor over another framework's memory on the same device; the protocol orders the streams."""
-        return staging.take_over(self, registry.backend_named(source).offer(x) if source else x)
+        return crossing.take_over(self, registry.backend_named(source).offer(x) if source else x)
 
     def join_alike(self, tensors: Sequence[Any]) -> Any:
         return self.torch.cat(tensors)
@@ -337,9 +345,12 @@ class TorchBackend(staging.TorchStaging):
                 f"PyTorch does not stack these: {error}", Hint("[{one:row} for row in x]")
             ) from error
 
-    def write(self, x: Array, out: Any) -> None:
-        """Put an array's values into `out`'s memory, cast to its dtype, and count a new version."""
-        if not out.is_cpu or out.is_conj() or out.is_neg():
+    def write(self, x: Any, out: Any, overlaps: bool = False) -> None:
+        """Put an array's values, or a tensor's, into `out`'s memory, cast to its dtype, and count a new version."""
+        if isinstance(x, self.tensor):
+            crossing.put(self, x, out if isinstance(out, self.tensor) else self.adopt(out), overlaps=overlaps)
+            return
+        if out.is_conj() or out.is_neg():
             out.copy_(self.adopt(casts.cast(x, self.names[out.dtype])))
             return
         casts.copy_into(self.export(out), x)
@@ -360,11 +371,11 @@ class TorchBackend(staging.TorchStaging):
     def open_node(self, x: Any) -> Node | None:
         return open_registered(x)
 
-    def pack(self, tensors: Sequence[Any], alignment: int) -> tuple[Any, Any]:
-        return packing.pack(self, tensors, alignment)
+    def pack(self, tensors: Sequence[Any], alignment: int, lock: bool = False) -> tuple[Any, Any]:
+        return crossing.pack(self, tensors, alignment, lock=lock)
 
     def unpack(self, parcel: Any, layout: Any) -> Sequence[Any]:
-        return packing.unpack(parcel, layout)
+        return crossing.unpack(parcel, layout)
 
     def fast_paths_for_many(self) -> Mapping[tuple[type, str], Callable[[list[Any]], list[Any] | None]]:
         return many.fast_paths(self)

@@ -1,0 +1,137 @@
+"""PyTorch's tensors on their way: many in one, shared memory, into memory that is given, to other frameworks."""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
+
+from ...core.devices import HOST
+from ...core.layout import ALIGNMENT, spans
+from ...devices import pinned
+from ...host import packing
+from ...host.dlpack import Offer
+from .snippets import CARRIED
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .tensors import TorchBackend
+
+__all__ = ["copy_together", "offer", "pack", "put", "span", "spread", "take_over", "unpack"]
+
+
+# -- many in one: one launch, one transfer, views -------------------------------------------------
+
+
+def pack(
+    backend: TorchBackend, tensors: Sequence[Any], alignment: int, *, lock: bool
+) -> tuple[Any, list[packing.Part]]:
+    """The bytes of all, in the order of each one's axes in memory: `torch.cat` copies hundreds in a launch."""
+    torch = backend.torch
+    packed = [x if x.is_contiguous() else _packed(x) for x in tensors]
+    parts, nbytes = packing.lay_out(packed, [x.stride() for x in packed], alignment)
+
+    @cache
+    def filling(nbytes: int) -> Any:
+        return torch.zeros(nbytes, dtype=torch.uint8, device=tensors[0].device)
+
+    pieces = packing.joined([_flat(x).view(torch.uint8) for x in packed], parts, filling)
+    locked = partial(torch.empty, nbytes, dtype=torch.uint8, device=HOST, pin_memory=True)
+    return torch.cat(pieces, out=pinned.block(nbytes, locked, required=False) if lock else None), parts
+
+
+def _flat(x: Any) -> Any:
+    """The elements of a tensor without gaps, in the order in which they lie."""
+    return x.as_strided((x.numel(),), (1,))
+
+
+def _packed(x: Any) -> Any:
+    """A tensor whose elements fill one run of memory, its axes in the order that they have."""
+    strides = x.stride()
+    order = sorted(range(x.dim()), key=lambda axis: (-strides[axis], axis))
+    back = sorted(range(x.dim()), key=order.__getitem__)
+    return x.permute(order).contiguous().permute(back)
+
+
+def unpack(parcel: Any, layout: Sequence[packing.Part]) -> list[Any]:
+    """Each tensor, as a view of the packed one."""
+    return [
+        parcel[part.start : part.start + part.nbytes].view(part.dtype).as_strided(part.shape, part.strides)
+        for part in layout
+    ]
+
+
+# -- shared memory --------------------------------------------------------------------------------
+
+
+def span(x: Any, length: int) -> Any:
+    """The memory that a tensor's elements share, as a tensor of one axis."""
+    return x.as_strided((length,), (1,))
+
+
+def spread(x: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+    """The tensor of which `span` gave the memory, each element in memory of its own."""
+    return x.as_strided(shape, strides).contiguous()
+
+
+def copy_together(backend: TorchBackend, tensors: Sequence[Any]) -> list[Any]:
+    """Copies of tensors that overlap on one device, as views of one copy of the memory that they reach."""
+    torch, storage = backend.torch, tensors[0].untyped_storage()
+    if len({x.untyped_storage().data_ptr() for x in tensors}) > 1:
+        return [x.detach().clone() for x in tensors]  # another library's views of one memory
+    ends = [(_first_byte(x), _first_byte(x) + _reach(x)) for x in tensors]
+    low = min(start for start, _ in ends) // ALIGNMENT * ALIGNMENT
+    whole = torch.empty(0, dtype=torch.uint8, device=tensors[0].device).set_(storage)
+    block = whole[low : max(end for _, end in ends)].clone()
+    return [
+        block[start - low : end - low].view(x.dtype).as_strided(x.shape, x.stride())
+        for x, (start, end) in zip(tensors, ends, strict=True)
+    ]
+
+
+def _first_byte(x: Any) -> int:
+    return x.storage_offset() * x.itemsize  # type: ignore[no-any-return]
+
+
+def _reach(x: Any) -> int:
+    """The bytes from a tensor's first element to the end of its last."""
+    itemsize = x.itemsize
+    return spans(x.shape, [step * itemsize for step in x.stride()], itemsize)[1]
+
+
+# -- into memory that is given --------------------------------------------------------------------
+
+
+def put(backend: TorchBackend, x: Any, out: Any, *, overlaps: bool) -> None:
+    """Copy a tensor into another, wherever both are; complete on the host."""
+    if x.device == out.device and x.untyped_storage().data_ptr() == out.untyped_storage().data_ptr():
+        x = x.clone()  # PyTorch does not copy between two that overlap
+    direct = out.is_cpu and not x.is_cpu and backend.accelerators.is_pinned(out)
+    out.copy_(x, non_blocking=direct or (overlaps and x.is_pinned()))
+    if direct:
+        backend.accelerators.wait(x.device)
+
+
+# -- to and from other frameworks on a device -----------------------------------------------------
+
+
+def offer(backend: TorchBackend, x: Any) -> Offer:
+    """A tensor as other frameworks may ask for it.
+
+    PyTorch exports only from the current device, and names the stream that is current there. Its narrow
+    floats are exported as integers, whose codes every version of it knows.
+    """
+    name = backend.names[x.dtype]
+    carrier = CARRIED.get(name)
+    # Of the tensor itself the memory is gone once somebody calls `x.set_`, `x.resize_` or assigns `x.data`.
+    held = x.detach()
+    held = held if carrier is None else held.view(getattr(backend.torch, carrier))
+    return Offer(held, name, partial(backend.accelerators.entered, x.device))
+
+
+def take_over(backend: TorchBackend, offered: Any) -> Any:
+    """A tensor over the memory that another framework offers, whose stream waits for the producer's."""
+    carrier = CARRIED.get(offered.dtype) if isinstance(offered, Offer) else None
+    if carrier is None:
+        return backend.torch.from_dlpack(offered)
+    return backend.torch.from_dlpack(offered.as_integers()).view(backend.dtypes[offered.dtype])

@@ -1,0 +1,296 @@
+"""What a plan does between devices: give memory to another framework where it lies, cross the bus.
+
+A device's memory goes to another framework where it lies; between two devices of a kind its own framework
+moves it first. The bus is crossed in one call of a framework's own, by no more bytes than there are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..core import dtypes
+from ..core.devices import HOST, kind_of, same_place
+from ..core.layout import spans
+from ..core.request import OVERLAPS
+from . import host_steps, rules
+from .device_steps import agrees, bytes_more, cast_inside, duplicate, is_cast_by_host, resolve
+from .step import Path
+
+if TYPE_CHECKING:
+    from ..core.declaration import Declaration
+    from .builder import PlanBuilder
+
+__all__ = ["change_inside", "fetch", "goes_straight", "hand_over", "place", "to_device", "to_host", "writes_there"]
+
+
+# -- from device to device ----------------------------------------------------------------------
+
+
+def hand_over(plan: PlanBuilder) -> bool:
+    """Give a device's memory to the target where it lies, or where its own framework moves it to."""
+    now, source, target, out = plan.now, plan.source, plan.target, plan.request.out
+    if HOST in (now.device, plan.device) or source is target:
+        return False
+    if out is not None and not target.capabilities.memory.writes_own:
+        return False
+    if kind_of(now.device) != kind_of(plan.device) or (plan.dtype != now.dtype and not agrees(plan)):
+        return False
+    sides = (source, target)
+    if any(plan.dtype not in each.capabilities.dtypes.held for each in sides):
+        return False
+    unnamed = [each.name for each in sides if plan.dtype in each.capabilities.dtypes.unhanded]
+    if unnamed:
+        plan.reason = f"{' and '.join(unnamed)} cannot name {plan.dtype} to another framework on a device"
+        return False
+    resolve(plan)
+    if bytes_more(plan) < 0:
+        cast_inside(plan, source)
+    _move_to_peer(plan)
+    if plan.dtype != plan.now.dtype:
+        cast_inside(plan, source)
+    if plan.dtype != plan.source_info.dtype:
+        plan.reason = plan.reason or plan.changes_dtype
+    obstacles = rules.layout_obstacles(plan.now, target)
+    if obstacles:
+        plan.refuse_copy(obstacles)
+        _straighten(plan, obstacles[0])
+    if out is None:
+        _share_or_copy(plan)
+    if target.capabilities.devices.waits:
+        plan.add(source, "wait", (), f"{target.name} cannot say on which stream it reads")
+    plan.add(target, "hand_over", (source.name,), "the same device: no bytes move", **plan.as_targets())
+    if out is None:
+        host_steps.present_read_only(plan)
+    else:
+        _write(plan, target)
+    return True
+
+
+def _share_or_copy(plan: PlanBuilder) -> None:
+    """By the sharing rule, on the device."""
+    share, reason, warnings = rules.sharing(plan.source_info, plan.target, plan.request)
+    plan.reason = plan.reason or reason
+    host_steps.refuse_to_share(plan, [], share, reason)
+    if not share and not plan.allocated:
+        duplicate(plan, reason)
+    if plan.allocated:
+        plan.refuse_copy([plan.reason])
+    else:
+        plan.warnings = warnings
+
+
+def _move_to_peer(plan: PlanBuilder) -> None:
+    """Let the source's own framework bring its tensor to the device of the result."""
+    now = plan.now
+    if same_place(now.device, plan.device) and now.shards == 1:
+        return
+    where = f"gathered from {now.shards} shards on {now.device}" if now.shards > 1 else plan.changes_device
+    plan.refuse_copy([f"its {now.shards} shards have to be gathered" if now.shards > 1 else where])
+    plan.reason = where
+    gathers = f"{where}: " if now.shards > 1 else ""
+    _one_transfer(plan, plan.source, (plan.device, False), f"{gathers}one copy between the devices")
+
+
+def _straighten(plan: PlanBuilder, why: str) -> None:
+    """Copy on the device, into memory that every framework takes."""
+    if plan.now.is_compact or plan.source.capabilities.memory.strides == "compact":
+        duplicate(plan, why)
+        return
+    plan.add(plan.source, "compact", (), why, copies=Path.DEVICE, strides=plan.c_order, misalignment=0)
+    plan.reason = why
+
+
+# -- over the bus -------------------------------------------------------------------------------
+
+
+def to_host(plan: PlanBuilder) -> None:
+    """Cross the bus to the host, narrower first where a device may narrow."""
+    now, source = plan.now, plan.source
+    if now.device == HOST:
+        return
+    gathered = [f"its {now.shards} shards have to be gathered"] if now.shards > 1 else []
+    why = plan.changes_dtype if is_cast_by_host(plan) and same_place(now.device, plan.device) else plan.changes_device
+    plan.refuse_copy([*gathered, plan.reason or why])
+    fetches = source.capabilities.devices.fetches
+    whole = None if fetches else _span(plan, source)
+    able = plan.request.out is None and plan.dtype in source.capabilities.dtypes.held
+    if bytes_more(plan) < 0 and agrees(plan) and able:
+        cast_inside(plan, source, "narrower before the bus: fewer bytes cross")
+    if not fetches:
+        _move(plan, source, HOST)
+        _spread(plan, source, whole)
+        plan.reason = plan.reason or why
+
+
+def to_device(plan: PlanBuilder) -> None:
+    """Cross the bus to the target's device, wider afterwards; into the memory that is given, if there is any."""
+    out = plan.request.out
+    if out is not None and plan.now is out:
+        return
+    by = plan.source if plan.now.framework == plan.source.name else plan.target
+    whole = None if same_place(plan.now.device, plan.device) else _span(plan, by)
+    if plan.now.dtype != plan.dtype and bytes_more(plan) <= 0:
+        cast_inside(plan, by)
+    if not same_place(plan.now.device, plan.device) and (out is None or whole or plan.now.dtype != plan.dtype):
+        _move(plan, by, plan.device)
+    if plan.now.dtype != plan.dtype:
+        cast_inside(plan, by, "wider after the bus: fewer bytes cross")
+    _spread(plan, by, whole)
+    if out is not None:
+        _write(plan, by, _lock_on_the_way(plan, by, out.device))
+
+
+def _casts_first(plan: PlanBuilder) -> bool:
+    """Whether the cast comes before the bus: a narrowing one, or one that a device may not do."""
+    if plan.now.abstract is not None or same_place(plan.now.device, plan.device):
+        return True
+    fits = bytes_more(plan) <= 0
+    return fits or not agrees(plan) if plan.now.device == HOST else fits and agrees(plan)
+
+
+def change_inside(plan: PlanBuilder) -> None:
+    """Change the dtype and the device of a framework's own tensor: narrower before the bus, wider after it."""
+    own = plan.source
+    by_host = is_cast_by_host(plan)
+    whole = _span(plan, own) if by_host or not same_place(plan.now.device, plan.device) else None
+    if by_host:
+        _move(plan, own, HOST)
+    if plan.dtype != plan.now.dtype and _casts_first(plan):
+        cast_inside(plan, own)
+    if not same_place(plan.now.device, plan.device):
+        _move(plan, own, plan.device)
+    if plan.dtype != plan.now.dtype:
+        cast_inside(plan, own)
+    _spread(plan, own, whole)
+
+
+def goes_straight(plan: PlanBuilder) -> bool:
+    """Whether a tensor is written into ``out=`` by its own framework, without a way over an array of the host."""
+    now, out, source = plan.now, plan.request.out, plan.source
+    if out is None or HOST == now.device == out.device or not source.capabilities.memory.writes_own or now.swapped:
+        return False
+    if source is not plan.target:
+        array = plan.target.capabilities.memory.host_array and source.capabilities.devices.pins
+        if not array or rules.layout_obstacles(out, source):
+            return False
+    if is_cast_by_host(plan) or (now.device == HOST and plan.dtype != now.dtype and _casts_first(plan)):
+        return False
+    return bytes_more(plan) <= 0 or out.device != HOST
+
+
+def writes_there(plan: PlanBuilder) -> bool:
+    """Whether the target itself writes its tensor into ``out=``, which is on a device."""
+    out, caps = plan.request.out, plan.target.capabilities
+    return out is not None and out.device != HOST and caps.memory.writes_own and caps.devices.include(HOST)
+
+
+def _write(plan: PlanBuilder, by: Declaration, overlaps: bool = False) -> None:
+    """Put a framework's tensor into the memory that was given."""
+    out = plan.request.out
+    assert out is not None  # noqa: S101 - who calls this has looked
+    copies = plan.path if same_place(plan.now.device, out.device) else Path.BUS
+    arguments = (True,) if overlaps else ()
+    told = (out, "own", overlaps)
+    plan.add(by, "write", arguments, "into the memory that was given", copies=copies, told=told)
+    plan.now = out
+    plan.reason = "out= is written into"
+
+
+def _span(plan: PlanBuilder, by: Declaration) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Go on with the memory of a tensor whose elements share it, if that is smaller; gives shape and strides."""
+    now = plan.now
+    plain = not (now.requires_grad or now.conjugate or now.negative) and now.abstract is None and now.size > 0
+    if not plain or not by.capabilities.devices.spreads or now.framework != by.name:
+        return None
+    itemsize = dtypes.find(now.dtype).itemsize
+    low, high = spans(now.shape, now.strides, itemsize)
+    if low or high >= now.nbytes or any(step % itemsize for step in now.strides):
+        return None
+    steps = tuple(step // itemsize for step in now.strides)
+    length = high // itemsize
+    plan.add(by, "span", (length,), "its elements share this memory", shape=(length,), strides=(itemsize,))
+    return now.shape, steps
+
+
+def _spread(plan: PlanBuilder, by: Declaration, whole: tuple[tuple[int, ...], tuple[int, ...]] | None) -> None:
+    """Give each element memory of its own again."""
+    if whole is not None:
+        plan.become(shape=whole[0])
+        why = "each element in memory of its own: less has crossed the bus"
+        plan.add(by, "spread", whole, why, copies=plan.path, strides=plan.c_order, pinned=False, misalignment=0)
+
+
+def fetch(plan: PlanBuilder) -> None:
+    """Bring the values into host memory in one call of the source's own."""
+    now = plan.now
+    gathers = now.shards > 1
+    where = f"gathered from {now.shards} shards on {now.device}" if gathers else f"from {now.device}"
+    plan.refuse_copy([f"its {now.shards} shards have to be gathered" if gathers else f"it has to be brought {where}"])
+    copies = Path.HOST if now.device == HOST else Path.BUS
+    own: dict[str, Any] = {"device": HOST, "shards": 1, "writable": True, "mutable": True}
+    plan.add(plan.source, "fetch", (), where, copies=copies, strides=plan.c_order, **own)
+    plan.reason = plan.reason or where
+
+
+def place(plan: PlanBuilder) -> None:
+    """Bring an array to a device of a target that cannot live on the host, in one call."""
+    if plan.now.swapped or not plan.now.is_packed:
+        host_steps.pack_array(plan, "the bus takes packed memory only")
+    where = f"from {plan.now.device} to {plan.device}"
+    changes = {**plan.as_targets(), "memory_map": False, "device": plan.device, "misalignment": 0}
+    plan.add(plan.target, "place", (plan.device,), where, copies=Path.BUS, **changes)
+
+
+def _move(plan: PlanBuilder, by: Declaration, device: str) -> None:
+    """One transfer."""
+    if _lands(plan, by, device):
+        why = f"from {plan.now.device} straight into page-locked memory"
+        _one_transfer(plan, by, (host_steps.wants_pinned(plan),), why, "land", HOST)
+        return
+    overlaps = _lock_on_the_way(plan, by, device)
+    _one_transfer(plan, by, (device, overlaps), f"from {plan.now.device} to {device}")
+
+
+def _locks(by: Declaration, device: str) -> bool:
+    """Whether a framework page-locks memory for transfers to and from a device."""
+    return device != HOST and by.capabilities.devices.pins and by.device_facts(kind_of(device)).pins
+
+
+def _lands(plan: PlanBuilder, by: Declaration, device: str) -> bool:
+    """Whether what comes to the host comes into page-locked memory, as what will be handed out."""
+    now = plan.now
+    asked = host_steps.wants_pinned(plan) or OVERLAPS in plan.request.options
+    last = HOST == device == plan.device and now.dtype == plan.dtype and now.abstract is None
+    return asked and last and now.size > 0 and now.shards == 1 and _locks(by, now.device)
+
+
+def _lock_on_the_way(plan: PlanBuilder, by: Declaration, device: str) -> bool:
+    """Copy into page-locked memory what then goes to a device beside the host's work; whether it goes like that."""
+    asked = OVERLAPS in plan.request.options and plan.now.abstract is None
+    if not asked or plan.now.device != HOST or not _locks(by, device):
+        return False
+    if plan.now.pinned and not plan.allocated:
+        plan.warnings.append("the transfer may still be reading the pinned source: do not write it yet")
+    if not plan.now.pinned:
+        strides = plan.packed(by)
+        why = "a transfer that overlaps reads page-locked memory"
+        plan.add(by, "pin", (), why, copies=Path.HOST, pinned=True, strides=strides, misalignment=0)
+    return True
+
+
+def _one_transfer(
+    plan: PlanBuilder, by: Declaration, arguments: tuple[Any, ...], why: str, verb: str = "move", device: str = ""
+) -> None:
+    plan.add(
+        by,
+        verb,
+        arguments,
+        why,
+        copies=Path.BUS,
+        device=device or arguments[0],
+        pinned=verb == "land",
+        strides=plan.now.strides if plan.now.is_compact else plan.packed(by),
+        misalignment=0,
+        shards=1,
+        requires_grad=plan.now.requires_grad and by.capabilities.gradients.records,
+    )

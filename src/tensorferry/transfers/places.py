@@ -1,0 +1,63 @@
+"""The places where conversions read and write, and the tensors of a result that arrive there."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from ..backends import registry
+from ..core.devices import HOST
+from ..devices.streams import Landed, Place, PlaceEvent
+from ..errors import UnsupportedTypeError
+from ..trees.leaves import LeafRule
+from ..trees.walk import take_apart
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from ..backends.base import Backend
+    from ..core.info import TensorInfo
+    from ..planning.plan import Plan
+
+__all__ = ["landed", "places_of", "tensors_in"]
+
+
+def _place(framework: str, device: str) -> Place | None:
+    backend = registry.backend_named(framework)
+    stream = backend.current_stream(device) if backend.loaded else None
+    return None if stream is None else Place(backend, stream.device)
+
+
+def _places(infos: Iterable[TensorInfo]) -> tuple[Place, ...]:
+    names = dict.fromkeys(
+        (info.framework, info.device) for info in infos if info.device != HOST and info.abstract is None
+    )
+    return tuple(dict.fromkeys(place for name in names if (place := _place(*name)) is not None))
+
+
+def places_of(plans: Sequence[Plan]) -> tuple[tuple[Place, ...], tuple[Place, ...]]:
+    """The places that conversions read from, and all of them: those that they write to last."""
+    sources, targets = _places(plan.source for plan in plans), _places(plan.result for plan in plans)
+    return sources, (*(place for place in sources if place not in targets), *targets)
+
+
+def landed(value: Any, after: Sequence[PlaceEvent]) -> Landed:
+    """A result with the tensors of each place where there is something to wait for."""
+    events = dict(after)
+    parts: dict[Place, list[Any]] = defaultdict(list)
+    for backend, tensor in tensors_in(value) if after else ():
+        info = backend.describe(tensor)
+        place = Place(backend, info.device)
+        if place in events and info.abstract is None:
+            parts[place].append(tensor)
+    return Landed(value, tuple((PlaceEvent(place, events[place]), found) for place, found in parts.items()))
+
+
+def tensors_in(value: Any) -> Iterator[tuple[Backend, Any]]:
+    """The tensors of a tree, and their backends."""
+    rule = LeafRule("tensors")
+    for leaf in take_apart(value)[0]:
+        with suppress(UnsupportedTypeError):  # one that cannot be carried was not converted
+            if rule.takes(leaf):
+                yield registry.backend_of(leaf), leaf
