@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import NamedTuple
 
 import pytest
@@ -40,7 +39,8 @@ FAULTS = (
     Fault(
         "it is waited for by an event that is recorded before its copy",
         "devices.pinned",
-        "    found = found.copy_(x, non_blocking=stream is not None)\n    if stream is not None:\n        stream.record().wait()\n",
+        "    found = found.copy_(x, non_blocking=stream is not None)\n"
+        "    if stream is not None:\n        stream.record().wait()\n",
         "    early = stream.record()\n    found = found.copy_(x, non_blocking=True)\n    early.wait()\n",
         ("pinned_results_are_complete",),
     ),
@@ -221,7 +221,7 @@ def run(fault):
     return python(
         IMPORTER,
         *(module, fault.old, fault.new, *fault.probes),
-        PYTHONPATH=f"{os.environ.get('HIS',SOURCE)}:{ROOT}",
+        PYTHONPATH=f"{SOURCE}:{ROOT}",
         FERRY_TEST_DEVICE="1",
         timeout=300,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 
@@ -33,7 +32,7 @@ def crossed(seen):
 def apart(code, **environment):
     """Run code in a process of its own that has the device; what it printed."""
     code = f"import numpy as np, torch, tensorferry as ferry\nfrom tests.device import sim\n{code}"
-    done = python(code, PYTHONPATH=f"{os.environ.get('HIS',SOURCE)}:{ROOT}", FERRY_TEST_DEVICE="1", **environment)
+    done = python(code, PYTHONPATH=f"{SOURCE}:{ROOT}", FERRY_TEST_DEVICE="1", **environment)
     assert done.returncode == 0, f"ended with {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
     return done.stdout
 
