@@ -53,6 +53,7 @@ def to_numpy(
     device: object = None,
     grad: Grad = "detach",
     out: NumpyArray | None = None,
+    non_blocking: bool = False,
     pinned: bool = False,
 ) -> NumpyArray:
     """Any tensor as a NumPy array, sharing memory wherever that breaks no promise.
@@ -83,7 +84,9 @@ def to_numpy(
             source's device where the target can live there, else the host.
         grad: ``"detach"`` leaves the autograd graph, ``"error"`` refuses to.
         out: An array of the source's shape to write into instead of allocating.
-        pinned: Put the result into page-locked memory, which a GPU's bus reads and writes at its own speed.
+        non_blocking: Let what comes from a device of PyTorch's come through page-locked memory, in which the result
+            lies then; if there is none, through other. The result is complete all the same.
+        pinned: Put the result into page-locked memory, which a device's bus reads and writes at its own speed.
             (https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html)
 
     Returns:
@@ -138,8 +141,9 @@ def to_torch(
         device: As for `to_numpy`.
         grad: As for `to_numpy`.
         out: A tensor of the source's shape to write into; it must not require grad.
-        non_blocking: Go to a GPU through page-locked memory without waiting; correct without the
+        non_blocking: Go to a device through page-locked memory without waiting; correct without the
             caller synchronising. (https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html)
+            To the host as for `to_numpy`.
         pinned: As for `to_numpy`; with ``device="cpu"``.
 
     Raises:
@@ -341,7 +345,7 @@ def convert(
         grad: As for `to_numpy`.
         out: As for `to_numpy`.
         **options: What the target's own function takes besides: ``variable`` (TensorFlow),
-            ``non_blocking`` (PyTorch), ``pinned`` (NumPy, PyTorch).
+            ``non_blocking`` and ``pinned`` (NumPy, PyTorch).
 
     Raises:
         ConversionError: As for `to_numpy`.

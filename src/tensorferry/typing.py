@@ -87,6 +87,7 @@ class NumpyKeywords(Keywords, total=False):
     """What a conversion to NumPy takes."""
 
     out: NumpyArray | None
+    non_blocking: bool
     pinned: bool
 
 

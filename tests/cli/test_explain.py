@@ -128,7 +128,7 @@ def test_the_options_of_a_target_and_the_kind_of_memory(cli):
     """What is asked for in Python by keyword, and what decides how a large transfer goes, can be asked here too."""
     large = ["explain", "--from", "numpy", "--to", "torch", "--shape", "4096,4096", "--to-device", "cuda:0", "--json"]
     steps = {}
-    for marks in ((), ("--pinned", "--option", "non_blocking"), ("--memory-map",)):
+    for marks in ((), ("--option", "non_blocking"), ("--memory-map",)):
         done = cli(*large, *marks)
         assert (done.returncode, done.stderr) == (0, "")
         steps[marks] = tuple(step["why"] for step in json.loads(done.stdout)["steps"])

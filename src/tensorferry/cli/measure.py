@@ -230,8 +230,9 @@ def _sources(frameworks: frozenset[str]) -> Iterator[tuple[str, Callable[[], Any
 
         yield "torch", lambda: torch.arange(count, dtype=torch.float32).reshape(SHAPE)
         yield "torch, gradient", lambda: torch.arange(count).float().reshape(SHAPE).requires_grad_()
-        if torch.cuda.is_available():
-            yield "torch, cuda", lambda: torch.arange(count, device="cuda").float().reshape(SHAPE)
+        there = torch.accelerator.current_accelerator(check_available=True)
+        if there is not None:
+            yield f"torch, {there.type}", lambda: torch.arange(count, device=there).float().reshape(SHAPE)
     if "tensorflow" in frameworks:
         import tensorflow as tf
 

@@ -67,9 +67,10 @@ class Stage:
         return framework in self.frameworks
 
     @property
-    def cuda(self) -> bool:
-        """Whether torch has a CUDA device here."""
-        return self.has("torch") and bool(self.names["torch"].cuda.is_available())
+    def accelerator(self) -> str:
+        """What PyTorch calls the kind of device that it has here beside the host; empty: there is none."""
+        found = self.names["torch"].accelerator.current_accelerator(check_available=True) if self.has("torch") else None
+        return "" if found is None else str(found.type)
 
     @property
     def tensorflow_on_host(self) -> bool:
@@ -94,7 +95,7 @@ class Stage:
 
     def today_elsewhere(self, code: str) -> None:
         """Record what people type today where there is what it needs; it is not run."""
-        self._line("today", code, "not run: no CUDA device")
+        self._line("today", code, "not run: there is no such device")
 
     def fails(self, code: str) -> None:
         """Run what people type and what the framework refuses; its own words are recorded."""

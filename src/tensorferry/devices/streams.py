@@ -123,7 +123,7 @@ class Landed:
             where = ", ".join(place.device for (place, _), _ in self.parts)
             raise DeviceError(
                 f"This result is on {where}, which a forked child process cannot reach.",
-                'multiprocessing.set_start_method("spawn"), or device="cpu" for what a forked child reads',
+                'device="cpu", for what a forked child reads',
             )
         for (place, event), tensors in self.parts:
             stream = place.current

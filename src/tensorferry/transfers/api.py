@@ -44,11 +44,12 @@ def start(
     >>> transfer.result()
     {'x': tensor([0., 0.], dtype=torch.float64)}
 
-    What crosses a bus does so on a thread of its own and on side streams, after what this thread has queued
-    for the sources. The sources live until it is complete; *do not write to them before that*. What stays on
-    the host is converted before this returns, and what stays on one device is queued there, as `convert` does:
-    the transfer is `done` then. Whether PyTorch records gradients is decided by each thread for itself, so by
-    its default for what crosses a bus. There is no ``out``: what is half-written could be read.
+    What crosses a bus does so on a thread of its own and on side streams, after what this thread has queued for the
+    sources, and through page-locked memory where PyTorch has some. The sources live until it is complete; *do not
+    write to them before that*. What stays on the host is converted before this returns, and what stays on one device
+    is queued there, as `convert` does: the transfer is `done` then. Whether PyTorch records gradients is decided by
+    each thread for itself, so by its default for what crosses a bus. There is no ``out``: what is half-written could
+    be read.
 
     Args:
         x: A tensor, as for `convert`, or a tree, as for `convert_tree`; a list is a tree.
@@ -120,10 +121,10 @@ def prefetch(
     out. The source is first read when the first batch is asked for.
 
     If a batch comes from a device or goes to one, one thread reads the source and converts, on one side stream.
-    On the way to a device, batches are copied into page-locked memory that is used again for the next ones;
-    if none can be locked (``ulimit -l``), they go from pageable memory, with one warning. The stream that is current
-    when a batch is handed out waits for it, the host does not. On the host there is no thread: batches are
-    converted when they are asked for.
+    To PyTorch's devices, and from them to the host, batches go through its page-locked memory; if no more can be
+    locked (``ulimit -l``), through pageable memory, with one warning. The stream that is current when a batch is
+    handed out waits for it, the host does not. On a device lie at most ``depth + 2`` batches, however far the loop
+    is ahead of the device. On the host there is no thread: batches are converted when they are asked for.
 
     The result may share memory with the source's batch, as with `convert`: a source that fills the same memory
     again for each batch needs ``copy=True``, unless the batch goes to another device.

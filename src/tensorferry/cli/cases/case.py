@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CASES", "NO_GPU", "Case", "case"]
 
-NO_GPU = "no CUDA device here: the plan is shown"
+NO_GPU = "no accelerator here: the plan is shown"
 
 
 @dataclass(frozen=True)

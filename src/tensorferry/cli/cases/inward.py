@@ -110,11 +110,12 @@ def _shape(s: Stage) -> None:
 
 @case(20, "another device on the way", "torch")
 def _device(s: Stage) -> None:
-    if s.cuda:
-        s.today('torch.from_numpy(images).to("cuda")')
-        s.now('ferry.to_torch(images, device="cuda")')
-        s.check("there, and equal", "y.is_cuda and torch.equal(y, today)")
-        s.refuses('ferry.to_torch(images, device="cuda:99")', ferry.DeviceError)
+    if s.accelerator:
+        s.given("device = torch.accelerator.current_accelerator()")
+        s.today("torch.from_numpy(images).to(device)")
+        s.now("ferry.to_torch(images, device=device)")
+        s.check("there, and equal", "y.device.type == device.type and torch.equal(y, today)")
+        s.refuses(f'ferry.to_torch(images, device="{s.accelerator}:99")', ferry.DeviceError)
         return
     s.fails('torch.from_numpy(images).to("cuda")')
     s.refuses('ferry.to_torch(images, device="cuda")', ferry.DeviceError)
@@ -126,9 +127,10 @@ def _device(s: Stage) -> None:
 
 @case(21, "through pinned memory, without waiting", "torch")
 def _pinned(s: Stage) -> None:
-    if s.cuda:
-        s.today('torch.from_numpy(images).pin_memory().to("cuda", non_blocking=True)')
-        s.now('ferry.to_torch(images, device="cuda", non_blocking=True)')
+    if s.accelerator:
+        s.given("device = torch.accelerator.current_accelerator()")
+        s.today("torch.from_numpy(images).pin_memory().to(device, non_blocking=True)")
+        s.now("ferry.to_torch(images, device=device, non_blocking=True)")
         s.check("correct without synchronising", "torch.equal(y, today)")
         s.now("ferry.to_numpy(y)")
         s.check("back, with every byte arrived", "np.array_equal(y, images)")
@@ -136,7 +138,7 @@ def _pinned(s: Stage) -> None:
     s.today_elsewhere('torch.from_numpy(images).pin_memory().to("cuda", non_blocking=True)')
     s.given('info = ferry.TensorInfo("numpy", images.shape)')
     s.plan('ferry.explain(info, "torch", device="cuda", non_blocking=True)')
-    s.check("staged through pinned memory", "'pin' in ' '.join(step.code for step in plan.steps)")
+    s.check("through pinned memory", "'pin' in ' '.join(step.code for step in plan.steps)")
     s.check("crosses the bus once", "[step.path for step in plan.steps].count('bus') == 1")
     s.plan('ferry.explain(ferry.TensorInfo("torch", images.shape, device="cuda:0"), "numpy")')
     s.check("the way back waits", "'non_blocking' not in ' '.join(step.code for step in plan.steps)")

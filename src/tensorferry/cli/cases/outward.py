@@ -51,19 +51,20 @@ def _gradient_to_list(s: Stage) -> None:
     s.check("the original keeps its graph", "scores.grad_fn is not None")
 
 
-@case(5, "a CUDA tensor to ndarray", "torch")
-def _cuda(s: Stage) -> None:
-    _from_cuda(s, "t = scores.detach().cuda()", "t.cpu().numpy()")
+@case(5, "a GPU tensor to ndarray", "torch")
+def _gpu(s: Stage) -> None:
+    _from_gpu(s, "t = scores.detach().to(torch.accelerator.current_accelerator())", "t.cpu().numpy()")
 
 
-@case(6, "a CUDA tensor with a gradient to ndarray", "torch")
-def _cuda_gradient(s: Stage) -> None:
-    _from_cuda(s, "t = scores.cuda()", "t.detach().cpu().numpy()", ", requires_grad=True")
+@case(6, "a GPU tensor with a gradient to ndarray", "torch")
+def _gpu_gradient(s: Stage) -> None:
+    given = "t = scores.to(torch.accelerator.current_accelerator())"
+    _from_gpu(s, given, "t.detach().cpu().numpy()", ", requires_grad=True")
     s.check("detached before it moves", "plan.steps[0].verb == 'detach' and plan.steps[0].path == 'none'")
 
 
-def _from_cuda(s: Stage, given: str, today: str, flag: str = "") -> None:
-    if s.cuda:
+def _from_gpu(s: Stage, given: str, today: str, flag: str = "") -> None:
+    if s.accelerator:
         s.given(given)
         s.today(today)
         s.fails("t.numpy()")
@@ -81,10 +82,10 @@ def _from_cuda(s: Stage, given: str, today: str, flag: str = "") -> None:
     s.check("every byte once", "plan.bytes_copied == scores.nbytes and not plan.shares_memory")
 
 
-@case(7, "a CUDA tensor, with or without a gradient, to a list", "torch")
-def _cuda_to_list(s: Stage) -> None:
-    if s.cuda:
-        s.given("t = scores.cuda()")
+@case(7, "a GPU tensor, with or without a gradient, to a list", "torch")
+def _gpu_to_list(s: Stage) -> None:
+    if s.accelerator:
+        s.given("t = scores.to(torch.accelerator.current_accelerator())")
         s.today("t.tolist()")
         s.now("ferry.to_list(t)")
         s.check("equal, with a gradient", "y == today")
@@ -236,8 +237,8 @@ def _links(s: Stage) -> None:
     s.note("without .detach()")
     s.fails("x.cpu().numpy()")
     s.note("without .cpu()")
-    if s.cuda:
-        s.fails('x.to("cuda").detach().numpy()')
+    if s.accelerator:
+        s.fails("x.to(torch.accelerator.current_accelerator()).detach().numpy()")
     else:
         s.note("(torch's device 'meta' shows its words without a GPU)")
         s.fails('x.to("meta").detach().numpy()')
