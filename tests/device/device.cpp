@@ -13,16 +13,10 @@
 // FERRY_DEVICE_LIKE=mps in the environment makes it a device without streams, page-locked memory and float64.
 #include <ATen/ATen.h>
 #include <ATen/EmptyTensor.h>
+#include <ATen/NativeFunctions.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <ATen/native/CPUFallback.h>
-#include <ATen/ops/_reshape_alias_native.h>
-#include <ATen/ops/as_strided_native.h>
-#include <ATen/ops/resize_native.h>
-#include <ATen/ops/set_native.h>
-#include <ATen/ops/view_as_complex_native.h>
-#include <ATen/ops/view_as_real_native.h>
-#include <ATen/ops/view_native.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <pthread.h>
 #include <pybind11/pybind11.h>
@@ -104,9 +98,7 @@ class Queue {
     add([made] { made->pass(); });
     return made;
   }
-  void wait_for(PointPtr point) {
-    add([point] { point->wait(); });
-  }
+  void wait_for(PointPtr point) { add([point] { point->wait(); }); }
   bool idle() {
     std::lock_guard guard(lock);
     return waiting == 0;
@@ -156,14 +148,15 @@ c10::Stream stream_of(StreamId id) {
 thread_local DeviceIndex current_device = 0;
 thread_local int64_t current_streams[DEVICES] = {};
 StreamId current(int device) { return {device, current_streams[device]}; }
-int index_of(Device device) { return device.has_index() ? device.index() : current_device; }
-void set_device(int device) {
-  TORCH_CHECK(device >= 0 && device < DEVICES, "invalid device ordinal ", device, ": there are ", DEVICES);
-  current_device = static_cast<DeviceIndex>(device);
+DeviceIndex index_of(Device device) {
+  const DeviceIndex index = device.has_index() ? device.index() : current_device;
+  TORCH_CHECK(index >= 0 && index < DEVICES, "invalid device ordinal ", int(index), ": there are ", DEVICES);
+  return index;
 }
+DeviceIndex exchange_device(Device device) { return std::exchange(current_device, index_of(device)); }
 struct OnDevice {
-  DeviceIndex before = current_device;
-  explicit OnDevice(int device) { set_device(device); }
+  DeviceIndex before;
+  explicit OnDevice(Device device) : before(exchange_device(device)) {}
   ~OnDevice() { current_device = before; }
 };
 
@@ -185,7 +178,7 @@ void finish_device(int device) {
 // -- what happened --------------------------------------------------------------------------------
 
 struct Seen {
-  std::string kind;  // h2d, d2h, p2p: over the bus; kernel: on the device; fallback: by the CPU, over the bus and back
+  std::string kind;  // h2d, d2h, p2p: over the bus; kernel: on the device; fallback: what the CPU does then, over the bus and back
   int64_t bytes;
   bool pinned, queued;  // whether the host's side is page-locked; whether the host did not wait
   StreamId stream;
@@ -194,206 +187,155 @@ struct Seen {
 auto& seen_lock = *new std::mutex;
 auto& all_seen = *new std::vector<Seen>;
 bool looking = false;
-thread_local int falling_back = 0;
-struct ByCpu {
-  ByCpu() { ++falling_back; }
-  ~ByCpu() { --falling_back; }
-};
 
 void saw(Seen seen) {
   std::lock_guard guard(seen_lock);
-  if (looking && !falling_back) all_seen.push_back(std::move(seen));
+  if (looking) all_seen.push_back(std::move(seen));
 }
 
-// -- a device's memory ----------------------------------------------------------------------------
-
-struct Memory {
-  char *front = nullptr, *back = nullptr;  // where the host sees it, and finds nothing; where the device works
-  size_t end = 0, allocated = 0, active = 0, peak = 0;
-};
-Memory memories[DEVICES];
+// -- memory ---------------------------------------------------------------------------------------
 
 struct Block {
-  void* front;
-  StreamId owner;
+  char* start;
   size_t size;
+  StreamId owner;  // whose stream allocated it; of page-locked memory nobody's
   std::set<StreamId> users;
   std::vector<PointPtr> points;  // what the users have to come past before it is given away
 };
-auto& memory_lock = *new std::mutex;
-auto& blocks = *new std::unordered_map<void*, Block>;
-auto& leaving = *new std::vector<Block>;
-auto& spare = *new std::map<std::pair<StreamId, size_t>, std::vector<void*>>;
 
-void open_memory() {
-  for (Memory& memory : memories) {
+// Memory by blocks, as PyTorch's caching allocators keep it.
+struct Pool {
+  std::mutex lock;
+  std::map<const void*, Block> used;
+  std::vector<Block> leaving;
+  std::map<std::pair<StreamId, size_t>, std::vector<char*>> spare;
+  size_t allocated = 0, active = 0, peak = 0, asked = 0;
+
+  virtual char* more(size_t size) = 0;
+  virtual void spoil(const Block& block) = 0;
+
+  char* take(size_t size, StreamId owner) {
+    std::lock_guard guard(lock);
+    look_after();
+    auto& stock = spare[{owner, size}];
+    Block block{nullptr, size, owner, {}, {}};
+    if (stock.empty()) {
+      block.start = more(size);
+      spoil(block);
+    } else {
+      block.start = stock.back();
+      stock.pop_back();
+    }
+    used[block.start] = block;
+    allocated += size;
+    active += size;
+    peak = std::max(peak, active);
+    ++asked;
+    return block.start;
+  }
+  void give_back(void* start) {
+    std::lock_guard guard(lock);
+    Block block = std::move(used.extract(start).mapped());
+    allocated -= block.size;
+    for (StreamId user : block.users) block.points.push_back(queue_of(user).point());
+    leaving.push_back(std::move(block));
+    look_after();
+  }
+  void record(const void* start, StreamId user) {
+    std::lock_guard guard(lock);
+    auto found = used.find(start);
+    if (found != used.end() && found->second.owner != user) found->second.users.insert(user);
+  }
+  bool has(const void* address) {
+    std::lock_guard guard(lock);
+    auto next = used.upper_bound(address);
+    return next != used.begin() && address < std::prev(next)->second.start + std::prev(next)->second.size;
+  }
+  // What nobody uses any more is given away.
+  void look_after() {
+    std::erase_if(leaving, [this](const Block& block) {
+      for (const PointPtr& point : block.points)
+        if (!point->is_passed()) return false;
+      spoil(block);
+      active -= block.size;
+      spare[{block.owner, block.size}].push_back(block.start);
+      return true;
+    });
+  }
+};
+
+struct DeviceMemory final : Pool {
+  char *front = nullptr, *back = nullptr;  // where the host sees it, and finds nothing; where the device works
+  size_t end = 0;
+
+  void open() {
     const int file = memfd_create("simulated device", MFD_CLOEXEC);
     TORCH_CHECK(file >= 0 && ftruncate(file, SPACE) == 0, "no memory for the simulated device");
-    void* back = mmap(nullptr, SPACE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
-    void* front = mmap(nullptr, SPACE, PROT_NONE, MAP_SHARED | MAP_NORESERVE, file, 0);
+    back = static_cast<char*>(mmap(nullptr, SPACE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0));
+    front = static_cast<char*>(mmap(nullptr, SPACE, PROT_NONE, MAP_SHARED | MAP_NORESERVE, file, 0));
     close(file);
     TORCH_CHECK(back != MAP_FAILED && front != MAP_FAILED, "no addresses for the simulated device");
-    memory.back = static_cast<char*>(back);
-    memory.front = static_cast<char*>(front);
   }
-}
+  char* more(size_t size) override {
+    TORCH_CHECK_WITH(OutOfMemoryError, end + size <= SPACE, "the simulated device is out of memory");
+    return front + std::exchange(end, end + size);
+  }
+  void spoil(const Block& block) override {  // in the order of its stream
+    queue_of(block.owner).add([at = back + (block.start - front), size = block.size] { memset(at, GONE, size); });
+  }
+};
+auto* memories = new DeviceMemory[DEVICES];
+
+struct HostMemory final : Pool {
+  size_t total = 0;
+
+  char* more(size_t size) override {
+    TORCH_CHECK(double(total + size) <= pinned_limit, "simulated device error: out of memory");
+    total += size;
+    return static_cast<char*>(aligned_alloc(PAGE, size));
+  }
+  void spoil(const Block& block) override { memset(block.start, GONE, block.size); }
+};
+auto& locked = *new HostMemory;
+
 int owner_of(const void* address) {
-  const char* at = static_cast<const char*>(address);
   for (int device = 0; device < DEVICES; ++device)
-    if (at >= memories[device].front && at < memories[device].front + SPACE) return device;
+    if (address >= memories[device].front && address < memories[device].front + SPACE) return device;
   TORCH_CHECK(false, "not an address of the simulated device: ", address);
 }
 char* back_of(const void* front) {
-  const Memory& memory = memories[owner_of(front)];
+  const DeviceMemory& memory = memories[owner_of(front)];
   return memory.back + (static_cast<const char*>(front) - memory.front);
 }
-void spoil(const Block& block) {
-  queue_of(block.owner).add([back = back_of(block.front), size = block.size] { memset(back, GONE, size); });
+void free_device(void* start) {
+  if (start && !forked) memories[owner_of(start)].give_back(start);
 }
-void give_away(const Block& block) {
-  spoil(block);
-  memories[block.owner.first].active -= block.size;
-  spare[{block.owner, block.size}].push_back(block.front);
-}
-bool all_passed(const std::vector<PointPtr>& points) {
-  return std::all_of(points.begin(), points.end(), [](const PointPtr& each) { return each->is_passed(); });
-}
-void look_after_memory() {
-  std::erase_if(leaving, [](const Block& block) {
-    const bool over = all_passed(block.points);
-    if (over) give_away(block);
-    return over;
-  });
-}
-void free_memory(void* front) {
-  if (forked || front == nullptr) return;
-  std::lock_guard guard(memory_lock);
-  auto found = blocks.find(front);
-  Block block = std::move(found->second);
-  blocks.erase(found);
-  memories[block.owner.first].allocated -= block.size;
-  for (StreamId user : block.users) block.points.push_back(queue_of(user).point());
-  if (block.points.empty()) give_away(block);
-  else leaving.push_back(std::move(block));
-  look_after_memory();
+void free_locked(void* start) {
+  if (start && !forked) locked.give_back(start);
 }
 struct DeviceAllocator final : c10::Allocator {
   c10::DataPtr allocate(size_t nbytes) override {
     refuse_child();
-    const Device where(KIND, current_device);
-    if (nbytes == 0) return {nullptr, nullptr, &free_memory, where};
     const size_t size = (nbytes + UNIT - 1) / UNIT * UNIT;
-    std::lock_guard guard(memory_lock);
-    look_after_memory();
-    Memory& memory = memories[current_device];
-    Block block{nullptr, current(current_device), size, {}, {}};
-    auto& stock = spare[{block.owner, size}];
-    if (stock.empty()) {
-      TORCH_CHECK_WITH(OutOfMemoryError, memory.end + size <= SPACE, "the simulated device is out of memory");
-      block.front = memory.front + memory.end;
-      memory.end += size;
-      spoil(block);
-    } else {
-      block.front = stock.back();
-      stock.pop_back();
-    }
-    blocks[block.front] = block;
-    memory.allocated += size;
-    memory.active += size;
-    memory.peak = std::max(memory.peak, memory.active);
-    return {block.front, block.front, &free_memory, where};
+    void* start = nbytes ? memories[current_device].take(size, current(current_device)) : nullptr;
+    return {start, start, &free_device, Device(KIND, current_device)};
   }
-  c10::DeleterFnPtr raw_deleter() const override { return &free_memory; }
-  void copy_data(void* to, const void* from, size_t count) const override {
-    const StreamId stream = current(owner_of(to));
-    queue_of(stream).add([to = back_of(to), from = back_of(from), count] { memcpy(to, from, count); });
-  }
+  void copy_data(void*, const void*, size_t) const override { TORCH_CHECK(false, "by copy_ only"); }
 };
-auto& device_allocator = *new DeviceAllocator;
-
-void record_stream(const c10::DataPtr& data, const c10::Stream& stream) {
-  std::lock_guard guard(memory_lock);
-  auto found = blocks.find(data.get_context());
-  if (found != blocks.end() && found->second.owner != id_of(stream)) found->second.users.insert(id_of(stream));
-}
-
-// -- page-locked memory ---------------------------------------------------------------------------
-
-struct Locked {
-  char* start;
-  size_t size;
-  std::set<StreamId> users;
-  PointPtr ready;  // that it may be given away; none: at once
-};
-auto& locked_lock = *new std::mutex;
-auto& all_locked = *new std::map<const char*, Locked*>;
-auto& spare_locked = *new std::vector<Locked*>;
-size_t locked_total = 0, locked_used = 0, locked_asked = 0;
-
-bool is_locked(const void* address) {
-  std::lock_guard guard(locked_lock);
-  auto next = all_locked.upper_bound(static_cast<const char*>(address));
-  if (next == all_locked.begin()) return false;
-  const Locked* found = std::prev(next)->second;
-  return static_cast<const char*>(address) < found->start + found->size;
-}
-void free_locked(void* context) {
-  if (forked || context == nullptr) return;
-  auto* block = static_cast<Locked*>(context);
-  std::lock_guard guard(locked_lock);
-  const Job clear = [start = block->start, size = block->size] { memset(start, GONE, size); };
-  block->ready = nullptr;
-  if (block->users.empty()) {
-    clear();
-  } else {
-    Queue& last = queue_of(*block->users.begin());
-    for (StreamId user : block->users) last.wait_for(queue_of(user).point());
-    last.add(clear);
-    block->ready = last.point();
-  }
-  block->users.clear();
-  locked_used -= block->size;
-  spare_locked.push_back(block);
-}
 struct LockedAllocator final : c10::Allocator {
   c10::DataPtr allocate(size_t nbytes) override {
     refuse_child();
     TORCH_CHECK(!simple, "Cannot pin memory: this device has none");
-    if (nbytes == 0) return {nullptr, nullptr, &free_locked, c10::kCPU};
-    const size_t size = std::max(PAGE, std::bit_ceil(nbytes));
-    std::lock_guard guard(locked_lock);
-    auto found = std::find_if(spare_locked.begin(), spare_locked.end(), [size](const Locked* each) {
-      return each->size == size && (!each->ready || each->ready->is_passed());
-    });
-    Locked* block = nullptr;
-    if (found != spare_locked.end()) {
-      block = *found;
-      spare_locked.erase(found);
-    } else {
-      void* made = MAP_FAILED;
-      if (double(locked_total + size) <= pinned_limit)
-        made = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-      TORCH_CHECK(made != MAP_FAILED, "simulated device error: out of memory");
-      memset(made, GONE, size);
-      block = new Locked{static_cast<char*>(made), size, {}, nullptr};
-      all_locked[block->start] = block;
-      locked_total += size;
-    }
-    locked_used += size;
-    ++locked_asked;
-    return {block->start, block, &free_locked, c10::kCPU};
+    void* start = nbytes ? locked.take(std::max(PAGE, std::bit_ceil(nbytes)), {-1, 0}) : nullptr;
+    return {start, start, &free_locked, c10::kCPU};
   }
-  c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
   void copy_data(void* to, const void* from, size_t count) const override { memcpy(to, from, count); }
 };
+auto& device_allocator = *new DeviceAllocator;
 auto& locked_allocator = *new LockedAllocator;
 
-// What PyTorch tells its caching host allocator of a queued copy. It finds the block by the storage's context, or else by its
-// very first byte: memory that has lost its context (through NumPy, say) and does not begin there is not found.
-void record_locked(const Tensor& host, StreamId stream) {
-  std::lock_guard guard(locked_lock);
-  for (auto& [start, block] : all_locked)
-    if (block == host.storage().data_ptr().get_context() || start == host.const_data_ptr()) block->users.insert(stream);
+void record_stream(Tensor& self, c10::Stream stream) {
+  if (self.numel()) memories[self.device().index()].record(self.storage().data_ptr().get(), id_of(stream));
 }
 
 // -- copies and kernels ---------------------------------------------------------------------------
@@ -427,19 +369,19 @@ void transfer(const Tensor& to, const Tensor& from, bool non_blocking) {
   const StreamId stream = current((up ? to : from).device().index()), other = current((down ? from : to).device().index());
   const Tensor& host = up ? from : to;
   const size_t bytes = to.nbytes();
-  const bool locked = (up || down) && is_locked(host.const_data_ptr());
+  const bool pinned = (up || down) && locked.has(host.const_data_ptr());
   const char* source = static_cast<const char*>(from.const_data_ptr());
   char* target = static_cast<char*>(to.mutable_data_ptr());
   std::vector<char> read;
   if (!up) source = back_of(source);
   if (!down) target = back_of(target);
   // The host's pageable memory is read before the call returns, and written before it returns.
-  const bool queued = !simple && ((!up && !down) || (non_blocking && (up || locked)));
-  if (up && queued && !locked) {
+  const bool queued = !simple && ((!up && !down) || (non_blocking && (up || pinned)));
+  if (up && queued && !pinned) {
     read.assign(source, source + bytes);
     source = nullptr;
   }
-  saw({up ? "h2d" : down ? "d2h" : "p2p", int64_t(bytes), locked, queued, stream, ""});
+  saw({up ? "h2d" : down ? "d2h" : "p2p", int64_t(bytes), pinned, queued, stream, ""});
   if (stream != other) queue_of(stream).wait_for(queue_of(other).point());
   queue_of(stream).add([=, read = std::move(read), delay = copy_delay + bytes / bandwidth] {
     // It takes a while: half of it comes before, so that it may neither begin too early nor be overtaken.
@@ -449,7 +391,12 @@ void transfer(const Tensor& to, const Tensor& from, bool non_blocking) {
     memcpy(target + bytes / 2, start + bytes / 2, bytes - bytes / 2);
   });
   if (stream != other) queue_of(other).wait_for(queue_of(stream).point());
-  if (locked && queued) record_locked(host, stream);
+  if (pinned && queued) {
+    // So PyTorch's caching host allocator finds a block: by the storage's context, or else by the very first byte. It does
+    // not find memory that has lost its context (through NumPy, say) and does not begin there.
+    locked.record(host.storage().data_ptr().get_context(), stream);
+    locked.record(host.const_data_ptr(), stream);
+  }
   if (!queued) finish(stream);
 }
 
@@ -482,11 +429,11 @@ Tensor copy_from_and_resize(const Tensor& self, const Tensor& to) {
 
 // -- operations -----------------------------------------------------------------------------------
 
-int checked(std::optional<Device> device, std::optional<c10::ScalarType> dtype, std::optional<bool> pin) {
+Device checked(std::optional<Device> device, std::optional<c10::ScalarType> dtype, std::optional<bool> pin) {
   refuse_child();
   TORCH_CHECK(!pin.value_or(false), "Only dense CPU tensors can be pinned");
   TORCH_CHECK_TYPE(!simple || dtype != at::kDouble, "The simulated device has no float64 (as MPS)");
-  return index_of(device.value_or(Device(KIND)));
+  return device.value_or(Device(KIND));
 }
 Tensor empty(c10::IntArrayRef size, std::optional<c10::ScalarType> dtype, std::optional<c10::Layout>,
              std::optional<Device> device, std::optional<bool> pin, std::optional<c10::MemoryFormat> format) {
@@ -504,16 +451,13 @@ Tensor as_strided(const Tensor& self, c10::IntArrayRef size, c10::IntArrayRef st
   return at::native::as_strided_tensorimpl(self, size, stride, offset);
 }
 const Tensor& resize_(const Tensor& self, c10::IntArrayRef size, std::optional<c10::MemoryFormat> format) {
-  OnDevice on(self.device().index());
+  OnDevice on(self.device());
   return at::native::resize_(self, size, format);
 }
 Tensor& set_storage(Tensor& self, at::Storage storage) {
   return self.set_(storage, 0, {static_cast<int64_t>(storage.nbytes() / self.itemsize())}, {});
 }
-at::Scalar item(const Tensor& self) {
-  return self.to(at::kCPU).item();
-}
-void record_tensor(Tensor& self, c10::Stream stream) { record_stream(self.storage().data_ptr(), stream); }
+at::Scalar item(const Tensor& self) { return self.to(at::kCPU).item(); }
 
 c10::IValue each_tensor(const c10::IValue& value, const std::function<Tensor(const Tensor&)>& change) {
   if (value.isTensor()) return value.toTensor().defined() ? c10::IValue(change(value.toTensor())) : value;
@@ -559,7 +503,6 @@ void operation(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (one && !devices.empty() && written.size() <= 1) shape = foreseen(op, arguments);
   if (!shape || (!written.empty() && written[0].sizes() != shape->sizes())) {
     saw({"fallback", 0, false, false, current(device), schema.name()});
-    ByCpu by_cpu;
     at::native::cpu_fallback(op, stack);
     return;
   }
@@ -592,7 +535,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_copy_from", copy_from);
   m.impl("_copy_from_and_resize", copy_from_and_resize);
   m.impl("_local_scalar_dense", item);
-  m.impl("record_stream", record_tensor);
+  m.impl("record_stream", record_stream);
 }
 
 // -- what PyTorch asks of a device ----------------------------------------------------------------
@@ -601,15 +544,9 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   c10::DeviceType type() const override { return KIND; }
   DeviceIndex deviceCount() const noexcept override { return DEVICES; }
   Device getDevice() const override { return Device(KIND, current_device); }
-  void setDevice(Device device) const override { set_device(index_of(device)); }
-  void uncheckedSetDevice(Device device) const noexcept override {
-    if (device.has_index()) current_device = device.index();
-  }
-  Device exchangeDevice(Device device) const override {
-    const Device before = getDevice();
-    setDevice(device);
-    return before;
-  }
+  void setDevice(Device device) const override { exchange_device(device); }
+  void uncheckedSetDevice(Device device) const noexcept override { current_device = device.index(); }
+  Device exchangeDevice(Device device) const override { return Device(KIND, exchange_device(device)); }
   c10::Stream getStream(Device device) const override { return stream_of(current(index_of(device))); }
   c10::Stream getDefaultStream(Device device) const override { return stream_of({index_of(device), 0}); }
   c10::Stream getStreamFromGlobalPool(Device device, bool) const override {
@@ -620,9 +557,8 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   }
   c10::Stream getNewStream(Device device, int) const override { return getStreamFromGlobalPool(device, false); }
   c10::Stream exchangeStream(c10::Stream stream) const override {
-    const c10::Stream before = getStream(stream.device());
-    current_streams[stream.device_index()] = stream.id();
-    return before;
+    const int device = stream.device_index();
+    return stream_of({device, std::exchange(current_streams[device], stream.id())});
   }
   bool queryStream(const c10::Stream& stream) const override { return queue_of(id_of(stream)).idle(); }
   void synchronizeStream(const c10::Stream& stream) const override { finish(id_of(stream)); }
@@ -649,9 +585,8 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   bool isBuilt() const override { return true; }
   bool isAvailable() const override { return !forked; }
   bool hasPrimaryContext(DeviceIndex) const override { return true; }
-  bool isPinnedPtr(const void* address) const override { return is_locked(address); }
+  bool isPinnedPtr(const void* address) const override { return locked.has(address); }
   c10::Allocator* getPinnedMemoryAllocator() const override { return &locked_allocator; }
-  Device getDeviceFromPtr(void* address) const override { return Device(KIND, static_cast<DeviceIndex>(owner_of(address))); }
   void resizePrivateUse1Bytes(const c10::Storage& storage, size_t size) const override {
     TORCH_CHECK(storage.nbytes() == 0, "The simulated device makes memory larger only where there was none");
     storage.set_data_ptr_noswap(device_allocator.allocate(size));
@@ -673,41 +608,35 @@ PYBIND11_MODULE(_device, m) {
   simple = like && std::string(like) == "mps";
   at::RegisterPrivateUse1HooksInterface(new Hooks);
   c10::SetAllocator(KIND, &device_allocator);
-  open_memory();
+  for (int device = 0; device < DEVICES; ++device) memories[device].open();
   pthread_atfork(nullptr, nullptr, [] { forked = true; });
 
   const auto released = py::call_guard<py::gil_scoped_release>();
   m.def("device_count", [] { return DEVICES; });
   m.def("current_device", [] { return int(current_device); });
-  m.def("set_device", &set_device);
+  m.def("set_device", [](int device) { exchange_device(Device(KIND, static_cast<DeviceIndex>(device))); });
   m.def("is_forked", [] { return forked.load(); });
   m.def("synchronize", &finish_device, released);
   py::class_<Point, PointPtr>(m, "Gate").def("open", &Point::pass).def("is_open", &Point::is_passed);
   m.def("close_gate", &close_gate);
   m.def("set_delays", [](double copy, double bytes_per_second, double kernel) {
-    copy_delay = copy;
-    bandwidth = bytes_per_second;
-    kernel_delay = kernel;
+    copy_delay = copy, bandwidth = bytes_per_second, kernel_delay = kernel;
   });
   m.def("set_pinned_limit", [](double bytes) { pinned_limit = bytes; });
-  m.def("pinned", [] {
-    std::lock_guard guard(locked_lock);
-    return py::make_tuple(locked_used, locked_asked);
-  });
-  m.def("memory", [](int device, bool from_now) {
-    std::lock_guard guard(memory_lock);
-    look_after_memory();
-    Memory& memory = memories[device];
-    const auto found = py::make_tuple(memory.allocated, memory.active, memory.peak);
-    if (from_now) memory.peak = memory.active;
-    return found;
+  m.def("memory", [](int device, bool from_now) {  // of the host: -1
+    Pool& pool = device < 0 ? static_cast<Pool&>(locked) : memories[device];
+    std::lock_guard guard(pool.lock);
+    pool.look_after();
+    const size_t peak = std::exchange(pool.peak, from_now ? pool.active : pool.peak);
+    return std::tuple(pool.allocated, pool.active, peak, pool.asked);
   });
   m.def("look", [](bool on) {
     std::lock_guard guard(seen_lock);
     looking = on;
     py::list found;
     for (const Seen& each : std::exchange(all_seen, {}))
-      found.append(py::make_tuple(each.kind, each.bytes, each.pinned, each.queued, each.stream.first, each.stream.second, each.name));
+      found.append(
+          py::make_tuple(each.kind, each.bytes, each.pinned, each.queued, each.stream.first, each.stream.second, each.name));
     return found;
   });
 }

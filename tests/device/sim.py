@@ -173,11 +173,19 @@ def close_gate(device: int | None = None, limit: float = 30) -> Any:
 
 
 class Memory(NamedTuple):
-    """The bytes of tensors; with those that are freed and that another stream may still use; the most of those."""
+    """How much memory is held.
+
+    Args:
+        allocated: Of tensors.
+        active: Of tensors, and of those that are gone.
+        peak: The most that this was.
+        asked: How often memory has been asked for.
+    """
 
     allocated: int
     active: int
     peak: int
+    asked: int
 
 
 def memory(device: int = 0, *, from_now: bool = False) -> Memory:
@@ -185,16 +193,9 @@ def memory(device: int = 0, *, from_now: bool = False) -> Memory:
     return Memory(*_device.memory(device, from_now))
 
 
-class Pinned(NamedTuple):
-    """The bytes of page-locked memory that somebody holds, and how often such memory has been asked for."""
-
-    bytes: int
-    asked: int
-
-
-def pinned() -> Pinned:
-    """What is page-locked."""
-    return Pinned(*_device.pinned())
+def pinned() -> Memory:
+    """What is page-locked on the host."""
+    return Memory(*_device.memory(-1, False))
 
 
 class Seen(NamedTuple):
@@ -264,7 +265,7 @@ def nothing_left() -> Iterator[None]:
 def _held() -> dict[str, Any]:
     devices = [memory(index).active for index in range(device_count())]
     threads = sorted(each.name for each in threading.enumerate() if each.is_alive())
-    return {"device": devices, "pinned": pinned().bytes, "threads": threads}
+    return {"device": devices, "pinned": pinned().active, "threads": threads}
 
 
 @atexit.register

@@ -92,7 +92,7 @@ from tests.device import probes
 for name in (
     "a_started_transfer_is_complete", "pinned_results_are_complete", "the_source_may_change_at_once",
     "the_current_device_is_nobodys_business", "packed_leaves_may_change_at_once", "batches_of_a_device_are_complete",
-    "a_started_transfer_keeps_its_source", "a_loop_that_never_waits_holds_few_batches",
+    "a_started_transfer_keeps_its_source", "a_batch_on_a_device_is_its_samples",
 ):
     probes.PROBES[name]()
 with sim.tracing() as seen:
