@@ -100,11 +100,21 @@ def test_never_garbage_over_a_thousand_batches():
     assert stats.threaded
 
 
-def test_slots_are_page_locked_memory_that_is_used_again():
-    """Two slots hold the batches that are on their way."""
-    with ferry.prefetch(reused(20, MB), "torch", device="cuda") as batches:
-        next(batches), next(batches)
-        assert 0 < batches.stats().pinned_bytes <= 2 * (6 * MB + 128)
+def test_a_loop_that_never_synchronises_holds_a_bounded_number_of_batches():
+    """However far it is ahead of the device: ``depth + 2``, each with the two tensors of a batch."""
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    weights = torch.randn(4096, 4096, device="cuda")
+    room = torch.cuda.memory_allocated() - before
+    with ferry.prefetch(reused(30, 16 * MB), "torch", device="cuda", depth=2) as batches:
+        for batch in batches:
+            for _ in range(20):
+                weights = weights @ weights / 4096
+            del batch
+    torch.cuda.synchronize()
+    batch_bytes = 6 * 16 * MB
+    assert torch.cuda.max_memory_allocated() - before <= 4 * batch_bytes + 4 * room
 
 
 def test_batches_go_to_the_consumers_current_device():
@@ -129,10 +139,11 @@ def test_a_loader_that_pins_already():
     assert torch.equal(found.cpu(), data.tensors[0])
 
 
-def test_pinning_that_fails_is_a_memory_error():
-    """More than any machine has."""
-    with pytest.raises(MemoryError, match="page-locked"):
-        registry.ready("torch").pinned_memory(1 << 46, "cuda:0")
+def test_pinning_that_fails_is_said():
+    """More than any machine has, of which nothing is allocated."""
+    x = torch.empty(1, device="cuda").expand(1 << 44)
+    with pytest.raises(ferry.DeviceError, match="cannot be page-locked"):
+        registry.ready("torch").land(x, True)
     assert ferry.to_numpy(ferry.to_torch(np.ones(3), device="cuda")).tolist() == [1, 1, 1]
 
 
