@@ -136,11 +136,13 @@ class Gradients(NamedTuple):
         graph: Whether its tensors carry one.
         records: Whether what is done to one in a graph is recorded now; if not, the result is in none.
         tape: What may be recording its operations for gradients, if no tensor shows that it is.
+        parameter: The kind of its tensors that are there to be learnt, of which what is detached is none.
     """
 
     graph: bool = False
     records: bool = True
     tape: str = ""
+    parameter: str = ""
 
 
 class Objects(NamedTuple):

@@ -172,7 +172,8 @@ def _leave_graph(plan: PlanBuilder) -> None:
             f"This tensor requires grad, and {plan.target.name} would leave its autograd graph.",
             f'grad="detach" (the default), or {by_hand} first',
         )
-    plan.add(plan.source, "detach", (), "gradients do not cross", requires_grad=False)
+    kind = "" if plan.now.kind == plan.source.capabilities.gradients.parameter else plan.now.kind
+    plan.add(plan.source, "detach", (), "gradients do not cross", requires_grad=False, kind=kind)
 
 
 def _cross_host(plan: PlanBuilder) -> None:

@@ -45,7 +45,7 @@ def convert_each(
         return None
     recipes = grouped.recipes
     steps = slice(None) if outs is None else slice(-1)
-    values = [run.execute(recipe.bulk[steps], _some(leaves, places)) for recipe, places in recipes]
+    values = [_execute(recipe.bulk[steps], _some(leaves, places)) for recipe, places in recipes]
     if outs is None:
         results = _in_order(values, recipes, len(leaves))
     else:
@@ -55,6 +55,17 @@ def convert_each(
     for index, leaf in enumerate(leaves) if run.is_verifying() else ():
         run.verify(run.prepare(leaf, conversion, None if outs is None else outs[index], decide), results[index])
     return results
+
+
+_AT_ONCE = 4096
+"""Leaves for which a step is done before the next: what is made between two steps stays in the processor's cache."""
+
+
+def _execute(program: Sequence[Callable[..., Any]], leaves: list[Any]) -> list[Any]:
+    if len(leaves) <= _AT_ONCE:
+        return run.execute(program, leaves)  # type: ignore[no-any-return]
+    starts = range(0, len(leaves), _AT_ONCE)
+    return [*chain.from_iterable(run.execute(program, leaves[start : start + _AT_ONCE]) for start in starts)]
 
 
 def _some(leaves: list[Any], places: Places) -> list[Any]:
@@ -76,6 +87,8 @@ def _in_order(values: list[list[Any]], recipes: list[tuple[Recipe, Places]], cou
 def _share_no_byte(leaves: list[Any], outs: list[Any] | None, grouped: Grouped) -> bool:
     """Whether no memory that is copied from, or written into, has a byte in common with another of these."""
     copied = leaves
+    if grouped.apart:
+        return True
     if outs is None:
         copies = [places for recipe, places in grouped.recipes if recipe.copies]
         if not copies:
@@ -85,8 +98,6 @@ def _share_no_byte(leaves: list[Any], outs: list[Any] | None, grouped: Grouped) 
         _some(each, places) for each in (copied, outs or []) for places in places_by(list(map(type, each))).values()
     ]
     owners = [registry.backend_of(some[0]) for some in of_kinds]
-    if len(owners) == 1 and owners[0].are_apart(of_kinds[0]):
-        return True
     starts: list[int] = []
     ends: list[int] = []
     for owner, some in zip(owners, of_kinds, strict=True):

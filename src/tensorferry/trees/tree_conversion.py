@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..backends import fast_paths, registry
 from ..core.info import TensorInfo
-from ..core.places import places_by
 from ..errors import ConversionError, UnsupportedTypeError
 from ..execution import run
 from .aliases import Group, converted_together, overlapping, ties
@@ -288,10 +287,8 @@ class TreeConversion:
 
     def _copies_of(self, places: Sequence[int]) -> Conversion | None:
         """What copies leaves that are all of one framework; ``None``: they are not."""
-        kinds = {
-            kind: places[at[0]] for kind, at in places_by(list(map(type, map(self.leaves.__getitem__, places)))).items()
-        }
-        found = {copy_in_its_framework(self.leaves[place]) for place in kinds.values()}
+        leaves = self.leaves if len(places) == len(self.leaves) else [self.leaves[place] for place in places]
+        found = {copy_in_its_framework(leaf) for leaf in dict(zip(map(type, leaves), leaves, strict=True)).values()}
         return found.pop() if len(found) == 1 else None
 
     def _convert_each(self, common: Conversion, leaves: list[Any], outs: list[Any] | None) -> list[Any] | None:
