@@ -229,3 +229,24 @@ itself.append(itself)
 refused(lambda: ferry.to_numpy(itself))
 """
     )
+
+
+def test_tensorflow_works_on_what_a_variable_was_written():
+    """TensorFlow ends the process over memory that is not aligned, which NumPy's own mostly is not."""
+    survives("""
+import numpy as np
+import tensorflow as tf
+import tensorferry as ferry
+
+kept = []
+for length in range(1, 120):
+    for dtype in ("float32", "float64", "int64"):
+        variable = tf.Variable(tf.zeros(length))
+        for _ in range(2):
+            ferry.to_tensorflow(np.full(length, 2, dtype), out=variable)
+            ferry.to_tensorflow([2.0] * length, out=variable)
+        variable.assign_add(tf.ones(length))
+        numbers = ferry.to_tensorflow([2.0] * length) + variable
+        assert numbers.numpy().tolist() == [5.0] * length
+        kept += [variable, numbers]
+""")

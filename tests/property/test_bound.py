@@ -233,3 +233,48 @@ assert len(looked) == 1
 def test_frameworks_are_looked_for_again_only_when_one_with_a_tracer_is_imported():
     """Without PyTorch, whose tracer is to stay out: it may come later, which a call sees without a lock."""
     survives(LOOKED)
+
+
+# -- what a variable is assigned, and trees of very many leaves ---------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["array", "tensor", "constant", "list"])
+def test_a_variable_that_is_written_into_keeps_memory_of_its_own(kind):
+    """Neither a later write to the source shows in it, nor the other way round."""
+    tf = pytest.importorskip("tensorflow", reason="TensorFlow is in the test environment")
+    torch = pytest.importorskip("torch", reason="PyTorch is in the test environment")
+    memory = memory_at((16,))
+    for _ in range(2):
+        memory[...] = 1.0
+        x = {
+            "array": lambda: memory,
+            "tensor": lambda: torch.from_numpy(memory),
+            "constant": lambda: ferry.to_tensorflow(memory, copy=False),
+            "list": memory.tolist,
+        }[kind]()
+        variable = tf.Variable(tf.zeros(16))
+        assert ferry.to_tensorflow(x, out=variable) is variable
+        memory[...] = 2.0
+        np.testing.assert_array_equal(variable.numpy(), np.ones(16, np.float32))
+        variable.assign_add(tf.ones(16))
+        np.testing.assert_array_equal(memory, np.full(16, 2.0, np.float32))
+
+
+def test_a_variable_of_another_shape_is_refused_on_the_quick_way_too():
+    tf = pytest.importorskip("tensorflow", reason="TensorFlow is in the test environment")
+    variable, other = tf.Variable(tf.zeros(3)), tf.Variable(tf.zeros(4))
+    ferry.to_tensorflow(np.ones(3, np.float32), out=variable)
+    with pytest.raises(ferry.ShapeError):
+        ferry.to_tensorflow(np.ones(3, np.float32), out=other)
+    np.testing.assert_array_equal(other.numpy(), np.zeros(4, np.float32))
+
+
+@pytest.mark.parametrize("asked", [{"copy": True}, {"dtype": "float16"}, {"copy": True, "dtype": "float64"}])
+def test_a_tree_of_very_many_leaves_comes_as_its_leaves_do(asked):
+    """It is converted some thousands at a time, where nothing of one part may come in the place of another's."""
+    torch = pytest.importorskip("torch", reason="PyTorch is in the test environment")
+    leaves = [torch.full((1 + number % 3,), float(number)) for number in range(9_001)]
+    for target in ("numpy", "torch"):
+        found = ferry.convert_tree(leaves, target, **asked)
+        alone = [ferry.convert(x, target, **asked) for x in leaves]
+        assert [(each.dtype, each.tolist()) for each in found] == [(each.dtype, each.tolist()) for each in alone]

@@ -60,6 +60,10 @@ def _adopt(backend: TensorflowBackend) -> Callable[[Array], Any]:
     return bound
 
 
+_SMALL = 1 << 15
+"""Bytes up to which two copies are made sooner than one that is aligned."""
+
+
 def _assign(backend: TensorflowBackend) -> Callable[[Array, Any], None] | None:
     """The operation below `Variable.assign`, which itself takes twice as long.
 
@@ -68,12 +72,13 @@ def _assign(backend: TensorflowBackend) -> Callable[[Array, Any], None] | None:
     plain = _plain_variable()
     if plain is None:
         return None
-    operation, adopt, write = backend.tf.raw_ops.AssignVariableOp, backend.adopt, backend.write
+    operation, write = backend.tf.raw_ops.AssignVariableOp, backend.write
+    eager, host = backend.eager, backend.host
 
     def assign(value: Array, out: Any) -> None:
-        if type(out) is plain:
-            # A copy, which the variable keeps as its memory.
-            operation(resource=out.handle, value=adopt(value.copy()), validate_shape=True)
+        if type(out) is plain and value.ndim and value.nbytes < _SMALL:
+            # A copy, which the variable keeps as its memory; TensorFlow makes another where that is not aligned.
+            operation(resource=out.handle, value=eager(value.copy(), host, None), validate_shape=True)
         else:
             write(value, out)
 

@@ -69,13 +69,14 @@ def _numbers_path(backend: TensorflowBackend) -> Callable[[Any], Any]:
     masked element becomes 0.0, so there it is enough to look where there is a zero.
     """
     constant, host, reduce_max, reduce_min = backend.tf.constant, backend.host, np.max, np.min
-    eagerly, from_dlpack = backend.tf.executing_eagerly, backend.from_dlpack
+    eagerly, eager = backend.tf.executing_eagerly, backend.eager
 
     def few(x: list[Any]) -> Any:
         """A list of few floats, all within float32: NumPy reads those sooner still."""
         if set(map(type, x)) != _FLOATS or not hypot(*x) < _FLOAT32 or not eagerly() or subnormals.are_flushed():
             return None
-        return from_dlpack(np.array(x, np.float32).__dlpack__())
+        # Which copies once more where the memory is not aligned, as operations need it.
+        return eager(np.array(x, np.float32), host, None)
 
     def path(x: Any) -> Any:
         if x and type(x[0]) is float and len(x) < _FEW:

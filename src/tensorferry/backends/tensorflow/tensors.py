@@ -324,8 +324,8 @@ class TensorflowBackend(Backend):
 
     def write(self, x: Array, out: Any) -> None:
         """Assign an array's values, cast to its dtype, to a variable."""
-        # A copy, which the variable keeps as its memory.
-        out.assign(self.adopt(casts.cast(x, self.names[out.dtype])), read_value=False)
+        # A copy, which the variable keeps as its memory: operations end the process over any that is not aligned.
+        out.assign(self.adopt(casts.cast(x, self.names[out.dtype], compact=True)), read_value=False)
 
     def bound(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
         return bound(self, step, plan)
