@@ -232,12 +232,10 @@ refused(lambda: ferry.to_numpy(itself))
 
 
 def test_tensorflow_works_on_what_a_variable_was_written():
-    """TensorFlow ends the process over memory that is not aligned, which NumPy's own mostly is not."""
-    survives("""
-import numpy as np
-import tensorflow as tf
-import tensorferry as ferry
-
+    """It ends the process over memory that is not aligned, which NumPy's own mostly is not."""
+    lives(
+        PRELUDE
+        + """
 kept = []
 for length in range(1, 120):
     for dtype in ("float32", "float64", "int64"):
@@ -249,4 +247,5 @@ for length in range(1, 120):
         numbers = ferry.to_tensorflow([2.0] * length) + variable
         assert numbers.numpy().tolist() == [5.0] * length
         kept += [variable, numbers]
-""")
+"""
+    )
