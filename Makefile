@@ -29,11 +29,11 @@ FLOOR_TESTS := tests/floors tests/conformance tests/sequences tests/backends/tes
 # What people have beside tensorferry, for tests/everyday; pinned in constraints.txt.
 NEIGHBOURS := datasets equinox gymnasium pandas pillow polars xarray
 
-.PHONY: help demo install test slow gpu coverage mutants floors everyday package bench lint types clean
+.PHONY: help demo install test test-device slow gpu coverage mutants floors everyday package bench lint types clean
 .DEFAULT_GOAL := help
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 demo: $(VENV)/.demo ## install into .venv, take the tour, carry real weights through files
 	$(BIN)/tensorferry tour
@@ -44,11 +44,19 @@ install: $(VENV)/.test $(VENV)/.lint ## everything for working on tensorferry
 test: $(VENV)/.test ## the tests (no slow ones, no benchmarks; gpu tests say why they are skipped)
 	$(BIN)/python -m pytest -n $(JOBS) -q -m "not slow" --benchmark-disable $(PYTEST_ARGS)
 
-slow: $(VENV)/.test ## the long tests
-	$(BIN)/python -m pytest -n $(JOBS) -q -m slow --benchmark-disable $(PYTEST_ARGS)
+# In processes of their own: PyTorch keeps a device until one ends. The first time it is built, in half a minute.
+test-device: $(VENV)/.test ## the tests on a simulated device, which a C++ compiler makes; skipped, with the reason, where there is none
+	$(BIN)/python tests/device/build.py
+	FERRY_TEST_DEVICE=1 $(BIN)/python -m pytest -n $(JOBS) -q -m "not slow" --benchmark-disable tests/device $(PYTEST_ARGS)
 
-gpu: $(VENV)/.test ## the tests that need a CUDA device
+slow: $(VENV)/.test ## the long tests
+	$(BIN)/python -m pytest -n $(JOBS) -q -m slow --benchmark-disable --ignore=tests/device $(PYTEST_ARGS)
+	$(BIN)/python tests/device/build.py
+	FERRY_TEST_DEVICE=1 $(BIN)/python -m pytest -q -m slow --benchmark-disable tests/device $(PYTEST_ARGS)
+
+gpu: $(VENV)/.test ## the tests that need a GPU, and what it is measured at: docs/devices.md says where that has been done
 	$(BIN)/python -m pytest -q -m gpu --benchmark-disable $(PYTEST_ARGS)
+	$(BIN)/python -m benchmarks --only GPU --no-page
 
 coverage: $(VENV)/.test ## the tests, and which lines and branches of src/ they run; fails below the floor in pyproject.toml
 	$(BIN)/python -m pytest -n $(JOBS) -q -m "not slow" --benchmark-disable --cov --cov-report=term:skip-covered $(PYTEST_ARGS)
@@ -98,7 +106,7 @@ types: $(VENV)/.test $(VENV)/.lint ## mypy (strict) and pyright
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 clean: ## remove what make made
-	rm -rf $(VENV) $(FLOORS) $(EVERYDAY) $(PACKAGE) dist build .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf $(VENV) $(FLOORS) $(EVERYDAY) $(PACKAGE) .device dist build .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:

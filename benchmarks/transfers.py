@@ -11,6 +11,7 @@ import numpy as np
 import tensorferry as ferry
 
 from .case import Case, Measured, Section, Target, Unmeasured
+from .gpu import accelerator, no_gpu
 from .small import modules
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class _Simulated:
         return _median(together), max(alone)
 
 
-class _Cuda:
+class _Gpu:
     title = "GPU: prefetch"
     sizes = (("16 MB", 1 << 22), ("256 MB", 1 << 26))
 
@@ -78,21 +79,23 @@ class _Cuda:
 
         for name, length in self.sizes:
             row = f"step / max(copy, compute), {name} batches"
-            if torch.cuda.is_available():
+            why_not = no_gpu()
+            if why_not is None:
                 yield Measured(row, *self._measure(torch, length), TARGET)
             else:
-                yield Unmeasured(row, TARGET, "no CUDA device")
+                yield Unmeasured(row, TARGET, why_not)
 
     def _measure(self, torch: Any, length: int) -> tuple[float, float]:
         arrays = [np.full(length, n, np.float32) for n in range(4)]
-        matrix = torch.randn(4096, 4096, device="cuda")
-        finish = torch.cuda.synchronize
+        gpu = accelerator()
+        matrix = torch.randn(4096, 4096, device=gpu)
+        finish = torch.accelerator.synchronize
 
         def batches() -> Iterator[Any]:
             return (arrays[step % 4] for step in range(STEPS))
 
         def copy_alone() -> float:
-            return _loop(batches(), lambda array: ferry.to_torch(array, device="cuda"), finish)
+            return _loop(batches(), lambda array: ferry.to_torch(array, device=gpu), finish)
 
         def once(_: Any = None) -> None:
             torch.mm(matrix, matrix, out=result)
@@ -108,7 +111,7 @@ class _Cuda:
                 once()
 
         def together() -> float:
-            with ferry.prefetch(batches(), "torch", device="cuda") as ahead:
+            with ferry.prefetch(batches(), "torch", device=gpu) as ahead:
                 return _loop(ahead, compute, finish)
 
         together()
@@ -148,4 +151,4 @@ _HOST = (
     ),
 )
 
-SECTIONS = (Section("Prefetch on the host, 100 batches of 3 leaves", _batches, _HOST), _Simulated(), _Cuda())
+SECTIONS = (Section("Prefetch on the host, 100 batches of 3 leaves", _batches, _HOST), _Simulated(), _Gpu())

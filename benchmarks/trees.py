@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .case import LARGE, Case, Pace, Section, Target
-from .gpu import no_cuda
+from .gpu import accelerator, no_gpu
 from .small import modules
 
 __all__ = ["SECTIONS"]
@@ -81,12 +81,15 @@ def _images() -> dict[str, Any]:
 
 
 def _on_gpu() -> dict[str, Any]:
+    import numpy as np
     import torch
 
-    names = [f"layers.{number}.weight" for number in range(1000)]
+    names, gpu = [f"layers.{number}.weight" for number in range(1000)], accelerator()
     return {
         **_world(),
-        "leaves": {name: torch.ones(1024, device="cuda") for name in names},
+        "gpu": gpu,
+        "leaves": {name: torch.ones(1024, device=gpu) for name in names},
+        "arrays": {name: np.ones(1024, np.float32) for name in names},
     }
 
 
@@ -165,6 +168,11 @@ _GPU = (
         f"tree_map({_CHAIN}, leaves)",
         Target(ratio=1 / 15),
     ),
+    Case(
+        '(ferry.convert_tree(arrays, "torch", device=gpu), torch.accelerator.synchronize())',
+        "(tree_map(lambda a: torch.from_numpy(a).to(gpu), arrays), torch.accelerator.synchronize())",
+        Target(ratio=1 / 5),
+    ),
 )
 
 SECTIONS = (
@@ -173,5 +181,5 @@ SECTIONS = (
     Section("Batches of 256 samples", _world, _BATCHES),
     Section("Batches of 64 samples", _world, _FEW),
     Section("Batches of 64 images, 37 MB", _images, _IMAGES, pace=LARGE),
-    Section("GPU: a tree of 1000 leaves of 4 KB", _on_gpu, _GPU, absent=no_cuda),
+    Section("GPU: a tree of 1000 leaves of 4 KB", _on_gpu, _GPU, absent=no_gpu),
 )

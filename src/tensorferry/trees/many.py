@@ -12,7 +12,7 @@ from ..execution.groups import recipes_of
 from ..host import memory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from ..core.info import TensorInfo
     from ..execution.groups import Grouped
@@ -45,7 +45,10 @@ def convert_each(
         return None
     recipes = grouped.recipes
     steps = slice(None) if outs is None else slice(-1)
-    values = [_execute(recipe.bulk[steps], _some(leaves, places)) for recipe, places in recipes]
+    values = [
+        [*chain.from_iterable(run.execute(recipe.bulk[steps], part) for part in _parts(_some(leaves, places)))]
+        for recipe, places in recipes
+    ]
     if outs is None:
         results = _in_order(values, recipes, len(leaves))
     else:
@@ -61,11 +64,9 @@ _AT_ONCE = 4096
 """Leaves for which a step is done before the next: what is made between two steps stays in the processor's cache."""
 
 
-def _execute(program: Sequence[Callable[..., Any]], leaves: list[Any]) -> list[Any]:
-    if len(leaves) <= _AT_ONCE:
-        return run.execute(program, leaves)  # type: ignore[no-any-return]
+def _parts(leaves: list[Any]) -> Iterable[list[Any]]:
     starts = range(0, len(leaves), _AT_ONCE)
-    return [*chain.from_iterable(run.execute(program, leaves[start : start + _AT_ONCE]) for start in starts)]
+    return [leaves] if len(starts) == 1 else (leaves[start : start + _AT_ONCE] for start in starts)
 
 
 def _some(leaves: list[Any], places: Places) -> list[Any]:
