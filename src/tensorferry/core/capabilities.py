@@ -120,11 +120,13 @@ class DeviceFacts(NamedTuple):
 
     Args:
         present: How many such devices there are here, as far as the framework was asked.
+        streams: Whether work for it is queued on streams, and ordered by events.
         pins: Whether it page-locks host memory for transfers to and from it.
         absent: The dtypes, by their canonical names, that cannot live there.
     """
 
     present: int = 0
+    streams: bool = True
     pins: bool = True
     absent: frozenset[str] = frozenset()
 

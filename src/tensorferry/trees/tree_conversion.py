@@ -147,7 +147,7 @@ class TreeConversion:
 
     def _decided(self, conversion: Conversion, index: int, info: TensorInfo) -> Conversion:
         """What is asked for a leaf, by what it is."""
-        return self._targets.asked_of(conversion, info.dtype, partial(self.name, index), partial(self.path, index))
+        return self._targets.asked_of(conversion, info.dtype, partial(self.name, index))
 
     def bind(self, prepared: Mapping[int, Prepared]) -> tuple[dict[int, int], list[Group], list[Shipment]]:
         """The leaves that are one, those that are copied together, and those that cross the bus together."""
@@ -255,7 +255,7 @@ class TreeConversion:
         targets, rule, common = self._targets, self._rule, self._targets.common
         if rule.chosen is not None or self._structure.twins:
             return None
-        if targets.rule.names or targets.rule.paths or (common is None and not targets.copies):
+        if targets.rule.names or (common is None and not targets.copies):
             return None
         try:
             taken = rule.takes_each(self.leaves)
