@@ -17,12 +17,17 @@ import importlib
 from functools import cache
 
 import pytest
+from hypothesis import settings
 
 # A PyTorch built for CUDA brings Triton, which ends the process if TensorFlow is there before it.
 with contextlib.suppress(ImportError):
     importlib.import_module("torch._dynamo")
 
 from tensorferry.execution.run import verifying
+
+# How long an example takes is the machine's business.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 
 
 def pytest_configure(config):

@@ -59,11 +59,14 @@ def test_a_kind_that_is_here_is_asked_once(monkeypatch):
         get_device_module=lambda kind: SimpleNamespace(is_available=lambda: True, device_count=lambda: 3),
         accelerator=SimpleNamespace(current_accelerator=lambda: SimpleNamespace(type="odd")),
         empty=empty,
+        Stream=empty,
+        Event=lambda kind: empty(dtype=torch.float64),
     )
     accelerators = Accelerators(odd, {"float32": torch.float32, "float64": torch.float64})
     for _ in range(2):
-        assert accelerators.facts("odd") == DeviceFacts(3, True, frozenset({"float64", "complex128"}))
-    assert len(asked) == 3
+        assert accelerators.facts("odd") == DeviceFacts(3, False, True, frozenset({"float64", "complex128"}))
+    assert len(asked) == 5
+    assert accelerators.current_stream("odd:0") is accelerators.side_stream("odd") is None
     assert not accelerators.facts("other").pins, "page-locked memory is the accelerator's"
 
 

@@ -147,7 +147,7 @@ def test_hints_as_they_are_shown(cli, tmp_path, options):
         (["convert", "two.npz", "one.npy"], "--include … with the name of one"),
         (["convert", "two.npz", "folder"], "--to safetensors"),
         (["explain", "--from", "numpy", "--to", "torch", "--device", "cuda"], "--device cpu"),
-        (["explain", "--from", "numpy", "--to", "torch", "--to-device", "tpu"], "--to-device cpu"),
+        (["explain", "--from", "numpy", "--to", "jax", "--to-device", "mps"], "--to-device cpu"),
     ):
         paths = [str(tmp_path / word) if word.startswith(("two", "one", "folder")) else word for word in command]
         done = cli(*paths, *options)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 import struct
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict, defaultdict, deque
+from dataclasses import dataclass
+from types import SimpleNamespace
 
 import ml_dtypes
 import numpy as np
@@ -468,3 +470,46 @@ def test_a_string_that_happens_to_be_a_name_stays_a_string(tmp_path):
         assert contents.metadata == {"base": "w"}
     safetensors.numpy.save_file({"w": weight}, tmp_path / "theirs.safetensors", {"base": "w"})
     assert tensorferry.open(tmp_path / "theirs.safetensors").ties == {"base": "w"}
+
+
+# -- containers that convert_tree enters -------------------------------------------------------------
+
+
+@dataclass
+class Layer:
+    weight: object
+    bias: object
+    name: str = "dense"
+
+
+CONTAINERS = {
+    "dataclass": (Layer, lambda a, b: {"weight": a, "bias": b, "name": "dense"}),
+    "nested": (lambda a, b: {"x": [Layer(a, b)]}, lambda a, b: {"x": [{"weight": a, "bias": b, "name": "dense"}]}),
+    "namespace": (lambda a, b: SimpleNamespace(a=a, b=b), lambda a, b: {"a": a, "b": b}),
+    "deque": (lambda a, b: deque([a, b]), lambda a, b: [a, b]),
+    "fields": (
+        lambda a, b: np.array([(1, 2.5), (3, 0.5)], [("i", "i8"), ("f", "f4")]),
+        lambda a, b: {"i": np.array([1, 3]), "f": np.array([2.5, 0.5], np.float32)},
+    ),
+}
+
+
+@pytest.mark.parametrize("suffix", ["safetensors", "npz", "pt"])
+@pytest.mark.parametrize(("make", "plain"), CONTAINERS.values(), ids=CONTAINERS)
+def test_what_convert_tree_enters_is_saved_as_what_it_holds(make, plain, suffix, tmp_path):
+    """A file keeps no classes: a dataclass is a dict of its fields there, and reads back as that."""
+    pair = np.arange(3.0), np.ones((2, 2), np.float32)
+    assert tensorferry.describe_tree(make(*pair))  # it enters them
+    tensorferry.save(make(*pair), tmp_path / f"a.{suffix}")
+    tensorferry.save(plain(*pair), tmp_path / f"b.{suffix}")
+    found, expected = (tensorferry.load(tmp_path / f"{name}.{suffix}") for name in "ab")
+    assert repr(tensorferry.convert_tree(found, "numpy")) == repr(tensorferry.convert_tree(expected, "numpy"))
+
+
+def test_what_a_container_has_beside_its_values_is_not_left_out(tmp_path):
+    """An attribute that is no field has no place in the dict: such an object is refused as before."""
+    layer = Layer(np.ones(2), np.ones(3))
+    layer.extra = np.zeros(1)
+    with pytest.raises(ConversionError, match="holds a tensor"):
+        tensorferry.save(layer, tmp_path / "a.npz")
+    assert not list(tmp_path.iterdir())

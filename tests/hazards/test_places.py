@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests import simulated
 from tests.support import ROOT, lives, mps, survives
 
 import tensorferry as ferry
@@ -237,6 +238,38 @@ def test_H45_the_backing_device_is_told():
         assert backend.describe(OnPaper()).device == "cuda:0"
     finally:
         backend.eager = before
+
+
+# -- H83, H84, H85: page-locked memory, kinds of device, lists ------------------------------------
+
+
+@pytest.mark.parametrize("source", ["numpy", "jax", "python", "torch"])
+def test_H83_the_allocators_own_tensor_is_what_is_sent_and_given(source):
+    """Nothing lies between the step that page-locks and the one that sends: no array, no other tensor over it."""
+    info = TensorInfo(source, (8,))
+    sent = [step.verb for step in ferry.explain(info, "torch", device="cuda", non_blocking=True).steps]
+    assert sent[-2:] == ["pin", "move"]
+    assert ferry.explain(info, "torch", pinned=True).steps[-1].verb == "pin"
+
+
+@pytest.mark.parametrize("kind", ["npu", "hpu", "mtia", "anything"])
+def test_H84_a_tensor_stays_on_a_device_that_is_known_by_no_name(kind):
+    """With its own framework as the target, however often it is asked for."""
+    for _ in range(2):
+        plan = ferry.explain(TensorInfo("torch", (8,), device=f"{kind}:1"), "torch")
+        assert (plan.steps, plan.result.device) == ((), f"{kind}:1")
+
+
+def test_H85_looking_at_a_list_of_tensors_on_a_device_crosses_nothing():
+    """To describe it, to explain it, and the batch that it would be."""
+    with simulated.installed() as device:
+        x = ferry.convert(np.ones(3, np.float32), "simulated", device="sim:0")
+        device.transfers.clear()
+        assert ferry.describe([x, x]).shape == (2, 3)
+        plan = ferry.explain([x, x], "numpy")
+        assert sum(step.bytes for step in plan.steps if step.path == "bus") == 24
+        ferry.explain_collate([{"x": x}, {"x": x}], "numpy")
+        assert not device.transfers
 
 
 # -- H46: forks and threads -----------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import gc
 import sys
 from collections import UserList, deque
 from decimal import Decimal

@@ -268,6 +268,16 @@ def test_as_many_bytes_cross_as_there_are(shape, strides, crosses):
         assert on(ferry.explain(x, target, **keywords, dtype="float16"), "bus") == crosses * 2
     up = info("numpy", shape, strides=strides, device="cpu")
     assert on(ferry.explain(up, "torch", device="cuda"), "bus") == crosses * 4
+    for dtype, itemsize in (("float16", 2), ("float64", 4), ("float8_e4m3fn", 1)):
+        assert on(ferry.explain(up, "torch", device="cuda", dtype=dtype), "bus") == crosses * itemsize
+
+
+@pytest.mark.parametrize(("device", "to"), [("cuda:0", "cuda:1"), ("cpu", "cuda:1"), ("cuda:0", "cpu")])
+def test_values_that_are_looked_at_are_where_the_error_says(device, to):
+    """Before a cast that compares each value, the tensor has its own shape again."""
+    plan = ferry.explain(info("torch", (1000, 8), strides=(0, 4), device=device), "torch", device=to, dtype="int8")
+    assert "cast" in verbs(plan)
+    assert "spread" not in verbs(plan)[verbs(plan).index("cast") :]
 
 
 def test_what_is_in_a_graph_crosses_as_it_is():

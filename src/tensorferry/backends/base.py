@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import sys
 from abc import ABC, abstractmethod
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..core.info import JOINS, NUMBERS
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from ..planning.step import Step
     from .nodes import Node
 
-__all__ = ["Backend", "kind_of_type"]
+__all__ = ["Backend", "kind_of_type", "unchanged"]
 
 _KINDS = NUMBERS | JOINS.keys() | {"Variable", "buffer", "new", "object", "scalar", "traced"}
 
@@ -39,6 +40,11 @@ _KINDS = NUMBERS | JOINS.keys() | {"Variable", "buffer", "new", "object", "scala
 def kind_of_type(kind: type) -> str:
     """A class's name as a `TensorInfo.kind`, which is none of those that a plan goes by."""
     return f"{kind.__module__}.{kind.__name__}" if kind.__name__ in _KINDS else kind.__name__
+
+
+def unchanged(x: Any) -> Any:
+    """What `Backend.bound` gives for a verb that the next one takes care of: nothing is called for it."""
+    return x
 
 
 class Backend(ABC):
@@ -199,12 +205,15 @@ class Backend(ABC):
         """
         return None
 
-    def open_alike(self, x: Any, target: Backend) -> tuple[Hashable, Any] | None:
-        """For objects that are opened before they are converted: a signature, and what the steps start from.
+    def signature_reader(self, kind: type, target: Backend, request: Request) -> Callable[[Any], Hashable | None]:
+        """What reads the signatures of a type's objects, which it claims, for conversions to a target.
 
-        Asked of what has no `signature` of its own; ``None``: it has to be described.
+        It may leave out of `signature` what does not count for that. The steps start from the object itself.
         """
-        return None
+        return self.signature
+
+    lengths: Callable[[Any], tuple[int, ...]] = staticmethod(attrgetter("shape"))
+    """The shape of what has a signature."""
 
     def describe_alike(self, tensors: Sequence[Any]) -> TensorInfo | None:
         """What many tensors of one type are, if one look at all of them shows that they are alike; else ``None``.
@@ -243,8 +252,8 @@ class Backend(ABC):
         """
         return None
 
-    def are_apart(self, tensors: Sequence[Any]) -> bool:
-        """Whether it is seen at a glance that no two of many have a byte in common; likewise."""
+    def owns_memory(self, signature: Any) -> bool:
+        """Whether no tensor of a signature has a byte in common with another object of the framework's."""
         return False
 
     def for_many(self) -> Mapping[str, Callable[..., Any]]:

@@ -120,11 +120,13 @@ class DeviceFacts(NamedTuple):
 
     Args:
         present: How many such devices there are here, as far as the framework was asked.
+        streams: Whether work for it is queued on streams, and ordered by events.
         pins: Whether it page-locks host memory for transfers to and from it.
         absent: The dtypes, by their canonical names, that cannot live there.
     """
 
     present: int = 0
+    streams: bool = True
     pins: bool = True
     absent: frozenset[str] = frozenset()
 
@@ -136,11 +138,13 @@ class Gradients(NamedTuple):
         graph: Whether its tensors carry one.
         records: Whether what is done to one in a graph is recorded now; if not, the result is in none.
         tape: What may be recording its operations for gradients, if no tensor shows that it is.
+        parameter: The kind of its tensors that are there to be learnt, of which what is detached is none.
     """
 
     graph: bool = False
     records: bool = True
     tape: str = ""
+    parameter: str = ""
 
 
 class Objects(NamedTuple):

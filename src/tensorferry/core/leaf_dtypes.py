@@ -39,31 +39,22 @@ class DtypeRule(NamedTuple):
         names: By dotted name, in which ``*``, ``?`` and ``[…]`` stand for other characters as in `fnmatch`.
         dtypes: By canonical name of a dtype.
         kinds: By ``"bool"``, ``"uint"``, ``"int"``, ``"float"`` or ``"complex"``.
-        paths: By path, for leaves of which it has been decided already: they win over all.
     """
 
     names: tuple[tuple[str, Choice], ...] = ()
     dtypes: tuple[tuple[str, Choice], ...] = ()
     kinds: tuple[tuple[str, Choice], ...] = ()
-    paths: tuple[tuple[str, Choice], ...] = ()
 
     @property
     def for_all(self) -> tuple[Choice] | None:
         """What it says of every leaf, if that is the same; ``None``: it depends on the leaf."""
         said = {choice for _, choice in self.kinds}
-        if self.names or self.dtypes or self.paths or len(said) > 1 or len(self.kinds) not in (0, len(KINDS)):
+        if self.names or self.dtypes or len(said) > 1 or len(self.kinds) not in (0, len(KINDS)):
             return None
         return (said.pop() if said else None,)
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether what it gives stays as it is if it is asked again."""
-        return not (self.names or self.dtypes) and all(
-            choice is None or choice in KEYWORDS or kind in _kinds_of(choice) for kind, choice in self.kinds
-        )
 
-
-def dtype_of_leaf(rule: DtypeRule, dtype: str, name: str, otherwise: Choice = None, path: str = "") -> Choice:
+def dtype_of_leaf(rule: DtypeRule, dtype: str, name: str, otherwise: Choice = None) -> Choice:
     """What is asked of one leaf; all that converts trees, batches and files goes by this.
 
     Names go by `place_of_name`.
@@ -77,11 +68,8 @@ def dtype_of_leaf(rule: DtypeRule, dtype: str, name: str, otherwise: Choice = No
         dtype: The canonical name of the leaf's dtype.
         name: Its dotted name.
         otherwise: What is asked of a leaf that the rule says nothing of.
-        path: Its path.
     """
     tables = _tables(rule)
-    if path in tables.paths:
-        return tables.paths[path]
     place = place_of_name(tables.names, name)
     if place is not None:
         return rule.names[place][1]
@@ -115,7 +103,6 @@ def _matchers(names: tuple[str, ...]) -> tuple[dict[str, int], list[tuple[Callab
 
 
 class _Tables(NamedTuple):
-    paths: dict[str, Choice]
     names: tuple[str, ...]
     dtypes: dict[str, Choice]
     kinds: dict[str, Choice]
@@ -123,7 +110,7 @@ class _Tables(NamedTuple):
 
 @lru_cache(maxsize=64)
 def _tables(rule: DtypeRule) -> _Tables:
-    return _Tables(dict(rule.paths), tuple(name for name, _ in rule.names), dict(rule.dtypes), dict(rule.kinds))
+    return _Tables(tuple(name for name, _ in rule.names), dict(rule.dtypes), dict(rule.kinds))
 
 
 def _is_glob(name: str) -> bool:
@@ -178,7 +165,7 @@ def rule_of_words(words: object) -> DtypeRule:
     """The same for what files also take, and a command line can say: ``"NAME"`` or ``"KEY=NAME"``, or several.
 
     >>> rule_of_words(["bf16", "int64=int32"])
-    DtypeRule(names=(), dtypes=(('int64', 'int32'),), kinds=(('float', 'bfloat16'),), paths=())
+    DtypeRule(names=(), dtypes=(('int64', 'int32'),), kinds=(('float', 'bfloat16'),))
 
     Args:
         words: They; or what `rule_of` takes. Of two that say something of the same, the last one counts.

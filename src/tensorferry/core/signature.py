@@ -57,9 +57,10 @@ def signature_of(info: TensorInfo) -> Hashable:
         return info
     itemsize = find(info.dtype).itemsize
     layout = layout_of(info.shape, info.strides, itemsize)
+    order: tuple[bool, ...] = ()
     if layout == SPREAD:
         # Whether the bus takes it as it is, and whether what arrives is in C order.
         packed = packed_strides(info.shape, info.strides, itemsize)
-        layout = SPREAD, info.is_packed, packed == compact_strides(info.shape, itemsize)
+        order = info.is_packed, packed == compact_strides(info.shape, itemsize)
     # The fields after the strides, which are the fifth.
-    return (info.framework, len(info.shape), info.dtype, info.device, layout, is_many(info), *info[5:])
+    return (info.framework, len(info.shape), info.dtype, layout, is_many(info), *info[5:], info.device, *order)

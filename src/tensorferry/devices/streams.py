@@ -62,18 +62,10 @@ class Stream(Protocol):
         """Tell the allocator that this stream works on a tensor, so that its memory is not given away too early."""
 
 
-class _HasStreams(Protocol):
-    """What a backend tells of a device's streams."""
-
-    def current_stream(self, device: str) -> Stream | None: ...
-
-    def side_stream(self, device: str) -> Stream | None: ...
-
-
 class Place(NamedTuple):
-    """A device that one framework works on by streams."""
+    """A device that one framework works on by streams, which its backend gives."""
 
-    backend: _HasStreams
+    backend: Any
     device: str
 
     @property

@@ -73,7 +73,7 @@ def _aimed(function: Callable[..., Any], x: Any, to: object, keywords: dict[str,
     if "like" in keywords:
         like = keywords.pop("like")
         if to is None and not keywords and (found := conversion_like(like)) is not None:
-            return _convert(function, x, found.target.name, keywords, found)
+            return _convert(function, x, "", keywords, found)
         name, dtype, device = aim(to, like, keywords.get("dtype"), keywords.get("device"))
         keywords["dtype"], keywords["device"] = dtype, device
     else:
@@ -99,7 +99,7 @@ def _convert(
             conversion = conversion_as.__wrapped__(name, **keywords)
         return convert_one(x, conversion, out)
     except ConversionError as error:
-        error.said_of(function.__name__, name)
+        error.said_of(function.__name__, name if conversion is None else conversion.target.name)
         raise
     except TypeError:
         refuse_unknown(function, keywords)

@@ -25,10 +25,12 @@ class Grouped(NamedTuple):
     Args:
         recipes: Each recipe, and the places of those that it is for.
         compact: Whether all of them, and all that they are written into, lie without gaps.
+        apart: Whether each is seen to own its memory, and none is written into.
     """
 
     recipes: list[tuple[Recipe, Sequence[int]]]
     compact: bool
+    apart: bool
 
 
 def recipes_of(
@@ -54,6 +56,7 @@ def recipes_of(
     if signatures is None:
         return None
     compact = all(map(_says_compact, signatures))
+    apart = outs is None and all(registry.backend_of(leaves[at[0]]).owns_memory(s) for s, at in signatures.items())
     if outs is not None:
         written = target.grouped(outs, 0)
         if written is None or list(map(_SHAPE, leaves)) != list(map(_SHAPE, outs)):
@@ -79,8 +82,8 @@ def recipes_of(
         before = found.get(steps)
         found[steps] = recipe, places if before is None else [*before[1], *places]
     if len(found) == 1:
-        return Grouped([(recipe, range(len(leaves))) for recipe, _ in found.values()], compact)
-    return Grouped(list(found.values()), compact)
+        return Grouped([(recipe, range(len(leaves))) for recipe, _ in found.values()], compact, apart)
+    return Grouped(list(found.values()), compact, apart)
 
 
 _SHAPE = attrgetter("shape")

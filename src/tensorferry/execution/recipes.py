@@ -9,6 +9,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..backends import registry
+from ..backends.base import unchanged
 from ..core.devices import HOST
 from ..core.names import EXCHANGE
 from ..core.request import PINNED, make_request
@@ -56,7 +57,7 @@ class Conversion:
         request: What is asked for; without ``out``, which comes with each call.
     """
 
-    __slots__ = ("_earlier", "_recent", "request", "sized", "target")
+    __slots__ = ("_earlier", "readers", "recent", "request", "sized", "target")
 
     def __init__(self, target: Backend, request: Request) -> None:
         self.target = target
@@ -64,17 +65,28 @@ class Conversion:
         on_host = request.device in (None, HOST) and HOST in target.capabilities.devices.kinds
         self.sized = not on_host or request.placement is not None or PINNED in request.options
         """Whether a tensor is described first: a device is on the way, page-locked memory, or a layout over several."""
-        self._recent: dict[Hashable, Recipe] = {}
+        self.readers: dict[type, Callable[[Any], Hashable | None]] = {}
+        """What reads the signatures of objects, by their types: see `reader`."""
+        self.recent: dict[Hashable, Recipe] = {}
+        """The recipes that have been asked for lately, where to look before `find`."""
         self._earlier: dict[Hashable, Recipe] = {}
 
     @property
     def kept(self) -> int:
         """How many recipes are kept."""
-        return len({**self._recent, **self._earlier})
+        return len({**self.recent, **self._earlier})
+
+    def reader(self, kind: type) -> Callable[[Any], Hashable | None] | None:
+        """What reads the signatures of a type's objects; ``None``: each is described, as a device is on the way."""
+        owner = None if self.sized else registry.BY_TYPE.get(kind)
+        if owner is None:
+            return None
+        found = self.readers[kind] = owner.signature_reader(kind, self.target, self.request)
+        return found
 
     def find(self, key: Hashable) -> Recipe | None:
         """The recipe that is kept for a signature and what else decides; ``None``: there is none."""
-        found = self._recent.get(key)
+        found = self.recent.get(key)
         if found is None:
             found = self._earlier.get(key)
             if found is not None:
@@ -83,10 +95,10 @@ class Conversion:
 
     def keep(self, key: Hashable, recipe: Recipe) -> None:
         """Keep a recipe; those that have not been asked for in a long time go."""
-        if len(self._recent) >= MOST:
+        if len(self.recent) >= MOST:
             # Two assignments, between which another thread finds less, and nothing wrong.
-            self._earlier, self._recent = self._recent, {}
-        self._recent[key] = recipe
+            self._earlier, self.recent = self.recent, {}
+        self.recent[key] = recipe
 
     def make(self, info: TensorInfo, source: Backend, request: Request) -> Recipe:
         """The recipe for a tensor that has been described.
@@ -100,8 +112,9 @@ class Conversion:
             ConversionError: There is none; the message says why.
         """
         plan = plan_of(info, request, source, self.target, self.target.capabilities)
-        bound = tuple(_bound(step, plan) for step in plan.steps)
-        return Recipe(bound, plan, tuple(map(_bound_for_many, plan.steps, bound)))
+        bound = [(step, found) for step in plan.steps if (found := _bound(step, plan)) is not unchanged]
+        many = tuple(_bound_for_many(step, one) for step, one in bound)
+        return Recipe(tuple(one for _, one in bound), plan, many)
 
     def here(self, info: TensorInfo, request: Request) -> Request:
         """The request as it is on this machine: the target's devices matter only where an accelerator is involved."""

@@ -48,10 +48,9 @@ def execute(program: Sequence[Callable[..., Any]], value: Any, out: Any = None) 
         for do in program:
             value = do(value)
         return value
-    *before, write = program
-    for do in before:
+    for do in program[:-1]:
         value = do(value)
-    write(value, out)
+    program[-1](value, out)
     return out
 
 
@@ -67,22 +66,19 @@ def convert(x: Any, conversion: Conversion, out: Any = None) -> Any:
         ConversionError: It cannot be done; the message says why.
     """
     key: tuple[Any, Hashable] | None = None
-    owner = None if conversion.sized or _verifying else registry.BY_TYPE.get(type(x))
-    if owner is not None:
-        target, value, signature = conversion.target, x, owner.signature(x)
-        if signature is None and (opened := owner.open_alike(x, target)) is not None:
-            signature, value = opened
-        if signature is not None:
-            if out is not None:
-                # An `out` that is none, or of another shape, is refused by the plan, which is not found.
-                written = target.signature(out)
-                if written is not None and value.shape != out.shape and tuple(value.shape) != tuple(out.shape):
-                    written = None
-                signature = signature, written
-            key = signature, target.environment()
-            recipe = conversion.find(key)
-            if recipe is not None:
-                return execute(recipe.program, value, out)
+    read = None if _verifying else conversion.readers.get(type(x)) or conversion.reader(type(x))
+    if read is not None and (signature := read(x)) is not None:
+        target = conversion.target
+        if out is not None:
+            # An `out` that is none, or of another shape, is refused by the plan, which is not found.
+            written = target.signature(out)
+            if written is not None and registry.BY_TYPE[type(x)].lengths(x) != target.lengths(out):
+                written = None
+            signature = signature, written
+        key = signature, target.environment()
+        recipe = conversion.recent.get(key) or conversion.find(key)
+        if recipe is not None:
+            return execute(recipe.program, x, out)
     if isinstance(out, TensorInfo):
         raise UnsupportedTypeError(
             "A TensorInfo describes a tensor, and has no memory to write to.", "explain(x, to, out=out), or a tensor"

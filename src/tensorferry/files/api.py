@@ -143,7 +143,8 @@ def save(
     Args:
         tree: A tensor, or dicts, lists and tuples of tensors, of plain values (numbers, strings, ``None``) and of each
             other. A named tuple becomes a tuple, and a mapping a dict: an OrderedDict that holds more than tensors,
-            or has attributes, stays one, and so does a defaultdict of a type of Python.
+            or has attributes, stays one, and so does a defaultdict of a type of Python. Other containers that
+            `convert_tree` enters become a dict of their fields, or a list: dataclasses, attrs classes, namespaces …
         path: The file, or with `shard` the folder.
         to: The format's name; ``None`` goes by the path's suffix.
         metadata: Strings to put beside the tensors, where the format has a place for them.

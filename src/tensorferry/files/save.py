@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,8 +11,10 @@ import numpy as np
 
 from ..api import to_numpy
 from ..backends import registry
+from ..backends.nodes import dotted
 from ..errors import ConversionError, UnsupportedTypeError
 from ..trees.leaves import LeafRule
+from ..trees.openers import openers_of
 from .base.contents import Contents, Ref
 from .base.stored import Stored, chunks
 from .base.tree_json import FACTORIES, MOST_BITS
@@ -114,9 +116,12 @@ def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
                 )
             result[key] = _outline(child, f"{path}[{key!r}]", depth + 1, rule)
         return result
-    if isinstance(node, (list, tuple)):
+    if isinstance(node, (list, tuple, deque)):
         children = [_outline(child, f"{path}[{index}]", depth + 1, rule) for index, child in enumerate(node)]
-        return children if isinstance(node, list) else tuple(children)
+        return tuple(children) if isinstance(node, tuple) else children
+    opened = _opened(node)
+    if opened is not None:
+        return _outline(opened, path, depth + 1, rule)
     try:
         return Held(node)
     except ConversionError as error:
@@ -130,6 +135,19 @@ def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
             f"but no other objects - at {path}{inside}",
             rule.hint_of(node) or _attributes(node),
         ) from error
+
+
+def _opened(node: Any) -> dict[str, Any] | list[Any] | None:
+    """What a container that `convert_tree` enters holds, in a plain one; ``None``: it is none, or has more beside."""
+    for opener in openers_of(type(node), [node]):
+        found = opener(node)
+        if found is not None:
+            if found.static or found.registered is not None:
+                return None
+            names = [dotted(entry)[1:] for entry in found.entries]
+            values = list(found.values)
+            return values if names == list(map(str, range(len(names)))) else dict(zip(names, values, strict=True))
+    return None
 
 
 def _attributes(node: Any) -> str:

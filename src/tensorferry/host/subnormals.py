@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     Function = TypeVar("Function", bound=Callable[..., Any])
 
-__all__ = ["are_flushed", "kept", "kept_of"]
+__all__ = ["are_flushed", "cast_to", "kept", "kept_of"]
 
 _SMALLEST = 5e-324
 
@@ -60,6 +60,23 @@ def kept_of(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
                 return function(x)
             with _ordinary():
                 return function(x)
+        finally:
+            _be_as(before)
+
+    return on_any_thread
+
+
+def cast_to(dtype: np.dtype[Any]) -> Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]:
+    """The same for NumPy's cast of an array to one dtype, of which each call within takes a tenth."""
+
+    def on_any_thread(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        before = _be_quiet()
+        try:
+            if _SMALLEST * 1.0:
+                # By their names these arguments take half as long again as the cast.
+                return x.astype(dtype, "K", "unsafe", False)
+            with _ordinary():
+                return x.astype(dtype, "K", "unsafe", False)
         finally:
             _be_as(before)
 

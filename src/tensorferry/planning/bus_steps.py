@@ -18,9 +18,20 @@ from .step import Path
 
 if TYPE_CHECKING:
     from ..core.declaration import Declaration
+    from ..core.info import TensorInfo
     from .builder import PlanBuilder
 
-__all__ = ["change_inside", "fetch", "goes_straight", "hand_over", "place", "to_device", "to_host", "writes_there"]
+__all__ = [
+    "change_inside",
+    "fetch",
+    "goes_straight",
+    "hand_over",
+    "place",
+    "spans_later",
+    "to_device",
+    "to_host",
+    "writes_there",
+]
 
 
 # -- from device to device ----------------------------------------------------------------------
@@ -152,9 +163,15 @@ def change_inside(plan: PlanBuilder) -> None:
     """Change the dtype and the device of a framework's own tensor: narrower before the bus, wider after it."""
     own = plan.source
     by_host = is_cast_by_host(plan)
-    whole = _span(plan, own) if by_host or not same_place(plan.now.device, plan.device) else None
+    # What is looked at value by value is said to be where it is in the tensor.
+    looks = plan.dtype != plan.now.dtype and bool(plan.check)
+    crosses = not (looks or same_place(plan.now.device, plan.device))
+    whole = _span(plan, own) if by_host or crosses else None
     if by_host:
         _move(plan, own, HOST)
+    if looks:
+        _spread(plan, own, whole)
+        whole = None
     if plan.dtype != plan.now.dtype and _casts_first(plan):
         cast_inside(plan, own)
     if not same_place(plan.now.device, plan.device):
@@ -198,18 +215,29 @@ def _write(plan: PlanBuilder, by: Declaration, overlaps: bool = False) -> None:
 
 def _span(plan: PlanBuilder, by: Declaration) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """Go on with the memory of a tensor whose elements share it, if that is smaller; gives shape and strides."""
-    now = plan.now
-    plain = not (now.requires_grad or now.conjugate or now.negative) and now.abstract is None and now.size > 0
-    if not plain or not by.capabilities.devices.spreads or now.framework != by.name:
-        return None
-    itemsize = dtypes.find(now.dtype).itemsize
-    low, high = spans(now.shape, now.strides, itemsize)
-    if low or high >= now.nbytes or any(step % itemsize for step in now.strides):
+    now, itemsize = plan.now, dtypes.find(plan.now.dtype).itemsize
+    length = _shared(now, by) if now.framework == by.name else 0
+    if not length:
         return None
     steps = tuple(step // itemsize for step in now.strides)
-    length = high // itemsize
     plan.add(by, "span", (length,), "its elements share this memory", shape=(length,), strides=(itemsize,))
     return now.shape, steps
+
+
+def spans_later(plan: PlanBuilder) -> bool:
+    """Whether an array goes to the target's device as the memory that its elements share, and is cast as that."""
+    there = plan.device != HOST and not plan.check and plan.now.dtype in plan.target.capabilities.dtypes.held
+    return there and not plan.now.swapped and _shared(plan.now, plan.target) > 0
+
+
+def _shared(now: TensorInfo, by: Declaration) -> int:
+    """How many elements the memory holds that those of a tensor share, if that are fewer; 0: they are not."""
+    plain = not (now.requires_grad or now.conjugate or now.negative) and now.abstract is None and now.size > 0
+    itemsize = dtypes.find(now.dtype).itemsize
+    if not plain or not by.capabilities.devices.spreads or any(step % itemsize for step in now.strides):
+        return 0
+    low, high = spans(now.shape, now.strides, itemsize)
+    return 0 if low or high >= now.nbytes else high // itemsize
 
 
 def _spread(plan: PlanBuilder, by: Declaration, whole: tuple[tuple[int, ...], tuple[int, ...]] | None) -> None:

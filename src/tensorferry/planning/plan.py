@@ -43,3 +43,14 @@ class Plan(Rendered):
     reason: str
     warnings: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
+
+    @property
+    def written(self) -> str | None:
+        """The dtype of the array that the last step takes, as it was read or cast before; ``None``: it takes parts."""
+        before: str | None = self.source.dtype
+        for step in self.steps[:-1]:
+            if step.verb == "look":
+                before = None
+            elif step.verb in ("cast", "read") and step.arguments:
+                before = step.arguments[0]
+        return before

@@ -172,7 +172,8 @@ def _leave_graph(plan: PlanBuilder) -> None:
             f"This tensor requires grad, and {plan.target.name} would leave its autograd graph.",
             f'grad="detach" (the default), or {by_hand} first',
         )
-    plan.add(plan.source, "detach", (), "gradients do not cross", requires_grad=False)
+    kind = "" if plan.now.kind == plan.source.capabilities.gradients.parameter else plan.now.kind
+    plan.add(plan.source, "detach", (), "gradients do not cross", requires_grad=False, kind=kind)
 
 
 def _cross_host(plan: PlanBuilder) -> None:
@@ -193,7 +194,7 @@ def _cross_host(plan: PlanBuilder) -> None:
         host_steps.write_out(plan, out)
         return
     shares = not plan.allocated
-    waits = rules.widens_later(plan.now, target, plan.dtype, plan.device, plan.check)
+    waits = rules.widens_later(plan.now, target, plan.dtype, plan.device, plan.check) or bus_steps.spans_later(plan)
     if plan.dtype != plan.now.dtype and not waits:
         host_steps.cast_array(plan)
     elif host_steps.is_to_be_locked(plan) and not rules.layout_obstacles(plan.now, host_steps.pinner(plan) or target):

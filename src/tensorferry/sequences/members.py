@@ -182,7 +182,7 @@ def gathered(members: Members, target: Backend | None, request: Request | None) 
     elif source is not target:
         place = HOST
     else:
-        place = None if request is None else request.device
+        place = request and (request.out.device if request.out is not None else request.device)
     if len(devices) > 1 and place is None:
         first, other = devices.keys() if len(devices) == 2 else [*devices][:2]
         raise DeviceError(

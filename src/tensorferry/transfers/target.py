@@ -175,7 +175,7 @@ class Pending:
         self._prepared = prepare()
         self._environments = self._seen()
         self.plans: list[Plan] = [each.recipe.plan for each in self._prepared.values()]
-        """Of each leaf, that of the first tensor of its signature; where a device is on the way, its own."""
+        """Of each leaf, that of the first tensor of its signature: on the same devices, perhaps of another size."""
 
     def _seen(self) -> list[Hashable]:
         return [backend.environment() for backend in {each.target: None for each in self._prepared.values()}]

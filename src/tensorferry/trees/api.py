@@ -295,7 +295,9 @@ def targets_of(asked: Asked, leaves: Leaves) -> Targets:
     if like is None or to is not None or isinstance(like, TensorInfo):
         name, theirs, device = aim(to, like, None, device)
     else:
-        infos = _describe(like, leaf_rule(leaves, infos=True))
+        owner = None if callable(leaves) else registry.BY_TYPE.get(type(like))
+        alone = owner is not None and owner.capabilities.memory.exists and owner.likeness(like) is not None
+        infos = {"$": owner.describe(like)} if alone and owner else _describe(like, leaf_rule(leaves, infos=True))
         if not infos:
             raise UnsupportedTypeError("like= has no tensor in it.", "like= a tensor, or a tree of tensors")
         targets = {path: aim(None, info, None, device) for path, info in infos.items()}

@@ -168,8 +168,8 @@ class Columns:
         targets = self._targets
         if not targets.decides_by_leaf:
             return None
-        conversion, name, path = conversion_of(target, request), partial(self._name, index), partial(self._path, index)
-        return lambda info: targets.asked_of(conversion, info.dtype, name, path)
+        conversion, name = conversion_of(target, request), partial(self._name, index)
+        return lambda info: targets.asked_of(conversion, info.dtype, name)
 
     def _ragged(self, index: int, message: str) -> ShapeError:
         name = self._name(index)

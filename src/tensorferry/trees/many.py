@@ -12,7 +12,7 @@ from ..execution.groups import recipes_of
 from ..host import memory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from ..core.info import TensorInfo
     from ..execution.groups import Grouped
@@ -45,7 +45,10 @@ def convert_each(
         return None
     recipes = grouped.recipes
     steps = slice(None) if outs is None else slice(-1)
-    values = [run.execute(recipe.bulk[steps], _some(leaves, places)) for recipe, places in recipes]
+    values = [
+        [*chain.from_iterable(run.execute(recipe.bulk[steps], part) for part in _parts(_some(leaves, places)))]
+        for recipe, places in recipes
+    ]
     if outs is None:
         results = _in_order(values, recipes, len(leaves))
     else:
@@ -55,6 +58,15 @@ def convert_each(
     for index, leaf in enumerate(leaves) if run.is_verifying() else ():
         run.verify(run.prepare(leaf, conversion, None if outs is None else outs[index], decide), results[index])
     return results
+
+
+_AT_ONCE = 4096
+"""Leaves for which a step is done before the next: what is made between two steps stays in the processor's cache."""
+
+
+def _parts(leaves: list[Any]) -> Iterable[list[Any]]:
+    starts = range(0, len(leaves), _AT_ONCE)
+    return [leaves] if len(starts) == 1 else (leaves[start : start + _AT_ONCE] for start in starts)
 
 
 def _some(leaves: list[Any], places: Places) -> list[Any]:
@@ -76,6 +88,8 @@ def _in_order(values: list[list[Any]], recipes: list[tuple[Recipe, Places]], cou
 def _share_no_byte(leaves: list[Any], outs: list[Any] | None, grouped: Grouped) -> bool:
     """Whether no memory that is copied from, or written into, has a byte in common with another of these."""
     copied = leaves
+    if grouped.apart:
+        return True
     if outs is None:
         copies = [places for recipe, places in grouped.recipes if recipe.copies]
         if not copies:
@@ -85,8 +99,6 @@ def _share_no_byte(leaves: list[Any], outs: list[Any] | None, grouped: Grouped) 
         _some(each, places) for each in (copied, outs or []) for places in places_by(list(map(type, each))).values()
     ]
     owners = [registry.backend_of(some[0]) for some in of_kinds]
-    if len(owners) == 1 and owners[0].are_apart(of_kinds[0]):
-        return True
     starts: list[int] = []
     ends: list[int] = []
     for owner, some in zip(owners, of_kinds, strict=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PLAIN", "openers_of"]
 
+_DTYPE = attrgetter("dtype")
 PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, bytearray, range})
 """Types of leaves that nobody opens."""
 
@@ -30,7 +32,8 @@ def openers_of(kind: type, leaves: Sequence[Any]) -> tuple[Opener, ...]:
     if kind in PLAIN:
         return ()
     if issubclass(kind, (np.ndarray, np.void)):
-        names = any(dtype.names for dtype in {leaf.dtype for leaf in leaves if type(leaf) is kind})
+        arrays = leaves if set(map(type, leaves)) == {kind} else [leaf for leaf in leaves if type(leaf) is kind]
+        names = any(dtype.names for dtype in set(map(_DTYPE, arrays)))
         return (_open_fields,) if names else ()
     if registry.is_known_tensor(kind):
         return ()

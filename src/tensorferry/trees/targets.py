@@ -60,20 +60,17 @@ class Targets:
         """What is asked for, if it is the same for all leaves; its dtype aside where `decides_by_leaf`."""
         return self._common
 
-    def asked_of(
-        self, conversion: Conversion, dtype: str, name: Callable[[], str], path: Callable[[], str]
-    ) -> Conversion:
+    def asked_of(self, conversion: Conversion, dtype: str, name: Callable[[], str]) -> Conversion:
         """What is asked for a leaf of a dtype, if that depends on what it is.
 
         Args:
             conversion: What `of` gives.
             dtype: Canonical name of the leaf's dtype.
             name: Gives the leaf's dotted name.
-            path: Gives its path.
         """
         rule, request = self.rule, conversion.request
-        if rule.names or rule.paths:
-            said = dtype_of_leaf(rule, dtype, name() if rule.names else "", request.dtype, path() if rule.paths else "")
+        if rule.names:
+            said = dtype_of_leaf(rule, dtype, name(), request.dtype)
             return conversion_of(conversion.target, request._replace(dtype=said))
         # Alike leaves are asked the same.
         found = self._by_dtype.get((conversion, dtype))

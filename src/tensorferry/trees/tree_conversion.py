@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..backends import fast_paths, registry
 from ..core.info import TensorInfo
-from ..core.places import places_by
 from ..errors import ConversionError, UnsupportedTypeError
 from ..execution import run
 from .aliases import Group, converted_together, overlapping, ties
@@ -148,7 +147,7 @@ class TreeConversion:
 
     def _decided(self, conversion: Conversion, index: int, info: TensorInfo) -> Conversion:
         """What is asked for a leaf, by what it is."""
-        return self._targets.asked_of(conversion, info.dtype, partial(self.name, index), partial(self.path, index))
+        return self._targets.asked_of(conversion, info.dtype, partial(self.name, index))
 
     def bind(self, prepared: Mapping[int, Prepared]) -> tuple[dict[int, int], list[Group], list[Shipment]]:
         """The leaves that are one, those that are copied together, and those that cross the bus together."""
@@ -256,7 +255,7 @@ class TreeConversion:
         targets, rule, common = self._targets, self._rule, self._targets.common
         if rule.chosen is not None or self._structure.twins:
             return None
-        if targets.rule.names or targets.rule.paths or (common is None and not targets.copies):
+        if targets.rule.names or (common is None and not targets.copies):
             return None
         try:
             taken = rule.takes_each(self.leaves)
@@ -288,10 +287,8 @@ class TreeConversion:
 
     def _copies_of(self, places: Sequence[int]) -> Conversion | None:
         """What copies leaves that are all of one framework; ``None``: they are not."""
-        kinds = {
-            kind: places[at[0]] for kind, at in places_by(list(map(type, map(self.leaves.__getitem__, places)))).items()
-        }
-        found = {copy_in_its_framework(self.leaves[place]) for place in kinds.values()}
+        leaves = self.leaves if len(places) == len(self.leaves) else [self.leaves[place] for place in places]
+        found = {copy_in_its_framework(leaf) for leaf in dict(zip(map(type, leaves), leaves, strict=True)).values()}
         return found.pop() if len(found) == 1 else None
 
     def _convert_each(self, common: Conversion, leaves: list[Any], outs: list[Any] | None) -> list[Any] | None:

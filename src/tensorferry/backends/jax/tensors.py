@@ -20,6 +20,7 @@ from ...planning.rules import agrees
 from .. import registry
 from ..base import Backend
 from ..nodes import Node, attribute, item
+from . import fast_paths
 from .declared import DECLARED, NARROW, PACKED, X64
 from .snippets import snippet
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
 
     from ...core.capabilities import Capabilities
+    from ...core.request import Request
+    from ...planning.plan import Plan
+    from ...planning.step import Step
 
 Array = np.ndarray[Any, Any]
 
@@ -64,6 +68,7 @@ class JaxBackend(Backend):
         self.config: Any = jax.config
         self.tracer = self.jax.core.Tracer
         self.array = _concrete()
+        self._read = self._find_reader()
         self._place: Callable[[Array], Any] | None = None
         self._end: int | None = None
 
@@ -119,10 +124,29 @@ class JaxBackend(Backend):
         return _described(shape, name, device, misalignment, shards)
 
     def signature(self, x: Any) -> Hashable | None:
-        if type(x) is not self.array or x.is_deleted() or x.platform() != HOST or x.sharding.num_devices > 1:
+        if type(x) is not self.array:
             return None
-        shape = x.shape
-        return None if 0 in shape else (self.name, x.dtype, len(shape), x.unsafe_buffer_pointer() & 63)
+        found = self._read(x)
+        return None if found is None else (*found, x.unsafe_buffer_pointer() & 63)
+
+    def signature_reader(self, kind: type, target: Backend, request: Request) -> Callable[[Any], Hashable | None]:
+        # Each element is where one of its size may be, which is enough for a target that asks for no more.
+        return self._read if kind is self.array and target.capabilities.memory.alignment <= 1 else self.signature
+
+    def _find_reader(self) -> Callable[[Any], tuple[Any, ...] | None]:
+        """What reads a signature without the address, of the type of arrays that have values."""
+        alone, host, name = self.jax.sharding.SingleDeviceSharding, HOST, self.name
+
+        def read(x: Any) -> tuple[Any, ...] | None:
+            if x.is_deleted() or x.platform() != host:
+                return None
+            sharding, shape = x.sharding, x.shape
+            # To count the devices takes as long as all the rest.
+            if (type(sharding) is not alone and sharding.num_devices > 1) or 0 in shape:
+                return None
+            return name, x.dtype, len(shape)
+
+        return read
 
     def likeness(self, x: Any) -> Hashable | None:
         found = self.signature(x)
@@ -158,6 +182,11 @@ class JaxBackend(Backend):
         array: Array = self.jax.device_get(x) if of_numpy(x.dtype) in PACKED else np.asarray(x)
         # What JAX had to gather or unpack it keeps, and hands out again: that is not ours.
         return array.copy() if array.flags.owndata else array
+
+    def bound(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
+        before = plan.source
+        whole = before.abstract is None and before.shards == 1 and before.device == HOST and before.dtype not in PACKED
+        return _export if step.verb == "export" and whole else None
 
     def fetch(self, x: Any) -> Array:
         """The whole of an array on devices, in host memory of one's own."""
@@ -311,39 +340,16 @@ class JaxBackend(Backend):
     # -- fast paths -------------------------------------------------------------------------------
 
     def fast_paths(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
-        if self.array is None:
-            return {}
-        return {(self.array, "numpy"): self._to_numpy_path(), (self.array, self.name): self._identity_path()}
+        return fast_paths.fast_paths(self)
 
     def fast_paths_for_many(self) -> Mapping[tuple[type, str], Callable[[list[Any]], list[Any] | None]]:
-        asarray = np.asarray
-        if self.array is None or any(device.platform != HOST for device in self.jax.local_devices()):
-            return {}
+        return fast_paths.for_many(self)
 
-        def path(tensors: list[Any]) -> list[Any] | None:
-            arrays = list(map(asarray, tensors))
-            return None if any(array.flags.owndata for array in arrays) else arrays
 
-        return {(self.array, "numpy"): path}
-
-    def _to_numpy_path(self) -> Callable[[Any], Any]:
-        asarray = np.asarray
-        all_host = all(device.platform == HOST for device in self.jax.local_devices())
-
-        def path(x: Any) -> Any:
-            if not (all_host or x.platform() == HOST):
-                return None
-            array = asarray(x)
-            # What JAX gathers from several shards, or unpacks, it keeps in an array that owns its memory.
-            return None if array.flags.owndata else array
-
-        return path
-
-    def _identity_path(self) -> Callable[[Any], Any]:
-        def path(x: Any) -> Any:
-            return None if x.is_deleted() else x
-
-        return path
+def _export(x: Any) -> Array:
+    """The verb of that name, of an array on one device whose elements have bytes of their own."""
+    array = np.asarray(x)
+    return array.copy() if array.flags.owndata else array
 
 
 def _concrete() -> Any:

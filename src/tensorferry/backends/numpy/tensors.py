@@ -145,8 +145,8 @@ class NumpyBackend(Backend):
             ends.append(at + high)
         return starts, ends
 
-    def are_apart(self, tensors: Sequence[Any]) -> bool:
-        return _OWN.issuperset([x.flags.num for x in tensors])
+    def owns_memory(self, signature: Any) -> bool:
+        return signature[4] in _OWN
 
     def for_many(self) -> Mapping[str, Callable[..., Any]]:
         return {"copy": self._copy_each, "cast": casts.cast_each, "write": casts.write_each}
@@ -223,14 +223,14 @@ class NumpyBackend(Backend):
 
     def bound(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
         before, verb = plan.source, step.verb
+        if verb == "write":
+            return _write_alike if plan.written == plan.result.dtype and not before.swapped else None
         if before.swapped or before.weak_dtype is not None:
             return None
         if verb == "copy" and before.is_compact and not any(step.arguments):
             return np.ndarray.copy
         if verb == "cast":
             return casts.direct_cast(before.dtype, *step.arguments)
-        if verb == "write" and before.dtype == plan.result.dtype:
-            return _write_alike
         return None
 
 

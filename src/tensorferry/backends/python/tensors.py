@@ -21,7 +21,9 @@ from ...host import casts, memory, subnormals
 from ...host.numpy_dtypes import by_numpy, numpy_dtype, of_numpy
 from ...planning import rules
 from ...sequences import chunks, members, reader
+from .. import registry
 from ..base import Backend
+from . import few_numbers
 from .declared import CAPABILITIES, DECLARED
 from .snippets import exact_scalar, snippet
 
@@ -138,20 +140,24 @@ class PythonBackend(Backend):
         array, name, weak = _read(x, first, target)
         return self, _numbers_info(array.shape, name, weak), array
 
-    def open_alike(self, x: Any, target: Backend) -> tuple[Hashable, Any] | None:
-        if type(x) is not list or not 0 < len(x) < _FEW or set(map(type, x)) not in _ONE_KIND:
-            return None
-        array = np.array(x)
-        name = _ORDINARY.get(array.dtype)
-        return None if name is None else ((name, _weak(array, name, target)), array)
+    def signature_reader(self, kind: type, target: Backend, request: Request) -> Callable[[Any], Hashable | None]:
+        return few_numbers.reader(target, request)
+
+    def lengths(self, x: Any) -> tuple[int, ...]:
+        return (len(x),)
 
     def likeness(self, x: Any) -> Hashable | None:
-        few = type(x) is list and 0 < len(x) < _FEW
-        return "numbers" if few and set(map(type, x)) in _ONE_KIND else None
+        return few_numbers.likeness(x)
 
     def bound(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
-        ordinary = step.verb == "adopt" and plan.result.dtype in ORDINARY
-        return _ordinary_scalars if ordinary else None
+        if step.verb == "read":
+            return few_numbers.read(self, step, plan)
+        if step.verb != "adopt":
+            return None
+        if plan.result.dtype in ORDINARY:
+            return _ordinary_scalars
+        before = plan.steps[-2:-1]
+        return _scalars_of(registry.backend_named(before[0].backend).export) if before else None
 
     def _read_parts(self, x: Any, first: Any, target: Backend, request: Request) -> chunks.Read | None:
         """Many numbers as what the plan will make of them, if it takes them part by part."""
@@ -232,7 +238,7 @@ class PythonBackend(Backend):
         return to_scalars(array)
 
     def fast_paths(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
-        return {(np.ndarray, self.name): _list_path, (list, self.name): _list_of_numbers}
+        return {(np.ndarray, self.name): _list_path, (list, self.name): few_numbers.copied}
 
 
 def _read(x: Any, first: Any, target: Backend | None) -> tuple[Array, str, str | None]:
@@ -261,16 +267,23 @@ def to_scalars(array: Array) -> Any:
     return (array if wider is None else array.astype(wider)).tolist()
 
 
-def _ordinary_scalars(array: Array) -> Any:
-    """The same of a dtype that NumPy makes Python scalars of by itself."""
-    return to_scalars(np.asarray(array)) if subnormals.are_flushed() else array.tolist()
+def _ordinary_scalars(x: Any) -> Any:
+    """The same of a dtype that NumPy makes Python scalars of by itself, or of a list of few numbers."""
+    if type(x) is list:
+        return x.copy()
+    return to_scalars(np.asarray(x)) if subnormals.are_flushed() else x.tolist()
 
 
-_FEW = 256
-"""Numbers of which the types are looked at sooner than they are read."""
-_EXACT_KINDS = ({float}, {bool})
-_ONE_KIND = ({float}, {int})
-_ORDINARY = {np.dtype(name): name for name in ("int64", "float64")}
+def _scalars_of(export: Callable[[Any], Array]) -> Callable[[Any], Any]:
+    """The same of any dtype: of an array, or of a tensor that its framework makes lists of by itself."""
+
+    def scalars(x: Any) -> Any:
+        if isinstance(x, np.ndarray):
+            return to_scalars(x)
+        return to_scalars(export(x)) if subnormals.are_flushed() else x.tolist()
+
+    return scalars
+
 
 _WIDER = {numpy_dtype(name): np.dtype(exact_scalar(name)) for name in DTYPES if name not in ORDINARY}
 
@@ -280,13 +293,6 @@ def _list_path(x: Array) -> Any:
         return to_scalars(x)
     known = x.dtype.kind in "biufc" and x.dtype.itemsize <= 16 and of_numpy(x.dtype)
     return x.tolist() if known and not subnormals.are_flushed() else None
-
-
-def _list_of_numbers(x: Any) -> Any:
-    if not 0 < len(x) < _FEW:
-        return None
-    kinds = set(map(type, x))
-    return x.copy() if kinds in _EXACT_KINDS or (kinds == {int} and min(x) >= -(2**63) and max(x) < 2**63) else None
 
 
 def _over_buffer(x: Any) -> Array:

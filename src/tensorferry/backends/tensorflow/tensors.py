@@ -20,6 +20,7 @@ from ...planning.rules import agrees
 from .. import registry
 from ..base import Backend
 from ..nodes import Node
+from .bound import bound
 from .declared import CAPABILITIES, COPIED, DECLARED, DEFAULT_STREAM, DTYPES, REFUSED
 from .fast_paths import fast_paths
 from .snippets import device_code, snippet
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
 
     from ...core.capabilities import Capabilities
+    from ...core.request import Request
+    from ...planning.plan import Plan
+    from ...planning.step import Step
 
 Array = np.ndarray[Any, Any]
 
@@ -148,11 +152,28 @@ class TensorflowBackend(Backend):
         array = self._array(x)
         return (self.name, dtype, array.ndim, memory.address(array) & 63) if array.size else None
 
+    def signature_reader(self, kind: type, target: Backend, request: Request) -> Callable[[Any], Hashable | None]:
+        # Each element is where one of its size may be, which is enough for a target that asks for no more.
+        asks = target.capabilities.memory.alignment > 1 or not issubclass(kind, self.eager)
+        return self.signature if asks else self._read_unaligned
+
+    def _read_unaligned(self, x: Any) -> Hashable | None:
+        """A signature without the address, which takes as long as all the rest."""
+        dtype, rank = x._datatype_enum(), x._rank()
+        ordinary = dtype in self.enums and x.backing_device == self.host and rank <= AXES and x._num_elements()
+        return (self.name, dtype, rank) if ordinary else None
+
+    def lengths(self, x: Any) -> tuple[int, ...]:
+        return x._shape_tuple() if isinstance(x, self.eager) else tuple(x.shape)
+
     def _signature_of_variable(self, x: Any) -> Hashable | None:
-        if not self.tf.executing_eagerly() or x.device != self.host or not x.shape.is_fully_defined():
+        if not self.tf.executing_eagerly() or x.device != self.host:
             return None
-        dtype, shape = x.dtype.base_dtype, tuple(x.shape)
-        ordinary = dtype in self.names and 0 not in shape and len(shape) <= AXES
+        try:
+            dtype, shape = x.dtype.base_dtype, tuple(x.shape)
+        except ValueError:  # nobody knows of how many axes
+            return None
+        ordinary = dtype in self.names and not {0, None}.intersection(shape) and len(shape) <= AXES
         return (self.name, "Variable", dtype, len(shape)) if ordinary else None
 
     def likeness(self, x: Any) -> Hashable | None:
@@ -305,6 +326,9 @@ class TensorflowBackend(Backend):
         """Assign an array's values, cast to its dtype, to a variable."""
         # A copy, which the variable keeps as its memory.
         out.assign(self.adopt(casts.cast(x, self.names[out.dtype])), read_value=False)
+
+    def bound(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
+        return bound(self, step, plan)
 
     def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
         return snippet(verb, arguments, info)

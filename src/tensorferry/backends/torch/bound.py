@@ -8,6 +8,7 @@ from ...core.devices import HOST
 from ...core.dtypes import ORDINARY
 from ...host import memory
 from .. import registry
+from ..base import unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,24 +33,31 @@ def bound(backend: TorchBackend, step: Step, plan: Plan) -> Callable[..., Any] |
     found: Callable[..., Any] | None = None
     if step.verb == "detach":
         found = backend.tensor.detach
-    elif _is_copied_by_torch(step, plan) and (before.framework == after.framework or before.dtype not in carried):
-        found = _write(backend) if step.verb == "write" else _same
+    elif _is_copied_by_torch(step, plan) and (before.framework == after.framework or after.dtype not in carried):
+        found = _write(backend, writable=bool(before.writable)) if step.verb == "write" else unchanged
     elif _becomes_numbers(step, plan):
-        found = _same
+        found = unchanged
     elif step.verb == "export" and before.dtype not in carried:
         found = backend.tensor.numpy
-    elif step.verb == "adopt" and (before.writable or not plan.shares_memory):
-        found = _adopt(backend) if after.dtype not in carried else _adopt_carried(backend, after.dtype)
+    elif step.verb == "adopt":
+        if before.writable or not plan.shares_memory:
+            found = _adopt(backend) if after.dtype not in carried else _adopt_carried(backend, after.dtype)
+        elif after.dtype not in carried:
+            found = _alias(backend)
     elif step.verb == "copy" and not step.arguments:
         found = _copy(backend)
     return found
+
+
+_LISTED = ORDINARY | {"bfloat16"}
+"""Dtypes of which PyTorch's own `tolist` gives the very numbers, NaN's sign and payload too; of float8 it does not."""
 
 
 def _becomes_numbers(step: Step, plan: Plan) -> bool:
     """Whether a step is the export of a tensor that Python numbers are made of, which it does by itself."""
     before, steps = plan.source, plan.steps
     then = steps[-1] if step in steps[-2:-1] else None
-    plain = before.dtype in ORDINARY and not (before.conjugate or before.negative)
+    plain = before.dtype in _LISTED and not (before.conjugate or before.negative)
     if not plain or step.verb != "export" or then is None or then.verb != "adopt":
         return False
     return not registry.backend_named(then.backend).capabilities.memory.exists
@@ -58,13 +66,12 @@ def _becomes_numbers(step: Step, plan: Plan) -> bool:
 def _is_copied_by_torch(step: Step, plan: Plan) -> bool:
     """Whether a step is of those that put one tensor's, or array's, bits into another's, without gaps in either."""
     before, out, last = plan.source, plan.request.out, plan.steps[-1]
-    if out is None or before.dtype != out.dtype or last.verb != "write" or not (before.is_compact and out.is_compact):
+    if out is None or plan.written != out.dtype or last.verb != "write" or not (before.is_compact and out.is_compact):
         return False
-    if before.negative or before.conjugate or before.swapped or out.negative or out.conjugate or not before.writable:
+    if before.negative or before.conjugate or before.swapped or out.negative or out.conjugate:
         return False
-    steps = [(each.backend, each.verb) for each in plan.steps]
-    own = before.framework == out.framework and steps[-2:-1] == [(out.framework, "export")]
-    return step is last if len(steps) == 1 else own and step in plan.steps[-2:]
+    exports = plan.steps[-2:-1] if before.framework == out.framework and before.dtype == out.dtype else ()
+    return step is last or any(step is each and each.verb == "export" for each in exports)
 
 
 def _adopt(backend: TorchBackend) -> Callable[[Array], Any]:
@@ -74,6 +81,26 @@ def _adopt(backend: TorchBackend) -> Callable[[Array], Any]:
         try:
             return from_numpy(array)
         except (TypeError, ValueError):
+            return adopt(array)
+
+    def for_many(arrays: list[Array]) -> list[Any]:
+        try:
+            return list(map(from_numpy, arrays))
+        except (TypeError, ValueError):
+            return list(map(adopt, arrays))
+
+    bound.for_many = for_many  # type: ignore[attr-defined]
+    return bound
+
+
+def _alias(backend: TorchBackend) -> Callable[[Array], Any]:
+    """The same for read-only memory, which the caller consents to share."""
+    from_dlpack, adopt = backend.from_dlpack, backend.adopt
+
+    def bound(array: Array) -> Any:
+        try:
+            return from_dlpack(array.__dlpack__(max_version=(1, 0)))
+        except (BufferError, TypeError, ValueError):
             return adopt(array)
 
     return bound
@@ -105,34 +132,39 @@ def _copy(backend: TorchBackend) -> Callable[[Any], Any]:
     return bound
 
 
-def _same(x: Any) -> Any:
-    return x
+_SMALL = 1 << 15
+"""Bytes up to which NumPy copies sooner than PyTorch, whose call takes longer, and which shares the work out."""
 
 
-def _write(backend: TorchBackend) -> Callable[[Any, Any], None]:
-    """PyTorch's own copy of a tensor or an array, which counts a new version, where no byte is in common."""
-    tensor, from_numpy, address = backend.torch.Tensor, backend.from_numpy, memory.address
+def _write(backend: TorchBackend, *, writable: bool) -> Callable[[Any, Any], None]:
+    """A copy of a tensor's or an array's bits, which counts a new version."""
+    tensor, from_numpy, to_numpy = backend.torch.Tensor, backend.from_numpy, backend.tensor.numpy
+    address, count = memory.address, backend.torch.autograd.graph.increment_version
     copy_all = getattr(backend.torch, "_foreach_copy_", None)
 
     def bound(value: Any, out: Any) -> None:
-        own = isinstance(value, tensor)
-        begin, end, nbytes = value.data_ptr() if own else address(value), out.data_ptr(), value.nbytes
-        if begin + nbytes <= end or end + nbytes <= begin:
-            out.copy_(value if own else from_numpy(value))
-        else:
-            backend.write(backend.export(value) if own else value, out)
+        own, nbytes = isinstance(value, tensor), value.nbytes
+        if not own and (nbytes < _SMALL or not writable):
+            # Bytes in common NumPy sees to.
+            to_numpy(out)[...] = value
+            count(out)
+            return
+        try:
+            # PyTorch sees to them within one storage alone.
+            if not -nbytes < (value.data_ptr() if own else address(value)) - out.data_ptr() < nbytes:
+                out.copy_(value if own else from_numpy(value))
+                return
+        except RuntimeError:  # it was made in inference mode
+            pass
+        backend.write(backend.export(value) if own else value, out)
 
     def for_many(values: list[Any], outs: list[Any]) -> None:
         # None of them has a byte in common with another.
-        tensors = values if isinstance(values[0], tensor) else list(map(from_numpy, values))
-        if copy_all is None:
-            for value, out in zip(tensors, outs, strict=True):
-                out.copy_(value)
+        if copy_all is None or not writable:
+            for value, out in zip(values, outs, strict=True):
+                bound(value, out)
         else:
-            copy_all(outs, tensors)
+            copy_all(outs, values if isinstance(values[0], tensor) else list(map(from_numpy, values)))
 
     bound.for_many = for_many  # type: ignore[attr-defined]
     return bound
-
-
-_same.for_many = _same  # type: ignore[attr-defined]

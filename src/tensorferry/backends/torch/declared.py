@@ -63,7 +63,7 @@ def _capabilities(default: str, records: bool, traces: bool) -> Capabilities:
             writes_own=True,
         ),
         devices=Devices(others=True, packs=True, pins=True, spreads=True),
-        gradients=Gradients(graph=True, records=records),
+        gradients=Gradients(graph=True, records=records, parameter="Parameter"),
         objects=Objects(
             read_kinds=frozenset({"rows", "stack"}),
             abstract=ABSTRACT,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...core.layout import spans
@@ -11,11 +12,11 @@ from ...core.signature import COMPACT, layout_of
 from ...host import memory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping, Sequence
+    from collections.abc import Hashable, Iterator, Mapping, Sequence
 
     from .tensors import TorchBackend
 
-__all__ = ["environment_reader", "extents", "group_reader", "likeness_reader", "signature_reader"]
+__all__ = ["environment_reader", "extents", "group_reader", "likeness_reader", "signature_readers"]
 
 
 LARGEST = 16
@@ -27,18 +28,28 @@ _MOST = 16
 """Lists that are remembered."""
 
 
-def signature_reader(backend: TorchBackend) -> Callable[[Any], Hashable | None]:
-    """See `Backend.signature`; what it asks is looked up here, once."""
-    memories = backend.memories
+Reader = Callable[[Any], "Hashable | None"]
+
+
+def signature_readers(backend: TorchBackend) -> tuple[Reader, Callable[..., Reader]]:
+    """See `Backend.signature` and `Backend.signature_reader`."""
+    readers: dict[type, Reader] = {kind: _signature_reader(backend, kind) for kind in backend.memories}
+
+    def signature(x: Any) -> Hashable | None:
+        read = readers.get(type(x))
+        return None if read is None else read(x)
+
+    return signature, lambda kind, _target, _request: readers.get(kind, signature)
+
+
+def _signature_reader(backend: TorchBackend, kind: type) -> Reader:
+    """What reads the signatures of tensors, or of parameters; what it asks is looked up here, once."""
     # Conjugate tensors are told apart where they are described; so are dual ones and those of no elements, and pinned
     # ones where that makes a difference.
     dtypes = frozenset(dtype for dtype in backend.names if not dtype.is_complex)
     forward, modes, tracing, lowest = backend.forward, backend.modes, backend.tracing, memory.LOWEST
 
     def signature(x: Any) -> Hashable | None:
-        kind = type(x)
-        if kind not in memories:
-            return None
         dtype = x.dtype
         if dtype not in dtypes or forward._current_level >= 0:
             return None
@@ -61,15 +72,16 @@ def signature_reader(backend: TorchBackend) -> Callable[[Any], Hashable | None]:
 
 def likeness_reader(backend: TorchBackend) -> Callable[[Any], Hashable | None]:
     """See `Backend.likeness`."""
-    memories, names, modes, lowest = backend.memories, backend.names, backend.modes, memory.LOWEST
+    memories, modes, lowest = backend.memories, backend.modes, memory.LOWEST
 
     def likeness(x: Any) -> Hashable | None:
+        if type(x) not in memories or not x.is_cpu or x.is_nested or modes():
+            return None
         try:
-            reached = type(x) in memories and x.data_ptr() >= lowest
+            # Of a dtype that cannot be carried nothing is kept.
+            return x.dtype if x.data_ptr() >= lowest else None
         except RuntimeError:
             return None
-        ordinary = reached and x.is_cpu and not x.is_nested and not modes()
-        return x.dtype if ordinary and x.dtype in names else None
 
     return likeness
 
@@ -86,7 +98,7 @@ def group_reader(backend: TorchBackend) -> Callable[[Sequence[Any], int], Mappin
     Batches of a loop are alike, and so are the states of a training: of the last few lists what was found is kept, with
     what tells whether all tensors of another list are like theirs.
     """
-    memories, one = backend.memories, signature_reader(backend)
+    memories, one = backend.memories, backend.signature
     known = frozenset(dtype for dtype in backend.names if not dtype.is_complex)
     forward, modes, lowest = backend.forward, backend.modes, memory.LOWEST
     address, records, guard_of = backend.tensor.data_ptr, backend.is_recording, _guard_maker(backend.torch)
@@ -117,15 +129,14 @@ def group_reader(backend: TorchBackend) -> Callable[[Sequence[Any], int], Mappin
         return found
 
     def read(tensors: Sequence[Any], misalignments: Sequence[int]) -> Mapping[Hashable, Sequence[int]] | None:
-        facts = [
-            (type(x), x.dtype, x.dim(), x.is_contiguous(), at, x.requires_grad)
-            for x, at in zip(tensors, misalignments, strict=True)
-            if x.is_cpu and not x.is_nested and not x.is_neg()
-        ]
-        if len(facts) < len(tensors):
+        # Not kept if there is no need: hundreds of thousands of new tuples set off the garbage collector.
+        kinds = set(_facts(tensors, misalignments))
+        if None in kinds:
             return None
+        every = range(len(tensors))
+        by_facts = dict.fromkeys(kinds, every) if len(kinds) == 1 else places_by(list(_facts(tensors, misalignments)))
         found: dict[Hashable, Sequence[int]] = {}
-        for (kind, dtype, rank, contiguous, at, requires_grad), places in places_by(facts).items():
+        for (kind, dtype, rank, contiguous, at, requires_grad), places in by_facts.items():
             if dtype not in known:
                 return None
             if contiguous:
@@ -138,6 +149,13 @@ def group_reader(backend: TorchBackend) -> Callable[[Sequence[Any], int], Mappin
         return found
 
     return grouped
+
+
+def _facts(tensors: Sequence[Any], misalignments: Sequence[int]) -> Iterator[Any]:
+    """What tells tensors apart, without their strides; ``None`` for one that has to be described."""
+    for x, at in zip(tensors, misalignments, strict=True):
+        ordinary = x.is_cpu and not x.is_nested and not x.is_neg()
+        yield (type(x), x.dtype, x.dim(), x.is_contiguous(), at, x.requires_grad) if ordinary else None
 
 
 def _guard_maker(torch: Any) -> Callable[[Sequence[Any]], Callable[..., bool]] | None:

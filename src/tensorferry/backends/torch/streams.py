@@ -82,7 +82,6 @@ class Accelerators:
     def __init__(self, torch: Any, dtypes: dict[str, Any]) -> None:
         self.torch, self.dtypes = torch, dtypes
         self._facts: dict[str, DeviceFacts] = {}
-        self._streams: dict[str, bool] = {}
 
     def module(self, kind: str) -> Any:
         """The module of a kind of device, or ``None``: PyTorch has none here."""
@@ -110,13 +109,13 @@ class Accelerators:
             count = module.device_count() if module is not None and module.is_available() else 0
             if not count:
                 return DeviceFacts()
-            lacking = {
-                name for name in self.dtypes if not self._works("empty", 0, dtype=self.dtypes[name], device=kind)
-            }
-            absent = frozenset(lacking | {name for name, part in _PARTS.items() if part in lacking})
+            works, own = self._works, self.is_one(kind)
+            streams = own and works("Stream", device=kind) and works("Event", kind)
             # No bytes are locked: whether any can be is found out when they are asked for.
-            pins = self.is_one(kind) and self._works("empty", 0, device=HOST, pin_memory=True)
-            found = self._facts[kind] = DeviceFacts(count, pins, absent)
+            pins = own and works("empty", 0, device=HOST, pin_memory=True)
+            lacking = {name for name, dtype in self.dtypes.items() if not works("empty", 0, dtype=dtype, device=kind)}
+            absent = lacking | {name for name, part in _PARTS.items() if part in lacking}
+            found = self._facts[kind] = DeviceFacts(count, streams, pins, frozenset(absent))
         return found
 
     def _works(self, function: str, *arguments: Any, **keywords: Any) -> bool:
@@ -137,25 +136,22 @@ class Accelerators:
 
     # -- streams ----------------------------------------------------------------------------------
 
-    def _has_streams(self, kind: str) -> bool:
-        found = self._streams.get(kind)
-        if found is None:
-            if not self.is_one(kind) or not self.module(kind).is_available():
-                return False
-            found = self._streams[kind] = self._works("Stream", device=kind) and self._works("Event", kind)
-        return found
+    def _has_streams(self, device: str) -> bool:
+        facts = self.facts(kind_of(device))
+        return facts.present > 0 and facts.streams
 
     def current_stream(self, device: str) -> TorchStream | None:
         """The stream on which this thread's work for a device is queued; without an index, the current device's."""
-        if not self._has_streams(kind_of(device)):
+        if not self._has_streams(device):
             return None
         _, _, index = device.partition(":")
         return TorchStream(self.torch, self.torch.accelerator.current_stream(int(index) if index else None))
 
     def side_stream(self, device: str) -> TorchStream | None:
         """Another stream of a device's, from PyTorch's pool."""
-        there = self._has_streams(kind_of(device))
-        return TorchStream(self.torch, self.torch.Stream(device=self.torch.device(device))) if there else None
+        if not self._has_streams(device):
+            return None
+        return TorchStream(self.torch, self.torch.Stream(device=self.torch.device(device)))
 
     def wait(self, device: Any) -> None:
         """Let the host wait for what is queued on the current stream; a device without streams has one queue."""

@@ -24,7 +24,7 @@ from .bound import bound
 from .containers import opener_of
 from .declared import ABSTRACT, BY_DEFAULT, DECLARED
 from .pytrees import is_registered, open_registered
-from .signatures import environment_reader, extents, group_reader, likeness_reader, signature_reader
+from .signatures import environment_reader, extents, group_reader, likeness_reader, signature_readers
 from .snippets import CARRIED, snippet, whole_strides
 from .streams import Accelerators
 
@@ -96,7 +96,7 @@ class TorchBackend(Backend):
         self.tracing: Callable[[], Any] = getattr(self.torch._C, "_get_tracing_state", lambda: None)
         self.memories = frozenset({torch.Tensor, torch.nn.Parameter})
         # In the way of the method of that name, of which a call takes as long as two of the looks.
-        vars(self)["signature"] = signature_reader(self)
+        vars(self)["signature"], vars(self)["signature_reader"] = signature_readers(self)
         vars(self)["likeness"] = likeness_reader(self)
         vars(self)["environment"] = environment_reader(self)
         vars(self)["grouped"] = group_reader(self)

@@ -1,0 +1,56 @@
+"""Straight to JAX's own call for the ordinary cases; the rest is left to the plan."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...core.devices import HOST
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from .tensors import JaxBackend
+
+__all__ = ["fast_paths", "for_many"]
+
+
+def fast_paths(backend: JaxBackend) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
+    """See `Backend.fast_paths`."""
+    kind = backend.array
+    return {} if kind is None else {(kind, "numpy"): _to_numpy(backend), (kind, backend.name): _identity}
+
+
+def for_many(backend: JaxBackend) -> Mapping[tuple[type, str], Callable[[list[Any]], list[Any] | None]]:
+    """See `Backend.fast_paths_for_many`."""
+    asarray = np.asarray
+    if backend.array is None or not _all_on_host(backend):
+        return {}
+
+    def path(tensors: list[Any]) -> list[Any] | None:
+        arrays = list(map(asarray, tensors))
+        return None if any(array.flags.owndata for array in arrays) else arrays
+
+    return {(backend.array, "numpy"): path}
+
+
+def _to_numpy(backend: JaxBackend) -> Callable[[Any], Any]:
+    asarray, all_host = np.asarray, _all_on_host(backend)
+
+    def path(x: Any) -> Any:
+        if not (all_host or x.platform() == HOST):
+            return None
+        array = asarray(x)
+        # What JAX gathers from several shards, or unpacks, it keeps in an array that owns its memory.
+        return None if array.flags.owndata else array
+
+    return path
+
+
+def _all_on_host(backend: JaxBackend) -> bool:
+    return all(device.platform == HOST for device in backend.jax.local_devices())
+
+
+def _identity(x: Any) -> Any:
+    return None if x.is_deleted() else x
