@@ -290,9 +290,10 @@ struct HostMemory final : Pool {
   size_t total = 0;
 
   char* more(size_t size) override {
-    TORCH_CHECK(double(total + size) <= pinned_limit, "simulated device error: out of memory");
+    void* made = double(total + size) <= pinned_limit ? aligned_alloc(PAGE, size) : nullptr;
+    TORCH_CHECK(made, "simulated device error: out of memory");
     total += size;
-    return static_cast<char*>(aligned_alloc(PAGE, size));
+    return static_cast<char*>(made);
   }
   void spoil(const Block& block) override { memset(block.start, GONE, block.size); }
 };
