@@ -51,13 +51,9 @@ def test_a_kind_that_is_not_here_has_what_most_have(kind):
 def test_a_kind_that_pytorch_does_not_know_is_refused(device, meant):
     """Its own words say which it knows; and what has no memory is no place for values."""
     kind = device.partition(":")[0]
-    for plan in (
-        lambda: ferry.explain(ferry.TensorInfo("numpy", (2,)), "torch", device=device),
-        lambda: ferry.explain(ferry.TensorInfo("torch", (2,), device=device), "numpy"),
-    ):
-        with pytest.raises(ferry.DeviceError, match=f"torch has no kind of device {kind} for values") as caught:
-            plan()
-        assert caught.value.hint == f'device="{meant}"'
+    with pytest.raises(ferry.DeviceError, match=f"torch has no kind of device {kind} for values") as caught:
+        ferry.explain(ferry.TensorInfo("numpy", (2,)), "torch", device=device)
+    assert caught.value.hint == f'device="{meant}"'
     with pytest.raises(ferry.DeviceError, match=f"There is no {device} here: torch sees cpu"):
         ferry.to_torch(np.ones(2), device=device)
 

@@ -81,11 +81,6 @@ def refuse_place(info: TensorInfo, source: Declaration) -> None:
         raise UnsupportedTypeError(f"{source.name} has the machine's byte order only.", "leave swapped= out")
     if info.shards > 1 and not caps.devices.shards:
         raise UnsupportedTypeError(f"{source.name} tensors lie on one device each.", "leave shards= out")
-    unknown = source.device_facts(kind_of(info.device)).meant if info.abstract is None else ""
-    if unknown:
-        raise DeviceError(
-            f"{source.name} has no kind of device {kind_of(info.device)} for values.", f'device="{unknown}"'
-        )
     if info.abstract is None and not caps.devices.include(kind_of(info.device)):
         raise DeviceError(
             f"{source.name} cannot live on {info.device}: it knows {', '.join(known)}.", f'device="{known[0]}"'
