@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 
 import pytest
 from tests.device.build import BuildError, built
 
 
+# Doctests are looked for by importing: that would make the device.
+collect_ignore = ["probes.py", "sim.py"]
+
+
+@cache
 def _why_not():
     """Why these tests cannot run here, or ``None``."""
     if os.environ.get("FERRY_TEST_DEVICE") != "1":
@@ -20,23 +26,19 @@ def _why_not():
     return None
 
 
-@pytest.fixture(scope="session")
-def _device():
+def pytest_runtest_setup(item):
     why_not = _why_not()
     if why_not is not None:
         pytest.skip(why_not)
+
+
+@pytest.fixture
+def sim():
+    """The simulated device, as fast as it can be, with nothing left to do."""
     from tests.device import sim
 
-    return sim
-
-
-@pytest.fixture(autouse=True)
-def sim(_device):
-    """The simulated device, as fast as it can be, with nothing of an earlier test's."""
-    _device.set_delays()
-    _device.set_pinned_limit()
-    yield _device
-    _device.set_delays()
-    _device.set_pinned_limit()
-    for index in range(_device.device_count()):
-        _device.synchronize(index)
+    yield sim
+    sim.set_delays()
+    sim.set_pinned_limit()
+    for index in range(sim.device_count()):
+        sim.synchronize(index)
