@@ -8,7 +8,6 @@ from functools import cache
 import pytest
 from tests.device.build import BuildError, built
 
-
 # Doctests are looked for by importing: that would make the device.
 collect_ignore = ["probes.py", "sim.py"]
 
