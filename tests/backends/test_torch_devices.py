@@ -39,11 +39,23 @@ def test_where_there_are_no_streams_there_is_none(device):
 
 
 @alone
-@pytest.mark.parametrize("kind", ["cuda", "mps", "npu", "something"])
+@pytest.mark.parametrize("kind", ["cuda", "mps", "hpu", "privateuseone"])
 def test_a_kind_that_is_not_here_has_what_most_have(kind):
     """So a plan for it can be made; and no answer is kept, as it may come to be here."""
     assert backend().device_facts(kind) == DeviceFacts()
     assert kind not in backend().accelerators._facts
+
+
+@alone
+@pytest.mark.parametrize(("device", "meant"), [("cdua", "cuda"), ("xpux:1", "xpu"), ("card", "cpu"), ("meta", "cpu")])
+def test_a_kind_that_pytorch_does_not_know_is_refused(device, meant):
+    """Its own words say which it knows; and what has no memory is no place for values."""
+    kind = device.partition(":")[0]
+    with pytest.raises(ferry.DeviceError, match=f"torch has no kind of device {kind} for values") as caught:
+        ferry.explain(ferry.TensorInfo("numpy", (2,)), "torch", device=device)
+    assert caught.value.hint == f'device="{meant}"'
+    with pytest.raises(ferry.DeviceError, match=f"There is no {device} here: torch sees cpu"):
+        ferry.to_torch(np.ones(2), device=device)
 
 
 def test_a_kind_that_is_here_is_asked_once(monkeypatch):
@@ -56,6 +68,7 @@ def test_a_kind_that_is_here_is_asked_once(monkeypatch):
             raise TypeError("the framework doesn't support float64")
 
     odd = SimpleNamespace(
+        device=lambda kind: None,
         get_device_module=lambda kind: SimpleNamespace(is_available=lambda: True, device_count=lambda: 3),
         accelerator=SimpleNamespace(current_accelerator=lambda: SimpleNamespace(type="odd")),
         empty=empty,

@@ -182,7 +182,7 @@ def test_up_is_one_call_whatever_the_size(source, target, shape):
     assert plan.result.device == "cuda:1"
 
 
-@pytest.mark.parametrize("device", ["cuda:0", "xpu:0", "mps:0", "npu:0", "hpu:0", "something:3"])
+@pytest.mark.parametrize("device", ["cuda:0", "xpu:0", "mps:0", "hpu:0", "mtia:0", "privateuseone:3"])
 def test_any_kind_of_device_is_planned_for(device):
     """PyTorch's tensors stay where they are, go there and come back, whatever kind of device it is."""
     there = info("torch", device=device)
@@ -195,12 +195,12 @@ def test_any_kind_of_device_is_planned_for(device):
 def test_a_kind_without_page_locked_memory():
     """It is slower, and never refused; a result that is to be page-locked comes there on the host."""
     up = info("numpy", device="cpu")
-    assert verbs(ferry.explain(up, "torch", device="even", non_blocking=True)) == ["adopt", "pin", "move"]
-    with device_facts(odd=DeviceFacts(1, pins=False)):
-        plan = ferry.explain(up, "torch", device="odd", non_blocking=True)
+    assert verbs(ferry.explain(up, "torch", device="mtia", non_blocking=True)) == ["adopt", "pin", "move"]
+    with device_facts(hpu=DeviceFacts(1, pins=False)):
+        plan = ferry.explain(up, "torch", device="hpu", non_blocking=True)
         assert verbs(plan) == ["adopt", "move"]
-        assert plan.steps[-1].arguments == ("odd", False)
-        down = ferry.explain(info("torch", device="odd:0"), "numpy", pinned=True)
+        assert plan.steps[-1].arguments == ("hpu", False)
+        down = ferry.explain(info("torch", device="hpu:0"), "numpy", pinned=True)
         assert verbs(down) == ["move", "pin", "export"]
         assert down.result.pinned
 

@@ -123,12 +123,14 @@ class DeviceFacts(NamedTuple):
         streams: Whether work for it is queued on streams, and ordered by events.
         pins: Whether it page-locks host memory for transfers to and from it.
         absent: The dtypes, by their canonical names, that cannot live there.
+        meant: The kind that was most likely meant, if the framework knows none of this name, or none with memory.
     """
 
     present: int = 0
     streams: bool = True
     pins: bool = True
     absent: frozenset[str] = frozenset()
+    meant: str = ""
 
 
 class Gradients(NamedTuple):

@@ -227,6 +227,10 @@ def target_device(info: TensorInfo, request: Request, target: Declaration, dtype
         kinds = ", ".join(caps.devices.kinds)
         hint = f'device="{meant(device, caps.devices.kinds)}"'
         raise DeviceError(f"{target.name} cannot live on {device}: it knows {kinds}.", hint)
+    named = request.device is not None and present is None
+    unknown = target.device_facts(kind_of(device)).meant if named else ""
+    if unknown:
+        raise DeviceError(f"{target.name} has no kind of device {kind_of(device)} for values.", f'device="{unknown}"')
     asked = request.device is not None or caps.devices.kinds[0] != HOST
     if asked and present is not None and not _is_here(device, target, present):
         seen = f"sees {', '.join(present)}" if present else "sees no device"

@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...core.capabilities import DeviceFacts
-from ...core.devices import HOST, device_name, kind_of
+from ...core.devices import HOST, device_name, kind_of, meant
 from ...devices import pinned
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ class Accelerators:
             module = None if kind == HOST else self.module(kind)
             count = module.device_count() if module is not None and module.is_available() else 0
             if not count:
-                return DeviceFacts()
+                return DeviceFacts(meant=self._meant(kind))
             works, own = self._works, self.is_one(kind)
             streams = own and works("Stream", device=kind) and works("Event", kind)
             # No bytes are locked: whether any can be is found out when they are asked for.
@@ -118,10 +119,20 @@ class Accelerators:
             found = self._facts[kind] = DeviceFacts(count, streams, pins, frozenset(absent))
         return found
 
+    def _meant(self, kind: str) -> str:
+        """The kind that was meant by one that PyTorch does not know, or that has no memory; else nothing."""
+        try:
+            self.torch.device(kind)
+        except RuntimeError as error:
+            known = re.search("one of ([a-z, ]+) device", str(error))
+            return meant(kind, known[1].split(", ") if known is not None else (HOST,))
+        named = kind != HOST and self.module(kind) is None and self._works("empty", 0, device=kind)
+        return HOST if named and self.torch.empty(0, device=kind).is_meta else ""
+
     def _works(self, function: str, *arguments: Any, **keywords: Any) -> bool:
         try:
             getattr(self.torch, function)(*arguments, **keywords)
-        except (RuntimeError, TypeError, ValueError):  # what the kinds of device say
+        except Exception:  # noqa: BLE001 - each kind of device has its own software, which says what it likes
             return False
         return True
 
