@@ -44,7 +44,8 @@ install: $(VENV)/.test $(VENV)/.lint ## everything for working on tensorferry
 test: $(VENV)/.test ## the tests (no slow ones, no benchmarks; gpu tests say why they are skipped)
 	$(BIN)/python -m pytest -n $(JOBS) -q -m "not slow" --benchmark-disable $(PYTEST_ARGS)
 
-# In processes of their own: PyTorch keeps a device until one ends. The first time it is built, in half a minute.
+# In processes of their own: PyTorch keeps a device until one ends. Three minutes on two cores, and half a minute for the
+# first time, when it is built. `make slow` has one more of half a minute.
 test-device: $(VENV)/.test ## the tests on a simulated device, which a C++ compiler makes; skipped, with the reason, where there is none
 	$(BIN)/python tests/device/build.py
 	FERRY_TEST_DEVICE=1 $(BIN)/python -m pytest -n $(JOBS) -q -m "not slow" --benchmark-disable tests/device $(PYTEST_ARGS)
