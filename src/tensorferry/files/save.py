@@ -139,7 +139,9 @@ def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
 
 def _opened(node: Any) -> dict[str, Any] | list[Any] | None:
     """What a container that `convert_tree` enters holds, in a plain one; ``None``: it is none, or has more beside."""
-    for opener in openers_of(type(node), [node]):
+    # A library's own may have names and attributes beside its values: that is refused in its words.
+    openers = () if registry.knower_of(type(node)) is not None else openers_of(type(node), [node])
+    for opener in openers:
         found = opener(node)
         if found is not None:
             if found.static or found.registered is not None:

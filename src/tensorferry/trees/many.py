@@ -46,7 +46,7 @@ def convert_each(
     recipes = grouped.recipes
     steps = slice(None) if outs is None else slice(-1)
     values = [
-        [*chain.from_iterable(run.execute(recipe.bulk[steps], part) for part in _parts(_some(leaves, places)))]
+        _whole([run.execute(recipe.bulk[steps], part) for part in _parts(_some(leaves, places))])
         for recipe, places in recipes
     ]
     if outs is None:
@@ -67,6 +67,10 @@ _AT_ONCE = 4096
 def _parts(leaves: list[Any]) -> Iterable[list[Any]]:
     starts = range(0, len(leaves), _AT_ONCE)
     return [leaves] if len(starts) == 1 else (leaves[start : start + _AT_ONCE] for start in starts)
+
+
+def _whole(parts: list[list[Any]]) -> list[Any]:
+    return parts[0] if len(parts) == 1 else [*chain.from_iterable(parts)]
 
 
 def _some(leaves: list[Any], places: Places) -> list[Any]:

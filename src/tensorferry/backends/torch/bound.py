@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-__all__ = ["bound"]
+__all__ = ["LISTED", "bound"]
 
 
 def bound(backend: TorchBackend, step: Step, plan: Plan) -> Callable[..., Any] | None:
@@ -49,7 +49,7 @@ def bound(backend: TorchBackend, step: Step, plan: Plan) -> Callable[..., Any] |
     return found
 
 
-_LISTED = ORDINARY | {"bfloat16"}
+LISTED = ORDINARY | {"bfloat16"}
 """Dtypes of which PyTorch's own `tolist` gives the very numbers, NaN's sign and payload too; of float8 it does not."""
 
 
@@ -57,7 +57,7 @@ def _becomes_numbers(step: Step, plan: Plan) -> bool:
     """Whether a step is the export of a tensor that Python numbers are made of, which it does by itself."""
     before, steps = plan.source, plan.steps
     then = steps[-1] if step in steps[-2:-1] else None
-    plain = before.dtype in _LISTED and not (before.conjugate or before.negative)
+    plain = before.dtype in LISTED and not (before.conjugate or before.negative)
     if not plain or step.verb != "export" or then is None or then.verb != "adopt":
         return False
     return not registry.backend_named(then.backend).capabilities.memory.exists

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...host import memory
+from ...host import memory, subnormals
+from .bound import LISTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping
@@ -26,10 +27,12 @@ def fast_paths(backend: TorchBackend) -> Mapping[tuple[type, str], Callable[[Any
     tensor, parameter = backend.torch.Tensor, backend.torch.nn.Parameter
     plain = frozenset(dtype for dtype in backend.names if dtype not in backend.exported)
     to_numpy = _to_numpy(backend, plain)
-    identity = _identity(backend)
+    to_list, identity = _to_list(backend), _identity(backend)
     return {
         (tensor, "numpy"): to_numpy,
         (parameter, "numpy"): to_numpy,
+        (tensor, "python"): to_list,
+        (parameter, "python"): to_list,
         (tensor, backend.name): identity,
         (parameter, backend.name): identity,
         (np.ndarray, backend.name): _from_numpy(backend),
@@ -71,6 +74,20 @@ def _to_numpy(backend: TorchBackend, plain: Container[Any]) -> Callable[[Any], A
                 set_flags(array, False)  # type: ignore[call-arg]  # by its name it takes as long again
             return array
         return None
+
+    return path
+
+
+def _to_list(backend: TorchBackend) -> Callable[[Any], Any]:
+    """PyTorch's own `tolist`, which detaches and resolves; it would read storage that was freed, and from a device."""
+    listed = frozenset(dtype for dtype, name in backend.names.items() if name in LISTED)
+    to_list, modes, lowest, are_flushed = backend.tensor.tolist, backend.modes, memory.LOWEST, subnormals.are_flushed
+
+    def path(x: Any) -> Any:
+        if x.dtype not in listed or not x.is_cpu or x.is_nested or modes() or are_flushed():
+            return None
+        # What has another layout has no address, and raises.
+        return to_list(x) if x.data_ptr() >= lowest else None
 
     return path
 

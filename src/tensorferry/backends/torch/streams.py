@@ -99,8 +99,9 @@ class Accelerators:
     def names(self) -> list[str]:
         """The devices of the accelerator."""
         found = self.torch.accelerator.current_accelerator(check_available=True)
-        count = 0 if found is None else self.torch.accelerator.device_count()
-        return [f"{found.type}:{index}" for index in range(count)]
+        if found is None:
+            return []
+        return [f"{found.type}:{index}" for index in range(self.torch.accelerator.device_count())]
 
     def facts(self, kind: str) -> DeviceFacts:
         """See `Declaration.device_facts`."""
