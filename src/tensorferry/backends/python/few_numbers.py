@@ -66,8 +66,10 @@ def reader(target: Backend, request: Request) -> Callable[[Any], Hashable | None
 
 def likeness(x: Any) -> Hashable | None:
     """See `Backend.likeness`: numbers say nothing but that they are some."""
-    few = type(x) is list and 0 < len(x) <= _MOST
-    return "numbers" if few and set(map(type, x)) in (_FLOATS, _INTEGERS) else None
+    if type(x) is not list or not 0 < len(x) <= _MOST:
+        return None
+    kinds = set(map(type, x))
+    return "numbers" if kinds == _FLOATS or kinds == _INTEGERS else None  # noqa: PLR1714, SIM109 - no tuple is made
 
 
 def read(backend: Any, step: Step, plan: Plan) -> Callable[..., Any] | None:
