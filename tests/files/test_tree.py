@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import struct
-from collections import OrderedDict, defaultdict, deque
+from collections import OrderedDict, UserList, defaultdict, deque
 from dataclasses import dataclass
 from types import SimpleNamespace
 
@@ -487,6 +487,9 @@ CONTAINERS = {
     "nested": (lambda a, b: {"x": [Layer(a, b)]}, lambda a, b: {"x": [{"weight": a, "bias": b, "name": "dense"}]}),
     "namespace": (lambda a, b: SimpleNamespace(a=a, b=b), lambda a, b: {"a": a, "b": b}),
     "deque": (lambda a, b: deque([a, b]), lambda a, b: [a, b]),
+    "empty": (lambda a, b: {"x": SimpleNamespace(), "a": a, "b": b}, lambda a, b: {"x": {}, "a": a, "b": b}),
+    "names that are digits": (lambda a, b: SimpleNamespace(**{"0": a, "1": b}), lambda a, b: {"0": a, "1": b}),
+    "list of its own": (lambda a, b: UserList([a, b]), lambda a, b: [a, b]),
     "fields": (
         lambda a, b: np.array([(1, 2.5), (3, 0.5)], [("i", "i8"), ("f", "f4")]),
         lambda a, b: {"i": np.array([1, 3]), "f": np.array([2.5, 0.5], np.float32)},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -147,8 +147,9 @@ def _opened(node: Any) -> dict[str, Any] | list[Any] | None:
             if found.static or found.registered is not None:
                 return None
             names = [dotted(entry)[1:] for entry in found.entries]
-            values = list(found.values)
-            return values if names == list(map(str, range(len(names)))) else dict(zip(names, values, strict=True))
+            # By what it is: names may be "0" and "1", and of what is empty they tell nothing.
+            row = isinstance(node, Sequence)
+            return list(found.values) if row else dict(zip(names, found.values, strict=True))
     return None
 
 
