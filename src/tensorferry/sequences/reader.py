@@ -11,7 +11,7 @@ import math
 from array import array as typed_array
 from functools import lru_cache
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -21,12 +21,17 @@ from ..host import subnormals
 from ..host.numpy_dtypes import of_numpy
 from .diagnostics import DEEPEST, ROWS, at_member, leaves, length_of, shape_of, why_unreadable
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 __all__ = [
+    "FEW",
     "PYTHON_NUMBERS",
     "NewArray",
     "add_up_to_float",
     "element_types",
     "first",
+    "fit_float32",
     "is_number",
     "is_tensor",
     "length_of",
@@ -43,7 +48,7 @@ _FLOATS = frozenset({float})
 _READABLE = (*PYTHON_NUMBERS, np.generic, *ROWS)
 _BUFFERS = (bytes, bytearray, memoryview, typed_array)
 _EXACT_INTEGERS = 2**53
-_FEW = 256
+FEW = 256
 """Elements that Python looks at sooner than NumPy."""
 _AT_ONCE = 1 << 16
 """Elements whose bytes are made at a time."""
@@ -56,6 +61,7 @@ class _Narrower(NamedTuple):
 
 
 _FLOAT32 = float(np.finfo(np.float32).max)
+_LONGEST_FLOAT32 = 2.0**127
 _NARROWER = {"int64": _Narrower("int32", -(2**31), 2**31 - 1), "float64": _Narrower("float32", -_FLOAT32, _FLOAT32)}
 
 
@@ -122,11 +128,11 @@ def read(x: Any, head: Any) -> Array:
         ShapeError: Rows of unequal lengths; the message says which.
         LossyCastError: No dtype holds all of these numbers.
     """
-    if type(x) is list and len(x) < _FEW and set(map(type, x)) == _FLOATS:
+    if type(x) is list and len(x) < FEW and set(map(type, x)) == _FLOATS:
         return np.array(x)
     if isinstance(x, range):
         return _read_range(x)
-    plain = None if type(x) is list and 0 < len(x) < _FEW and x[0] is head else read_plain(x, head)
+    plain = None if type(x) is list and 0 < len(x) < FEW and x[0] is head else read_plain(x, head)
     if plain is None:
         kinds = element_types(x)
         if not kinds <= PYTHON_NUMBERS and not all(issubclass(kind, _READABLE) for kind in kinds):
@@ -170,7 +176,7 @@ def read_plain(x: Any, head: Any) -> Array | None:
     """
     kind = _MARSHALLED.get(type(head))
     shape = shape_of(x)
-    if kind is None or math.prod(shape) < _FEW:
+    if kind is None or math.prod(shape) < FEW:
         return None
     result: Array = np.empty(shape, kind.result)
     return result if _fill_plain(result, x, kind) else None
@@ -240,7 +246,7 @@ def _are_ordinary(numbers: Array) -> bool:
 
     The norm is no smaller than the largest magnitude, up to rounding, for which there is room.
     """
-    few = numbers.ndim == 1 and numbers.size < _FEW and numbers.dtype.char == "d"
+    few = numbers.ndim == 1 and numbers.size < FEW and numbers.dtype.char == "d"
     return few and math.hypot(*numbers.tolist()) < _EXACT_INTEGERS / 2
 
 
@@ -366,6 +372,15 @@ def _has_only_integers(x: Any) -> bool:
     return all(isinstance(number, (int, np.integer)) and not isinstance(number, bool) for _, number in leaves(x))
 
 
+def fit_float32(numbers: Iterable[float]) -> bool:
+    """Whether one look says that each of few floats is within float32's range: so is their length all together.
+
+    >>> fit_float32([1.5, -2.0]), fit_float32([1e300]), fit_float32([float("nan")])
+    (True, False, False)
+    """
+    return math.hypot(*numbers) < _LONGEST_FLOAT32
+
+
 def narrowest(array: Array) -> str:
     """The narrowest ordinary dtype that holds Python numbers as they were read, as far as their range goes."""
     name = of_numpy(array.dtype) or ""
@@ -374,7 +389,7 @@ def narrowest(array: Array) -> str:
         return name
     if not array.size or _are_ordinary(array):
         return narrower.name
-    if array.ndim == 1 and array.size < _FEW:
+    if array.ndim == 1 and array.size < FEW:
         numbers = array.tolist()
         low, high = min(numbers), max(numbers)
     else:

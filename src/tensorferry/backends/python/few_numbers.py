@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import hypot
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from ...core import dtypes
 from ...core.names import EXCHANGE_NUMBERS
 from ...host import subnormals
 from ...host.numpy_dtypes import numpy_dtype
-from ...sequences.reader import narrowest
+from ...sequences.reader import FEW, fit_float32, narrowest
 from ..base import unchanged
 
 if TYPE_CHECKING:
@@ -26,13 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["copied", "likeness", "read", "reader"]
 
-_MOST = 255
-"""Numbers of which the types are looked at sooner than they are read."""
 _INTEGERS, _FLOATS = {int}, {float}
 _EXACT_KINDS = ({float}, {bool})
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
-_FLOAT32 = 2.0**127
-"""A length of all numbers together, up to which each is within the range of float32."""
 _READ_AS_ASKED = frozenset(
     {("float64", "float64"), ("float64", "float32"), ("float64", "float16"), ("int64", "int64")},
 )
@@ -45,13 +40,13 @@ def reader(target: Backend, request: Request) -> Callable[[Any], Hashable | None
     decides = not takes_all and request.dtype in (None, *dtypes.KEYWORDS)
 
     def signature(x: Any) -> Hashable | None:
-        if type(x) is not list or not 0 < len(x) <= _MOST:
+        if type(x) is not list or not 0 < len(x) < FEW:
             return None
         kinds = set(map(type, x))
         if kinds == _FLOATS:
             if not decides:
                 return "floats"
-            return "float32" if hypot(*x) < _FLOAT32 else narrowest(np.array(x))
+            return "float32" if fit_float32(x) else narrowest(np.array(x))
         if kinds != _INTEGERS:
             return None
         low, high = min(x), max(x)
@@ -66,7 +61,7 @@ def reader(target: Backend, request: Request) -> Callable[[Any], Hashable | None
 
 def likeness(x: Any) -> Hashable | None:
     """See `Backend.likeness`: numbers say nothing but that they are some."""
-    if type(x) is not list or not 0 < len(x) <= _MOST:
+    if type(x) is not list or not 0 < len(x) < FEW:
         return None
     kinds = set(map(type, x))
     return "numbers" if kinds == _FLOATS or kinds == _INTEGERS else None  # noqa: PLR1714, SIM109 - no tuple is made
@@ -93,7 +88,7 @@ def read(backend: Any, step: Step, plan: Plan) -> Callable[..., Any] | None:
 
 def copied(x: Any) -> Any:
     """The fast path of a list to one: of numbers of one type, a copy of it."""
-    if not 0 < len(x) <= _MOST:
+    if not 0 < len(x) < FEW:
         return None
     kinds = set(map(type, x))
     exact = kinds in _EXACT_KINDS or (kinds == _INTEGERS and min(x) >= _LOWEST and max(x) <= _HIGHEST)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import hypot
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -73,13 +72,13 @@ def _numbers_path(backend: TensorflowBackend) -> Callable[[Any], Any]:
 
     def few(x: list[Any]) -> Any:
         """A list of few floats, all within float32: NumPy reads those sooner still."""
-        if set(map(type, x)) != _FLOATS or not hypot(*x) < _FLOAT32 or not eagerly() or subnormals.are_flushed():
+        if set(map(type, x)) != _FLOATS or not reader.fit_float32(x) or not eagerly() or subnormals.are_flushed():
             return None
         # Which copies once more where the memory is not aligned, as operations need it.
         return eager(np.array(x, np.float32), host, None)
 
     def path(x: Any) -> Any:
-        if x and type(x[0]) is float and len(x) < _FEW:
+        if x and type(x[0]) is float and len(x) < reader.FEW:
             return few(x)
         first, size = reader.first(x)
         kind = type(first)
@@ -109,9 +108,6 @@ def _numbers_path(backend: TensorflowBackend) -> Callable[[Any], Any]:
 
 
 _FLOATS = {float}
-_FEW = 256
-_FLOAT32 = 2.0**127
-"""A length of all numbers together, up to which each is within the range of float32."""
 _MANY = 4096
 """Elements from which one pass over them is worth a call more."""
 
