@@ -492,6 +492,17 @@ def test_expanded_tensors_cross_at_that_size_in_a_graph(sim, start, end, dtype, 
     assert found[0] == found[1]
 
 
+def test_windows_go_to_a_device_at_the_size_of_their_memory(sim):
+    """An array's, which are read-only, as well as a tensor's."""
+    line = np.arange(64, dtype=np.float32)
+    for x in (torch.from_numpy(line).unfold(0, 10, 1), np.lib.stride_tricks.sliding_window_view(line, 10)):
+        plan = ferry.explain(x, "torch", device="sim", dtype="float64")
+        with sim.tracing() as seen:
+            there = ferry.to_torch(x, device="sim", dtype="float64")
+        assert crossed(seen) == bus(plan) == [64 * 4]
+        assert there.cpu().tolist() == [[float(at + i) for i in range(10)] for at in range(55)]
+
+
 @pytest.mark.parametrize("of", ["torch", "numpy"])
 def test_expanded_values_that_are_looked_at_cross_at_that_size(sim, of):
     """A cast that looks at each value tells which one in the whole tensor it is."""

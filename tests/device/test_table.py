@@ -27,6 +27,7 @@ LAYOUTS = {
     "expanded": lambda x: x[:1].expand(7, 6),
     "expanded in a graph": lambda x: x[:1].detach().requires_grad_().expand(7, 6),
     "expanded in the middle": lambda x: x[:, None, ::2].expand(4, 5, 3),
+    "windows": lambda x: x.reshape(-1).unfold(0, 6, 2),
     "0-d": lambda x: x[1, 1],
     "empty": lambda x: x[:0],
     "conjugate": lambda x: x.conj(),

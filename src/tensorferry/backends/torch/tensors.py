@@ -60,7 +60,8 @@ class TorchBackend(Backend):
     is_traced = True
     install = "pip install torch"
     imports = DECLARED.imports
-    narrow, span, spread = map(staticmethod, (memory.narrow, crossing.span, crossing.spread))
+    narrow, span = staticmethod(memory.narrow), staticmethod(crossing.span)
+    spread = staticmethod(crossing.spread)
 
     def load(self) -> None:
         import torch
