@@ -518,6 +518,21 @@ def test_expanded_values_that_are_looked_at_cross_at_that_size(sim, of):
         ferry.to_torch(x, device="sim", dtype="int32")
 
 
+@pytest.mark.parametrize("through", ["start", "prefetch"])
+def test_a_tree_in_like_goes_through_page_locked_memory_too(sim, through):
+    """As one that is named; what goes elsewhere is not asked for that."""
+    tree = {"a": np.ones(SIZE, np.float32), "b": np.ones(3)}
+    like = {"a": torch.zeros(1, device="sim"), "b": np.zeros(1)}
+    with sim.tracing() as seen:
+        if through == "start":
+            found = ferry.start(tree, like=like).result()
+        else:
+            (found,) = ferry.prefetch([tree], like=like)
+    assert [(each.bytes, each.pinned) for each in seen.bus] == [(4 * SIZE, True)]
+    assert found["a"].device.type == "sim"
+    assert found["b"].tolist() == [1.0] * 3
+
+
 FORK = """
 import os
 x = torch.arange(4.0, device="sim")
