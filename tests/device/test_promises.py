@@ -456,6 +456,83 @@ def test_expanded_tensors_go_to_a_device_at_that_size_too(sim):
         assert there.cpu().tolist() == [list(range(64))] * 50
 
 
+@pytest.mark.parametrize(
+    ("start", "end", "dtype", "crossings"),
+    [
+        ("cpu", "sim", None, [64 * 4]),
+        ("sim", "cpu", None, [64 * 4]),
+        ("sim:0", "sim:1", None, [64 * 4]),
+        ("cpu", "sim", "bfloat16", [64 * 2]),
+        ("cpu", "sim", "float64", [64 * 4]),
+        ("sim", "cpu", "float16", [64 * 2]),
+        ("cpu", "sim", "float8_e4m3fn", [64]),
+        ("sim", "sim", "float8_e4m3fn", [64 * 4, 64]),
+        ("sim", "sim:1", "float8_e4m3fn", [64 * 4, 64]),
+    ],
+)
+def test_expanded_tensors_cross_at_that_size_in_a_graph(sim, start, end, dtype, crossings):
+    """And each element has a gradient of its own, as with PyTorch's `to`: for who listens at it as well."""
+    before = torch.arange(64.0, device=start)
+    weights = torch.arange(50 * 64.0).reshape(50, 64)
+    found = []
+    for convert in (ferry.to_torch, lambda x, device, dtype: x.to(device, dtype and getattr(torch, dtype))):
+        row = before.clone().requires_grad_()
+        x = (row * 2).expand(50, 64)
+        heard = []
+        x.register_hook(heard.append)
+        with sim.tracing() as seen:
+            y = convert(x, device=end, dtype=dtype)
+        if convert is ferry.to_torch:
+            assert crossed(seen) == bus(ferry.explain(x, "torch", device=end, dtype=dtype)) == crossings
+            assert y.requires_grad
+            assert y.is_contiguous()
+        values = y.detach().to("cpu", torch.float64)
+        (y.to("cpu", torch.float32) * weights).sum().backward()
+        found.append((values.tolist(), heard[0].cpu().tolist(), heard[0].device, row.grad.tolist()))
+    assert found[0] == found[1]
+
+
+def test_windows_go_to_a_device_at_the_size_of_their_memory(sim):
+    """An array's, which are read-only, as well as a tensor's."""
+    line = np.arange(64, dtype=np.float32)
+    for x in (torch.from_numpy(line).unfold(0, 10, 1), np.lib.stride_tricks.sliding_window_view(line, 10)):
+        plan = ferry.explain(x, "torch", device="sim", dtype="float64")
+        with sim.tracing() as seen:
+            there = ferry.to_torch(x, device="sim", dtype="float64")
+        assert crossed(seen) == bus(plan) == [64 * 4]
+        assert there.cpu().tolist() == [[float(at + i) for i in range(10)] for at in range(55)]
+
+
+@pytest.mark.parametrize("of", ["torch", "numpy"])
+def test_expanded_values_that_are_looked_at_cross_at_that_size(sim, of):
+    """A cast that looks at each value tells which one in the whole tensor it is."""
+    row = torch.arange(64)
+    x = row.expand(50, 64) if of == "torch" else np.broadcast_to(row.numpy(), (50, 64))
+    plan = ferry.explain(x, "torch", device="sim", dtype="int32")
+    with sim.tracing() as seen:
+        there = ferry.to_torch(x, device="sim", dtype="int32")
+    assert crossed(seen) == bus(plan) == [64 * 4]
+    assert there.cpu().tolist() == [list(range(64))] * 50
+    row[3] = 1 << 40
+    with pytest.raises(ferry.LossyCastError, match=r"at \[0, 3\]"):
+        ferry.to_torch(x, device="sim", dtype="int32")
+
+
+@pytest.mark.parametrize("through", ["start", "prefetch"])
+def test_a_tree_in_like_goes_through_page_locked_memory_too(sim, through):
+    """As one that is named; what goes elsewhere is not asked for that."""
+    tree = {"a": np.ones(SIZE, np.float32), "b": np.ones(3)}
+    like = {"a": torch.zeros(1, device="sim"), "b": np.zeros(1)}
+    with sim.tracing() as seen:
+        if through == "start":
+            found = ferry.start(tree, like=like).result()
+        else:
+            (found,) = ferry.prefetch([tree], like=like)
+    assert [(each.bytes, each.pinned) for each in seen.bus] == [(4 * SIZE, True)]
+    assert found["a"].device.type == "sim"
+    assert found["b"].tolist() == [1.0] * 3
+
+
 FORK = """
 import os
 x = torch.arange(4.0, device="sim")

@@ -25,6 +25,9 @@ LAYOUTS = {
     "strided": lambda x: x[:, ::2],
     "offset": lambda x: x.reshape(-1)[1:],
     "expanded": lambda x: x[:1].expand(7, 6),
+    "expanded in a graph": lambda x: x[:1].detach().requires_grad_().expand(7, 6),
+    "expanded in the middle": lambda x: x[:, None, ::2].expand(4, 5, 3),
+    "windows": lambda x: x.reshape(-1).unfold(0, 6, 2),
     "0-d": lambda x: x[1, 1],
     "empty": lambda x: x[:0],
     "conjugate": lambda x: x.conj(),
@@ -74,7 +77,7 @@ def cells(route):
     for layout, name in itertools.product(LAYOUTS, EVERY):
         if layout == "conjugate" and not name.startswith("complex"):
             continue
-        if layout == "grad" and not name.startswith(("float", "bfloat", "complex")):
+        if "gra" in layout and not name.startswith(("float", "bfloat", "complex")):
             continue
         if route.source in ("numpy", "jax", "tensorflow") and layout not in ("compact", "transposed", "0-d", "empty"):
             continue

@@ -274,16 +274,23 @@ def test_as_many_bytes_cross_as_there_are(shape, strides, crosses):
 
 @pytest.mark.parametrize(("device", "to"), [("cuda:0", "cuda:1"), ("cpu", "cuda:1"), ("cuda:0", "cpu")])
 def test_values_that_are_looked_at_are_where_the_error_says(device, to):
-    """Before a cast that compares each value, the tensor has its own shape again."""
-    plan = ferry.explain(info("torch", (1000, 8), strides=(0, 4), device=device), "torch", device=to, dtype="int8")
-    assert "cast" in verbs(plan)
-    assert "spread" not in verbs(plan)[verbs(plan).index("cast") :]
+    """Before a cast that compares each value, an expanded tensor has its own axes, and windows their own shape."""
+    found = {}
+    for name, shape, strides in (("expanded", (1000, 8), (0, 4)), ("windows", (90, 10), (4, 4))):
+        x = info("torch", shape, strides=strides, device=device)
+        plan = ferry.explain(x, "torch", device=to, dtype="int8")
+        found[name] = verbs(plan)
+        assert "cast" in found[name]
+    assert found["expanded"][0] == "narrow"
+    assert not {"span", "spread"} & {*found["windows"][found["windows"].index("cast") :]}
 
 
-def test_what_is_in_a_graph_crosses_as_it_is():
+def test_what_is_in_a_graph_crosses_as_one_conversion():
     """The gradient of each element arrives."""
     plan = ferry.explain(info("torch", (1000, 8), strides=(0, 4), requires_grad=True), "torch", device="cpu")
-    assert verbs(plan) == ["move"]
+    assert verbs(plan) == ["cross"]
+    assert on(plan, "bus") == 32
+    assert plan.keeps_gradient
 
 
 # -- out= on a device -----------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from tests.support import ROOT, SOURCE, survives
 from tests.transfers.conftest import ours, until
 
 import tensorferry as ferry
-from tensorferry.transfers import ahead
+from tensorferry.transfers import one_pass, worker
 
 HOST, DEVICE = {"to": "torch"}, {"to": "simulated", "device": "sim:0"}
 BOTH = pytest.mark.parametrize("where", [HOST, DEVICE], ids=["host", "device"])
@@ -157,29 +157,38 @@ def test_stats_tell_what_has_been_done(device):
         assert stats.data_seconds > 0
 
 
-def test_stats_put_waiting_down_to_what_the_thread_does_meanwhile(monkeypatch):
+def asking(monkeypatch):
+    """What is set once a consumer asks the thread for a batch."""
+    found, take = threading.Event(), worker.Worker.take
+    monkeypatch.setattr(worker.Worker, "take", lambda self: found.set() or take(self))
+    return found
+
+
+def test_stats_put_waiting_down_to_what_the_thread_does_meanwhile(device, monkeypatch):
     """While it reads the source: data; while it converts: copies; while nobody waits: nothing."""
     now = [0.0]
-    monkeypatch.setattr(ahead, "perf_counter", lambda: now[0])
-    shared = ahead.Ahead(2)
-    shared.admit()
+    for module in (one_pass, worker):
+        monkeypatch.setattr(module, "perf_counter", lambda: now[0])
+    asked = asking(monkeypatch)
 
-    def wait():
-        with pytest.raises(RuntimeError, match="not in this process"):
-            shared.take()
+    class Slow:
+        def __array__(self, dtype=None, copy=None):
+            now[0] += 5
+            return np.ones(2)
 
-    monkeypatch.setattr(shared, "_has_news", lambda: script() or True)
-
-    def script():
+    def source():
+        yield np.ones(2)
+        asked.wait(simulated.PATIENCE)
         now[0] += 3
-        shared.enter("copy")
-        now[0] += 5
+        yield Slow()
 
-    wait()
-    assert shared.waited == {"data": 3, "copy": 5}
+    leaves = lambda x: isinstance(x, (Slow, np.ndarray))  # noqa: E731
+    running = ferry.prefetch(source(), "simulated", device="sim:0", depth=1, leaves=leaves)
+    next(running)
+    asked.clear()
     now[0] += 100
-    shared.enter("data")
-    assert shared.waited == {"data": 3, "copy": 5}
+    next(running)
+    assert running.stats()[1:3] == (3, 5)
 
 
 # -- sources --------------------------------------------------------------------------------------
@@ -312,7 +321,8 @@ def test_what_a_source_gives_after_the_end_is_not_converted(device):
 
 def test_closing_wakes_a_consumer_that_waits(device, monkeypatch):
     """It raises instead of waiting for ever, and does not take this for the source's end."""
-    monkeypatch.setattr(ahead, "PATIENCE", 0.0)
+    monkeypatch.setattr(worker, "PATIENCE", 0.0)
+    asked = asking(monkeypatch)
     answer = threading.Event()
 
     def stuck():
@@ -321,6 +331,7 @@ def test_closing_wakes_a_consumer_that_waits(device, monkeypatch):
 
     running = ferry.prefetch(stuck(), "simulated", device="sim:0")
     next(running)
+    asked.clear()
     raised = []
 
     def consume():
@@ -331,7 +342,7 @@ def test_closing_wakes_a_consumer_that_waits(device, monkeypatch):
 
     thread = threading.Thread(target=consume)
     thread.start()
-    assert until(lambda: running._pass._ahead._waiting_since is not None)
+    assert asked.wait(simulated.PATIENCE)
     running.close()
     thread.join(simulated.PATIENCE)
     answer.set()

@@ -217,12 +217,20 @@ class Spreads(Protocol):
     """``Devices(spreads=True)``."""
 
     @abstractmethod
-    def span(self, x: Any, length: int) -> Any:
-        """The memory of a tensor whose elements share it: so many elements, along one axis, from its first on."""
+    def narrow(self, x: Any, axes: Sequence[int]) -> Any:
+        """The first element along each of these axes, along which all share their memory."""
 
     @abstractmethod
-    def spread(self, x: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
-        """The tensor of this shape and these strides, in elements, over such memory; compact, in memory of its own."""
+    def span(self, x: Any, length: int) -> Any:
+        """The memory of a tensor whose elements overlap: so many elements, along one axis, from its first on."""
+
+    @abstractmethod
+    def spread(self, x: Any, shape: tuple[int, ...], strides: tuple[int, ...] | None = None) -> Any:
+        """What `narrow` had, in its shape again, or `span`, in its strides (in elements); in memory of its own."""
+
+    @abstractmethod
+    def cross(self, x: Any, device: str, axes: Sequence[int], dtype: str, first: bool) -> Any:
+        """All of that in one, to another device and to a dtype, cast before or there; in the graph of `x`."""
 
     @abstractmethod
     def copy_together(self, tensors: Sequence[Any]) -> Sequence[Any]:

@@ -91,8 +91,8 @@ class Devices(NamedTuple):
         fetches_ahead: Whether its verb ``start_fetch`` starts such a transfer without waiting for it.
         packs: Whether many of its tensors can be packed into one, on any device: ``pack`` and ``unpack``.
         pins: Whether it page-locks host memory: its verbs ``pin`` and ``land``.
-        spreads: Whether memory that elements, or tensors, share can be copied as such: its verbs ``span``, ``spread``
-            and ``copy_together``.
+        spreads: Whether memory that elements, or tensors, share can be copied as such: its verbs ``narrow``,
+            ``span``, ``spread``, ``cross`` and ``copy_together``.
         waits: Whether memory that it is handed on a device must be finished: it names no stream.
         offers: Whether its tensors have ``__dlpack__`` themselves.
         takes_offers: Whether code that shares gives it another's tensor over DLPack: it would copy an array between.

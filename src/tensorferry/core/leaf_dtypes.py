@@ -19,6 +19,7 @@ __all__ = [
     "dtype_of_leaf",
     "place_of_name",
     "quoted",
+    "rule_for_all",
     "rule_of",
     "rule_of_words",
     "unknown_key",
@@ -159,6 +160,20 @@ def rule_of(dtype: object, like: str | None = None) -> DtypeRule:
             raise UnsupportedTypeError(f"dtype= says two things of {what}.", f'dtype={{"{what}": {quoted(choice)}}}')
     tables["kinds"] = {**kinds, **tables["kinds"]}
     return DtypeRule(**{where: tuple(table.items()) for where, table in tables.items()})
+
+
+def rule_for_all(dtype: object) -> DtypeRule:
+    """The rule by which one dtype is asked of every leaf, of whatever kind; a mapping speaks of its own.
+
+    >>> rule_for_all("int8").for_all
+    ('int8',)
+
+    Raises:
+        UnsupportedTypeError: As for `rule_of`.
+    """
+    if isinstance(dtype, Mapping):
+        return rule_of(dtype)
+    return DtypeRule(kinds=tuple(dict.fromkeys(KINDS, asked(dtype)).items()))
 
 
 def rule_of_words(words: object) -> DtypeRule:

@@ -28,11 +28,13 @@ __all__ = [
     "is_mapped",
     "is_spread",
     "is_there",
+    "narrow",
     "over",
     "over_address",
     "overlap",
     "root",
     "share_a_byte",
+    "span",
     "writable_somewhere",
 ]
 
@@ -122,6 +124,16 @@ class _Window:
 def over(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """A writable array over the memory of a read-only one: for a caller who consents to share."""
     return over_address(address(array), array.shape, array.strides, array.dtype, read_only=False, owner=array)
+
+
+def narrow(x: Any, axes: Sequence[int]) -> Any:
+    """The first element along each of these axes of an array or a tensor, over the same memory."""
+    return x[tuple([slice(1) if axis in axes else slice(None) for axis in range(x.ndim)])]
+
+
+def span(array: np.ndarray[Any, Any], length: int) -> np.ndarray[Any, Any]:
+    """The memory that an array's elements share: so many elements, from its first on."""
+    return np.lib.stride_tricks.as_strided(array, (length,), (array.itemsize,))
 
 
 def over_address(

@@ -52,6 +52,8 @@ class PlanBuilder:
         self.steps: list[Step] = []
         self.allocated = False
         """Whether the value lies in newly allocated memory."""
+        self.whole: tuple[tuple[int, ...], ...] | None = None
+        """Its shape, and strides in elements if need be, while it is only the memory that its elements share."""
         self.reason = ""
         self.warnings: list[str] = []
 

@@ -26,8 +26,8 @@ __all__ = [
     "fetch",
     "goes_straight",
     "hand_over",
+    "narrow_array",
     "place",
-    "spans_later",
     "to_device",
     "to_host",
     "writes_there",
@@ -99,7 +99,9 @@ def _move_to_peer(plan: PlanBuilder) -> None:
     plan.refuse_copy([f"its {now.shards} shards have to be gathered" if now.shards > 1 else where])
     plan.reason = where
     gathers = f"{where}: " if now.shards > 1 else ""
+    _narrow(plan, plan.source)
     _one_transfer(plan, plan.source, (plan.device, False), f"{gathers}one copy between the devices")
+    _spread(plan, plan.source)
 
 
 def _straighten(plan: PlanBuilder, why: str) -> None:
@@ -123,13 +125,14 @@ def to_host(plan: PlanBuilder) -> None:
     why = plan.changes_dtype if is_cast_by_host(plan) and same_place(now.device, plan.device) else plan.changes_device
     plan.refuse_copy([*gathered, plan.reason or why])
     fetches = source.capabilities.devices.fetches
-    whole = None if fetches else _span(plan, source)
+    if not fetches:
+        _narrow(plan, source)
     able = plan.request.out is None and plan.dtype in source.capabilities.dtypes.held
     if bytes_more(plan) < 0 and agrees(plan) and able:
         cast_inside(plan, source, "narrower before the bus: fewer bytes cross")
     if not fetches:
         _move(plan, source, HOST)
-        _spread(plan, source, whole)
+        _spread(plan, source)
         plan.reason = plan.reason or why
 
 
@@ -139,14 +142,15 @@ def to_device(plan: PlanBuilder) -> None:
     if out is not None and plan.now is out:
         return
     by = plan.source if plan.now.framework == plan.source.name else plan.target
-    whole = None if same_place(plan.now.device, plan.device) else _span(plan, by)
+    if not same_place(plan.now.device, plan.device):
+        _narrow(plan, by)
     if plan.now.dtype != plan.dtype and bytes_more(plan) <= 0:
         cast_inside(plan, by)
-    if not same_place(plan.now.device, plan.device) and (out is None or whole or plan.now.dtype != plan.dtype):
+    if not same_place(plan.now.device, plan.device) and (out is None or plan.whole or plan.now.dtype != plan.dtype):
         _move(plan, by, plan.device)
     if plan.now.dtype != plan.dtype:
         cast_inside(plan, by, "wider after the bus: fewer bytes cross")
-    _spread(plan, by, whole)
+    _spread(plan, by)
     if out is not None:
         _write(plan, by, _lock_on_the_way(plan, by, out.device))
 
@@ -163,22 +167,21 @@ def change_inside(plan: PlanBuilder) -> None:
     """Change the dtype and the device of a framework's own tensor: narrower before the bus, wider after it."""
     own = plan.source
     by_host = is_cast_by_host(plan)
-    # What is looked at value by value is said to be where it is in the tensor.
-    looks = plan.dtype != plan.now.dtype and bool(plan.check)
-    crosses = not (looks or same_place(plan.now.device, plan.device))
-    whole = _span(plan, own) if by_host or crosses else None
+    if by_host or not same_place(plan.now.device, plan.device):
+        repeated = _repeated(plan.now, own)
+        if repeated and plan.now.requires_grad:
+            _cross_in_graph(plan, own, repeated, by_host=by_host)
+            return
+        _narrow(plan, own)
     if by_host:
         _move(plan, own, HOST)
-    if looks:
-        _spread(plan, own, whole)
-        whole = None
     if plan.dtype != plan.now.dtype and _casts_first(plan):
         cast_inside(plan, own)
     if not same_place(plan.now.device, plan.device):
         _move(plan, own, plan.device)
     if plan.dtype != plan.now.dtype:
         cast_inside(plan, own)
-    _spread(plan, own, whole)
+    _spread(plan, own)
 
 
 def goes_straight(plan: PlanBuilder) -> bool:
@@ -213,39 +216,80 @@ def _write(plan: PlanBuilder, by: Declaration, overlaps: bool = False) -> None:
     plan.reason = "out= is written into"
 
 
-def _span(plan: PlanBuilder, by: Declaration) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Go on with the memory of a tensor whose elements share it, if that is smaller; gives shape and strides."""
-    now, itemsize = plan.now, dtypes.find(plan.now.dtype).itemsize
-    length = _shared(now, by) if now.framework == by.name else 0
-    if not length:
-        return None
-    steps = tuple(step // itemsize for step in now.strides)
-    plan.add(by, "span", (length,), "its elements share this memory", shape=(length,), strides=(itemsize,))
-    return now.shape, steps
+# -- elements that share their memory -------------------------------------------------------------
 
 
-def spans_later(plan: PlanBuilder) -> bool:
-    """Whether an array goes to the target's device as the memory that its elements share, and is cast as that."""
-    there = plan.device != HOST and not plan.check and plan.now.dtype in plan.target.capabilities.dtypes.held
-    return there and not plan.now.swapped and _shared(plan.now, plan.target) > 0
+def _repeated(now: TensorInfo, by: Declaration) -> tuple[int, ...]:
+    """The axes along which all elements share their memory, if a framework can give each its own again."""
+    if now.abstract is not None or not now.size or not by.capabilities.devices.spreads:
+        return ()
+    lengths = zip(now.shape, now.strides, strict=True)
+    return tuple(axis for axis, (length, step) in enumerate(lengths) if length > 1 and not step)
 
 
-def _shared(now: TensorInfo, by: Declaration) -> int:
+def _narrow(plan: PlanBuilder, by: Declaration) -> None:
+    """Go on with the memory that elements share, if that is smaller than their shape."""
+    if plan.now.framework == by.name:
+        _narrow_by(plan, by, by)
+
+
+def narrow_array(plan: PlanBuilder) -> None:
+    """The same for an array that goes to a device of the target's."""
+    if plan.device != HOST:
+        _narrow_by(plan, plan.exchange, plan.target)
+
+
+def _narrow_by(plan: PlanBuilder, by: Declaration, spreads: Declaration) -> None:
+    now, axes = plan.now, _repeated(plan.now, spreads)
+    looks = plan.dtype != now.dtype and bool(plan.check)
+    if axes:
+        plan.whole = (now.shape,)
+        why = "along an axis, all elements share this memory"
+        plan.add(by, "narrow", (axes,), why, shape=_one_along(now.shape, axes))
+    elif not looks and (length := _windowed(now, spreads)):
+        # What is looked at value by value is said to be where it is in the tensor, and is nothing between its elements.
+        itemsize = dtypes.find(now.dtype).itemsize
+        plan.whole = now.shape, tuple(step // itemsize for step in now.strides)
+        plan.add(by, "span", (length,), "windows share this memory", shape=(length,), strides=(itemsize,))
+
+
+def _windowed(now: TensorInfo, by: Declaration) -> int:
     """How many elements the memory holds that those of a tensor share, if that are fewer; 0: they are not."""
-    plain = not (now.requires_grad or now.conjugate or now.negative) and now.abstract is None and now.size > 0
+    plain = not (now.requires_grad or now.conjugate or now.negative or now.swapped) and now.abstract is None
     itemsize = dtypes.find(now.dtype).itemsize
-    if not plain or not by.capabilities.devices.spreads or any(step % itemsize for step in now.strides):
+    if not (plain and now.size and by.capabilities.devices.spreads) or any(step % itemsize for step in now.strides):
         return 0
     low, high = spans(now.shape, now.strides, itemsize)
     return 0 if low or high >= now.nbytes else high // itemsize
 
 
-def _spread(plan: PlanBuilder, by: Declaration, whole: tuple[tuple[int, ...], tuple[int, ...]] | None) -> None:
+def _one_along(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(1 if axis in axes else length for axis, length in enumerate(shape))
+
+
+def _spread(plan: PlanBuilder, by: Declaration) -> None:
     """Give each element memory of its own again."""
-    if whole is not None:
-        plan.become(shape=whole[0])
+    if plan.whole is not None:
+        plan.become(shape=plan.whole[0])
         why = "each element in memory of its own: less has crossed the bus"
-        plan.add(by, "spread", whole, why, copies=plan.path, strides=plan.c_order, pinned=False, misalignment=0)
+        changes: dict[str, Any] = {"strides": plan.c_order, "pinned": False, "misalignment": 0}
+        plan.add(by, "spread", plan.whole, why, copies=plan.path, **changes)
+        plan.whole = None
+
+
+def _cross_in_graph(plan: PlanBuilder, own: Declaration, axes: tuple[int, ...], *, by_host: bool) -> None:
+    """The same in a graph, where each element has a gradient of its own: the graph sees one conversion."""
+    whole, by_bus = plan.now.shape, [HOST, plan.device] if by_host else [plan.device]
+    for stop in dict.fromkeys(by_bus):
+        casts = plan.now.dtype != plan.dtype
+        first = casts and not by_host and _casts_first(plan)
+        crosses = plan.dtype if first else plan.now.dtype
+        arguments = (stop, axes, plan.dtype, first)
+        why = f"from {plan.now.device} to {stop}: along an axis, all elements share this memory"
+        plan.become(shape=_one_along(whole, axes))
+        plan.add(own, "cross", arguments, why, copies=Path.BUS, device=stop, dtype=crosses, pinned=False)
+        plan.become(dtype=plan.dtype, shape=whole)
+        plan.become(strides=plan.c_order, misalignment=0, kind="", conjugate=False, negative=False)
 
 
 def fetch(plan: PlanBuilder) -> None:

@@ -194,7 +194,8 @@ def _cross_host(plan: PlanBuilder) -> None:
         host_steps.write_out(plan, out)
         return
     shares = not plan.allocated
-    waits = rules.widens_later(plan.now, target, plan.dtype, plan.device, plan.check) or bus_steps.spans_later(plan)
+    bus_steps.narrow_array(plan)
+    waits = rules.widens_later(plan.now, target, plan.dtype, plan.device, plan.check)
     if plan.dtype != plan.now.dtype and not waits:
         host_steps.cast_array(plan)
     elif host_steps.is_to_be_locked(plan) and not rules.layout_obstacles(plan.now, host_steps.pinner(plan) or target):

@@ -75,12 +75,10 @@ def start(
     from .begin import begin
     from .target import Target
 
-    keywords = {"copy": copy, "casting": casting, "grad": grad}
     if options:
         _refuse_out(options)
         refuse_unknown(start, options)
-    trees = {"leaves": leaves, "unknown": unknown, "coalesce": coalesce}
-    target = Target.of(to, like, dtype, device, keywords=keywords, options=options, **trees)
+    target = Target.of(to, like, dtype, device, (copy, casting, grad, options), leaves, unknown, coalesce)
     try:
         return begin(x, target)
     except ConversionError as error:
@@ -167,12 +165,10 @@ def prefetch(
         raise ValueError(f"depth must be at least 1, not {depth}: without a batch there is nothing to hand out")
     if on_error not in ("raise", "skip"):
         raise ValueError(f'on_error must be "raise" or "skip", not {shown(on_error)}')
-    keywords = {"copy": copy, "casting": casting, "grad": grad}
     if options:
         _refuse_out(options)
         refuse_unknown(prefetch, options)
-    trees = {"leaves": leaves, "unknown": unknown, "coalesce": coalesce}
-    target = Target.of(to, like, dtype, device, keywords=keywords, options=options, **trees)
+    target = Target.of(to, like, dtype, device, (copy, casting, grad, options), leaves, unknown, coalesce)
     return Prefetch(iterable, target, operator.index(depth), skips=on_error == "skip")
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import threading
+from collections import deque
 from concurrent.futures import Future
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
@@ -10,7 +13,6 @@ from ..core.devices import HOST
 from ..devices.streams import Landed, SideStreams, events_of
 from .places import landed, places_of, tensors_in
 from .transfer import Transfer
-from .work_queue import queue_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,20 +30,21 @@ def begin(x: Any, target: Target) -> Transfer:
     Raises:
         ConversionError: There is no such plan.
     """
-    pending = target.without_waiting().prepare(x)
-    plans = pending.plans
+    pending = target.overlapping().prepare(x)
     future: Future[Landed] = Future()
-    if not any(map(_takes_long, plans)):
+    long = next(filter(_takes_long, pending.plans), None)
+    if long is None:
         _settle(future, lambda: Landed(pending.run()))
         return Transfer(future)
-    sources, places = places_of(plans)
+    sources, places = places_of(pending.plans)
     before = events_of(sources)
     context = copy_context()
 
     def work(streams: SideStreams) -> None:
         _settle(future, lambda: context.run(_run, pending, streams, places, before))
 
-    queue_of(*_end_of(plans)).do(work)
+    end = long.result if long.result.device != HOST else long.source
+    _queue_of(end.framework, end.device).do(work)
     return Transfer(future)
 
 
@@ -50,29 +53,16 @@ def _takes_long(plan: Plan) -> bool:
     return any(step.path == "bus" or step.verb == "wait" for step in plan.steps)
 
 
-def _end_of(plans: Sequence[Plan]) -> tuple[str, str]:
-    """The framework and the device whose transfers these join: the accelerator at either end."""
-    plan = next(filter(_takes_long, plans))
-    end = plan.result if plan.result.device != HOST else plan.source
-    return end.framework, end.device
-
-
 def _run(pending: Pending, streams: SideStreams, places: Sequence[Place], before: Sequence[PlaceEvent]) -> Landed:
     value, after = streams.convert(pending.run, places, before)
     for reached in after:
         reached.event.wait()
-    found = landed(value, after)
-    if not places:
-        _finish(value)
-    return found
-
-
-def _finish(value: Any) -> None:
-    """Wait for what a framework without streams has only promised."""
-    for backend, tensor in tensors_in(value):
+    for backend, tensor in () if places else tensors_in(value):
+        # What a framework without streams has only promised.
         finish = getattr(backend, "wait", None)
         if finish is not None and backend.describe(tensor).device != HOST:
             finish(tensor)
+    return landed(value, after)
 
 
 def _settle(future: Future[Landed], do: Callable[[], Landed]) -> None:
@@ -85,3 +75,53 @@ def _settle(future: Future[Landed], do: Callable[[], Landed]) -> None:
         future.set_result(found)
     finally:
         del future, do  # the error holds this frame, and the future holds the error
+
+
+class _Queue:
+    """The transfers of a device, one after the other, and at most one thread that does them.
+
+    The thread ends when there are none, so none is left behind; Python waits for it when it ends.
+
+    Args:
+        name: For the thread.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = f"tensorferry transfers {name}"
+        self._lock = threading.Lock()
+        self._work: deque[Callable[[SideStreams], None]] = deque()
+        self._running = False
+
+    def do(self, work: Callable[[SideStreams], None]) -> None:
+        """Queue work, which raises nothing; it is given side streams.
+
+        Raises:
+            RuntimeError: No thread can be started: the interpreter is ending.
+        """
+        with self._lock:
+            if not self._running:
+                threading.Thread(target=self._run, name=self._name, daemon=False).start()
+                self._running = True
+            self._work.append(work)
+
+    def _run(self) -> None:
+        streams = SideStreams()
+        while (work := self._next()) is not None:
+            work(streams)
+            del work  # it keeps tensors alive
+        streams.give_back()
+
+    def _next(self) -> Callable[[SideStreams], None] | None:
+        with self._lock:
+            self._running = bool(self._work)
+            return self._work.popleft() if self._work else None
+
+
+_queues: dict[tuple[str, str], _Queue] = {}
+# A child process has none of its parent's threads.
+os.register_at_fork(after_in_child=_queues.clear)
+
+
+def _queue_of(framework: str, device: str) -> _Queue:
+    key = framework, device
+    return _queues.get(key) or _queues.setdefault(key, _Queue(" ".join(key)))

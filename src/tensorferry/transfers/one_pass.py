@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from ..planning.plan import Plan
-    from .ahead import Ahead
     from .target import Target
+    from .worker import Worker
 
 __all__ = ["OnePass", "Tally"]
 
@@ -35,18 +35,25 @@ class Tally:
         batches: How many batches were handed out.
         skipped: How many could not be converted, and were left out.
         waited: How many seconds the consumer waited, and for what.
-        warned: Of what there has been a warning.
     """
 
     batches: int = 0
     skipped: int = 0
     waited: dict[str, float] = field(default_factory=lambda: {"data": 0.0, "copy": 0.0})
-    warned: set[str] = field(default_factory=set)
 
-    def warn(self, about: str, text: str) -> None:
-        """Warn once, at the line that asks for a batch."""
-        if about not in self.warned:
-            self.warned.add(about)
+    def wait(self, start: float, read: float) -> None:
+        """Add the time since a start: until a batch was read to what was waited for data, and the rest to copies."""
+        now = perf_counter()
+        copy = max(0.0, now - max(start, read))
+        self.waited["copy"] += copy
+        self.waited["data"] += now - start - copy
+
+    def skip(self, why: str) -> None:
+        """Count a batch that is left out; the first one with a warning, at the line that asks for a batch."""
+        self.skipped += 1
+        if self.skipped == 1:
+            why = why.partition("\n")[0]
+            text = f"A batch is skipped, as on_error says; all are counted in .skipped. {why}"
             warnings.warn(text, RuntimeWarning, stacklevel=frames_of_ours())
 
 
@@ -69,7 +76,7 @@ class OnePass:
         self._depth = depth
         self._skips = skips
         self._tally = tally
-        self._ahead: Ahead | None = None
+        self._worker: Worker | None = None
         self._lock = threading.RLock()
         self._passes = False
         self._ended = False
@@ -90,7 +97,7 @@ class OnePass:
     @property
     def threaded(self) -> bool:
         """Whether batches are converted ahead."""
-        return self._ahead is not None
+        return self._worker is not None
 
     # -- iterating --------------------------------------------------------------------------------
 
@@ -107,7 +114,7 @@ class OnePass:
             if isinstance(error, ConversionError):
                 error.said_of("prefetch", self._target.to or EXCHANGE)
             # An interrupt leaves everything as it is.
-            if not isinstance(error, KeyboardInterrupt) or self._is_over():
+            if not isinstance(error, KeyboardInterrupt):
                 self._end()
             raise
 
@@ -117,24 +124,31 @@ class OnePass:
 
     def _next(self) -> Any:
         with self._lock:
-            if self._ahead is None:
-                found = self._begin()
-                if self._ahead is None:
+            if self._worker is None:
+                found = self._here()
+                if self._worker is None:
                     self._tally.batches += 1
                     return found
-            ahead = self._ahead
-        try:
-            landed = ahead.take()
-        except StopIteration:
+            worker = self._worker
+        while True:
+            start = perf_counter()
+            message = worker.take()
+            with self._lock:
+                self._tally.wait(start, message.read)
+                if message.skipped:
+                    self._tally.skip(message.skipped)
+                    continue
+                self._tally.batches += message.batch is not None
+            if message.batch is not None:
+                return message.batch.hand_out()
             self._refuse_closed()
-            raise
-        finally:
-            self._look_after(ahead)
-        with self._lock:
-            self._tally.batches += 1
-        return landed.hand_out()
+            self._end()
+            try:
+                raise StopIteration if message.error is None else message.error
+            finally:
+                del message  # an error holds this frame
 
-    def _begin(self) -> Any:
+    def _here(self) -> Any:
         """The next batch, or a thread for it and all others if there is something to do beside the consumer."""
         if self._source is None:
             # Here and not in the thread: the iterators of some loaders start processes.
@@ -148,85 +162,67 @@ class OnePass:
             if self._read is _NOTHING:
                 self._read = next(source)
             read = perf_counter()
-            self._tally.waited["data"] += read - start
             try:
                 found = self._convert(self._read)
             except ConversionError as error:
                 self._read = _NOTHING
                 if not self._skips:
                     raise
-                self._tally.skipped += 1
-                _warn_of_skipped(self._tally, str(error))
+                self._tally.skip(str(error))
                 continue
             except StopIteration as error:
                 # It would look like the source's end.
                 raise RuntimeError("a conversion raised StopIteration") from error
             self._read = _NOTHING
-            if self._ahead is None:
-                self._tally.waited["copy"] += perf_counter() - read
+            self._tally.wait(start, read)
             return found
 
     def _convert(self, batch: Any) -> Any:
-        if not self._passes:
-            pending = self._target.prepare(batch)
-            if any(info.device != HOST for plan in pending.plans for info in (plan.source, plan.result)):
-                self._set_going(batch, pending.plans)
-                return None
-            self._passes = bool(pending.plans)
-            return pending.run()
-        return self._target.convert(batch)
+        if self._passes:
+            return self._target.convert(batch)
+        pending = self._target.prepare(batch)
+        if any(info.device != HOST for plan in pending.plans for info in (plan.source, plan.result)):
+            self._set_going(batch, pending.plans)
+            return None
+        self._passes = bool(pending.plans)
+        return pending.run()
 
     def _set_going(self, batch: Any, plans: Sequence[Plan]) -> None:
         """Convert this batch and the following ones ahead from now on."""
         from ..devices.streams import events_of
-        from .ahead import Ahead, Converter
         from .places import places_of
+        from .worker import Converter, Worker
 
         sources, places = places_of(plans)
         # What the source may hold already has been queued by this thread.
-        converter = Converter(self._target.without_waiting(), events_of(sources))
-        ahead = Ahead(self._depth, skips=self._skips, waited=self._tally.waited)
-        weakref.finalize(self, ahead.close).atexit = False
-        self._ahead = ahead
+        worker = Worker(Converter(self._target.overlapping(), events_of(sources)), self._depth, skips=self._skips)
+        weakref.finalize(self, worker.close).atexit = False
+        self._worker = worker
+        source: Any = self._source
         try:
-            ahead.begin([batch], self._source, converter, [place.current for place in places])
+            worker.begin([batch], source, [place.current for place in places])
         except BaseException:
-            if not ahead.runs():
-                self._ahead = None
+            if not worker.runs():
+                self._worker = None
             raise
         self._source = None
         if self._closed:
-            ahead.close()
-
-    def _look_after(self, ahead: Ahead) -> None:
-        """Count, and warn of, what the thread met."""
-        skipped, why = ahead.take_skipped()
-        with self._lock:
-            self._tally.skipped += skipped
-        if why:
-            _warn_of_skipped(self._tally, why)
+            worker.close()
 
     # -- ending -----------------------------------------------------------------------------------
 
-    def _is_over(self) -> bool:
-        return self._ahead is not None and self._ahead.exhausted
-
     def _end(self) -> None:
         self._ended = True
-        self._iterable, self._source, self._read = None, None, _NOTHING
-        if self._ahead is not None:
-            self._ahead.close()
+        self._let_go(0.0)
 
     def close(self, why: str) -> None:
         """End the thread, and forget what has been converted; asking for more raises with these words."""
+        from .worker import PATIENCE
+
         self._closed = self._closed or why
+        self._let_go(PATIENCE)
+
+    def _let_go(self, patience: float) -> None:
         self._iterable, self._source, self._read = None, None, _NOTHING
-        if self._ahead is not None:
-            from .ahead import PATIENCE
-
-            self._ahead.close(PATIENCE)
-
-
-def _warn_of_skipped(tally: Tally, why: str) -> None:
-    text = why.partition("\n")[0]
-    tally.warn("skipped", f"A batch is skipped, as on_error says; all are counted in .skipped. {text}")
+        if self._worker is not None:
+            self._worker.close(patience)

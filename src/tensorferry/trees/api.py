@@ -288,10 +288,12 @@ def _made(targets: Any, dtype: object, theirs: str | None = None, **keywords: An
     return Targets(targets, rule_of(dtype, theirs), **keywords)
 
 
-def targets_of(asked: Asked, leaves: Leaves) -> Targets:
-    """Where the leaves go, from `to` or `like`."""
+def targets_of(asked: Asked, leaves: Leaves, *, overlaps: bool = False) -> Targets:
+    """Where the leaves go, from `to` or `like`; `overlaps` as for `Targets`."""
     to, like, dtype, device, copy, casting, grad, options = asked
     keywords: dict[str, Any] = {"copy": copy, "casting": casting, "grad": grad, "options": tuple(options.items())}
+    if overlaps:
+        keywords["overlaps"] = True
     if like is None or to is not None or isinstance(like, TensorInfo):
         name, theirs, device = aim(to, like, None, device)
     else:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..backends import registry
 from ..core.leaf_dtypes import dtype_of_leaf
 from ..core.names import EXCHANGE
-from ..core.request import LEAVE, Request, make_request
+from ..core.request import LEAVE, OVERLAPS, Request, make_request
 from ..errors import UnsupportedTypeError
 from ..execution.recipes import conversion_of
 
@@ -28,6 +28,7 @@ class Targets:
         targets: The backend's name and device, for all; or by path, with the dtype that a leaf takes if `rule` says
             nothing of it; or ``None``: each is copied, outside its graph, in its own framework.
         rule: Which dtype each leaf takes.
+        overlaps: Whether transfers go beside the host's work, where a target knows of that.
         keywords: ``copy``, ``casting``, ``grad`` and the target's options, as `make_request` takes them.
     """
 
@@ -35,9 +36,11 @@ class Targets:
         self,
         targets: tuple[str, object] | Mapping[str, tuple[str, object, object]] | None,
         rule: DtypeRule,
+        *,
+        overlaps: bool = False,
         **keywords: Any,
     ) -> None:
-        self._keywords = keywords
+        self._keywords, self._overlaps = keywords, overlaps
         self._common: Conversion | None = None
         self._by_path: Mapping[str, tuple[str, object, object]] = {}
         self.rule = rule
@@ -99,7 +102,11 @@ class Targets:
     def _make(self, name: str, dtype: object, device: object) -> Conversion:
         backend = registry.backend_named(name)
         asked = self._keywords
-        request = make_request(backend, asked["copy"], dtype, asked["casting"], device, asked["grad"], asked["options"])
+        options = dict(asked["options"])
+        if self._overlaps and OVERLAPS in backend.capabilities.options.names:
+            options[OVERLAPS] = True
+        said = tuple(options.items())
+        request = make_request(backend, asked["copy"], dtype, asked["casting"], device, asked["grad"], said)
         return conversion_of(backend, request)
 
 

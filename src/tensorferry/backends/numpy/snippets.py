@@ -29,6 +29,11 @@ def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
         return '{x}.copy(order="C")'
     if verb == "stack" and info.kind == "rows":
         return f'np.stack([ferry.to_numpy(row, dtype="{info.dtype}") for row in {{x}}])'
+    if verb == "narrow":
+        return f"{{x}}[{', '.join(':1' if axis in arguments[0] else ':' for axis in range(len(info.shape)))}]"
+    if verb == "span":
+        itemsize = find(info.dtype).itemsize
+        return f"np.lib.stride_tricks.as_strided({{x}}, ({arguments[0]},), ({itemsize},))"
     return _SNIPPETS[verb]
 
 

@@ -212,6 +212,8 @@ class NumpyBackend(Backend):
         casts.check_values(x, dtype, check)
         return x
 
+    narrow, span = staticmethod(memory.narrow), staticmethod(memory.span)
+
     def read_only(self, x: Array) -> Array:
         """The same memory, not to be written through this array."""
         x.setflags(write=False)

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 from ...core.devices import HOST
 from ...core.layout import ALIGNMENT, spans
 from ...devices import pinned
-from ...host import packing
+from ...host import memory, packing
 from ...host.dlpack import Offer
 from .snippets import CARRIED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from .tensors import TorchBackend
 
-__all__ = ["copy_together", "offer", "pack", "put", "span", "spread", "take_over", "unpack"]
+__all__ = ["copy_together", "cross", "offer", "pack", "put", "recorded", "span", "spread", "take_over", "unpack"]
 
 
 # -- many in one: one launch, one transfer, views -------------------------------------------------
@@ -65,13 +65,45 @@ def unpack(parcel: Any, layout: Sequence[packing.Part]) -> list[Any]:
 
 
 def span(x: Any, length: int) -> Any:
-    """The memory that a tensor's elements share, as a tensor of one axis."""
+    """The memory that windows share, as a tensor of one axis."""
     return x.as_strided((length,), (1,))
 
 
-def spread(x: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
-    """The tensor of which `span` gave the memory, each element in memory of its own."""
-    return x.as_strided(shape, strides).contiguous()
+def spread(x: Any, shape: tuple[int, ...], strides: tuple[int, ...] | None = None) -> Any:
+    """The tensor that `narrow`, or `span`, was given, each element in memory of its own."""
+    return (x.expand(shape) if strides is None else x.as_strided(shape, strides)).contiguous()
+
+
+def cross(backend: TorchBackend, x: Any, device: str, axes: Sequence[int], dtype: str, *, first: bool) -> Any:
+    """To another device and dtype by the memory that elements share: cast first, or there; in the graph if `x` is."""
+
+    def do(x: Any) -> Any:
+        part = backend.resolve(memory.narrow(x, axes))
+        there = backend.cast(part, dtype).to(device) if first else backend.cast(part.to(device), dtype)
+        return spread(there, x.shape)
+
+    return backend.in_graph(x, do)
+
+
+def recorded(torch: Any) -> Callable[[Any, Callable[[Any], Any]], Any]:
+    """A conversion outside the graph as a function that autograd can follow, of a tensor and the conversion."""
+
+    class Conversion(torch.autograd.Function):  # type: ignore[misc]
+        @staticmethod
+        def forward(context: Any, x: Any, convert: Callable[[Any], Any]) -> Any:
+            result = convert(x.detach())
+            context.before, context.after = ((each.device, each.dtype) for each in (x, result))
+            return result
+
+        @staticmethod
+        def backward(context: Any, gradient: Any) -> tuple[Any, None]:
+            return gradient.to(*context.before), None
+
+        @staticmethod
+        def jvp(context: Any, tangent: Any, _: None) -> Any:
+            return tangent.to(*context.after)
+
+    return Conversion.apply  # type: ignore[no-any-return]
 
 
 def copy_together(backend: TorchBackend, tensors: Sequence[Any]) -> list[Any]:

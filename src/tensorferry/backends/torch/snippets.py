@@ -41,10 +41,15 @@ def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
         return f"{{x}}.view(torch.{carrier}).numpy().view(ml_dtypes.{info.dtype})"
     if verb == "adopt":
         return _adopt_code(info, carrier)
+    if verb == "narrow":
+        return arrays.snippet(verb, arguments, info)
+    if verb == "spread":
+        whole = "expand" if len(arguments) == 1 else "as_strided"
+        return f"{{x}}.{whole}({', '.join(map(str, arguments))}).contiguous()"
     if verb == "span":
         return f"{{x}}.as_strided(({arguments[0]},), (1,))"
-    if verb == "spread":
-        return f"{{x}}.as_strided({arguments[0]}, {arguments[1]}).contiguous()"
+    if verb == "cross":
+        return f'{{x}}.to("{arguments[0]}", torch.{arguments[2]})'
     if verb == "stack" and info.kind == "rows":
         return "torch.stack([ferry.to_torch(row) for row in {x}])"
     if verb == "write":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 import warnings
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -60,7 +60,8 @@ class TorchBackend(Backend):
     is_traced = True
     install = "pip install torch"
     imports = DECLARED.imports
-    span, spread = staticmethod(crossing.span), staticmethod(crossing.spread)
+    narrow, span = staticmethod(memory.narrow), staticmethod(crossing.span)
+    spread = staticmethod(crossing.spread)
 
     def load(self) -> None:
         import torch
@@ -84,7 +85,6 @@ class TorchBackend(Backend):
         self.strided = torch.strided
         self.wrapped = self.torch._C._functorch.is_functorch_wrapped_tensor
         self.functional: Callable[[Any], bool] = getattr(torch, "_is_functional_tensor", lambda _: False)
-        self.autocast: Any = None
         self.faking = _mode_that_fakes(torch)
         # How many modes are on, that one among them: asked in two thirds of the time.
         self.modes = getattr(self.torch._C, "_len_torch_dispatch_stack", lambda: 1)
@@ -254,37 +254,26 @@ class TorchBackend(Backend):
             return self._asked(x.to, self.dtypes[dtype])
         if not x.is_cpu and not check and agrees(self.names[x.dtype], dtype):
             return x.to(self.dtypes[dtype])
-        records = x.requires_grad and self.torch.is_grad_enabled()
-        if records or (self.forward._current_level >= 0 and describing.is_dual(self, x)):
-            return self._graph_cast()(x, dtype, check)
-        return self._host_cast(x.detach(), dtype, check)
+        return self.in_graph(x, partial(self._host_cast, dtype=dtype, check=check))
 
     def _host_cast(self, x: Any, dtype: str, check: str) -> Any:
         return self.adopt(casts.cast(self.export(self.resolve(x)), dtype, check))
 
-    def _graph_cast(self) -> Callable[[Any, str, str], Any]:
-        """The host's cast as a function that autograd can follow; its gradient is the cast back."""
-        if self.autocast is None:
-            backend = self
+    def in_graph(self, x: Any, convert: Callable[[Any], Any]) -> Any:
+        """What becomes of a tensor outside its graph, in the graph: its gradient is converted back."""
+        records = x.requires_grad and self.torch.is_grad_enabled()
+        if records or (self.forward._current_level >= 0 and describing.is_dual(self, x)):
+            return self.recorded(x, convert)
+        return convert(x.detach())
 
-            class Cast(self.torch.autograd.Function):  # type: ignore[misc, name-defined]
-                @staticmethod
-                def forward(context: Any, x: Any, dtype: str, check: str) -> Any:
-                    context.dtype = x.dtype
-                    result = backend._host_cast(x.detach(), dtype, check)
-                    context.new_dtype = result.dtype
-                    return result
+    @cached_property
+    def recorded(self) -> Callable[[Any, Callable[[Any], Any]], Any]:
+        """See `crossing.recorded`."""
+        return crossing.recorded(self.torch)
 
-                @staticmethod
-                def backward(context: Any, gradient: Any) -> tuple[Any, None, None]:
-                    return gradient.to(context.dtype), None, None
-
-                @staticmethod
-                def jvp(context: Any, tangent: Any, *_: None) -> Any:
-                    return tangent.to(context.new_dtype)
-
-            self.autocast = Cast.apply
-        return self.autocast  # type: ignore[no-any-return]
+    def cross(self, x: Any, device: str, axes: Sequence[int], dtype: str, first: bool) -> Any:
+        """See `crossing.cross`."""
+        return crossing.cross(self, x, device, axes, dtype, first=first)
 
     def move(self, x: Any, device: str, non_blocking: bool = False) -> Any:
         """To another device; a transfer to the host is complete when this returns.

@@ -1,0 +1,232 @@
+"""`Worker`: a thread that reads a source and converts ahead of its consumer, and stops where it is told to.
+
+Consumer and thread have two queues. One gives leave to convert a batch: `depth` times to begin with, and once for each
+batch that is taken, with events of what the consumer had queued on the devices until then. When these are waited for,
+the memory of the batches before that one can be used again: no more than ``depth + 2`` batches lie on a device,
+however far the consumer is ahead of it. The other queue brings what came of it.
+
+Nothing here knows the `Prefetch`: so the thread does not keep it alive, and ends when nobody holds it any more.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import weakref
+from contextlib import ExitStack, suppress
+from contextvars import copy_context
+from queue import Empty, SimpleQueue
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..devices.streams import Landed, SideStreams, events_of
+from ..errors import ConversionError
+from .places import landed, places_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ..devices.streams import Place, PlaceEvent, Stream
+    from ..planning.plan import Plan
+    from .target import Target
+
+__all__ = ["PATIENCE", "Converter", "Message", "Worker"]
+
+PATIENCE = 1.0
+"""Seconds that closing waits for a thread whose source does not answer."""
+
+
+class Converter:
+    """Converts one batch after the other on one side stream for each place.
+
+    Args:
+        target: Where batches go.
+        before: What the first of them waits for.
+    """
+
+    def __init__(self, target: Target, before: tuple[PlaceEvent, ...]) -> None:
+        self._target, self._before = target, before
+        self._streams = SideStreams()
+
+    def convert(self, batch: Any) -> Landed:
+        """A batch's conversion, which a device may still be working on."""
+        pending = self._target.prepare(batch)
+        sources, places = places_of(pending.plans)
+        value, after = self._streams.convert(pending.run, places, (*self._before, *events_of(sources)))
+        self._before = ()
+        self._let_source_wait(batch, pending.plans, sources, after)
+        return landed(value, after)
+
+    def _let_source_wait(
+        self, batch: Any, plans: Sequence[Plan], sources: Sequence[Place], after: Sequence[PlaceEvent]
+    ) -> None:
+        """See to it that what the source does next comes after what still reads this batch."""
+        if any(plan.source.pinned for plan in plans):
+            for reached in after:
+                reached.event.wait()
+            return
+        for reached in after:
+            if reached.place in sources:
+                reached.place.current.wait_for(reached.event)
+        for reached, tensors in landed(batch, after).parts if sources else ():
+            for tensor in tensors:
+                self._streams.of(reached.place).uses(tensor)
+
+    def close(self) -> None:
+        """Give the streams back."""
+        self._streams.give_back()
+
+
+class Message(NamedTuple):
+    """What came of a batch.
+
+    Args:
+        batch: The batch; ``None``: it is left out, or nothing comes any more.
+        read: When the source had given it.
+        skipped: Why it is left out.
+        error: What ended it all: what the source, or the conversion, has raised.
+    """
+
+    batch: Landed | None = None
+    read: float = float("inf")
+    skipped: str = ""
+    error: BaseException | None = None
+
+
+class Worker:
+    """The thread, and what it and its consumer share.
+
+    Args:
+        converter: What converts.
+        depth: How many batches may be read from the source and not yet handed out.
+        skips: Whether a batch that cannot be converted is left out.
+    """
+
+    def __init__(self, converter: Converter, depth: int, *, skips: bool) -> None:
+        self._converter, self._skips = converter, skips
+        self._leave: SimpleQueue[tuple[PlaceEvent, ...]] = SimpleQueue()
+        self._messages: SimpleQueue[Message] = SimpleQueue()
+        self._process, self._closed = os.getpid(), threading.Event()
+        self._thread: threading.Thread | None = None
+        for _ in range(depth):
+            self._leave.put(())
+
+    def begin(self, read: list[Any], source: Iterator[Any], streams: Sequence[Stream]) -> None:
+        """Start the thread.
+
+        Args:
+            read: Batches that have been read from the source already.
+            source: The source.
+            streams: The consumer's: the source's work is queued on them, as if the consumer read it.
+        """
+        self._thread = threading.Thread(
+            target=copy_context().run,
+            args=(self._work, read, source, streams),
+            name="tensorferry prefetch",
+            daemon=True,
+        )
+        _working.add(self)
+        self._thread.start()
+
+    def runs(self) -> bool:
+        """Whether its thread is there."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def take(self) -> Message:
+        """What came of the next batch.
+
+        Raises:
+            RuntimeError: This is a child process of the one that reads ahead.
+        """
+        if os.getpid() != self._process:
+            raise RuntimeError("The thread of this prefetch is not in this process; make another prefetch here.")
+        found = self._messages.get()
+        if found.batch is not None:
+            self._leave.put(found.batch.events_here())
+        elif not found.skipped:
+            self._messages.put(Message())  # for whoever asks after this
+        return found
+
+    def close(self, patience: float = 0.0) -> None:
+        """Let the thread end, and forget what is ready.
+
+        Args:
+            patience: How many seconds to wait for that at most.
+        """
+        self._closed.set()
+        self._leave.put(())
+        self._forget()
+        if patience and self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(patience)
+
+    def _forget(self) -> None:
+        with suppress(Empty):
+            while True:
+                self._messages.get_nowait()
+        self._messages.put(Message())
+
+    # -- in the thread ----------------------------------------------------------------------------
+
+    def _tell(self, message: Message) -> None:
+        self._messages.put(message)
+        if self._closed.is_set():
+            self._forget()
+
+    def _work(self, read: list[Any], source: Iterator[Any], streams: Sequence[Stream]) -> None:
+        error: BaseException | None = None
+        try:
+            with ExitStack() as stack:
+                for stream in streams:
+                    stack.enter_context(stream)
+                self._convert_each(read, source)
+        except BaseException as raised:  # noqa: BLE001 - the consumer gets it in its place
+            error = raised
+        try:
+            self._converter.close()
+        except BaseException as raised:  # noqa: BLE001 - likewise
+            error = error or raised
+        self._tell(Message(error=error))
+        del error  # it holds this frame
+
+    def _convert_each(self, read: list[Any], source: Iterator[Any]) -> None:
+        """Convert ahead until the source ends, or nobody wants more."""
+        taken, skipped = self._leave.get(), False
+        while not self._closed.is_set():
+            try:
+                batch = read.pop() if read else next(source)
+            except StopIteration:
+                return
+            if self._closed.is_set():  # while the source was at it
+                return
+            at = perf_counter()
+            for reached in () if skipped else taken:
+                reached.event.wait()
+            try:
+                found = Message(self._converter.convert(batch), at)
+            except ConversionError as error:
+                if not self._skips:
+                    raise
+                found = Message(read=at, skipped=str(error))
+            except StopIteration as error:
+                # It would look like the source's end.
+                raise RuntimeError("a conversion raised StopIteration") from error
+            skipped = found.batch is None
+            self._tell(found)
+            del batch, found
+            if not skipped:
+                taken = self._leave.get()
+
+
+_working: weakref.WeakSet[Worker] = weakref.WeakSet()
+"""Those that have a thread."""
+
+
+@atexit.register
+def _end_all() -> None:
+    """End the threads before the interpreter does: it stops daemon threads wherever they are."""
+    working, deadline = list(_working), perf_counter() + PATIENCE
+    for worker in working:
+        worker.close()
+    for worker in working:
+        worker.close(max(deadline - perf_counter(), 0.0))
