@@ -10,9 +10,10 @@ from ..backends import registry
 from ..core.devices import device_name
 from ..core.info import TensorInfo
 from ..core.leaf_dtypes import rule_for_all, rule_of
+from ..execution import run
 from ..execution.target import aim
 from ..planning import rules
-from ..trees.api import targets_of, untraced
+from ..trees.api import is_ordinary_tensor, targets_of, untraced
 from ..trees.leaves import LeafRule, leaf_rule
 from ..trees.tree_conversion import TreeConversion, convert
 from ..trees.walk import take_apart
@@ -123,8 +124,11 @@ class Target:
         return untraced(self._convert, x)
 
     def _convert(self, x: Any) -> Any:
+        targets = self._at(x)
+        if targets is self._of_one and targets.common is not None and not targets.decides_by_leaf:
+            return run.convert(x, targets.common)
         rule = leaf_rule(self.leaves, unknown=self.unknown)
-        return convert(x, self._at(x), rule, None, coalesce=self.coalesce)
+        return convert(x, targets, rule, None, coalesce=self.coalesce)
 
 
 class Pending:
@@ -162,8 +166,11 @@ class Pending:
 
 def _is_alone(x: Any, leaves: Leaves) -> bool:
     """Whether an object is one tensor and no container."""
-    if type(x) in _CONTAINERS and not callable(leaves):
-        return False
+    if not callable(leaves):
+        if type(x) in _CONTAINERS:
+            return False
+        if is_ordinary_tensor(x):
+            return True
     rule = leaf_rule(leaves)
     parts, _ = take_apart(x, rule.chosen)
     return len(parts) == 1 and parts[0] is x and rule.takes(x)

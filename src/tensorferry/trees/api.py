@@ -26,7 +26,16 @@ if TYPE_CHECKING:
 
     Asked = tuple[To | None, Any, object, object, bool | None, str | None, str, Options]
 
-__all__ = ["call_for", "convert_tree", "describe_tree", "explain_tree", "snapshot", "targets_of", "untraced"]
+__all__ = [
+    "call_for",
+    "convert_tree",
+    "describe_tree",
+    "explain_tree",
+    "is_ordinary_tensor",
+    "snapshot",
+    "targets_of",
+    "untraced",
+]
 
 Tree = TypeVar("Tree")
 
@@ -288,6 +297,12 @@ def _made(targets: Any, dtype: object, theirs: str | None = None, **keywords: An
     return Targets(targets, rule_of(dtype, theirs), **keywords)
 
 
+def is_ordinary_tensor(x: Any) -> bool:
+    """Whether an object is seen at once to be one tensor and no container."""
+    owner = registry.BY_TYPE.get(type(x))
+    return owner is not None and owner.capabilities.memory.exists and owner.likeness(x) is not None
+
+
 def targets_of(asked: Asked, leaves: Leaves, *, overlaps: bool = False) -> Targets:
     """Where the leaves go, from `to` or `like`; `overlaps` as for `Targets`."""
     to, like, dtype, device, copy, casting, grad, options = asked
@@ -297,9 +312,10 @@ def targets_of(asked: Asked, leaves: Leaves, *, overlaps: bool = False) -> Targe
     if like is None or to is not None or isinstance(like, TensorInfo):
         name, theirs, device = aim(to, like, None, device)
     else:
-        owner = None if callable(leaves) else registry.BY_TYPE.get(type(like))
-        alone = owner is not None and owner.capabilities.memory.exists and owner.likeness(like) is not None
-        infos = {"$": owner.describe(like)} if alone and owner else _describe(like, leaf_rule(leaves, infos=True))
+        alone = not callable(leaves) and is_ordinary_tensor(like)
+        infos = (
+            {"$": registry.backend_of(like).describe(like)} if alone else _describe(like, leaf_rule(leaves, infos=True))
+        )
         if not infos:
             raise UnsupportedTypeError("like= has no tensor in it.", "like= a tensor, or a tree of tensors")
         targets = {path: aim(None, info, None, device) for path, info in infos.items()}
