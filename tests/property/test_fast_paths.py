@@ -74,7 +74,7 @@ def both(target, x):
 
 @pytest.mark.parametrize("target", CALLS)
 @pytest.mark.parametrize("source", FRAMEWORKS)
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_a_tensor_comes_the_same_by_fast_path_and_by_plan(source, target, data):
     """Type, dtype, bits, sharing, address, strides, writability and identity agree; so do errors."""
@@ -106,7 +106,7 @@ numbers = st.one_of(
 
 
 @pytest.mark.parametrize("target", CALLS)
-@settings(max_examples=250)
+@settings(max_examples=125)
 @given(
     x=st.one_of(
         st.lists(st.floats(width=32), max_size=4),
@@ -169,7 +169,7 @@ ODD_LISTS = st.one_of(
 
 
 @pytest.mark.parametrize("target", CALLS)
-@settings(max_examples=250)
+@settings(max_examples=125)
 @given(
     x=ODD_LISTS,
     keywords=st.sampled_from(
@@ -226,7 +226,7 @@ def into_out(target, x, dtype, casting):
 
 
 @pytest.mark.parametrize("target", ["numpy", "torch"])
-@settings(max_examples=250)
+@settings(max_examples=125)
 @given(
     x=ODD_LISTS,
     dtype=st.sampled_from(["float64", "float32", "bfloat16", "int64", "int8", "bool", "complex64"]),
