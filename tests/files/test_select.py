@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tensorferry.errors import FormatLimitError, UnsupportedTypeError
-from tensorferry.files.base.contents import Contents, Ref
+from tensorferry.files.base.contents import Contents, NotTensor, Ref
 from tensorferry.files.base.stored import InMemory
 from tensorferry.files.recast import Recast
 from tensorferry.files.select import select
@@ -158,7 +158,9 @@ def nested():
     tensors = contents().tensors
     tree = OrderedDict(model={"w": Ref("model.w"), "b": Ref("model.b")}, epoch=3, sizes=[1, 2])
     names = {"model.w": tensors["layers.0.weight"], "model.b": tensors["layers.0.bias"]}
-    return Contents("memory", (), names, {"a": "b"}, tree, {"text": "an array of strings"})
+    return Contents(
+        "memory", (), names, {"a": "b"}, tree, {"text": NotTensor("an array of strings"), "sparse": "sparse"}
+    )
 
 
 def test_a_tree_follows():
@@ -166,15 +168,15 @@ def test_a_tree_follows():
     after = select(nested(), exclude=["*.b"], rename=["s/w$/weight/"])
     assert after.tree == OrderedDict(model={"weight": Ref("model.weight")}, epoch=3, sizes=[1, 2])
     assert list(after.tensors) == ["model.weight"]
-    assert after.others == {"text": "an array of strings"}
+    assert after.others == {"text": "an array of strings", "sparse": "sparse"}
 
 
 def test_others_can_be_left_out():
-    """By name, by not being included, or with all that is not a tensor."""
-    assert not select(nested(), exclude=["text"]).others
+    """By name, by not being included, or with all that is not a tensor; a tensor by its name alone."""
+    assert not select(nested(), exclude=["text", "sparse"]).others
     assert not select(nested(), include=["model.*"]).others
     after = select(nested(), tensors_only=True)
-    assert (after.others, after.tree, after.metadata) == ({}, None, {})
+    assert (after.others, after.tree, after.metadata) == ({"sparse": "sparse"}, None, {})
     assert list(after.tensors) == ["model.w", "model.b"]
 
 

@@ -53,11 +53,12 @@ def load(
     /,
     to: To = "numpy",
     *,
-    names: Iterable[str] | None = None,
+    names: str | Iterable[str] | None = None,
     device: object = None,
     copy: bool | None = None,
     dtype: object = None,
     allow: Iterable[str] = (),
+    strict: bool = False,
 ) -> Any:
     """What a file holds as a read-only mapping, whose tensors are made when they are used.
 
@@ -78,28 +79,35 @@ def load(
     Args:
         path: As for `open`.
         to: As for `convert`: ``"numpy"``, ``"torch"``, ``"tensorflow"``, ``"jax"``, or ``"python"`` for lists …
-        names: Globs of the tensors to have; ``None``: all, and the other values.
+        names: A glob of the tensors to have, or several; ``None``: all, and the other values.
         device: As for `to_numpy`, for each tensor.
         copy: As for `to_numpy`, for each tensor.
         dtype: As for `convert_tree`, by the names that tensors have in the file; ``"fit"`` lets JAX without 64-bit
             types have them narrowed.
         allow: As for `open`.
+        strict: Refuse a file that holds what cannot be had from it (text, quantised or sparse tensors …), rather than
+            list it in the result's ``skipped``.
 
     Returns:
         A `LazyTree`, nested as the file is; the tensor itself if the file holds one without a name. ``read()``
         gives all of it at once in plain containers.
 
+    Warns:
+        UserWarning: Something is left out, and the result is no mapping that could list it.
+
     Raises:
         OSError: It cannot be read.
         FileFormatError: As for `open`.
         UnsafeFileError: As for `open`.
-        FormatLimitError: A glob of `names`, or a name in `dtype`, fits no tensor.
+        FormatLimitError: A glob of `names`, or a name in `dtype`, fits no tensor; `strict`, and not all can be had.
         UnsupportedTypeError: There is no such dtype.
         FrameworkNotInstalledError: The framework, or the library that the format needs, is not installed.
         ConversionError: When a tensor is used: as for `to_numpy`; the message ends in its name.
 
     .. versionadded:: 0.1
     """
+    import os
+
     from ..backends.registry import canonical, ready
     from ..core.leaf_dtypes import rule_of
     from .base.wording import several
@@ -107,13 +115,15 @@ def load(
     from .select import select
 
     rule = rule_of(dtype)
-    contents = open(path, allow=allow)
+    classes = several("allow", allow)
+    contents = open(path, allow=classes)
     to = canonical(to)
     ready(to)
     if names is not None:
-        globs = several("names", names)
-        contents = select(contents, include=globs, include_as="names", tensors_only=contents.tree is None)
-    return lazily(contents, to, device=device, copy=copy, rule=rule)
+        names = (names,) if isinstance(names, str) else several("names", names)
+        contents = select(contents, include=names, include_as="names")
+    asked = {"path": os.path.abspath(path), "to": to, "names": names, "device": device, "copy": copy}  # noqa: PTH100
+    return lazily(contents, load, {**asked, "dtype": dtype, "allow": classes, "strict": strict}, rule)
 
 
 def save(

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..core.dtypes import find
 from ..errors import FileFormatError
+from .base.contents import NotTensor
 from .base.nesting import written
 from .encodings.packed import bare
 from .summary import values_of
@@ -172,7 +173,11 @@ def diff(
         differing=tuple(differing),
         values=() if tensors_only else _changes(_written(values_of(a)), _written(values_of(b))),
         metadata=() if tensors_only else _changes(_written(a.metadata), _written(b.metadata)),
-        uncompared={} if tensors_only else {**a.others, **b.others},
+        uncompared={
+            name: why
+            for name, why in {**a.others, **b.others}.items()
+            if not (tensors_only and isinstance(why, NotTensor))
+        },
     )
 
 

@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ...errors import FileFormatError, FormatLimitError
+from ..base.contents import NotTensor
 from ..base.format import Format
 from ..base.wording import named
 from .hdf5.reader import read_hdf5
@@ -119,7 +120,7 @@ def _read_archive(form: str, path: Path) -> Contents:
             except UnicodeDecodeError as error:
                 raise FileFormatError(f"{path}: {member} is not UTF-8 text.") from error
         elif member != _WEIGHTS and not member.endswith("/"):
-            contents.others[member] = "a file in the archive that is not weights"
+            contents.others[member] = NotTensor("a file in the archive that is not weights")
     return contents
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from ...core.dtypes import DTYPES
 from ...errors import ConversionError, FileFormatError, FormatLimitError, UnsafeFileError
 from ...host.numpy_dtypes import numpy_dtype
-from ..base.contents import Contents, FileFinding
+from ..base.contents import Contents, FileFinding, NotTensor
 from ..base.format import Format
 from ..base.raw import read_at
 from ..base.stored import Decoded
@@ -157,11 +157,11 @@ def _array(archive: Archive, member: Member, descriptor: int) -> tuple[str, Stor
         return next(archive.open_blocks(member), b"")[:count]
 
     if start(6) != arrays.MAGIC:
-        return name, "a member that is no array", {}
+        return name, NotTensor("a member that is no array"), {}
     try:
         header = arrays.parse_header(start, where)
     except UnsafeFileError:
-        return name, "Python objects: a pickle, which could run any code", {}
+        return name, NotTensor("Python objects: a pickle, which could run any code"), {}
     end = header.length + header.nbytes if header.dtype or header.void else member.size
     if end > member.size:
         raise FileFormatError(

@@ -77,6 +77,7 @@ class PyTorch(Format):
                 others[name] = resolved
         for name in others:
             del tensors[name]
+        others |= {name if name not in tensors else f"{name}@": why for name, why in found.besides.items()}
         return Contents(self.name, (where,), tensors, metadata, found.tree, others, found.asks_for)
 
     def asks_for(self, path: Path) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ import numpy as np
 from ...core.dtypes import DTYPES, find
 from ...errors import FileFormatError, UnsafeFileError
 from ...host.numpy_dtypes import numpy_dtype
-from ..base.contents import Contents
+from ..base.contents import Contents, NotTensor
 from ..base.format import Format, owned
 from ..base.stored import Decoded, Extent, Stored
 from ..base.tree_strings import packed, unpacked
@@ -220,7 +220,9 @@ class _Walk:
     def _array(self, folder: Path, where: str, node: dict[str, Any], attributes: dict[str, Any]) -> Stored | str:
         kind = node.get("data_type")
         if not isinstance(kind, str) or kind not in _NATIVE | _EXTENDED:
-            return f"values of the type {json.dumps(kind):.80}, which is no tensor's"
+            why = f"values of the type {json.dumps(kind):.80}, which is no tensor's"
+            label = kind.get("name") if isinstance(kind, dict) else kind
+            return NotTensor(why) if re.search("string|utf|bytes", str(label)) else why
         dtype = attributes.get(_DTYPE, kind)
         fits = isinstance(dtype, str) and dtype in DTYPES and find(dtype).itemsize == find(kind).itemsize
         if not fits or (dtype != kind and not kind.startswith("uint")):

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from ...core.dtypes import DTYPES
 from ...errors import UnsafeFileError
 from ...host.numpy_dtypes import of_numpy
-from ..base.contents import Special
+from ..base.contents import NotTensor, Special
 from ..encodings.zip_archive import is_number
 from .numpy import NUMPY_CALLS, NumPyWords
 from .python import FACTORIES, PYTHON_CALLS, PythonWords
-from .standins import OPAQUE, ArrayOf, DTypeOf, InstanceOf, OtherOf, StorageOf, TensorOf, ViewOf
+from .standins import OPAQUE, ArrayOf, DTypeOf, InstanceOf, Leaf, OtherOf, StorageOf, TensorOf, ViewOf
 from .words import Global, Ordered
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ _SPECIALS |= {
         "per_channel_affine_float_qparams",
     )
 }
+_PLAIN = frozenset({str, int, float, bool, complex, bytes, Special, Global})
 _CLASSES = frozenset({"numpy.ndarray", "torch.Tensor", "torch.nn.parameter.Parameter"})
 """Names that are only ever arguments."""
 
@@ -86,6 +87,7 @@ class Names(NumPyWords, PythonWords):
         self.asked: dict[str, None] = {}
         self.storages: dict[str, StorageOf] = {}
         self.repeated: list[TensorOf] = []
+        self.besides: list[tuple[Leaf, dict[str, str]]] = []
         self.largest = -1
 
     def find(self, name: str) -> Any:
@@ -238,16 +240,24 @@ class Names(NumPyWords, PythonWords):
             return data
         if type(grad) is not bool or hooks:
             raise self.wrong("describes a parameter with hooks")
-        if _attributes(state):
-            return OtherOf("it is a parameter with attributes of its own")
-        return data.but(requires_grad=grad, kind="parameter")
+        return self._with_attributes(data.but(requires_grad=grad, kind="parameter"), _attributes(state))
 
     def of_type(self, function: Any, kind: Any, arguments: Any, state: Any) -> Any:
         """``_rebuild_from_type_v2(…)``: tensors of a subclass, or with attributes."""
-        if _attributes(state) or type(kind) is not Global or kind.name not in _CLASSES:
-            return OtherOf("it is a tensor of a class of its own, or with attributes of its own")
         made = self.call(function, arguments)
-        return self.parameter(made, made.requires_grad) if kind.name.endswith("Parameter") else made
+        if not isinstance(made, Leaf) or type(kind) is not Global:
+            return made
+        besides = _attributes(state)
+        if kind.name not in _CLASSES:
+            besides["class"] = NotTensor(f"that it is of the class {kind.name}")
+        if type(made) is TensorOf and kind.name == "torch.nn.parameter.Parameter":
+            made = made.but(kind="parameter")
+        return self._with_attributes(made, besides)
+
+    def _with_attributes(self, made: Leaf, besides: dict[str, str]) -> Leaf:
+        if besides:
+            self.besides.append((made, besides))
+        return made
 
     def from_array(self, array: Any, dtype: Any, _device: Any, grad: Any = False) -> Any:
         """``_rebuild_device_tensor_from_numpy(…)``."""
@@ -289,8 +299,15 @@ def _number(tensor: TensorOf) -> int:
     return -1 if tensor.number is None else tensor.number
 
 
-def _attributes(state: Any) -> bool:
-    return any(map(bool, state)) if type(state) is tuple else bool(state)
+def _attributes(state: Any) -> dict[str, str]:
+    """The attributes of a tensor by name, and what each is; one that may hold tensors is as good as one."""
+    found: dict[str, str] = {}
+    for part in state if type(state) is tuple else (state,):
+        for name, value in part.items() if type(part) is dict else [("state", part)] if part else ():
+            inside = value.values() if type(value) is dict else value if type(value) in (list, tuple) else (value,)
+            plain = all(each is None or type(each) in _PLAIN for each in inside)
+            found[str(name)] = NotTensor("an attribute of a tensor") if plain else "an attribute that may hold tensors"
+    return found
 
 
 def _title(instance: Any) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 from ....core.dtypes import DTYPES, find
 from ....errors import FileFormatError, UnsafeFileError
 from ....host.numpy_dtypes import numpy_dtype
-from ...base.contents import Contents
+from ...base.contents import Contents, NotTensor
 from ...base.stored import Decoded, Extent, Stored
 from ...encodings.json_scan import loaded
 from ...encodings.paths import NAMES, named_so
@@ -109,9 +109,9 @@ class _Walk:
                 self.contents.tensors[path] = stored
             self.object(path, found, skip=DTYPE if isinstance(stored, Stored) else None)
         elif not isinstance(found, h5py.h5g.GroupID):
-            self.contents.others[path] = "a named datatype"
+            self.contents.others[path] = NotTensor("a named datatype")
         elif address in self._entered:
-            self.contents.others[path] = f"a second link to the group {self._entered[address]!r}"
+            self.contents.others[path] = NotTensor(f"a second link to the group {self._entered[address]!r}")
         elif len(above) > _DEEPEST:
             raise UnsafeFileError(f"{self.region.path} nests groups more than {_DEEPEST} deep, at {path!r}.")
         else:
@@ -126,7 +126,7 @@ class _Walk:
             parts = [part for part in f"{base}/{text}".split("/") if part not in ("", ".")]
             stored = self.contents.tensors.get("/".join(parts))
             if stored is None:
-                self.contents.others[path] = f"a soft link to {text!r}, which is no tensor of this file"
+                self.contents.others[path] = NotTensor(f"a soft link to {text!r}, which is no tensor of this file")
             else:
                 self.contents.tensors[path] = stored
 
@@ -138,7 +138,7 @@ class _Walk:
             self.unsafe.append(f"another file ({path})")
             return "its values lie in another file, which is not read"
         if found.get_space().get_simple_extent_type() == h5py.h5s.NULL:
-            return "without a shape (a null dataspace)"
+            return NotTensor("without a shape (a null dataspace)")
         dtype, swapped = dtype_of(found)
         if dtype not in DTYPES:
             return dtype
@@ -178,7 +178,7 @@ class _Walk:
             key = f"{path}@{name}" if path else name
             text = self._attribute(found, attribute, name)
             if text is None:
-                self.contents.others[key] = "an attribute that is neither text nor numbers"
+                self.contents.others[key] = NotTensor("an attribute that is neither text nor numbers")
                 continue
             self._text += len(text)
             if self._text > _MOST_TEXT:

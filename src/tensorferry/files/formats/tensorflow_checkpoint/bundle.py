@@ -13,7 +13,7 @@ import numpy as np
 from ....core.dtypes import find
 from ....errors import FileFormatError, UnsafeFileError
 from ....host.numpy_dtypes import numpy_dtype
-from ...base.contents import Contents
+from ...base.contents import Contents, NotTensor
 from ...base.stored import Decoded, Extent, Stored
 from ...encodings.crc32c import crc32c, masked
 from ...encodings.protobuf import BYTES, Message, varint_at
@@ -119,8 +119,10 @@ class Bundle:
             if entry.code == STRING and not entry.shape and not entry.slices:
                 strings[name] = self._string(entry, name)
             elif entry.code not in DTYPES:
-                what = "strings" if entry.code == STRING else OTHERS.get(entry.code, f"of type {entry.code}")
-                others[name] = f"{what}, {list(entry.shape)}"
+                if entry.code == STRING:
+                    others[name] = NotTensor(f"strings, {list(entry.shape)}")
+                else:
+                    others[name] = f"{OTHERS.get(entry.code, f'of type {entry.code}')}, {list(entry.shape)}"
             else:
                 stored, place = self._stored(entry, name)
                 placed.append((place, name, stored))
