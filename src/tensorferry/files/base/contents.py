@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
     from .stored import Stored
 
-__all__ = ["Contents", "FileFinding", "NotTensor", "Ref", "Special"]
+__all__ = ["MOST_TENSORS", "Contents", "FileFinding", "NotTensor", "Ref", "Special"]
+
+
+MOST_TENSORS = 150_000
+"""In one file, where each takes a few bytes: more are out of all proportion, and would take seconds to list."""
 
 
 class Ref(NamedTuple):

@@ -199,7 +199,10 @@ def _fields(text: str) -> tuple[Any, bool, tuple[int, ...]]:
         fields = ast.literal_eval(text.strip())
     except SyntaxError:
         # Python 2 wrote its long integers with an L.
-        fields = ast.literal_eval(re.sub(r"\b([0-9]+)L\b", r"\1", text.strip()))
+        text, count = re.subn(r"\b([0-9]+)L\b", r"\1", text.strip())
+        if not count:
+            raise
+        fields = ast.literal_eval(text)
     if not isinstance(fields, dict) or set(fields) != {"descr", "fortran_order", "shape"}:
         raise ValueError("its fields are descr, fortran_order and shape")
     shape, fortran = fields["shape"], fields["fortran_order"]

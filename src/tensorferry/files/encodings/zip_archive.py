@@ -12,6 +12,7 @@ import struct
 import zlib
 from array import array
 from collections.abc import Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import FileFormatError, UnsafeFileError
@@ -77,6 +78,7 @@ class Archive(Mapping[str, Member]):
         self.problems: list[FileFinding] = []
         self._tolerant = tolerant
         self._asked = 0
+        self._descriptor: int | None = None
         self._index: dict[str, int] | None = None
         self._directory = Directory(path, self._problem)
         self._names: list[str] | None = self._directory.read()
@@ -180,7 +182,7 @@ class Archive(Mapping[str, Member]):
         Raises:
             FileFormatError: They disagree, or the data reaches into the next member.
         """
-        raw = read_at(self.path, member.header, 30 + len(member.name.encode()))
+        raw = read_at(self.path, member.header, 30 + len(member.name.encode()), self._descriptor)
         signature, flags, method, crc, packed, size, name_length, extra_length = _LOCAL.unpack_from(raw)
         wrong = self._wrong(member)
         if signature != 0x04034B50:
@@ -251,6 +253,16 @@ class Archive(Mapping[str, Member]):
         if found != member.crc:
             raise self._wrong(member)(f"is corrupt: its CRC-32 is {found:08x}, the directory says {member.crc:08x}")
 
+    @contextmanager
+    def held_open(self) -> Iterator[None]:
+        """Keep the file open meanwhile, for who looks at many members."""
+        with open(self.path, "rb", buffering=0) as file:  # noqa: PTH123 - a plain string
+            self._descriptor = file.fileno()
+            try:
+                yield
+            finally:
+                self._descriptor = None
+
     def findings(self, tensor_of: Callable[[str], str | None]) -> Iterator[FileFinding]:
         """What is wrong with the archive: each member's local header, data and checksum are looked at.
 
@@ -282,7 +294,7 @@ class Archive(Mapping[str, Member]):
     def _raw_blocks(self, member: Member) -> Iterator[bytes]:
         begin = self.offset(member)
         for start in range(0, member.packed, BLOCK_BYTES):
-            yield read_at(self.path, begin + start, min(BLOCK_BYTES, member.packed - start))
+            yield read_at(self.path, begin + start, min(BLOCK_BYTES, member.packed - start), self._descriptor)
 
     def _inflated(self, member: Member) -> Iterator[bytes]:
         wrong = self._wrong(member)

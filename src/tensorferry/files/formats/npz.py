@@ -119,10 +119,10 @@ class _Npz(Format):
             yield FileFinding(str(path), None, None, error.message)
             return
         damaged = set()
-        for finding in archive.findings(_tensor):
-            damaged.add(finding.tensor)
-            yield finding
-        with path.open("rb", buffering=0) as file:
+        with archive.held_open(), path.open("rb", buffering=0) as file:
+            for finding in archive.findings(_tensor):
+                damaged.add(finding.tensor)
+                yield finding
             for member_name in archive:
                 member = archive[member_name]
                 if _tensor(member_name) in damaged:

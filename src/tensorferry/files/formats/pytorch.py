@@ -134,7 +134,8 @@ class PyTorch(Format):
             archive = Archive(where, tolerant=True)
         except ConversionError:
             return  # The same error as above, of the archive's own directory.
-        yield from archive.findings(tensors.get)
+        with archive.held_open():
+            yield from archive.findings(tensors.get)
 
     def _is_named(self, path: Path) -> bool:
         return path.name.lower().endswith(self.suffixes)

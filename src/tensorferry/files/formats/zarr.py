@@ -19,7 +19,7 @@ from ..base.stored import Decoded, Extent, Stored
 from ..base.tree_strings import packed, unpacked
 from ..base.wording import TENSORS_ONLY, is_unicode, named
 from ..encodings.json_scan import loaded
-from ..encodings.paths import NAMES, named_so, placed
+from ..encodings.paths import NAMES, named_so, placed, refuse_links_out
 from ..encodings.shapes import checked
 from ..encodings.slabs import filled, is_bomb, slabs
 
@@ -75,6 +75,7 @@ class Zarr(Format):
 
     def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
         self.ensure_loaded()
+        refuse_links_out(path, _JSON)
         contents = Contents(self.name, (str(path),))
         _Walk(path, contents).node(path, "", 0)
         contents.tensors = dict(sorted(contents.tensors.items()))
@@ -215,7 +216,7 @@ class _Walk:
             if is_folder and (folder / name / _JSON).is_file():
                 self.node(folder / name, below, depth + 1)
             elif (folder / name).is_dir() and (folder / name / _JSON).is_file():
-                self._contents.others[below] = "a symbolic link to a folder, which is not followed"
+                self._contents.others[below] = NotTensor("a symbolic link to a folder, which is not followed")
 
     def _array(self, folder: Path, where: str, node: dict[str, Any], attributes: dict[str, Any]) -> Stored | str:
         kind = node.get("data_type")

@@ -14,7 +14,7 @@ from struct import error as StructError  # noqa: N812 - a class
 from typing import TYPE_CHECKING, Any
 
 from ...errors import FileFormatError, UnsafeFileError
-from .words import Ordered, is_plain_key
+from .words import Ordered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +30,7 @@ _MOST_STEPS = 20_000_000
 _MOST_CONTAINERS = 4_000_000
 _MOST_MARKS = 1_000
 _MOST_INTEGER = 1_024
+_ALIKE = ", or with many that were made to have one hash"
 
 _MODULES = {"__builtin__": "builtins", "copy_reg": "copyreg"}
 _NAMES = {"__builtin__.long": "builtins.int", "__builtin__.unicode": "builtins.str"}
@@ -220,8 +221,8 @@ class Machine:
             return
         keys = iter(items)
         for key in keys:
-            if type(key) is not str and not is_plain_key(key):
-                raise UnsafeFileError(f"{self.where}: its pickle has a dict with a key that is no plain value.")
+            if type(key) is not str and not self.vocabulary.keys.takes(key):
+                raise UnsafeFileError(f"{self.where}: its pickle has a dict with a key that is no plain value{_ALIKE}.")
             target[key] = next(keys)
 
     def add_items(self) -> None:
@@ -233,8 +234,8 @@ class Machine:
             self.vocabulary.fill(target, items)
 
     def keys(self, items: list[Any]) -> list[Any]:
-        if not all(is_plain_key(each) for each in items):
-            raise UnsafeFileError(f"{self.where}: its pickle has a set of what are no plain values.")
+        if not all(map(self.vocabulary.keys.takes, items)):
+            raise UnsafeFileError(f"{self.where}: its pickle has a set of what are no plain values{_ALIKE}.")
         return items
 
     def set_item(self) -> None:

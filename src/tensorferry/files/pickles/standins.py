@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.dtypes import find
 from ...errors import FileFormatError
+from ..base.keys import Keys
 from .words import Global
 
 if TYPE_CHECKING:
@@ -164,6 +165,7 @@ class Words:
 
     def __init__(self, where: str) -> None:
         self.where = where
+        self.keys = Keys()
         self.refused: dict[str, None] = {}
 
     def refuse(self, demand: str) -> None:

@@ -74,6 +74,7 @@ class _Walk:
         self.unsafe: list[str] = []
         self._soft: dict[str, bytes] = {}
         self._entered: dict[int, str] = {}
+        self._datasets: dict[int, str] = {}
         self._text = 0
 
     def address(self, found: Any) -> int:
@@ -88,8 +89,14 @@ class _Walk:
         for name in h5py.Group(group):
             inner = f"{path}/{name}" if path else name
             raw = name.encode("utf-8", "surrogateescape")
-            kind = group.links.get_info(raw).type
-            if kind == h5py.h5l.TYPE_SOFT:
+            link = group.links.get_info(raw)
+            kind = link.type
+            if kind == h5py.h5l.TYPE_HARD and link.u in self._datasets:
+                # A further name: what is costly, and its attributes, have been looked at under the first.
+                first = self._datasets[link.u]
+                held: dict[str, Any] = self.contents.tensors if first in self.contents.tensors else self.contents.others
+                held[inner] = held[first]
+            elif kind == h5py.h5l.TYPE_SOFT:
                 self._soft[inner] = group.links.get_val(raw)
             elif kind != h5py.h5l.TYPE_HARD:
                 self.contents.others[inner] = "a link into another file, which is not followed"
@@ -103,6 +110,7 @@ class _Walk:
         address = self.address(found)
         if isinstance(found, h5py.h5d.DatasetID):
             stored = self._dataset(path, found, address)
+            self._datasets[address] = path
             if isinstance(stored, str):
                 self.contents.others[path] = stored
             else:
