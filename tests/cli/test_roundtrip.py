@@ -47,6 +47,17 @@ def test_every_first_class_format_and_framework_is_gone_through(weights, capsys)
         assert row["shared"] == (0 if to == "torch" else row["tensors"])
 
 
+def test_a_nested_checkpoint_is_gone_through(tmp_path, capsys):
+    """Its tensors are asked for where they stand, in lists too."""
+    import torch
+
+    state = {"model": {"w.x": torch.ones(2)}, "l": [torch.zeros(3), {0: torch.ones(1)}], "epoch": 3}
+    torch.save(state, tmp_path / "nested.pt")
+    assert roundtrip.run(tmp_path / "nested.pt", as_json=True) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert {row["tensors"] for row in data["loaded"]} == {3}
+
+
 def test_a_bit_that_is_lost_is_seen(weights, capsys, monkeypatch):
     """A conversion that loses a sign ends with exit code 1, in the table and in the data."""
     real = tensorferry.convert_files

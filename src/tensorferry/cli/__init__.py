@@ -8,7 +8,7 @@ Data goes to stdout, messages to stderr. Exit codes:
 - 3: a file is refused for safety: it asks for code to be run
 - 4: what was written did not read back the same; nothing was published
 - 5: interrupted; ``--resume`` goes on
-- 130: Ctrl-C
+- 130: Ctrl-C; 129 and 143: the signals SIGHUP and SIGTERM; what was begun is cleaned up all the same
 
 Nothing here is imported by ``import tensorferry``: Typer and Rich come with the extra ``tensorferry[cli]``;
 ``--version`` needs neither.
@@ -16,9 +16,11 @@ Nothing here is imported by ``import tensorferry``: Typer and Rich come with the
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import io
 import os
+import signal
 import sys
 from typing import Any
 
@@ -40,6 +42,7 @@ def main() -> None:
     from .console import EXIT_INTERRUPTED, EXIT_USAGE
 
     _fix_streams()
+    received = _interrupt_on_signals()
     code: Any = 0
     try:
         try:
@@ -58,7 +61,26 @@ def main() -> None:
         if not isinstance(error, BrokenPipeError):
             sys.stderr.write(f"tensorferry: the output cannot be written: {error.strerror}\n")
             code = EXIT_USAGE
-    raise SystemExit(code)
+    raise SystemExit(128 + received[0] if received and code == EXIT_INTERRUPTED else code)
+
+
+def _interrupt_on_signals() -> list[int]:
+    """Let the signals that ask a process to end be as Ctrl-C is; the list will have the one that came."""
+    received: list[int] = []
+
+    def interrupt(number: int, _: object) -> None:
+        # Only once: what is cleaned up then is not to be interrupted.
+        if not received:
+            received.append(number)
+            raise KeyboardInterrupt
+
+    for name in ("SIGHUP", "SIGTERM"):
+        number = getattr(signal, name, None)
+        # One that is ignored, as by nohup, stays so; and only the main thread may ask.
+        if number is not None and signal.getsignal(number) == signal.SIG_DFL:
+            with contextlib.suppress(ValueError):
+                signal.signal(number, interrupt)
+    return received
 
 
 def _run(words: list[str]) -> int:

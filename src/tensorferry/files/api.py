@@ -242,7 +242,7 @@ def convert_files(
         jobs: How many files are written at once, without an `executor`.
         engine: By what.
         part: ``(i, n)``: do the i-th of n parts, from 1, for machines that share a file system.
-        progress: Is told the number of bytes each time some have been moved.
+        progress: Is told the number of bytes each time some have been moved, and with `verify` read back.
 
     Returns:
         What was written, or would be.

@@ -21,7 +21,7 @@ from .executors import run_all, validate_engine
 from .jobs import FileRecipe, open_all, write_piece
 from .overlaps import overlaps
 from .pieces import sizes
-from .publish import publishing, validate_target
+from .publish import naming, publishing, validate_target
 from .registry import each_format, format_for, format_named
 from .select import select
 from .shards import index_of
@@ -122,7 +122,8 @@ def convert_files(
     }
     allowed = frozenset(several("allow", allow))
     before = open_all(paths, allowed, tensors_only=tensors_only)
-    seen = fingerprints((*paths, *before.paths))
+    # What was named may be the common prefix of several files' names.
+    seen = fingerprints((*filter(os.path.exists, paths), *before.paths))
     format_ = _format(place, to)
     contents = select(before, **selection, held=format_.dtypes)  # type: ignore[arg-type]
     _validate_carriable(contents)
@@ -181,7 +182,7 @@ def write_contents(
     report = _report((), layout, ())
     room, own, folder = report.bytes_written, layout.replaceable(), layout.is_folder
     validate_target(path, overwrite=overwrite, nbytes=room, is_folder=folder, own=own)
-    with publishing(path, overwrite=overwrite, is_folder=folder) as output:
+    with naming(path), publishing(path, overwrite=overwrite, is_folder=folder) as output:
         if layout.names:
             output.mkdir()
         pump = Pump()

@@ -122,7 +122,7 @@ def write_piece(
         format_.write(piece, path, pump)
     if check:
         sync(path)
-        verify(piece, path, format_, allow=allow)
+        verify(piece, path, format_, allow=allow, progress=pump.progress)
 
 
 def open_all(sources: tuple[str, ...], allow: frozenset[str], *, tensors_only: bool = False) -> Contents:

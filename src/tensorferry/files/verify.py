@@ -17,7 +17,7 @@ from .base.wording import named
 from .encodings.packed import bare
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Callable, Hashable
     from pathlib import Path
 
     from .base.contents import Contents
@@ -27,7 +27,14 @@ if TYPE_CHECKING:
 __all__ = ["digest", "verify"]
 
 
-def verify(expected: Contents, path: Path, format: Format, *, allow: frozenset[str] = frozenset()) -> None:  # noqa: A002 - the term
+def verify(
+    expected: Contents,
+    path: Path,
+    format: Format,  # noqa: A002 - the term
+    *,
+    allow: frozenset[str] = frozenset(),
+    progress: Callable[[int], None] | None = None,
+) -> None:
     """Compare names, dtypes, shapes and the hash of each tensor's values, then what stands beside the tensors.
 
     The sources are read a second time and their checksums compared; the output is read from the disk, not from what
@@ -38,6 +45,7 @@ def verify(expected: Contents, path: Path, format: Format, *, allow: frozenset[s
         path: What was written.
         format: Its format.
         allow: As for `Format.read`.
+        progress: Is told the number of bytes each time some of the output have been read.
 
     Raises:
         VerificationError: They differ; the message names the tensors.
@@ -58,7 +66,7 @@ def verify(expected: Contents, path: Path, format: Format, *, allow: frozenset[s
             f"{path.name} does not read back the same: "
             + (f"without {named(absent)}." if absent else f"with {named(added)}." if added else "in another order.")
         )
-    wrong = _different(expected, tensors)
+    wrong = _different(expected, tensors, progress)
     if wrong:
         raise VerificationError(f"{path.name} does not read back the same: {named(wrong)}.")
     _beside(expected, found, path)
@@ -73,8 +81,9 @@ def digest(stored: Stored, pump: Pump) -> bytes:
     return sha.digest()
 
 
-def _different(expected: Contents, tensors: dict[str, Stored]) -> list[str]:
+def _different(expected: Contents, tensors: dict[str, Stored], progress: Callable[[int], None] | None) -> list[str]:
     pump, wrong = Pump(), []
+    counting = Pump(progress)
     read: dict[Hashable, bytes] = {}
     for name, before in expected.tensors.items():
         after = tensors[name]
@@ -86,7 +95,7 @@ def _different(expected: Contents, tensors: dict[str, Stored]) -> list[str]:
         wanted = digest(before, pump)
         try:
             if after.key not in read:
-                read[after.key] = digest(after, pump)
+                read[after.key] = digest(after, counting)
             if read[after.key] != wanted:
                 wrong.append(name)
         except ConversionError as error:

@@ -31,12 +31,12 @@ _READERS = 4
 
 
 class Record(NamedTuple):
-    """A region of a file with a checksum of its own, such as a member of a zip archive."""
+    """A region of a file with a checksum of its own, such as a member of a zip archive; ``None``: it has none."""
 
     path: str
     offset: int
     nbytes: int
-    crc: int
+    crc: int | None
 
 
 class Stored(ABC):

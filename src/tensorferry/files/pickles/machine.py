@@ -75,12 +75,13 @@ class Machine:
                 handlers[data[start]](self)
                 if self.done:
                     return self.stack[-1]
-        except (IndexError, KeyError, TypeError, ValueError, OverflowError, StructError) as error:
+        except (IndexError, KeyError, TypeError, ValueError, OverflowError, AttributeError, StructError) as error:
             if isinstance(error, UnsafeFileError | FileFormatError):
                 raise
-            raise FileFormatError(
-                f"{self.where}: its pickle is damaged at byte {start} ({type(error).__name__}: {error})."
-            ) from None
+            # What Python says of a call that does not fit has names of ours in it.
+            fits = not isinstance(error, TypeError | AttributeError)
+            what = f"{type(error).__name__}: {error}" if fits else "a value is not what is done with it"
+            raise FileFormatError(f"{self.where}: its pickle is damaged at byte {start} ({what}).") from None
         raise self.bomb(f"takes more than {_MOST_STEPS:,} steps")
 
     def bomb(self, what: str) -> UnsafeFileError:

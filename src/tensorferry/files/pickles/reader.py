@@ -13,9 +13,9 @@ from ..base.contents import Ref, Special
 from ..base.nesting import DEEPEST, MOST, names, relabel
 from ..base.wording import named
 from .shortcuts import run
-from .standins import InstanceOf, Leaf, TensorOf
+from .standins import InstanceOf, Leaf, TensorOf, title
 from .torch import Names
-from .words import Global, Ordered
+from .words import Ordered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -167,8 +167,7 @@ class _Walk:
             return node
         if kind is InstanceOf:
             return self.instance(node, depth)
-        what = f"{node.name} itself" if kind is Global else f"a {kind.__name__.strip('_')}"
-        raise UnsafeFileError(f"{self.where} holds {what}, which is no data.", _HINT)
+        raise UnsafeFileError(f"{self.where} holds {title(node)}, which is no data.", _HINT)
 
     def special(self, node: Special) -> Special:
         if node.kind == "qscheme":

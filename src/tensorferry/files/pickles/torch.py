@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ...core.dtypes import DTYPES
@@ -12,7 +13,7 @@ from ..base.contents import NotTensor, Special
 from ..encodings.zip_archive import is_number
 from .numpy import NUMPY_CALLS, NumPyWords
 from .python import FACTORIES, PYTHON_CALLS, PythonWords
-from .standins import OPAQUE, ArrayOf, DTypeOf, InstanceOf, Leaf, OtherOf, StorageOf, TensorOf, ViewOf
+from .standins import OPAQUE, ArrayOf, DTypeOf, InstanceOf, Leaf, OtherOf, StorageOf, TensorOf, ViewOf, title
 from .words import Global, Ordered
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ _CLASSES = frozenset({"numpy.ndarray", "torch.Tensor", "torch.nn.parameter.Param
 
 _MOST_AXES = 64
 _MOST_ELEMENTS = 1 << 62
+_MOST_BYTES = 1 << 63
 
 
 class Names(NumPyWords, PythonWords):
@@ -130,7 +132,7 @@ class Names(NumPyWords, PythonWords):
         elif type(instance) is DTypeOf:
             self.set_order(instance, state)
         elif instance is not OPAQUE:
-            self.refuse(f"the state of a {_title(instance)} to be set")
+            self.refuse(f"the state of {title(instance)} to be set")
         return instance
 
     def fill(self, instance: Any, values: list[Any]) -> None:
@@ -138,7 +140,7 @@ class Names(NumPyWords, PythonWords):
         if type(instance) is InstanceOf:
             instance.items += values
         elif instance is not OPAQUE:
-            self.refuse(f"items to be put into a {_title(instance)}")
+            self.refuse(f"items to be put into {title(instance)}")
 
     def load(self, key: Any) -> Any:
         """As the base says."""
@@ -216,6 +218,8 @@ class Names(NumPyWords, PythonWords):
             raise self.wrong("describes a tensor with a negative offset, or more elements than can be counted")
         if dtype is None or storage.dtype is None:
             return OtherOf("it is quantised")
+        if prod(length or 1 for length in size) * DTYPES[dtype].itemsize >= _MOST_BYTES:
+            return OtherOf(f"its shape {list(size)} is larger than that of any array")
         if count:
             have = storage.size * DTYPES[storage.dtype].itemsize
             if (offset + last) * DTYPES[dtype].itemsize > have:
@@ -308,10 +312,6 @@ def _attributes(state: Any) -> dict[str, str]:
             plain = all(each is None or type(each) in _PLAIN for each in inside)
             found[str(name)] = NotTensor("an attribute of a tensor") if plain else "an attribute that may hold tensors"
     return found
-
-
-def _title(instance: Any) -> str:
-    return instance.name if type(instance) is Global else type(instance).__name__.strip("_").removesuffix("Of").lower()
 
 
 def _other(reason: str) -> Callable[..., OtherOf]:
