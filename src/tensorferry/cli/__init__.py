@@ -22,9 +22,12 @@ import io
 import os
 import signal
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["main"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["end_with", "main"]
 
 _MISSING = """\
 tensorferry: the command line needs Typer and Rich, and {name} is not installed.
@@ -39,6 +42,15 @@ def main() -> None:
     Raises:
         SystemExit: Always, with the exit code.
     """
+    end_with(lambda: _run(sys.argv[1:]))
+
+
+def end_with(call: Callable[[], int]) -> None:
+    """End the process with the exit code that a call gives, or that fits what happens meanwhile.
+
+    Raises:
+        SystemExit: Always.
+    """
     from .console import EXIT_INTERRUPTED, EXIT_USAGE
 
     _fix_streams()
@@ -46,7 +58,7 @@ def main() -> None:
     code: Any = 0
     try:
         try:
-            code = _run(sys.argv[1:])
+            code = call()
         except SystemExit as ended:
             code = ended.code
         sys.stdout.flush()
@@ -103,9 +115,9 @@ def _run(words: list[str]) -> int:
         sys.stderr.write(_MISSING.format(name=name))
         return 1
     if quick is not None:
-        from . import inspect
+        from .inspect import run_safely
 
-        return inspect.run(**quick)
+        return run_safely(**quick)
     from .app import app
 
     app(prog_name="tensorferry")

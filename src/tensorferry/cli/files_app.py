@@ -30,6 +30,11 @@ _Allow = Annotated[
 _Json = Annotated[bool, typer.Option("--json", help="Print plain data as JSON on stdout (docs/files-schema.json).")]
 _Words = Optional[list[str]]  # noqa: UP045
 
+_InProcess = Annotated[
+    bool,
+    typer.Option("--in-process", help="Read HDF5 here, though its library may end the process over a damaged file."),
+]
+
 _chosen = partial(typer.Option, rich_help_panel="Which tensors, and as what")
 _written = partial(typer.Option, rich_help_panel="What is written")
 _done = partial(typer.Option, rich_help_panel="How it is done")
@@ -45,12 +50,13 @@ def inspect(
     paths: _Paths,
     every: Annotated[bool, typer.Option("--all", help="Each tensor, and whatever else is shortened.")] = False,
     allow: _Allow = None,
+    in_process: _InProcess = False,
     json: _Json = False,
 ) -> None:
     """What files hold, from their headers: no data is read, no code run."""
     from . import inspect as command
 
-    raise typer.Exit(command.run(paths, every=every, allow=allow or (), as_json=json))
+    raise typer.Exit(command.run_safely(paths, every=every, allow=allow or (), as_json=json, in_process=in_process))
 
 
 def check(
@@ -59,12 +65,13 @@ def check(
         bool, typer.Option("--values", help="Also read all values: NaN and infinities are errors, all zero is a note.")
     ] = False,
     allow: _Allow = None,
+    in_process: _InProcess = False,
     json: _Json = False,
 ) -> None:
     """What is wrong with files: checksums, places, lengths, shards that do not fit their index."""
     from . import check as command
 
-    raise typer.Exit(command.run(paths, values=values, allow=allow or (), as_json=json))
+    raise typer.Exit(command.run_safely(paths, values=values, allow=allow or (), as_json=json, in_process=in_process))
 
 
 def diff(
@@ -138,6 +145,7 @@ def convert(
         Optional[str],  # noqa: UP045
         _done(metavar="I/N", help="Do the I-th of N parts, for machines that share a file system."),
     ] = None,
+    in_process: _InProcess = False,
     json: _Json = False,
 ) -> None:
     """Convert a file into another format: its code is not run, nothing is lost, memory does not grow with it."""
@@ -173,7 +181,7 @@ def convert(
         "engine": engine,
         "part": None if part is None else _part(part),
     }
-    raise typer.Exit(command.run(sources, target, options, as_json=json))
+    raise typer.Exit(command.run_safely(sources, target, options, as_json=json, in_process=in_process))
 
 
 def roundtrip(

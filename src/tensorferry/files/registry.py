@@ -20,7 +20,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-__all__ = ["each_format", "format_for", "format_named", "format_of", "formats", "outside", "own_formats", "recognised"]
+__all__ = [
+    "each_format",
+    "format_for",
+    "format_named",
+    "format_of",
+    "formats",
+    "may_end_process",
+    "outside",
+    "own_formats",
+    "recognised",
+]
 
 _HEAD = 64
 """The first bytes of a file that are shown to each format."""
@@ -147,6 +157,17 @@ def format_of(path: Path) -> Format:
     if is_pickle(path, head):
         raise bare_pickle(path)
     raise FileFormatError(f"{path} is of no format that tensorferry knows.", "one of " + ", ".join(formats()))
+
+
+def may_end_process(path: Path) -> bool:
+    """Whether a file is one whose library may end the process; nothing but its first bytes is looked at."""
+    from .formats import is_fragile
+
+    mode = _mode(path)
+    if mode is None or not stat.S_ISREG(mode):
+        return False
+    with path.open("rb") as file:
+        return is_fragile(path.name, file.read(_HEAD))
 
 
 def _mode(path: Path) -> int | None:

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
 from ...errors import ConversionError, FormatLimitError, FrameworkNotInstalledError, UnsafeFileError
-from .contents import MOST_TENSORS, FileFinding
+from .contents import MOST_TENSORS, FileFinding, NotTensor
 from .pump import Pump
 from .wording import RENAME_OR_EXCLUDE, TENSORS_ONLY, is_unicode, named
 
@@ -161,6 +161,9 @@ class Format(ABC):
         except ConversionError as error:
             yield FileFinding(str(path), None, None, error.message)
             return
+        for name, why in contents.others.items():
+            if not isinstance(why, NotTensor):
+                yield FileFinding(str(path), None, name, f"it is not looked at: {why}", error=False)
         pump = Pump()
         ties = contents.ties
         for name, stored in contents.tensors.items():

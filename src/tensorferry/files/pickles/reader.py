@@ -15,7 +15,7 @@ from ..base.wording import named
 from .shortcuts import run
 from .standins import InstanceOf, Leaf, TensorOf, title
 from .torch import Names
-from .words import Ordered
+from .words import Global, Ordered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -167,7 +167,8 @@ class _Walk:
             return node
         if kind is InstanceOf:
             return self.instance(node, depth)
-        raise UnsafeFileError(f"{self.where} holds {title(node)}, which is no data.", _HINT)
+        what = f"{title(node)} itself" if kind is Global else title(node)
+        raise UnsafeFileError(f"{self.where} holds {what}, which is no data.", _HINT)
 
     def special(self, node: Special) -> Special:
         if node.kind == "qscheme":

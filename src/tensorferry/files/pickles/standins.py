@@ -167,7 +167,7 @@ class DTypeOf:
 def title(instance: Any) -> str:
     """What a stand-in is, for messages: in the words of who wrote the file."""
     if type(instance) is Global:
-        return f"{instance.name} itself"
+        return str(instance.name)
     return _TITLES.get(type(instance)) or f"a {type(instance).__name__.strip('_')}"
 
 

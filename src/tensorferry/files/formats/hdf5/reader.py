@@ -35,6 +35,8 @@ _FILTERS = frozenset({1, 2, 3, 4, 5, 6, 32000})
 _DEEPEST = 64
 _MOST_TEXT = 1 << 26
 _MOST_STRINGS = 1 << 8
+LARGEST_CHUNK = 1 << 26
+"""Bytes of a compressed chunk: HDF5 has it in memory twice, once to decompress it and once for who asks."""
 
 
 def read_hdf5(form: str, region: Region) -> Contents:
@@ -166,6 +168,9 @@ class _Walk:
         if unknown:
             return f"compressed by a filter that is not HDF5's own: {', '.join(unknown)}"
         chunk = layout.get_chunk() if layout.get_layout() == h5py.h5d.CHUNKED else ()
+        piece = prod(chunk) * find(dtype).itemsize if chunk else 0
+        if filters and piece > LARGEST_CHUNK:
+            return f"compressed in chunks of {piece:,} bytes, and a chunk is read whole: {LARGEST_CHUNK:,} is the most"
         declared = max(nbytes, prod(chunk) * find(dtype).itemsize if chunk else 0)
         if is_bomb(declared, self.region.nbytes):
             raise UnsafeFileError(
