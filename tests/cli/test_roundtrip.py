@@ -44,7 +44,7 @@ def test_every_first_class_format_and_framework_is_gone_through(weights, capsys)
     for (_, to), row in loaded.items():
         assert row["tensors"] == (2 if to == "jax" else 3)
         assert list(row["refused"]) == (["b"] if to == "jax" else [])
-        assert row["shared"] == (0 if to == "torch" else row["tensors"])
+        assert row["shared"] == row["tensors"]
 
 
 def test_a_nested_checkpoint_is_gone_through(tmp_path, capsys):

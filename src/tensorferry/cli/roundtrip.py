@@ -18,6 +18,7 @@ import tensorferry as ferry
 from tensorferry.errors import ConversionError, LossyCastError
 from tensorferry.files.base.nesting import leaves
 from tensorferry.files.diff import diff
+from tensorferry.files.lazy import mapped_arrays
 from tensorferry.files.registry import formats
 from tensorferry.planning.render import size_text
 
@@ -135,7 +136,7 @@ def _loads(made: dict[str, Path], source: Contents) -> Iterator[dict[str, Any]]:
             mapped = time.perf_counter() - started
             tensors, refused = _used(state, source)
             used = time.perf_counter() - started
-            arrays = {name: stored.array() for name, stored in ferry.open(path).tensors.items()}
+            arrays = mapped_arrays(state) if isinstance(state, ferry.LazyTree) else {}
             yield {
                 "from": name,
                 "to": target,
@@ -143,7 +144,7 @@ def _loads(made: dict[str, Path], source: Contents) -> Iterator[dict[str, Any]]:
                 "refused": refused,
                 "seconds_mapped": mapped,
                 "seconds": used,
-                "shared": sum(ferry.shares_memory(tensor, arrays[name]) for name, tensor in tensors.items()),
+                "shared": sum(ferry.shares_memory(tensors[name], arrays[name]) for name in tensors if name in arrays),
                 "equal": all(
                     _bits(ferry.to_numpy(tensor)) == _bits(source.tensors[name].array())
                     for name, tensor in tensors.items()

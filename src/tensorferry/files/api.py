@@ -70,11 +70,11 @@ def load(
     (array([1., 1.], dtype=float16), 7)
 
     The file is mapped into memory; what is compressed or encoded there (in some ``.npz``, in Parquet, in Orbax) is
-    decoded when it is used. Other tensors share the memory of the map wherever the sharing rule allows: read-only
-    views in NumPy; TensorFlow and JAX where the file's alignment allows (as in what `save` writes); PyTorch copies,
-    since it has no read-only tensors, unless ``copy=False`` consents to share. As with every memory map, the process
-    ends if the file is cut short meanwhile. Checksums are
-    not looked at here: ``tensorferry check`` does.
+    decoded when it is used. Other tensors share the memory of the map: in NumPy and PyTorch they can be written, and
+    the map is private, so that nothing of it reaches the file; in TensorFlow and JAX where the file's alignment
+    allows (as in what `save` writes). What another process writes into the file meanwhile may show or not, and this
+    process ends if it cuts the file short, as with every memory map: ``copy=True`` gives tensors of their own. A file
+    that has been replaced is an error. Checksums are not looked at here: ``tensorferry check`` does.
 
     Args:
         path: As for `open`.
@@ -99,6 +99,7 @@ def load(
         OSError: It cannot be read.
         FileFormatError: As for `open`.
         UnsafeFileError: As for `open`.
+        FileFormatError: When a tensor is used: the file has been replaced.
         FormatLimitError: A glob of `names`, or a name in `dtype`, fits no tensor; `strict`, and not all can be had.
         UnsupportedTypeError: There is no such dtype.
         FrameworkNotInstalledError: The framework, or the library that the format needs, is not installed.

@@ -10,16 +10,19 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ..api import convert
+from ..backends.registry import backend_named
 from ..core.leaf_dtypes import dtype_of_leaf, unknown_name
 from ..errors import ConversionError, CopyRequiredError, FileFormatError, FormatLimitError, frames_of_ours
 from ..inspection import explain
 from .base.contents import Ref
 from .base.fingerprints import fingerprints
 from .base.nesting import leaves, like
+from .base.raw import mapped, mapped_private
 from .base.wording import named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from mmap import mmap
 
     from typing_extensions import Self
 
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
     from .base.fingerprints import Fingerprint
     from .base.stored import Stored
 
-__all__ = ["LazyTree"]
+__all__ = ["LazyTree", "lazily", "mapped_arrays"]
 
 _SHOWN = 4
 _WIDTH = 60
@@ -38,8 +41,9 @@ class LazyTree(Mapping[Any, Any]):
     """What a file holds, as a read-only mapping; `load` makes it.
 
     A tensor is made when it is used. While somebody holds it, the same object comes again, under each of
-    the names of tied weights; when nobody does, or with ``to="python"``, it is made anew. Mappings inside are of
-    this kind too; lists and tuples are plain, made when they are used.
+    the names of tied weights; when nobody does, or with ``to="python"``, it is made anew, over the same memory: what
+    was written into it is there as long as this mapping is. Mappings inside are of this kind too; lists and tuples
+    are plain, made when they are used.
 
     At the end of a ``with`` block, or after `close`, no more tensors are made; those that were made stay as they are.
     Pickled, it is the path and what was asked of `load`: the file is opened again, and must not have changed.
@@ -178,6 +182,9 @@ class Source:
         self.seen = fingerprints(contents.paths)
         self._rule = rule
         self._closed = False
+        memory = backend_named(asked["to"]).capabilities.memory
+        self._writes = memory.writable and memory.exists
+        self._maps: dict[str, mmap] = {}
         self._made: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
 
     def tensor(self, name: str) -> Any:
@@ -199,15 +206,53 @@ class Source:
         dtype = dtype_of_leaf(self._rule, stored.dtype, name)
         tensor = self._made.get((stored.key, dtype))
         if tensor is None:
-            tensor = _convert(name, stored, self.asked["to"], self.asked["device"], self.asked["copy"], dtype)
+            tensor = self._convert(name, stored, dtype)
             # Lists and numbers of Python have no weak references.
             with suppress(TypeError):
                 self._made[stored.key, dtype] = tensor
         return tensor
 
+    def map_of(self, path: str) -> mmap:
+        """The one map of a file that all tensors made here lie over; private, if they can be written.
+
+        The caller has looked whether the file is that which was opened.
+        """
+        found = self._maps.get(path)
+        if found is None:
+            found = self._maps.setdefault(path, mapped_private(path) if self._writes else mapped(path))
+        return found
+
     def close(self) -> None:
         """Make no more tensors."""
         self._closed = True
+        self._maps = {}
+
+    def _validate(self, stored: Stored) -> None:
+        """Refuse to read a file, or any of them for what is decoded, that is not that which was opened."""
+        path = getattr(stored, "path", None)
+        for now in fingerprints((path,) if path is not None else tuple(each.path for each in self.seen)):
+            if any(each.path == now.path and each != now for each in self.seen):
+                raise FileFormatError(
+                    f"{now.path} has changed since it was opened.", f"tensorferry.load({now.path!r}) again"
+                )
+
+    def _convert(self, name: str, stored: Stored, dtype: object) -> Any:
+        to, device, copy = self.asked["to"], self.asked["device"], self.asked["copy"]
+        try:
+            if getattr(stored, "path", None) not in self._maps:
+                self._validate(stored)
+            array = stored.array(self.map_of)
+            if self._writes and device is None and dtype is None and not copy and array.flags.aligned:
+                return convert(array, to, copy=copy)
+            plan = explain(array, to, device=device, copy=copy, dtype=dtype)
+            if plan.shares_memory or copy is False or not plan.keeps_dtype or plan.result.device != plan.source.device:
+                return convert(array, to, device=device, copy=copy, dtype=dtype)
+            # What has to be copied is read, which is quicker than to copy from a map, into memory to be shared.
+            self._validate(stored)
+            own = stored.load()
+            return convert(own, to, copy=False if _may_share(own, to) else None)
+        except ConversionError as error:
+            raise type(error)(f"{error.message} - at {name!r}", error.hint) from error
 
 
 def lazily(contents: Contents, load: Callable[..., Any], asked: dict[str, Any], rule: DtypeRule) -> Any:
@@ -246,6 +291,12 @@ def lazily(contents: Contents, load: Callable[..., Any], asked: dict[str, Any], 
     return made
 
 
+def mapped_arrays(tree: LazyTree) -> dict[str, Any]:
+    """The arrays over the very map that a mapping's tensors lie over, by name."""
+    source = tree._source  # noqa: SLF001 - its own module
+    return {name: stored.array(source.map_of) for name, stored in source.tensors.items()}
+
+
 def _opened_again(
     load: Callable[..., Any], asked: dict[str, Any], seen: tuple[Fingerprint, ...], keys: tuple[Any, ...]
 ) -> Any:
@@ -258,19 +309,6 @@ def _opened_again(
     for key in keys:
         found = found[key]
     return found
-
-
-def _convert(name: str, stored: Stored, to: str, device: object, copy: bool | None, dtype: object) -> Any:
-    try:
-        mapped = stored.array()
-        plan = explain(mapped, to, device=device, copy=copy, dtype=dtype)
-        if plan.shares_memory or copy is False or not plan.keeps_dtype or plan.result.device != plan.source.device:
-            return convert(mapped, to, device=device, copy=copy, dtype=dtype)
-        # What has to be copied is read, which is quicker than to copy from a map, into memory to be shared.
-        own = stored.load()
-        return convert(own, to, copy=False if _may_share(own, to) else None)
-    except ConversionError as error:
-        raise type(error)(f"{error.message} - at {name!r}", error.hint) from error
 
 
 def _may_share(own: Any, to: str) -> bool:

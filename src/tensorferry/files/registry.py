@@ -53,9 +53,16 @@ def own_formats() -> tuple[Format, ...]:
     """This package's formats."""
     from . import formats as package
 
-    modules = [module.name for module in pkgutil.iter_modules(package.__path__)]
-    found = (importlib.import_module(f"{package.__name__}.{name}").FORMAT for name in modules)
+    found = (importlib.import_module(f"{package.__name__}.{name}").FORMAT for name in _modules())
     return tuple(sorted(found, key=_place))
+
+
+@cache
+def _modules() -> tuple[str, ...]:
+    """The modules of this package's formats; none of them is imported."""
+    from . import formats as package
+
+    return tuple(module.name for module in pkgutil.iter_modules(package.__path__))
 
 
 def _others() -> Iterator[Format]:
@@ -102,8 +109,7 @@ def _namesake(path: Path) -> list[Format]:
 
     suffix = path.suffix[1:].lower()
     wanted = package.MODULES.get(suffix, suffix)
-    here = any(module.name == wanted for module in pkgutil.iter_modules(package.__path__))
-    return [importlib.import_module(f"{package.__name__}.{wanted}").FORMAT] if here else []
+    return [importlib.import_module(f"{package.__name__}.{wanted}").FORMAT] if wanted in _modules() else []
 
 
 def _place(format: Format) -> tuple[int, str]:  # noqa: A002 - the term
