@@ -115,9 +115,9 @@ def _run(words: list[str]) -> int:
         sys.stderr.write(_MISSING.format(name=name))
         return 1
     if quick is not None:
-        from .inspect import run_safely
+        from .child import run
 
-        return run_safely(**quick)
+        return run("inspect", quick["paths"], **quick)
     from .app import app
 
     app(prog_name="tensorferry")

@@ -12,7 +12,6 @@ from tensorferry.errors import ConversionError
 from tensorferry.files.check import check_path
 from tensorferry.files.shards import open_path
 
-from . import child
 from .console import EXIT_FAILED, out, printable
 from .listing import MOST_STYLED, styled
 from .outcome import code_of, counted, progress, result, show_error, told, waiting, without_collecting, writing
@@ -21,27 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tensorferry.errors import FileFormatError
     from tensorferry.files.base.contents import FileFinding
 
-__all__ = ["run", "run_safely"]
-
-
-def run_safely(paths: Sequence[Path], *, as_json: bool, in_process: bool, **options: Any) -> int:
-    """As `run`, in a process of its own for files that could end it."""
-    if in_process:
-        return run(paths, as_json=as_json, **options)
-
-    def failed(error: FileFormatError) -> int:
-        if not as_json:
-            show_error(error, "check")
-            return code_of(error)
-        reports = [{"path": str(path), "ok": False, "findings": [], "error": told(error, "check")} for path in paths]
-        with writing():
-            result("check", {"ok": False, "files": reports})
-        return code_of(error)
-
-    return child.run("check", paths, failed, paths=paths, as_json=as_json, **options)
+__all__ = ["run"]
 
 
 def run(paths: Sequence[Path], *, values: bool, allow: Sequence[str], as_json: bool) -> int:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
 from tensorferry.errors import ConversionError
 from tensorferry.files.convert import convert_files
-from tensorferry.files.workspace import Workspace
 from tensorferry.planning.render import size_text
 
-from . import child
 from .console import EXIT_INTERRUPTED, err, out, printable
 from .outcome import counted, failed, progress, result, writing
 
@@ -20,29 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tensorferry.errors import FileFormatError
     from tensorferry.files.convert import Report
 
-__all__ = ["run", "run_safely"]
-
-
-def run_safely(
-    sources: Sequence[Path], target: Path, options: dict[str, Any], *, as_json: bool, in_process: bool
-) -> int:
-    """As `run`, in a process of its own for files that could end it."""
-    if in_process:
-        return run(sources, target, options, as_json=as_json)
-
-    def end(error: FileFormatError) -> int:
-        # What the process has left, unless others write there too.
-        if options["part"] is None and not options["dry_run"]:
-            with suppress(ConversionError, OSError), Workspace(target) as space:
-                space.recover()
-                space.discard()
-        return failed("convert", {"report": None}, error, as_json=as_json)
-
-    arguments = {"sources": sources, "target": target, "options": options, "as_json": as_json}
-    return child.run("convert", sources, end, **arguments)
+__all__ = ["run"]
 
 
 def run(sources: Sequence[Path], target: Path, options: dict[str, Any], *, as_json: bool) -> int:

@@ -54,9 +54,11 @@ def inspect(
     json: _Json = False,
 ) -> None:
     """What files hold, from their headers: no data is read, no code run."""
-    from . import inspect as command
+    from .child import run
 
-    raise typer.Exit(command.run_safely(paths, every=every, allow=allow or (), as_json=json, in_process=in_process))
+    raise typer.Exit(
+        run("inspect", paths, in_process=in_process, paths=paths, every=every, allow=allow or (), as_json=json)
+    )
 
 
 def check(
@@ -69,9 +71,11 @@ def check(
     json: _Json = False,
 ) -> None:
     """What is wrong with files: checksums, places, lengths, shards that do not fit their index."""
-    from . import check as command
+    from .child import run
 
-    raise typer.Exit(command.run_safely(paths, values=values, allow=allow or (), as_json=json, in_process=in_process))
+    raise typer.Exit(
+        run("check", paths, in_process=in_process, paths=paths, values=values, allow=allow or (), as_json=json)
+    )
 
 
 def diff(
@@ -155,7 +159,7 @@ def convert(
     from tensorferry.files.registry import format_named
     from tensorferry.files.select import substitution
 
-    from . import convert as command
+    from .child import run
 
     _validate(overflow, OVERFLOWS, "--overflow")
     _validate(engine, ENGINES, "--engine")
@@ -181,7 +185,8 @@ def convert(
         "engine": engine,
         "part": None if part is None else _part(part),
     }
-    raise typer.Exit(command.run_safely(sources, target, options, as_json=json, in_process=in_process))
+    given = {"sources": sources, "target": target, "options": options, "as_json": json}
+    raise typer.Exit(run("convert", sources, in_process=in_process, **given))
 
 
 def roundtrip(

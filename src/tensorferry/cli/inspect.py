@@ -12,7 +12,6 @@ from tensorferry.files.shards import asked_for, open_path
 from tensorferry.files.summary import Summary, disk_bytes, summarise
 from tensorferry.planning.render import size_text
 
-from . import child
 from .console import EXIT_REFUSED, printable
 from .listing import facts, heading, rows
 from .outcome import code_of, counted, plain, result, show_error, told, without_collecting, writing
@@ -21,30 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from tensorferry.errors import FileFormatError
     from tensorferry.files.base.contents import Contents
 
-__all__ = ["run", "run_safely"]
+__all__ = ["run"]
 
 _LISTED = 5
 """Of what there may be many, how many are listed without --all."""
 _LONGEST = 200
-
-
-def run_safely(paths: Sequence[Path], *, as_json: bool, in_process: bool, **options: Any) -> int:
-    """As `run`, in a process of its own for files that could end it."""
-    if in_process:
-        return run(paths, as_json=as_json, **options)
-
-    def failed(error: FileFormatError) -> int:
-        if not as_json:
-            show_error(error, "inspect")
-            return code_of(error)
-        with writing():
-            result("inspect", {"files": [{"path": str(path), "error": told(error, "inspect")} for path in paths]})
-        return code_of(error)
-
-    return child.run("inspect", paths, failed, paths=paths, as_json=as_json, **options)
 
 
 def run(paths: Sequence[Path], *, every: bool, allow: Sequence[str], as_json: bool) -> int:
