@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -169,6 +170,14 @@ def test_a_tree_follows():
     assert after.tree == OrderedDict(model={"weight": Ref("model.weight")}, epoch=3, sizes=[1, 2])
     assert list(after.tensors) == ["model.weight"]
     assert after.others == {"text": "an array of strings", "sparse": "sparse"}
+
+
+def test_only_attributes_go_with_their_tensor():
+    """A tensor that has an @ in its name is nobody's."""
+    others = {"model.w@tag": NotTensor("an attribute of a tensor"), "model.w@q": "Q8_0, quantised"}
+    before = replace(nested(), others=others)
+    assert select(before, exclude=["model.w"]).others == {"model.w@q": "Q8_0, quantised"}
+    assert select(before, include=["model.w"]).others == {"model.w@tag": "an attribute of a tensor"}
 
 
 def test_others_can_be_left_out():

@@ -29,7 +29,7 @@ _EACH: Mapping[str, dict[str, Any]] = {"inspect": {}, "check": {"ok": False, "fi
 """What their JSON has, of all files and of each, if it came to nothing."""
 
 
-def run(command: str, sources: Sequence[Path], *, in_process: bool, **arguments: Any) -> int:
+def run(command: str, sources: Sequence[Path], /, *, in_process: bool, **arguments: Any) -> int:
     """The exit code of a command, which runs in a process of its own if it has to.
 
     Args:

@@ -91,7 +91,11 @@ def select(
 
 def _kept(contents: Contents, include: Sequence[str], exclude: Sequence[str], include_as: str) -> set[str]:
     names = (*contents.tensors, *contents.others)
-    owners = {name: name.rpartition("@")[0] for name in contents.others}
+    owners = {
+        name: name.rpartition("@")[0]
+        for name, why in contents.others.items()
+        if isinstance(why, NotTensor) or why.startswith("an attribute")
+    }
     attributes = {name: owner for name, owner in owners.items() if owner in contents.tensors}
     kept = set(names)
     if include:
