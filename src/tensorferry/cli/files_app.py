@@ -140,7 +140,7 @@ def convert(
         _written(metavar="SIZE", help="A folder of files of at most 5GB, 500MiB … each, and their index."),
     ] = None,
     overwrite: Annotated[bool, _written("--overwrite", help="Replace OUT if it exists.")] = False,
-    verify: Annotated[bool, _done("--verify", help="Read it back and compare hashes before it appears.")] = False,
+    verify: Annotated[bool, _done("--verify", help="Read it back and compare every bit before it appears.")] = False,
     dry_run: Annotated[bool, _done("--dry-run", help="Refuse what has to be refused; write nothing.")] = False,
     resume: Annotated[bool, _done("--resume", help="Go on where an interrupted conversion stopped.")] = False,
     jobs: Annotated[int, _done(metavar="N", min=1, help="Files written at once.")] = 1,

@@ -235,7 +235,7 @@ def convert_files(
         shard: Write a folder of files of at most so many bytes (``"5GB"``) and their index.
         tensors_only: Leave out what is not a tensor, and how they nest.
         allow: As for `open`.
-        verify: Read the output back and compare hashes, before it appears.
+        verify: Read the output back and compare every bit, before it appears.
         dry_run: Plan it and refuse what has to be refused; write nothing.
         resume: Go on where an interrupted conversion into a folder stopped.
         overwrite: Replace what is there.
