@@ -1,16 +1,17 @@
-"""A list of few Python numbers of one type: its signature, for which it need not be read, and how it is read then."""
+"""A list of few Python numbers: its signature, for which it need not be read into an array, and how it is read then."""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...core import dtypes
 from ...core.names import EXCHANGE_NUMBERS
-from ...host import subnormals
+from ...host import casts, memory
 from ...host.numpy_dtypes import numpy_dtype
-from ...sequences.reader import FEW, fit_float32, narrowest
+from ...sequences import numbers, reader
 from ..base import unchanged
 
 if TYPE_CHECKING:
@@ -23,73 +24,90 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-__all__ = ["copied", "likeness", "read", "reader"]
-
-_INTEGERS, _FLOATS = {int}, {float}
-_EXACT_KINDS = ({float}, {bool})
-_LOWEST, _HIGHEST = -(2**63), 2**63 - 1
-_READ_AS_ASKED = frozenset(
-    {("float64", "float64"), ("float64", "float32"), ("float64", "float16"), ("int64", "int64")},
-)
-"""Dtypes, by what the numbers are, as which NumPy reads them to the bits of a cast: it rounds once."""
+__all__ = ["copied", "likeness", "read", "signature_reader"]
 
 
-def reader(target: Backend, request: Request) -> Callable[[Any], Hashable | None]:
-    """See `Backend.signature_reader`: floats or 64-bit integers, and the narrowest dtype of them where it decides."""
+
+def signature_reader(target: Backend, request: Request) -> Callable[[Any], Hashable | None]:
+    """See `Backend.signature_reader`: the dtype that holds numbers of one type, and their range where it decides."""
     takes_all = target.capabilities.dtypes.numbers is EXCHANGE_NUMBERS
     decides = not takes_all and request.dtype in (None, *dtypes.KEYWORDS)
+    look, found_as = numbers.look, _signature if decides else _dtype
 
     def signature(x: Any) -> Hashable | None:
-        if type(x) is not list or not 0 < len(x) < FEW:
-            return None
-        kinds = set(map(type, x))
-        if kinds == _FLOATS:
-            if not decides:
-                return "floats"
-            return "float32" if fit_float32(x) else narrowest(np.array(x))
-        if kinds != _INTEGERS:
-            return None
-        low, high = min(x), max(x)
-        if low < _LOWEST or high > _HIGHEST:
-            return None
-        if not decides:
-            return "integers"
-        return "int32" if low >= -(2**31) and high < 2**31 else "int64"
+        return found_as(look(x)) if type(x) is list and 0 < len(x) < numbers.FEW else None
 
     return signature
 
 
+@cache
+def _signature(found: int) -> Hashable | None:
+    exact = numbers.exact(found)
+    return exact if exact is not None and numbers.is_alike(found, exact.dtype) else None
+
+
+@cache
+def _dtype(found: int) -> str | None:
+    exact = numbers.exact(found)
+    return exact.dtype if exact is not None and numbers.is_alike(found, exact.dtype) else None
+
+
 def likeness(x: Any) -> Hashable | None:
     """See `Backend.likeness`: numbers say nothing but that they are some."""
-    if type(x) is not list or not 0 < len(x) < FEW:
-        return None
-    kinds = set(map(type, x))
-    return "numbers" if kinds == _FLOATS or kinds == _INTEGERS else None  # noqa: PLR1714, SIM109 - no tuple is made
+    return "numbers" if type(x) is list and 0 < len(x) < numbers.FEW and _dtype(numbers.look(x)) else None
 
 
 def read(backend: Any, step: Step, plan: Plan) -> Callable[..., Any] | None:
     """The verb of that name, for an array that they were read into or for the list itself."""
     before = plan.source.dtype
-    if plan.source.kind != "numbers" or before not in ("float64", "int64"):
+    if plan.source.kind != "numbers" or before not in numbers.EXACT:
         return None
     whole, arguments = backend.read, step.arguments
     dtype, check, compact = arguments or (before, "", False)
     into_list = plan.steps[-1].backend == plan.result.framework == plan.source.framework and plan.steps[-1] is not step
     if into_list and dtype == before == plan.result.dtype:
         return unchanged
-    stored = numpy_dtype(before)
-    if (before, dtype) not in _READ_AS_ASKED or check or compact:
-        return lambda x: whole(np.array(x, stored) if type(x) is list else x, *arguments)
-    after = numpy_dtype(dtype)
-    if after == stored:
-        return lambda x: np.array(x, after) if type(x) is list else x
-    return subnormals.kept_of(lambda x: np.array(x, after) if type(x) is list else whole(x, *arguments))
+    fill = numbers.row_filler(before, dtype, check)
+    if fill is not None:
+        after = numpy_dtype(dtype)
+        empty = memory.compact if compact else np.empty
+
+        def straight(x: Any) -> Any:
+            if type(x) is not list:
+                return whole(x, *arguments)
+            result = empty((len(x),), after)
+            return result if fill(result, x) else whole(_read_again(x, before), *arguments)
+
+        return straight
+    exactly, cast = _exact_reader(before), casts.direct_cast(before, dtype, check, compact)
+    if cast is not None:
+        return lambda x: cast(exactly(x) if type(x) is list else x)
+    return lambda x: whole(exactly(x) if type(x) is list else x, *arguments)
+
+
+def _exact_reader(dtype: str) -> Callable[[Any], Array]:
+    """What reads a list as the array of what its numbers are."""
+    fill, stored = numbers.row_filler(dtype, dtype, ""), numpy_dtype(dtype)
+    if fill is None:
+        return lambda x: np.array(x, stored)
+
+    def exactly(x: Any) -> Array:
+        result = np.empty(len(x), stored)
+        return result if fill(result, x) else _read_again(x, dtype)
+
+    return exactly
+
+
+def _read_again(x: Any, dtype: str) -> Array:
+    """The numbers of a list that has changed since it was looked at.
+
+    Raises:
+        ConversionError: They cannot be read any more, or not as that dtype.
+    """
+    return casts.cast(reader.read(x, reader.first(x)[0])[0], dtype, "value")
 
 
 def copied(x: Any) -> Any:
     """The fast path of a list to one: of numbers of one type, a copy of it."""
-    if not 0 < len(x) < FEW:
-        return None
-    kinds = set(map(type, x))
-    exact = kinds in _EXACT_KINDS or (kinds == _INTEGERS and min(x) >= _LOWEST and max(x) <= _HIGHEST)
-    return x.copy() if exact else None
+    result = x.copy() if 0 < len(x) < numbers.FEW else []
+    return result if _dtype(numbers.look(result)) else None

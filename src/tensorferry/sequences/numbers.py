@@ -1,0 +1,323 @@
+"""Python's own numbers as arrays of what they are: the extension reads them where it was built, else NumPy does.
+
+What is found in them is told by flags, the same for both; whatever is in doubt is left to `reader`, which is careful.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from itertools import chain
+from math import hypot
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ..host import subnormals
+from ..host.numpy_dtypes import numpy_dtype, of_numpy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+__all__ = [
+    "BEYOND",
+    "DOUBT",
+    "EXACT",
+    "EXPECTED",
+    "FEW",
+    "FLOAT",
+    "HAS_EXTENSION",
+    "MISFIT",
+    "PYTHON_NUMBERS",
+    "Exact",
+    "exact",
+    "fill",
+    "found_in",
+    "is_alike",
+    "look",
+    "read",
+    "read_part",
+    "row_filler",
+    "weak_of",
+]
+
+Array = np.ndarray[Any, Any]
+
+PYTHON_NUMBERS = frozenset({float, int, bool, complex})
+
+FEW = 256
+"""Elements of a list that are looked at sooner than an array of them is described."""
+
+DOUBT = -1
+"""There is something else among the numbers, or the rows are of unequal lengths."""
+BOOL, INT, FLOAT, COMPLEX = 1, 2, 4, 8
+WIDE, LARGE, UNSIGNED, NEGATIVE = 16, 32, 64, 128
+"""An int beyond 32 bits; one beyond 2**53, which a float64 may not hold; one from 2**63; one below 0."""
+BEYOND, SPECIAL, MISFIT = 256, 512, 1024
+"""A finite float beyond float32; an infinity or NaN; a number that does not fit the dtype it was to be read as."""
+_KINDS = BOOL | INT | FLOAT | COMPLEX
+_LARGEST = float(np.finfo(np.float32).max)
+_EXACT_INTEGERS = 2**53
+
+
+def _find_extension() -> ModuleType | None:
+    if os.environ.get("TENSORFERRY_NO_EXTENSION", "0") not in ("", "0"):
+        return None
+    try:
+        from . import _fill  # type: ignore[attr-defined, unused-ignore]
+    except ImportError:
+        return None
+    found: ModuleType = _fill
+    return found
+
+
+_extension = _find_extension()
+HAS_EXTENSION = _extension is not None
+
+
+class Exact(NamedTuple):
+    """The dtype that holds numbers exactly.
+
+    Args:
+        dtype: Its name.
+        narrow: Whether int32 or float32 is as far in range.
+    """
+
+    dtype: str
+    narrow: bool
+
+    @property
+    def weak(self) -> str:
+        """The narrowest ordinary dtype, as far as their range goes."""
+        return weak_of(self.dtype) if self.narrow else self.dtype
+
+    def holds(self, other: Exact) -> bool:
+        """Whether numbers that were expected to be this one are read to the same bits if they are another."""
+        return EXACT[other.dtype] <= EXACT[self.dtype] and (other.narrow or not self.narrow)
+
+
+def weak_of(dtype: str) -> str:
+    """The narrowest ordinary dtype of a kind of Python numbers."""
+    return _NARROWER.get(dtype, dtype)
+
+
+_NARROWER = {"int64": "int32", "float64": "float32"}
+EXACT = {"bool": 0, "int64": 1, "uint64": 2, "float64": 3, "complex128": 4}
+"""The dtypes that hold Python numbers exactly, each before those that hold its numbers where they stand among theirs."""
+_CODES = {
+    **{"bool": "?", "float32": "f", "float64": "d", "complex64": "F", "complex128": "D"},
+    **{"int8": "b", "int16": "h", "int32": "i", "int64": "q", "uint8": "B", "uint16": "H", "uint32": "I", "uint64": "Q"},
+}
+_ROUNDED_ONCE = {("float64", "float32"), ("complex128", "complex64")}
+EXPECTED = {
+    bool: Exact("bool", narrow=True),
+    int: Exact("int64", narrow=True),
+    float: Exact("float64", narrow=True),
+    complex: Exact("complex128", narrow=True),
+}
+"""What numbers are expected to be, by the type of the first."""
+
+
+@cache
+def exact(found: int) -> Exact | None:
+    """Which dtype holds numbers exactly; ``None``: none may, or there are none.
+
+    >>> exact(look([1, 2.5])), exact(look([2**60, 2.5]))
+    (Exact(dtype='float64', narrow=True), None)
+    """
+    if found < 0 or not found & _KINDS:
+        return None
+    if found & (FLOAT | COMPLEX):
+        if found & LARGE:
+            return None
+        narrow = not found & (BEYOND | SPECIAL)
+        return Exact("complex128" if found & COMPLEX else "float64", narrow)
+    if found & UNSIGNED:
+        return None if found & (NEGATIVE | BOOL) else Exact("uint64", narrow=True)
+    return Exact("int64", not found & WIDE) if found & INT else Exact("bool", narrow=True)
+
+
+def is_alike(found: int, dtype: str) -> bool:
+    """Whether numbers are all of one type, that of a dtype's numbers in Python."""
+    seen = exact(found)
+    return found & _KINDS in (BOOL, INT, FLOAT, COMPLEX) and seen is not None and seen.dtype == dtype
+
+
+def read(x: Any, head: Any, shape: tuple[int, ...]) -> tuple[Array, int] | None:
+    """Python numbers in one new array, exactly, and what was found in them, by flags; ``None``: something is in doubt.
+
+    >>> read([1, 2.5], 1, (2,))
+    (array([1. , 2.5]), 6)
+
+    Args:
+        x: Nested sequences of numbers.
+        head: The first of them.
+        shape: Their shape.
+    """
+    expected = EXPECTED.get(type(head)) if shape and 0 not in shape else None
+    for _ in range(2):
+        if expected is None:
+            return None
+        array, found = read_part(x, shape, expected.dtype, 0, shape[0])
+        seen = exact(found)
+        if seen is not None and seen.dtype == expected.dtype:
+            return array, found
+        expected = seen
+        del array  # before there is another
+    return None
+
+
+def _read_by_extension(x: Any, shape: tuple[int, ...], dtype: str, start: int, stop: int) -> tuple[Array, int]:
+    """A part of the first axis as an array of a dtype, and what is found in it, by flags.
+
+    Args:
+        x: Nested sequences of numbers.
+        shape: The shape of all.
+        dtype: One that Python numbers may be exactly.
+        start: Where the part begins.
+        stop: Where it ends.
+    """
+    try:
+        array = np.empty((stop - start, *shape[1:]), numpy_dtype(dtype))
+    except (MemoryError, ValueError):
+        # As long as the first row of each level there may be none.
+        return np.empty(0), DOUBT
+    return array, _extension.fill(array, _CODES[dtype], x, shape, start, stop)  # type: ignore[union-attr]
+
+
+@subnormals.kept
+def _read_by_numpy(x: Any, shape: tuple[int, ...], dtype: str, start: int, stop: int) -> tuple[Array, int]:
+    """The same without the extension."""
+    wanted = numpy_dtype(dtype)
+    part = x if stop - start == len(x) else x[start:stop]
+    try:
+        # A tensor or a scalar of NumPy's among them, which has a dtype, would make another sum.
+        plain = type(sum(_flat(part, len(shape)))) in PYTHON_NUMBERS
+        array = np.array(part) if plain and len(x) == shape[0] else None
+    except Exception:  # noqa: BLE001 - whatever an element of somebody else's class raises
+        array = None
+    if array is None or array.shape != (stop - start, *shape[1:]) or of_numpy(array.dtype) not in EXACT:
+        return np.empty(0, wanted), DOUBT
+    found = found_in(array)
+    if array.dtype.kind in "fc" and not _are_exact(array) and set(map(type, _flat(part, len(shape)))) & {int}:
+        found |= LARGE
+    if array.dtype == wanted:
+        return array, found
+    if EXACT[of_numpy(array.dtype) or ""] > EXACT[dtype] or (found & NEGATIVE and dtype == "uint64"):
+        return array, found | MISFIT
+    return array.astype(wanted), found
+
+
+read_part = _read_by_numpy if _extension is None else _read_by_extension
+
+
+def _flat(x: Any, depth: int) -> Any:
+    for _ in range(depth - 1):
+        x = chain.from_iterable(x)
+    return x
+
+
+def found_in(array: Array) -> int:
+    """The flags of numbers that were read as what they are."""
+    kind = array.dtype.kind
+    if kind == "b":
+        return BOOL
+    if kind == "c":
+        return (found_in(array.real) | found_in(array.imag)) & ~FLOAT | COMPLEX
+    low, high = np.minimum.reduce(array, axis=None), np.maximum.reduce(array, axis=None)
+    if kind == "f":
+        if -_LARGEST <= low and high <= _LARGEST:
+            return FLOAT
+        finite = array[np.isfinite(array)]
+        found = FLOAT if finite.size == array.size else FLOAT | SPECIAL
+        return found | BEYOND if (np.abs(finite) > _LARGEST).any() else found
+    return _found_among(int(low), int(high))
+
+
+def _found_among(low: int, high: int) -> int:
+    """The flags of integers between two of them."""
+    found = INT | NEGATIVE if low < 0 else INT
+    if low < -(2**31) or high >= 2**31:
+        found |= WIDE
+    if low < -_EXACT_INTEGERS or high > _EXACT_INTEGERS:
+        found |= LARGE
+    return found | UNSIGNED if high >= 2**63 else found
+
+
+def _are_exact(array: Array) -> bool:
+    """Whether no integer among floats can have been rounded on its way into float64."""
+    parts = (array.real, array.imag) if array.dtype.kind == "c" else (array,)
+    return all(bool(np.maximum.reduce(np.abs(part), axis=None) < _EXACT_INTEGERS) for part in parts)
+
+
+def _look_by_numpy(row: Any) -> int:
+    """Which numbers are in a list or a tuple, by flags."""
+    kinds = set(map(type, row))
+    if kinds == {float} and hypot(*row) < _LARGEST / 2:
+        return FLOAT
+    if kinds == {int}:
+        low, high = min(row), max(row)
+        return _found_among(low, high) if low >= -(2**63) and high < 2**64 else DOUBT
+    if not kinds or not kinds <= PYTHON_NUMBERS:
+        return DOUBT if kinds else 0
+    return _read_by_numpy(row, (len(row),), "complex128", 0, len(row))[1]
+
+
+look = _look_by_numpy if _extension is None else _extension.look
+
+
+def fill(result: Array, dtype: str, check: str, x: Any, shape: tuple[int, ...]) -> int:
+    """Write numbers into new, packed memory in one pass, rounded once; and what is found in them, by flags.
+
+    `DOUBT`, too, if that cannot be done: then they are read as an array of what they are, which is cast.
+
+    Args:
+        result: The memory.
+        dtype: What they are expected to be exactly.
+        check: What a cast from that would look at, as for `casts.cast`.
+        x: Nested sequences of numbers.
+        shape: Their shape.
+    """
+    wanted = of_numpy(result.dtype) or ""
+    return _fill(result, _CODES[wanted], x, shape) if _is_filled(dtype, wanted, check) else DOUBT
+
+
+def row_filler(dtype: str, wanted: str, check: str) -> Callable[[Array, list[Any]], bool] | None:
+    """What writes a list of numbers into new, packed memory, and says whether they were what was expected.
+
+    Args:
+        dtype: What they are expected to be exactly.
+        wanted: The dtype of the memory.
+        check: As for `fill`.
+    """
+    if not _is_filled(dtype, wanted, check):
+        return None
+    code, expected = _CODES[wanted], _all_within(dtype)
+    write = _fill if wanted != dtype and wanted not in _INTEGERS else _extension.fill  # type: ignore[union-attr]
+    return lambda result, row: write(result, code, row) in expected
+
+
+@cache
+def _is_filled(dtype: str, wanted: str, check: str) -> bool:
+    """Whether the extension writes numbers of one dtype into memory of another as a cast would."""
+    if wanted == dtype or (dtype, wanted) in _ROUNDED_ONCE:
+        return _extension is not None and (wanted == dtype or check in ("", "finite"))
+    # One that does not fit is found.
+    return _extension is not None and dtype == "int64" and wanted in _INTEGERS
+
+
+@cache
+def _all_within(dtype: str) -> frozenset[int]:
+    """What can be found in numbers of a dtype that are all within the range of what they are written as, by flags."""
+    found = ((each, exact(each)) for each in range(BEYOND))
+    return frozenset(each | special for each, seen in found if seen and seen.dtype == dtype for special in (0, SPECIAL))
+
+
+_INTEGERS = frozenset(name for name in _CODES if "int" in name)
+
+
+@subnormals.kept
+def _fill(*arguments: Any) -> int:
+    found: int = _extension.fill(*arguments)  # type: ignore[union-attr]
+    return found
