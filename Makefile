@@ -17,7 +17,7 @@ MUTANTS ?=
 
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
-INPUTS := pyproject.toml constraints.txt
+INPUTS := pyproject.toml constraints.txt hatch_build.py src/tensorferry/sequences/_fill.c
 
 # Start-up chatter of TensorFlow would drown what the tests say.
 export TF_CPP_MIN_LOG_LEVEL ?= 3
@@ -83,11 +83,12 @@ everyday: ## an environment with pandas, polars, PIL, xarray, datasets, gymnasiu
 	$(EVERYDAY)/bin/python -m pytest -q -m "" --benchmark-disable tests/everyday $(PYTEST_ARGS)
 
 # Nothing of the checkout's own environment is used: the wheel is made from the sdist, and each is installed alone.
-package: ## the sdist and the wheel, made in dist/, and each tried in an environment that has nothing else
+package: ## the sdist, the wheel and the one of Python alone, made in dist/, each tried in an environment that has nothing else
 	rm -rf dist
 	$(PYTHON) -m venv --clear $(PACKAGE)
-	$(PACKAGE)/bin/python -m pip --disable-pip-version-check install -q -c constraints.txt build hatchling
-	$(PACKAGE)/bin/python -m build --no-isolation --outdir dist
+	$(PACKAGE)/bin/python -m pip --disable-pip-version-check install -q -c constraints.txt build hatchling setuptools
+	CFLAGS="-Wall -Wextra -Werror" $(PACKAGE)/bin/python -m build --no-isolation --outdir dist
+	TENSORFERRY_NO_EXTENSION=1 $(PACKAGE)/bin/python -m build --no-isolation --wheel --outdir dist
 	set -e; for made in dist/*.whl dist/*.tar.gz; do \
 		$(PYTHON) -m venv --clear $(PACKAGE); \
 		$(PACKAGE)/bin/python -m pip --disable-pip-version-check install -q -c constraints.txt $$made; \

@@ -48,16 +48,48 @@ typedef struct {
     Py_ssize_t start, stop; /* along the first axis */
 } Reader;
 
-/* Whether a float is its header and then the number, as its size says: a call for each takes as long as all the rest. */
-static int floats_are_plain = 0;
+/* How floats and ints lie in memory, if that is known: a call for each takes longer than all the rest. It is not part of
+   the stable ABI, so it is known of versions up to 3.14, and tried out in each process; else they are asked. */
+static int knows_floats = 0;
+static enum { UNKNOWN, SIZED, TAGGED } knows_ints = UNKNOWN;
 
-INLINE double number_of(PyObject *element)
+INLINE double float_of(PyObject *element)
 {
     double value;
-    if (!floats_are_plain)
+    if (!knows_floats)
         return PyFloat_AsDouble(element);
     memcpy(&value, (const char *)element + sizeof(PyObject), sizeof value);
     return value;
+}
+
+INLINE long long int_of(PyObject *element, int *overflow)
+{
+    /* A signed count of digits, or from 3.12 one shifted by three bits whose lowest are the sign; digits of 30 bits. */
+    const char *at = (const char *)element + sizeof(PyObject);
+    long long value, sign;
+    Py_ssize_t count;
+    uint64_t word;
+    if (knows_ints != UNKNOWN) {
+        memcpy(&count, at, sizeof count);
+        if (knows_ints == SIZED) {
+            sign = count >> 63;
+            count = (Py_ssize_t)((count ^ sign) - sign);
+        } else {
+            sign = -(long long)(count >> 1 & 1);
+            count >>= 3;
+        }
+        if (count <= 2) {
+            /* Without a jump, which for numbers of any size is foreseen half the time: two digits, or what is before
+               the first, and that. */
+            size_t one = (size_t)(count >> 1) ^ 1;
+            memcpy(&word, at + sizeof count - 4 * one, sizeof word);
+            value = (uint32_t)(word >> 32 * one) | ((long long)(word >> 32) << 30 & ((long long)one - 1));
+            value &= -(long long)(count != 0);
+            *overflow = 0;
+            return (value ^ sign) - sign;
+        }
+    }
+    return PyLong_AsLongLongAndOverflow(element, overflow);
 }
 
 INLINE int put(Reader *reader, const void *value, size_t size)
@@ -135,7 +167,7 @@ INLINE int read_float(Reader *reader, char code, double value)
 INLINE int read_int(Reader *reader, char code, PyObject *element)
 {
     int found = INT, overflow;
-    long long value = PyLong_AsLongLongAndOverflow(element, &overflow);
+    long long value = int_of(element, &overflow);
     if (overflow) {
         uint64_t whole;
         if (overflow < 0)
@@ -146,14 +178,11 @@ INLINE int read_int(Reader *reader, char code, PyObject *element)
             return DOUBT;
         }
         found |= WIDE | LARGE | UNSIGNED;
-        return found | (code == 'Q' ? put(reader, &whole, sizeof whole) : MISFIT);
+        return found | (code == 'Q' ? put(reader, &whole, sizeof whole) : code ? MISFIT : 0);
     }
-    found |= (int)(value < 0) * NEGATIVE;
-    if (value < INT32_MIN || value > INT32_MAX) {
-        found |= WIDE;
-        if (value < -(1LL << 53) || value > 1LL << 53)
-            found |= LARGE;
-    }
+    found |= (int)((unsigned long long)value >> 63) * NEGATIVE;
+    found |= (int)((unsigned long long)value + (1ULL << 31) >= 1ULL << 32) * WIDE;
+    found |= (int)((unsigned long long)value + (1ULL << 53) > 1ULL << 54) * LARGE;
     return found | (code ? put_int(reader, code, value) : 0);
 }
 
@@ -188,7 +217,7 @@ INLINE int read_element(Reader *reader, char code, PyObject *element)
 {
     PyTypeObject *type = Py_TYPE(element);
     if (type == &PyFloat_Type)
-        return read_float(reader, code, number_of(element));
+        return read_float(reader, code, float_of(element));
     if (type == &PyLong_Type)
         return read_int(reader, code, element);
     if (element == Py_True || element == Py_False)
@@ -398,16 +427,46 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
+/* Whether the objects of a type are a header and so many bytes, and of some more for each item. */
+static int has_size(PyTypeObject *type, size_t size, size_t item)
+{
+    PyObject *whole = PyObject_GetAttrString((PyObject *)type, "__basicsize__");
+    PyObject *each = PyObject_GetAttrString((PyObject *)type, "__itemsize__");
+    int same = whole != NULL && each != NULL && PyLong_AsSize_t(whole) == sizeof(PyObject) + size &&
+               PyLong_AsSize_t(each) == item;
+    Py_XDECREF(whole);
+    Py_XDECREF(each);
+    return same;
+}
+
 static int set_up(PyObject *Py_UNUSED(module))
 {
-    PyObject *size = PyObject_GetAttrString((PyObject *)&PyFloat_Type, "__basicsize__");
-    PyObject *probe = PyFloat_FromDouble(-1.0 / 3.0);
-    if (size != NULL && probe != NULL && PyLong_AsSsize_t(size) == (Py_ssize_t)(sizeof(PyObject) + sizeof(double))) {
-        floats_are_plain = 1;
-        floats_are_plain = number_of(probe) == -1.0 / 3.0;
+    static const long long probes[] = {0, 1, -1, 255, 257, -7, 0x3FFFFFFF, 0x40000000, -0x40000000, 0x123456789ABCDEF,
+                                       -0xFFFFFFFFFFFFFFF, 0x1000000000000000, INT64_MAX, INT64_MIN};
+    const uint32_t one = 1;
+    const char is_little = *(const char *)&one;
+    int overflow;
+    if (Py_Version >= 0x030F0000)
+        return 0;
+    if (has_size(&PyFloat_Type, sizeof(double), 0)) {
+        PyObject *probe = PyFloat_FromDouble(-1.0 / 3.0);
+        if (probe == NULL)
+            return -1;
+        knows_floats = 1;
+        knows_floats = float_of(probe) == -1.0 / 3.0;
+        Py_DECREF(probe);
     }
-    Py_XDECREF(size);
-    Py_XDECREF(probe);
+    if (!PyErr_Occurred() && has_size(&PyLong_Type, 8, 4) && sizeof(Py_ssize_t) == 8 && is_little) {
+        knows_ints = Py_Version >= 0x030C0000 ? TAGGED : SIZED;
+        for (size_t index = 0; index < sizeof probes / sizeof *probes && knows_ints != UNKNOWN; index++) {
+            PyObject *probe = PyLong_FromLongLong(probes[index]);
+            if (probe == NULL)
+                return -1;
+            if (int_of(probe, &overflow) != probes[index] || overflow)
+                knows_ints = UNKNOWN;
+            Py_DECREF(probe);
+        }
+    }
     return PyErr_Occurred() ? -1 : 0;
 }
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from ..errors import ConversionError, ShapeError
 from ..host import casts, memory
 from ..host.numpy_dtypes import numpy_dtype
@@ -19,6 +17,8 @@ from .diagnostics import ROWS, length_of, shape_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    import numpy as np
+
     from .numbers import Exact
 
     Array = np.ndarray[Any, Any]
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Chunks", "Read", "Wanted", "read"]
 
-_CHUNK = 1 << 13
+_CHUNK = 1 << 14
 """Elements that are read at a time: they are in a cache still when they are looked at and cast."""
 
 
@@ -95,10 +95,10 @@ class Chunks:
         for index, rows, shape in _split(self.x, self.shape):
             start, stop = index[-1].start, index[-1].stop
             if self.copies:
-                rows, shape = _copied(rows[start:stop], len(shape)), (stop - start, *shape[1:])
-                start, stop = 0, shape[0]
-            chunk, found = numbers.read_part(rows, shape, self.dtype, start, stop)
-            yield index, rows, chunk, found
+                own = _copied(rows[start:stop], len(shape))
+                yield index, own, *numbers.read_part(own, (stop - start, *shape[1:]), self.dtype, 0, stop - start)
+            else:
+                yield index, rows, *numbers.read_part(rows, shape, self.dtype, start, stop)
 
 
 def read(
@@ -146,8 +146,8 @@ def _read_as(
         if exact is not None and not (found & numbers.MISFIT and exact.dtype == expected.dtype):
             again = wanted if exact == expected else decide(shape, exact)
             same = exact.dtype == expected.dtype and again.dtype == wanted.dtype
-            # Of floats that were found to stay finite nothing else needs a look.
-            fits = again == wanted or (again.check == "finite" and not found & numbers.BEYOND)
+            # What is to be finite was looked at on the way.
+            fits = not found & numbers.BEYOND if again.check == "finite" else again == wanted
             return (result if same and fits else None), exact
     else:
         result = _hollow(shape) if wanted.made == "lists" else chunks
@@ -201,7 +201,8 @@ def _put_lists(
     if chunk.dtype != numpy_dtype(wanted.dtype):
         result[part] = to_scalars(casts.cast(chunk, wanted.dtype, wanted.check))
     else:
-        result[part] = rows if numbers.is_alike(found, wanted.dtype) else to_scalars(chunk)
+        exact = numbers.alike(numbers.with_types(found, rows, chunk.ndim))
+        result[part] = rows if exact is not None and exact.dtype == wanted.dtype else to_scalars(chunk)
 
 
 def _copied(rows: Any, depth: int) -> list[Any]:

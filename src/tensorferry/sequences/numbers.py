@@ -31,15 +31,17 @@ __all__ = [
     "MISFIT",
     "PYTHON_NUMBERS",
     "Exact",
+    "alike",
+    "are_exact",
     "exact",
     "fill",
     "found_in",
-    "is_alike",
     "look",
     "read",
     "read_part",
     "row_filler",
     "weak_of",
+    "with_types",
 ]
 
 Array = np.ndarray[Any, Any]
@@ -104,10 +106,21 @@ def weak_of(dtype: str) -> str:
 
 _NARROWER = {"int64": "int32", "float64": "float32"}
 EXACT = {"bool": 0, "int64": 1, "uint64": 2, "float64": 3, "complex128": 4}
-"""The dtypes that hold Python numbers exactly, each before those that hold its numbers where they stand among theirs."""
+"""The dtypes that hold Python numbers exactly, each before those that hold its numbers where both stand."""
 _CODES = {
-    **{"bool": "?", "float32": "f", "float64": "d", "complex64": "F", "complex128": "D"},
-    **{"int8": "b", "int16": "h", "int32": "i", "int64": "q", "uint8": "B", "uint16": "H", "uint32": "I", "uint64": "Q"},
+    "bool": "?",
+    "int8": "b",
+    "int16": "h",
+    "int32": "i",
+    "int64": "q",
+    "uint8": "B",
+    "uint16": "H",
+    "uint32": "I",
+    "uint64": "Q",
+    "float32": "f",
+    "float64": "d",
+    "complex64": "F",
+    "complex128": "D",
 }
 _ROUNDED_ONCE = {("float64", "float32"), ("complex128", "complex64")}
 EXPECTED = {
@@ -138,10 +151,9 @@ def exact(found: int) -> Exact | None:
     return Exact("int64", not found & WIDE) if found & INT else Exact("bool", narrow=True)
 
 
-def is_alike(found: int, dtype: str) -> bool:
-    """Whether numbers are all of one type, that of a dtype's numbers in Python."""
-    seen = exact(found)
-    return found & _KINDS in (BOOL, INT, FLOAT, COMPLEX) and seen is not None and seen.dtype == dtype
+def alike(found: int) -> Exact | None:
+    """The same of numbers that are all of one type; else ``None``."""
+    return exact(found) if found & _KINDS in (BOOL, INT, FLOAT, COMPLEX) else None
 
 
 def read(x: Any, head: Any, shape: tuple[int, ...]) -> tuple[Array, int] | None:
@@ -197,10 +209,11 @@ def _read_by_numpy(x: Any, shape: tuple[int, ...], dtype: str, start: int, stop:
         array = np.array(part) if plain and len(x) == shape[0] else None
     except Exception:  # noqa: BLE001 - whatever an element of somebody else's class raises
         array = None
-    if array is None or array.shape != (stop - start, *shape[1:]) or of_numpy(array.dtype) not in EXACT:
+    # Beside bools NumPy reads uint64 in some lists and floats in others.
+    if array is None or array.shape != (stop - start, *shape[1:]) or array.dtype.kind not in "bifc":
         return np.empty(0, wanted), DOUBT
     found = found_in(array)
-    if array.dtype.kind in "fc" and not _are_exact(array) and set(map(type, _flat(part, len(shape)))) & {int}:
+    if array.dtype.kind in "fc" and not are_exact(array) and int in set(map(type, _flat(part, len(shape)))):
         found |= LARGE
     if array.dtype == wanted:
         return array, found
@@ -218,6 +231,23 @@ def _flat(x: Any, depth: int) -> Any:
     return x
 
 
+def with_types(found: int, x: Any, depth: int) -> int:
+    """What was found in numbers that `read_part` has read, with each type that is among them; NumPy tells none.
+
+    Args:
+        found: That, by flags.
+        x: The nested sequences of them.
+        depth: How many levels they have.
+    """
+    if _extension is not None:
+        return found
+    kinds = set(map(type, _flat(x, depth)))
+    return (found & ~_KINDS) | sum(map(_FLAGS.__getitem__, kinds)) if kinds <= PYTHON_NUMBERS else DOUBT
+
+
+_FLAGS = {bool: BOOL, int: INT, float: FLOAT, complex: COMPLEX}
+
+
 def found_in(array: Array) -> int:
     """The flags of numbers that were read as what they are."""
     kind = array.dtype.kind
@@ -227,11 +257,8 @@ def found_in(array: Array) -> int:
         return (found_in(array.real) | found_in(array.imag)) & ~FLOAT | COMPLEX
     low, high = np.minimum.reduce(array, axis=None), np.maximum.reduce(array, axis=None)
     if kind == "f":
-        if -_LARGEST <= low and high <= _LARGEST:
-            return FLOAT
-        finite = array[np.isfinite(array)]
-        found = FLOAT if finite.size == array.size else FLOAT | SPECIAL
-        return found | BEYOND if (np.abs(finite) > _LARGEST).any() else found
+        # Which of the two it is takes another pass.
+        return FLOAT if low >= -_LARGEST and high <= _LARGEST else FLOAT | BEYOND | SPECIAL
     return _found_among(int(low), int(high))
 
 
@@ -245,10 +272,13 @@ def _found_among(low: int, high: int) -> int:
     return found | UNSIGNED if high >= 2**63 else found
 
 
-def _are_exact(array: Array) -> bool:
+def are_exact(array: Array) -> bool:
     """Whether no integer among floats can have been rounded on its way into float64."""
     parts = (array.real, array.imag) if array.dtype.kind == "c" else (array,)
-    return all(bool(np.maximum.reduce(np.abs(part), axis=None) < _EXACT_INTEGERS) for part in parts)
+    return all(
+        np.minimum.reduce(part, axis=None) > -_EXACT_INTEGERS and np.maximum.reduce(part, axis=None) < _EXACT_INTEGERS
+        for part in parts
+    )
 
 
 def _look_by_numpy(row: Any) -> int:
@@ -261,7 +291,7 @@ def _look_by_numpy(row: Any) -> int:
         return _found_among(low, high) if low >= -(2**63) and high < 2**64 else DOUBT
     if not kinds or not kinds <= PYTHON_NUMBERS:
         return DOUBT if kinds else 0
-    return _read_by_numpy(row, (len(row),), "complex128", 0, len(row))[1]
+    return with_types(_read_by_numpy(row, (len(row),), "complex128", 0, len(row))[1], row, 1)
 
 
 look = _look_by_numpy if _extension is None else _extension.look

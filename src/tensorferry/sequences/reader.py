@@ -35,7 +35,6 @@ Array = np.ndarray[Any, Any]
 
 _READABLE = (*PYTHON_NUMBERS, np.generic, *ROWS)
 _BUFFERS = (bytes, bytearray, memoryview, typed_array)
-_EXACT_INTEGERS = 2**53
 
 
 def first(x: Any) -> tuple[Any, int]:
@@ -139,11 +138,7 @@ def _read_range(x: range) -> Array:
 
 def _may_be_rounded(x: Any, array: Array) -> bool:
     """Whether an integer can have been rounded on its way into float64."""
-    parts = (array.real, array.imag) if array.dtype.kind == "c" else (array,)
-    if not array.size or all(
-        np.minimum.reduce(part, axis=None) > -_EXACT_INTEGERS and np.maximum.reduce(part, axis=None) < _EXACT_INTEGERS
-        for part in parts
-    ):
+    if not array.size or numbers.are_exact(array):
         return False
     return any(issubclass(kind, (int, np.integer)) and kind is not bool for kind in element_types(x))
 

@@ -54,7 +54,8 @@ def read_rows(column: Sequence[list[Any]]) -> RowsRead | None:
     """The numbers of rows in one pass; ``None``: they are not all of one of the two types."""
     flat = list(chain.from_iterable(column))
     read = numbers.read(flat, flat[0], (len(flat),)) if flat else None
-    if read is None or not any(numbers.is_alike(read[1], dtype) for dtype in ("float64", "int64")):
+    alike = numbers.alike(numbers.with_types(read[1], flat, 1)) if read else None
+    if read is None or alike is None or alike.dtype not in ("float64", "int64"):
         return None
     return RowsRead(read[0], list(map(len, column)))
 

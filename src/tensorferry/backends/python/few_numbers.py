@@ -15,7 +15,7 @@ from ...sequences import numbers, reader
 from ..base import unchanged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Mapping
 
     from ...core.request import Request
     from ...planning.plan import Plan
@@ -27,34 +27,32 @@ if TYPE_CHECKING:
 __all__ = ["copied", "likeness", "read", "signature_reader"]
 
 
-
 def signature_reader(target: Backend, request: Request) -> Callable[[Any], Hashable | None]:
     """See `Backend.signature_reader`: the dtype that holds numbers of one type, and their range where it decides."""
     takes_all = target.capabilities.dtypes.numbers is EXCHANGE_NUMBERS
     decides = not takes_all and request.dtype in (None, *dtypes.KEYWORDS)
-    look, found_as = numbers.look, _signature if decides else _dtype
+    look, known = numbers.look, _exact() if decides else _dtypes()
 
     def signature(x: Any) -> Hashable | None:
-        return found_as(look(x)) if type(x) is list and 0 < len(x) < numbers.FEW else None
+        return known.get(look(x)) if type(x) is list and 0 < len(x) < numbers.FEW else None
 
     return signature
 
 
 @cache
-def _signature(found: int) -> Hashable | None:
-    exact = numbers.exact(found)
-    return exact if exact is not None and numbers.is_alike(found, exact.dtype) else None
+def _exact() -> Mapping[int, numbers.Exact]:
+    """What numbers of one type are, by what is found in them."""
+    return {found: exact for found in range(numbers.MISFIT) if (exact := numbers.alike(found)) is not None}
 
 
 @cache
-def _dtype(found: int) -> str | None:
-    exact = numbers.exact(found)
-    return exact.dtype if exact is not None and numbers.is_alike(found, exact.dtype) else None
+def _dtypes() -> Mapping[int, str]:
+    return {found: exact.dtype for found, exact in _exact().items()}
 
 
 def likeness(x: Any) -> Hashable | None:
     """See `Backend.likeness`: numbers say nothing but that they are some."""
-    return "numbers" if type(x) is list and 0 < len(x) < numbers.FEW and _dtype(numbers.look(x)) else None
+    return "numbers" if type(x) is list and 0 < len(x) < numbers.FEW and numbers.look(x) in _dtypes() else None
 
 
 def read(backend: Any, step: Step, plan: Plan) -> Callable[..., Any] | None:
@@ -80,8 +78,10 @@ def read(backend: Any, step: Step, plan: Plan) -> Callable[..., Any] | None:
 
         return straight
     exactly, cast = _exact_reader(before), casts.direct_cast(before, dtype, check, compact)
+    if dtype == before and not compact:
+        return lambda x: exactly(x) if type(x) is list else x
     if cast is not None:
-        return lambda x: cast(exactly(x) if type(x) is list else x)
+        return lambda x: cast(exactly(x)) if type(x) is list else whole(x, *arguments)
     return lambda x: whole(exactly(x) if type(x) is list else x, *arguments)
 
 
@@ -110,4 +110,4 @@ def _read_again(x: Any, dtype: str) -> Array:
 def copied(x: Any) -> Any:
     """The fast path of a list to one: of numbers of one type, a copy of it."""
     result = x.copy() if 0 < len(x) < numbers.FEW else []
-    return result if _dtype(numbers.look(result)) else None
+    return result if numbers.look(result) in _dtypes() else None
