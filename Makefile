@@ -29,7 +29,7 @@ FLOOR_TESTS := tests/floors tests/conformance tests/sequences tests/backends/tes
 # What people have beside tensorferry, for tests/everyday; pinned in constraints.txt.
 NEIGHBOURS := datasets equinox gymnasium pandas pillow polars xarray
 
-.PHONY: help demo install test test-device slow gpu coverage mutants floors everyday package bench lint types clean
+.PHONY: help demo install test test-device slow gpu coverage mutants floors everyday package sanitize bench lint types clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -96,6 +96,20 @@ package: ## the sdist, the wheel and the one of Python alone, made in dist/, eac
 		$(PACKAGE)/bin/python -I -W error tests/package/smoke.py; \
 	done
 
+# The package is copied: what is in use elsewhere stays as it was built. NumPy's own allocator would hide what is past an end.
+sanitize: $(VENV)/.test ## the extension's tests, the long ones too, under AddressSanitizer and UndefinedBehaviourSanitizer (slow)
+	rm -rf .sanitize
+	mkdir .sanitize
+	cp -r src/tensorferry .sanitize/
+	rm -f .sanitize/tensorferry/sequences/_fill.*
+	$(CC) -shared -fPIC -g -O1 -std=c11 -Wall -Wextra -Wconversion -Wshadow -Werror -fno-omit-frame-pointer \
+		-fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all \
+		-I"$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_paths()["include"])')" \
+		src/tensorferry/sequences/_fill.c -o .sanitize/tensorferry/sequences/_fill.abi3.so
+	LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" PYTHONMALLOC=malloc \
+		ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 $(BIN)/python -m pytest -q -m "" --benchmark-disable -o pythonpath=".sanitize ." \
+		tests/sequences/test_extension.py $(PYTEST_ARGS)
+
 bench: $(VENV)/.test ## one table: case, ours, theirs, ratio, target
 	$(BIN)/python -m benchmarks
 
@@ -108,7 +122,7 @@ types: $(VENV)/.test $(VENV)/.lint ## mypy (strict) and pyright
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 clean: ## remove what make made
-	rm -rf $(VENV) $(FLOORS) $(EVERYDAY) $(PACKAGE) .device dist build .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf $(VENV) $(FLOORS) $(EVERYDAY) $(PACKAGE) .device .sanitize dist build .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:

@@ -192,7 +192,8 @@ def _with_numbers(x: Any, path: str, depth: int = 0) -> Any:
         GradientError: A tensor requires grad.
     """
     if isinstance(x, (list, tuple)) and depth < DEEPEST:
-        return [_with_numbers(each, f"{path}[{index}]", depth + 1) for index, each in enumerate(x)]
+        # Of a copy: what a tensor's own class does may change the list.
+        return [_with_numbers(each, f"{path}[{index}]", depth + 1) for index, each in enumerate([*x])]
     if not is_tensor(x):
         return x
     from ..core.request import Request
