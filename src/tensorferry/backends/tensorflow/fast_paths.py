@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...host import memory, subnormals
+from ...host import memory
 from ...sequences import numbers
 
 if TYPE_CHECKING:
@@ -61,14 +61,12 @@ def _identity_path(backend: TensorflowBackend) -> Callable[[Any], Any]:
 
 
 def _numbers_path(backend: TensorflowBackend) -> Callable[[Any], Any]:
-    """A list of few floats, all within float32: it becomes a tensor by one call; the planned path has the last word."""
+    """A list of floats, read into memory that operations take as it is; the planned path has the last word."""
     host, eagerly, eager = backend.host, backend.tf.executing_eagerly, backend.eager
-    look, few, only_floats = numbers.look, numbers.FEW, numbers.FLOAT
+    read = numbers.list_reader({float: "float32"}, lambda length, dtype: memory.compact((length,), dtype))
 
     def path(x: Any) -> Any:
-        if len(x) >= few or look(x) != only_floats or not eagerly() or subnormals.are_flushed():
-            return None
-        # Which copies once more where the memory is not aligned, as operations need it.
-        return eager(np.array(x, np.float32), host, None)
+        array = read(x) if eagerly() else None
+        return None if array is None else eager(array, host, None)
 
     return path
