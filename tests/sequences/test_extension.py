@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from tests.support import survives
 
 import tensorferry as ferry
+from tensorferry.backends import fast_paths
 from tensorferry.core import info
 from tensorferry.execution import recipes
 from tensorferry.host import casts
@@ -39,10 +40,10 @@ def by_numpy():
         patch.setattr(numbers, "_extension", None)
         patch.setattr(numbers, "read_part", numbers._read_by_numpy)
         patch.setattr(numbers, "look", numbers._look_by_numpy)
-        numbers._is_filled.cache_clear()
         recipes.forget()
+        before = fast_paths.open_all(False)
         yield
-    numbers._is_filled.cache_clear()
+        fast_paths.open_all(before)
     recipes.forget()
 
 

@@ -92,31 +92,31 @@ INLINE long long int_of(PyObject *element, int *overflow)
     return PyLong_AsLongLongAndOverflow(element, overflow);
 }
 
-INLINE int put(Reader *reader, const void *value, size_t size)
+INLINE int put(char **to, const void *value, size_t size)
 {
-    memcpy(reader->to, value, size);
-    reader->to += size;
+    memcpy(*to, value, size);
+    *to += size;
     return 0;
 }
 
-INLINE int put_float(Reader *reader, char code, double value)
+INLINE int put_float(char **to, char code, double value)
 {
     float narrow;
     switch (code) {
     case 'd':
-        return put(reader, &value, sizeof value);
+        return put(to, &value, sizeof value);
     case 'f':
         narrow = (float)value;
-        return put(reader, &narrow, sizeof narrow);
+        return put(to, &narrow, sizeof narrow);
     case 'D':
-        put(reader, &value, sizeof value);
+        put(to, &value, sizeof value);
         value = 0.0;
-        return put(reader, &value, sizeof value);
+        return put(to, &value, sizeof value);
     case 'F':
         narrow = (float)value;
-        put(reader, &narrow, sizeof narrow);
+        put(to, &narrow, sizeof narrow);
         narrow = 0.0f;
-        return put(reader, &narrow, sizeof narrow);
+        return put(to, &narrow, sizeof narrow);
     default:
         return MISFIT;
     }
@@ -127,10 +127,10 @@ INLINE int put_float(Reader *reader, char code, double value)
         type narrow = (type)value;               \
         if (value < (low) || value > (high))     \
             return MISFIT;                       \
-        return put(reader, &narrow, sizeof narrow); \
+        return put(to, &narrow, sizeof narrow); \
     } while (0)
 
-INLINE int put_int(Reader *reader, char code, long long value)
+INLINE int put_int(char **to, char code, long long value)
 {
     switch (code) {
     case 'q':
@@ -152,19 +152,19 @@ INLINE int put_int(Reader *reader, char code, long long value)
     case '?':
         return MISFIT;
     default:
-        return put_float(reader, code, (double)value);
+        return put_float(to, code, (double)value);
     }
 }
 
-INLINE int read_float(Reader *reader, char code, double value)
+INLINE int read_float(char **to, char code, double value)
 {
     int found = FLOAT;
     if (!(value >= -(double)FLT_MAX && value <= (double)FLT_MAX))
         found |= value - value == 0.0 ? BEYOND : SPECIAL;
-    return found | (code ? put_float(reader, code, value) : 0);
+    return found | (code ? put_float(to, code, value) : 0);
 }
 
-INLINE int read_int(Reader *reader, char code, PyObject *element)
+INLINE int read_int(char **to, char code, PyObject *element)
 {
     int found = INT, overflow;
     long long value = int_of(element, &overflow);
@@ -178,52 +178,52 @@ INLINE int read_int(Reader *reader, char code, PyObject *element)
             return DOUBT;
         }
         found |= WIDE | LARGE | UNSIGNED;
-        return found | (code == 'Q' ? put(reader, &whole, sizeof whole) : code ? MISFIT : 0);
+        return found | (code == 'Q' ? put(to, &whole, sizeof whole) : code ? MISFIT : 0);
     }
     found |= (int)((unsigned long long)value >> 63) * NEGATIVE;
     found |= (int)((unsigned long long)value + (1ULL << 31) >= 1ULL << 32) * WIDE;
     found |= (int)((unsigned long long)value + (1ULL << 53) > 1ULL << 54) * LARGE;
-    return found | (code ? put_int(reader, code, value) : 0);
+    return found | (code ? put_int(to, code, value) : 0);
 }
 
-static int read_bool(Reader *reader, char code, int value)
+static int read_bool(char **to, char code, int value)
 {
     unsigned char byte = (unsigned char)value;
     if (!code)
         return BOOL;
-    return BOOL | (code == '?' ? put(reader, &byte, 1) : put_int(reader, code, value));
+    return BOOL | (code == '?' ? put(to, &byte, 1) : put_int(to, code, value));
 }
 
-static int read_complex(Reader *reader, char code, PyObject *element)
+static int read_complex(char **to, char code, PyObject *element)
 {
     double real = PyComplex_RealAsDouble(element), imaginary = PyComplex_ImagAsDouble(element);
-    int found = read_float(reader, 0, real) | read_float(reader, 0, imaginary);
+    int found = read_float(to, 0, real) | read_float(to, 0, imaginary);
     float narrow;
     found = (found & ~FLOAT) | COMPLEX;
     if (code == 'D') {
-        put(reader, &real, sizeof real);
-        put(reader, &imaginary, sizeof imaginary);
+        put(to, &real, sizeof real);
+        put(to, &imaginary, sizeof imaginary);
     } else if (code == 'F') {
         narrow = (float)real;
-        put(reader, &narrow, sizeof narrow);
+        put(to, &narrow, sizeof narrow);
         narrow = (float)imaginary;
-        put(reader, &narrow, sizeof narrow);
+        put(to, &narrow, sizeof narrow);
     } else if (code)
         found |= MISFIT;
     return found;
 }
 
-INLINE int read_element(Reader *reader, char code, PyObject *element)
+INLINE int read_element(char **to, char code, PyObject *element)
 {
     PyTypeObject *type = Py_TYPE(element);
     if (type == &PyFloat_Type)
-        return read_float(reader, code, float_of(element));
+        return read_float(to, code, float_of(element));
     if (type == &PyLong_Type)
-        return read_int(reader, code, element);
+        return read_int(to, code, element);
     if (element == Py_True || element == Py_False)
-        return read_bool(reader, code, element == Py_True);
+        return read_bool(to, code, element == Py_True);
     if (type == &PyComplex_Type)
-        return read_complex(reader, code, element);
+        return read_complex(to, code, element);
     return DOUBT;
 }
 
@@ -231,6 +231,7 @@ INLINE int read_element(Reader *reader, char code, PyObject *element)
 INLINE int read_row_as(Reader *reader, char code, PyObject *row, int is_list, Py_ssize_t start, Py_ssize_t stop)
 {
     PyObject *elements[AT_ONCE];
+    char *to = reader->to; /* not the reader's own, which what is written might lie over for all the compiler knows */
     int found = 0;
     for (; start < stop; start += AT_ONCE) {
         int count = (int)(stop - start < AT_ONCE ? stop - start : AT_ONCE);
@@ -244,10 +245,11 @@ INLINE int read_row_as(Reader *reader, char code, PyObject *row, int is_list, Py
             elements[index] = element;
         }
         for (int index = 0; index < count; index++)
-            found |= read_element(reader, found & MISFIT ? 0 : code, elements[index]);
+            found |= read_element(&to, found & MISFIT ? 0 : code, elements[index]);
         if (found < 0)
             return DOUBT;
     }
+    reader->to = to;
     return found;
 }
 

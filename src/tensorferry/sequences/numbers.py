@@ -36,11 +36,11 @@ __all__ = [
     "exact",
     "fill",
     "found_in",
+    "is_filled",
     "list_reader",
     "look",
     "read",
     "read_part",
-    "row_filler",
     "weak_of",
     "with_types",
 ]
@@ -312,28 +312,15 @@ def fill(result: Array, dtype: str, check: str, x: Any, shape: tuple[int, ...]) 
         shape: Their shape.
     """
     wanted = of_numpy(result.dtype) or ""
-    return _fill(result, _CODES[wanted], x, shape) if _is_filled(dtype, wanted, check) else DOUBT
-
-
-def row_filler(dtype: str, wanted: str, check: str) -> Callable[[Array, list[Any]], bool] | None:
-    """What writes a list of numbers into new, packed memory, and says whether they were what was expected.
-
-    Args:
-        dtype: What they are expected to be exactly.
-        wanted: The dtype of the memory.
-        check: As for `fill`.
-    """
-    if not _is_filled(dtype, wanted, check):
-        return None
-    code, expected = _CODES[wanted], _all_within(dtype, narrow=wanted != dtype)
-    write = _fill if wanted != dtype and wanted not in _INTEGERS else _extension.fill  # type: ignore[union-attr]
-    return lambda result, row: write(result, code, row) in expected
+    return (
+        _fill(result, _CODES[wanted], x, shape) if _extension is not None and is_filled(dtype, wanted, check) else DOUBT
+    )
 
 
 def list_reader(
     dtypes: Mapping[type, str], allocate: Callable[[int, np.dtype[Any]], Array] = np.empty
 ) -> Callable[[list[Any]], Array | None]:
-    """What reads a list of numbers as an array, for a fast path; ``None`` comes of what it leaves to the plan.
+    """What reads a list of numbers as an array; ``None`` comes of one that takes a closer look, or the plan.
 
     Args:
         dtypes: As what they are read, by the type of the first.
@@ -346,7 +333,6 @@ def list_reader(
             _all_within(EXPECTED[kind].dtype, narrow=dtype != EXPECTED[kind].dtype),
         )
         for kind, dtype in dtypes.items()
-        if _extension is not None
     }
     write: Any = getattr(_extension, "fill", None)
 
@@ -355,19 +341,23 @@ def list_reader(
         if way is None or not _SMALLEST * 1.0:
             return None
         dtype, code, expected = way
+        if write is None and not (len(x) < FEW and look(x) in expected):
+            return None
         result = allocate(len(x), dtype)
+        if write is None:
+            result[...] = x
+            return result
         return result if write(result, code, x) in expected else None
 
     return read
 
 
 @cache
-def _is_filled(dtype: str, wanted: str, check: str) -> bool:
-    """Whether the extension writes numbers of one dtype into memory of another as a cast would."""
-    if wanted == dtype or (dtype, wanted) in _ROUNDED_ONCE:
-        return _extension is not None and (wanted == dtype or check in ("", "finite"))
-    # One that does not fit is found.
-    return _extension is not None and dtype == "int64" and wanted in _INTEGERS
+def is_filled(dtype: str, wanted: str, check: str) -> bool:
+    """Whether numbers of one dtype are read as another to the bits of a cast: rounded once, or found not to fit."""
+    if (dtype, wanted) in _ROUNDED_ONCE:
+        return check in ("", "finite")
+    return wanted == dtype or (dtype == "int64" and wanted in _INTEGERS)
 
 
 @cache

@@ -10,7 +10,6 @@ import numpy as np
 from ...core import dtypes
 from ...core.names import EXCHANGE_NUMBERS
 from ...host import casts, memory
-from ...host.numpy_dtypes import numpy_dtype
 from ...sequences import numbers, reader
 from ..base import unchanged
 
@@ -58,52 +57,47 @@ def likeness(x: Any) -> Hashable | None:
 def read(backend: Any, step: Step, plan: Plan) -> Callable[..., Any] | None:
     """The verb of that name, for an array that they were read into or for the list itself."""
     before = plan.source.dtype
-    if plan.source.kind != "numbers" or before not in numbers.EXACT:
+    if plan.source.kind != "numbers" or before not in _TYPES:
         return None
     whole, arguments = backend.read, step.arguments
     dtype, check, compact = arguments or (before, "", False)
     into_list = plan.steps[-1].backend == plan.result.framework == plan.source.framework and plan.steps[-1] is not step
     if into_list and dtype == before == plan.result.dtype:
         return unchanged
-    fill = numbers.row_filler(before, dtype, check)
-    if fill is not None:
-        after = numpy_dtype(dtype)
-        empty = memory.compact if compact else np.empty
+    if numbers.is_filled(before, dtype, check):
+        straight = numbers.list_reader({_TYPES[before]: dtype}, _compact if compact else np.empty)
 
-        def straight(x: Any) -> Any:
-            if type(x) is not list:
-                return whole(x, *arguments)
-            result = empty((len(x),), after)
-            return result if fill(result, x) else whole(_read_again(x, before), *arguments)
+        def read_at_once(x: Any) -> Any:
+            array = straight(x) if type(x) is list else None
+            return whole(_read_again(x, before), *arguments) if array is None else array
 
-        return straight
-    exactly, cast = _exact_reader(before), casts.direct_cast(before, dtype, check, compact)
-    if dtype == before and not compact:
-        return lambda x: exactly(x) if type(x) is list else x
-    if cast is not None:
-        return lambda x: cast(exactly(x)) if type(x) is list else whole(x, *arguments)
-    return lambda x: whole(exactly(x) if type(x) is list else x, *arguments)
+        return read_at_once
+    exactly, cast = numbers.list_reader({_TYPES[before]: before}), casts.direct_cast(before, dtype, check, compact)
+
+    def read_and_cast(x: Any) -> Any:
+        array = exactly(x) if type(x) is list else None
+        if array is None or cast is None:
+            return whole(_read_again(x, before) if array is None else array, *arguments)
+        return cast(array)
+
+    return read_and_cast
 
 
-def _exact_reader(dtype: str) -> Callable[[Any], Array]:
-    """What reads a list as the array of what its numbers are."""
-    fill, stored = numbers.row_filler(dtype, dtype, ""), numpy_dtype(dtype)
-    if fill is None:
-        return lambda x: np.array(x, stored)
+_TYPES = {exact.dtype: kind for kind, exact in numbers.EXPECTED.items()}
 
-    def exactly(x: Any) -> Array:
-        result = np.empty(len(x), stored)
-        return result if fill(result, x) else _read_again(x, dtype)
 
-    return exactly
+def _compact(length: int, dtype: np.dtype[Any]) -> Array:
+    return memory.compact((length,), dtype)
 
 
 def _read_again(x: Any, dtype: str) -> Array:
-    """The numbers of a list that has changed since it was looked at.
+    """The array that numbers were read into when they were looked at, or else those of a list that has changed since.
 
     Raises:
         ConversionError: They cannot be read any more, or not as that dtype.
     """
+    if isinstance(x, np.ndarray):
+        return x
     return casts.cast(reader.read(x, reader.first(x)[0])[0], dtype, "value")
 
 
