@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support import survives
+from tests.support import peak_of, survives
 
 import tensorferry as ferry
 from tensorferry.backends import fast_paths
@@ -227,6 +227,18 @@ def test_an_integer_that_does_not_fit_is_a_misfit(name):
             row = [1] * 100
             row[place] = odd
             assert numbers.fill(result, "int64", "value", row, (100,)) & numbers.MISFIT
+
+
+@extension
+@pytest.mark.parametrize("dtype", [None, "float32", "bfloat16", "int32"])
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_long_list_takes_its_result_and_a_mebibyte(dtype, nested):
+    """In one pass, into what is wanted of it; where that is a cast, a chunk at a time."""
+    x = list(range(1 << 20)) if dtype == "int32" else [float(number) for number in range(1 << 20)]
+    x = [x[start : start + 1024] for start in range(0, len(x), 1024)] if nested else x
+    ferry.to_numpy(x, dtype=dtype)
+    peak, result = peak_of(lambda: ferry.to_numpy(x, dtype=dtype))
+    assert peak < result.nbytes + (1 << 20)
 
 
 # -- what is not read -----------------------------------------------------------------------------

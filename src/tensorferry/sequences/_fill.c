@@ -42,7 +42,6 @@ enum { DEEPEST = 64, AT_ONCE = 32 };
 typedef struct {
     char code;
     char *to;
-    int found;
     Py_ssize_t depth;
     Py_ssize_t shape[DEEPEST];
     Py_ssize_t start, stop; /* along the first axis */
@@ -72,7 +71,7 @@ INLINE long long int_of(PyObject *element, int *overflow)
     if (knows_ints != UNKNOWN) {
         memcpy(&count, at, sizeof count);
         if (knows_ints == SIZED) {
-            sign = count >> 63;
+            sign = (long long)count >> 63;
             count = (Py_ssize_t)((count ^ sign) - sign);
         } else {
             sign = -(long long)(count >> 1 & 1);

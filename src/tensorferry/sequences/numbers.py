@@ -312,9 +312,9 @@ def fill(result: Array, dtype: str, check: str, x: Any, shape: tuple[int, ...]) 
         shape: Their shape.
     """
     wanted = of_numpy(result.dtype) or ""
-    return (
-        _fill(result, _CODES[wanted], x, shape) if _extension is not None and is_filled(dtype, wanted, check) else DOUBT
-    )
+    if _extension is None or not is_filled(dtype, wanted, check):
+        return DOUBT
+    return _fill(result, _CODES[wanted], x, shape)
 
 
 def list_reader(
