@@ -6,6 +6,7 @@ No framework is needed here, so that `make sanitize` can run it under the saniti
 from __future__ import annotations
 
 import contextlib
+import gc
 import math
 import random
 import struct
@@ -421,6 +422,35 @@ def test_a_list_that_another_thread_changes(length):
     finally:
         stop.set()
         thread.join()
+
+
+class Wiper:
+    """Empties a list when it is collected."""
+
+    def __init__(self, x):
+        self.x, self.itself = x, self
+
+    def __del__(self):
+        self.x.clear()
+
+
+@extension
+def test_a_list_that_is_emptied_by_a_collection_while_it_is_read():
+    """The error that Python makes of an int that is too long may start one: what comes after it is not touched."""
+    before = gc.get_threshold()
+    for place in (0, 5, 31, 32):
+        x = [number + 0.5 for number in range(100)]
+        x[place] = 10**30
+        gc.disable()
+        Wiper(x)
+        gc.set_threshold(1, 1, 1)
+        gc.enable()
+        try:
+            assert numbers.look(x) == numbers.DOUBT
+        finally:
+            gc.set_threshold(*before)
+        gc.collect()
+        assert x == []
 
 
 class Sly:

@@ -243,10 +243,11 @@ INLINE int read_row_as(Reader *reader, char code, PyObject *row, int is_list, Py
             PREFETCH(element);
             elements[index] = element;
         }
-        for (int index = 0; index < count; index++)
+        for (int index = 0; index < count; index++) {
             found |= read_element(&to, found & MISFIT ? 0 : code, elements[index]);
-        if (found < 0)
-            return DOUBT;
+            if (found < 0)
+                return DOUBT; /* at once: the elements that follow may be gone */
+        }
     }
     reader->to = to;
     return found;
