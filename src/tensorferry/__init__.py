@@ -44,6 +44,7 @@ from .trees.batch_api import collate, explain_collate
 if TYPE_CHECKING:
     from .files.convert import Report
     from .files.lazy import LazyTree
+    from .functions.wrap import wrap
     from .planning.plan import Plan
     from .planning.step import Step
     from .transfers.prefetch import Prefetch
@@ -102,6 +103,7 @@ __all__ = [
     "to_numpy",
     "to_tensorflow",
     "to_torch",
+    "wrap",
 ]
 
 _LATER = {
@@ -113,6 +115,7 @@ _LATER = {
     "Step": "planning.step",
     "Transfer": "transfers.transfer",
     "TreePlan": "trees.plans",
+    "wrap": "functions.wrap",
 }
 """What nobody needs before something gave one, and the modules that importing tensorferry need not wait for."""
 

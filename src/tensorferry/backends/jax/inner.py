@@ -1,0 +1,102 @@
+"""JAX's functions as other frameworks call them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...core.derivations import ANY, Jvp, Vjp, chosen
+from ...host.numpy_dtypes import by_numpy, numpy_dtype
+from .. import registry
+from .tensors import BACKEND
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Sequence
+    from contextlib import AbstractContextManager
+
+    from ...core.derivations import Rule, Spec
+    from ..functions import Flat
+
+__all__ = ["INNER"]
+
+jax: Any = registry.load(BACKEND).jax  # type: ignore[attr-defined]
+jnp: Any = jax.numpy
+_NAMES = by_numpy()
+
+
+class JaxInner:
+    """Calls functions of JAX's."""
+
+    name = "jax"
+    order = ANY
+    keeps_outputs = False
+    looks_first = False
+
+    def environment(self) -> Hashable:
+        """Whether there are 64-bit dtypes, which may be so on one thread alone."""
+        return bool(jax.config.jax_enable_x64)
+
+    def under(self, environment: Any) -> AbstractContextManager[Any]:
+        if hasattr(jax, "enable_x64"):
+            return jax.enable_x64(environment)  # type: ignore[no-any-return]
+        return import_module("jax.experimental").enable_x64(environment)  # type: ignore[no-any-return]
+
+    def output(self, leaf: Any) -> Any:
+        if isinstance(leaf, jax.Array):
+            return leaf
+        return jnp.asarray(leaf) if isinstance(leaf, (bool, int, float, complex, np.ndarray, np.generic)) else None
+
+    def native(self, flat: Flat, rules: tuple[Rule, ...]) -> Callable[..., Sequence[Any]]:
+        """What is derived from a function that is jitted is jitted too."""
+        if not rules:
+            return flat
+        found: Callable[..., Sequence[Any]] = flat
+        for rule in rules:
+            derive = _vjp if isinstance(rule, Vjp) else _jvp if isinstance(rule, Jvp) else _vmap
+            found = derive(found, rule)
+        return jax.jit(found) if _is_jitted(flat) else found
+
+    def shapes(self, flat: Flat, specs: Sequence[Spec]) -> Sequence[Spec]:
+        inputs = [jax.ShapeDtypeStruct(shape, numpy_dtype(name)) for shape, name in specs]
+        # A function of its own each time: JAX would remember, and not call it.
+        found = jax.eval_shape(lambda *tensors: flat(*tensors), *inputs)  # noqa: PLW0108
+        return [(tuple(each.shape), _NAMES[np.dtype(each.dtype)]) for each in found]
+
+    def remarks(self, flat: Flat) -> Sequence[str]:
+        if _is_jitted(flat):
+            return ()
+        return ["the function is not jitted, so it and its gradients run one operation at a time: jax.jit(function)"]
+
+
+def _is_jitted(flat: Flat) -> bool:
+    return hasattr(flat.source.function, "lower") and hasattr(flat.source.function, "eval_shape")
+
+
+def _vjp(function: Callable[..., Any], rule: Any) -> Callable[..., Any]:
+    """JAX's transpose has no conjugates, others' adjoint has. See https://github.com/jax-ml/jax/issues/9110."""
+
+    def gradients(*tensors: Any) -> Sequence[Any]:
+        inputs, cotangents = tensors[: rule.kept], tensors[rule.kept :]
+        _, pull = jax.vjp(chosen(function, inputs, rule), *(inputs[index] for index in rule.wrt))
+        return tuple(jnp.conj(x) for x in pull(tuple(jnp.conj(x) for x in cotangents)))
+
+    return gradients
+
+
+def _jvp(function: Callable[..., Any], rule: Any) -> Callable[..., Any]:
+    def tangents(*tensors: Any) -> Sequence[Any]:
+        inputs, given = tensors[: rule.kept], tensors[rule.kept :]
+        primals = tuple(inputs[index] for index in rule.wrt)
+        found: Sequence[Any] = jax.jvp(chosen(function, inputs, rule), primals, tuple(given))[1]
+        return found
+
+    return tangents
+
+
+def _vmap(function: Callable[..., Any], rule: Any) -> Callable[..., Any]:
+    return jax.vmap(function, in_axes=tuple(rule.dims), axis_size=rule.size)  # type: ignore[no-any-return]
+
+
+INNER = JaxInner()
