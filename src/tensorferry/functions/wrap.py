@@ -324,6 +324,8 @@ def _as_function(wrapped: Wrapped, function: Any) -> Any:
         return wrapped(args, keywords)
 
     call.__dict__[WRAPPED] = wrapped
+    # Read by AutoGraph, which would rewrite all that is called here.
+    call.__dict__["autograph_info__"] = None
     return call
 
 
