@@ -110,5 +110,8 @@ class Outer(Protocol):
     def apply(self, function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
         """Call a function with tensors of the framework's, in its graph, jit or whatever else it is at."""
 
+    def entrance(self, wrapped: Any) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
+        """What is called in the place of a wrapped function, if its backend `is_traced`: the tracer meets that first."""
+
     def remarks(self) -> Sequence[str]:
         """What a person should know of how functions are put in on this machine."""

@@ -105,6 +105,8 @@ class Flat:
         environment: What the inner framework was like when it was called.
     """
 
+    tensor = TENSOR
+
     def __init__(
         self, source: Source, inner: Inner, structure: Structure, leaves: tuple[Any, ...], environment: Hashable
     ) -> None:
@@ -207,7 +209,8 @@ class Flat:
             note(error, self)
             raise
         tree = self.take_tree()
-        return Looked(found, _ONE if tree is None else tree)
+        self.tree = _ONE if tree is None else tree
+        return Looked(found, self.tree)
 
 
 class Adjoint(NamedTuple):

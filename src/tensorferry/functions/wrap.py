@@ -7,7 +7,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 
-from ..backends import registry
+from ..backends import registry, tracers
 from ..core.names import EXCHANGE
 from ..errors import UnsupportedTypeError, shown
 from ..execution.recipes import conversion_as
@@ -130,11 +130,29 @@ class Wrapped:
         outer: The name of the framework that calls; ``None``: that of the arguments.
     """
 
+    tensor = TENSOR
+
     def __init__(self, source: Source, inner: str, outer: str | None) -> None:
         self.source = source
         self.inner = inner
         self.outer = outer
         self._function = lru_cache(maxsize=256)(self._make)
+        self.enter = self._entrance()
+        """What is called, with the positional and the keyword arguments: a tracer may have one of its own."""
+
+    def _entrance(self) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
+        for backend in registry.known().values():
+            if backend.is_traced and backend.is_imported() and _is_outer(backend.name):
+                return outer_of(backend.name).entrance(self)
+
+        def enter(args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+            if tracers.may_be_met():
+                self.enter = self._entrance()
+            return self(args, keywords)
+
+        # Read by torch.compile, which is not to look into what is called here.
+        enter.__dict__["_torchdynamo_disable"] = True
+        return enter
 
     def __call__(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Call it as the user did."""
@@ -184,6 +202,11 @@ class Wrapped:
             tensors.append(leaf)
         inner = inner_of(self.inner)
         return Call(self._function(_Key(structure, tuple(leaves), inner.environment())), tensors, outer)
+
+    def function_of(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> Function:
+        """What is called with arguments in which `TENSOR` stands for each tensor."""
+        leaves, structure = take_apart((args, keywords))
+        return self._function(_Key(structure, tuple(leaves), inner_of(self.inner).environment()))
 
     def _make(self, key: _Key) -> Function:
         flat = Flat(self.source, inner_of(self.inner), key.structure, key.leaves, key.environment)
@@ -321,7 +344,7 @@ def _as_function(wrapped: Wrapped, function: Any) -> Any:
 
     @wraps(function, updated=())
     def call(*args: Any, **keywords: Any) -> Any:
-        return wrapped(args, keywords)
+        return wrapped.enter(args, keywords)
 
     call.__dict__[WRAPPED] = wrapped
     # Read by AutoGraph, which would rewrite all that is called here.

@@ -38,6 +38,9 @@ class JaxOuter:
     def apply(self, function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
         return primitives.binding()(function, tensors)  # type: ignore[no-any-return]
 
+    def entrance(self, wrapped: Any) -> Any:
+        return wrapped
+
     def remarks(self) -> Sequence[str]:
         return primitives.binding().remarks  # type: ignore[no-any-return]
 

@@ -28,6 +28,9 @@ class NumpyOuter:
     def apply(self, function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
         return function.run(tensors, "numpy")
 
+    def entrance(self, wrapped: Any) -> Any:
+        return wrapped
+
     def remarks(self) -> Sequence[str]:
         return ()
 

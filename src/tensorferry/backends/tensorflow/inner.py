@@ -92,7 +92,7 @@ def _rewritten(flat: Flat) -> Callable[..., Any]:
         function = function if hasattr(function, "get_concrete_function") else tf.autograph.to_graph(function)
     rewritten = copy(flat)
     rewritten.source = flat.source._replace(function=function)
-    return lambda *tensors: rewritten(*tensors)
+    return rewritten.__call__
 
 
 def _operations(graph: Any) -> Iterator[str]:

@@ -40,6 +40,9 @@ class TensorflowOuter:
         # A variable is read here, where the tape sees it.
         return _call(function, [tf.convert_to_tensor(each) for each in tensors])
 
+    def entrance(self, wrapped: Any) -> Any:
+        return wrapped
+
     def remarks(self) -> Sequence[str]:
         return ()
 
@@ -55,7 +58,7 @@ def _call(function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
     """One call; its gradient is such a call again. See https://www.tensorflow.org/api_docs/python/tf/custom_gradient."""
     wrt = tuple(index for index, x in enumerate(tensors) if _is_inexact(x))
 
-    @tf.custom_gradient
+    @tf.custom_gradient  # type: ignore[untyped-decorator]
     def call(*tensors: Any) -> Any:
         outputs = _run(function, tensors)
         outs = tuple(index for index, y in enumerate(outputs) if _is_inexact(y))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.derivations import ANY, Jvp, Vjp, Vmap
 from .. import registry
+from .compiled import entrance
 from .tensors import BACKEND
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ class TorchOuter:
     def apply(self, function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
         found: Any = _Call.apply(function, *tensors)
         return found  # type: ignore[no-any-return]
+
+    def entrance(self, wrapped: Any) -> Any:
+        return entrance(wrapped)
 
     def remarks(self) -> Sequence[str]:
         return ()
