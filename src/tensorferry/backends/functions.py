@@ -62,8 +62,6 @@ class Inner(Protocol):
     """Calls functions that are written for a framework, with tensors of its own."""
 
     name: str
-    order: int
-    """The highest order of derivatives."""
     keeps_outputs: bool
     """Whether a derivative is told what the function gave."""
     looks_first: bool
@@ -92,6 +90,12 @@ class Inner(Protocol):
             UnsupportedTypeError: It cannot be told.
         """
 
+    def module(self, module: Any, state: bool) -> tuple[Callable[..., Any], Sequence[dict[str, Any]]] | None:
+        """A module as a function of its parameters, with `state` of its buffers too, and those; ``None``: none."""
+
+    def derivatives(self, flat: Flat) -> str:
+        """Which derivatives there are, as a person reads it."""
+
     def remarks(self, flat: Flat) -> Sequence[str]:
         """What a person should know of this function."""
 
@@ -100,7 +104,8 @@ class Outer(Protocol):
     """Puts functions of another framework among a framework's own."""
 
     name: str
-    order: int
+    differentiates: bool
+    """Whether it has gradients at all."""
     modes: tuple[str, ...]
     """What else of the framework's holds around such a function."""
 
@@ -111,7 +116,7 @@ class Outer(Protocol):
         """Call a function with tensors of the framework's, in its graph, jit or whatever else it is at."""
 
     def entrance(self, wrapped: Any) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
-        """What is called in the place of a wrapped function, if its backend `is_traced`: the tracer meets that first."""
+        """What is called in the place of a wrapped function, if its backend `is_traced`."""
 
     def remarks(self) -> Sequence[str]:
         """What a person should know of how functions are put in on this machine."""

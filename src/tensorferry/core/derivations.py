@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["ANY", "Jvp", "Rule", "Spec", "Vjp", "Vmap", "chosen"]
+__all__ = ["EVERY", "Jvp", "Rule", "Spec", "Vjp", "Vmap", "chosen"]
 
 Spec = tuple[tuple[int, ...], str]
 """The shape and the canonical dtype of a tensor."""
-ANY = 99
-"""The order of derivatives of a framework that has all."""
+EVERY = "of every order, in reverse and in forward mode"
+"""Which derivatives a framework has that has all."""
 
 
 class Vjp(NamedTuple):

@@ -21,9 +21,18 @@ if TYPE_CHECKING:
     from ..backends.functions import Inner, Outer
     from ..trees.structure import Structure
 
-__all__ = ["WRAPPED", "Call", "Wrapped", "inner_of", "outer_of", "wrap"]
+__all__ = ["WRAPPED", "Call", "Wrapped", "brings", "inner_of", "outer_of", "wrap"]
 
 Wrappable = TypeVar("Wrappable", bound="Callable[..., Any]")
+
+
+@lru_cache(maxsize=64)
+def brings(name: str, side: str) -> bool:
+    """Whether a framework has what one side of functions takes."""
+    try:
+        return find_spec(f"{registry.__package__}.{name}.{side}") is not None
+    except ModuleNotFoundError:  # there is no such folder
+        return False
 
 
 @lru_cache(maxsize=64)
@@ -34,14 +43,13 @@ def _side(name: str, side: str) -> Any:
         UnsupportedTypeError: It brings nothing.
     """
     registry.ready(name)
-    package = f"{registry.__package__}.{name}"
-    if find_spec(package) is None or find_spec(f"{package}.{side}") is None:
-        known = [each for each in registry.known() if find_spec(f"{registry.__package__}.{each}.{side}") is not None]
+    if not brings(name, side):
+        known = [each for each in registry.known() if brings(each, side)]
         raise UnsupportedTypeError(
             f"Functions cross to and from {', '.join(known)}; the backend {name!r} brings nothing for them.",
             f'{side}="{known[-1]}"',
         )
-    return getattr(import_module(f"{package}.{side}"), side.upper())
+    return getattr(import_module(f"{registry.__package__}.{name}.{side}"), side.upper())
 
 
 def inner_of(name: str) -> Inner:
@@ -142,7 +150,7 @@ class Wrapped:
 
     def _entrance(self) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
         for backend in registry.known().values():
-            if backend.is_traced and backend.is_imported() and _is_outer(backend.name):
+            if backend.is_traced and backend.is_imported() and brings(backend.name, "outer"):
                 return outer_of(backend.name).entrance(self)
 
         def enter(args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -213,7 +221,7 @@ class Wrapped:
         return Function(flat, flat.tensors)
 
     def _outer_of(self, names: set[str]) -> str:
-        others = sorted(names - {self.inner, EXCHANGE, *(name for name in names if not _is_outer(name))})
+        others = sorted(names - {self.inner, EXCHANGE, *(name for name in names if not brings(name, "outer"))})
         if len(others) == 1:
             return others[0]
         what = self.source.name
@@ -226,19 +234,12 @@ class Wrapped:
             return self.inner
         if names and self.inner not in names:
             return EXCHANGE
-        likely = next(each for each in registry.known() if _is_outer(each) and each not in (EXCHANGE, self.inner))
+        likely = next(each for each in registry.known() if brings(each, "outer") and each not in (EXCHANGE, self.inner))
         raise UnsupportedTypeError(
             f"No argument of {what} tells which framework calls it"
             + (f", as the tensors are {self.inner}'s and NumPy's." if names else ": there are no tensors."),
             f'ferry.wrap(function, inner="{self.inner}", outer="{likely}")',
         )
-
-
-@lru_cache(maxsize=64)
-def _is_outer(name: str) -> bool:
-    return find_spec(f"{registry.__package__}.{name}") is not None and (
-        find_spec(f"{registry.__package__}.{name}.outer") is not None
-    )
 
 
 @overload

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...core.derivations import ANY, Jvp, Vjp, chosen
+from ...core.derivations import EVERY, Jvp, Vjp, chosen
 from ...host.numpy_dtypes import by_numpy, numpy_dtype
 from .. import registry
 from .tensors import BACKEND
@@ -30,7 +30,6 @@ class JaxInner:
     """Calls functions of JAX's."""
 
     name = "jax"
-    order = ANY
     keeps_outputs = False
     looks_first = False
 
@@ -63,6 +62,12 @@ class JaxInner:
         # A function of its own each time: JAX would remember, and not call it.
         found = jax.eval_shape(lambda *tensors: flat(*tensors), *inputs)  # noqa: PLW0108
         return [(tuple(each.shape), _NAMES[np.dtype(each.dtype)]) for each in found]
+
+    def module(self, module: Any, state: bool) -> None:
+        return None
+
+    def derivatives(self, flat: Flat) -> str:
+        return EVERY
 
     def remarks(self, flat: Flat) -> Sequence[str]:
         if _is_jitted(flat):

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...core.derivations import ANY
 from ...errors import UnsupportedTypeError
 from ...host.numpy_dtypes import by_numpy
 from . import primitives
@@ -26,7 +25,7 @@ class JaxOuter:
     """Puts functions among JAX's."""
 
     name = "jax"
-    order = ANY
+    differentiates = True
     modes = ("jit", "vmap", "grad", "jvp", "linearize", "scan", "cond", "checkpoint")
 
     def spec(self, tensor: Any) -> Spec:

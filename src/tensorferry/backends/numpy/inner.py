@@ -28,7 +28,6 @@ class NumpyInner:
     """Calls functions of NumPy's."""
 
     name = "numpy"
-    order = 1
     keeps_outputs = True
     looks_first = False
 
@@ -64,15 +63,18 @@ class NumpyInner:
             ) from error
         return [(y.shape, of_numpy(y.dtype) or "") for y in results]
 
+    def module(self, module: Any, state: bool) -> None:
+        return None
+
+    def derivatives(self, flat: Flat) -> str:
+        given = (("reverse", flat.source.vjp), ("forward", flat.source.jvp))
+        modes = " and in ".join(f"{mode} mode" for mode, function in given if function is not None)
+        return f"of the first order in {modes}" if modes else "none: neither vjp= nor jvp= was given"
+
     def remarks(self, flat: Flat) -> Sequence[str]:
-        found = []
         if flat.source.shapes is None:
-            found.append("traced, it is called once with ones to find its shapes: shapes= says them instead")
-        if flat.source.vjp is None:
-            found.append("no vjp= was given: no gradients in reverse mode")
-        if flat.source.jvp is None:
-            found.append("no jvp= was given: no forward mode")
-        return found
+            return ["where it is traced, it is called once with ones to find its shapes, unless shapes= says them"]
+        return ()
 
 
 def _derived(flat: Flat, rules: list[Rule]) -> Callable[..., Sequence[Any]]:

@@ -6,7 +6,7 @@ from contextlib import nullcontext, suppress
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
-from ...core.derivations import ANY, Jvp, Vjp, chosen
+from ...core.derivations import EVERY, Jvp, Vjp, chosen
 from ...errors import GradientError, UnsupportedTypeError
 from .. import registry
 from .tensors import BACKEND
@@ -31,7 +31,6 @@ class TensorflowInner:
     """Calls functions of TensorFlow's."""
 
     name = "tensorflow"
-    order = ANY
     keeps_outputs = False
     looks_first = True
 
@@ -46,6 +45,12 @@ class TensorflowInner:
             return leaf
         is_number = isinstance(leaf, (bool, int, float, complex, tf.Variable, tf.IndexedSlices))
         return tf.convert_to_tensor(leaf) if is_number or type(leaf).__module__ == "numpy" else None
+
+    def module(self, module: Any, state: bool) -> None:
+        return None
+
+    def derivatives(self, flat: Flat) -> str:
+        return EVERY
 
     def remarks(self, flat: Flat) -> Sequence[str]:
         if flat.careful:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...core.derivations import ANY, Vjp
+from ...core.derivations import Vjp
 from ...errors import UnsupportedTypeError
 from ...host import subnormals
 from .. import registry
@@ -25,7 +25,7 @@ class TensorflowOuter:
     """Puts functions among TensorFlow's."""
 
     name = "tensorflow"
-    order = ANY
+    differentiates = True
     modes = ("tf.GradientTape", "tf.function")
 
     def spec(self, tensor: Any) -> Spec:

@@ -27,7 +27,6 @@ _next = count()
 
 def entrance(wrapped: Any) -> Callable[..., Any]:
     """What is called, with the positional and the keyword arguments, in the place of a wrapped function."""
-
     number = next(_next)
     is_compiling = torch.compiler.is_compiling
 
@@ -65,11 +64,9 @@ def _at_trace(function: Any) -> Any:
 @_at_trace
 def _is_whole() -> bool:
     """Whether the graph may not break: what Dynamo traces for ``fullgraph=True``."""
-    from torch._dynamo import allow_in_graph
-    from torch._dynamo.symbolic_convert import InstructionTranslator
-
-    allow_in_graph(_in_graph)
-    return bool(getattr(InstructionTranslator.current_tx(), "one_graph", False))
+    torch._dynamo.allow_in_graph(_in_graph)
+    translator = torch._dynamo.symbolic_convert.InstructionTranslator
+    return bool(getattr(translator.current_tx(), "one_graph", False))
 
 
 @_at_trace

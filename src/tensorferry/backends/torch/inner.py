@@ -5,9 +5,10 @@ from __future__ import annotations
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ...core.derivations import ANY, Jvp, Vjp, chosen
+from ...core.derivations import EVERY, Jvp, Vjp, chosen
 from ...errors import GradientError, UnsupportedTypeError
 from .. import registry
+from .modules import opened
 from .tensors import BACKEND
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ class TorchInner:
     """Calls functions of PyTorch's."""
 
     name = "torch"
-    order = ANY
     keeps_outputs = False
     looks_first = True
 
@@ -51,6 +51,12 @@ class TorchInner:
         if isinstance(leaf, torch.Tensor):
             return leaf
         return torch.as_tensor(leaf) if isinstance(leaf, (bool, int, float, complex)) or _is_array(leaf) else None
+
+    def module(self, module: Any, state: bool) -> tuple[Callable[..., Any], Sequence[dict[str, Any]]] | None:
+        return opened(module, state) if isinstance(module, torch.nn.Module) else None
+
+    def derivatives(self, flat: Flat) -> str:
+        return EVERY
 
     def remarks(self, flat: Flat) -> Sequence[str]:
         if flat.careful:
@@ -84,7 +90,6 @@ class TorchInner:
             fake_tensor.DataDependentOutputException,
             fake_tensor.DynamicOutputShapeException,
             fake_tensor.UnsupportedOperatorException,
-            torch.fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode,
         )
         with self.under(flat.environment), _Watch(flat) as watch, torch.enable_grad():
             with fake_tensor.FakeTensorMode(allow_non_fake_inputs=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from ...core.derivations import ANY, Jvp, Vjp, Vmap
+from ...core.derivations import Jvp, Vjp, Vmap
 from .. import registry
 from .compiled import entrance
 from .tensors import BACKEND
@@ -25,7 +25,7 @@ class TorchOuter:
     """Puts functions into PyTorch's graph."""
 
     name = "torch"
-    order = ANY
+    differentiates = True
     modes = ("torch.func", "torch.vmap", "forward-mode AD", "torch.compile")
 
     def spec(self, tensor: Any) -> Spec:
