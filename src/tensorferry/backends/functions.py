@@ -90,6 +90,9 @@ class Inner(Protocol):
             UnsupportedTypeError: It cannot be told.
         """
 
+    def borrows(self, flat: Any) -> bool:
+        """Whether a function cannot keep, nor write into, memory that is lent to it for the time of a call."""
+
     def module(self, module: Any, state: bool) -> tuple[Callable[..., Any], Sequence[dict[str, Any]]] | None:
         """A module as a function of its parameters, with `state` of its buffers too, and those; ``None``: none."""
 

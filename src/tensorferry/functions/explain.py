@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..backends import registry
 from ..core.info import TensorInfo
-from ..errors import ConversionError, UnsupportedTypeError, shown
+from ..errors import ConversionError, CopyRequiredError, UnsupportedTypeError, shown
 from ..execution.recipes import conversion_as
 from ..execution.run import foresee, prepare_described
 from ..planning.render import size_text
@@ -72,6 +72,9 @@ class WrapPlan:
         return "\n".join(lines + [f"  note: {each}" for each in self.notes])
 
 
+_LENT = "arguments are lent for the time of the call where they can be: a jitted function keeps none"
+
+
 def _line(plan: Plan) -> str:
     what = f"{plan.source.framework} {plan.source.dtype}{list(plan.source.shape)} -> {plan.result.framework}"
     way = "shares memory" if plan.shares_memory else f"copies {size_text(plan.bytes_copied)}"
@@ -117,14 +120,17 @@ def explain_wrap(function: Callable[..., Any], /, *args: Any, **keywords: Any) -
         outputs,
         flat.inner.derivatives(flat) if outer.differentiates else "none: there is no graph",
         outer.modes,
-        (*notes, *flat.inner.remarks(flat), *outer.remarks()),
+        (*notes, *(() if flat.lent_to is None else (_LENT,)), *flat.inner.remarks(flat), *outer.remarks()),
     )
 
 
 def _plan_in(flat: Flat, tensor: Any) -> Plan | None:
     if registry.backend_of(tensor).preview(tensor)[1].abstract == "traced":
         return None
-    return foresee(tensor, flat.into).plan
+    try:
+        return foresee(tensor, flat.lent_to or flat.into).plan
+    except CopyRequiredError:
+        return foresee(tensor, flat.into).plan
 
 
 def _plans_out(call: Call) -> tuple[tuple[Plan, ...] | None, tuple[str, ...]]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 from contextlib import suppress
 from functools import lru_cache
-from itertools import compress
+from itertools import compress, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..backends import registry
+from ..backends import fast_paths, registry
 from ..core import dtypes
 from ..core.derivations import Jvp, Vjp, Vmap
 from ..core.dtype_names import name_of
-from ..errors import ConversionError, LossyCastError, ShapeError
+from ..errors import ConversionError, CopyRequiredError, LossyCastError, ShapeError, UnsupportedTypeError
 from ..execution.recipes import conversion_as
 from ..execution.run import convert
 from ..host.numpy_dtypes import numpy_dtype
@@ -20,10 +20,11 @@ from ..trees.structure import placed
 from ..trees.walk import take_apart
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from ..backends.functions import Inner
     from ..core.derivations import Rule, Spec
+    from ..execution.recipes import Conversion
     from ..trees.structure import Structure
 
 __all__ = ["TENSOR", "Adjoint", "Flat", "Function", "Looked", "OutputTree", "Source"]
@@ -74,6 +75,9 @@ TENSOR: Any = type("Tensor", (), {"__slots__": ()})()
 """Stands for a tensor in a tree."""
 
 
+_TENSORS: set[type] = set()
+"""Types that have been met as tensors."""
+_NO_PATHS: Any = {}
 _ONE = OutputTree(None, (TENSOR,))
 
 
@@ -119,6 +123,14 @@ class Flat:
         """Whether it was seen to write into its arguments."""
         self.into = conversion_as(inner.name, dtype=source.dtype, copy=source.copy)
         self.into_own = conversion_as(inner.name, dtype=source.dtype, copy=True)
+        borrows = not source.dtype and source.copy is None and inner.borrows(self)
+        self.lent_to = conversion_as(inner.name, copy=False) if borrows else None
+        """How memory is lent for the time of a call, where the function cannot keep it."""
+        self.asks = source.dtype is not None or source.copy is not None
+        """Whether more is asked of a conversion than the target."""
+        self.paths = _NO_PATHS if self.asks else fast_paths.paths_to(inner.name)
+        self.shares_writable = self.into.target.capabilities.memory.writable
+        """Whether the inner framework takes writable memory as it is."""
         self.look = lru_cache(maxsize=256)(self._look)
         self.fit = f'ferry.wrap(function, inner="{inner.name}", dtype="fit")'
         """What lets numbers be narrowed."""
@@ -128,6 +140,9 @@ class Flat:
         self.tree = _ONE
         """What it gave last."""
         self._structure = structure
+        places = tuple(range(len(leaves)))
+        self._takes_tensors = self.tensors == len(leaves) and structure.rebuild(places) == (places, {})
+        """Whether its arguments are tensors, by position."""
         self._leaves = leaves
         self._here = threading.local()
 
@@ -139,20 +154,32 @@ class Flat:
 
     def __call__(self, *tensors: Any) -> tuple[Any, ...]:
         """Call it; what it gave besides tensors is kept for this thread, see `take_tree`."""
+        if self._takes_tensors:
+            return self.parted(self.source.function(*tensors))
         args, keywords = self.arguments(tensors)
         return self.parted(self.source.function(*args, **keywords))
 
     def parted(self, result: Any) -> tuple[Any, ...]:
         """The tensors of what the function gave."""
-        output = self.inner.output
-        if registry.is_known_tensor(type(result)) and (tensor := output(result)) is not None:
+        if type(result) in _TENSORS or registry.is_known_tensor(type(result)):
+            _TENSORS.add(type(result))
             self._here.tree = self.tree = _ONE
-            return (tensor,)
+            return (self._tensor(result),)
         leaves, structure = take_apart(result)
-        found = [output(leaf) for leaf in leaves]
+        found = [self._tensor(leaf) for leaf in leaves]
         kept = tuple(leaf if tensor is None else TENSOR for leaf, tensor in zip(leaves, found, strict=True))
         self._here.tree = self.tree = OutputTree(structure, kept)
         return tuple(tensor for tensor in found if tensor is not None)
+
+    def _tensor(self, leaf: Any) -> Any:
+        """A part of what the function gave, as a tensor of the inner framework; ``None``: it is none."""
+        found = self.inner.output(leaf)
+        if found is None and registry.is_tensor(type(leaf)):
+            raise UnsupportedTypeError(
+                f"{self.source.name} is {self.inner.name}'s, and gave a tensor of {registry.backend_of(leaf).name}'s.",
+                f'ferry.convert(x, "{self.inner.name}") where it returns',
+            )
+        return found
 
     @staticmethod
     def leaves_of(tree: Any) -> list[Any]:
@@ -334,11 +361,15 @@ class Function:
 
     def _run(self, tensors: Sequence[Any], back: str, lent: bool, want: Sequence[str] | None) -> list[Any]:
         flat = self.flat
+        lends = flat.lent_to is not None and not lent
+        if lent and flat.shares_writable:
+            tensors, lent = [tensor.copy() for tensor in tensors], False
         into = flat.into_own if lent else flat.into
+        paths = _NO_PATHS if lent else flat.paths
         inside = []
         for index, tensor in enumerate(tensors):
             try:
-                inside.append(convert(tensor, into))
+                inside.append(_carried(tensor, into, paths) if not lends else _lent(tensor, flat))
             except ConversionError as error:
                 if isinstance(error, LossyCastError):
                     error.hint = flat.fit
@@ -349,14 +380,12 @@ class Function:
         except Exception as error:
             note(error, flat)
             raise
-        if flat.source.dtype is None and want is None:
-            outside = conversion_as(back, copy=flat.source.copy)
-            return [convert(each, outside) for each in results]
-        names = want or ["fit"] * len(results)
-        return [
-            convert(each, conversion_as(back, dtype=name, copy=flat.source.copy))
-            for each, name in zip(results, names, strict=True)
-        ]
+        copy, fit = flat.source.copy, flat.source.dtype
+        if fit is None and want is None:
+            outside, paths = conversion_as(back, copy=copy), _NO_PATHS if flat.asks else fast_paths.paths_to(back)
+            return [_carried(each, outside, paths) for each in results]
+        pairs = zip(results, want or repeat(fit), strict=False)
+        return [convert(each, conversion_as(back, dtype=name, copy=copy)) for each, name in pairs]
 
     def checked(self, results: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> Sequence[Any]:
         """The results, if they have the shapes that were promised.
@@ -364,14 +393,31 @@ class Function:
         Raises:
             ShapeError: They have not.
         """
-        found = [tuple(each.shape) for each in results]
-        if found != list(map(tuple, shapes)):
+        if any(each.shape != shape for each, shape in zip(results, shapes, strict=True)):
+            found = [tuple(each.shape) for each in results]
             raise ShapeError(
                 f"{self.flat.source.name} gave the shapes {found}, and before it was traced it promised "
-                f"{list(map(tuple, shapes))}: they depend on values, which a traced function must not.",
+                f"{list(shapes)}: they depend on values, which a traced function must not.",
                 "pad to one shape inside the function; or call it outside jit",
             )
         return results
+
+
+def _carried(tensor: Any, conversion: Conversion, paths: Mapping[type, Callable[[Any], Any]]) -> Any:
+    """Convert one tensor, by the fast path of its type if that takes it."""
+    try:
+        found = paths[type(tensor)](tensor)
+    except fast_paths.REFUSALS:
+        found = None
+    return convert(tensor, conversion) if found is None else found
+
+
+def _lent(tensor: Any, flat: Flat) -> Any:
+    """A tensor for the time of a call, over the same memory if that can be."""
+    try:
+        return convert(tensor, flat.lent_to or flat.into)
+    except CopyRequiredError:
+        return convert(tensor, flat.into)
 
 
 def note(error: BaseException, flat: Flat) -> None:

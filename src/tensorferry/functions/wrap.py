@@ -110,6 +110,17 @@ def _fixed(leaf: Any) -> Hashable:
     return kind, leaf
 
 
+@lru_cache(maxsize=64)
+def _flat(count: int) -> Structure:
+    """The tree of as many positional arguments, which are no trees."""
+    return take_apart(((TENSOR,) * count, {}))[1]
+
+
+def _is_of(x: Any, name: str) -> bool:
+    owner = registry.BY_TYPE.get(type(x))
+    return owner is not None and owner.name == name and registry.is_known_tensor(type(x))
+
+
 class Call(NamedTuple):
     """One call, made ready.
 
@@ -145,6 +156,9 @@ class Wrapped:
         self.inner = inner
         self.outer = outer
         self._function = lru_cache(maxsize=256)(self._make)
+        self._of_tensors = lru_cache(maxsize=64)(self._make_of_tensors)
+        self._plain: dict[tuple[type, ...], Outer] = {}
+        """The outer framework by the types of positional arguments that are its tensors, all of them."""
         self.enter = self._entrance()
         """What is called, with the positional and the keyword arguments: a tracer may have one of its own."""
 
@@ -193,6 +207,11 @@ class Wrapped:
         Raises:
             UnsupportedTypeError: Nothing tells the outer framework, or several do.
         """
+        inner = inner_of(self.inner)
+        if not keywords:
+            outer = self._plain.get(tuple(map(type, args)))
+            if outer is not None:
+                return Call(self._of_tensors(len(args), inner.environment()), args, outer)
         leaves, structure = take_apart((args, keywords))
         places = [index for index, leaf in enumerate(leaves) if registry.is_tensor(type(leaf))]
         names = {registry.backend_of(leaves[index]).name for index in places}
@@ -208,13 +227,17 @@ class Wrapped:
                 # In a graph its gradient would be lost.
                 leaf = convert(leaf, conversion_as(outer_name, grad="error", dtype=self.source.dtype))
             tensors.append(leaf)
-        inner = inner_of(self.inner)
+        if structure.is_like(_flat(len(args))) and all(_is_of(x, outer_name) for x in args):
+            self._plain[tuple(map(type, args))] = outer
         return Call(self._function(_Key(structure, tuple(leaves), inner.environment())), tensors, outer)
 
     def function_of(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> Function:
         """What is called with arguments in which `TENSOR` stands for each tensor."""
         leaves, structure = take_apart((args, keywords))
         return self._function(_Key(structure, tuple(leaves), inner_of(self.inner).environment()))
+
+    def _make_of_tensors(self, count: int, environment: Hashable) -> Function:
+        return self._function(_Key(_flat(count), (TENSOR,) * count, environment))
 
     def _make(self, key: _Key) -> Function:
         flat = Flat(self.source, inner_of(self.inner), key.structure, key.leaves, key.environment)

@@ -57,8 +57,14 @@ def unflushed(function: Function) -> Function:
     def on_any_thread(*arguments: Any, **keywords: Any) -> Any:
         if _SMALLEST * 1.0:
             return function(*arguments, **keywords)
-        with _ordinary():
+        # As `_ordinary` does, of which the block takes as long as a small function.
+        environment, before = _environment(), ctypes.create_string_buffer(_ROOM)
+        environment.get(before)
+        environment.set(environment.default)
+        try:
             return function(*arguments, **keywords)
+        finally:
+            environment.set(before)
 
     return cast("Function", on_any_thread)
 

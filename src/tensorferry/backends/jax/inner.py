@@ -63,6 +63,9 @@ class JaxInner:
         found = jax.eval_shape(lambda *tensors: flat(*tensors), *inputs)  # noqa: PLW0108
         return [(tuple(each.shape), _NAMES[np.dtype(each.dtype)]) for each in found]
 
+    def borrows(self, flat: Flat) -> bool:
+        return _is_jitted(flat)
+
     def module(self, module: Any, state: bool) -> None:
         return None
 

@@ -63,6 +63,9 @@ class NumpyInner:
             ) from error
         return [(y.shape, of_numpy(y.dtype) or "") for y in results]
 
+    def borrows(self, flat: Flat) -> bool:
+        return False
+
     def module(self, module: Any, state: bool) -> None:
         return None
 

@@ -46,6 +46,9 @@ class TensorflowInner:
         is_number = isinstance(leaf, (bool, int, float, complex, tf.Variable, tf.IndexedSlices))
         return tf.convert_to_tensor(leaf) if is_number or type(leaf).__module__ == "numpy" else None
 
+    def borrows(self, flat: Flat) -> bool:
+        return False
+
     def module(self, module: Any, state: bool) -> None:
         return None
 

@@ -52,6 +52,9 @@ class TorchInner:
             return leaf
         return torch.as_tensor(leaf) if isinstance(leaf, (bool, int, float, complex)) or _is_array(leaf) else None
 
+    def borrows(self, flat: Flat) -> bool:
+        return False
+
     def module(self, module: Any, state: bool) -> tuple[Callable[..., Any], Sequence[dict[str, Any]]] | None:
         return opened(module, state) if isinstance(module, torch.nn.Module) else None
 
@@ -128,7 +131,9 @@ def _forward(flat: Flat, tensors: Sequence[Any]) -> Sequence[Any]:
 
 
 def _refuse_closed_over(flat: Flat, results: Sequence[Any]) -> None:
-    if any(each.requires_grad for each in results):
+    for each in results:
+        if not each.requires_grad:
+            continue
         raise GradientError(
             f"{flat.source.name} uses tensors that require grad and are not among its arguments: no gradient would "
             "reach them.",

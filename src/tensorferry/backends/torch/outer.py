@@ -32,6 +32,9 @@ class TorchOuter:
         return tuple(tensor.shape), BACKEND.names[tensor.dtype]
 
     def apply(self, function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
+        recorded = torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
+        if not recorded and not _is_transformed() and _are_plain(tensors):
+            return _run(function, tensors)
         found: Any = _Call.apply(function, *tensors)
         return found  # type: ignore[no-any-return]
 
@@ -58,6 +61,7 @@ class _Call(torch.autograd.Function):  # type: ignore[misc]
         function, *tensors = inputs
         kept = function.kept(tensors, output)
         ctx.function = function
+        ctx.outputs = len(output)
         ctx.outs = tuple(index for index, y in enumerate(output) if y.is_floating_point() or y.is_complex())
         ctx.mark_non_differentiable(*(y for index, y in enumerate(output) if index not in ctx.outs))
         ctx.set_materialize_grads(False)
@@ -82,8 +86,7 @@ class _Call(torch.autograd.Function):  # type: ignore[misc]
         kept = ctx.saved_tensors
         derived = ctx.function.derived(Jvp(wrt, ctx.outs, len(kept)))
         found = iter(_Call.apply(derived, *kept, *(tangents[index] for index in wrt)))
-        # One for each output, which is one more than there are where some have no tangent.
-        return tuple(next(found) if index in ctx.outs else None for index in range(max(ctx.outs, default=-1) + 1))
+        return tuple(next(found) if index in ctx.outs else None for index in range(ctx.outputs))
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, function: Function, *tensors: Any) -> Any:
@@ -104,6 +107,11 @@ def _run(function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
 
 
 # -- in a graph that is traced: one operator for all --------------------------------------------------
+
+
+def _is_transformed() -> bool:
+    """Whether `torch.func`, `torch.vmap` or forward-mode AD is at work."""
+    return torch._C._functorch.peek_interpreter_stack() is not None or torch.autograd.forward_ad._current_level >= 0
 
 
 def _are_plain(tensors: Sequence[Any]) -> bool:
