@@ -170,7 +170,7 @@ def numpys_derivatives(formula):
     import torch
 
     def tensors(arrays):
-        return tuple(torch.from_numpy(np.array(x)) for x in arrays)
+        return tuple(ferry.to_torch(x, copy=True) for x in arrays)
 
     def inexact(outputs):
         return tuple(y for y in outputs if y.dtype != torch.int32)
@@ -190,7 +190,7 @@ def numpys_derivatives(formula):
         some, fixed = parted(primals)
         _, pull = torch.func.vjp(of_torch(fixed), *some)
         found = pull(tensors(ct for ct in cotangents if ct is not None))
-        return (*(x.numpy() for x in found), *(None for _ in fixed))
+        return (*(ferry.to_numpy(x) for x in found), *(None for _ in fixed))
 
     def jvp(primals, tangents):
         some, fixed = parted(primals)
@@ -198,6 +198,6 @@ def numpys_derivatives(formula):
         found = torch.func.jvp(of_torch(fixed), tuple(some), given)[1]
         outputs = formula(torch_(), *some, *fixed)
         count = len(outputs) if isinstance(outputs, tuple) else 1
-        return (*(x.numpy() for x in found), *(None for _ in range(count - len(found))))
+        return (*(ferry.to_numpy(x) for x in found), *(None for _ in range(count - len(found))))
 
     return {"vjp": vjp, "jvp": jvp}

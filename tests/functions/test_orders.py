@@ -12,8 +12,6 @@ from torch.autograd import gradcheck, gradgradcheck
 
 import tensorferry as ferry
 
-pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
-
 
 @pytest.fixture(autouse=True)
 def _wide():
@@ -111,7 +109,7 @@ JAX_WAYS = {
 }
 
 
-@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("jit", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize("way", JAX_WAYS)
 def test_jax_transforms_torch(way, jit):
     """As it does the same formula written for JAX."""

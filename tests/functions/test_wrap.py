@@ -29,7 +29,6 @@ def to_torch(function, **options):
 
 ones = jnp.ones(3)
 
-
 # -- trees, keywords, what is no tensor -----------------------------------------------------------------
 
 
@@ -130,7 +129,7 @@ def test_which_framework_calls():
     with pytest.raises(ferry.UnsupportedTypeError, match="there are no tensors") as caught:
         own(2.0)
     assert "outer=" in caught.value.hint
-    made = to_jax(lambda n: torch.ones(n), outer="jax")(3)
+    made = to_jax(torch.ones, outer="jax")(3)
     assert isinstance(made, jax.Array)
     with pytest.raises(ferry.UnsupportedTypeError, match="in whose graph is it to be"):
         ferry.wrap(lambda x, y: x, inner="numpy")(ones, torch.ones(2))
@@ -151,12 +150,9 @@ def test_what_cannot_be_asked(options, error):
 
 
 def test_a_backend_without_functions_is_refused_by_name():
-    from tensorferry.functions import wrap
-
-    with pytest.raises(ferry.UnsupportedTypeError, match="'array-like' brings nothing"):
-        wrap.inner_of.__globals__["_side"].__wrapped__("array-like", "inner") if False else wrap.refuse_side(
-            "array-like", "inner"
-        )
+    """It need not be installed for that."""
+    with pytest.raises(ferry.UnsupportedTypeError, match="'cupy' brings nothing for them"):
+        ferry.wrap(lambda x: x, inner="cupy")(ones)
 
 
 # -- memory -----------------------------------------------------------------------------------------------
@@ -286,7 +282,7 @@ def test_shapes_that_depend_on_values():
     assert "shapes=" in caught.value.hint
     told = to_jax(lambda x: x[x > 0], shapes=lambda x: x)
     assert jax.jit(told)(ones).tolist() == [1, 1, 1]
-    with pytest.raises(jax.errors.JaxRuntimeError, match="depend on values"):
+    with pytest.raises((RuntimeError, ValueError), match="depend on values"):
         jax.jit(told)(-ones).block_until_ready()
 
 
@@ -310,7 +306,7 @@ def test_shapes_of_numpys_functions():
 
 
 def test_numbers_that_jax_has_not():
-    """They are refused with the path of the argument; `dtype="fit"` narrows them, and gradients come as wide as before."""
+    """They are refused with the path of the argument; `dtype="fit"` narrows them, gradients stay as wide."""
     loss = jax.jit(lambda params: (params["w"] ** 2).sum())
     params = {"w": torch.ones(2, dtype=torch.float64, requires_grad=True)}
     with pytest.raises(ferry.LossyCastError, match=r'args\[0\]\["w"\]') as caught:
@@ -341,7 +337,7 @@ def test_numpys_derivatives_are_what_was_given():
     run = ferry.wrap(np.sin, inner="numpy", vjp=lambda p, o, c: (np.cos(p[0]) * c[0],))
     assert torch.autograd.gradcheck(run, x)
     with pytest.raises(ferry.GradientError, match="has no second derivative"):
-        torch.func.hessian(lambda x: run(x).sum())(x)
+        torch.func.jacrev(torch.func.jacrev(run))(x)
     with pytest.raises(ferry.GradientError, match="no forward mode"):
         torch.func.jvp(run, (x,), (x,))
     with pytest.raises(ferry.GradientError, match="no gradient of it is known"):
@@ -412,7 +408,7 @@ def test_an_exception_under_jit_is_named():
             raise KeyError("no such thing")
         return x
 
-    with pytest.raises(jax.errors.JaxRuntimeError, match="KeyError: 'no such thing'.*which is numpy's"):
+    with pytest.raises((RuntimeError, ValueError), match=r"KeyError: 'no such thing'.*which is numpy's"):
         jax.jit(ferry.wrap(function, inner="numpy"))(2 * ones).block_until_ready()
 
 
@@ -518,15 +514,15 @@ def test_what_is_kept_is_bounded():
     """Each shape and each fixed value is remembered for a while; functions that are gone are gone."""
     from tensorferry.functions.wrap import WRAPPED
 
-    wrapped = to_jax(lambda x, k: x * k)
+    wrapped = ferry.wrap(lambda x, k: x * k, inner="numpy", shapes=lambda x, k: x)
     kept = wrapped.__dict__[WRAPPED]
     for number in range(600):
         wrapped(ones, number)
-    assert kept._function.cache_info().currsize <= 256
-    for length in range(1, 300):
-        wrapped(jnp.ones(length), 2)
+    assert kept._function.cache_info().currsize == 256
     flat = kept.ready((ones, 2), {}).function.flat
-    assert flat.look.cache_info().currsize <= 256
+    for length in range(600):
+        flat.look((((length,), "float32"),))
+    assert flat.look.cache_info().currsize == 256
 
 
 def test_unused_outputs_and_inputs_cost_nothing():

@@ -42,13 +42,13 @@ def _side(name: str, side: str) -> Any:
     Raises:
         UnsupportedTypeError: It brings nothing.
     """
-    registry.ready(name)
     if not brings(name, side):
         known = [each for each in registry.known() if brings(each, side)]
         raise UnsupportedTypeError(
             f"Functions cross to and from {', '.join(known)}; the backend {name!r} brings nothing for them.",
             f'{side}="{known[-1]}"',
         )
+    registry.ready(name)
     return getattr(import_module(f"{registry.__package__}.{name}.{side}"), side.upper())
 
 

@@ -22,6 +22,7 @@ from ...errors import LossyCastError, UnsupportedTypeError
 from ...host import subnormals
 from ...host.numpy_dtypes import by_numpy, numpy_dtype
 from .. import registry
+from .declared import NARROW, X64
 from .tensors import BACKEND
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ __all__ = ["binding"]
 jax: Any = registry.load(BACKEND).jax  # type: ignore[attr-defined]
 jnp: Any = jax.numpy
 _NAMES = by_numpy()
+_WIDE = X64.dtypes.held - NARROW.dtypes.held
+"""The dtypes that there are with x64 alone."""
 _lock = threading.Lock()
 
 
@@ -209,12 +212,11 @@ class _Primitive:
         return [jax.core.ShapedArray(shape, numpy_dtype(name)) for shape, name in _promised(function, avals)]
 
     def _abstract_words(self, *avals: Any, function: Function) -> list[Any]:
-        found = [(shape, numpy_dtype(name)) for shape, name in _promised(function, avals)]
         return [
-            jax.core.ShapedArray((*shape, dtype.itemsize // 4), np.dtype(np.uint32))
-            if dtype.itemsize > 4
-            else jax.core.ShapedArray(shape, dtype)
-            for shape, dtype in found
+            jax.core.ShapedArray((*shape, numpy_dtype(name).itemsize // 4), np.dtype(np.uint32))
+            if name in _WIDE
+            else jax.core.ShapedArray(shape, numpy_dtype(name))
+            for shape, name in _promised(function, avals)
         ]
 
     def _jvp(self, primals: Sequence[Any], tangents: Sequence[Any], *, function: Function) -> Any:
@@ -258,11 +260,11 @@ class _Primitive:
         if devices > 1:
             raise _sharded(function, devices)
         promised = _promised(function, ctx.avals_in)
-        if not words and _is_wide_here_alone() and any(numpy_dtype(name).itemsize > 4 for _, name in promised):
+        if not words and _is_wide_here_alone() and any(name in _WIDE for _, name in promised):
             in_words = partial(self._in_words, function, promised)
             return self.mlir.lower_fun(in_words, multiple_results=True)(ctx, *operands)
         function.native  # noqa: B018 - a derivative that is not there is refused before anything is run
-        as_words = [words and numpy_dtype(name).itemsize > 4 for _, name in promised]
+        as_words = [words and name in _WIDE for _, name in promised]
         callback = _called_back(function, promised, as_words)
         results, _, keep = self.emit(
             ctx, callback, None, list(operands), ctx.avals_in, ctx.avals_out, has_side_effect=False, **self.options
@@ -274,7 +276,7 @@ class _Primitive:
     def _in_words(self, function: Function, promised: Sequence[Spec], *arrays: Any) -> list[Any]:
         found = self.words.bind(*arrays, function=function)
         wanted = [numpy_dtype(name) for _, name in promised]
-        return [_from_words(x, dtype) if dtype.itemsize > 4 else x for x, dtype in zip(found, wanted, strict=True)]
+        return [_from_words(x, dtype) if _NAMES[dtype] in _WIDE else x for x, dtype in zip(found, wanted, strict=True)]
 
 
 def _aval(x: Any) -> Any:
