@@ -93,6 +93,9 @@ class Inner(Protocol):
     def borrows(self, flat: Any) -> bool:
         """Whether a function cannot keep, nor write into, memory that is lent to it for the time of a call."""
 
+    def fresh(self, results: Sequence[Any], inputs: Sequence[Any]) -> Sequence[bool]:
+        """Of what a function gave that `borrows`: whether nobody else has a result, or memory in common with it."""
+
     def module(self, module: Any, state: bool) -> tuple[Callable[..., Any], Sequence[dict[str, Any]]] | None:
         """A module as a function of its parameters, with `state` of its buffers too, and those; ``None``: none."""
 

@@ -72,7 +72,10 @@ class WrapPlan:
         return "\n".join(lines + [f"  note: {each}" for each in self.notes])
 
 
-_LENT = "arguments are lent for the time of the call where they can be: a jitted function keeps none"
+_LENT = (
+    "a jitted function keeps nothing: arguments are lent to it for the time of the call, and large results that nobody "
+    "else has are given away with their memory, without the copy"
+)
 
 
 def _line(plan: Plan) -> str:
@@ -134,7 +137,8 @@ def _plan_in(flat: Flat, tensor: Any) -> Plan | None:
 
 
 def _plans_out(call: Call) -> tuple[tuple[Plan, ...] | None, tuple[str, ...]]:
-    flat, back = call.function.flat, conversion_as(call.outer.name, dtype=call.function.flat.source.dtype)
+    flat = call.function.flat
+    back = conversion_as(call.outer.name, dtype=flat.source.dtype, copy=flat.source.copy)
     if flat.source.shapes is None and flat.inner.keeps_outputs:
         return None, ()
     try:

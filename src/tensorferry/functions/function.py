@@ -383,6 +383,10 @@ class Function:
         copy, fit = flat.source.copy, flat.source.dtype
         if fit is None and want is None:
             outside, paths = conversion_as(back, copy=copy), _NO_PATHS if flat.asks else fast_paths.paths_to(back)
+            if lends:
+                shared, fresh = conversion_as(back, copy=False), flat.inner.fresh(results, inside)
+                ways = [(shared, _NO_PATHS) if one else (outside, paths) for one in fresh]
+                return [_carried(each, *way) for each, way in zip(results, ways, strict=True)]
             return [_carried(each, outside, paths) for each in results]
         pairs = zip(results, want or repeat(fit), strict=False)
         return [convert(each, conversion_as(back, dtype=name, copy=copy)) for each, name in pairs]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,10 @@ __all__ = ["INNER"]
 jax: Any = registry.load(BACKEND).jax  # type: ignore[attr-defined]
 jnp: Any = jax.numpy
 _NAMES = by_numpy()
+_WORTH = 1 << 14
+"""Bytes that take longer to copy than to look whether they have to be."""
+_ALONE = 2
+"""The references to an object in a tuple that nobody else has: the tuple's, and the one of the call that counts."""
 
 
 class JaxInner:
@@ -65,6 +70,14 @@ class JaxInner:
 
     def borrows(self, flat: Flat) -> bool:
         return _is_jitted(flat)
+
+    def fresh(self, results: Sequence[Any], inputs: Sequence[Any]) -> Sequence[bool]:
+        # What a jitted function passes through, or has as a constant, is an object that somebody else has too.
+        alone = [sys.getrefcount(results[i]) <= _ALONE and results[i].nbytes >= _WORTH for i in range(len(results))]
+        if not any(alone) or any(x.is_deleted() for x in inputs):
+            return [False] * len(results)
+        known = [x.unsafe_buffer_pointer() for x in (*results, *inputs)]
+        return [one and known.count(known[index]) == 1 for index, one in enumerate(alone)]
 
     def module(self, module: Any, state: bool) -> None:
         return None

@@ -49,6 +49,9 @@ class TensorflowInner:
     def borrows(self, flat: Flat) -> bool:
         return False
 
+    def fresh(self, results: Sequence[Any], inputs: Sequence[Any]) -> Sequence[bool]:
+        return [False] * len(results)
+
     def module(self, module: Any, state: bool) -> None:
         return None
 

@@ -38,7 +38,7 @@ def entrance(wrapped: Any) -> Callable[..., Any]:
             called = _number(number, template)
             results = _in_graph(called, *tensors)
             return _made(_result(called), iter(results))
-        return _outside(wrapped, args, keywords)
+        return _called(wrapped, args, keywords)
 
     def _keep(number: int) -> None:
         _wrapped[number] = wrapped
@@ -52,7 +52,8 @@ def _called(wrapped: Any, args: Any, keywords: Any) -> Any:
 
 
 _called.__dict__["_torchdynamo_disable"] = True
-_outside = BACKEND.shield(_called)
+# For what it does to the code: what it gives is for a tracer that is at work now.
+BACKEND.shield(_called)
 
 
 def _at_trace(function: Any) -> Any:

@@ -55,6 +55,9 @@ class TorchInner:
     def borrows(self, flat: Flat) -> bool:
         return False
 
+    def fresh(self, results: Sequence[Any], inputs: Sequence[Any]) -> Sequence[bool]:
+        return [False] * len(results)
+
     def module(self, module: Any, state: bool) -> tuple[Callable[..., Any], Sequence[dict[str, Any]]] | None:
         return opened(module, state) if isinstance(module, torch.nn.Module) else None
 

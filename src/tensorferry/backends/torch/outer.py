@@ -77,7 +77,7 @@ class _Call(torch.autograd.Function):  # type: ignore[misc]
             return (None,) * (len(needed) + 1)
         kept = ctx.saved_tensors
         derived = ctx.function.derived(Vjp(wrt, outs, len(kept)))
-        found = iter(_Call.apply(derived, *kept, *(cotangents[index] for index in outs)))
+        found = iter(OUTER.apply(derived, [*kept, *(cotangents[index] for index in outs)]))
         return (None, *(next(found) if needs else None for needs in needed))
 
     @staticmethod
