@@ -45,7 +45,8 @@ def of_torch(x, y):
 def test_torch_checks_gradients_of_jax(dtype):
     """PyTorch's own checks, in reverse and forward mode, of both orders."""
     pair = torch_pair(dtype)
-    assert gradcheck(of_jax, pair, check_forward_ad=True)
+    batched = {"check_batched_grad": True, "check_batched_forward_grad": True}
+    assert gradcheck(of_jax, pair, check_forward_ad=True, **batched)
     assert gradgradcheck(of_jax, pair, check_fwd_over_rev=dtype is torch.float64)
 
 
@@ -71,6 +72,7 @@ TORCH_WAYS = {
     "jvp": lambda f: lambda x: torch.func.jvp(f, (x,), (torch.ones_like(x),))[1],
     "vjp": lambda f: lambda x: torch.func.vjp(f, x)[1](torch.ones((), dtype=x.dtype))[0],
     "vmap of grad": lambda f: lambda x: torch.vmap(torch.func.grad(f))(torch.stack([x, 2 * x])),
+    "vectorized": lambda f: lambda x: torch.autograd.functional.hessian(f, x, vectorize=True),
     "grad of vmap": lambda f: torch.func.grad(lambda x: torch.vmap(f)(torch.stack([x, 2 * x])).sum()),
 }
 

@@ -265,6 +265,24 @@ def test_a_generator_that_is_passed():
     assert jax.jit(wrapped)(ones, jnp.int32(7)).tolist() == wrapped(ones, jnp.int32(7)).tolist()
 
 
+def test_a_generator_as_it_is_found_has_no_gradient():
+    """The function is called again for that, and would draw others."""
+    generator = torch.Generator().manual_seed(5)
+    wrapped = to_jax(lambda x, g: (x * torch.rand(3, generator=g)).sum())
+    assert wrapped(ones, generator) != wrapped(ones, generator)
+    for gradient in (jax.grad(wrapped), jax.jit(jax.grad(wrapped), static_argnums=1)):
+        with pytest.raises((ferry.GradientError, jax.errors.JaxRuntimeError), match="would draw others"):
+            gradient(ones, generator).block_until_ready()
+    seeded = to_jax(lambda x, g: (x * torch.rand(3, generator=g.manual_seed(7))).sum())
+    assert seeded(jax.grad(seeded)(ones, generator) * 0 + 1, generator) == jax.grad(seeded)(ones, generator).sum()
+
+
+def test_random_numbers_where_shapes_are_told():
+    for function in (lambda x: x + torch.randn(3), lambda x: x + torch.randn(3) * float(x.sum())):
+        with pytest.raises((ferry.UnsupportedTypeError, jax.errors.JaxRuntimeError), match="draws random numbers"):
+            jax.jit(to_jax(function, shapes=lambda x: x))(ones).block_until_ready()
+
+
 def test_random_numbers_that_only_values_lead_to():
     """A function that cannot be looked at is watched while it runs."""
     wrapped = to_jax(lambda x: x * torch.randn(3) if x.sum() > 0 else x)
@@ -429,6 +447,7 @@ def test_gradients_do_not_depend_on_no_grad():
         assert not to_torch(jnp.sin)(torch.ones(3, requires_grad=True)).requires_grad
     with torch.inference_mode():
         assert jax.jit(jax.grad(wrapped))(ones).tolist() == [3, 3, 3]
+        assert jax.grad(to_jax(lambda x: (x**2).sum()))(ones).tolist() == [2, 2, 2]
     assert torch.is_grad_enabled()
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..planning.plan import Plan
-    from .function import Flat
+    from .flat import Flat
     from .wrap import Call, Wrapped
 
 __all__ = ["WrapPlan", "explain_wrap"]

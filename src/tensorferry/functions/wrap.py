@@ -13,7 +13,8 @@ from ..errors import UnsupportedTypeError, shown
 from ..execution.recipes import conversion_as
 from ..execution.run import convert
 from ..trees.walk import take_apart
-from .function import TENSOR, Flat, Function, Source
+from .flat import TENSOR, Flat, Source
+from .function import Function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence

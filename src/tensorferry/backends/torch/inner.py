@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...core.derivations import EVERY, Jvp, Vjp, chosen
@@ -21,6 +22,7 @@ __all__ = ["INNER"]
 
 torch: Any = registry.load(BACKEND).torch  # type: ignore[attr-defined]
 
+_NOBODYS_SEED = 0x7E6A5EED5EED5EED
 _CLOSED_OVER = "pass them as arguments; the parameters of a module: apply, params = ferry.wrap_module(module)"
 _RANDOM = "random numbers that no generator= was given for differ each time that it is called, also for its gradient"
 
@@ -75,7 +77,7 @@ class TorchInner:
         """Gradients by autograd as long as nothing of `torch.func` is around them, which takes its own alone."""
         if not rules:
             return lambda *tensors: _forward(flat, tensors)
-        found: Callable[..., Sequence[Any]] = flat
+        found: Callable[..., Sequence[Any]] = partial(_of_a_derivative, flat)
         last = max((index for index, rule in enumerate(rules) if not isinstance(rule, Vjp)), default=-1)
         for index, rule in enumerate(rules):
             if isinstance(rule, Vjp):
@@ -97,7 +99,7 @@ class TorchInner:
             fake_tensor.DynamicOutputShapeException,
             fake_tensor.UnsupportedOperatorException,
         )
-        with self.under(flat.environment), _Watch(flat) as watch, torch.enable_grad():
+        with self.under(flat.environment), _Watch(flat) as watch, torch.inference_mode(False), torch.enable_grad():
             with fake_tensor.FakeTensorMode(allow_non_fake_inputs=True):
                 tensors = [torch.empty(shape, dtype=BACKEND.dtypes[name]) for shape, name in specs]
                 versions = [each._version for each in tensors]
@@ -123,13 +125,46 @@ def _is_array(leaf: Any) -> bool:
 
 
 def _forward(flat: Flat, tensors: Sequence[Any]) -> Sequence[Any]:
-    if flat.careful:
-        with _Watch(flat) as watch, torch.enable_grad():
-            results = flat(*tensors)
-            watch.refuse()
-    else:
+    results: Sequence[Any]
+    if not flat.careful:
         results = flat(*tensors)
+    else:
+        with torch.enable_grad():
+            results = _watched(flat, tensors)
     _refuse_closed_over(flat, results)
+    return results
+
+
+def _watched(flat: Flat, tensors: Sequence[Any]) -> Sequence[Any]:
+    with _Watch(flat) as watch:
+        results = flat(*tensors)
+    watch.refuse()
+    return results
+
+
+def _of_a_derivative(flat: Flat, *tensors: Any) -> Sequence[Any]:
+    """The function, called again for its derivative: the same numbers have to come.
+
+    Raises:
+        GradientError: It draws from a generator as it finds it.
+    """
+    call = partial(_watched, flat) if flat.careful else lambda tensors: flat(*tensors)
+    if not flat.generators:
+        return call(tensors)
+    before = {generator: generator.get_state() for generator in flat.generators}
+    try:
+        for generator in before:
+            generator.manual_seed(_NOBODYS_SEED)
+        results = call(tensors)
+        if any(generator.initial_seed() == _NOBODYS_SEED for generator in before):
+            raise GradientError(
+                f"{flat.source.name} draws random numbers from a generator as it finds it, and would draw others for "
+                "its derivative.",
+                "generator.manual_seed(int(seed)) in the function, with the seed as an argument",
+            )
+    finally:
+        for generator, state in before.items():
+            generator.set_state(state)
     return results
 
 
@@ -154,9 +189,10 @@ class _Watch(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[mi
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = (*args, *(kwargs or {}).values())
-        is_random = torch.Tag.nondeterministic_seeded in function.tags
-        if is_random and not any(isinstance(each, torch.Generator) for each in given):
-            self._met = self._met or str(function)
+        if torch.Tag.nondeterministic_seeded in function.tags:
+            generators = {each for each in given if isinstance(each, torch.Generator)}
+            self._flat.generators |= generators
+            self._met = self._met or ("" if generators else str(function))
         return function(*args, **(kwargs or {}))
 
     def refuse(self) -> None:
@@ -182,7 +218,7 @@ def _vjp_by_autograd(flat: Flat, function: Callable[..., Any], rule: Any) -> Cal
                     x = x.clone()
                 inputs[index] = x.view_as(x) if x.requires_grad else x.detach().requires_grad_()
             wrt = [inputs[index] for index in rule.wrt]
-            if flat.changes_inputs:
+            if flat.changes_inputs or flat.careful:
                 inputs = [x.clone() if x.requires_grad else x for x in inputs]
             results = function(*inputs)
             pairs = [(results[o], ct) for o, ct in zip(rule.outs, cotangents, strict=True) if results[o].requires_grad]

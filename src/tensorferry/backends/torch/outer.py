@@ -96,6 +96,8 @@ class _Call(torch.autograd.Function):  # type: ignore[misc]
 
 
 def _run(function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
+    if any(map(torch._C._functorch.is_legacy_batchedtensor, tensors)):
+        return _run_batched(function, tensors)
     want = None
     if function.flat.source.dtype is not None and any(isinstance(rule, Vjp) for rule in function.rules):
         want = [name for _, name in function.specs([OUTER.spec(each) for each in tensors])]
@@ -104,6 +106,17 @@ def _run(function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
     if device is not None and device.type != "cpu":
         return [each.to(device) for each in results]
     return results
+
+
+def _run_batched(function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
+    """The same within `torch.autograd.grad(is_grads_batched=True)`, whose batches are of an older kind."""
+    level = torch._C._vmapmode_increment_nesting() - 1
+    torch._C._vmapmode_decrement_nesting()
+    batched = list(map(torch._C._functorch.is_legacy_batchedtensor, tensors))
+    whole = [torch._remove_batch_dim(x, level, 1, 0) if one else x for x, one in zip(tensors, batched, strict=True)]
+    size = whole[batched.index(True)].shape[0]
+    derived = function.derived(Vmap(tuple(0 if one else None for one in batched), size))
+    return [torch._add_batch_dim(y, 0, level) for y in OUTER.apply(derived, whole)]
 
 
 # -- in a graph that is traced: one operator for all --------------------------------------------------
