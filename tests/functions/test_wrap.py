@@ -181,6 +181,17 @@ def test_arguments_are_lent_to_a_jitted_function_and_results_are_ones_own():
     assert met
 
 
+def test_nothing_is_lent_where_jit_is_switched_off():
+    """The function sees the arrays themselves then, and may keep them."""
+    kept = []
+    wrapped = to_torch(jax.jit(lambda x: kept.append(x) or x))
+    x = ferry.to_torch(counted((64,)))
+    with jax.disable_jit():
+        wrapped(x)
+    x += 1
+    assert kept[0].tolist() == list(range(64))
+
+
 def test_a_donated_argument_is_not_written():
     x = ferry.to_torch(counted((64,)))
     found = to_torch(jax.jit(lambda x: x + 1, donate_argnums=0))(x)

@@ -39,13 +39,12 @@ class JaxInner:
     looks_first = False
 
     def environment(self) -> Hashable:
-        """Whether there are 64-bit dtypes, which may be so on one thread alone."""
-        return bool(jax.config.jax_enable_x64)
+        """Whether there are 64-bit dtypes, which may be so on one thread alone, and whether jit is switched off."""
+        return bool(jax.config.jax_enable_x64), bool(jax.config.jax_disable_jit)
 
     def under(self, environment: Any) -> AbstractContextManager[Any]:
-        if hasattr(jax, "enable_x64"):
-            return jax.enable_x64(environment)  # type: ignore[no-any-return]
-        return import_module("jax.experimental").enable_x64(environment)  # type: ignore[no-any-return]
+        enable = jax.enable_x64 if hasattr(jax, "enable_x64") else import_module("jax.experimental").enable_x64
+        return enable(environment[0])  # type: ignore[no-any-return]
 
     def output(self, leaf: Any) -> Any:
         if isinstance(leaf, jax.Array):
@@ -68,8 +67,8 @@ class JaxInner:
         found = jax.eval_shape(lambda *tensors: flat(*tensors), *inputs)  # noqa: PLW0108
         return [(tuple(each.shape), _NAMES[np.dtype(each.dtype)]) for each in found]
 
-    def borrows(self, flat: Flat) -> bool:
-        return _is_jitted(flat)
+    def borrows(self, flat: Any) -> bool:
+        return _is_jitted(flat) and not flat.environment[1]
 
     def fresh(self, results: Sequence[Any], inputs: Sequence[Any]) -> Sequence[bool]:
         # What a jitted function passes through, or has as a constant, is an object that somebody else has too.
