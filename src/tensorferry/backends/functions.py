@@ -71,12 +71,15 @@ class Inner(Protocol):
 
     def environment(self) -> Hashable:
         """What its functions depend on besides their arguments, as things are now on this thread."""
+        ...
 
     def under(self, environment: Any) -> AbstractContextManager[Any]:
         """Things as they were then."""
+        ...
 
     def output(self, leaf: Any) -> Any:
         """A number or a tensor that a function gave, as a tensor of the framework; ``None``: it is something else."""
+        ...
 
     def native(self, flat: Flat, rules: tuple[Rule, ...]) -> Callable[..., Sequence[Any]]:
         """A function of its own tensors: `flat`, and what is derived from it, by the first rule first.
@@ -84,6 +87,7 @@ class Inner(Protocol):
         Raises:
             GradientError: There is no such derivative.
         """
+        ...
 
     def shapes(self, flat: Flat, specs: Sequence[Spec]) -> Sequence[Spec]:
         """What a function gives for inputs of these shapes, without values. `flat` is called.
@@ -91,21 +95,27 @@ class Inner(Protocol):
         Raises:
             UnsupportedTypeError: It cannot be told.
         """
+        ...
 
     def borrows(self, flat: Any) -> bool:
         """Whether a function cannot keep, nor write into, memory that is lent to it for the time of a call."""
+        ...
 
     def fresh(self, results: Sequence[Any], inputs: Sequence[Any]) -> Sequence[bool]:
         """Of what a function gave that `borrows`: whether nobody else has a result, or memory in common with it."""
+        ...
 
     def module(self, module: Any, state: bool) -> tuple[Callable[..., Any], Sequence[dict[str, Any]]] | None:
         """A module as a function of its parameters, with `state` of its buffers too, and those; ``None``: none."""
+        ...
 
     def derivatives(self, flat: Flat) -> str:
         """Which derivatives there are, as a person reads it."""
+        ...
 
     def remarks(self, flat: Flat) -> Sequence[str]:
         """What a person should know of this function."""
+        ...
 
 
 class Outer(Protocol):
@@ -119,12 +129,16 @@ class Outer(Protocol):
 
     def spec(self, tensor: Any) -> Spec:
         """The shape and dtype of a tensor, traced ones too; an axis of unknown length is -1."""
+        ...
 
     def apply(self, function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
         """Call a function with tensors of the framework's, in its graph, jit or whatever else it is at."""
+        ...
 
     def entrance(self, wrapped: Any) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
         """What is called in the place of a wrapped function, if its backend `is_traced`."""
+        ...
 
     def remarks(self) -> Sequence[str]:
         """What a person should know of how functions are put in on this machine."""
+        ...

@@ -146,17 +146,20 @@ def _number(function: Function) -> int:
     return number
 
 
+_SCHEMA = "(Tensor[] tensors, int number) -> Tensor[]"
+
+
 def _operator() -> Any:
     """The operator by which a call stands in a graph. See https://docs.pytorch.org/docs/stable/library.html."""
     global _made
     if _made is None:
 
-        @torch.library.custom_op("tensorferry::call", mutates_args=())  # type: ignore[untyped-decorator]
-        def call(tensors: list[torch.Tensor], number: int) -> list[torch.Tensor]:
+        @torch.library.custom_op("tensorferry::call", mutates_args=(), schema=_SCHEMA)  # type: ignore[untyped-decorator]
+        def call(tensors: Any, number: int) -> Any:
             return list(_run(_functions[number], tensors))
 
         @call.register_fake  # type: ignore[untyped-decorator]
-        def _(tensors: list[torch.Tensor], number: int) -> list[torch.Tensor]:
+        def _(tensors: Any, number: int) -> Any:
             function = _functions[number]
             specs = function.specs([OUTER.spec(each) for each in tensors])
             device = tensors[0].device if tensors else None
