@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from . import file_memory, files, footprint, gpu, large, pairs, sequences, small, start, transfers, trees, unseen
+from . import (
+    file_memory,
+    files,
+    footprint,
+    functions,
+    gpu,
+    large,
+    pairs,
+    sequences,
+    small,
+    start,
+    transfers,
+    trees,
+    unseen,
+)
 
 __all__ = ["SECTIONS"]
 
@@ -18,5 +32,6 @@ SECTIONS = (
     *files.SECTIONS,
     *file_memory.SECTIONS,
     *transfers.SECTIONS,
+    *functions.SECTIONS,
     *gpu.SECTIONS,
 )

@@ -44,6 +44,9 @@ from .trees.batch_api import collate, explain_collate
 if TYPE_CHECKING:
     from .files.convert import Report
     from .files.lazy import LazyTree
+    from .functions.explain import WrapPlan, explain_wrap
+    from .functions.modules import wrap_module
+    from .functions.wrap import wrap
     from .planning.plan import Plan
     from .planning.step import Step
     from .transfers.prefetch import Prefetch
@@ -81,6 +84,7 @@ __all__ = [
     "UnsafeFileError",
     "UnsupportedTypeError",
     "VerificationError",
+    "WrapPlan",
     "collate",
     "convert",
     "convert_files",
@@ -90,6 +94,7 @@ __all__ = [
     "explain",
     "explain_collate",
     "explain_tree",
+    "explain_wrap",
     "frameworks",
     "load",
     "prefetch",
@@ -102,6 +107,8 @@ __all__ = [
     "to_numpy",
     "to_tensorflow",
     "to_torch",
+    "wrap",
+    "wrap_module",
 ]
 
 _LATER = {
@@ -113,6 +120,10 @@ _LATER = {
     "Step": "planning.step",
     "Transfer": "transfers.transfer",
     "TreePlan": "trees.plans",
+    "WrapPlan": "functions.explain",
+    "explain_wrap": "functions.explain",
+    "wrap": "functions.wrap",
+    "wrap_module": "functions.modules",
 }
 """What nobody needs before something gave one, and the modules that importing tensorferry need not wait for."""
 
