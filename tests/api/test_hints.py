@@ -311,7 +311,24 @@ VALUES = {
     "path",
     "row",
 }
-VALUES |= {"shape", "tensor", "to", "value", "values", "x", "y"}
+VALUES |= {
+    "function",
+    "generator",
+    "jvp",
+    "seed",
+    "vjp",
+    "primals",
+    "outputs",
+    "cotangents",
+    "tangents",
+    "shape",
+    "tensor",
+    "to",
+    "value",
+    "values",
+    "x",
+    "y",
+}
 
 
 def test_there_are_hints_to_look_at():

@@ -196,7 +196,7 @@ class Source:
         """
         if self._closed:
             path = self.asked["path"]
-            raise ValueError(f"{path} was closed: {name!r} cannot be read.\n\nHint: tensorferry.load({path!r}) again")
+            raise ValueError(f"{path} was closed: {name!r} cannot be read.\n\nHint: load({path!r}) again")
         stored = self.tensors.get(name)
         if stored is None:
             raise FormatLimitError(
@@ -232,9 +232,7 @@ class Source:
         path = getattr(stored, "path", None)
         for now in fingerprints((path,) if path is not None else tuple(each.path for each in self.seen)):
             if any(each.path == now.path and each != now for each in self.seen):
-                raise FileFormatError(
-                    f"{now.path} has changed since it was opened.", f"tensorferry.load({now.path!r}) again"
-                )
+                raise FileFormatError(f"{now.path} has changed since it was opened.", f"load({now.path!r}) again")
 
     def _convert(self, name: str, stored: Stored, dtype: object) -> Any:
         to, device, copy = self.asked["to"], self.asked["device"], self.asked["copy"]
@@ -303,9 +301,7 @@ def _opened_again(
     """The mapping at a place in a file, for whoever unpickles it."""
     found = load(asked["path"], **{key: value for key, value in asked.items() if key != "path"})
     if found._source.seen != seen:  # noqa: SLF001 - its own module
-        raise FileFormatError(
-            f"{asked['path']} has changed since the mapping was pickled.", f"tensorferry.load({asked['path']!r})"
-        )
+        raise FileFormatError(f"{asked['path']} has changed since the mapping was pickled.", f"load({asked['path']!r})")
     for key in keys:
         found = found[key]
     return found

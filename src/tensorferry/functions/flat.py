@@ -130,7 +130,7 @@ class Flat:
         self.shares_writable = self.into.target.capabilities.memory.writable
         """Whether the inner framework takes writable memory as it is."""
         self.look = lru_cache(maxsize=256)(self._look)
-        self.fit = f'ferry.wrap(function, inner="{inner.name}", dtype="fit")'
+        self.fit = f'wrap(function, inner="{inner.name}", dtype="fit")'
         """What lets numbers be narrowed."""
         self.side = f"raised in {source.name}, which is {inner.name}'s and was called across frameworks"
         """What is said of an exception."""
@@ -175,7 +175,7 @@ class Flat:
         if found is None and registry.is_tensor(type(leaf)):
             raise UnsupportedTypeError(
                 f"{self.source.name} is {self.inner.name}'s, and gave a tensor of {registry.backend_of(leaf).name}'s.",
-                f'ferry.convert(x, "{self.inner.name}") where it returns',
+                f'convert(x, "{self.inner.name}") where it returns',
             )
         return found
 

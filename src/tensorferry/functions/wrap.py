@@ -252,7 +252,7 @@ class Wrapped:
         if others:
             raise UnsupportedTypeError(
                 f"{what} was called with tensors of {' and '.join(others)}: in whose graph is it to be?",
-                f'ferry.wrap(function, inner="{self.inner}", outer="{others[0]}")',
+                f'wrap(function, inner="{self.inner}", outer="{others[0]}")',
             )
         if names == {self.inner}:
             return self.inner
@@ -262,7 +262,7 @@ class Wrapped:
         raise UnsupportedTypeError(
             f"No argument of {what} tells which framework calls it"
             + (f", as the tensors are {self.inner}'s and NumPy's." if names else ": there are no tensors."),
-            f'ferry.wrap(function, inner="{self.inner}", outer="{likely}")',
+            f'wrap(function, inner="{self.inner}", outer="{likely}")',
         )
 
 

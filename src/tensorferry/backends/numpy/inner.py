@@ -59,7 +59,7 @@ class NumpyInner:
             raise UnsupportedTypeError(
                 f"The shapes that {flat.source.name} gives were to be found by calling it once with ones, and it "
                 f"raised {type(error).__name__}: {error}",
-                'ferry.wrap(function, inner="numpy", shapes=lambda x: x) says them without a call',
+                'wrap(function, inner="numpy", shapes=lambda x: x) says them without a call',
             ) from error
         return [(y.shape, of_numpy(y.dtype) or "") for y in results]
 
@@ -216,7 +216,7 @@ def _vjp(flat: Flat, rule: Vjp) -> Callable[..., Sequence[Any]]:
     if vjp is None:
         raise GradientError(
             f"{flat.source.name} is NumPy's, and no gradient of it is known.",
-            'ferry.wrap(function, inner="numpy", vjp=vjp), with vjp(primals, outputs, cotangents) that gives gradients',
+            'wrap(function, inner="numpy", vjp=vjp), with vjp(primals, outputs, cotangents) that gives gradients',
         )
 
     def gradients(*arrays: Any) -> Sequence[Any]:
@@ -233,7 +233,7 @@ def _jvp(flat: Flat, rule: Jvp) -> Callable[..., Sequence[Any]]:
     if jvp is None:
         raise GradientError(
             f"{flat.source.name} is NumPy's, and no forward mode of it is known.",
-            'ferry.wrap(function, inner="numpy", jvp=jvp), with jvp(primals, tangents) that gives output tangents',
+            'wrap(function, inner="numpy", jvp=jvp), with jvp(primals, tangents) that gives output tangents',
         )
 
     def tangents(*arrays: Any) -> Sequence[Any]:

@@ -81,7 +81,7 @@ class TensorflowInner:
             raise UnsupportedTypeError(
                 f"{flat.source.name} cannot be traced without values, which would tell its shapes: "
                 f"{type(error).__name__}: {str(error).strip().rpartition(chr(10))[2].strip()[:200]}",
-                'ferry.wrap(function, inner="tensorflow", shapes=lambda x: x) says them; or call it outside jit',
+                'wrap(function, inner="tensorflow", shapes=lambda x: x) says them; or call it outside jit',
             ) from error
         _refuse_state(flat, traced.graph)
         found = []
@@ -89,7 +89,7 @@ class TensorflowInner:
             if not each.shape.is_fully_defined():
                 raise UnsupportedTypeError(
                     f"The shapes that {flat.source.name} gives depend on values: one is {each.shape}.",
-                    'ferry.wrap(function, inner="tensorflow", shapes=lambda x: x) says them; or call it outside jit',
+                    'wrap(function, inner="tensorflow", shapes=lambda x: x) says them; or call it outside jit',
                 ) from ValueError("a shape is not known")
             found.append((tuple(each.shape), BACKEND.names[each.dtype]))
         return found

@@ -23,7 +23,7 @@ __all__ = ["INNER"]
 torch: Any = registry.load(BACKEND).torch  # type: ignore[attr-defined]
 
 _NOBODYS_SEED = 0x7E6A5EED5EED5EED
-_CLOSED_OVER = "pass them as arguments; the parameters of a module: apply, params = ferry.wrap_module(module)"
+_CLOSED_OVER = "pass them as arguments; the parameters of a module: apply, params = wrap_module(module)"
 _RANDOM = "random numbers that no generator= was given for differ each time that it is called, also for its gradient"
 
 
@@ -108,7 +108,7 @@ class TorchInner:
                 except problems as error:
                     raise UnsupportedTypeError(
                         f"The shapes that {flat.source.name} gives cannot be told without values: {_short(error)}",
-                        'ferry.wrap(function, inner="torch", shapes=lambda x: x) says them; or call it outside jit',
+                        'wrap(function, inner="torch", shapes=lambda x: x) says them; or call it outside jit',
                     ) from error
             watch.refuse()
         flat.changes_inputs |= versions != [each._version for each in tensors]

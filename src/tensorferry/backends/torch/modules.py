@@ -32,7 +32,7 @@ def opened(module: Any, state: bool) -> tuple[Callable[..., Any], Sequence[dict[
         if changed:
             raise UnsupportedTypeError(
                 f"{name} changes its buffers when it is called ({changed[0]}), which a pure function must not.",
-                "apply, params, state = ferry.wrap_module(module, state=True), or module.eval()",
+                "apply, params, state = wrap_module(module, state=True), or module.eval()",
             )
         return result
 
