@@ -508,3 +508,48 @@ def test_scalars_of_numpys_keep_their_dtype(kind):
     """They are typed, and no Python numbers."""
     assert ferry.to_numpy([kind(1), kind(2)]).dtype == kind
     assert reader.read([kind(1)], kind(1))[1] is None
+
+
+@pytest.mark.parametrize("wanted", [None, "int8", "int32", "uint64", "float32"])
+@pytest.mark.parametrize("x", [[128], [2**31], [-1], [-(2**63)], [1, True, 2**63], [2**64 - 1, False]])
+def test_few_ints_are_refused_alike_without_the_extension(wanted, x):
+    """The first call makes the plan that the second one takes."""
+
+    def outcomes():
+        return [said(lambda: ferry.to_numpy(x, dtype=wanted)) for _ in range(2)]
+
+    with by_numpy():
+        ferry.to_numpy([1], dtype=wanted)
+        without = outcomes()
+    ferry.to_numpy([1], dtype=wanted)
+    assert outcomes() == without
+
+
+def said(call):
+    try:
+        result = call()
+    except ferry.ConversionError as error:
+        return type(error), str(error)
+    return result.dtype, result.tobytes()
+
+
+def test_a_list_is_read_as_it_was_looked_at_without_the_extension():
+    """What another thread puts into it meanwhile would be cast in silence."""
+    x = [1, 2]
+
+    def look(row):
+        found = numbers._look_by_numpy(row)
+        x[:] = [2.5, 2.5, 2.5]
+        return found
+
+    with by_numpy(), pytest.MonkeyPatch.context() as patch:
+        read = numbers.list_reader({int: "int64"})
+        patch.setattr(numbers, "look", look)
+        assert read(x).tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("x", [[128], [-129], [2**31], [2, True, 2**64 - 1]])
+def test_few_ints_that_do_not_fit_are_left_to_the_plan_without_the_extension(x):
+    with by_numpy():
+        assert numbers.list_reader({int: "int8"})(x) is None
+        assert numbers.list_reader({int: "int64"})(x) is None or max(x) < 2**63

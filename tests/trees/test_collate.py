@@ -471,3 +471,29 @@ def test_parameters_stack_in_their_graph():
     assert torch.equal(batch, torch.stack(parameters))
     batch.sum().backward()
     assert all(torch.equal(each.grad, torch.ones(3)) for each in parameters)
+
+
+class Celsius(float):
+    """A float of somebody's own class."""
+
+
+class Count(int):
+    """An int of somebody's own class."""
+
+
+@pytest.mark.parametrize(
+    ("column", "plain"),
+    [
+        ([Celsius(1.5), 2.5], [1.5, 2.5]),
+        ([Count(1), Count(2)], [1, 2]),
+    ],
+)
+def test_numbers_of_own_classes_collate_as_those_of_python(column, plain):
+    found, wanted = ferry.collate(column, to="numpy"), ferry.collate(plain, to="numpy")
+    assert found.dtype == wanted.dtype
+    assert found.tolist() == wanted.tolist()
+
+
+def test_a_number_that_no_dtype_holds_is_named_where_it_stands():
+    with pytest.raises(ferry.UnsupportedTypeError, match="longdouble"):
+        ferry.collate([[np.longdouble(1)], [np.longdouble(2)]], to="numpy")

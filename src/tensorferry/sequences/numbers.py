@@ -293,7 +293,10 @@ def _look_by_numpy(row: Any) -> int:
         return _found_among(low, high) if low >= -(2**63) and high < 2**64 else DOUBT
     if not kinds or not kinds <= PYTHON_NUMBERS:
         return DOUBT if kinds else 0
-    return with_types(_read_by_numpy(row, (len(row),), "complex128", 0, len(row))[1], row, 1)
+    found = _read_by_numpy(row, (len(row),), "complex128", 0, len(row))[1]
+    if found & FLOAT and kinds <= {int, bool}:
+        return DOUBT  # floats are what NumPy made of bools and ints from 2**63
+    return with_types(found, row, 1)
 
 
 look = _look_by_numpy if _extension is None else _extension.look
@@ -341,12 +344,17 @@ def list_reader(
         if way is None or not _SMALLEST * 1.0:
             return None
         dtype, code, expected = way
-        if write is None and not (len(x) < FEW and look(x) in expected):
-            return None
-        result = allocate(len(x), dtype)
         if write is None:
-            result[...] = x
+            x = x.copy() if len(x) < FEW else []  # which nobody changes between the look and the reading
+            if not x or look(x) not in expected:
+                return None
+            result = allocate(len(x), dtype)
+            try:
+                result[...] = x
+            except OverflowError:  # of an integer that does not fit
+                return None
             return result
+        result = allocate(len(x), dtype)
         return result if write(result, code, x) in expected else None
 
     return read

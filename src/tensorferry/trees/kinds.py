@@ -79,9 +79,15 @@ def kinds_met(column: Sequence[Any], members: Members | None) -> Met | None:
 def _dtypes_in(leaf: Any) -> set[tuple[str, bool]]:
     """The dtypes of numbers, and whether they are Python's, which the target chooses a dtype for."""
     types = element_types(leaf) if type(leaf) is list else {type(leaf)}
-    return {
-        (_WEAK[kind], True) if kind in PYTHON_NUMBERS else (of_numpy(np.dtype(kind)) or "", False) for kind in types
-    }
+    return {found for kind in types if (found := _dtype_of_type(kind)) is not None}
+
+
+def _dtype_of_type(kind: type) -> tuple[str, bool] | None:
+    """The same of one type; ``None``: what reads it says what it is, or why it is no number."""
+    if not issubclass(kind, np.generic):
+        return next(((_WEAK[base], True) for base in kind.__mro__ if base in PYTHON_NUMBERS), None)
+    name = of_numpy(np.dtype(kind))
+    return None if name is None else (name, False)
 
 
 def _dtype_of(members: Members, place: int) -> tuple[str, bool]:

@@ -40,8 +40,9 @@ def signature_reader(target: Backend, request: Request) -> Callable[[Any], Hasha
 
 @cache
 def _exact() -> Mapping[int, numbers.Exact]:
-    """What numbers of one type are, by what is found in them."""
-    return {found: exact for found in range(numbers.MISFIT) if (exact := numbers.alike(found)) is not None}
+    """What numbers of one type are, by what is found in them; not where the first does not tell."""
+    alike = ((found, numbers.alike(found)) for found in range(numbers.MISFIT))
+    return {found: exact for found, exact in alike if exact is not None and exact.dtype in _TYPES}
 
 
 @cache

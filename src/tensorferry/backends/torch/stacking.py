@@ -36,8 +36,10 @@ def list_path(backend: TorchBackend) -> Callable[[list[Any]], Any]:
         if type(x[0]) not in memories:
             array = read(x) if default_dtype() is single else None
             return None if array is None else from_numpy(array)
+        if not memories.issuperset(map(type, x)):
+            return None
         dtypes = set(map(_DTYPE, x))
-        if len(dtypes) > 1 or not names.keys() >= dtypes or not memories.issuperset(map(type, x)):
+        if len(dtypes) > 1 or not names.keys() >= dtypes:
             return None
         # It reads freed storage too, which ends the process. What has another layout has no address, and raises.
         if min(map(data_ptr, x)) < lowest or x[0].is_nested:
