@@ -222,7 +222,7 @@ def test_what_is_closed_reads_no_more_and_keeps_what_it_gave(tmp_path):
     with ferry.load(tmp_path / "a.safetensors") as lazy:
         held, inner = lazy["a"], lazy["in"]
     for use in (partial(lazy.__getitem__, "a"), partial(inner.__getitem__, "b"), lazy.read):
-        with pytest.raises(ValueError, match=r"was closed.*\n\nHint: tensorferry\.load\("):
+        with pytest.raises(ValueError, match=r"was closed.*\n\nHint: load\("):
             use()
     assert "float64[1000]" in repr(lazy)
     del lazy, inner
