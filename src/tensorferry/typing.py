@@ -73,6 +73,9 @@ class Keywords(TypedDict, total=False):
     casting: Casting | None
     device: object
     grad: Grad
+    nulls: object
+    ragged: Literal["rows"] | None
+    pad: object
 
 
 class Options(TypedDict, total=False):

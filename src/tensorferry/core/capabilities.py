@@ -28,6 +28,7 @@ class Dtypes(NamedTuple):
         numbers: For each kind of Python number, the dtypes that its own constructor gives it,
             narrowest first: the first that holds the values is taken.
         unshared: Those that it stores in another form than an ndarray, so always copies.
+        unadopted: Those that it copies when it is given an ndarray, though its own lie as one.
         uncast: Those that its own operations do not cast on a device.
         unhanded: Those that it cannot give to another framework, or take from one, on a device.
         absent_reasons: For one that it lacks for now: why, as the end of a sentence.
@@ -37,6 +38,7 @@ class Dtypes(NamedTuple):
     held: frozenset[str]
     numbers: Mapping[str, tuple[str, ...]]
     unshared: frozenset[str] = frozenset()
+    unadopted: frozenset[str] = frozenset()
     uncast: frozenset[str] = frozenset()
     unhanded: frozenset[str] = frozenset()
     absent_reasons: Mapping[str, str] = _NONE
@@ -57,6 +59,7 @@ class Memory(NamedTuple):
         alignment: Bytes of which an adopted address must be a multiple; 0 means the element's size,
             1 any address.
         axes: How many axes its tensors have at most.
+        fewest_axes: How many they have at least.
         host_array: Whether its tensors *are* ndarrays in host memory.
         lazy_bits: Whether its tensors can have a conjugate or a negative bit, which the verb ``resolve`` applies.
         read_only: Whether it can present memory read-only: its verb ``read_only``, which takes its own tensor and
@@ -71,6 +74,7 @@ class Memory(NamedTuple):
     strides: Literal["any", "non-negative", "compact"] = "any"
     alignment: int = 1
     axes: float = math.inf
+    fewest_axes: int = 0
     host_array: bool = False
     lazy_bits: bool = False
     read_only: bool = False
