@@ -87,7 +87,7 @@ def to_numpy(
             source's device where the target can live there, else the host.
         grad: ``"detach"`` leaves the autograd graph, ``"error"`` refuses to.
         nulls: For columns of tables: a value of their dtype that stands in the place of nulls, ``"nan"`` for floats, or
-            ``"mask"``, which gives a pair: the values, with zeros there, and a mask that is true where there is a value.
+            ``"mask"``, which gives a pair: the values, with zeros there, and a mask, true where there is a value.
         ragged: For columns of lists of unequal lengths: ``"rows"`` gives a list with a tensor for each row.
         pad: For the same: a number that fills up the rows, at their ends.
         out: An array of the source's shape to write into instead of allocating.

@@ -15,6 +15,8 @@ from ..columns.column import Column, Ragged, Refused
 from ..columns.frames import frame_of, nulls_hint, refuse
 from ..core.info import COPIED, TensorInfo
 from ..core.layout import compact_strides
+from ..core.names import EXCHANGE
+from ..core.signature import COMPACT, layout_of
 from ..hints import Hint
 from ..host import memory
 from ..host.numpy_dtypes import of_numpy
@@ -23,7 +25,7 @@ from .base import Backend
 from .nodes import Node, item
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from ..columns.column import Found
     from ..columns.frames import Frame
@@ -35,6 +37,7 @@ __all__ = [
     "COUNTING",
     "INDEXED",
     "ColumnBackend",
+    "Gathered",
     "Given",
     "Later",
     "Table",
@@ -48,6 +51,13 @@ Array = np.ndarray[Any, Any]
 
 COUNTING, INDEXED = "counting ", "with an index"
 """What a kind says of numbers that stand for something, and of what does not come along."""
+
+
+_APART = "a memory for each column"
+_MOST = 1024
+"""Dtypes of which is kept whether they are numbers: of categories each is another."""
+_ANYWHERE = 16
+"""Where a library's own memory may start, modulo 64."""
 
 
 class Table(NamedTuple):
@@ -92,6 +102,20 @@ class Given:
         self.kind, self.name, self.found, self.table, self.columns = kind, name, found, table, columns
 
 
+class Gathered(NamedTuple):
+    """A table that its library gathers.
+
+    Args:
+        shape: Its rows and columns.
+        dtype: Canonical name of the dtype of all.
+        read: Gives the values, by rows or by columns, in memory of their own.
+    """
+
+    shape: tuple[int, int]
+    dtype: str
+    read: Callable[[bool], Array]
+
+
 class Later(NamedTuple):
     """Values that are read when they are wanted.
 
@@ -120,6 +144,17 @@ class ColumnBackend(Backend):
     def table(self, x: Any) -> Table:
         """A table's columns."""
 
+    def quick(self, x: Any) -> Array | None:
+        """A read-only array over the memory of a column, if one look shows that it is all that there is to it."""
+        return None
+
+    def whole(self, x: Any) -> Gathered | Array | None:
+        """A table's values if they lie in one memory, or what gathers them if the library does that best itself.
+
+        Its columns are of one dtype then, and nothing is missing.
+        """
+        return None
+
     def name_of(self, x: Any) -> object:
         """The name of a column; ``None``: it has none."""
         return getattr(x, "name", None)
@@ -147,12 +182,69 @@ class ColumnBackend(Backend):
     def _opened(self, x: Any, target: Backend | None, request: Request | None, *, exactly: bool) -> Opened:
         asked = None if request is None else request.dtype
         if self.is_table(type(x)):
+            whole = self.whole(x)
+            if whole is not None:
+                return self._opened_whole(x, whole, target)
             table = self.table(x)
             columns = [(name, self.found(each, asked)) for name, each in table.columns]
             return open_table(self.name, x, table, columns, target, request, note=self.note(x))
         found = self.found(x, asked)
-        name = self.name_of(x)
-        return open_column(self.name, x, type(x).__name__, name, found, request, exactly=exactly, note=self.note(x))
+        return open_column(
+            self.name,
+            type(x).__name__,
+            self.name_of(x),
+            found,
+            request,
+            exactly=exactly,
+            note=self.note(x),
+            kept=x if target is self else None,
+        )
+
+    def _opened_whole(self, x: Any, whole: Gathered | Array, target: Backend | None) -> Opened:
+        """The same of a table whose values its library has, or gathers, as one array."""
+        if isinstance(whole, np.ndarray):
+            info = _over(self.name, whole, mutable=True, kind=self.note(x))
+            return info, x if target is self else whole
+        itemsize = _itemsize(whole.dtype)
+        said = " ".join(filter(None, [f"{COPIED}{type(x).__name__}", self.note(x)]))
+        strides = (itemsize, itemsize * max(whole.shape[0], 1))
+        by_rows = _takes_rows(target)
+        info = TensorInfo(
+            self.name,
+            whole.shape,
+            whole.dtype,
+            strides=None if by_rows else strides,
+            misalignment=_ANYWHERE,
+            kind=f"{said}: {_APART}",
+        )
+        return info, Later(lambda: whole.read(by_rows))
+
+    # -- without describing it ------------------------------------------------------------------------
+
+    def signature(self, x: Any) -> Hashable | None:
+        array = None if self.is_table(type(x)) else self.quick(x)
+        if array is None:
+            return None
+        strides = array.strides
+        layout = COMPACT if strides[0] == array.itemsize else layout_of(array.shape, strides, array.itemsize)
+        return self.name, array.dtype, 1, layout, memory.address(array) & 63
+
+    lengths = staticmethod(lambda x: (len(x),))
+
+    def extents(self, tensors: Sequence[Any], *, compact: bool) -> tuple[Sequence[int], Sequence[int]] | None:
+        arrays = [self.export(x) for x in tensors]
+        starts = memory.addresses(arrays)
+        ends = [at + max(x.strides[0], x.itemsize) * len(x) for at, x in zip(starts, arrays, strict=True)]
+        return (starts, ends) if all(x.strides[0] > 0 for x in arrays) else None
+
+    def fast_paths(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
+        return {(kind, EXCHANGE): self.quick for kind in self.plain_types()}
+
+    def plain_types(self) -> Sequence[type]:
+        """The types of columns that may be plain memory."""
+        return ()
+
+    # -- what it holds --------------------------------------------------------------------------------
 
     def given(self, x: Any, asked: str | None) -> Given:
         """What a column or a table holds."""
@@ -166,8 +258,25 @@ class ColumnBackend(Backend):
         if self.is_table(type(x)):
             columns = self.table(x).columns
             return bool(columns) and all(self.is_text(each) for _, each in columns)
-        found = self.found(x, None)
-        return isinstance(found, Refused) and found.stays
+        dtype = self.dtype_of(x)
+        stays = None if dtype is None else self._stays.get(dtype)
+        if stays is None:
+            found = self.found(x if dtype is None else self.empty(x), None)
+            stays = isinstance(found, Refused) and found.stays
+            if dtype is not None and len(self._stays) < _MOST:
+                self._stays[dtype] = stays
+        return stays
+
+    def __init__(self) -> None:
+        self._stays: dict[Hashable, bool] = {}
+
+    @abstractmethod
+    def dtype_of(self, x: Any) -> Hashable | None:
+        """The library's dtype of a column, if that alone says whether it holds numbers."""
+
+    @abstractmethod
+    def empty(self, x: Any) -> Any:
+        """A column of the same dtype without rows."""
 
     def remark(self, info: TensorInfo) -> str:
         return remark_of(info.kind)
@@ -184,6 +293,9 @@ class ColumnBackend(Backend):
     def export(self, x: Any) -> Array:
         if isinstance(x, np.ndarray):
             return x
+        array = self.whole(x) if self.is_table(type(x)) else self.quick(x)
+        if isinstance(array, np.ndarray):
+            return array
         found = self.found(x, None)
         assert isinstance(found, Column)  # noqa: S101 - it was described
         return found.view()
@@ -244,7 +356,6 @@ def node_of(held: Mapping[object, Any]) -> Node:
 
 def open_column(
     framework: str,
-    x: object,
     kind: str,
     name: object,
     found: Found,
@@ -252,18 +363,19 @@ def open_column(
     *,
     exactly: bool,
     note: str = "",
+    kept: object = None,
 ) -> Opened:
     """What a column is, and what a plan's steps start from.
 
     Args:
         framework: The name of its backend.
-        x: The column.
         kind: The name of its class.
         name: Its own name.
         found: What it holds.
         request: What was asked for.
         exactly: Whether reasons have numbers, which are not the same for other columns.
         note: What its kind says besides.
+        kept: The column, where the steps start from it and not from an array over its memory.
 
     Raises:
         UnsupportedTypeError: It is no tensor, or has nulls.
@@ -283,7 +395,9 @@ def open_column(
     said += [note] if note else []
     obstacles = found.obstacles(exactly=exactly)
     if not obstacles:
-        return _over(framework, found, " ".join(said)), x if isinstance(x, np.ndarray) or not said else found.view()
+        view = found.view()
+        info = _over(framework, view, mutable=found.mutable, kind=" ".join(said))
+        return info, view if kept is None else kept
     kind = " ".join([f"{COPIED}{kind}", *said])
     itemsize = _itemsize(found.dtype)
     physical = compact_strides((found.rows, *found.inner), itemsize)
@@ -311,11 +425,11 @@ def open_table(
     frame: Frame = frame_of(
         kind or type(x).__name__, columns, table.rows, request, put=table.put, drop=table.drop, apart=table.apart
     )
-    by_rows = target is None or target.capabilities.memory.strides == "compact" or not target.capabilities.memory.exists
+    by_rows = _takes_rows(target)
     itemsize = _itemsize(frame.dtype)
     strides = compact_strides(frame.shape, itemsize) if by_rows else (itemsize, itemsize * max(frame.rows, 1))
     said = " ".join([f"{COPIED}{kind or type(x).__name__}", *([note] if note else [])])
-    info = TensorInfo(framework, frame.shape, frame.dtype, strides=strides, kind=f"{said}: a memory for each column")
+    info = TensorInfo(framework, frame.shape, frame.dtype, strides=strides, kind=f"{said}: {_APART}")
     return info, Later(lambda: frame.read(by_rows=by_rows))
 
 
@@ -325,17 +439,22 @@ def _itemsize(dtype: str) -> int:
     return find(dtype).itemsize
 
 
-def _over(framework: str, found: Column, kind: str) -> TensorInfo:
+def _takes_rows(target: Backend | None) -> bool:
+    """Whether the values of a row are to lie together: else those of a column do, as they lie in the table."""
+    memory_of = None if target is None else target.capabilities.memory
+    return memory_of is None or memory_of.strides == "compact" or not memory_of.exists
+
+
+def _over(framework: str, array: Array, *, mutable: bool, kind: str) -> TensorInfo:
     """What an array over a column's memory is."""
-    array = found.view()
     return TensorInfo(
         framework,
         array.shape,
-        of_numpy(array.dtype) or found.dtype,
+        of_numpy(array.dtype) or "",
         strides=array.strides,
         misalignment=memory.address(array) if array.size else 0,
         writable=False,
-        mutable=found.mutable,
+        mutable=mutable,
         swapped=not array.dtype.isnative,
         memory_map=memory.is_mapped(array),
         kind=kind,

@@ -21,7 +21,11 @@ __all__ = ["TEXT", "Bits", "Column", "Decoded", "Found", "Piece", "Ragged", "Ref
 Array = np.ndarray[Any, Any]
 
 TEXT = "holds text, which has no numbers"
-_BLOCK = 1 << 16
+_BITS = 1 << 18
+"""Bits that are looked at in one go."""
+_FEW = 8
+"""One in so many, of what is missing, from which on each is written for itself."""
+_BLOCK = 1 << 15
 """Elements that are read and filled in at a time, while they are in the processor's cache."""
 
 
@@ -62,6 +66,18 @@ class Bits:
         bits = np.unpackbits(self.packed[first // 8 : -(-last // 8)], bitorder="little")
         part: Array = bits[first % 8 : first % 8 + stop - start]
         return part
+
+    def zeros(self) -> tuple[int, int]:
+        """How many are not set, and the first of them; (0, 0): all are."""
+        count, first = 0, 0
+        for start in range(0, self.count, _BITS):
+            stop = min(start + _BITS, self.count)
+            gone = self.part(start, stop) == 0
+            here = int(np.count_nonzero(gone))
+            if here and not count:
+                first = start + int(gone.argmax())
+            count += here
+        return count, first
 
     def put(self, out: Array, start: int, stop: int) -> None:
         """Write some rows of them into memory."""
@@ -225,7 +241,12 @@ class Column:
         """How many rows have something missing, and which is the first; (0, 0): none."""
         count, first, before = 0, 0, 0
         for piece in self.pieces:
-            if piece.missing:
+            if len(piece.missing) == 1 and piece.missing[0].each == 1 and isinstance(piece.missing[0].marks, Bits):
+                here, at = piece.missing[0].marks.zeros()
+                if here and not count:
+                    first = before + at
+                count += here
+            elif piece.missing:
                 marked = np.zeros(piece.rows, bool)
                 for each in piece.missing:
                     found = each.part(0, piece.rows)
@@ -264,6 +285,7 @@ class Column:
             order=self.order,
         )
         found.fill = value
+        found.__dict__["nulls"] = self.nulls
         return found
 
     def value_of(self, value: Any, keyword: str = "nulls") -> Any:
@@ -345,11 +367,20 @@ class Column:
                     else:
                         values.put(into, start, stop)
                     for each in marks:
-                        np.copyto(into, self.fill, where=_spread(each.part(start, stop), into.shape, each.each))
+                        _fill(into, self.fill, _spread(each.part(start, stop), into.shape, each.each))
             at += piece.rows
 
     def _ordered(self, array: Array) -> Array:
         return array if self.order is None else array.transpose(0, *(axis + 1 for axis in self.order))
+
+
+def _fill(out: Array, value: Any, where: Array) -> None:
+    """Write a value where it is wanted; one by one where that is rare, which is sooner."""
+    count = np.count_nonzero(where)
+    if count * _FEW > where.size or not out.flags.c_contiguous:
+        np.copyto(out, value, where=where)
+    elif count:
+        out.reshape(-1)[np.flatnonzero(where)] = value
 
 
 def _mark(out: Array, piece: Piece, start: int) -> None:

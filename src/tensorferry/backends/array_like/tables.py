@@ -114,8 +114,7 @@ def open_given(x: Given, target: Backend | None, request: Request | None, *, exa
     if x.table is not None:
         return open_table(NAME, x, x.table, x.columns, target, request, kind=kind)
     assert x.found is not None  # noqa: S101 - it is one of the two
-    info, handle = open_column(NAME, x, x.kind, x.name, x.found, request, exactly=exactly, note=COLUMN.strip())
-    return info, handle
+    return open_column(NAME, x.kind, x.name, x.found, request, exactly=exactly, note=COLUMN.strip())
 
 
 def opener_of(kind: type) -> Callable[[Any], Node] | None:

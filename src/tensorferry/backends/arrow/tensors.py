@@ -14,6 +14,8 @@ from .declared import CAPABILITIES, DECLARED
 from .snippets import snippet
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ...columns.column import Found
     from ...core.capabilities import Capabilities
 
@@ -64,8 +66,27 @@ class ArrowBackend(ColumnBackend):
     def is_table(self, kind: type) -> bool:
         return issubclass(kind, self._tables)
 
+    def dtype_of(self, x: Any) -> Any:
+        return x.type
+
+    def empty(self, x: Any) -> Any:
+        return x.slice(0, 0)
+
     def name_of(self, x: Any) -> object:
         return None
+
+    def quick(self, x: Any) -> Array | None:
+        if x.type not in self._plain or x.null_count or not len(x):
+            return None
+        if isinstance(x, self._pa.ChunkedArray):
+            if x.num_chunks != 1:
+                return None
+            x = x.chunk(0)
+        return x.to_numpy()  # type: ignore[no-any-return]
+
+    def plain_types(self) -> Sequence[type]:
+        pa = self._pa
+        return [pa.ChunkedArray, *(type(pa.array([], kind)) for kind in self._plain)]
 
     def found(self, x: Any, asked: str | None) -> Found:
         pa = self._pa

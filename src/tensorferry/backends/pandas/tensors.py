@@ -13,7 +13,7 @@ from ...core.dtypes import DTYPES
 from ...core.names import EXCHANGE
 from ...host.numpy_dtypes import of_numpy
 from .. import registry
-from ..columnar import INDEXED, ColumnBackend, Table
+from ..columnar import INDEXED, ColumnBackend, Gathered, Table
 from .declared import CAPABILITIES, DECLARED
 from .snippets import snippet
 
@@ -77,14 +77,6 @@ class PandasBackend(ColumnBackend):
         usual = isinstance(index, self._pd.RangeIndex) and index.start == 0 and index.step == 1 and index.name is None
         return "" if usual else INDEXED
 
-    def _opened(self, x: Any, target: Backend | None, request: Request | None, *, exactly: bool) -> Any:
-        if self.is_table(type(x)):
-            block = self._whole(x)
-            if block is not None:
-                info, handle = super()._opened(block, target, request, exactly=exactly)
-                return info._replace(kind=self.note(x)), x if target is self else handle
-        return super()._opened(x, target, request, exactly=exactly)
-
     def open(
         self, x: Any, target: Backend | None = None, request: Request | None = None
     ) -> tuple[Backend, TensorInfo, Any]:
@@ -108,22 +100,42 @@ class PandasBackend(ColumnBackend):
         objects = x.to_numpy()
         return None if _holds_text(objects) else objects
 
-    def _whole(self, x: Any) -> Array | None:
-        """A frame's values if they lie in one memory."""
+    def whole(self, x: Any) -> Gathered | Array | None:
         dtypes = set(x.dtypes)
-        if len(dtypes) != 1 or of_plain(dtypes.pop()) is None:
+        if len(dtypes) != 1 or not x.size:
             return None
-        values = x.to_numpy()
-        again = x.iloc[:, 0].to_numpy()
-        return values if np.may_share_memory(values[:, 0], again) and values.size else None
+        dtype = dtypes.pop()
+        name = of_plain(dtype)
+        if name is None:
+            return None
+        # What it gives of one block is read-only: it is the frame's own.
+        if x._mgr.nblocks == 1:
+            array = x.to_numpy()
+            if not array.flags.writeable:
+                return array  # type: ignore[no-any-return]
 
-    def export(self, x: Any) -> Array:
-        block = self._whole(x) if self.is_table(type(x)) else None
-        return super().export(x) if block is None else block
+        def read(by_rows: bool) -> Array:
+            array = x.to_numpy(copy=True)
+            return np.ascontiguousarray(array) if by_rows else _by_columns(array)
+
+        return Gathered(x.shape, name, read) if dtype.isnative else None
+
+    def quick(self, x: Any) -> Array | None:
+        if x.dtype.__class__.__name__ not in _PLAIN or not len(x):
+            return None
+        array = x.to_numpy()
+        return None if array.flags.writeable or not array.strides[0] else array
+
+    def plain_types(self) -> Sequence[type]:
+        return (self._pd.Series,)
+
+    def dtype_of(self, x: Any) -> Any:
+        return None if x.dtype == object else x.dtype
+
+    def empty(self, x: Any) -> Any:
+        return x[:0]
 
     def found(self, x: Any, asked: str | None) -> Found:
-        if type(x) is np.ndarray:
-            return _over(x)
         pd, dtype = self._pd, x.dtype
         if isinstance(dtype, np.dtype):
             return self._found_in_numpy(x, dtype, asked)
@@ -182,8 +194,6 @@ class PandasBackend(ColumnBackend):
         return Column(of_numpy(codes.dtype) or "", (), pieces, unit="codes of categories", mutable=True)
 
     def table(self, x: Any) -> Table:
-        names = list(x.columns)
-
         def put(name: object, code: str) -> str:
             code, comma, remark = code.format(x=f"x[{name!r}]").partition(", which")
             if not code.endswith(")") or code.endswith(".tolist()"):
@@ -195,7 +205,7 @@ class PandasBackend(ColumnBackend):
         def drop(gone: list[object]) -> str:
             return f"x.drop(columns={gone!r})"
 
-        columns = [(name, x.iloc[:, index]) for index, name in enumerate(names)]
+        columns = list(x.items())
         return Table(columns, len(x), put, drop, "x")
 
     def index_of(self, x: Any) -> Sequence[tuple[object, Any]]:
@@ -207,6 +217,19 @@ class PandasBackend(ColumnBackend):
 
     def adopt(self, array: Array) -> Any:
         return (self._pd.Series if array.ndim == 1 else self._pd.DataFrame)(array, copy=False)
+
+
+_PLAIN = frozenset(
+    {
+        *("Int8DType", "Int16DType", "Int32DType", "Int64DType", "UInt8DType", "UInt16DType", "UInt32DType"),
+        *("UInt64DType", "Float16DType", "Float32DType", "Float64DType", "Complex64DType", "Complex128DType"),
+        *("BoolDType", "LongLongDType", "ULongLongDType"),
+    }
+)
+
+
+def _by_columns(array: Array) -> Array:
+    return array if array.flags.f_contiguous else np.asfortranarray(array)
 
 
 def of_plain(dtype: Any) -> str | None:

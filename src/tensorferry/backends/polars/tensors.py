@@ -9,11 +9,13 @@ import numpy as np
 from ...columns import interface
 from ...columns.column import TEXT, Column, Piece, Refused
 from ...columns.layouts import column_of
-from ..columnar import ColumnBackend, Table
+from ..columnar import ColumnBackend, Gathered, Table
 from .declared import CAPABILITIES, DECLARED
 from .snippets import snippet
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ...columns.column import Found
     from ...core.capabilities import Capabilities
 
@@ -58,6 +60,27 @@ class PolarsBackend(ColumnBackend):
 
     def is_table(self, kind: type) -> bool:
         return issubclass(kind, self._pl.DataFrame)
+
+    def whole(self, x: Any) -> Gathered | Array | None:
+        dtypes = set(x.dtypes)
+        name = self._plain.get(dtypes.pop()) if len(dtypes) == 1 else None
+        if name is None or not x.height or any(x.null_count().row(0)):
+            return None
+        return Gathered(x.shape, name, lambda by_rows: x.to_numpy(order="c" if by_rows else "fortran", writable=True))
+
+    def quick(self, x: Any) -> Array | None:
+        if x.dtype not in self._plain or x.null_count() or x.n_chunks() != 1 or not len(x):
+            return None
+        return x.to_numpy(allow_copy=False)  # type: ignore[no-any-return]
+
+    def plain_types(self) -> Sequence[type]:
+        return (self._pl.Series,)
+
+    def dtype_of(self, x: Any) -> Any:
+        return x.dtype
+
+    def empty(self, x: Any) -> Any:
+        return x.clear()
 
     def found(self, x: Any, asked: str | None) -> Found:
         pl, dtype = self._pl, x.dtype
