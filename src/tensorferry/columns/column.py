@@ -9,20 +9,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..core.dtypes import find
-from ..errors import LossyCastError, UnsupportedTypeError
+from ..errors import LossyCastError
 from ..host import memory
 from ..host.numpy_dtypes import numpy_dtype
+from .pieces import Bits, Decoded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["TEXT", "Bits", "Column", "Decoded", "Found", "Piece", "Ragged", "Refused"]
+    from .pieces import Piece
+
+__all__ = ["TEXT", "Column", "Found", "Ragged", "Refused"]
 
 Array = np.ndarray[Any, Any]
 
 TEXT = "holds text, which has no numbers"
-_BITS = 1 << 18
-"""Bits that are looked at in one go."""
 _FEW = 8
 """One in so many, of what is missing, from which on each is written for itself."""
 _BLOCK = 1 << 15
@@ -43,113 +44,6 @@ class Refused(NamedTuple):
     hint: str
     stays: bool = False
     keywords: bool = False
-
-
-class Bits:
-    """Values of one bit each.
-
-    Args:
-        packed: The bytes that hold them, least significant bit first.
-        start: With which bit they begin.
-        count: How many they are.
-    """
-
-    __slots__ = ("count", "packed", "start")
-
-    def __init__(self, packed: Array, start: int, count: int) -> None:
-        self.packed, self.start, self.count = packed, start, count
-
-    def part(self, start: int, stop: int) -> Array:
-        """Some of them, a byte each: 0 or 1."""
-        first = self.start + start
-        last = self.start + stop
-        bits = np.unpackbits(self.packed[first // 8 : -(-last // 8)], bitorder="little")
-        part: Array = bits[first % 8 : first % 8 + stop - start]
-        return part
-
-    def zeros(self) -> tuple[int, int]:
-        """How many are not set, and the first of them; (0, 0): all are."""
-        count, first = 0, 0
-        for start in range(0, self.count, _BITS):
-            stop = min(start + _BITS, self.count)
-            gone = self.part(start, stop) == 0
-            here = int(np.count_nonzero(gone))
-            if here and not count:
-                first = start + int(gone.argmax())
-            count += here
-        return count, first
-
-    def put(self, out: Array, start: int, stop: int) -> None:
-        """Write some rows of them into memory."""
-        each = out.size // (stop - start)
-        out[...] = self.part(start * each, stop * each).reshape(out.shape)
-
-
-class Decoded:
-    """Values that stand in a dictionary.
-
-    Args:
-        indices: Where each stands.
-        values: The dictionary.
-        missing: Which of the indices mean nothing; ``None``: each is looked up.
-    """
-
-    __slots__ = ("indices", "missing", "values")
-
-    def __init__(self, indices: Array, values: Array, missing: Array | None = None) -> None:
-        self.indices, self.values, self.missing = indices, values, missing
-
-    def put(self, out: Array, start: int, stop: int) -> None:
-        """Write some of them into memory.
-
-        Raises:
-            UnsupportedTypeError: An index is none of the dictionary.
-        """
-        each = self.indices[start:stop]
-        if self.missing is not None:
-            each = np.where(self.missing[start:stop], 0, each)
-        if not len(self.values):
-            if self.missing is None or not self.missing[start:stop].all():
-                raise UnsupportedTypeError("A dictionary has no values, and its indices point at some.", None)
-            out[...] = 0
-            return
-        if each.size and (int(each.min()) < 0 or int(each.max()) >= len(self.values)):
-            raise UnsupportedTypeError("A dictionary's indices point past its values.", None)
-        out[...] = self.values[each]
-
-
-class Missing(NamedTuple):
-    """Which values are missing.
-
-    Args:
-        marks: Bits that are set where there is a value, or booleans that are true where there is none.
-        each: How many of them there are for a row.
-    """
-
-    marks: Bits | Array
-    each: int = 1
-
-    def part(self, start: int, stop: int) -> Array:
-        """Where nothing is, of some rows."""
-        first, last = start * self.each, stop * self.each
-        if isinstance(self.marks, Bits):
-            return self.marks.part(first, last) == 0
-        found: Array = self.marks[first:last]
-        return found
-
-
-class Piece(NamedTuple):
-    """Some rows of a column that lie in one memory.
-
-    Args:
-        rows: How many.
-        values: Them, an array with the axes of the column, or what else has to be read.
-        missing: What is missing among them: rows, elements of rows.
-    """
-
-    rows: int
-    values: Array | Bits | Decoded
-    missing: tuple[Missing, ...] = ()
 
 
 class Ragged(NamedTuple):
@@ -236,6 +130,11 @@ class Column:
 
     # -- what is missing ----------------------------------------------------------------------------
 
+    @property
+    def lacks(self) -> bool:
+        """Whether something is marked as missing."""
+        return any(piece.missing for piece in self.pieces)
+
     @cached_property
     def nulls(self) -> tuple[int, int]:
         """How many rows have something missing, and which is the first; (0, 0): none."""
@@ -285,7 +184,6 @@ class Column:
             order=self.order,
         )
         found.fill = value
-        found.__dict__["nulls"] = self.nulls
         return found
 
     def value_of(self, value: Any, keyword: str = "nulls") -> Any:
@@ -327,7 +225,7 @@ class Column:
             found.append("bit-packed")
         if any(isinstance(piece.values, Decoded) for piece in self.pieces):
             found.append("encoded by a dictionary")
-        if self.fill is not None and self.nulls[0]:
+        if self.fill is not None and self.lacks:
             found.append(f"nulls at row {self.nulls[1]}" if exactly else "nulls")
         return found
 
@@ -350,6 +248,12 @@ class Column:
         self.put(result)
         return self._ordered(result)
 
+    def whatever(self) -> Array:
+        """Its values, with whatever stands where something is missing."""
+        result = np.empty((self.rows, *self.inner), numpy_dtype(self.dtype))
+        self.put(result)
+        return self._ordered(result)
+
     def put(self, out: Array) -> None:
         """Write its values into memory, in one pass; what is missing as `fill`."""
         at = 0
@@ -367,7 +271,10 @@ class Column:
                     else:
                         values.put(into, start, stop)
                     for each in marks:
-                        _fill(into, self.fill, _spread(each.part(start, stop), into.shape, each.each))
+                        if isinstance(each.marks, Bits) and into.ndim == 1:
+                            into[each.marks.unset(start, stop)] = self.fill
+                        else:
+                            _fill(into, self.fill, _spread(each.part(start, stop), into.shape, each.each))
             at += piece.rows
 
     def _ordered(self, array: Array) -> Array:

@@ -14,8 +14,10 @@ import numpy as np
 from ..core.dtypes import DTYPES
 from ..errors import UnsupportedTypeError
 from ..host.numpy_dtypes import numpy_dtype
-from .column import TEXT, Bits, Column, Decoded, Missing, Piece, Ragged, Refused
+from . import extensions
+from .column import TEXT, Column, Ragged, Refused
 from .interface import bytes_at
+from .pieces import Bits, Decoded, Missing, Piece
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -147,7 +149,8 @@ def _marked(inner: tuple[int, ...]) -> Any:
                 raise UnsupportedTypeError("This array of Arrow's counts nulls, and does not say which.", None)
             return span
         bits = _bits(span, 0)
-        if bits.part(0, span.length).all():
+        whole = not chunk.offset and span.length == chunk.length
+        if not (whole and chunk.null_count > 0) and not bits.zeros()[0]:
             return span
         return span._replace(missing=(*span.missing, Missing(bits, each)))
 
@@ -195,8 +198,8 @@ def _fixed(kind: Type, width: int, spans: list[_Span], inner: tuple[int, ...], a
         if (each.at + each.length) * width > child.length:
             raise UnsupportedTypeError("A list of Arrow's ends past its elements.", None)
         below.append(_Span(child, each.at * width, each.length * width, each.missing))
-    if not width and below:
-        return Refused("has rows without elements", "{x}.to_pylist()")
+    if not width:
+        return _without_elements(kind.children[0], sum(each.length for each in spans), inner, asked)
     return _column(kind.children[0], below, (*inner, width), asked)
 
 
@@ -223,15 +226,17 @@ def _lists(kind: Type, spans: list[_Span], inner: tuple[int, ...], asked: str | 
             return Refused(f"has lists of unequal lengths in each other, at row {row}", "{x}.to_pylist()", stays)
         return Ragged(elements, lengths)
     width = int(lengths[0]) if len(lengths) else 0
-    if not width and len(lengths):
-        found = _column(kind.children[0], [], (), asked)
-        return Column(found.dtype, (*inner, 0), [_empty(lengths, inner, found)]) if isinstance(found, Column) else found
+    if not width:
+        return _without_elements(kind.children[0], len(lengths), inner, asked)
     return _column(kind.children[0], below, (*inner, width), asked)
 
 
-def _empty(lengths: Array, inner: tuple[int, ...], found: Column) -> Piece:
-    rows = len(lengths) // max(1, prod(inner))
-    return Piece(rows, np.empty((rows, *inner, 0), numpy_dtype(found.dtype)))
+def _without_elements(kind: Type, lists: int, inner: tuple[int, ...], asked: str | None) -> Found:
+    found = _column(kind, [], (), asked)
+    if not isinstance(found, Column):
+        return found
+    rows, shape = lists // max(1, prod(inner)), (*inner, 0, *found.inner)
+    return Column(found.dtype, shape, [Piece(rows, np.empty((rows, *shape), numpy_dtype(found.dtype)))] if rows else [])
 
 
 def _offsets(span: _Span, dtype: str) -> Array:
@@ -297,16 +302,9 @@ def _looked_up(
             safe = each if gone is None else np.where(gone, 0, each)
             found_absent = absent[safe]
             gone = found_absent if gone is None else gone | found_absent
-        values = memory_of(one)
+        values = one.whatever()
         pieces.append(Piece(len(each), Decoded(each, values, gone), () if gone is None else (Missing(gone),)))
     return Column(found.dtype, inner, pieces, unit=found.unit, reasons=(reason,) if reason else ())
-
-
-def memory_of(column: Column) -> Array:
-    """The values of a column, whatever stands where something is missing."""
-    result = np.empty(column.shape, numpy_dtype(column.dtype))
-    column.put(result)
-    return result
 
 
 def _dates(kind: Type, spans: list[_Span], inner: tuple[int, ...], asked: str | None) -> Found:
@@ -333,74 +331,15 @@ def _extension(name: str, kind: Type, spans: list[_Span], inner: tuple[int, ...]
     said = kind.metadata.get(_OF_EXTENSION, b"")
     plain = kind._replace(metadata={})
     if name == "arrow.bool8":
-        found = _column(plain, spans, inner, None)
-        if isinstance(found, Column):
-            truth = [
-                piece._replace(values=piece.values != 0)
-                if isinstance(piece.values, np.ndarray) and (piece.values.view("uint8") > 1).any()
-                else piece._replace(values=piece.values.view(bool))  # type: ignore[union-attr]
-                for piece in found.pieces
-            ]
-            return Column("bool", found.inner, truth)
-        return found
+        return extensions.truths(_column(plain, spans, inner, None))
     if name == "arrow.fixed_shape_tensor":
-        return _tensors(json.loads(said), _column(plain, spans, inner, asked), inner)
-    if name == "arrow.variable_shape_tensor":
-        return _tensors_of_any_shape(plain, spans, json.loads(said or b"{}"), asked)
-    return Refused(f"has type {name}, which is not known here", "{x}.storage", stays=True)
-
-
-def _tensors(said: dict[str, Any], found: Found, inner: tuple[int, ...]) -> Found:
-    if not isinstance(found, Column):
-        return found
-    shape = tuple(said["shape"])
-    if prod(shape) != prod(found.inner[len(inner) :]):
-        raise UnsupportedTypeError("The shape of these tensors is not that of their elements.", None)
-    order = said.get("permutation")
-    before = len(inner)
-    found = _reshaped(found, (*inner, *shape))
-    if order is not None:
-        found.order = (*range(before), *(before + axis for axis in order))
-    return found
-
-
-def _reshaped(found: Column, inner: tuple[int, ...]) -> Column:
-    pieces = [
-        piece._replace(values=piece.values.reshape(-1, *inner)) if isinstance(piece.values, np.ndarray) else piece
-        for piece in found.pieces
-    ]
-    return Column(found.dtype, inner, pieces, unit=found.unit, reasons=found.reasons)
-
-
-def _tensors_of_any_shape(kind: Type, spans: list[_Span], said: dict[str, Any], asked: str | None) -> Found:
-    marked = list(map(_marked(()), spans))
-    if any(each.missing for each in marked):
+        return extensions.tensors(json.loads(said), _column(plain, spans, inner, asked), inner)
+    if name != "arrow.variable_shape_tensor":
+        return Refused(f"has type {name}, which is not known here", "{x}.storage", stays=True)
+    if any(_marked(())(each) is not each for each in spans):
         return Refused("has nulls among tensors", "{x}.storage")
-    if said.get("permutation"):
-        return Refused("has tensors whose axes are permuted", "{x}.storage")
     data, shape = (
         _column(child, [_Span(each.chunk.children[index], each.at, each.length) for each in spans], (), asked)
         for index, child in enumerate(kind.children)
     )
-    if not isinstance(shape, Column) or not isinstance(data, (Column, Ragged)):
-        return data if isinstance(data, Refused) else Refused(_ROWS, "{x}.storage")
-    sizes = memory_of(shape)
-    counts = np.full(data.rows, prod(data.inner)) if isinstance(data, Column) else data.lengths
-    if (sizes.prod(1) != counts).any() or (sizes < 0).any():
-        raise UnsupportedTypeError("The shapes of these tensors are not those of their elements.", None)
-    if len(sizes) and (sizes != sizes[0]).any():
-        elements = data.elements if isinstance(data, Ragged) else None
-        if elements is None and isinstance(data, Column):
-            flat = [
-                Piece(piece.rows * prod(data.inner), piece.values.reshape(-1), ())
-                for piece in data.pieces
-                if isinstance(piece.values, np.ndarray) and not piece.missing
-            ]
-            if len(flat) != len(data.pieces):
-                return Refused("has tensors of unequal shapes with nulls, or of bits", "{x}.storage")
-            elements = Column(data.dtype, (), flat)
-        assert elements is not None  # noqa: S101 - for the type checker
-        return Ragged(elements, counts, sizes)
-    if not isinstance(data, Column):
-        return data
-    return _reshaped(data, tuple(map(int, sizes[0])) if len(sizes) else (0,) * shape.inner[0])
+    return extensions.tensors_of_any_shape(json.loads(said or b"{}"), data, shape)

@@ -28,7 +28,6 @@ class Dtypes(NamedTuple):
         numbers: For each kind of Python number, the dtypes that its own constructor gives it,
             narrowest first: the first that holds the values is taken.
         unshared: Those that it stores in another form than an ndarray, so always copies.
-        unadopted: Those that it copies when it is given an ndarray, though its own lie as one.
         uncast: Those that its own operations do not cast on a device.
         unhanded: Those that it cannot give to another framework, or take from one, on a device.
         absent_reasons: For one that it lacks for now: why, as the end of a sentence.
@@ -38,7 +37,6 @@ class Dtypes(NamedTuple):
     held: frozenset[str]
     numbers: Mapping[str, tuple[str, ...]]
     unshared: frozenset[str] = frozenset()
-    unadopted: frozenset[str] = frozenset()
     uncast: frozenset[str] = frozenset()
     unhanded: frozenset[str] = frozenset()
     absent_reasons: Mapping[str, str] = _NONE
@@ -60,6 +58,7 @@ class Memory(NamedTuple):
             1 any address.
         axes: How many axes its tensors have at most.
         fewest_axes: How many they have at least.
+        by_columns: Whether one of several axes is a table, with a memory for each column.
         host_array: Whether its tensors *are* ndarrays in host memory.
         lazy_bits: Whether its tensors can have a conjugate or a negative bit, which the verb ``resolve`` applies.
         read_only: Whether it can present memory read-only: its verb ``read_only``, which takes its own tensor and
@@ -75,6 +74,7 @@ class Memory(NamedTuple):
     alignment: int = 1
     axes: float = math.inf
     fewest_axes: int = 0
+    by_columns: bool = False
     host_array: bool = False
     lazy_bits: bool = False
     read_only: bool = False

@@ -8,7 +8,8 @@ import numpy as np
 
 from ..backends import registry
 from ..backends.array_like.tables import ArrowColumn, found_in, is_known_by_arrow
-from ..backends.columnar import ColumnBackend, Given
+from ..backends.columnar import ColumnBackend
+from ..backends.opening import Given
 from ..columns.column import Column, Ragged
 from ..core.dtype_names import asked as dtype_asked
 from ..core.dtypes import DTYPES
@@ -113,7 +114,7 @@ def said_of(x: Any, dtype: object, *, nulls: object = None, ragged: object = Non
 
 
 def _filled(found: Any, nulls: Any) -> Any:
-    if not isinstance(found, Column) or nulls is None or not found.nulls[0]:
+    if not isinstance(found, Column) or nulls is None or not found.lacks:
         return found
     zero = False if found.dtype == "bool" else 0
     return found.filled(found.value_of(zero if isinstance(nulls, str) and nulls == "mask" else nulls))

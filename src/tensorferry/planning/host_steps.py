@@ -208,8 +208,7 @@ def to_target(plan: PlanBuilder) -> None:
 
 def _adopt(plan: PlanBuilder) -> None:
     target, caps = plan.target, plan.target.capabilities
-    kept = caps.dtypes.unshared | caps.dtypes.unadopted
-    copies = Path.HOST if not caps.memory.exists or plan.now.dtype in kept else Path.NONE
+    copies = Path.HOST if not caps.memory.exists or plan.now.dtype in caps.dtypes.unshared else Path.NONE
     why = rules.ADOPT_REASONS[caps.memory.exists]
     # Code that shares gives the target the source's own tensor, if it takes that, not the array over its memory.
     able = plan.now.dtype not in plan.source.capabilities.dtypes.unhanded | caps.dtypes.unhanded

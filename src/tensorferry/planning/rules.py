@@ -335,8 +335,8 @@ def layout_obstacles(info: TensorInfo, target: Declaration) -> list[str]:
     row = dtypes.find(info.dtype)
     if info.dtype in caps.dtypes.unshared:
         found.append(f"{target.name} stores {info.dtype} in another form")
-    elif info.dtype in caps.dtypes.unadopted:
-        found.append(f"{target.name} copies what it is given")
+    if caps.memory.by_columns and len(info.shape) > 1:
+        found.append("a memory for each column")
     if caps.memory.strides != "any":
         found += _stride_obstacles(info, row.itemsize)
     if caps.memory.strides == "compact" and not found and not is_compact(info.shape, info.strides, row.itemsize):

@@ -109,7 +109,7 @@ def _possible(sample: Sample, place: Place | None, source: Capabilities, target:
     """Whether the target can lie over this memory at all."""
     if not sample.owns or sample.lazy or sample.swapped or place is None:
         return False
-    if sample.dtype in source.dtypes.unshared | target.dtypes.unshared | target.dtypes.unadopted:
+    if sample.dtype in source.dtypes.unshared | target.dtypes.unshared:
         return False
     steps = [(length, step) for length, step in zip(place.shape, place.strides, strict=True) if length > 1]
     if target.memory.strides == "non-negative" and any(step < 0 or step % place.itemsize for _, step in steps):

@@ -9,7 +9,7 @@ from ...columns.column import Column
 from ...columns.layouts import column_of, fields, spans_of
 from ...columns.texts import texts
 from .. import registry
-from ..columnar import Given, Table, node_of, open_column, open_table
+from ..opening import Given, Table, node_of, open_column, open_table
 from .declared import NAME
 from .neighbours import neighbour_of
 from .snippets import COLUMN

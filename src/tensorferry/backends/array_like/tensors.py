@@ -10,8 +10,8 @@ from ...columns import interface
 from ...columns.column import Refused
 from ...host import memory
 from ..base import Backend
-from ..columnar import Given, remark_of
-from ..columnar import Later as LaterColumn
+from ..opening import Given, remark_of
+from ..opening import Later as LaterColumn
 from .declared import CAPABILITIES, DECLARED, NAME
 from .neighbours import neighbour_of
 from .protocols import offered, open_offered

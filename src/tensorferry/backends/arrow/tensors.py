@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...columns import interface
-from ...columns.column import Column, Piece
+from ...columns.column import Column
 from ...columns.layouts import column_of
-from ..columnar import ColumnBackend, Table
+from ...columns.pieces import Piece
+from ..columnar import ColumnBackend
+from ..opening import Table
 from .declared import CAPABILITIES, DECLARED
 from .snippets import snippet
 

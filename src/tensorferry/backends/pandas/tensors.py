@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...columns import interface
-from ...columns.column import TEXT, Column, Decoded, Missing, Piece, Refused
+from ...columns.column import TEXT, Column, Refused
 from ...columns.layouts import CATEGORIES, column_of
+from ...columns.pieces import Decoded, Missing, Piece
 from ...core.dtypes import DTYPES
 from ...core.names import EXCHANGE
 from ...host.numpy_dtypes import of_numpy
 from .. import registry
-from ..columnar import INDEXED, ColumnBackend, Gathered, Table
+from ..columnar import ColumnBackend
+from ..opening import INDEXED, Gathered, Table
 from .declared import CAPABILITIES, DECLARED
 from .snippets import snippet
 

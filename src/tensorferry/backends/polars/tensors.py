@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...columns import interface
-from ...columns.column import TEXT, Column, Piece, Refused
+from ...columns.column import TEXT, Column, Refused
 from ...columns.layouts import column_of
-from ..columnar import ColumnBackend, Gathered, Table
+from ...columns.pieces import Piece
+from ..columnar import ColumnBackend
+from ..opening import Gathered, Table
 from .declared import CAPABILITIES, DECLARED
 from .snippets import snippet
 
