@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -193,16 +194,18 @@ class Column:
             LossyCastError: The dtype has no such value.
         """
         dtype, kind = numpy_dtype(self.dtype), find(self.dtype).kind
-        if isinstance(value, str) and value == "nan":
-            value = float("nan")
+        number = float("nan") if isinstance(value, str) and value == "nan" else value
+        number = number.item() if isinstance(number, np.generic) else number
+        found: Any = None
+        kept = isinstance(number, bool) == (kind == "bool")
         try:
             with np.errstate(all="ignore"):
-                found = np.asarray(value).astype(dtype)
-                back = found.astype(np.asarray(value).dtype)
-            same = bool(back == value) or (value != value and kind in ("float", "complex"))  # noqa: PLR0124
-            kept = found.shape == () and same and (isinstance(value, (bool, np.bool_)) == (kind == "bool"))
+                found = np.asarray(number).astype(dtype)
+            # A float is rounded as one that is cast is; what would become infinite is not.
+            same = found.item() == number if kind != "float" else bool(np.isfinite(found)) == math.isfinite(number)
+            kept = kept and same
         except (TypeError, ValueError, OverflowError):
-            kept, found = False, None
+            kept = False
         if not kept:
             raise LossyCastError(
                 f"{keyword}={value!r} is no value of {self.dtype}.",
