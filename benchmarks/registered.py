@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from . import file_memory, files, footprint, gpu, large, pairs, sequences, small, start, transfers, trees, unseen
+from . import (
+    file_memory,
+    files,
+    footprint,
+    gpu,
+    large,
+    pairs,
+    sequences,
+    small,
+    start,
+    tables,
+    transfers,
+    trees,
+    unseen,
+)
 
 __all__ = ["SECTIONS"]
 
@@ -14,6 +28,7 @@ SECTIONS = (
     *footprint.SECTIONS,
     *sequences.SECTIONS,
     *trees.SECTIONS,
+    *tables.SECTIONS,
     *start.SECTIONS,
     *files.SECTIONS,
     *file_memory.SECTIONS,

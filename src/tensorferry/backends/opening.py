@@ -168,9 +168,8 @@ def open_column(
     """
     what = f"This {kind}" if name is None or name == "" else f"This {kind} {name!r}"
     if isinstance(found, Refused):
-        code, comma, remark = found.hint.partition(", which")
-        keywords = Hint(f"{{again:x|{code}}}{comma}{remark}") if found.keywords else None
-        raise refuse(what, found, keywords or found.hint.format(x="x"), request)
+        counted = Hint('{again:x|dtype="int64"}').before(found.hint)
+        raise refuse(what, found, counted if found.counts else found.hint.format(x="x"), request)
     if isinstance(found, Ragged):
         hint = Hint('{again:x|ragged="rows"}, which gives a list of tensors; or {again:x|pad=0}, which fills them up')
         raise refuse(what, found, hint, request)

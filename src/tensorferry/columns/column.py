@@ -37,14 +37,14 @@ class Refused(NamedTuple):
     Args:
         why: The end of a sentence about it.
         hint: Code that makes one of it, ``{x}`` standing for it; then, perhaps, a comma and a remark.
-        keywords: Whether the code are keywords of the same call.
         stays: Whether it is no numbers by what it is, and stays as it is in a tree.
+        counts: Whether integers stand behind it, which are given where they are asked for: the hint is a remark.
     """
 
     why: str
     hint: str
     stays: bool = False
-    keywords: bool = False
+    counts: bool = False
 
 
 class Ragged(NamedTuple):

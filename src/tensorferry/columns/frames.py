@@ -122,13 +122,13 @@ def frame_of(
     """
     if not columns:
         raise UnsupportedTypeError(f"This {kind} has no columns, so no dtype.", None)
-    stays = [name for name, found in columns if isinstance(found, Refused) and found.stays and not found.keywords]
+    stays = [name for name, found in columns if isinstance(found, Refused) and found.stays and not found.counts]
     for name, found in columns:
         what = f"Column {_written(name)} of this {kind}"
         if isinstance(found, Refused):
             hint: str = drop(stays) if found.stays and len(stays) < len(columns) else put(name, found.hint)
-            if found.keywords:
-                hint = Hint(f"{{again:x|{found.hint.partition(', which')[0]}}}")
+            if found.counts:
+                hint = Hint('{again:x|dtype="int64"}')
             raise refuse(what, found, hint, request)
         if isinstance(found, Ragged) or found.inner:
             raise UnsupportedTypeError(

@@ -44,9 +44,7 @@ _NUMBERS = {
 }
 _TEXTS = ("u", "U", "z", "Z", "vu", "vz")
 _UNITS = {"s": "seconds", "m": "milliseconds", "u": "microseconds", "n": "nanoseconds", "D": "days"}
-CATEGORIES = Refused(
-    "holds categories, which are no numbers", 'dtype="int64", which gives their codes', stays=True, keywords=True
-)
+CATEGORIES = Refused("holds categories, which are no numbers", ", which gives their codes", stays=True, counts=True)
 _ROWS = "holds rows or fields, which are no numbers"
 _EXTENSION, _OF_EXTENSION = b"ARROW:extension:name", b"ARROW:extension:metadata"
 _DATASETS = "datasets.features"
@@ -313,9 +311,9 @@ def _dates(kind: Type, spans: list[_Span], inner: tuple[int, ...], asked: str | 
     if asked is None:
         return Refused(
             "holds dates or durations, which are counts of a unit",
-            f'dtype="int64", which counts {unit}',
+            f", which counts {unit}",
             stays=True,
-            keywords=True,
+            counts=True,
         )
     short = code in ("tdD", "tts", "ttm")
     found = _numbers("int32" if short else "int64", spans, inner)

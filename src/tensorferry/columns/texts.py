@@ -29,7 +29,7 @@ def texts(kind: Type, spans: Sequence[Any]) -> list[Any]:
     if kind.values is not None or kind.format not in ("u", "U", "z", "Z"):
         raise UnsupportedTypeError(
             f"Columns of Arrow's format {kind.format!r} are read by pyarrow.",
-            "pyarrow.table(x), whose columns it reads",
+            "pa.table(x), whose columns pyarrow reads",
         )
     return [each for span in spans for each in _texts(kind.format, span.chunk, span.at, span.length)]
 

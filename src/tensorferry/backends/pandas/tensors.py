@@ -247,7 +247,7 @@ def _over(array: Array, *, mutable: bool = True) -> Column:
 def _dates(counts: Array, missing: Array, unit: str, asked: str | None) -> Found:
     if asked not in DTYPES or DTYPES[asked].kind not in ("int", "uint"):
         what = "holds dates or durations, which are counts of a unit"
-        return Refused(what, f'dtype="int64", which counts {unit}', stays=True, keywords=True)
+        return Refused(what, f", which counts {unit}", stays=True, counts=True)
     marked = (Missing(missing),) if missing.any() else ()
     pieces = [Piece(len(counts), counts, marked)] if len(counts) else []
     return Column("int64", (), pieces, unit=unit, mutable=True)
