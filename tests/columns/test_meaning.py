@@ -241,3 +241,16 @@ def test_nan_is_a_value():
         assert np.isnan(ferry.to_numpy(x)[1])
         assert ferry.to_numpy(x, nulls="mask")[1].tolist() == [True, True]
     assert np.isnan(ferry.to_numpy(pa.array([1.0, None]), nulls="nan")[1])
+
+
+def test_batches_that_are_prefetched_say_it_too():
+    """Each batch; and `start`."""
+    batches = [pa.record_batch({"a": pa.array([1, None])}), pa.record_batch({"a": [3, 4]})]
+    found = [*ferry.prefetch(batches, "torch", nulls="mask")]
+    assert [each["a"].tolist() for each in found] == [[1, 0], [3, 4]]
+    assert [each["a_mask"].tolist() for each in found] == [[True, False], [True, True]]
+    assert ferry.start(batches[0], "numpy", nulls=7).result()["a"].tolist() == [1, 7]
+    with pytest.raises(TypeError, match="nulls must be"):
+        [*ferry.prefetch(batches, "torch", nulls="masks")]
+    with pytest.raises(TypeError, match="nulls= is not taken here"):
+        ferry.collate([{"a": 1.0}], "numpy", nulls=0)

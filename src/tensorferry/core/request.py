@@ -83,6 +83,8 @@ def make_request(
         DeviceError: No such name of a device, or another of the host's than its first.
     """
     for option, on in options:
+        if option in KEYWORDS_OF_COLUMNS:
+            raise TypeError(f"{option}= is not taken here: convert_tree(x, to, {option}=…) before it does that")
         if not isinstance(on, bool):  # not where it is cached: 1 is found where True was kept
             raise TypeError(f"{option} must be True or False, not {shown(on)}")
     try:
