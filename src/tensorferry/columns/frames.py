@@ -67,13 +67,17 @@ class Frame(NamedTuple):
                     result[:, index] = self._cast(name, column.read(), check)
             return result
         result = memory.compact(self.shape, dtype)
-        arrays = [
-            column.read() if column.dtype == self.dtype else self._cast(name, column.read(), check)
-            for (name, column), check in zip(self.columns, self.checks, strict=True)
-        ]
+        arrays: list[tuple[int, Array]] = []
+        for index, ((name, column), check) in enumerate(zip(self.columns, self.checks, strict=True)):
+            if column.dtype != self.dtype:
+                result[:, index] = self._cast(name, column.read(), check)
+            elif column.obstacles(exactly=False):
+                column.put(result[:, index])
+            else:
+                arrays.append((index, column.view()))
         for start in range(0, self.rows, _ROWS):
             part = slice(start, start + _ROWS)
-            for index, array in enumerate(arrays):
+            for index, array in arrays:
                 result[part, index] = array[part]
         return result
 

@@ -123,7 +123,8 @@ class PandasBackend(ColumnBackend):
         return Gathered(x.shape, name, read) if dtype.isnative else None
 
     def quick(self, x: Any) -> Array | None:
-        if x.dtype.__class__.__name__ not in _PLAIN or not len(x):
+        dtype = x.dtype
+        if dtype.__class__.__name__ not in _PLAIN or not dtype.isnative or not len(x):
             return None
         array = x.to_numpy()
         return None if array.flags.writeable or not array.strides[0] else array
@@ -170,7 +171,7 @@ class PandasBackend(ColumnBackend):
 
     def _found_in_numpy(self, x: Any, dtype: np.dtype[Any], asked: str | None) -> Found:
         if of_plain(dtype) is not None:
-            return _over(x.to_numpy(), mutable=not isinstance(x, self._pd.Index))
+            return _over(x.to_numpy())
         if dtype.kind in "mM":
             array = np.asarray(x.to_numpy())
             unit = _UNITS.get(np.datetime_data(dtype)[0], np.datetime_data(dtype)[0])
@@ -239,9 +240,9 @@ def of_plain(dtype: Any) -> str | None:
     return of_numpy(dtype) if isinstance(dtype, np.dtype) and dtype.kind in "biufc" else None
 
 
-def _over(array: Array, *, mutable: bool = True) -> Column:
+def _over(array: Array) -> Column:
     pieces = [Piece(len(array), array)] if array.size else []
-    return Column(of_numpy(array.dtype) or "", array.shape[1:], pieces, mutable=mutable)
+    return Column(of_numpy(array.dtype) or "", array.shape[1:], pieces, mutable=True)
 
 
 def _dates(counts: Array, missing: Array, unit: str, asked: str | None) -> Found:
