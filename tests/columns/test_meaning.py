@@ -42,6 +42,7 @@ def test_dates_are_counts_where_that_is_said(source):
     with pytest.raises(ferry.UnsupportedTypeError, match="at row 1"):
         ferry.to_torch(x, dtype="int64")
     assert ferry.to_list(x, dtype="int64", nulls=-1) == [1, -1]
+    assert ferry.explain(x, "numpy", dtype="int64", nulls=-1).warnings == ("the numbers count days since 1970",)
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
@@ -254,3 +255,14 @@ def test_batches_that_are_prefetched_say_it_too():
         [*ferry.prefetch(batches, "torch", nulls="masks")]
     with pytest.raises(TypeError, match="nulls= is not taken here"):
         ferry.collate([{"a": 1.0}], "numpy", nulls=0)
+
+
+@pytest.mark.parametrize("value", [-2.5, "nan", float("inf")])
+def test_the_code_of_a_plan_says_what_stands_for_nulls(value):
+    """So that it gives what the conversion gives."""
+    x = pa.array([1.0, None])
+    plan = ferry.explain(x, "numpy", nulls=value)
+    assert "nulls at row 1" in plan.reason
+    names = {"x": x, "ferry": ferry}
+    exec("\n".join([*plan.imports, plan.code]), names)  # noqa: S102 - that is what the code is for
+    assert np.array_equal(names["y"], ferry.to_numpy(x, nulls=value), equal_nan=True)

@@ -121,7 +121,7 @@ class Later(NamedTuple):
 def remark_of(kind: str) -> str:
     """What a plan has to say of a column of a kind."""
     said = kind.partition(": ")[0]
-    counted = said.partition(COUNTING)[2].partition(f" {INDEXED}")[0].removesuffix(" column")
+    counted = said.partition(COUNTING)[2].partition(f" {INDEXED}")[0].partition(" column")[0]
     words = [f"the numbers count {counted}"] if counted else []
     if INDEXED in said:
         words.append("the index does not come along: index=True keeps it as a column, in a tree")

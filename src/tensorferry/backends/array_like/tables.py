@@ -12,7 +12,7 @@ from .. import registry
 from ..opening import Given, Table, node_of, open_column, open_table
 from .declared import NAME
 from .neighbours import neighbour_of
-from .snippets import COLUMN
+from .snippets import COLUMN, FILLED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -114,7 +114,9 @@ def open_given(x: Given, target: Backend | None, request: Request | None, *, exa
     if x.table is not None:
         return open_table(NAME, x, x.table, x.columns, target, request, kind=kind)
     assert x.found is not None  # noqa: S101 - it is one of the two
-    return open_column(NAME, x.kind, x.name, x.found, request, exactly=exactly, note=COLUMN.strip())
+    fill = x.found.fill if isinstance(x.found, Column) else None
+    note = COLUMN.strip() if fill is None else f"{COLUMN.strip()}{FILLED}{fill.item()}"
+    return open_column(NAME, x.kind, x.name, x.found, request, exactly=exactly, note=note)
 
 
 def opener_of(kind: type) -> Callable[[Any], Node] | None:
