@@ -17,7 +17,7 @@ MUTANTS ?=
 
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
-INPUTS := pyproject.toml constraints.txt
+INPUTS := pyproject.toml constraints.txt hatch_build.py src/tensorferry/sequences/_fill.c
 
 # Start-up chatter of TensorFlow would drown what the tests say.
 export TF_CPP_MIN_LOG_LEVEL ?= 3
@@ -29,7 +29,7 @@ FLOOR_TESTS := tests/floors tests/conformance tests/sequences tests/backends/tes
 # What people have beside tensorferry, for tests/everyday; pinned in constraints.txt.
 NEIGHBOURS := datasets equinox gymnasium pandas pillow polars xarray
 
-.PHONY: help demo install test test-device slow gpu coverage mutants floors everyday package bench lint types clean
+.PHONY: help demo install test test-device slow gpu coverage mutants floors everyday package sanitize bench lint types clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -83,17 +83,32 @@ everyday: ## an environment with pandas, polars, PIL, xarray, datasets, gymnasiu
 	$(EVERYDAY)/bin/python -m pytest -q -m "" --benchmark-disable tests/everyday $(PYTEST_ARGS)
 
 # Nothing of the checkout's own environment is used: the wheel is made from the sdist, and each is installed alone.
-package: ## the sdist and the wheel, made in dist/, and each tried in an environment that has nothing else
+package: ## the sdist, the wheel and the one of Python alone, made in dist/, each tried in an environment that has nothing else
 	rm -rf dist
 	$(PYTHON) -m venv --clear $(PACKAGE)
-	$(PACKAGE)/bin/python -m pip --disable-pip-version-check install -q -c constraints.txt build hatchling
-	$(PACKAGE)/bin/python -m build --no-isolation --outdir dist
+	$(PACKAGE)/bin/python -m pip --disable-pip-version-check install -q -c constraints.txt build hatchling setuptools
+	CFLAGS="-Wall -Wextra -Werror" $(PACKAGE)/bin/python -m build --no-isolation --outdir dist
+	TENSORFERRY_NO_EXTENSION=1 $(PACKAGE)/bin/python -m build --no-isolation --wheel --outdir dist
 	set -e; for made in dist/*.whl dist/*.tar.gz; do \
 		$(PYTHON) -m venv --clear $(PACKAGE); \
 		$(PACKAGE)/bin/python -m pip --disable-pip-version-check install -q -c constraints.txt $$made; \
 		$(PACKAGE)/bin/python -m pip check; \
 		$(PACKAGE)/bin/python -I -W error tests/package/smoke.py; \
 	done
+
+# The package is copied: what is in use elsewhere stays as it was built. The sanitizer keeps what is freed: memory grows.
+sanitize: $(VENV)/.test ## the extension's tests, the long ones too, under AddressSanitizer and UndefinedBehaviourSanitizer (slow)
+	rm -rf .sanitize
+	mkdir .sanitize
+	cp -r src/tensorferry .sanitize/
+	rm -f .sanitize/tensorferry/sequences/_fill.*
+	$(CC) -shared -fPIC -g -O1 -std=c11 -Wall -Wextra -Wconversion -Wshadow -Werror -fno-omit-frame-pointer \
+		-fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all \
+		-I"$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_paths()["include"])')" \
+		src/tensorferry/sequences/_fill.c -o .sanitize/tensorferry/sequences/_fill.abi3.so
+	LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" PYTHONMALLOC=malloc \
+		ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 $(BIN)/python -m pytest -q -m "" --benchmark-disable -o pythonpath=".sanitize ." \
+		tests/sequences/test_extension.py -k 'not memory_does_not_grow' $(PYTEST_ARGS)
 
 bench: $(VENV)/.test ## one table: case, ours, theirs, ratio, target
 	$(BIN)/python -m benchmarks
@@ -107,7 +122,7 @@ types: $(VENV)/.test $(VENV)/.lint ## mypy (strict) and pyright
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 clean: ## remove what make made
-	rm -rf $(VENV) $(FLOORS) $(EVERYDAY) $(PACKAGE) .device dist build .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf $(VENV) $(FLOORS) $(EVERYDAY) $(PACKAGE) .device .sanitize dist build .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:

@@ -6,6 +6,7 @@ from . import (
     file_memory,
     files,
     footprint,
+    functions,
     gpu,
     large,
     pairs,
@@ -33,5 +34,6 @@ SECTIONS = (
     *files.SECTIONS,
     *file_memory.SECTIONS,
     *transfers.SECTIONS,
+    *functions.SECTIONS,
     *gpu.SECTIONS,
 )

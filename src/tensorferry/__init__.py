@@ -45,6 +45,9 @@ from .trees.batch_api import collate, explain_collate
 if TYPE_CHECKING:
     from .files.convert import Report
     from .files.lazy import LazyTree
+    from .functions.explain import WrapPlan, explain_wrap
+    from .functions.modules import wrap_module
+    from .functions.wrap import wrap
     from .planning.plan import Plan
     from .planning.step import Step
     from .transfers.prefetch import Prefetch
@@ -82,6 +85,7 @@ __all__ = [
     "UnsafeFileError",
     "UnsupportedTypeError",
     "VerificationError",
+    "WrapPlan",
     "collate",
     "convert",
     "convert_files",
@@ -91,6 +95,7 @@ __all__ = [
     "explain",
     "explain_collate",
     "explain_tree",
+    "explain_wrap",
     "frameworks",
     "load",
     "prefetch",
@@ -106,6 +111,8 @@ __all__ = [
     "to_polars",
     "to_tensorflow",
     "to_torch",
+    "wrap",
+    "wrap_module",
 ]
 
 _LATER = {
@@ -117,6 +124,10 @@ _LATER = {
     "Step": "planning.step",
     "Transfer": "transfers.transfer",
     "TreePlan": "trees.plans",
+    "WrapPlan": "functions.explain",
+    "explain_wrap": "functions.explain",
+    "wrap": "functions.wrap",
+    "wrap_module": "functions.modules",
 }
 """What nobody needs before something gave one, and the modules that importing tensorferry need not wait for."""
 

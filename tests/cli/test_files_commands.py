@@ -20,8 +20,8 @@ import torch
 from tests.support import peak_of
 
 import tensorferry
+from tensorferry.cli import child
 from tensorferry.cli import convert as convert_command
-from tensorferry.cli import inspect as inspect_command
 from tensorferry.cli.app import app
 from tensorferry.cli.quick import inspect_arguments
 from tensorferry.errors import FormatLimitError, LossyCastError, ResumableError, VerificationError
@@ -680,11 +680,12 @@ def test_a_plain_inspect_is_read_as_typer_reads_it(run, monkeypatch, words, quic
     """What is read without Typer, whose start takes longer, comes out as with it; the rest is left to it."""
     told = {}
 
-    def note(paths, **keywords):
-        told.update(paths=paths, **keywords)
+    def note(command, sources, **keywords):
+        assert (command, sources) == ("inspect", keywords["paths"])
+        told.update(keywords)
         return 0
 
-    monkeypatch.setattr(inspect_command, "run", note)
+    monkeypatch.setattr(child, "run", note)
     found = inspect_arguments(words)
 
     assert (found is not None) is quick

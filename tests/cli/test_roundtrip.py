@@ -44,7 +44,18 @@ def test_every_first_class_format_and_framework_is_gone_through(weights, capsys)
     for (_, to), row in loaded.items():
         assert row["tensors"] == (2 if to == "jax" else 3)
         assert list(row["refused"]) == (["b"] if to == "jax" else [])
-        assert row["shared"] == (0 if to == "torch" else row["tensors"])
+        assert row["shared"] == row["tensors"]
+
+
+def test_a_nested_checkpoint_is_gone_through(tmp_path, capsys):
+    """Its tensors are asked for where they stand, in lists too."""
+    import torch
+
+    state = {"model": {"w.x": torch.ones(2)}, "l": [torch.zeros(3), {0: torch.ones(1)}], "epoch": 3}
+    torch.save(state, tmp_path / "nested.pt")
+    assert roundtrip.run(tmp_path / "nested.pt", as_json=True) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert {row["tensors"] for row in data["loaded"]} == {3}
 
 
 def test_a_bit_that_is_lost_is_seen(weights, capsys, monkeypatch):

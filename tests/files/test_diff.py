@@ -16,7 +16,7 @@ from tests.files.support import awkward, contents, sample
 
 import tensorferry
 from tensorferry.core.dtypes import DTYPES
-from tensorferry.files.base.contents import Contents, Ref
+from tensorferry.files.base.contents import Contents, NotTensor, Ref
 from tensorferry.files.base.stored import Decoded, Extent, InMemory, View
 from tensorferry.files.diff import Change, diff
 from tensorferry.host.numpy_dtypes import numpy_dtype
@@ -203,7 +203,7 @@ def test_what_stands_beside_the_tensors_counts_unless_it_is_left_out():
     array = np.zeros(2)
     a = contents({"x": array}, tree=tree_a, metadata={"format": "pt", "same": "s"})
     b = contents({"x": array}, tree=tree_b, metadata={"same": "s"})
-    b.others["words"] = "strings"
+    b.others["words"] = NotTensor("strings")
 
     found = diff(a, b)
 
@@ -212,6 +212,8 @@ def test_what_stands_beside_the_tensors_counts_unless_it_is_left_out():
     assert found.uncompared == {"words": "strings"}
     assert not found.equal
     assert diff(a, b, tensors_only=True).equal
+    b.others["sparse"] = "it is sparse"
+    assert diff(a, b, tensors_only=True).uncompared == {"sparse": "it is sparse"}
     for tree in (tree_b, tree_a):
         assert diff(contents({"x": array}, tree=tree), contents({"x": array}, tree=tree_a)).equal is (tree is tree_a)
     assert diff(contents({"x": array}, tree={"x": Ref("x", "parameter")}), contents({"x": array})).equal

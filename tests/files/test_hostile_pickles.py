@@ -156,7 +156,7 @@ def test_a_huge_memo_index_takes_no_memory(tmp_path):
         (hostile.named("collections", "defaultdict") + hostile.named("posix", "system") + b"\x85R", "posix.system"),
         (hostile.named("__builtin__", "list"), "builtins.list itself"),
         (hostile.named("torch", "FloatStorage") + b")R", "a call of torch.FloatStorage"),
-        (hostile.named("torch", "Size") + b"}b", "the state of a torch.Size to be set"),
+        (hostile.named("torch", "Size") + b"}b", r"the state of torch\.Size to be set"),
         (hostile.named("collections", "OrderedDict") + b")R}" + hostile.text("items") + b"Nsb", "replaces"),
         (hostile.named("numpy", "dtype") + hostile.text("f4") + b"\x85RNa", "items to be put into a dtype"),
         (b"g0\n", "GET"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import pickle
+import re
 import subprocess
 import sys
 import warnings
@@ -10,16 +12,19 @@ import zipfile
 from collections import OrderedDict, defaultdict
 from pathlib import Path
 
+import joblib
 import numpy as np
 import pytest
 from tests.files import hostile
 from tests.files.support import arrays, contents, same_bits, sample
-from tests.support import peak_of
+from tests.support import peak_of, survives
 
+import tensorferry as ferry
 from tensorferry.errors import FileFormatError, FormatLimitError, UnsafeFileError
 from tensorferry.files.base.contents import Ref, Special
 from tensorferry.files.base.pump import Pump
 from tensorferry.files.base.stored import Packed, View
+from tensorferry.files.check import check_path
 from tensorferry.files.formats.pytorch import FORMAT
 from tensorferry.files.pickles import machine
 from tensorferry.host.numpy_dtypes import numpy_dtype
@@ -323,7 +328,7 @@ def test_big_endian_files_are_swapped(tmp_path):
 
 
 def test_what_is_no_tensor_to_carry_is_listed(tmp_path):
-    """Sparse, quantised, meta and attributed tensors, and dtypes without a counterpart, stand among the others."""
+    """Sparse and meta tensors, dtypes without a counterpart, and attributes of tensors, stand among the others."""
     attributed = torch.nn.Parameter(torch.zeros(1))
     attributed.note = "mine"
     with warnings.catch_warnings():
@@ -338,8 +343,8 @@ def test_what_is_no_tensor_to_carry_is_listed(tmp_path):
         "objects": np.array(["a", None], dtype=object),
     }
     found = FORMAT.read(saved(tmp_path, value))
-    assert list(found.tensors) == ["kept"]
-    assert set(found.others) == set(value) - {"kept"}
+    assert list(found.tensors) == ["attributed", "kept"]
+    assert set(found.others) == {"sparse", "meta", "half", "objects", "attributed@note"}
     assert "sparse" in found.others["sparse"]
 
 
@@ -493,3 +498,108 @@ def test_a_header_of_one_hundred_thousand_tensors_takes_little_memory(tmp_path, 
     assert len(found.tensors) == 100_000
     assert len(steps) < 1_000
     assert peak < 40 << 20
+
+
+@pytest.fixture
+def without_sums(tmp_path):
+    """A checkpoint that was saved without checksums."""
+    torch.serialization.set_crc32_options(False)
+    try:
+        yield saved(tmp_path, {"w": torch.arange(1 << 20, dtype=torch.float32), "n": 3}, "unsummed.pt")
+    finally:
+        torch.serialization.set_crc32_options(True)
+
+
+def test_a_file_without_checksums_is_read(without_sums, tmp_path):
+    """None are compared where none are; check says so, in a note."""
+    assert ferry.load(without_sums)["w"].sum() == torch.arange(1 << 20, dtype=torch.float32).numpy().sum()
+    for suffix in (".pt", ".safetensors", ".npz"):
+        ferry.convert_files(without_sums, tmp_path / f"out{suffix}", verify=True)
+        assert ferry.load(tmp_path / f"out{suffix}")["w"][-1] == (1 << 20) - 1
+    (finding,) = check_path(without_sums)
+    assert "without checksums" in finding.message
+    assert not finding.error
+
+
+def test_a_file_with_one_checksum_is_compared(tmp_path):
+    """Zeros are none only where all are."""
+    path = saved(tmp_path, {"w": torch.arange(4.0), "v": torch.ones(9)})
+    raw = bytearray(path.read_bytes())
+    with zipfile.ZipFile(path) as archive:
+        summed = archive.getinfo("saved/data/0").CRC
+    while (at := raw.find(summed.to_bytes(4, "little"))) >= 0:
+        raw[at : at + 4] = bytes(4)
+    path.write_bytes(raw)
+    with pytest.raises(FileFormatError, match="corrupt"):
+        ferry.convert_files(path, tmp_path / "out.safetensors")
+
+
+def test_a_shape_that_no_array_has_is_told(tmp_path):
+    """An empty tensor of torch's may have lengths whose product no 64-bit number counts: listed, refused by name."""
+    path = saved(tmp_path, {"z": torch.empty((1 << 40, 0, 1 << 40)), "w": torch.ones(1)})
+    lazy = ferry.load(path)
+    assert list(lazy) == ["w"]
+    assert "larger than that of any array" in lazy.skipped["z"]
+    with pytest.raises(FormatLimitError, match="z"):
+        ferry.convert_files(path, tmp_path / "out.safetensors", tensors_only=True)
+    with pytest.raises(FormatLimitError, match="z"):
+        lazy["z"]
+
+
+def test_messages_have_no_names_of_ours(tmp_path):
+    """What is refused is told in the words of who wrote the file."""
+    path = saved(tmp_path, {"a": np.dtype("float32"), "w": torch.ones(1)})
+    with pytest.raises(UnsafeFileError, match=r"holds a dtype of NumPy, which is no data"):
+        FORMAT.read(path)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        hostile.named("torch._utils", "_rebuild_tensor_v2") + b")R",
+        hostile.named("numpy", "dtype") + hostile.text("f4") + b"\x85R" + hostile.text("x") + b"b",
+        hostile.named("collections", "OrderedDict") + b")R" + b"K\1b",
+        hostile.named("torch", "Size") + b"K\1\x85R" + b"](K\1eb",
+        hostile.tensor() + b"](K\1eb",
+        hostile.tensor() + b"K\1a",
+        b"K\1K\2s",
+        hostile.named("torch._tensor", "_rebuild_from_type_v2") + hostile.several(b"N", b"N", b"N", b"N") + b"R",
+    ],
+)
+def test_damage_is_told_without_names_of_ours(tmp_path, body):
+    """Neither a method's nor a stand-in's, nor as an error of Python's."""
+    (tmp_path / "a.pt").write_bytes(hostile.torch_zip(hostile.PROTO2 + body + hostile.STOP))
+    with pytest.raises((UnsafeFileError, FileFormatError)) as refused:
+        FORMAT.read(tmp_path / "a.pt")
+    assert not re.search(
+        r"\w+Of\b|\w+\(\)|_v2|Words|Names|object has no", refused.value.message.replace("_rebuild_tensor_v2", "")
+    )
+
+
+def _pasted(error):
+    """The code in a hint, run as it stands."""
+    code = error.value.hint.partition("in Python: ")[2]
+    survives(code)
+
+
+def test_hints_for_what_has_to_be_run_work_when_pasted(tmp_path):
+    """Bare pickles of any protocol, files of joblib, and legacy files."""
+    state = {"w": np.arange(6.0), "deep": {"n": 3, "l": [np.ones(2)]}}
+    for protocol in (0, 2, 5):
+        (tmp_path / "bare.pkl").write_bytes(pickle.dumps(state, protocol))
+        with pytest.raises(FileFormatError, match="bare pickle") as refused:
+            ferry.load(tmp_path / "bare.pkl")
+        _pasted(refused)
+        assert ferry.load(tmp_path / "bare.safetensors")["w"].tolist() == [0, 1, 2, 3, 4, 5]
+        (tmp_path / "bare.safetensors").unlink()
+    for name, compress in (("plain.joblib", 0), ("packed.joblib", 3), ("named.pkl", 0)):
+        joblib.dump(state, tmp_path / name, compress=compress)
+        with pytest.raises(FileFormatError, match="joblib") as refused:
+            ferry.load(tmp_path / name)
+        _pasted(refused)
+        assert ferry.load((tmp_path / name).with_suffix(".safetensors"))["deep"]["n"] == 3
+    torch.save({"w": torch.ones(2)}, tmp_path / "legacy.pt", _use_new_zipfile_serialization=False)
+    with pytest.raises(FileFormatError, match=r"before 1\.6") as refused:
+        ferry.load(tmp_path / "legacy.pt")
+    _pasted(refused)
+    assert ferry.load(tmp_path / "legacy.pt")["w"].tolist() == [1, 1]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from tensorferry.errors import FormatLimitError, UnsupportedTypeError
-from tensorferry.files.base.contents import Contents, Ref
+from tensorferry.files.base.contents import Contents, NotTensor, Ref
 from tensorferry.files.base.stored import InMemory
 from tensorferry.files.recast import Recast
 from tensorferry.files.select import select
@@ -158,7 +159,9 @@ def nested():
     tensors = contents().tensors
     tree = OrderedDict(model={"w": Ref("model.w"), "b": Ref("model.b")}, epoch=3, sizes=[1, 2])
     names = {"model.w": tensors["layers.0.weight"], "model.b": tensors["layers.0.bias"]}
-    return Contents("memory", (), names, {"a": "b"}, tree, {"text": "an array of strings"})
+    return Contents(
+        "memory", (), names, {"a": "b"}, tree, {"text": NotTensor("an array of strings"), "sparse": "sparse"}
+    )
 
 
 def test_a_tree_follows():
@@ -166,15 +169,23 @@ def test_a_tree_follows():
     after = select(nested(), exclude=["*.b"], rename=["s/w$/weight/"])
     assert after.tree == OrderedDict(model={"weight": Ref("model.weight")}, epoch=3, sizes=[1, 2])
     assert list(after.tensors) == ["model.weight"]
-    assert after.others == {"text": "an array of strings"}
+    assert after.others == {"text": "an array of strings", "sparse": "sparse"}
+
+
+def test_only_attributes_go_with_their_tensor():
+    """A tensor that has an @ in its name is nobody's."""
+    others = {"model.w@tag": NotTensor("an attribute of a tensor"), "model.w@q": "Q8_0, quantised"}
+    before = replace(nested(), others=others)
+    assert select(before, exclude=["model.w"]).others == {"model.w@q": "Q8_0, quantised"}
+    assert select(before, include=["model.w"]).others == {"model.w@tag": "an attribute of a tensor"}
 
 
 def test_others_can_be_left_out():
-    """By name, by not being included, or with all that is not a tensor."""
-    assert not select(nested(), exclude=["text"]).others
+    """By name, by not being included, or with all that is not a tensor; a tensor by its name alone."""
+    assert not select(nested(), exclude=["text", "sparse"]).others
     assert not select(nested(), include=["model.*"]).others
     after = select(nested(), tensors_only=True)
-    assert (after.others, after.tree, after.metadata) == ({}, None, {})
+    assert (after.others, after.tree, after.metadata) == ({"sparse": "sparse"}, None, {})
     assert list(after.tensors) == ["model.w", "model.b"]
 
 

@@ -21,6 +21,7 @@ from tensorferry.errors import FileFormatError, FormatLimitError, UnsafeFileErro
 from tensorferry.files.base.contents import Contents, Ref
 from tensorferry.files.base.pump import Pump
 from tensorferry.files.base.stored import Extent, InMemory
+from tensorferry.files.convert import convert_files
 from tensorferry.files.encodings import crc32c as checksums
 from tensorferry.files.encodings.crc32c import crc32c
 from tensorferry.files.encodings.protobuf import bytes_field, number_field
@@ -173,6 +174,16 @@ def test_is_found_by_prefix_folder_and_index(tf, tmp_path):
     with pytest.raises(FileNotFoundError):
         format_of(run / "ckpt-3")
     assert format_for(tmp_path / "x.tfckpt") is FORMAT
+
+
+def test_is_converted_by_what_it_is_found_by(tf, tmp_path):
+    """The prefix is no file: neither to open nor to look whether it has changed."""
+    prefix = saved(tf, tmp_path / "c" / "ckpt-1", {"x": np.ones(3, "float32")})
+    for number, path in enumerate((tmp_path / "c" / "ckpt-1", tmp_path / "c", tmp_path / "c" / "ckpt-1.index")):
+        convert_files(path, tmp_path / f"{number}.safetensors", verify=True)
+        assert list(open_path(tmp_path / f"{number}.safetensors").tensors) == list(open_path(path).tensors)
+        convert_files(path, tmp_path / f"folder{number}", to="safetensors", shard="1KB", engine="processes")
+    assert prefix is None or prefix
 
 
 @pytest.mark.parametrize(

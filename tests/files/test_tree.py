@@ -21,6 +21,7 @@ from tensorferry.errors import ConversionError, FileFormatError, FormatLimitErro
 from tensorferry.files.base.contents import Contents, Ref, Special
 from tensorferry.files.base.nesting import leaves, names, relabel, rename, without, written
 from tensorferry.files.base.tree_strings import TIES, TREE, pack, unpack
+from tensorferry.files.select import substitution
 
 
 def through_strings(tree, tensors=()):
@@ -241,14 +242,43 @@ def test_rename_changes_the_key_in_its_own_dict():
     assert rename(Ref("tensor"), {"tensor": "w"}) == Ref("w")
 
 
+def _encoder(prefix):
+    """The names of a container of tensors, and what stands beside them."""
+    return {"b": f"{prefix}b", "l": [f"{prefix}l.0", f"{prefix}l.1"], "n": 1}
+
+
+@pytest.mark.parametrize(
+    ("substitute", "wanted"),
+    [
+        (r"s/^model\.//", {"w": "w", "enc": _encoder("enc."), "epoch": 3}),
+        ("s/^model/net/", {"net": {"w": "net.w", "enc": _encoder("net.enc.")}, "epoch": 3}),
+        (r"s/^model\.enc\.//", {"model": {"w": "model.w", "enc": {"n": 1}}, "b": "b", "l": ["l.0", "l.1"], "epoch": 3}),
+        ("s/enc/dec/", {"model": {"w": "model.w", "dec": _encoder("model.dec.")}, "epoch": 3}),
+        (r"s/enc\.b/b/", {"model": {"w": "model.w", "b": "model.b", "enc": {"l": None, "n": 1}}, "epoch": 3}),
+    ],
+)
+def test_a_rename_moves_what_no_longer_belongs_to_its_dict(substitute, wanted):
+    """Up to where its name begins as its place does; with its container, if all of that moves alike."""
+    inner = {"b": Ref("model.enc.b"), "l": [Ref("model.enc.l.0"), Ref("model.enc.l.1")], "n": 1}
+    tree = {"model": {"w": Ref("model.w"), "enc": inner}, "epoch": 3}
+    change = substitution(substitute)
+    held = {ref.name: change(ref.name) for _, ref in leaves(tree)}
+    found = rename(tree, held)
+    plain = relabel(found, lambda ref: ref.name)
+    if wanted.get("model", {}).get("b"):
+        wanted["model"]["enc"]["l"] = ["model.enc.l.0", "model.enc.l.1"]
+    assert plain == wanted
+    assert sorted(names(found)) == sorted(held.values())
+
+
 @pytest.mark.parametrize(
     ("tree", "mapping", "message"),
     [
-        ({"model": {"w": Ref("model.w")}}, {"model.w": "w"}, "model.w cannot be named w"),
-        ({"model": {"w": Ref("model.w")}}, {"model.w": "model."}, "cannot be named model."),
         ({0: Ref("0")}, {"0": "a"}, "0 cannot be named a"),
         ([Ref("0"), Ref("1")], {"1": "x"}, "stands in a list, at place 1"),
+        ({"l": [{"w": Ref("l.0.w")}, Ref("l.1")]}, {"l.0.w": "w"}, r"l\.0 stands in a list, at place 0"),
         ({"a": Ref("a"), "b": 3}, {"a": "b"}, "there would be two of b"),
+        ({"m": {"w": Ref("m.w")}, "w": Ref("w")}, {"m.w": "w"}, "there would be two of w"),
     ],
 )
 def test_a_rename_that_does_not_fit_the_tree_is_refused(tree, mapping, message):

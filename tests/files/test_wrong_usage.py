@@ -79,9 +79,10 @@ def test_saving_says_the_same(tmp_path, keywords, match):
 
 
 def test_names_of_tensors_to_load_are_a_list(source):
-    """As for `convert_files`."""
-    with pytest.raises(TypeError, match="names must be a list of strings") as raised:
-        ferry.load(source, names="a*")
+    """As for `convert_files`; or one name."""
+    assert list(ferry.load(source, names="a*")) == ["a"]
+    with pytest.raises(TypeError, match="allow must be a list of strings") as raised:
+        ferry.load(source, allow="a*")
     assert not isinstance(raised.value, ferry.ConversionError)
     with pytest.raises(TypeError, match="allow must be a list of strings"):
         ferry.open(source, allow="package.Config")

@@ -72,6 +72,8 @@ def test_what_lands_is_checked_and_built():
     """The script that decides runs targets that are there, the package among them."""
     asked = {target for line in read(".ci/run").splitlines() if line.startswith("make ") for target in made(line)}
     assert {"lint", "types", "test", "package"} <= asked <= TARGETS
+    # The numbers once more as they are read where no extension was built.
+    assert "\nTENSORFERRY_NO_EXTENSION=1 make test " in read(".ci/run")
 
 
 @pytest.mark.parametrize("page", PAGES)

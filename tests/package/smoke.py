@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 import tensorferry as ferry
+from tensorferry.sequences.numbers import HAS_EXTENSION
 
 NAME = "tensorferry"
 
@@ -39,6 +40,9 @@ def installed():
     files = {str(path) for path in metadata.files(NAME)}
     assert f"{NAME}/py.typed" in files
     assert any(path.endswith("licenses/LICENSE") for path in files)
+    # What was built is used, and in a wheel of Python alone there is nothing built.
+    assert any(Path(path).name.startswith("_fill.") for path in files) == HAS_EXTENSION, files
+    assert not any(path.endswith(".c") for path in files)
     tops = {path.partition("/")[0] for path in files if not path.startswith("..")}
     assert tops == {NAME, f"{NAME}-{ferry.__version__}.dist-info"}, tops
     needed = {plain(re.match(r"[\w.-]+", line)[0]) for line in metadata.requires(NAME) if "extra ==" not in line}
@@ -109,4 +113,5 @@ def commands():
 if __name__ == "__main__":
     for part in (installed, numbers, trees, files, commands):
         part()
-    sys.stdout.write(f"{NAME} {ferry.__version__} alone with NumPy {np.__version__}: fine\n")
+    extension = "with" if HAS_EXTENSION else "without"
+    sys.stdout.write(f"{NAME} {ferry.__version__} alone with NumPy {np.__version__}, {extension} its extension: fine\n")

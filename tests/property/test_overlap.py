@@ -15,7 +15,7 @@ from tensorferry.testing import strategies as these
 BLOCK = bytes(2048)
 
 
-@settings(max_examples=500)
+@settings(max_examples=250)
 @given(data=st.data())
 def test_two_views_of_one_block_overlap_where_a_byte_is_common(data):
     """Any two views of one block, of any dtypes and strides: shares a byte, or says that it does not."""
@@ -37,7 +37,7 @@ def test_two_views_of_one_block_overlap_where_a_byte_is_common(data):
     assert ferry.shares_memory(*views[::-1]) == bool(first & second)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(data=st.data())
 def test_views_of_two_frameworks_overlap_where_a_byte_is_common(data):
     """The same across frameworks: a torch tensor over part of an array."""

@@ -140,6 +140,18 @@ def test_on_the_host_there_is_no_thread_and_nothing_is_ahead():
     assert running.stats() == (4, *running.stats()[1:3], False)
 
 
+@pytest.mark.parametrize("dtype", [None, "fit", "default", "float32"])
+def test_on_the_host_batches_of_any_kind_come_one_after_the_other(dtype):
+    """Trees and tensors alone, whatever the dtype says of both."""
+    batches = [{"x": np.ones(2)}, {"x": np.zeros(3)}, np.ones(2), np.zeros(3), [np.ones(2)]]
+    found = list(ferry.prefetch(batches, "torch", dtype=dtype))
+    assert [type(each) for each in found] == [dict, dict, type(found[0]["x"]), type(found[0]["x"]), list]
+    expected = ferry.convert_tree(batches, "torch", dtype=dtype)
+    told = [{path: info.dtype for path, info in ferry.describe_tree(each).items()} for each in (found, expected)]
+    assert told[0] == told[1]
+    assert ferry.to_list(found[3]) == [0, 0, 0]
+
+
 def test_leaves_that_are_no_tensors_decide_nothing(device):
     """A first batch without a tensor says nothing about the rest."""
     found = list(ferry.prefetch([None, "text", {"x": np.ones(2)}], "simulated", device="sim:1"))

@@ -65,6 +65,8 @@ class Backend(ABC):
     """Top-level modules whose types belong to this backend."""
     is_target: ClassVar[bool] = True
     """Whether tensors can be converted to it, not only from it."""
+    is_functional: ClassVar[bool] = False
+    """Whether its functions are given their parameters, rather than keeping them."""
     is_traced: ClassVar[bool] = False
     """Whether a tracer of the framework's looks into the functions that its user calls."""
     rank: ClassVar[int] = 50

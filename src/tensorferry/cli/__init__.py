@@ -8,7 +8,7 @@ Data goes to stdout, messages to stderr. Exit codes:
 - 3: a file is refused for safety: it asks for code to be run
 - 4: what was written did not read back the same; nothing was published
 - 5: interrupted; ``--resume`` goes on
-- 130: Ctrl-C
+- 130: Ctrl-C; 129 and 143: the signals SIGHUP and SIGTERM; what was begun is cleaned up all the same
 
 Nothing here is imported by ``import tensorferry``: Typer and Rich come with the extra ``tensorferry[cli]``;
 ``--version`` needs neither.
@@ -16,13 +16,18 @@ Nothing here is imported by ``import tensorferry``: Typer and Rich come with the
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import io
 import os
+import signal
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["main"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["end_with", "main"]
 
 _MISSING = """\
 tensorferry: the command line needs Typer and Rich, and {name} is not installed.
@@ -37,13 +42,23 @@ def main() -> None:
     Raises:
         SystemExit: Always, with the exit code.
     """
+    end_with(lambda: _run(sys.argv[1:]))
+
+
+def end_with(call: Callable[[], int]) -> None:
+    """End the process with the exit code that a call gives, or that fits what happens meanwhile.
+
+    Raises:
+        SystemExit: Always.
+    """
     from .console import EXIT_INTERRUPTED, EXIT_USAGE
 
     _fix_streams()
+    received = _interrupt_on_signals()
     code: Any = 0
     try:
         try:
-            code = _run(sys.argv[1:])
+            code = call()
         except SystemExit as ended:
             code = ended.code
         sys.stdout.flush()
@@ -58,7 +73,26 @@ def main() -> None:
         if not isinstance(error, BrokenPipeError):
             sys.stderr.write(f"tensorferry: the output cannot be written: {error.strerror}\n")
             code = EXIT_USAGE
-    raise SystemExit(code)
+    raise SystemExit(128 + received[0] if received and code == EXIT_INTERRUPTED else code)
+
+
+def _interrupt_on_signals() -> list[int]:
+    """Let the signals that ask a process to end be as Ctrl-C is; the list will have the one that came."""
+    received: list[int] = []
+
+    def interrupt(number: int, _: object) -> None:
+        # Only once: what is cleaned up then is not to be interrupted.
+        if not received:
+            received.append(number)
+            raise KeyboardInterrupt
+
+    for name in ("SIGHUP", "SIGTERM"):
+        number = getattr(signal, name, None)
+        # One that is ignored, as by nohup, stays so; and only the main thread may ask.
+        if number is not None and signal.getsignal(number) == signal.SIG_DFL:
+            with contextlib.suppress(ValueError):
+                signal.signal(number, interrupt)
+    return received
 
 
 def _run(words: list[str]) -> int:
@@ -81,9 +115,9 @@ def _run(words: list[str]) -> int:
         sys.stderr.write(_MISSING.format(name=name))
         return 1
     if quick is not None:
-        from . import inspect
+        from .child import run
 
-        return inspect.run(**quick)
+        return run("inspect", quick["paths"], **quick)
     from .app import app
 
     app(prog_name="tensorferry")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,8 @@ from tensorferry.files.check import check_path
 from tensorferry.files.shards import open_path
 
 from .console import EXIT_FAILED, out, printable
-from .outcome import code_of, counted, progress, result, show_error, told, waiting, writing
+from .listing import MOST_STYLED, styled
+from .outcome import code_of, counted, progress, result, show_error, told, waiting, without_collecting, writing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +34,8 @@ def run(paths: Sequence[Path], *, values: bool, allow: Sequence[str], as_json: b
         error: Exception | None = None
         names = frozenset(allow)
         try:
-            with progress("checking", partial(_total, path, names)) if values else waiting("checking") as moved:
+            shown = progress("checking", partial(_total, path, names)) if values else waiting("checking")
+            with without_collecting(), shown as moved:
                 findings.extend(check_path(path, values=values, allow=names, progress=moved))
         except (ConversionError, OSError) as caught:
             error = caught
@@ -67,11 +70,15 @@ def _total(path: Path, allow: frozenset[str]) -> int:
 
 def _print(path: Path, findings: Sequence[FileFinding], errors: int, error: Exception | None) -> None:
     console = out()
+    is_plain = not styled() or len(findings) > MOST_STYLED
     for each in findings:
         place = printable(each.path) + ("" if each.offset is None else f":{each.offset}")
         word = ("error", "bad") if each.error else ("note", "warn")
         about = "" if each.tensor is None else f"{printable(each.tensor)}: "
-        console.print(Text.assemble(f"{place}: ", word, f": {about}{printable(each.message)}"), soft_wrap=True)
+        if is_plain:
+            sys.stdout.write(f"{place}: {word[0]}: {about}{printable(each.message)}\n")
+        else:
+            console.print(Text.assemble(f"{place}: ", word, f": {about}{printable(each.message)}"), soft_wrap=True)
     if error is not None:
         return
     notes = len(findings) - errors

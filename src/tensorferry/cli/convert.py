@@ -25,7 +25,8 @@ __all__ = ["run"]
 def run(sources: Sequence[Path], target: Path, options: dict[str, Any], *, as_json: bool) -> int:
     """Convert and print what was written; the exit code."""
     try:
-        with progress("converting", lambda: _total(sources, target, options)) as moved:
+        words = "converting, then verifying" if options["verify"] else "converting"
+        with progress(words, lambda: _total(sources, target, options)) as moved:
             report = convert_files(list(sources), target, **options, progress=moved)
     except (ConversionError, OSError) as error:
         return failed("convert", {"report": None}, error, as_json=as_json)
@@ -42,7 +43,8 @@ def run(sources: Sequence[Path], target: Path, options: dict[str, Any], *, as_js
 
 
 def _total(sources: Sequence[Path], target: Path, options: dict[str, Any]) -> int:
-    return convert_files(list(sources), target, **{**options, "dry_run": True}).bytes_written
+    passes = 2 if options["verify"] else 1
+    return passes * convert_files(list(sources), target, **{**options, "dry_run": True}).bytes_written
 
 
 def _print(report: Report) -> None:

@@ -12,6 +12,7 @@ from rich.text import Text
 import tensorferry as ferry
 from tensorferry.backends.registry import backends, outside
 from tensorferry.files import registry as file_formats
+from tensorferry.sequences.numbers import HAS_EXTENSION
 
 from . import measure
 from .console import EXIT_FAILED, out, plain_table, print_json, printable, quiet
@@ -46,6 +47,7 @@ def run(*, as_json: bool) -> int:
                 "tensorferry": ferry.__version__,
                 "python": platform.python_version(),
                 "platform": platform.platform(),
+                "extension": HAS_EXTENSION,
                 "frameworks": {name: _status(found) for name, found in status.items()},
                 "plugins": [each._asdict() for each in brought],
                 "pairs": [pair.to_dict() for pair in pairs],
@@ -119,6 +121,12 @@ def _print(
 ) -> None:
     system = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
     console.print(Text.assemble((f"tensorferry {ferry.__version__}", "title"), f" · {system}"))
+    by = (
+        "by the extension"
+        if HAS_EXTENSION
+        else "by NumPy: the extension was not built, or TENSORFERRY_NO_EXTENSION is set"
+    )
+    console.print(f"Python numbers are read {by}")
     console.print()
     console.print(framework_table(status))
     if brought:

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 import tensorferry as ferry
-from tensorferry.backends.registry import NAMES, backend_named, backends, outside
+from tensorferry.backends.registry import NAMES, backend_named, backends, known, outside
 from tensorferry.core.devices import device_name
 from tensorferry.core.dtypes import KEYWORDS
 from tensorferry.planning.preconditions import refuse_place
@@ -195,9 +195,12 @@ def _named(name: str, option: str) -> None:
 
 
 def _known(framework: str, option: str) -> str:
-    """The canonical name of a framework."""
-    names = [name for name, backend in backends().items() if option == "--from" or backend.capabilities.dtypes.held]
+    """The canonical name of a framework; outside packages are looked for when it is none of those that are known."""
+    found = known()
     framework = NAMES.get(framework, framework)
+    if framework not in found:
+        found = backends()
+    names = [name for name, backend in found.items() if option == "--from" or backend.capabilities.dtypes.held]
     broken = None if framework in names else outside.failure({framework})
     if broken is not None:
         raise UsageError(broken.message, option)

@@ -30,6 +30,11 @@ _Allow = Annotated[
 _Json = Annotated[bool, typer.Option("--json", help="Print plain data as JSON on stdout (docs/files-schema.json).")]
 _Words = Optional[list[str]]  # noqa: UP045
 
+_InProcess = Annotated[
+    bool,
+    typer.Option("--in-process", help="Read HDF5 here, though its library may end the process over a damaged file."),
+]
+
 _chosen = partial(typer.Option, rich_help_panel="Which tensors, and as what")
 _written = partial(typer.Option, rich_help_panel="What is written")
 _done = partial(typer.Option, rich_help_panel="How it is done")
@@ -45,12 +50,15 @@ def inspect(
     paths: _Paths,
     every: Annotated[bool, typer.Option("--all", help="Each tensor, and whatever else is shortened.")] = False,
     allow: _Allow = None,
+    in_process: _InProcess = False,
     json: _Json = False,
 ) -> None:
     """What files hold, from their headers: no data is read, no code run."""
-    from . import inspect as command
+    from .child import run
 
-    raise typer.Exit(command.run(paths, every=every, allow=allow or (), as_json=json))
+    raise typer.Exit(
+        run("inspect", paths, in_process=in_process, paths=paths, every=every, allow=allow or (), as_json=json)
+    )
 
 
 def check(
@@ -59,12 +67,15 @@ def check(
         bool, typer.Option("--values", help="Also read all values: NaN and infinities are errors, all zero is a note.")
     ] = False,
     allow: _Allow = None,
+    in_process: _InProcess = False,
     json: _Json = False,
 ) -> None:
     """What is wrong with files: checksums, places, lengths, shards that do not fit their index."""
-    from . import check as command
+    from .child import run
 
-    raise typer.Exit(command.run(paths, values=values, allow=allow or (), as_json=json))
+    raise typer.Exit(
+        run("check", paths, in_process=in_process, paths=paths, values=values, allow=allow or (), as_json=json)
+    )
 
 
 def diff(
@@ -129,7 +140,7 @@ def convert(
         _written(metavar="SIZE", help="A folder of files of at most 5GB, 500MiB … each, and their index."),
     ] = None,
     overwrite: Annotated[bool, _written("--overwrite", help="Replace OUT if it exists.")] = False,
-    verify: Annotated[bool, _done("--verify", help="Read it back and compare hashes before it appears.")] = False,
+    verify: Annotated[bool, _done("--verify", help="Read it back and compare every bit before it appears.")] = False,
     dry_run: Annotated[bool, _done("--dry-run", help="Refuse what has to be refused; write nothing.")] = False,
     resume: Annotated[bool, _done("--resume", help="Go on where an interrupted conversion stopped.")] = False,
     jobs: Annotated[int, _done(metavar="N", min=1, help="Files written at once.")] = 1,
@@ -138,6 +149,7 @@ def convert(
         Optional[str],  # noqa: UP045
         _done(metavar="I/N", help="Do the I-th of N parts, for machines that share a file system."),
     ] = None,
+    in_process: _InProcess = False,
     json: _Json = False,
 ) -> None:
     """Convert a file into another format: its code is not run, nothing is lost, memory does not grow with it."""
@@ -147,7 +159,7 @@ def convert(
     from tensorferry.files.registry import format_named
     from tensorferry.files.select import substitution
 
-    from . import convert as command
+    from .child import run
 
     _validate(overflow, OVERFLOWS, "--overflow")
     _validate(engine, ENGINES, "--engine")
@@ -173,7 +185,8 @@ def convert(
         "engine": engine,
         "part": None if part is None else _part(part),
     }
-    raise typer.Exit(command.run(sources, target, options, as_json=json))
+    given = {"sources": sources, "target": target, "options": options, "as_json": json}
+    raise typer.Exit(run("convert", sources, in_process=in_process, **given))
 
 
 def roundtrip(

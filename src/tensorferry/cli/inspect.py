@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import sys
 from contextlib import suppress
@@ -15,7 +14,7 @@ from tensorferry.planning.render import size_text
 
 from .console import EXIT_REFUSED, printable
 from .listing import facts, heading, rows
-from .outcome import code_of, counted, plain, result, show_error, told, writing
+from .outcome import code_of, counted, plain, result, show_error, told, without_collecting, writing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,16 +31,10 @@ _LONGEST = 200
 
 def run(paths: Sequence[Path], *, every: bool, allow: Sequence[str], as_json: bool) -> int:
     """Print what each file holds; the exit code is the worst."""
-    # Headers become a great many objects that live until the end, and no cycles.
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
+    with without_collecting():
         reports = [
             _report(path, frozenset(allow), every=every, as_json=as_json, first=not n) for n, path in enumerate(paths)
         ]
-    finally:
-        if collecting:
-            gc.enable()
     if as_json:
         with writing():
             result("inspect", {"files": [data for _, data in reports]})

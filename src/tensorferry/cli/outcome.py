@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import math
 import os
 import sys
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 __all__ = ["SCHEMA", "code_of", "counted", "failed", "none_of", "plain", "progress", "result", "show_error", "told"]
-__all__ += ["waiting", "writing"]
+__all__ += ["waiting", "without_collecting", "writing"]
 
 SCHEMA = "tensorferry.files/1"
 """The version of the JSON of all commands on files; docs/files-schema.json describes it."""
@@ -84,6 +85,18 @@ def writing() -> Iterator[None]:
         if not isinstance(error, BrokenPipeError):
             show_error(error, "")
             raise SystemExit(EXIT_USAGE) from None
+
+
+@contextlib.contextmanager
+def without_collecting() -> Iterator[None]:
+    """For headers, which become a great many objects that live until the end, and no cycles."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ def inspect_arguments(words: Sequence[str]) -> dict[str, Any] | None:
     """The arguments of a plain ``inspect`` for its `run`; ``None`` for all else, which Typer reads, or refuses.
 
     >>> inspect_arguments(["inspect", "a.pt", "--all"])
-    {'paths': [PosixPath('a.pt')], 'every': True, 'allow': [], 'as_json': False}
+    {'paths': [PosixPath('a.pt')], 'every': True, 'allow': [], 'as_json': False, 'in_process': False}
     >>> inspect_arguments(["inspect", "--help"])
 
     Args:
@@ -23,7 +23,7 @@ def inspect_arguments(words: Sequence[str]) -> dict[str, Any] | None:
     """
     paths: list[Path] = []
     allow: list[str] = []
-    flags = {"--all": False, "--json": False}
+    flags = {"--all": False, "--json": False, "--in-process": False}
     left = iter(words[1:])
     for word in left:
         if word in flags:
@@ -39,4 +39,5 @@ def inspect_arguments(words: Sequence[str]) -> dict[str, Any] | None:
             paths.append(Path(word))
     if words[:1] != ["inspect"] or not paths:
         return None
-    return {"paths": paths, "every": flags["--all"], "allow": allow, "as_json": flags["--json"]}
+    given = {"paths": paths, "every": flags["--all"], "allow": allow, "as_json": flags["--json"]}
+    return {**given, "in_process": flags["--in-process"]}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from functools import reduce
 from importlib.util import find_spec
 from itertools import permutations
+from operator import getitem
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -14,7 +16,9 @@ from rich.text import Text
 
 import tensorferry as ferry
 from tensorferry.errors import ConversionError, LossyCastError
+from tensorferry.files.base.nesting import leaves
 from tensorferry.files.diff import diff
+from tensorferry.files.lazy import mapped_arrays
 from tensorferry.files.registry import formats
 from tensorferry.planning.render import size_text
 
@@ -132,7 +136,7 @@ def _loads(made: dict[str, Path], source: Contents) -> Iterator[dict[str, Any]]:
             mapped = time.perf_counter() - started
             tensors, refused = _used(state, source)
             used = time.perf_counter() - started
-            arrays = {name: stored.array() for name, stored in ferry.open(path).tensors.items()}
+            arrays = mapped_arrays(state) if isinstance(state, ferry.LazyTree) else {}
             yield {
                 "from": name,
                 "to": target,
@@ -140,7 +144,7 @@ def _loads(made: dict[str, Path], source: Contents) -> Iterator[dict[str, Any]]:
                 "refused": refused,
                 "seconds_mapped": mapped,
                 "seconds": used,
-                "shared": sum(ferry.shares_memory(tensor, arrays[name]) for name, tensor in tensors.items()),
+                "shared": sum(ferry.shares_memory(tensors[name], arrays[name]) for name in tensors if name in arrays),
                 "equal": all(
                     _bits(ferry.to_numpy(tensor)) == _bits(source.tensors[name].array())
                     for name, tensor in tensors.items()
@@ -151,9 +155,12 @@ def _loads(made: dict[str, Path], source: Contents) -> Iterator[dict[str, Any]]:
 def _used(state: Any, source: Contents) -> tuple[dict[str, Any], dict[str, str]]:
     """Each tensor, and what the framework has no dtype for, with the reason."""
     tensors, refused = {}, {}
+    places = {name: (name,) for name in source.tensors}
+    if source.tree is not None:
+        places = {ref.name: keys for keys, ref in leaves(source.tree)}
     for name in source.tensors:
         try:
-            tensors[name] = state[name]
+            tensors[name] = reduce(getitem, places[name], state)
         except LossyCastError as error:
             refused[name] = error.message
     return tensors, refused

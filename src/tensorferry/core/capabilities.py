@@ -64,7 +64,7 @@ class Memory(NamedTuple):
         read_only: Whether it can present memory read-only: its verb ``read_only``, which takes its own tensor and
             gives one over the same memory that nobody can write through.
         out: Whether its tensors can be given as ``out=``: its verb ``write``.
-        writes_parts: Whether its verb ``write`` also takes `parts.Parts`, for an ``out=`` in host memory.
+        writes_parts: Whether its verb ``write`` also takes `chunks.Chunks`, for an ``out=`` in host memory.
         writes_own: Whether its verb ``write`` also takes its own tensors, wherever they and ``out=`` are.
     """
 

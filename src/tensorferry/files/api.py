@@ -53,11 +53,12 @@ def load(
     /,
     to: To = "numpy",
     *,
-    names: Iterable[str] | None = None,
+    names: str | Iterable[str] | None = None,
     device: object = None,
     copy: bool | None = None,
     dtype: object = None,
     allow: Iterable[str] = (),
+    strict: bool = False,
 ) -> Any:
     """What a file holds as a read-only mapping, whose tensors are made when they are used.
 
@@ -69,37 +70,45 @@ def load(
     (array([1., 1.], dtype=float16), 7)
 
     The file is mapped into memory; what is compressed or encoded there (in some ``.npz``, in Parquet, in Orbax) is
-    decoded when it is used. Other tensors share the memory of the map wherever the sharing rule allows: read-only
-    views in NumPy; TensorFlow and JAX where the file's alignment allows (as in what `save` writes); PyTorch copies,
-    since it has no read-only tensors, unless ``copy=False`` consents to share. As with every memory map, the process
-    ends if the file is cut short meanwhile. Checksums are
-    not looked at here: ``tensorferry check`` does.
+    decoded when it is used. Other tensors share the memory of the map: in NumPy and PyTorch they can be written, and
+    the map is private, so that nothing of it reaches the file; in TensorFlow and JAX where the file's alignment
+    allows (as in what `save` writes). What another process writes into the file meanwhile may show or not, and this
+    process ends if it cuts the file short, as with every memory map: ``copy=True`` gives tensors of their own. A file
+    that has been replaced is an error. Checksums are not looked at here: ``tensorferry check`` does.
 
     Args:
         path: As for `open`.
         to: As for `convert`: ``"numpy"``, ``"torch"``, ``"tensorflow"``, ``"jax"``, or ``"python"`` for lists …
-        names: Globs of the tensors to have; ``None``: all, and the other values.
+        names: A glob of the tensors to have, or several; ``None``: all, and the other values.
         device: As for `to_numpy`, for each tensor.
         copy: As for `to_numpy`, for each tensor.
         dtype: As for `convert_tree`, by the names that tensors have in the file; ``"fit"`` lets JAX without 64-bit
             types have them narrowed.
         allow: As for `open`.
+        strict: Refuse a file that holds what cannot be had from it (text, quantised or sparse tensors …), rather than
+            list it in the result's ``skipped``.
 
     Returns:
         A `LazyTree`, nested as the file is; the tensor itself if the file holds one without a name. ``read()``
         gives all of it at once in plain containers.
 
+    Warns:
+        UserWarning: Something is left out, and the result is no mapping that could list it.
+
     Raises:
         OSError: It cannot be read.
         FileFormatError: As for `open`.
         UnsafeFileError: As for `open`.
-        FormatLimitError: A glob of `names`, or a name in `dtype`, fits no tensor.
+        FileFormatError: When a tensor is used: the file has been replaced.
+        FormatLimitError: A glob of `names`, or a name in `dtype`, fits no tensor; `strict`, and not all can be had.
         UnsupportedTypeError: There is no such dtype.
         FrameworkNotInstalledError: The framework, or the library that the format needs, is not installed.
         ConversionError: When a tensor is used: as for `to_numpy`; the message ends in its name.
 
     .. versionadded:: 0.1
     """
+    import os
+
     from ..backends.registry import canonical, ready
     from ..core.leaf_dtypes import rule_of
     from .base.wording import several
@@ -107,13 +116,15 @@ def load(
     from .select import select
 
     rule = rule_of(dtype)
-    contents = open(path, allow=allow)
+    classes = several("allow", allow)
+    contents = open(path, allow=classes)
     to = canonical(to)
     ready(to)
     if names is not None:
-        globs = several("names", names)
-        contents = select(contents, include=globs, include_as="names", tensors_only=contents.tree is None)
-    return lazily(contents, to, device=device, copy=copy, rule=rule)
+        names = (names,) if isinstance(names, str) else several("names", names)
+        contents = select(contents, include=names, include_as="names")
+    asked = {"path": os.path.abspath(path), "to": to, "names": names, "device": device, "copy": copy}  # noqa: PTH100
+    return lazily(contents, load, {**asked, "dtype": dtype, "allow": classes, "strict": strict}, rule)
 
 
 def save(
@@ -224,7 +235,7 @@ def convert_files(
         shard: Write a folder of files of at most so many bytes (``"5GB"``) and their index.
         tensors_only: Leave out what is not a tensor, and how they nest.
         allow: As for `open`.
-        verify: Read the output back and compare hashes, before it appears.
+        verify: Read the output back and compare every bit, before it appears.
         dry_run: Plan it and refuse what has to be refused; write nothing.
         resume: Go on where an interrupted conversion into a folder stopped.
         overwrite: Replace what is there.
@@ -232,7 +243,7 @@ def convert_files(
         jobs: How many files are written at once, without an `executor`.
         engine: By what.
         part: ``(i, n)``: do the i-th of n parts, from 1, for machines that share a file system.
-        progress: Is told the number of bytes each time some have been moved.
+        progress: Is told the number of bytes each time some have been moved, and with `verify` read back.
 
     Returns:
         What was written, or would be.

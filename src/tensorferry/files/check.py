@@ -23,6 +23,9 @@ __all__ = ["check_path", "check_values"]
 
 Array = np.ndarray[Any, Any]
 
+MOST_FINDINGS = 10_000
+"""Of one file: nobody reads more, and they take seconds to find."""
+
 
 def check_path(
     path: Path,
@@ -31,7 +34,7 @@ def check_path(
     allow: frozenset[str] = frozenset(),
     progress: Callable[[int], None] | None = None,
 ) -> Iterator[FileFinding]:
-    """Everything that is wrong with a file, or with a folder of shards and their index.
+    """Everything that is wrong with a file, or with a folder of shards and their index, up to `MOST_FINDINGS`.
 
     Args:
         path: The file, the folder, or its index.
@@ -45,33 +48,29 @@ def check_path(
         UnsafeFileError: It asks for code to be run, or is out of all proportion; after everything else was told.
         FrameworkNotInstalledError: The library that its format needs is not installed.
     """
-    refusal = _refusal(path, allow)
+    contents, wrong = None, None
+    try:
+        contents = open_path(path, allow=allow)
+    except ConversionError as error:
+        wrong = error
+    told = 0
     failed = False
     for finding in _structure(path, allow):
         # A class that is not allowed is told by the exception.
-        if refusal is None or finding.message != refusal.message:
-            failed = failed or finding.error
-            yield finding
-    try:
-        contents = open_path(path, allow=allow)
-    except (UnsafeFileError, FrameworkNotInstalledError):
-        raise
-    except ConversionError as error:
-        if not failed:
-            yield FileFinding(str(path), None, None, error.message)
-        return
-    if values:
+        if isinstance(wrong, UnsafeFileError) and finding.message == wrong.message:
+            continue
+        failed = failed or finding.error
+        yield finding
+        told += 1
+        if told >= MOST_FINDINGS:
+            yield FileFinding(str(path), None, None, f"after {told:,} findings no more is looked at.")
+            return
+    if isinstance(wrong, UnsafeFileError | FrameworkNotInstalledError):
+        raise wrong
+    if wrong is not None and not failed:
+        yield FileFinding(str(path), None, None, wrong.message)
+    if values and contents is not None:
         yield from check_values(contents, progress)
-
-
-def _refusal(path: Path, allow: frozenset[str]) -> UnsafeFileError | None:
-    try:
-        open_path(path, allow=allow)
-    except UnsafeFileError as error:
-        return error
-    except ConversionError:
-        return None
-    return None
 
 
 def _structure(path: Path, allow: frozenset[str]) -> Iterator[FileFinding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 import time
@@ -12,16 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.leaf_dtypes import rule_of_words
 from ..errors import FormatLimitError, shown
+from .base.contents import NotTensor
+from .base.fingerprints import fingerprints
 from .base.pump import Pump
 from .base.wording import named, several
 from .executors import run_all, validate_engine
-from .jobs import FileRecipe, fingerprints, open_all, write_piece
+from .jobs import FileRecipe, open_all, write_piece
 from .overlaps import overlaps
 from .pieces import sizes
-from .publish import publishing, validate_target
+from .publish import naming, publishing, validate_target
 from .registry import each_format, format_for, format_named
 from .select import select
 from .shards import index_of
+from .summary import values_of
 from .work import Layout, Work, write_index
 
 if TYPE_CHECKING:
@@ -36,6 +40,8 @@ __all__ = ["Report", "convert_files", "shard_bytes", "write_contents"]
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 
 _LARGEST = 2**63 - 1
+_LISTED = 5
+"""Of what is left out, how many are named in the hint that does so."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +56,7 @@ class Report:
         bytes_read: Of tensors in the sources; ties once.
         bytes_written: Of tensors in the target; ties once.
         seconds: How long it took.
-        warnings: What is not as it was, though nothing is lost.
+        warnings: What is not as it was, though no tensor is lost; with `tensors_only` what was left out.
         written: The paths that were written, or would be.
         skipped: The paths that were finished already.
         verified: Whether what was written was read back and compared.
@@ -116,14 +122,15 @@ def convert_files(
     }
     allowed = frozenset(several("allow", allow))
     before = open_all(paths, allowed, tensors_only=tensors_only)
-    seen = fingerprints((*paths, *before.paths))
+    # What was named may be the common prefix of several files' names.
+    seen = fingerprints((*filter(os.path.exists, paths), *before.paths))
     format_ = _format(place, to)
     contents = select(before, **selection, held=format_.dtypes)  # type: ignore[arg-type]
     _validate_carriable(contents)
     shards = _shards(place, format_, shard, several=len(paths) > 1 or index_of(Path(given[0])) is not None)
     layout = Layout.of(contents, format_, place, shards)
     recipe = FileRecipe(paths, seen, allowed, tuple(selection.items()), format_.name, shards)
-    report = _report(paths, layout, (*_warnings(before, contents),))
+    report = _report(paths, layout, (*_warnings(before, contents, tensors_only=tensors_only),))
     validate_target(
         place,
         overwrite=overwrite or continues,
@@ -175,7 +182,7 @@ def write_contents(
     report = _report((), layout, ())
     room, own, folder = report.bytes_written, layout.replaceable(), layout.is_folder
     validate_target(path, overwrite=overwrite, nbytes=room, is_folder=folder, own=own)
-    with publishing(path, overwrite=overwrite, is_folder=folder) as output:
+    with naming(path), publishing(path, overwrite=overwrite, is_folder=folder) as output:
         if layout.names:
             output.mkdir()
         pump = Pump()
@@ -241,10 +248,14 @@ def _validate_options(paths: tuple[str, ...], part: Any, jobs: Any, engine: obje
 
 def _validate_carriable(contents: Contents) -> None:
     if contents.others:
-        name, why = next(iter(contents.others.items()))
+        # What only `exclude` leaves out comes first: with another hint, the next try would fail too.
+        tensors = [name for name, why in contents.others.items() if not isinstance(why, NotTensor)]
+        name = tensors[0] if tensors else next(iter(contents.others))
+        few = len(contents.others) <= _LISTED
+        which = f"exclude={[*map(glob.escape, contents.others)]}" if few else "exclude=[…] with their names"
         raise FormatLimitError(
-            f"Not all of it can be carried: {named(contents.others)} ({name}: {why}).",
-            "exclude=[…] with their names, or tensors_only=True, which leaves them out",
+            f"Not all of it can be carried: {named(contents.others)} ({name}: {contents.others[name]}).",
+            f"{which}, which leaves them out" if tensors else f"{which}, or tensors_only=True, which leaves them out",
         )
 
 
@@ -293,7 +304,7 @@ def shard_bytes(size: int | str) -> int:
     return nbytes
 
 
-def _warnings(before: Contents, after: Contents) -> Iterable[str]:
+def _warnings(before: Contents, after: Contents, *, tensors_only: bool) -> Iterable[str]:
     """What is not as it was, though nothing is lost."""
     shared = overlaps(after)
     if shared:
@@ -305,5 +316,8 @@ def _warnings(before: Contents, after: Contents) -> Iterable[str]:
         other = first.setdefault(key, name)
         if after.tensors[other].key != after.tensors[name].key:
             yield f"{other} and {name} are one tensor in the source, and two now: their dtypes differ."
-    if before.tree is not None and after.tree is None:
-        yield "What is not a tensor was left out."
+    if tensors_only:
+        left = [*values_of(before), *before.metadata]
+        left += [name for name, why in before.others.items() if isinstance(why, NotTensor)]
+        if left or before.tree is not None:
+            yield f"What is not a tensor was left out: {named(left, 20) or 'how they nest'}."

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..core.dtypes import find
 from ..errors import FileFormatError
+from .base.contents import NotTensor
 from .base.nesting import written
 from .encodings.packed import bare
 from .summary import values_of
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from .base.contents import Contents
     from .base.stored import Stored
 
-__all__ = ["Change", "Difference", "TensorDifference", "diff"]
+__all__ = ["Change", "Difference", "TensorDifference", "diff", "pairs", "words"]
 
 Array = np.ndarray[Any, Any]
 
@@ -172,7 +173,11 @@ def diff(
         differing=tuple(differing),
         values=() if tensors_only else _changes(_written(values_of(a)), _written(values_of(b))),
         metadata=() if tensors_only else _changes(_written(a.metadata), _written(b.metadata)),
-        uncompared={} if tensors_only else {**a.others, **b.others},
+        uncompared={
+            name: why
+            for name, why in {**a.others, **b.others}.items()
+            if not (tensors_only and isinstance(why, NotTensor))
+        },
     )
 
 
@@ -183,9 +188,9 @@ def _compared(one: Stored, other: Stored, progress: Callable[[int], None]) -> Te
     if one.shape != other.shape:
         return TensorDifference("", dtypes, shapes)
     tally = _Tally(*dtypes)
-    for start, x, y in _pairs(one, other):
+    for start, x, y in pairs(one, other):
         progress(x.nbytes + y.nbytes)
-        if same_dtype and np.array_equal(_words(x), _words(y)):
+        if same_dtype and np.array_equal(words(x), words(y)):
             continue
         for first in range(0, x.size, _ELEMENTS):
             tally.add(start + first, x[first : first + _ELEMENTS], y[first : first + _ELEMENTS])
@@ -206,7 +211,7 @@ def _accepted(found: TensorDifference, *, tolerance: float | None, any_dtype: bo
     return found.largest is None or found.largest <= tolerance
 
 
-def _pairs(one: Stored, other: Stored) -> Iterator[tuple[int, Array, Array]]:
+def pairs(one: Stored, other: Stored) -> Iterator[tuple[int, Array, Array]]:
     """Parts of two tensors of one shape, element beside element, and the place of the first."""
     start, total = 0, one.size
     first, second = one.blocks(), other.blocks()
@@ -226,7 +231,7 @@ def _next(blocks: Iterator[Array], stored: Stored) -> Array:
     raise FileFormatError(f"A tensor of {stored.size} elements ends before.")
 
 
-def _words(block: Array) -> Array:
+def words(block: Array) -> Array:
     """The bytes of a block, in the widest integers that they fill: the fewest to compare."""
     block = np.ascontiguousarray(block)
     return block.view(np.uint64 if not block.nbytes % 8 else np.uint8)

@@ -6,13 +6,14 @@ nothing here to schedule: each executor's own queue does that.
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import signal
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from concurrent.futures import BrokenExecutor, CancelledError, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import FrameworkNotInstalledError, shown
@@ -71,16 +72,26 @@ def run_all(
     Raises:
         ValueError: There is no such engine.
         FrameworkNotInstalledError: The engine's package is not installed.
+        ChildProcessError: A worker ended before its job was done, or none could be started.
         Exception: What a job raised, the first in the jobs' order; those that had not begun are not done.
     """
     validate_engine(engine)
-    if executor is not None:
-        _gather([executor.submit(call, job) for job in jobs], done, abort)
-    elif engine == "threads":
-        _in_threads(call, jobs, done, workers, progress)
-    else:
-        with executor_of(engine, min(workers, len(jobs)) or 1) as made:
-            _gather([made.submit(call, job) for job in jobs], done, abort)
+    try:
+        if executor is not None:
+            _gather([executor.submit(call, job) for job in jobs], done, abort)
+        elif engine == "threads":
+            _in_threads(call, jobs, done, workers, progress)
+        else:
+            with executor_of(engine, min(workers, len(jobs)) or 1) as made:
+                _gather([made.submit(call, job) for job in jobs], done, abort)
+    except BrokenExecutor as error:
+        raise _lost(error) from error
+
+
+def _lost(error: Exception) -> ChildProcessError:
+    """The error for a worker that ended, or never began, whatever its engine calls that; not one of the job's own."""
+    what = str(error).partition("\n")[0][:200] or type(error).__name__
+    return ChildProcessError(errno.ECHILD, f"a worker process ended before its work was done: {what}")
 
 
 def validate_engine(engine: object) -> None:
@@ -179,23 +190,35 @@ def _begin_worker() -> None:
 @contextmanager
 def _dask(workers: int) -> Iterator[Executor]:
     distributed: Any = _needed("distributed", "dask")
-    with (
-        distributed.LocalCluster(
-            n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=":0"
-        ) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        yield client
+    with ExitStack() as started:
+        try:
+            cluster = started.enter_context(
+                distributed.LocalCluster(
+                    n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=":0"
+                )
+            )
+            client = started.enter_context(distributed.Client(cluster))
+        except Exception as error:
+            raise _lost(error) from error
+        try:
+            yield client
+        except (distributed.KilledWorker, distributed.CancelledError, CancelledError) as error:
+            raise _lost(error) from error
 
 
 @contextmanager
 def _ray(workers: int) -> Iterator[Executor]:
     ray: Any = _needed("ray", "ray")
     mine = not ray.is_initialized()
-    if mine:
-        ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False)
+    try:
+        if mine:
+            ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False)
+    except Exception as error:
+        raise _lost(error) from error
     try:
         yield _RayExecutor(ray)
+    except ray.exceptions.RayError as error:
+        raise _lost(error) from error
     finally:
         if mine:
             ray.shutdown()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import FileFormatError, UnsafeFileError
 from .base.contents import Contents
+from .base.fingerprints import fingerprints
 from .base.pump import Pump
 from .base.wording import named
 from .pieces import merged_tree, pieces, sizes
@@ -24,18 +24,10 @@ from .workspace import sync
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
+    from .base.fingerprints import Fingerprint
     from .base.format import Format
 
-__all__ = ["Done", "FileRecipe", "Fingerprint", "Job", "fingerprints", "keep", "open_all", "run_job", "write_piece"]
-
-
-class Fingerprint(NamedTuple):
-    """What a file must still look like when it has been read."""
-
-    path: str
-    nbytes: int
-    changed: int
-    inode: int
+__all__ = ["Done", "FileRecipe", "Job", "keep", "open_all", "run_job", "write_piece"]
 
 
 @dataclass(frozen=True)
@@ -130,7 +122,7 @@ def write_piece(
         format_.write(piece, path, pump)
     if check:
         sync(path)
-        verify(piece, path, format_, allow=allow)
+        verify(piece, path, format_, allow=allow, progress=pump.progress)
 
 
 def open_all(sources: tuple[str, ...], allow: frozenset[str], *, tensors_only: bool = False) -> Contents:
@@ -160,15 +152,16 @@ def open_all(sources: tuple[str, ...], allow: frozenset[str], *, tensors_only: b
         _validate_new("values", whole.others, each.others)
         whole.tensors.update(each.tensors)
         whole.others.update(each.others)
-        if tensors_only:
-            continue
         for key, value in each.metadata.items():
-            if whole.metadata.setdefault(key, value) != value:
+            if whole.metadata.setdefault(key, value) != value and not tensors_only:
                 raise FileFormatError(
                     f"The sources do not go together: they differ in the metadata {key!r}.",
                     "tensors_only=True, which leaves it out",
                 )
-    if not tensors_only and any(each.tree is not None for each in opened):
+    if tensors_only:
+        # Only for whoever lists what is left out.
+        whole.tree = [each.tree for each in opened if each.tree is not None] or None
+    elif any(each.tree is not None for each in opened):
         whole.tree = merged_tree(opened)
     return whole
 
@@ -177,16 +170,6 @@ def _validate_new(what: str, there: Collection[str], more: Iterable[str]) -> Non
     twice = [name for name in more if name in there]
     if twice:
         raise FileFormatError(f"The sources do not go together: two {what} are named {named(twice)}.")
-
-
-def fingerprints(paths: tuple[str, ...]) -> tuple[Fingerprint, ...]:
-    """What files look like now; folders are what is in them."""
-    found = []
-    for path in sorted(set(paths)):
-        if not Path(path).is_dir():
-            status = Path(path).stat()
-            found.append(Fingerprint(os.path.realpath(path), status.st_size, status.st_mtime_ns, status.st_ino))
-    return tuple(found)
 
 
 _kept: tuple[FileRecipe, list[Contents]] | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Mapping
 from contextlib import suppress
@@ -9,20 +10,28 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ..api import convert
+from ..backends.registry import backend_named
 from ..core.leaf_dtypes import dtype_of_leaf, unknown_name
-from ..errors import ConversionError, CopyRequiredError, FormatLimitError
+from ..errors import ConversionError, CopyRequiredError, FileFormatError, FormatLimitError, frames_of_ours
 from ..inspection import explain
 from .base.contents import Ref
-from .base.nesting import like
+from .base.fingerprints import fingerprints
+from .base.nesting import leaves, like
+from .base.raw import mapped, mapped_private
+from .base.wording import named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from mmap import mmap
+
+    from typing_extensions import Self
 
     from ..core.leaf_dtypes import DtypeRule
     from .base.contents import Contents
+    from .base.fingerprints import Fingerprint
     from .base.stored import Stored
 
-__all__ = ["LazyTree"]
+__all__ = ["LazyTree", "lazily", "mapped_arrays"]
 
 _SHOWN = 4
 _WIDTH = 60
@@ -32,128 +41,274 @@ class LazyTree(Mapping[Any, Any]):
     """What a file holds, as a read-only mapping; `load` makes it.
 
     A tensor is made when it is used. While somebody holds it, the same object comes again, under each of
-    the names of tied weights; when nobody does, or with ``to="python"``, it is made anew. Mappings inside are of
-    this kind too; lists and tuples are plain, made when they are used.
+    the names of tied weights; when nobody does, or with ``to="python"``, it is made anew, over the same memory: what
+    was written into it is there as long as this mapping is. Mappings inside are of this kind too; lists and tuples
+    are plain, made when they are used.
+
+    At the end of a ``with`` block, or after `close`, no more tensors are made; those that were made stay as they are.
+    Pickled, it is the path and what was asked of `load`: the file is opened again, and must not have changed.
 
     Args:
+        source: Makes the tensors.
         node: The mapping's own node of the file's tree.
-        make: Gives the tensor of a name.
-        stored: What the file says of each tensor.
+        keys: Those that lead to it.
     """
 
-    __slots__ = ("_make", "_node", "_stored")
+    __slots__ = ("_keys", "_node", "_source")
 
-    def __init__(self, node: dict[Any, Any], make: Callable[[str], Any], stored: Mapping[str, Stored]) -> None:
+    def __init__(self, source: Source, node: dict[Any, Any], keys: tuple[Any, ...] = ()) -> None:
+        self._source = source
         self._node = node
-        self._make = make
-        self._stored = stored
+        self._keys = keys
 
     def __getitem__(self, key: Any) -> Any:
-        return self._lazily(self._node[key])
+        return self._made(self._node[key], key)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._node and not self._is_skipped(self._node[key])
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._node)
+        if not self._source.others:
+            return iter(self._node)
+        return (key for key, child in self._node.items() if not self._is_skipped(child))
 
     def __len__(self) -> int:
-        return len(self._node)
+        return sum(1 for _ in self) if self._source.others else len(self._node)
 
     def __repr__(self) -> str:
-        shown = [f"{_short(key)}: {self._look(child)}" for key, child in islice(self._node.items(), _SHOWN)]
-        more = ", …" if len(self._node) > _SHOWN else ""
-        return f"<LazyTree of {len(self._node)}: {', '.join(shown)}{more}>"
+        shown = [f"{_short(key)}: {self._look(self._node[key])}" for key in islice(self, _SHOWN)]
+        shown += ["…"] if len(self) > _SHOWN else []
+        text = f"<LazyTree of {len(self)}: {', '.join(shown)}"
+        skipped = self.skipped
+        if skipped:
+            listed = [f"{_short(name)}: {_cut(why)}" for name, why in islice(skipped.items(), _SHOWN)]
+            text += f"; {len(skipped)} skipped: {', '.join(listed)}{', …' if len(skipped) > _SHOWN else ''}"
+        return f"{text}>"
 
-    def _look(self, node: Any) -> str:
-        """What is there, from the header alone."""
-        if isinstance(node, Ref):
-            stored = self._stored[node.name]
-            return f"{stored.dtype}{list(stored.shape)}"
-        return f"{{{len(node)}}}" if isinstance(node, dict) else _short(node)
+    def __reduce__(self) -> Any:
+        return _opened_again, (self._source.load, self._source.asked, self._source.seen, self._keys)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Make no more tensors, in this mapping and those inside it; the tensors that are held keep their memory."""
+        self._source.close()
+
+    @property
+    def skipped(self) -> dict[str, str]:
+        """What is in the file and cannot be had from here, by name: why not. ``load(…, strict=True)`` refuses it."""
+        others = self._source.others
+        if not self._keys or not others:
+            return dict(others)
+        here = {ref.name for _, ref in leaves(self._node)}
+        return {name: why for name, why in others.items() if name in here or name.rpartition("@")[0] in here}
 
     def read(self) -> Any:
         """All of it at once, as the plain dicts, lists and values that were saved.
 
         Returns:
             What was saved, of its own container types as far as `save` keeps them.
+
+        Raises:
+            FormatLimitError: A list has a tensor in it that cannot be carried.
         """
         return self._read(self._node)
 
-    def _lazily(self, node: Any) -> Any:
+    def _is_skipped(self, node: Any) -> bool:
+        return isinstance(node, Ref) and node.name in self._source.others and node.name not in self._source.tensors
+
+    def _look(self, node: Any) -> str:
+        """What is there, from the header alone."""
         if isinstance(node, Ref):
-            return self._make(node.name)
+            stored = self._source.tensors[node.name]
+            return f"{stored.dtype}{list(stored.shape)}"
+        return f"{{{len(node)}}}" if isinstance(node, dict) else _short(node)
+
+    def _made(self, node: Any, *keys: Any) -> Any:
+        if isinstance(node, Ref):
+            return self._source.tensor(node.name)
         if isinstance(node, dict):
-            return LazyTree(node, self._make, self._stored)
-        return _rebuilt(node, self._lazily) if isinstance(node, (list, tuple)) else node
+            return LazyTree(self._source, node, (*self._keys, *keys))
+        if isinstance(node, (list, tuple)):
+            return _rebuilt(node, [self._made(child, *keys, place) for place, child in enumerate(node)])
+        return node
 
     def _read(self, node: Any) -> Any:
         if isinstance(node, Ref):
-            return self._make(node.name)
+            return self._source.tensor(node.name)
         if isinstance(node, dict):
-            return like(node, ((key, self._read(child)) for key, child in node.items()))
-        return _rebuilt(node, self._read) if isinstance(node, (list, tuple)) else node
+            children = ((key, child) for key, child in node.items() if not self._is_skipped(child))
+            return like(node, ((key, self._read(child)) for key, child in children))
+        return _rebuilt(node, [self._read(child) for child in node]) if isinstance(node, (list, tuple)) else node
 
 
 def _short(value: Any) -> str:
     """A key, or a value that is no tensor, as Python writes it if that is short."""
     if isinstance(value, (list, tuple)):
         return f"{type(value).__name__}[{len(value)}]"
-    text = repr(value)
+    return _cut(repr(value))
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 1]}…"
 
 
-def _rebuilt(node: Any, child: Callable[[Any], Any]) -> Any:
+def _rebuilt(node: Any, children: list[Any]) -> Any:
     if isinstance(node, list):
-        return [child(each) for each in node]
+        return children
     # Marked values (a dtype, a device) are named tuples of plain values: they stay as they are.
-    return node if hasattr(node, "_fields") else tuple(child(each) for each in node)
+    return node if hasattr(node, "_fields") else tuple(children)
 
 
-def lazily(contents: Contents, to: str, *, device: object, copy: bool | None, rule: DtypeRule) -> Any:
-    """A file's tree with tensors of a framework, made when they are used.
+class Source:
+    """Makes the tensors of a file for a framework, each when it is used.
 
     Args:
         contents: What the file holds.
-        to: The framework's name.
-        device: As for `convert`, for each tensor.
-        copy: As for `convert`, for each tensor.
+        load: Opens it again, with `asked`.
+        asked: The arguments of `load`.
         rule: Which dtype each tensor takes.
+    """
+
+    def __init__(self, contents: Contents, load: Callable[..., Any], asked: dict[str, Any], rule: DtypeRule) -> None:
+        self.tensors = contents.tensors
+        self.others = contents.others
+        self.load = load
+        self.asked = asked
+        self.seen = fingerprints(contents.paths)
+        self._rule = rule
+        self._closed = False
+        memory = backend_named(asked["to"]).capabilities.memory
+        self._writes = memory.writable and memory.exists
+        self._maps: dict[str, mmap] = {}
+        self._made: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
+
+    def tensor(self, name: str) -> Any:
+        """The tensor of a name.
+
+        Raises:
+            FormatLimitError: It cannot be carried.
+            ValueError: This is closed.
+        """
+        if self._closed:
+            path = self.asked["path"]
+            raise ValueError(f"{path} was closed: {name!r} cannot be read.\n\nHint: tensorferry.load({path!r}) again")
+        stored = self.tensors.get(name)
+        if stored is None:
+            raise FormatLimitError(
+                f"{name!r} cannot be carried: {self.others[name]}.",
+                "save it as a dense tensor of plain numbers with what made it",
+            )
+        dtype = dtype_of_leaf(self._rule, stored.dtype, name)
+        tensor = self._made.get((stored.key, dtype))
+        if tensor is None:
+            tensor = self._convert(name, stored, dtype)
+            # Lists and numbers of Python have no weak references.
+            with suppress(TypeError):
+                self._made[stored.key, dtype] = tensor
+        return tensor
+
+    def map_of(self, path: str) -> mmap:
+        """The one map of a file that all tensors made here lie over; private, if they can be written.
+
+        The caller has looked whether the file is that which was opened.
+        """
+        found = self._maps.get(path)
+        if found is None:
+            found = self._maps.setdefault(path, mapped_private(path) if self._writes else mapped(path))
+        return found
+
+    def close(self) -> None:
+        """Make no more tensors."""
+        self._closed = True
+        self._maps = {}
+
+    def _validate(self, stored: Stored) -> None:
+        """Refuse to read a file, or any of them for what is decoded, that is not that which was opened."""
+        path = getattr(stored, "path", None)
+        for now in fingerprints((path,) if path is not None else tuple(each.path for each in self.seen)):
+            if any(each.path == now.path and each != now for each in self.seen):
+                raise FileFormatError(
+                    f"{now.path} has changed since it was opened.", f"tensorferry.load({now.path!r}) again"
+                )
+
+    def _convert(self, name: str, stored: Stored, dtype: object) -> Any:
+        to, device, copy = self.asked["to"], self.asked["device"], self.asked["copy"]
+        try:
+            if getattr(stored, "path", None) not in self._maps:
+                self._validate(stored)
+            array = stored.array(self.map_of)
+            if self._writes and device is None and dtype is None and not copy and array.flags.aligned:
+                return convert(array, to, copy=copy)
+            plan = explain(array, to, device=device, copy=copy, dtype=dtype)
+            if plan.shares_memory or copy is False or not plan.keeps_dtype or plan.result.device != plan.source.device:
+                return convert(array, to, device=device, copy=copy, dtype=dtype)
+            # What has to be copied is read, which is quicker than to copy from a map, into memory to be shared.
+            self._validate(stored)
+            own = stored.load()
+            return convert(own, to, copy=False if _may_share(own, to) else None)
+        except ConversionError as error:
+            raise type(error)(f"{error.message} - at {name!r}", error.hint) from error
+
+
+def lazily(contents: Contents, load: Callable[..., Any], asked: dict[str, Any], rule: DtypeRule) -> Any:
+    """A file's tree with tensors of a framework, made when they are used.
+
+    Args:
+        contents: As for `Source`.
+        load: As for `Source`.
+        asked: As for `Source`.
+        rule: As for `Source`.
 
     Raises:
-        FormatLimitError: The rule has a name that no tensor has.
+        FormatLimitError: The rule has a name that no tensor has; or something cannot be carried, and ``strict`` asks
+            for all, or what there is has no place to say so.
     """
     unknown = unknown_name(rule, contents.tensors)
     if unknown is not None:
         raise FormatLimitError(*unknown)
-    made: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
-
-    def make(name: str) -> Any:
-        stored = contents.tensors[name]
-        dtype = dtype_of_leaf(rule, stored.dtype, name)
-        tensor = made.get((stored.key, dtype))
-        if tensor is None:
-            tensor = _convert(name, stored, to, device, copy, dtype)
-            # Lists and numbers of Python have no weak references.
-            with suppress(TypeError):
-                made[stored.key, dtype] = tensor
-        return tensor
-
     tree = contents.tree
     if tree is None:
-        tree = {name: Ref(name) for name in contents.tensors}
-    lazy = LazyTree(tree if isinstance(tree, dict) else {}, make, contents.tensors)
-    return lazy if isinstance(tree, dict) else lazy._lazily(tree)  # noqa: SLF001 - its own module
+        tree = {name: Ref(name) for name in (*contents.tensors, *contents.others)}
+    if contents.others and asked["strict"]:
+        name, why = next(iter(contents.others.items()))
+        raise FormatLimitError(
+            f"Not all of it can be carried: {named(contents.others)} ({name}: {why}).",
+            "strict=False, which lists it in .skipped",
+        )
+    lazy = LazyTree(Source(contents, load, asked, rule), tree if isinstance(tree, dict) else {})
+    if isinstance(tree, dict):
+        return lazy
+    made = lazy._made(tree)  # noqa: SLF001 - its own module
+    if contents.others:
+        # A tensor, or a list, has no `skipped`.
+        text = f"{asked['path']} also holds what load leaves out: {named(contents.others)}; open(path).others says why."
+        warnings.warn(text, UserWarning, stacklevel=frames_of_ours())
+    return made
 
 
-def _convert(name: str, stored: Stored, to: str, device: object, copy: bool | None, dtype: object) -> Any:
-    try:
-        mapped = stored.array()
-        plan = explain(mapped, to, device=device, copy=copy, dtype=dtype)
-        if plan.shares_memory or copy is False or not plan.keeps_dtype or plan.result.device != plan.source.device:
-            return convert(mapped, to, device=device, copy=copy, dtype=dtype)
-        # What has to be copied is read, which is quicker than to copy from a map, into memory to be shared.
-        own = stored.load()
-        return convert(own, to, copy=False if _may_share(own, to) else None)
-    except ConversionError as error:
-        raise type(error)(f"{error.message} - at {name!r}", error.hint) from error
+def mapped_arrays(tree: LazyTree) -> dict[str, Any]:
+    """The arrays over the very map that a mapping's tensors lie over, by name."""
+    source = tree._source  # noqa: SLF001 - its own module
+    return {name: stored.array(source.map_of) for name, stored in source.tensors.items()}
+
+
+def _opened_again(
+    load: Callable[..., Any], asked: dict[str, Any], seen: tuple[Fingerprint, ...], keys: tuple[Any, ...]
+) -> Any:
+    """The mapping at a place in a file, for whoever unpickles it."""
+    found = load(asked["path"], **{key: value for key, value in asked.items() if key != "path"})
+    if found._source.seen != seen:  # noqa: SLF001 - its own module
+        raise FileFormatError(
+            f"{asked['path']} has changed since the mapping was pickled.", f"tensorferry.load({asked['path']!r})"
+        )
+    for key in keys:
+        found = found[key]
+    return found
 
 
 def _may_share(own: Any, to: str) -> bool:

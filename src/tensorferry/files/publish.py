@@ -22,7 +22,20 @@ from .workspace import Workspace, is_empty_folder, resolved
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["publishing", "validate_target"]
+__all__ = ["naming", "publishing", "validate_target"]
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+@contextmanager
+def naming(target: Path) -> Iterator[None]:
+    """Let the error of a disk that is full say which file was being written."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL and error.filename is None:
+            error.filename = str(target)
+        raise
 
 
 @contextmanager

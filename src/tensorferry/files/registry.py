@@ -20,7 +20,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-__all__ = ["each_format", "format_for", "format_named", "format_of", "formats", "outside", "own_formats", "recognised"]
+__all__ = [
+    "each_format",
+    "format_for",
+    "format_named",
+    "format_of",
+    "formats",
+    "may_end_process",
+    "outside",
+    "own_formats",
+    "recognised",
+]
 
 _HEAD = 64
 """The first bytes of a file that are shown to each format."""
@@ -43,9 +53,16 @@ def own_formats() -> tuple[Format, ...]:
     """This package's formats."""
     from . import formats as package
 
-    modules = [module.name for module in pkgutil.iter_modules(package.__path__)]
-    found = (importlib.import_module(f"{package.__name__}.{name}").FORMAT for name in modules)
+    found = (importlib.import_module(f"{package.__name__}.{name}").FORMAT for name in _modules())
     return tuple(sorted(found, key=_place))
+
+
+@cache
+def _modules() -> tuple[str, ...]:
+    """The modules of this package's formats; none of them is imported."""
+    from . import formats as package
+
+    return tuple(module.name for module in pkgutil.iter_modules(package.__path__))
 
 
 def _others() -> Iterator[Format]:
@@ -92,8 +109,7 @@ def _namesake(path: Path) -> list[Format]:
 
     suffix = path.suffix[1:].lower()
     wanted = package.MODULES.get(suffix, suffix)
-    here = any(module.name == wanted for module in pkgutil.iter_modules(package.__path__))
-    return [importlib.import_module(f"{package.__name__}.{wanted}").FORMAT] if here else []
+    return [importlib.import_module(f"{package.__name__}.{wanted}").FORMAT] if wanted in _modules() else []
 
 
 def _place(format: Format) -> tuple[int, str]:  # noqa: A002 - the term
@@ -147,6 +163,17 @@ def format_of(path: Path) -> Format:
     if is_pickle(path, head):
         raise bare_pickle(path)
     raise FileFormatError(f"{path} is of no format that tensorferry knows.", "one of " + ", ".join(formats()))
+
+
+def may_end_process(path: Path) -> bool:
+    """Whether a file is one whose library may end the process; nothing but its first bytes is looked at."""
+    from .formats import is_fragile
+
+    mode = _mode(path)
+    if mode is None or not stat.S_ISREG(mode):
+        return False
+    with path.open("rb") as file:
+        return is_fragile(path.name, file.read(_HEAD))
 
 
 def _mode(path: Path) -> int | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ..core.dtypes import DEFAULT, FIT, fit
 from ..core.leaf_dtypes import DtypeRule, dtype_of_leaf, rule_of_words, unknown_name
 from ..errors import FormatLimitError, UnsupportedTypeError, shown
+from .base.contents import NotTensor
 from .base.nesting import rename as rename_in
 from .base.nesting import without
 from .base.wording import named
@@ -50,7 +51,7 @@ def select(
             character may be the separator, and only a ``g`` after the last one replaces more than the first match.
         dtype: As for `rule_of_words`.
         overflow: As for `Recast`.
-        tensors_only: Leave out metadata, values that are no tensors, what cannot be carried, and how they nest.
+        tensors_only: Leave out metadata, values that are no tensors, and how they nest; never a tensor.
         include_as: What `include` is called where it was asked for.
         held: The dtypes that the output can hold, for ``"fit"``; ``None``: all.
 
@@ -62,8 +63,12 @@ def select(
     """
     if overflow not in OVERFLOWS:
         raise ValueError(f"overflow must be one of {', '.join(OVERFLOWS)}, not {shown(overflow)}")
-    kept = _kept((*contents.tensors, *contents.others), include, exclude, include_as)
-    others = {name: why for name, why in contents.others.items() if name in kept and not tensors_only}
+    kept = _kept(contents, include, exclude, include_as)
+    others = {
+        name: why
+        for name, why in contents.others.items()
+        if name in kept and not (tensors_only and isinstance(why, NotTensor))
+    }
     excluded = [name for name in (*contents.tensors, *contents.others) if name not in kept]
     names = [name for name in contents.tensors if name in kept]
     mapping = _renamed(names, rename)
@@ -84,13 +89,22 @@ def select(
     return replace(contents, tensors=tensors, tree=tree, metadata=metadata, others=others)
 
 
-def _kept(names: Sequence[str], include: Sequence[str], exclude: Sequence[str], include_as: str) -> set[str]:
+def _kept(contents: Contents, include: Sequence[str], exclude: Sequence[str], include_as: str) -> set[str]:
+    names = (*contents.tensors, *contents.others)
+    owners = {
+        name: name.rpartition("@")[0]
+        for name, why in contents.others.items()
+        if isinstance(why, NotTensor) or why.startswith("an attribute")
+    }
+    attributes = {name: owner for name, owner in owners.items() if owner in contents.tensors}
     kept = set(names)
     if include:
         kept = {name for glob in include for name in _fitting(glob, names, include_as)}
+        # What belongs to a tensor that is taken is not lost in silence.
+        kept |= {name for name in attributes if attributes[name] in kept}
     for glob in exclude:
         kept.difference_update(_fitting(glob, names, "exclude"))
-    return kept
+    return {name for name in kept if attributes.get(name, name) in kept}
 
 
 def _fitting(glob: str, names: Iterable[str], option: str) -> list[str]:

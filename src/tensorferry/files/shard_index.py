@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..errors import FileFormatError, UnsafeFileError
+from .base.contents import NotTensor
 from .base.tree_strings import TIES, TREE, pack
 from .encodings.json_scan import Cut, blank, expect, pairs, string, strings, value
 
@@ -132,7 +133,8 @@ class ShardIndex:
                 yield tensor, f"it should be in {file}, and is not"
         for file, shard in shards.items():
             ties = shard.ties
-            for tensor in (*shard.tensors, *shard.others):
+            tensors = [name for name, why in shard.others.items() if not isinstance(why, NotTensor)]
+            for tensor in (*shard.tensors, *tensors):
                 listed = self.weight_map.get(tensor)
                 if listed is None and tensor not in ties:
                     yield tensor, f"it is in {file}, and not in the index"

@@ -13,7 +13,7 @@ from .. import __version__
 from ..errors import ConversionError, OutputExistsError, ResumableError
 from .jobs import Job, keep, run_job
 from .pieces import pieces, sizes
-from .publish import validate_target
+from .publish import naming, validate_target
 from .shard_index import index_name, index_text, shard_names
 from .workspace import Workspace, identity, remove
 
@@ -173,8 +173,9 @@ class Work:
                 else:
                     space.clear()
                     self._begin(space)
-                outcome = self._do(space, range(len(self.layout.pieces)), progress)
-                self._publish(space, outcome)
+                with naming(self.layout.target):
+                    outcome = self._do(space, range(len(self.layout.pieces)), progress)
+                    self._publish(space, outcome)
             except BaseException as error:
                 self._stop(space, error)
                 raise
@@ -197,7 +198,8 @@ class Work:
         space = Workspace(self.layout.target)
         self._join(space)
         try:
-            outcome = self._do(space, numbers, progress)
+            with naming(self.layout.target):
+                outcome = self._do(space, numbers, progress)
         except BaseException as error:
             if self._keeps(space, error) and isinstance(error, Exception):
                 raise self._resumable(space, error) from error
@@ -264,13 +266,14 @@ class Work:
         layout, outcome = self.layout, Written()
         finished = self._finished(space)
         left = []
+        passes = 2 if self.verify else 1
         for number in numbers:
             if number not in finished:
                 left.append(number)
                 continue
             outcome.skipped.append(str(layout.file(number, layout.target)))
             if progress is not None:
-                progress(sizes(layout.pieces[number])[1])
+                progress(sizes(layout.pieces[number])[1] * passes)
         needed = sum(sizes(layout.pieces[number])[1] for number in left)
         validate_target(layout.target, overwrite=True, nbytes=needed, is_folder=layout.is_folder)
 
@@ -279,7 +282,7 @@ class Work:
             outcome.bytes_written += result.bytes_written
             outcome.written.append(str(layout.file(result.number, layout.target)))
             if progress is not None and not self.in_threads:
-                progress(result.bytes_written)
+                progress(result.bytes_written * passes)
 
         alone = self.in_threads and not layout.names
         stop = space.folder / f"stop-{uuid4().hex}"
@@ -312,6 +315,8 @@ class Work:
 
     def _keeps(self, space: Workspace, error: BaseException) -> bool:
         """Whether another run could go on from here: what is wrong with the input stays wrong."""
+        if isinstance(error, ChildProcessError):
+            return True
         return not isinstance(error, ConversionError) and bool(self._finished(space))
 
     def _resumable(self, space: Workspace, error: Exception) -> ResumableError:

@@ -21,7 +21,7 @@ from .numpy_dtypes import numpy_dtype, of_numpy
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from ..sequences.chunks import Parts
+    from ..sequences.chunks import Chunks
 
 __all__ = ["cast", "cast_each", "check_values", "copy_into", "direct_cast", "fill", "write_each"]
 
@@ -126,7 +126,7 @@ def fill(result: np.ndarray[Any, Any], array: np.ndarray[Any, Any], check: str) 
 
 
 @subnormals.kept
-def copy_into(out: np.ndarray[Any, Any], values: np.ndarray[Any, Any] | Parts) -> None:
+def copy_into(out: np.ndarray[Any, Any], values: np.ndarray[Any, Any] | Chunks) -> None:
     """Put values into other memory, cast to its dtype; an array may overlap with it."""
     kind = find(of_numpy(out.dtype) or "").kind
     if not isinstance(values, np.ndarray):

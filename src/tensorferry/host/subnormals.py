@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     Function = TypeVar("Function", bound=Callable[..., Any])
 
-__all__ = ["are_flushed", "cast_to", "kept", "kept_of"]
+__all__ = ["are_flushed", "cast_to", "kept", "kept_of", "unflushed"]
 
 _SMALLEST = 5e-324
 
@@ -46,6 +46,25 @@ def kept(function: Function) -> Function:
                 return function(*arguments, **keywords)
         finally:
             _be_as(before)
+
+    return cast("Function", on_any_thread)
+
+
+def unflushed(function: Function) -> Function:
+    """Decorate a function that a framework's thread calls: it meets subnormals as on a thread of Python's."""
+
+    @wraps(function)
+    def on_any_thread(*arguments: Any, **keywords: Any) -> Any:
+        if _SMALLEST * 1.0:
+            return function(*arguments, **keywords)
+        # As `_ordinary` does, of which the block takes as long as a small function.
+        environment, before = _environment(), ctypes.create_string_buffer(_ROOM)
+        environment.get(before)
+        environment.set(environment.default)
+        try:
+            return function(*arguments, **keywords)
+        finally:
+            environment.set(before)
 
     return cast("Function", on_any_thread)
 

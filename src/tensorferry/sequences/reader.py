@@ -6,12 +6,9 @@ whose dtype the target chooses; if it is a NumPy scalar or a tensor, they are ty
 
 from __future__ import annotations
 
-import marshal
-import math
 from array import array as typed_array
-from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -19,50 +16,25 @@ from ..backends import registry
 from ..errors import ConversionError, GradientError, LossyCastError, ShapeError
 from ..host import subnormals
 from ..host.numpy_dtypes import of_numpy
-from .diagnostics import DEEPEST, ROWS, at_member, leaves, length_of, shape_of, why_unreadable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from . import numbers
+from .diagnostics import DEEPEST, ROWS, at_member, leaves, shape_of, why_unreadable
+from .numbers import PYTHON_NUMBERS
 
 __all__ = [
-    "FEW",
     "PYTHON_NUMBERS",
     "NewArray",
-    "add_up_to_float",
     "element_types",
     "first",
-    "fit_float32",
     "is_number",
     "is_tensor",
-    "length_of",
     "narrowest",
     "read",
-    "read_plain",
-    "shape_of",
 ]
 
 Array = np.ndarray[Any, Any]
 
-PYTHON_NUMBERS = frozenset({float, int, bool, complex})
-_FLOATS = frozenset({float})
 _READABLE = (*PYTHON_NUMBERS, np.generic, *ROWS)
 _BUFFERS = (bytes, bytearray, memoryview, typed_array)
-_EXACT_INTEGERS = 2**53
-FEW = 256
-"""Elements that Python looks at sooner than NumPy."""
-_AT_ONCE = 1 << 16
-"""Elements whose bytes are made at a time."""
-
-
-class _Narrower(NamedTuple):
-    name: str
-    low: float
-    high: float
-
-
-_FLOAT32 = float(np.finfo(np.float32).max)
-_LONGEST_FLOAT32 = 2.0**127
-_NARROWER = {"int64": _Narrower("int32", -(2**31), 2**31 - 1), "float64": _Narrower("float32", -_FLOAT32, _FLOAT32)}
 
 
 def first(x: Any) -> tuple[Any, int]:
@@ -112,12 +84,14 @@ class NewArray:
 
 
 @subnormals.kept
-def read(x: Any, head: Any) -> Array:
-    """Numbers in one fresh array, exactly: integers as int64 or uint64, floats as float64.
+def read(x: Any, head: Any) -> tuple[Array, str | None]:
+    """Numbers in one new array, exactly: integers as int64 or uint64, floats as float64; and the narrowest dtype.
+
+    The narrowest ordinary one, as far as their range goes; ``None``: they have dtypes of their own.
 
     >>> read([[1, 2], [3, 4]], 1)
-    array([[1, 2],
-           [3, 4]])
+    (array([[1, 2],
+           [3, 4]]), 'int32')
 
     Args:
         x: Nested sequences of numbers, or a number.
@@ -128,108 +102,29 @@ def read(x: Any, head: Any) -> Array:
         ShapeError: Rows of unequal lengths; the message says which.
         LossyCastError: No dtype holds all of these numbers.
     """
-    if type(x) is list and len(x) < FEW and set(map(type, x)) == _FLOATS:
-        return np.array(x)
-    if isinstance(x, range):
-        return _read_range(x)
-    plain = None if type(x) is list and 0 < len(x) < FEW and x[0] is head else read_plain(x, head)
-    if plain is None:
-        kinds = element_types(x)
-        if not kinds <= PYTHON_NUMBERS and not all(issubclass(kind, _READABLE) for kind in kinds):
-            x = _with_numbers(x, "x")
-        plain = _read_by_types(x, kinds)
-    if plain.dtype.char in "dD" and not _are_ordinary(plain) and _may_be_rounded(x, plain):
-        return _read_exactly(x, plain)
-    return plain
+    found = numbers.read(x, head, shape_of(x))
+    exact = numbers.exact(found[1]) if found else None
+    if found and exact:
+        return found[0], exact.weak
+    array = _read_range(x) if isinstance(x, range) else _read_carefully(x)
+    return array, narrowest(array) if is_number(head) else None
 
 
-def _read_by_types(x: Any, kinds: set[type]) -> Array:
-    """What `np.array` gives, in two thirds of its time where all are integers of at most 64 bits."""
+def _read_carefully(x: Any) -> Array:
+    kinds = element_types(x)
+    if not all(issubclass(kind, _READABLE) for kind in kinds):
+        x = _with_numbers(x, "x")
     try:
-        numbers = _read_integers(x) if kinds == {int} else np.array(x)
+        array = np.array(x)
     except MemoryError:
         raise
     except Exception as error:  # whatever an element of somebody else's class raises when it is looked at
         raise why_unreadable(x, error) from error
-    if of_numpy(numbers.dtype) is None:
+    if of_numpy(array.dtype) is None:
         raise why_unreadable(x, None)
-    return numbers
-
-
-def _read_integers(x: Any) -> Array:
-    try:
-        if isinstance(x[0], int):
-            return np.frombuffer(typed_array("q", x), np.int64)
-        if not isinstance(x[0][0], ROWS) and len(set(map(len, x))) == 1:
-            flat = typed_array("q", chain.from_iterable(x))
-            return np.frombuffer(flat, np.int64).reshape(len(x), -1)
-    except (TypeError, OverflowError):
-        pass
-    return np.array(x)
-
-
-def read_plain(x: Any, head: Any) -> Array | None:
-    """Many floats, or many integers of 32 bits, and nothing else; ``None`` if it is not that.
-
-    `marshal` writes the type before each value, so one pass in C reads them and leaves no other type unseen.
-    (https://docs.python.org/3/library/marshal.html: version 2 writes floats in binary)
-    """
-    kind = _MARSHALLED.get(type(head))
-    shape = shape_of(x)
-    if kind is None or math.prod(shape) < FEW:
-        return None
-    result: Array = np.empty(shape, kind.result)
-    return result if _fill_plain(result, x, kind) else None
-
-
-class _Marshalled(NamedTuple):
-    mark: int
-    stored: str
-    result: type
-
-
-_MARSHALLED: dict[type, _Marshalled] = {
-    float: _Marshalled(ord("g"), "<f8", np.float64),
-    int: _Marshalled(ord("i"), "<i4", np.int64),
-}
-_ROW_MARKS = (ord("["), ord("("))
-
-
-def _fill_plain(result: Array, x: Any, kind: _Marshalled) -> bool:
-    inner = math.prod(result.shape[1:])
-    if not isinstance(x, (list, tuple)) or len(x) != len(result):
-        return False
-    if inner > _AT_ONCE:
-        return all(_fill_plain(row, each, kind) for row, each in zip(result, x, strict=True))
-    step = max(1, _AT_ONCE // inner)
-    for start in range(0, len(x), step):
-        part = result[start : start + step]
-        record = _record(part.shape, kind)
-        try:
-            written = marshal.dumps(x[start : start + step], 2)
-        except ValueError:
-            return False
-        if len(written) != record.itemsize:
-            return False
-        level = np.frombuffer(written, record)
-        for length in part.shape:
-            mark = level["mark"].flat[0]
-            if mark not in _ROW_MARKS or not ((level["mark"] == mark).all() and (level["length"] == length).all()):
-                return False
-            level = level["items"]
-        if not (level["mark"] == kind.mark).all():
-            return False
-        part[...] = level["value"][0]
-    return True
-
-
-@lru_cache(maxsize=64)
-def _record(shape: tuple[int, ...], kind: _Marshalled) -> np.dtype[Any]:
-    """The bytes of nested rows as `marshal` writes them."""
-    record = np.dtype([("mark", "u1"), ("value", kind.stored)])
-    for length in reversed(shape):
-        record = np.dtype([("mark", "u1"), ("length", "<u4"), ("items", record, (length,))])
-    return record
+    if array.dtype.char in "dD" and _may_be_rounded(x, array):
+        return _read_exactly(x, array)
+    return array
 
 
 def _read_range(x: range) -> Array:
@@ -241,22 +136,9 @@ def _read_range(x: range) -> Array:
     raise LossyCastError("A range beyond 64 bits fits no dtype.", "[float(number) for number in x]")
 
 
-def _are_ordinary(numbers: Array) -> bool:
-    """Whether one look says that every float lies within `_EXACT_INTEGERS`, so within float32's range as well.
-
-    The norm is no smaller than the largest magnitude, up to rounding, for which there is room.
-    """
-    few = numbers.ndim == 1 and numbers.size < FEW and numbers.dtype.char == "d"
-    return few and math.hypot(*numbers.tolist()) < _EXACT_INTEGERS / 2
-
-
 def _may_be_rounded(x: Any, array: Array) -> bool:
     """Whether an integer can have been rounded on its way into float64."""
-    parts = (array.real, array.imag) if array.dtype.kind == "c" else (array,)
-    if not array.size or all(
-        np.minimum.reduce(part, axis=None) > -_EXACT_INTEGERS and np.maximum.reduce(part, axis=None) < _EXACT_INTEGERS
-        for part in parts
-    ):
+    if not array.size or numbers.are_exact(array):
         return False
     return any(issubclass(kind, (int, np.integer)) and kind is not bool for kind in element_types(x))
 
@@ -295,18 +177,6 @@ def _types_within(x: Any, depth: int) -> set[type]:
     return kinds
 
 
-def add_up_to_float(x: Any) -> bool:
-    """Whether the sum of nested numbers is a Python float: a NumPy scalar or a tensor among them would make it another.
-
-    >>> add_up_to_float([[1.0, 2], [3.0, 4.5]]), add_up_to_float([1.0, np.float32(2)])
-    (True, False)
-    """
-    try:
-        return type(sum(_opened(x, len(shape_of(x)) - 1))) is float
-    except (TypeError, OverflowError):
-        return False
-
-
 def _opened(x: Any, levels: int) -> Any:
     """The rows or elements some levels down, one after the other."""
     for _ in range(levels):
@@ -322,7 +192,8 @@ def _with_numbers(x: Any, path: str, depth: int = 0) -> Any:
         GradientError: A tensor requires grad.
     """
     if isinstance(x, (list, tuple)) and depth < DEEPEST:
-        return [_with_numbers(each, f"{path}[{index}]", depth + 1) for index, each in enumerate(x)]
+        # Of a copy: what a tensor's own class does may change the list.
+        return [_with_numbers(each, f"{path}[{index}]", depth + 1) for index, each in enumerate([*x])]
     if not is_tensor(x):
         return x
     from ..core.request import Request
@@ -345,9 +216,9 @@ def _read_exactly(x: Any, array: Array) -> Array:
     """The array, unless integers were rounded: alone they take a dtype that holds them all, or raise."""
     if _has_only_integers(x):
         # NumPy's own integers would wrap around where Python's raise.
-        numbers = [int(number) for _, number in leaves(x)]
+        integers = [int(number) for _, number in leaves(x)]
         try:
-            whole: Array = np.array(numbers, np.uint64).reshape(array.shape)
+            whole: Array = np.array(integers, np.uint64).reshape(array.shape)
         except (OverflowError, ValueError):
             raise why_unreadable(x, None) from None
         return whole
@@ -372,26 +243,8 @@ def _has_only_integers(x: Any) -> bool:
     return all(isinstance(number, (int, np.integer)) and not isinstance(number, bool) for _, number in leaves(x))
 
 
-def fit_float32(numbers: Iterable[float]) -> bool:
-    """Whether one look says that each of few floats is within float32's range: so is their length all together.
-
-    >>> fit_float32([1.5, -2.0]), fit_float32([1e300]), fit_float32([float("nan")])
-    (True, False, False)
-    """
-    return math.hypot(*numbers) < _LONGEST_FLOAT32
-
-
 def narrowest(array: Array) -> str:
     """The narrowest ordinary dtype that holds Python numbers as they were read, as far as their range goes."""
     name = of_numpy(array.dtype) or ""
-    narrower = _NARROWER.get(name)
-    if narrower is None:
-        return name
-    if not array.size or _are_ordinary(array):
-        return narrower.name
-    if array.ndim == 1 and array.size < FEW:
-        numbers = array.tolist()
-        low, high = min(numbers), max(numbers)
-    else:
-        low, high = np.minimum.reduce(array, axis=None), np.maximum.reduce(array, axis=None)
-    return narrower.name if narrower.low <= low and high <= narrower.high else name
+    found = numbers.exact(numbers.found_in(array)) if array.size and name in numbers.EXACT else None
+    return numbers.weak_of(name) if found is None else found.weak

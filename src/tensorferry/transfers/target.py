@@ -108,9 +108,8 @@ class Target:
     def _targets(self, rule: DtypeRule) -> Targets:
         return targets_of((self.to, self.like, rule, self.device, *self.said), self.leaves, overlaps=self.overlaps)  # type: ignore[arg-type]
 
-    def _at(self, x: Any) -> Targets:
-        """Where an object's leaves go."""
-        return self._of_one if self.to is not None and _is_alone(x, self.leaves) else self._of_trees
+    def _is_one(self, x: Any) -> bool:
+        return self.to is not None and _is_alone(x, self.leaves)
 
     def prepare(self, x: Any) -> Pending:
         """The conversion of a tensor, or of a tree, planned and not run.
@@ -123,7 +122,8 @@ class Target:
     def _prepare(self, x: Any) -> Pending:
         x = said_in(x, index=False, **self.columns) if self.columns else x
         rule = leaf_rule(self.leaves, unknown=self.unknown)
-        return Pending(TreeConversion(x, self._at(x), rule, None, coalesce=self.coalesce))
+        targets = self._of_one if self._is_one(x) else self._of_trees
+        return Pending(TreeConversion(x, targets, rule, None, coalesce=self.coalesce))
 
     def convert(self, x: Any) -> Any:
         """What `convert` gives for a tensor, and `convert_tree` for anything else.
@@ -135,9 +135,11 @@ class Target:
 
     def _convert(self, x: Any) -> Any:
         x = said_in(x, index=False, **self.columns) if self.columns else x
-        targets = self._at(x)
-        if targets is self._of_one and targets.common is not None and not targets.decides_by_leaf:
-            return run.convert(x, targets.common)
+        targets, alone = self._of_trees, self._is_one(x)
+        if alone:
+            targets = self._of_one
+            if targets.common is not None and not targets.decides_by_leaf:
+                return run.convert(x, targets.common)
         rule = leaf_rule(self.leaves, unknown=self.unknown)
         return convert(x, targets, rule, None, coalesce=self.coalesce)
 

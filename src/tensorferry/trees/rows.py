@@ -10,7 +10,7 @@ import numpy as np
 import optree
 
 from ..host.numpy_dtypes import of_numpy
-from ..sequences import reader
+from ..sequences import numbers
 from ..sequences.diagnostics import DEEPEST
 
 if TYPE_CHECKING:
@@ -35,11 +35,11 @@ def is_row(x: list[Any], depth: int = 0) -> bool:
 
 @lru_cache(maxsize=256)
 def _is_number(kind: type) -> bool:
-    return kind in reader.PYTHON_NUMBERS or (issubclass(kind, np.generic) and of_numpy(np.dtype(kind)) is not None)
+    return kind in numbers.PYTHON_NUMBERS or (issubclass(kind, np.generic) and of_numpy(np.dtype(kind)) is not None)
 
 
 class RowsRead(NamedTuple):
-    """A column of rows whose numbers were read while they were looked at: all floats, or all integers of 32 bits.
+    """A column of rows whose numbers were read while they were looked at: all floats, or all integers of 64 bits.
 
     Args:
         numbers: Those of all rows, one after the other.
@@ -51,10 +51,13 @@ class RowsRead(NamedTuple):
 
 
 def read_rows(column: Sequence[list[Any]]) -> RowsRead | None:
-    """The numbers of rows in one pass; ``None``: they are few, or not all of one of the two types."""
+    """The numbers of rows in one pass; ``None``: they are not all of one of the two types."""
     flat = list(chain.from_iterable(column))
-    numbers = reader.read_plain(flat, flat[0]) if flat else None
-    return None if numbers is None else RowsRead(numbers, list(map(len, column)))
+    read = numbers.read(flat, flat[0], (len(flat),)) if flat else None
+    alike = numbers.alike(numbers.with_types(read[1], flat, 1)) if read else None
+    if read is None or alike is None or alike.dtype not in ("float64", "int64"):
+        return None
+    return RowsRead(read[0], list(map(len, column)))
 
 
 class RowFinder:

@@ -56,6 +56,7 @@ class JaxBackend(Backend):
     module = "jax"
     aliases = ("jnp", "jax.numpy")
     owns = ("jax", "jaxlib")
+    is_functional = True
     rank = 4
     install = "pip install jax"
     imports = DECLARED.imports

@@ -16,6 +16,7 @@ from ...errors import ShapeError, UnsupportedTypeError
 from ...hints import Hint
 from ...host import casts, memory
 from ...host.numpy_dtypes import by_numpy, of_numpy
+from ...sequences import numbers
 from .. import registry
 from ..base import Backend, kind_of_type
 from . import stacking
@@ -83,7 +84,8 @@ class NumpyBackend(Backend):
         return None
 
     def fast_paths(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
-        return {(np.ndarray, self.name): _plain}
+        as_they_are = numbers.list_reader({kind: exact.dtype for kind, exact in numbers.EXPECTED.items()})
+        return {(np.ndarray, self.name): _plain, (list, self.name): as_they_are}
 
     def describe(self, x: Any) -> TensorInfo:
         dtype = x.dtype

@@ -1,20 +1,20 @@
-"""A list of few Python numbers of one type: its signature, for which it need not be read, and how it is read then."""
+"""A list of few Python numbers: its signature, for which it need not be read into an array, and how it is read then."""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...core import dtypes
 from ...core.names import EXCHANGE_NUMBERS
-from ...host import subnormals
-from ...host.numpy_dtypes import numpy_dtype
-from ...sequences.reader import FEW, fit_float32, narrowest
+from ...host import casts, memory
+from ...sequences import numbers, reader
 from ..base import unchanged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Mapping
 
     from ...core.request import Request
     from ...planning.plan import Plan
@@ -23,73 +23,85 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-__all__ = ["copied", "likeness", "read", "reader"]
-
-_INTEGERS, _FLOATS = {int}, {float}
-_EXACT_KINDS = ({float}, {bool})
-_LOWEST, _HIGHEST = -(2**63), 2**63 - 1
-_READ_AS_ASKED = frozenset(
-    {("float64", "float64"), ("float64", "float32"), ("float64", "float16"), ("int64", "int64")},
-)
-"""Dtypes, by what the numbers are, as which NumPy reads them to the bits of a cast: it rounds once."""
+__all__ = ["copied", "likeness", "read", "signature_reader"]
 
 
-def reader(target: Backend, request: Request) -> Callable[[Any], Hashable | None]:
-    """See `Backend.signature_reader`: floats or 64-bit integers, and the narrowest dtype of them where it decides."""
+def signature_reader(target: Backend, request: Request) -> Callable[[Any], Hashable | None]:
+    """See `Backend.signature_reader`: the dtype that holds numbers of one type, and their range where it decides."""
     takes_all = target.capabilities.dtypes.numbers is EXCHANGE_NUMBERS
     decides = not takes_all and request.dtype in (None, *dtypes.KEYWORDS)
+    look, known = numbers.look, _exact() if decides else _dtypes()
 
     def signature(x: Any) -> Hashable | None:
-        if type(x) is not list or not 0 < len(x) < FEW:
-            return None
-        kinds = set(map(type, x))
-        if kinds == _FLOATS:
-            if not decides:
-                return "floats"
-            return "float32" if fit_float32(x) else narrowest(np.array(x))
-        if kinds != _INTEGERS:
-            return None
-        low, high = min(x), max(x)
-        if low < _LOWEST or high > _HIGHEST:
-            return None
-        if not decides:
-            return "integers"
-        return "int32" if low >= -(2**31) and high < 2**31 else "int64"
+        return known.get(look(x)) if type(x) is list and 0 < len(x) < numbers.FEW else None
 
     return signature
 
 
+@cache
+def _exact() -> Mapping[int, numbers.Exact]:
+    """What numbers of one type are, by what is found in them."""
+    return {found: exact for found in range(numbers.MISFIT) if (exact := numbers.alike(found)) is not None}
+
+
+@cache
+def _dtypes() -> Mapping[int, str]:
+    return {found: exact.dtype for found, exact in _exact().items()}
+
+
 def likeness(x: Any) -> Hashable | None:
     """See `Backend.likeness`: numbers say nothing but that they are some."""
-    if type(x) is not list or not 0 < len(x) < FEW:
-        return None
-    kinds = set(map(type, x))
-    return "numbers" if kinds == _FLOATS or kinds == _INTEGERS else None  # noqa: PLR1714, SIM109 - no tuple is made
+    return "numbers" if type(x) is list and 0 < len(x) < numbers.FEW and numbers.look(x) in _dtypes() else None
 
 
 def read(backend: Any, step: Step, plan: Plan) -> Callable[..., Any] | None:
     """The verb of that name, for an array that they were read into or for the list itself."""
     before = plan.source.dtype
-    if plan.source.kind != "numbers" or before not in ("float64", "int64"):
+    if plan.source.kind != "numbers" or before not in _TYPES:
         return None
     whole, arguments = backend.read, step.arguments
     dtype, check, compact = arguments or (before, "", False)
     into_list = plan.steps[-1].backend == plan.result.framework == plan.source.framework and plan.steps[-1] is not step
     if into_list and dtype == before == plan.result.dtype:
         return unchanged
-    stored = numpy_dtype(before)
-    if (before, dtype) not in _READ_AS_ASKED or check or compact:
-        return lambda x: whole(np.array(x, stored) if type(x) is list else x, *arguments)
-    after = numpy_dtype(dtype)
-    if after == stored:
-        return lambda x: np.array(x, after) if type(x) is list else x
-    return subnormals.kept_of(lambda x: np.array(x, after) if type(x) is list else whole(x, *arguments))
+    if numbers.is_filled(before, dtype, check):
+        straight = numbers.list_reader({_TYPES[before]: dtype}, _compact if compact else np.empty)
+
+        def read_at_once(x: Any) -> Any:
+            array = straight(x) if type(x) is list else None
+            return whole(_read_again(x, before), *arguments) if array is None else array
+
+        return read_at_once
+    exactly, cast = numbers.list_reader({_TYPES[before]: before}), casts.direct_cast(before, dtype, check, compact)
+
+    def read_and_cast(x: Any) -> Any:
+        array = exactly(x) if type(x) is list else None
+        if array is None or cast is None:
+            return whole(_read_again(x, before) if array is None else array, *arguments)
+        return cast(array)
+
+    return read_and_cast
+
+
+_TYPES = {exact.dtype: kind for kind, exact in numbers.EXPECTED.items()}
+
+
+def _compact(length: int, dtype: np.dtype[Any]) -> Array:
+    return memory.compact((length,), dtype)
+
+
+def _read_again(x: Any, dtype: str) -> Array:
+    """The array that numbers were read into when they were looked at, or else those of a list that has changed since.
+
+    Raises:
+        ConversionError: They cannot be read any more, or not as that dtype.
+    """
+    if isinstance(x, np.ndarray):
+        return x
+    return casts.cast(reader.read(x, reader.first(x)[0])[0], dtype, "value")
 
 
 def copied(x: Any) -> Any:
     """The fast path of a list to one: of numbers of one type, a copy of it."""
-    if not 0 < len(x) < FEW:
-        return None
-    kinds = set(map(type, x))
-    exact = kinds in _EXACT_KINDS or (kinds == _INTEGERS and min(x) >= _LOWEST and max(x) <= _HIGHEST)
-    return x.copy() if exact else None
+    result = x.copy() if 0 < len(x) < numbers.FEW else []
+    return result if numbers.look(result) in _dtypes() else None

@@ -20,7 +20,7 @@ from ...hints import Hint
 from ...host import casts, memory, subnormals
 from ...host.numpy_dtypes import by_numpy, numpy_dtype, of_numpy
 from ...planning import rules
-from ...sequences import chunks, members, reader
+from ...sequences import chunks, members, numbers, reader
 from .. import registry
 from ..base import Backend
 from . import few_numbers
@@ -134,14 +134,15 @@ class PythonBackend(Backend):
             return owner or self, info, found
         first, size = reader.first(x)
         if size > MANY and target is not None and request is not None and not rules.reads_in_one_go(request, target):
-            read = self._read_parts(x, first, target, request)
+            read = self._read_many(x, first, target, request)
             if read is not None:
-                return self, _numbers_info(read.shape, read.dtype, read.weak_dtype), read.value
-        array, name, weak = _read(x, first, target)
-        return self, _numbers_info(array.shape, name, weak), array
+                return self, _info_of_many(read.shape, read.exact, target, request), read.value
+        array, weak = reader.read(x, first)
+        name = _NAMES[array.dtype]
+        return self, _numbers_info(array.shape, name, weak and _weak(name, weak, target)), array
 
     def signature_reader(self, kind: type, target: Backend, request: Request) -> Callable[[Any], Hashable | None]:
-        return few_numbers.reader(target, request)
+        return few_numbers.signature_reader(target, request)
 
     def lengths(self, x: Any) -> tuple[int, ...]:
         return (len(x),)
@@ -159,31 +160,31 @@ class PythonBackend(Backend):
         before = plan.steps[-2:-1]
         return _scalars_of(registry.backend_named(before[0].backend).export) if before else None
 
-    def _read_parts(self, x: Any, first: Any, target: Backend, request: Request) -> chunks.Read | None:
-        """Many numbers as what the plan will make of them, if it takes them part by part."""
+    def _read_many(self, x: Any, first: Any, target: Backend, request: Request) -> chunks.Read | None:
+        """Many numbers as what the plan will make of them; ``None``: something about them is in doubt."""
         from ...execution.recipes import conversion_of
 
-        def decide(shape: tuple[int, ...], name: str, weak: str | None) -> chunks.Wanted | None:
-            info = _numbers_info(shape, name, weak)
+        def decide(shape: tuple[int, ...], exact: numbers.Exact) -> chunks.Wanted:
+            info = _info_of_many(shape, exact, target, request)
             asked = conversion_of(target, request).here(info, request)
             dtype = rules.target_dtype(info, asked, target)
             check = rules.check_of(info, asked, dtype)
             if rules.fills_lists(info, target):
-                return chunks.Wanted(dtype, check, chunks.into_lists(to_scalars))
+                return chunks.Wanted(dtype, check, "lists")
             if rules.fills_out(info, asked, target):
-                return chunks.Wanted(dtype, check, None)
+                return chunks.Wanted(dtype, check, "")
             device = rules.target_device(info, asked, target, dtype)
-            if rules.reads_as_asked(info, target, dtype, device, check):
-                return chunks.Wanted(dtype, check, chunks.into_array)
-            # Whatever they turn out to be, that is wanted, which NumPy reads sooner in one go.
-            return None if takes_all and request.dtype is None else chunks.Wanted(name, "", chunks.into_array)
+            if not rules.reads_as_asked(info, target, dtype, device, check):
+                dtype, check = exact.dtype, ""
+            return chunks.Wanted(dtype, check, "array")
 
-        takes_all = target.capabilities.dtypes.numbers is EXCHANGE_NUMBERS
-        return chunks.read(x, first, decide, narrows=not takes_all and request.out is None)
+        return chunks.read(x, first, decide, to_scalars)
 
     def _info_of_new(self, x: reader.NewArray, target: Backend | None) -> TensorInfo:
         array, name = x.array, _NAMES[x.array.dtype]
-        return _numbers_info(array.shape, name, _weak(array, name, target)) if x.weak else self._info(array, "new")
+        if not x.weak:
+            return self._info(array, "new")
+        return _numbers_info(array.shape, name, _weak(name, reader.narrowest(array), target))
 
     def _info(self, array: Array, kind: str) -> TensorInfo:
         name = _NAMES.get(array.dtype) or of_numpy(array.dtype)
@@ -241,17 +242,15 @@ class PythonBackend(Backend):
         return {(np.ndarray, self.name): _list_path, (list, self.name): few_numbers.copied}
 
 
-def _read(x: Any, first: Any, target: Backend | None) -> tuple[Array, str, str | None]:
-    """Numbers as an array, its dtype, and the narrowest ordinary one if they have none of their own."""
-    array = reader.read(x, first)
-    name = _NAMES[array.dtype]
-    return array, name, _weak(array, name, target) if reader.is_number(first) else None
-
-
-def _weak(array: Array, name: str, target: Backend | None) -> str:
+def _weak(name: str, narrowest: str, target: Backend | None) -> str:
     # A target that takes what is read has no use for less.
     as_read = target is not None and target.capabilities.dtypes.numbers is EXCHANGE_NUMBERS
-    return name if as_read else reader.narrowest(array)
+    return name if as_read else narrowest
+
+
+def _info_of_many(shape: tuple[int, ...], exact: numbers.Exact, target: Backend, request: Request) -> TensorInfo:
+    weak = exact.weak if request.out is None else exact.dtype
+    return _numbers_info(shape, exact.dtype, _weak(exact.dtype, weak, target))
 
 
 @lru_cache(maxsize=1024)

@@ -6,6 +6,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ...host import memory
+from ...sequences import numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -13,23 +14,28 @@ if TYPE_CHECKING:
     from ...core.info import TensorInfo
     from .tensors import TorchBackend
 
-__all__ = ["describe_alike", "stack_path"]
+__all__ = ["describe_alike", "list_path"]
 
 _DTYPE, _REQUIRES_GRAD = attrgetter("dtype"), attrgetter("requires_grad")
 _IS_CPU, _IS_NESTED = attrgetter("is_cpu"), attrgetter("is_nested")
 
 
-def stack_path(backend: TorchBackend) -> Callable[[list[Any]], Any]:
-    """The fast path of a list of PyTorch's tensors to PyTorch: `torch.stack`, where one look shows that they are alike.
+def list_path(backend: TorchBackend) -> Callable[[list[Any]], Any]:
+    """The fast path of a list to PyTorch: of numbers, or of its tensors, where one look shows that they are alike.
 
-    It keeps their graph. PyTorch itself refuses other shapes and devices.
+    `torch.stack` keeps their graph. PyTorch itself refuses other shapes and devices.
     """
+    read, from_numpy = numbers.list_reader({bool: "bool", int: "int64", float: "float32"}), backend.from_numpy
+    default_dtype, single = backend.torch.get_default_dtype, backend.torch.float32
     memories, names, compiling = backend.memories, backend.names, backend.compiling
     data_ptr, stack, lowest = backend.tensor.data_ptr, backend.torch.stack, memory.LOWEST
 
     def path(x: list[Any]) -> Any:
-        if not x or type(x[0]) not in memories or compiling():
+        if not x or compiling():
             return None
+        if type(x[0]) not in memories:
+            array = read(x) if default_dtype() is single else None
+            return None if array is None else from_numpy(array)
         dtypes = set(map(_DTYPE, x))
         if len(dtypes) > 1 or not names.keys() >= dtypes or not memories.issuperset(map(type, x)):
             return None

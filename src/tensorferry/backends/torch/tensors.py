@@ -383,7 +383,7 @@ class TorchBackend(Backend):
         return torch.compiler.disable(function) if "torch._dynamo" in sys.modules else function
 
     def fast_paths(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
-        return {**fast_paths.fast_paths(self), (list, self.name): stacking.stack_path(self)}
+        return {**fast_paths.fast_paths(self), (list, self.name): stacking.list_path(self)}
 
 
 BACKEND = TorchBackend()

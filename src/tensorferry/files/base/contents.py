@@ -12,9 +12,15 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
+    from typing_extensions import Self
+
     from .stored import Stored
 
-__all__ = ["Contents", "FileFinding", "Ref", "Special"]
+__all__ = ["MOST_TENSORS", "Contents", "FileFinding", "NotTensor", "Ref", "Special"]
+
+
+MOST_TENSORS = 150_000
+"""In one file, where each takes a few bytes: more are out of all proportion, and would take seconds to list."""
 
 
 class Ref(NamedTuple):
@@ -42,6 +48,12 @@ class Special(NamedTuple):
 
     kind: str
     value: str | bytes | list[Any]
+
+
+class NotTensor(str):
+    """Why something in a file cannot be carried that is no tensor, nor a part of one: text, an attribute, a link."""
+
+    __slots__ = ()
 
 
 class FileFinding(NamedTuple):
@@ -75,7 +87,8 @@ class Contents:
         tree: How tensors and other values nest: dicts (with keys of any plain type), OrderedDicts, lists,
             tuples, plain values, and a `Ref` in the place of each tensor; ``None`` for a plain mapping from
             the names to the tensors.
-        others: What is in the file but is no tensor that can be carried, by name: why not.
+        others: What is in the file and cannot be carried, by name: why not, a `NotTensor` if nothing of a tensor
+            would be lost with it.
         asks_for: The globals that a pickle asks for.
         refuses: Those of them, and other demands, that make it unsafe to open.
     """
@@ -88,6 +101,12 @@ class Contents:
     others: dict[str, str] = field(default_factory=dict)
     asks_for: tuple[str, ...] = ()
     refuses: tuple[str, ...] = ()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """There is nothing to close: files are opened when something in them is read."""
 
     def __repr__(self) -> str:
         return f"<Contents of {self.format or 'no file'}: {len(self.tensors):,} tensors>"

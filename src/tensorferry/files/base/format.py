@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
 from ...errors import ConversionError, FormatLimitError, FrameworkNotInstalledError, UnsafeFileError
-from .contents import FileFinding
+from .contents import MOST_TENSORS, FileFinding, NotTensor
 from .pump import Pump
 from .wording import RENAME_OR_EXCLUDE, TENSORS_ONLY, is_unicode, named
 
@@ -111,6 +111,11 @@ class Format(ABC):
             )
         if not self.holds_metadata:
             self.refuse_any(contents.metadata, "has no place for metadata", TENSORS_ONLY)
+        if len(contents.tensors) > MOST_TENSORS:
+            raise FormatLimitError(
+                f"{len(contents.tensors):,} tensors in one file are more than is read back, which is {MOST_TENSORS:,}.",
+                'shard="5GB", or include=[…] with some of them',
+            )
         deep = [name for name, stored in contents.tensors.items() if len(stored.shape) > self.most_axes]
         self.refuse_any(deep, f"holds tensors of at most {self.most_axes} axes, unlike", "exclude=[…]")
         if self.unicode_only:
@@ -156,8 +161,14 @@ class Format(ABC):
         except ConversionError as error:
             yield FileFinding(str(path), None, None, error.message)
             return
+        for name, why in contents.others.items():
+            if not isinstance(why, NotTensor):
+                yield FileFinding(str(path), None, name, f"it is not looked at: {why}", error=False)
         pump = Pump()
+        ties = contents.ties
         for name, stored in contents.tensors.items():
+            if name in ties:
+                continue
             try:
                 for _ in pump.blocks(stored):
                     pass

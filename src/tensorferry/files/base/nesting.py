@@ -92,19 +92,25 @@ def relabel(tree: Any, label: Callable[[Any], Any], leaf: type = Ref) -> Any:
 def rename(tree: Any, mapping: Mapping[str, str]) -> Any:
     """A tree whose tensors have new names, and so new keys in the dicts that they stand in.
 
+    A tensor whose new name does not begin as its dict's place does moves up to the dict where it does; one that moved
+    with all others of its container takes the container along, and what else stands in it. A dict that is left empty
+    goes.
+
     >>> rename({"model": {"module.weight": Ref("model.module.weight")}}, {"model.module.weight": "model.weight"})
     {'model': {'weight': Ref(name='model.weight', kind='tensor', requires_grad=False)}}
+    >>> rename({"model": {"weight": Ref("model.weight")}, "epoch": 3}, {"model.weight": "weight"})
+    {'weight': Ref(name='weight', kind='tensor', requires_grad=False), 'epoch': 3}
 
     Args:
         tree: The tree; ``None`` stays ``None``.
         mapping: The new name of each tensor that gets one.
 
     Raises:
-        FormatLimitError: A new name does not begin as its dict's place in the tree does, a tensor has a place in a list
-            and no key, or another entry has the key already.
+        FormatLimitError: A tensor has no key that is text, or has a place in a list and the others there do not go
+            with it, or another entry has the key already.
     """
     changed = {old: new for old, new in mapping.items() if old != new}
-    return _renamed(tree, (), changed) if changed else tree
+    return _renamed(tree, (), changed)[0] if changed else tree
 
 
 def without(tree: Any, excluded: Collection[str]) -> Any:
@@ -173,39 +179,76 @@ def like(node: dict[Any, Any], items: Iterable[tuple[Any, Any]]) -> dict[Any, An
     return result
 
 
-def _renamed(node: Any, keys: tuple[str, ...], mapping: Mapping[str, str]) -> Any:
+def _renamed(node: Any, keys: tuple[str, ...], mapping: Mapping[str, str]) -> tuple[Any, list[tuple[str, Any]]]:
+    """A node with the new names, and what moves out of it: the name, and the tensor or container."""
     if isinstance(node, Ref):
-        new = mapping.get(node.name, node.name)
-        # A lone tensor has no key: its name is free.
-        if new != node.name and keys:
-            raise FormatLimitError(
-                f"{node.name} stands in a list, at place {keys[-1]}: it cannot be named {new}.",
-                "tensors_only=True, which leaves out how they nest",
-            )
-        return node._replace(name=new)
+        return _relabelled(node, mapping), []
     if type(node) in (list, tuple):
-        return type(node)(_renamed(child, (*keys, str(place)), mapping) for place, child in enumerate(node))
-    if not isinstance(node, dict):
-        return node
-    items = []
-    prefix = "".join(f"{key}." for key in keys)
-    for key, child in node.items():
-        if isinstance(child, Ref) and child.name in mapping:
-            new = mapping[child.name]
-            if type(key) is not str or not new.startswith(prefix) or new == prefix:
+        pairs = [_renamed(child, (*keys, str(place)), mapping) for place, child in enumerate(node)]
+        for place, (child, (now, moved)) in enumerate(zip(node, pairs, strict=True)):
+            if moved or (isinstance(child, Ref) and now != child):
+                new = moved[0][0] if moved else now.name
                 raise FormatLimitError(
-                    f"{child.name} cannot be named {new}: it stands in the file's tree under {prefix or key!r}.",
+                    f"{'.'.join((*keys, str(place)))} stands in a list, at place {place}: it cannot be named {new}.",
                     "tensors_only=True, which leaves out how they nest",
                 )
-            items.append((new[len(prefix) :], child._replace(name=new)))
+        return type(node)(now for now, _ in pairs), []
+    if not isinstance(node, dict):
+        return node, []
+    items: list[tuple[Any, Any]] = []
+    leaving: list[tuple[str, Any]] = []
+    prefix = "".join(f"{key}." for key in keys)
+
+    def put(new: str, child: Any) -> None:
+        if new.startswith(prefix) and new != prefix:
+            items.append((new[len(prefix) :], child))
         else:
-            items.append((key, _renamed(child, (*keys, str(key)), mapping)))
+            leaving.append((new, child))
+
+    for key, child in node.items():
+        new = _new_name(child, (*keys, str(key)), mapping)
+        if new is not None:
+            if type(key) is not str or not new:
+                old = child.name if isinstance(child, Ref) else f"{prefix}{key}"
+                raise FormatLimitError(
+                    f"{old} cannot be named {new}: it stands in the file's tree under {prefix or key!r}.",
+                    "tensors_only=True, which leaves out how they nest",
+                )
+            put(new, _relabelled(child, mapping))
+            continue
+        now, moved = _renamed(child, (*keys, str(key)), mapping)
+        for name, inner in moved:
+            put(name, inner)
+        if now or not moved:
+            items.append((key, now))
     result = like(node, items)
     if len(result) != len(items):
         listed = [key for key, _ in items]
         twice = named(dict.fromkeys(f"{prefix}{key}" for key in listed if listed.count(key) > 1))
         raise FormatLimitError(f"After renaming there would be two of {twice}.")
-    return result
+    return result, leaving
+
+
+def _new_name(node: Any, keys: tuple[str, ...], mapping: Mapping[str, str]) -> str | None:
+    """The new name of a tensor, or of a container all of whose tensors' names change alike; or ``None``."""
+    if isinstance(node, Ref):
+        return mapping.get(node.name)
+    if not isinstance(node, dict) and type(node) not in (list, tuple):
+        return None
+    old = ".".join(keys)
+    found: str | None = None
+    for _, ref in leaves(node):
+        rest, new = ref.name[len(old) :], mapping.get(ref.name)
+        if new is None or not rest.startswith(".") or not ref.name.startswith(old) or not new.endswith(rest):
+            return None
+        if found not in (None, new[: -len(rest)]):
+            return None
+        found = new[: -len(rest)]
+    return found if found != old else None
+
+
+def _relabelled(node: Any, mapping: Mapping[str, str]) -> Any:
+    return relabel(node, lambda ref: ref._replace(name=mapping.get(ref.name, ref.name)))
 
 
 class _Gone:

@@ -48,7 +48,7 @@ class Pump:
     """
 
     def __init__(self, progress: Callable[[int], None] | None = None) -> None:
-        self._progress = progress or _silent
+        self.progress = progress or _silent
         self._checked: set[Record] = set()
         self._checkers: ThreadPoolExecutor | None = None
         self._pending: deque[tuple[int, Future[None]]] = deque()
@@ -106,13 +106,13 @@ class Pump:
         self.check(stored)
         for block in stored.blocks():
             yield block
-            self._progress(block.nbytes)
+            self.progress(block.nbytes)
 
     def array(self, stored: Stored) -> Array:
         """All of a tensor in memory, for libraries that take nothing else."""
         self.check(stored)
         array = stored.array()
-        self._progress(array.nbytes)
+        self.progress(array.nbytes)
         return array
 
     def check(self, stored: Stored) -> None:
@@ -122,7 +122,7 @@ class Pump:
             FileFormatError: It does not fit.
         """
         record = getattr(stored, "record", None)
-        if record is None or record in self._checked:
+        if record is None or record.crc is None or record in self._checked:
             return
         self._compare_sum(record)
 
@@ -151,7 +151,7 @@ class Pump:
     def _checking(self, stored: Stored) -> Iterator[None]:
         """Check a tensor's region meanwhile, beside the copying if that takes a while."""
         record = getattr(stored, "record", None)
-        if stored.nbytes < _ASIDE or record is None:
+        if stored.nbytes < _ASIDE or record is None or record.crc is None:
             self.check(stored)
             yield
             return
@@ -183,7 +183,7 @@ class Pump:
                     break
                 done += count
                 _begin_to_write(descriptor, count)
-                self._progress(count)
+                self.progress(count)
         if done < total:
             self._copy_blocks(stored, descriptor, None, done)
 
@@ -199,7 +199,7 @@ class Pump:
                 write_fully(descriptor, part)
                 _begin_to_write(descriptor, part.nbytes)
                 done += part.nbytes
-                self._progress(part.nbytes)
+                self.progress(part.nbytes)
         return crc
 
     def _copy_and_sum(self, stored: Packed, descriptor: int, crc: int) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...errors import FileFormatError
 
-__all__ = ["mapped", "read_at", "read_fully", "read_pages", "write_fully"]
+__all__ = ["mapped", "mapped_private", "read_at", "read_fully", "read_pages", "write_fully"]
 
 
 def read_fully(descriptor: int, view: memoryview, offset: int, path: str) -> None:
@@ -72,6 +72,16 @@ def mapped(path: str) -> mmap.mmap:
     """One read-only map of a file, shared by all that lies in it for as long as any of it lives."""
     status = os.stat(path)  # noqa: PTH116 - a plain string
     return _mapped(path, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+def mapped_private(path: str) -> mmap.mmap:
+    """A map of a file that can be written: a page that is becomes a copy of one's own; the file stays as it is."""
+    with open(path, "rb") as file:  # noqa: PTH123 - a descriptor for mmap
+        return mmap.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE | _NO_RESERVE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+
+
+_NO_RESERVE: int = getattr(mmap, "MAP_NORESERVE", 0x4000 if os.uname().machine in ("x86_64", "aarch64") else 0)
+"""No memory is set aside for pages that may be written, or a file larger than what there is could not be mapped."""
 
 
 @lru_cache(maxsize=16)

@@ -31,12 +31,12 @@ _READERS = 4
 
 
 class Record(NamedTuple):
-    """A region of a file with a checksum of its own, such as a member of a zip archive."""
+    """A region of a file with a checksum of its own, such as a member of a zip archive; ``None``: it has none."""
 
     path: str
     offset: int
     nbytes: int
-    crc: int
+    crc: int | None
 
 
 class Stored(ABC):
@@ -80,8 +80,13 @@ class Stored(ABC):
         A block is only valid until the next one is asked for.
         """
 
-    def array(self) -> Array:
-        """All of it as one array: a read-only view of the file where that is possible, else as `load` gives it."""
+    def array(self, map_of: Callable[[str], mmap.mmap] = mapped) -> Array:
+        """All of it as one array: a view of the file where that is possible, else as `load` gives it.
+
+        Args:
+            map_of: Gives the map of a file; by default one that nobody can write.
+        """
+        del map_of
         return self.load()
 
     def load(self) -> Array:
@@ -128,10 +133,10 @@ class Packed(Stored):
                 yield block.byteswap() if self.swapped else block
                 done += wanted
 
-    def array(self) -> Array:
+    def array(self, map_of: Callable[[str], mmap.mmap] = mapped) -> Array:
         if self.swapped or not self.size:
             return self.load()
-        array: Array = np.ndarray(self.shape, numpy_dtype(self.dtype), mapped(self.path), self.offset)
+        array: Array = np.ndarray(self.shape, numpy_dtype(self.dtype), map_of(self.path), self.offset)
         return array
 
     def load(self) -> Array:
@@ -232,10 +237,10 @@ class View(_Placed):
             for block in chunks(packed.reshape(-1)):
                 yield block.byteswap() if self.swapped else block
 
-    def array(self) -> Array:
+    def array(self, map_of: Callable[[str], mmap.mmap] = mapped) -> Array:
         if self.swapped or not self.size:
             return self.load()
-        array: Array = np.ndarray(self.shape, numpy_dtype(self.dtype), mapped(self.path), self.offset, self.strides)
+        array: Array = np.ndarray(self.shape, numpy_dtype(self.dtype), map_of(self.path), self.offset, self.strides)
         return array
 
 
@@ -291,7 +296,8 @@ class InMemory(Stored):
         for part in chunks(self.values, BLOCK_BYTES):
             yield np.ascontiguousarray(part).reshape(-1)
 
-    def array(self) -> Array:
+    def array(self, map_of: Callable[[str], mmap.mmap] = mapped) -> Array:
+        del map_of
         return self.values
 
 

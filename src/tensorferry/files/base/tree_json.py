@@ -21,6 +21,7 @@ from ...core.dtypes import DTYPES
 from ...errors import FileFormatError, FormatLimitError
 from ...host.numpy_dtypes import numpy_dtype, of_numpy
 from .contents import Ref, Special
+from .keys import Keys
 from .nesting import DEEPEST, MOST, names, relabel
 from .wording import named
 
@@ -166,12 +167,13 @@ class _Encoder:
 
 class _Decoder:
     def __init__(self) -> None:
+        self.keys = Keys()
         self.kinds: dict[str, Callable[[dict[str, Any], int], Any]] = {
             "ref": self._ref,
             "special": self._special,
             "tuple": lambda node, depth: tuple(self._items(node, depth)),
-            "set": lambda node, depth: set(self._items(node, depth)),
-            "frozenset": lambda node, depth: frozenset(self._items(node, depth)),
+            "set": lambda node, depth: set(map(self.validate, self._items(node, depth))),
+            "frozenset": lambda node, depth: frozenset(map(self.validate, self._items(node, depth))),
             "dict": self._mapping,
             "OrderedDict": self._mapping,
             "defaultdict": self._mapping,
@@ -206,6 +208,12 @@ class _Decoder:
             raise TypeError("items are a list")
         return (self.node(child, depth + 1) for child in node["items"])
 
+    def validate(self, key: Any) -> Any:
+        """A key of a dict, or an element of a set."""
+        if not self.keys.are_few(key):
+            raise ValueError("many keys were made to have one hash")
+        return key
+
     @staticmethod
     def _integer(node: dict[str, Any], _: int) -> int:
         text = _text(node, "hex")
@@ -236,6 +244,7 @@ class _Decoder:
             items.items() if isinstance(items, dict) else [(self.node(key, depth + 1), child) for key, child in items]
         )
         for key, child in pairs:
+            self.validate(key)
             result[key] = self.node(child, depth + 1)
         if len(result) != len(items):
             raise ValueError("a key stands there twice")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...core.dtypes import DTYPES, find
 from ...errors import FileFormatError, UnsafeFileError
 from ...host.numpy_dtypes import numpy_dtype
+from ..base.contents import NotTensor
 from ..base.stored import Extent, View
 from .json_scan import Cut, blank, strings
 from .shapes import checked
@@ -46,6 +47,7 @@ _USUAL = re.compile(
 _PLAIN = re.compile(r"([<>|=]?)([biufc])([0-9]{1,2})")
 _VOID = re.compile(r"[<>|=]?V([0-9]{1,9})")
 _KINDS = {"b": "bool", "i": "int", "u": "uint", "f": "float", "c": "complex"}
+_TEXT = ("S", "U", "T")
 _HEADER_LENGTHS = {1: "<H", 2: "<I", 3: "<I"}
 _GROWTH = 21
 """Digits that NumPy leaves room for, so that an array can grow in place."""
@@ -197,7 +199,10 @@ def _fields(text: str) -> tuple[Any, bool, tuple[int, ...]]:
         fields = ast.literal_eval(text.strip())
     except SyntaxError:
         # Python 2 wrote its long integers with an L.
-        fields = ast.literal_eval(re.sub(r"\b([0-9]+)L\b", r"\1", text.strip()))
+        text, count = re.subn(r"\b([0-9]+)L\b", r"\1", text.strip())
+        if not count:
+            raise
+        fields = ast.literal_eval(text)
     if not isinstance(fields, dict) or set(fields) != {"descr", "fortran_order", "shape"}:
         raise ValueError("its fields are descr, fortran_order and shape")
     shape, fortran = fields["shape"], fields["fortran_order"]
@@ -225,7 +230,8 @@ def _described(descr: Any, where: str) -> tuple[str, bool, int, str]:
         void = _VOID.fullmatch(descr)
         if void is not None and 0 < int(void[1]) <= 2:
             return "", False, int(void[1]), f"values of {void[1]} bytes whose dtype is not named"
-    return "", False, 0, f"values of {str(descr)[:80]}, which are no numbers that tensors have"
+    why = f"values of {str(descr)[:80]}, which are no numbers that tensors have"
+    return "", False, 0, NotTensor(why) if isinstance(descr, str) and descr.lstrip("<>=|")[:1] in _TEXT else why
 
 
 def _has_objects(descr: Any) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...errors import FileFormatError
+from ...errors import FileFormatError, UnsafeFileError
 from ..base.wording import named
 from .json_scan import loaded
 
@@ -13,10 +15,35 @@ if TYPE_CHECKING:
 
     from ..base.stored import Stored
 
-__all__ = ["NAMES", "named_so", "placed", "walked"]
+__all__ = ["NAMES", "named_so", "placed", "refuse_links_out", "walked"]
 
 NAMES = "tensorferry.names"
 """The attribute that keeps the order of the tensors and the names that are no paths: JSON pairs of name and path."""
+
+
+def refuse_links_out(folder: Path, marker: str) -> None:
+    """Refuse a folder in which a link leads out of it, to what the library would read as if it were of the folder.
+
+    In the cache of a hub every file is a link, and all lead to one folder: that of what `marker` links to.
+
+    Args:
+        folder: The folder.
+        marker: The file in it that says of which format it is.
+
+    Raises:
+        UnsafeFileError: There is such a link.
+    """
+    inside, cache = folder.resolve(), (folder / marker).resolve().parent
+    left = [os.fspath(folder)]
+    while left:
+        with os.scandir(left.pop()) as entries:
+            for entry in entries:
+                if entry.is_symlink():
+                    real = Path(os.path.realpath(entry.path))
+                    if not real.is_relative_to(inside) and real.parent != cache:
+                        raise UnsafeFileError(f"{entry.path} is a link that leads out of its folder, to {real}.")
+                elif entry.is_dir(follow_symlinks=False):
+                    left.append(entry.path)
 
 
 def placed(names: Iterable[str], is_path: Callable[[str], bool]) -> dict[str, str]:

@@ -12,6 +12,7 @@ import struct
 import zlib
 from array import array
 from collections.abc import Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import FileFormatError, UnsafeFileError
@@ -70,24 +71,28 @@ class Archive(Mapping[str, Member]):
     Args:
         path: The file.
         tolerant: Collect what is wrong in `problems` instead of raising the first of it, as far as that goes.
+        may_lack_sums: Whether checksums that are all zero are none, as PyTorch has it.
     """
 
-    def __init__(self, path: str, *, tolerant: bool = False) -> None:
+    def __init__(self, path: str, *, tolerant: bool = False, may_lack_sums: bool = False) -> None:
         self.path = path
         self.problems: list[FileFinding] = []
         self._tolerant = tolerant
         self._asked = 0
+        self._descriptor: int | None = None
         self._index: dict[str, int] | None = None
         self._directory = Directory(path, self._problem)
         self._names: list[str] | None = self._directory.read()
         self.comment = self._directory.comment
+        self.lacks_sums = may_lack_sums and not any(self._directory.crcs)
 
     @classmethod
-    def open(cls, path: Path | str) -> Archive:
+    def open(cls, path: Path | str, *, may_lack_sums: bool = False) -> Archive:
         """Read an archive's directory.
 
         Args:
             path: The file.
+            may_lack_sums: As for `Archive`.
 
         Raises:
             OSError: It cannot be read.
@@ -95,7 +100,7 @@ class Archive(Mapping[str, Member]):
             UnsafeFileError: Two members have one name, a name leads out of the archive, a member claims to
                 inflate to more than is possible, or the directory is out of all proportion.
         """
-        return cls(os.fspath(path))
+        return cls(os.fspath(path), may_lack_sums=may_lack_sums)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -180,7 +185,7 @@ class Archive(Mapping[str, Member]):
         Raises:
             FileFormatError: They disagree, or the data reaches into the next member.
         """
-        raw = read_at(self.path, member.header, 30 + len(member.name.encode()))
+        raw = read_at(self.path, member.header, 30 + len(member.name.encode()), self._descriptor)
         signature, flags, method, crc, packed, size, name_length, extra_length = _LOCAL.unpack_from(raw)
         wrong = self._wrong(member)
         if signature != 0x04034B50:
@@ -201,7 +206,7 @@ class Archive(Mapping[str, Member]):
         """The region of a stored member, with its checksum."""
         if member.method != STORED:
             raise self._wrong(member)("is compressed, where it must be stored as it is")
-        return Record(self.path, self.offset(member), member.size, member.crc)
+        return Record(self.path, self.offset(member), member.size, None if self.lacks_sums else member.crc)
 
     def read_bytes(self, member: Member, limit: int) -> bytes:
         """All of a member, its checksum compared.
@@ -248,8 +253,18 @@ class Archive(Mapping[str, Member]):
         self._compare(member, found)
 
     def _compare(self, member: Member, found: int) -> None:
-        if found != member.crc:
+        if found != member.crc and not self.lacks_sums:
             raise self._wrong(member)(f"is corrupt: its CRC-32 is {found:08x}, the directory says {member.crc:08x}")
+
+    @contextmanager
+    def held_open(self) -> Iterator[None]:
+        """Keep the file open meanwhile, for who looks at many members."""
+        with open(self.path, "rb", buffering=0) as file:  # noqa: PTH123 - a plain string
+            self._descriptor = file.fileno()
+            try:
+                yield
+            finally:
+                self._descriptor = None
 
     def findings(self, tensor_of: Callable[[str], str | None]) -> Iterator[FileFinding]:
         """What is wrong with the archive: each member's local header, data and checksum are looked at.
@@ -257,6 +272,9 @@ class Archive(Mapping[str, Member]):
         Args:
             tensor_of: Gives the name of the tensor that a member holds.
         """
+        if self.lacks_sums:
+            what = "it was saved without checksums, so that damage to its values would not be seen"
+            yield FileFinding(self.path, None, None, what, error=False)
         for each in self.problems:
             # `problems` name the member, since the tensors are not known yet when they are found.
             yield each._replace(tensor=tensor_of(each.tensor) if each.tensor else None)
@@ -282,7 +300,7 @@ class Archive(Mapping[str, Member]):
     def _raw_blocks(self, member: Member) -> Iterator[bytes]:
         begin = self.offset(member)
         for start in range(0, member.packed, BLOCK_BYTES):
-            yield read_at(self.path, begin + start, min(BLOCK_BYTES, member.packed - start))
+            yield read_at(self.path, begin + start, min(BLOCK_BYTES, member.packed - start), self._descriptor)
 
     def _inflated(self, member: Member) -> Iterator[bytes]:
         wrong = self._wrong(member)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import FileFormatError, UnsafeFileError
+from ..base.contents import MOST_TENSORS
 from ..base.raw import read_at, read_pages
 
 if TYPE_CHECKING:
@@ -132,8 +133,10 @@ class Directory:
                 f"{self.path}: the zip directory of {count:,} members claims bytes {begin} to {begin + nbytes}; "
                 f"it has to end at {end}."
             )
-        if nbytes > _MOST_DIRECTORY:
-            raise UnsafeFileError(f"{self.path} has a zip directory of {nbytes:,} bytes, out of all proportion.")
+        if nbytes > _MOST_DIRECTORY or count > MOST_TENSORS:
+            raise UnsafeFileError(
+                f"{self.path} has a zip directory of {nbytes:,} bytes and {count:,} members, out of all proportion."
+            )
         return begin, nbytes, count
 
     def _read_all(self, raw: mmap.mmap) -> list[str]:

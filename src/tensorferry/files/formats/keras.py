@@ -10,8 +10,10 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ...errors import FileFormatError, FormatLimitError
+from ..base.contents import NotTensor
 from ..base.format import Format
 from ..base.wording import named
+from . import is_fragile
 from .hdf5.reader import read_hdf5
 from .hdf5.region import MAGIC, Region
 from .hdf5.writer import MOST_AXES, is_path, write_hdf5
@@ -53,8 +55,7 @@ class Keras(Format):
 
     def recognises(self, path: Path, head: bytes) -> bool:
         if head.startswith(b"PK\3\4"):
-            # The name of the archive's first member; Keras writes these in this order.
-            return path.name.endswith(".keras") or head[30:].startswith((b"metadata.json", b"config.json"))
+            return is_fragile(path.name, head)
         return head.startswith(MAGIC) and (path.name.endswith(".weights.h5") or _is_weights(path))
 
     def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
@@ -119,7 +120,7 @@ def _read_archive(form: str, path: Path) -> Contents:
             except UnicodeDecodeError as error:
                 raise FileFormatError(f"{path}: {member} is not UTF-8 text.") from error
         elif member != _WEIGHTS and not member.endswith("/"):
-            contents.others[member] = "a file in the archive that is not weights"
+            contents.others[member] = NotTensor("a file in the archive that is not weights")
     return contents
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ...core.dtypes import DTYPES
 from ...errors import ConversionError, FileFormatError, FormatLimitError
-from ..base.contents import Contents, FileFinding, Ref
+from ..base.contents import Contents, FileFinding, NotTensor, Ref
 from ..base.format import Format
 from ..base.tree_strings import TREE, pack, unpack
 from ..base.wording import TENSORS_ONLY
@@ -62,7 +62,8 @@ class _Npy(Format):
                 if behind[:6] == arrays.MAGIC
                 else "which are no array's"
             )
-            contents.others["trailing"] = f"{size - end} bytes behind the array: {what}"
+            why = f"{size - end} bytes behind the array: {what}"
+            contents.others["trailing"] = why if behind[:6] == arrays.MAGIC else NotTensor(why)
             held = {}
         if arrays.DTYPE in held:
             header = arrays.with_dtype(header, held.pop(arrays.DTYPE), where)

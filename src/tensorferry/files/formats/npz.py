@@ -17,7 +17,7 @@ import numpy as np
 from ...core.dtypes import DTYPES
 from ...errors import ConversionError, FileFormatError, FormatLimitError, UnsafeFileError
 from ...host.numpy_dtypes import numpy_dtype
-from ..base.contents import Contents, FileFinding
+from ..base.contents import Contents, FileFinding, NotTensor
 from ..base.format import Format
 from ..base.raw import read_at
 from ..base.stored import Decoded
@@ -119,10 +119,10 @@ class _Npz(Format):
             yield FileFinding(str(path), None, None, error.message)
             return
         damaged = set()
-        for finding in archive.findings(_tensor):
-            damaged.add(finding.tensor)
-            yield finding
-        with path.open("rb", buffering=0) as file:
+        with archive.held_open(), path.open("rb", buffering=0) as file:
+            for finding in archive.findings(_tensor):
+                damaged.add(finding.tensor)
+                yield finding
             for member_name in archive:
                 member = archive[member_name]
                 if _tensor(member_name) in damaged:
@@ -157,11 +157,11 @@ def _array(archive: Archive, member: Member, descriptor: int) -> tuple[str, Stor
         return next(archive.open_blocks(member), b"")[:count]
 
     if start(6) != arrays.MAGIC:
-        return name, "a member that is no array", {}
+        return name, NotTensor("a member that is no array"), {}
     try:
         header = arrays.parse_header(start, where)
     except UnsafeFileError:
-        return name, "Python objects: a pickle, which could run any code", {}
+        return name, NotTensor("Python objects: a pickle, which could run any code"), {}
     end = header.length + header.nbytes if header.dtype or header.void else member.size
     if end > member.size:
         raise FileFormatError(

@@ -60,7 +60,7 @@ class PyTorch(Format):
         from ..pickles.resolver import Resolver
 
         self._refuse_legacy(path)
-        archive = Archive.open(path)
+        archive = Archive.open(path, may_lack_sums=True)
         stem = _stem(archive)
         where = os.fspath(path)
         pickle = archive[f"{stem}/data.pkl"]
@@ -77,6 +77,7 @@ class PyTorch(Format):
                 others[name] = resolved
         for name in others:
             del tensors[name]
+        others |= {name if name not in tensors else f"{name}@": why for name, why in found.besides.items()}
         return Contents(self.name, (where,), tensors, metadata, found.tree, others, found.asks_for)
 
     def asks_for(self, path: Path) -> tuple[str, ...]:
@@ -84,7 +85,7 @@ class PyTorch(Format):
         from ..pickles.reader import globals_of
 
         self._refuse_legacy(path)
-        archive = Archive.open(path)
+        archive = Archive.open(path, may_lack_sums=True)
         pickle = archive[f"{_stem(archive)}/data.pkl"]
         return globals_of(lambda: archive.read_pages(pickle, _MOST_PICKLE), os.fspath(path))
 
@@ -130,10 +131,11 @@ class PyTorch(Format):
         except ConversionError as error:
             yield FileFinding(where, None, None, error.message)
         try:
-            archive = Archive(where, tolerant=True)
+            archive = Archive(where, tolerant=True, may_lack_sums=True)
         except ConversionError:
             return  # The same error as above, of the archive's own directory.
-        yield from archive.findings(tensors.get)
+        with archive.held_open():
+            yield from archive.findings(tensors.get)
 
     def _is_named(self, path: Path) -> bool:
         return path.name.lower().endswith(self.suffixes)
@@ -174,7 +176,8 @@ def _stem(archive: Archive) -> str:
     if f"{stems[0]}/constants.pkl" in archive or any(name.startswith(code) for name in archive.names):
         raise FileFormatError(
             f"{archive.path} is a TorchScript archive: it holds a program, and its weights belong to that.",
-            "where it can be trusted: torch.save(torch.jit.load(path).state_dict(), 'weights.pt')",
+            "where it can be trusted, in Python: import torch; "
+            f"torch.save(torch.jit.load({archive.path!r}).state_dict(), 'weights.pt')",
         )
     return stems[0]
 

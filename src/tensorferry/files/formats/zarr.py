@@ -13,13 +13,13 @@ import numpy as np
 from ...core.dtypes import DTYPES, find
 from ...errors import FileFormatError, UnsafeFileError
 from ...host.numpy_dtypes import numpy_dtype
-from ..base.contents import Contents
+from ..base.contents import Contents, NotTensor
 from ..base.format import Format, owned
 from ..base.stored import Decoded, Extent, Stored
 from ..base.tree_strings import packed, unpacked
 from ..base.wording import TENSORS_ONLY, is_unicode, named
 from ..encodings.json_scan import loaded
-from ..encodings.paths import NAMES, named_so, placed
+from ..encodings.paths import NAMES, named_so, placed, refuse_links_out
 from ..encodings.shapes import checked
 from ..encodings.slabs import filled, is_bomb, slabs
 
@@ -75,6 +75,7 @@ class Zarr(Format):
 
     def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
         self.ensure_loaded()
+        refuse_links_out(path, _JSON)
         contents = Contents(self.name, (str(path),))
         _Walk(path, contents).node(path, "", 0)
         contents.tensors = dict(sorted(contents.tensors.items()))
@@ -215,12 +216,14 @@ class _Walk:
             if is_folder and (folder / name / _JSON).is_file():
                 self.node(folder / name, below, depth + 1)
             elif (folder / name).is_dir() and (folder / name / _JSON).is_file():
-                self._contents.others[below] = "a symbolic link to a folder, which is not followed"
+                self._contents.others[below] = NotTensor("a symbolic link to a folder, which is not followed")
 
     def _array(self, folder: Path, where: str, node: dict[str, Any], attributes: dict[str, Any]) -> Stored | str:
         kind = node.get("data_type")
         if not isinstance(kind, str) or kind not in _NATIVE | _EXTENDED:
-            return f"values of the type {json.dumps(kind):.80}, which is no tensor's"
+            why = f"values of the type {json.dumps(kind):.80}, which is no tensor's"
+            label = kind.get("name") if isinstance(kind, dict) else kind
+            return NotTensor(why) if re.search("string|utf|bytes", str(label)) else why
         dtype = attributes.get(_DTYPE, kind)
         fits = isinstance(dtype, str) and dtype in DTYPES and find(dtype).itemsize == find(kind).itemsize
         if not fits or (dtype != kind and not kind.startswith("uint")):

@@ -14,7 +14,7 @@ from struct import error as StructError  # noqa: N812 - a class
 from typing import TYPE_CHECKING, Any
 
 from ...errors import FileFormatError, UnsafeFileError
-from .words import Ordered, is_plain_key
+from .words import Ordered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +30,7 @@ _MOST_STEPS = 20_000_000
 _MOST_CONTAINERS = 4_000_000
 _MOST_MARKS = 1_000
 _MOST_INTEGER = 1_024
+_ALIKE = ", or with many that were made to have one hash"
 
 _MODULES = {"__builtin__": "builtins", "copy_reg": "copyreg"}
 _NAMES = {"__builtin__.long": "builtins.int", "__builtin__.unicode": "builtins.str"}
@@ -74,12 +75,13 @@ class Machine:
                 handlers[data[start]](self)
                 if self.done:
                     return self.stack[-1]
-        except (IndexError, KeyError, TypeError, ValueError, OverflowError, StructError) as error:
+        except (IndexError, KeyError, TypeError, ValueError, OverflowError, AttributeError, StructError) as error:
             if isinstance(error, UnsafeFileError | FileFormatError):
                 raise
-            raise FileFormatError(
-                f"{self.where}: its pickle is damaged at byte {start} ({type(error).__name__}: {error})."
-            ) from None
+            # What Python says of a call that does not fit has names of ours in it.
+            fits = not isinstance(error, TypeError | AttributeError)
+            what = f"{type(error).__name__}: {error}" if fits else "a value is not what is done with it"
+            raise FileFormatError(f"{self.where}: its pickle is damaged at byte {start} ({what}).") from None
         raise self.bomb(f"takes more than {_MOST_STEPS:,} steps")
 
     def bomb(self, what: str) -> UnsafeFileError:
@@ -220,8 +222,8 @@ class Machine:
             return
         keys = iter(items)
         for key in keys:
-            if type(key) is not str and not is_plain_key(key):
-                raise UnsafeFileError(f"{self.where}: its pickle has a dict with a key that is no plain value.")
+            if type(key) is not str and not self.vocabulary.keys.takes(key):
+                raise UnsafeFileError(f"{self.where}: its pickle has a dict with a key that is no plain value{_ALIKE}.")
             target[key] = next(keys)
 
     def add_items(self) -> None:
@@ -233,8 +235,8 @@ class Machine:
             self.vocabulary.fill(target, items)
 
     def keys(self, items: list[Any]) -> list[Any]:
-        if not all(is_plain_key(each) for each in items):
-            raise UnsafeFileError(f"{self.where}: its pickle has a set of what are no plain values.")
+        if not all(map(self.vocabulary.keys.takes, items)):
+            raise UnsafeFileError(f"{self.where}: its pickle has a set of what are no plain values{_ALIKE}.")
         return items
 
     def set_item(self) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...host.numpy_dtypes import numpy_dtype, of_numpy
+from ..base.contents import NotTensor
 from .standins import OPAQUE, ArrayOf, DTypeOf, Words
 from .words import Global
 
@@ -73,7 +74,8 @@ class NumPyWords(Words):
         if type(raw) not in (bytes, bytearray) or prod(shape) * dtype.numpy.itemsize != len(raw):
             raise self.wrong(f"has an array of NumPy of shape {list(shape[:64])} that its bytes do not fit")
         if of_numpy(dtype.numpy) is None:
-            return None, f"its dtype is {dtype.numpy}, which has no counterpart"
+            why = f"its dtype is {dtype.numpy}, which has no counterpart"
+            return None, NotTensor(why) if dtype.numpy.kind in "SU" else why
         flat = np.frombuffer(raw, dtype.numpy)
         values = flat.astype(dtype.numpy.newbyteorder("="), copy=False)
         return values.reshape(shape, order="F" if fortran else "C"), None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .standins import Words
-from .words import Global, Ordered, is_plain_key
+from .words import Global, Ordered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +37,7 @@ class PythonWords(Words):
         if type(pairs) not in (list, tuple):
             raise self.wrong("has a dict of what are no pairs")
         for pair in pairs:
-            if type(pair) not in (list, tuple) or len(pair) != 2 or not is_plain_key(pair[0]):
+            if type(pair) not in (list, tuple) or len(pair) != 2 or not self.keys.takes(pair[0]):
                 raise self.wrong("has a dict of what are no pairs")
             made[pair[0]] = pair[1]
 
@@ -50,7 +50,7 @@ class PythonWords(Words):
         return frozenset(self._elements(values))
 
     def _elements(self, values: Any) -> Any:
-        if type(values) not in (list, tuple, set) or not all(is_plain_key(each) for each in values):
+        if type(values) not in (list, tuple, set) or not all(map(self.keys.takes, values)):
             raise self.wrong("has a set of what are no plain values")
         return values
 

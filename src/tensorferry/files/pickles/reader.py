@@ -13,7 +13,7 @@ from ..base.contents import Ref, Special
 from ..base.nesting import DEEPEST, MOST, names, relabel
 from ..base.wording import named
 from .shortcuts import run
-from .standins import InstanceOf, Leaf, TensorOf
+from .standins import InstanceOf, Leaf, TensorOf, title
 from .torch import Names
 from .words import Global, Ordered
 
@@ -39,11 +39,13 @@ class Unpickled(NamedTuple):
         leaves: What takes the place of tensors, by name, in order.
         tree: As for `Contents`.
         asks_for: The globals that it names.
+        besides: Attributes of tensors, as ``NAME@ATTRIBUTE``: what is lost with each.
     """
 
     leaves: dict[str, Any]
     tree: Any
     asks_for: tuple[str, ...]
+    besides: dict[str, str]
 
 
 def unpickle(
@@ -78,7 +80,8 @@ def unpickle(
         if attributes or not plain or getattr(root, "factory", None) is not None:
             tree = _container(root, attributes)
             tree.update((name, Ref(name, leaf.kind, leaf.requires_grad)) for name, leaf in flat.items())
-        return Unpickled({**flat} if type(flat) is Ordered else flat, tree, asks_for)
+        found = {**flat} if type(flat) is Ordered else flat
+        return Unpickled(found, tree, asks_for, _besides(vocabulary, found))
     tree = _Walk(where, nbytes).node(root, 0)
     leaves: dict[str, Any] = {}
     own = iter(names(tree, Leaf))
@@ -88,7 +91,8 @@ def unpickle(
         leaves[name] = leaf
         return Ref(name, getattr(leaf, "kind", "tensor"), getattr(leaf, "requires_grad", False))
 
-    return Unpickled(leaves, relabel(tree, label, Leaf), asks_for)
+    tree = relabel(tree, label, Leaf)
+    return Unpickled(leaves, tree, asks_for, _besides(vocabulary, leaves))
 
 
 def globals_of(read: Callable[[], bytes | mmap], where: str) -> tuple[str, ...]:
@@ -108,6 +112,13 @@ def globals_of(read: Callable[[], bytes | mmap], where: str) -> tuple[str, ...]:
 def _refuse(vocabulary: Names) -> None:
     if vocabulary.refused:
         raise UnsafeFileError(f"{vocabulary.where} asks for {named(vocabulary.refused)}; it was not run.", _HINT)
+
+
+def _besides(vocabulary: Names, leaves: dict[str, Any]) -> dict[str, str]:
+    if not vocabulary.besides:
+        return {}
+    of = {id(leaf): besides for leaf, besides in vocabulary.besides}
+    return {f"{name}@{key}": why for name, leaf in leaves.items() for key, why in of.get(id(leaf), {}).items()}
 
 
 def _flat(root: Any) -> dict[str, Any] | None:
@@ -156,7 +167,7 @@ class _Walk:
             return node
         if kind is InstanceOf:
             return self.instance(node, depth)
-        what = f"{node.name} itself" if kind is Global else f"a {kind.__name__.strip('_')}"
+        what = f"{title(node)} itself" if kind is Global else title(node)
         raise UnsafeFileError(f"{self.where} holds {what}, which is no data.", _HINT)
 
     def special(self, node: Special) -> Special:

@@ -76,14 +76,14 @@ class Resolver:
         """
         kind = type(leaf)
         if kind is OtherOf:
-            return str(leaf.reason)
+            return leaf.reason  # type: ignore[no-any-return]
         if kind is ArrayOf:
             if leaf.values is None:
                 if leaf.reason is None:
                     raise FileFormatError(
                         f"{self._archive.path}: its pickle has an array of NumPy, {name}, without values."
                     )
-                return str(leaf.reason)
+                return leaf.reason  # type: ignore[no-any-return]
             return InMemory(leaf.values, by_numpy()[leaf.values.dtype], (self._archive.path, "pickle", id(leaf)))
         if kind is StorageOf:
             if leaf.dtype is None:

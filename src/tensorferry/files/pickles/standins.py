@@ -7,12 +7,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.dtypes import find
 from ...errors import FileFormatError
-from .words import Global
+from ..base.keys import Keys
+from .words import Global, Ordered
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["OPAQUE", "ArrayOf", "DTypeOf", "InstanceOf", "Leaf", "OtherOf", "StorageOf", "TensorOf", "ViewOf", "Words"]
+__all__ = [
+    "OPAQUE",
+    "ArrayOf",
+    "DTypeOf",
+    "InstanceOf",
+    "Leaf",
+    "OtherOf",
+    "StorageOf",
+    "TensorOf",
+    "ViewOf",
+    "Words",
+    "title",
+]
 
 
 class Leaf:
@@ -151,6 +164,23 @@ class DTypeOf:
     numpy: np.dtype[Any] | None
 
 
+def title(instance: Any) -> str:
+    """What a stand-in is, for messages: in the words of who wrote the file."""
+    if type(instance) is Global:
+        return str(instance.name)
+    return _TITLES.get(type(instance)) or f"a {type(instance).__name__.strip('_')}"
+
+
+_TITLES = {
+    StorageOf: "a storage",
+    TensorOf: "a tensor",
+    ArrayOf: "an array of NumPy",
+    OtherOf: "a tensor",
+    InstanceOf: "an object",
+    DTypeOf: "a dtype of NumPy",
+    Ordered: "an OrderedDict",
+}
+
 OPAQUE = Global("")
 """Stands for everything that comes of what was refused."""
 
@@ -164,6 +194,7 @@ class Words:
 
     def __init__(self, where: str) -> None:
         self.where = where
+        self.keys = Keys()
         self.refused: dict[str, None] = {}
 
     def refuse(self, demand: str) -> None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ...core.dtypes import DTYPES
 from ...errors import UnsafeFileError
 from ...host.numpy_dtypes import of_numpy
-from ..base.contents import Special
+from ..base.contents import NotTensor, Special
 from ..encodings.zip_archive import is_number
 from .numpy import NUMPY_CALLS, NumPyWords
 from .python import FACTORIES, PYTHON_CALLS, PythonWords
-from .standins import OPAQUE, ArrayOf, DTypeOf, InstanceOf, OtherOf, StorageOf, TensorOf, ViewOf
+from .standins import OPAQUE, ArrayOf, DTypeOf, InstanceOf, Leaf, OtherOf, StorageOf, TensorOf, ViewOf, title
 from .words import Global, Ordered
 
 if TYPE_CHECKING:
@@ -63,11 +64,13 @@ _SPECIALS |= {
         "per_channel_affine_float_qparams",
     )
 }
+_PLAIN = frozenset({str, int, float, bool, complex, bytes, Special, Global})
 _CLASSES = frozenset({"numpy.ndarray", "torch.Tensor", "torch.nn.parameter.Parameter"})
 """Names that are only ever arguments."""
 
 _MOST_AXES = 64
 _MOST_ELEMENTS = 1 << 62
+_MOST_BYTES = 1 << 63
 
 
 class Names(NumPyWords, PythonWords):
@@ -86,6 +89,7 @@ class Names(NumPyWords, PythonWords):
         self.asked: dict[str, None] = {}
         self.storages: dict[str, StorageOf] = {}
         self.repeated: list[TensorOf] = []
+        self.besides: list[tuple[Leaf, dict[str, str]]] = []
         self.largest = -1
 
     def find(self, name: str) -> Any:
@@ -128,7 +132,7 @@ class Names(NumPyWords, PythonWords):
         elif type(instance) is DTypeOf:
             self.set_order(instance, state)
         elif instance is not OPAQUE:
-            self.refuse(f"the state of a {_title(instance)} to be set")
+            self.refuse(f"the state of {title(instance)} to be set")
         return instance
 
     def fill(self, instance: Any, values: list[Any]) -> None:
@@ -136,7 +140,7 @@ class Names(NumPyWords, PythonWords):
         if type(instance) is InstanceOf:
             instance.items += values
         elif instance is not OPAQUE:
-            self.refuse(f"items to be put into a {_title(instance)}")
+            self.refuse(f"items to be put into {title(instance)}")
 
     def load(self, key: Any) -> Any:
         """As the base says."""
@@ -214,6 +218,8 @@ class Names(NumPyWords, PythonWords):
             raise self.wrong("describes a tensor with a negative offset, or more elements than can be counted")
         if dtype is None or storage.dtype is None:
             return OtherOf("it is quantised")
+        if prod(length or 1 for length in size) * DTYPES[dtype].itemsize >= _MOST_BYTES:
+            return OtherOf(f"its shape {list(size)} is larger than that of any array")
         if count:
             have = storage.size * DTYPES[storage.dtype].itemsize
             if (offset + last) * DTYPES[dtype].itemsize > have:
@@ -238,16 +244,24 @@ class Names(NumPyWords, PythonWords):
             return data
         if type(grad) is not bool or hooks:
             raise self.wrong("describes a parameter with hooks")
-        if _attributes(state):
-            return OtherOf("it is a parameter with attributes of its own")
-        return data.but(requires_grad=grad, kind="parameter")
+        return self._with_attributes(data.but(requires_grad=grad, kind="parameter"), _attributes(state))
 
     def of_type(self, function: Any, kind: Any, arguments: Any, state: Any) -> Any:
         """``_rebuild_from_type_v2(…)``: tensors of a subclass, or with attributes."""
-        if _attributes(state) or type(kind) is not Global or kind.name not in _CLASSES:
-            return OtherOf("it is a tensor of a class of its own, or with attributes of its own")
         made = self.call(function, arguments)
-        return self.parameter(made, made.requires_grad) if kind.name.endswith("Parameter") else made
+        if not isinstance(made, Leaf) or type(kind) is not Global:
+            return made
+        besides = _attributes(state)
+        if kind.name not in _CLASSES:
+            besides["class"] = NotTensor(f"that it is of the class {kind.name}")
+        if type(made) is TensorOf and kind.name == "torch.nn.parameter.Parameter":
+            made = made.but(kind="parameter")
+        return self._with_attributes(made, besides)
+
+    def _with_attributes(self, made: Leaf, besides: dict[str, str]) -> Leaf:
+        if besides:
+            self.besides.append((made, besides))
+        return made
 
     def from_array(self, array: Any, dtype: Any, _device: Any, grad: Any = False) -> Any:
         """``_rebuild_device_tensor_from_numpy(…)``."""
@@ -289,12 +303,15 @@ def _number(tensor: TensorOf) -> int:
     return -1 if tensor.number is None else tensor.number
 
 
-def _attributes(state: Any) -> bool:
-    return any(map(bool, state)) if type(state) is tuple else bool(state)
-
-
-def _title(instance: Any) -> str:
-    return instance.name if type(instance) is Global else type(instance).__name__.strip("_").removesuffix("Of").lower()
+def _attributes(state: Any) -> dict[str, str]:
+    """The attributes of a tensor by name, and what each is; one that may hold tensors is as good as one."""
+    found: dict[str, str] = {}
+    for part in state if type(state) is tuple else (state,):
+        for name, value in part.items() if type(part) is dict else [("state", part)] if part else ():
+            inside = value.values() if type(value) is dict else value if type(value) in (list, tuple) else (value,)
+            plain = all(each is None or type(each) in _PLAIN for each in inside)
+            found[str(name)] = NotTensor("an attribute of a tensor") if plain else "an attribute that may hold tensors"
+    return found
 
 
 def _other(reason: str) -> Callable[..., OtherOf]:

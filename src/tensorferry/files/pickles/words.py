@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-__all__ = ["Global", "Ordered", "Vocabulary", "is_plain_key"]
+if TYPE_CHECKING:
+    from ..base.keys import Keys
+
+__all__ = ["Global", "Ordered", "Vocabulary"]
 
 
 class Global(NamedTuple):
@@ -46,6 +49,9 @@ class Vocabulary(Protocol):
     def load(self, key: Any) -> Any:
         """The stand-in for a persistent id."""
 
+    keys: Keys
+    """Which keys dicts may have."""
+
     repeated: list[Any]
     """What `again` made, in order."""
 
@@ -57,12 +63,3 @@ class Vocabulary(Protocol):
 
     def refuse(self, demand: str) -> None:
         """Note an opcode that no data needs, by what it asks for."""
-
-
-def is_plain_key(key: Any, depth: int = 4) -> bool:
-    """Whether a dict may have a key, or a set an element: plain, or a small tuple of such."""
-    if key is None or type(key) in (str, int, float, bool, bytes, complex):
-        return True
-    if type(key) is not tuple or not depth or len(key) > 16:
-        return False
-    return all(is_plain_key(each, depth - 1) for each in key)

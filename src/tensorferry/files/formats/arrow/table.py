@@ -13,6 +13,7 @@ import numpy as np
 from ....core.dtypes import DTYPES, find
 from ....errors import ConversionError, FileFormatError, FormatLimitError, UnsafeFileError
 from ....host.numpy_dtypes import numpy_dtype
+from ...base.contents import NotTensor
 from ...encodings.json_scan import loaded
 from ...encodings.shapes import checked
 from ...encodings.slabs import is_bomb
@@ -39,6 +40,7 @@ _NATIVE = {
     **{name: name for name in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")},
 }
 """The canonical names of Arrow's types, https://arrow.apache.org/docs/format/Columnar.html."""
+_TEXTS = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view")
 COMPLEX = {"complex64": "float32", "complex128": "float64"}
 _NARROW = frozenset(DTYPES) - set(_NATIVE.values()) - set(COMPLEX)
 
@@ -100,7 +102,8 @@ def _column(field: Any, where: str) -> Column | str:
             raise FileFormatError(f"{where} has no elements, and no axis of length 0 in its shape {lengths!r:.40}.")
         return Column(dtype, tuple(lengths), "null")
     if raw is None:
-        return f"values of the type {kind}, which is no tensor's"
+        why = f"values of the type {kind}, which is no tensor's"
+        return NotTensor(why) if str(kind) in _TEXTS else why
     if dtype == raw:
         return Column(raw, shape, raw)
     if COMPLEX.get(str(dtype)) == raw and shape[-1:] == (2,):
@@ -145,7 +148,7 @@ def described(path: str, schema: Any, contents: Contents) -> tuple[list[tuple[in
             try:
                 contents.metadata[f"{place}@{name}" if place else name] = value.decode()
             except UnicodeDecodeError:
-                contents.others[f"{place}@{name}" if place else name] = "metadata that is no text"
+                contents.others[f"{place}@{name}" if place else name] = NotTensor("metadata that is no text")
     one_row = contents.metadata.get(LAYOUT) == _ONE_ROW
     columns = []
     taken: set[str] = set()

@@ -12,7 +12,7 @@ import struct
 from typing import IO, TYPE_CHECKING, Any
 
 from ....errors import FileFormatError, FormatLimitError, UnsafeFileError
-from ...base.contents import Contents
+from ...base.contents import MOST_TENSORS, Contents
 from ...base.format import Format
 from ...base.raw import write_fully
 from ...base.stored import Extent
@@ -127,6 +127,8 @@ class _Header:
             raise FileFormatError(
                 f"{self._path} claims {tensors:,} tensors and {pairs:,} keys in {self._size:,} bytes."
             )
+        if tensors > MOST_TENSORS:
+            raise UnsafeFileError(f"{self._path} has {tensors:,} tensors, out of all proportion.")
         found = Contents("gguf", (self._path,))
         alignment = self._pairs(pairs, found)
         self._tensors(tensors, alignment, found)

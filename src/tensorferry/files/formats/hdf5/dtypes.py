@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ....core.dtypes import DTYPES, find
+from ...base.contents import NotTensor
 
 __all__ = ["DTYPE", "OPAQUE", "dtype_of", "types"]
 
@@ -71,6 +72,6 @@ def dtype_of(found: Any) -> tuple[str, bool]:
             return label, False
         return f"opaque values of {kind.get_size()} bytes, without an attribute {DTYPE!r} that says of what", False
     if isinstance(kind, h5py.h5t.TypeStringID):
-        return "strings", False
+        return NotTensor("strings"), False
     described = type(kind).__name__.removeprefix("Type").removesuffix("ID").lower()
     return f"values of a type that is no tensor's ({described}, {kind.get_size()} bytes)", False

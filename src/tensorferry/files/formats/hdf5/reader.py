@@ -14,7 +14,7 @@ import numpy as np
 from ....core.dtypes import DTYPES, find
 from ....errors import FileFormatError, UnsafeFileError
 from ....host.numpy_dtypes import numpy_dtype
-from ...base.contents import Contents
+from ...base.contents import Contents, NotTensor
 from ...base.stored import Decoded, Extent, Stored
 from ...encodings.json_scan import loaded
 from ...encodings.paths import NAMES, named_so
@@ -35,6 +35,8 @@ _FILTERS = frozenset({1, 2, 3, 4, 5, 6, 32000})
 _DEEPEST = 64
 _MOST_TEXT = 1 << 26
 _MOST_STRINGS = 1 << 8
+LARGEST_CHUNK = 1 << 26
+"""Bytes of a compressed chunk: HDF5 has it in memory twice, once to decompress it and once for who asks."""
 
 
 def read_hdf5(form: str, region: Region) -> Contents:
@@ -74,6 +76,7 @@ class _Walk:
         self.unsafe: list[str] = []
         self._soft: dict[str, bytes] = {}
         self._entered: dict[int, str] = {}
+        self._datasets: dict[int, str] = {}
         self._text = 0
 
     def address(self, found: Any) -> int:
@@ -88,8 +91,14 @@ class _Walk:
         for name in h5py.Group(group):
             inner = f"{path}/{name}" if path else name
             raw = name.encode("utf-8", "surrogateescape")
-            kind = group.links.get_info(raw).type
-            if kind == h5py.h5l.TYPE_SOFT:
+            link = group.links.get_info(raw)
+            kind = link.type
+            if kind == h5py.h5l.TYPE_HARD and link.u in self._datasets:
+                # A further name: what is costly, and its attributes, have been looked at under the first.
+                first = self._datasets[link.u]
+                held: dict[str, Any] = self.contents.tensors if first in self.contents.tensors else self.contents.others
+                held[inner] = held[first]
+            elif kind == h5py.h5l.TYPE_SOFT:
                 self._soft[inner] = group.links.get_val(raw)
             elif kind != h5py.h5l.TYPE_HARD:
                 self.contents.others[inner] = "a link into another file, which is not followed"
@@ -103,15 +112,16 @@ class _Walk:
         address = self.address(found)
         if isinstance(found, h5py.h5d.DatasetID):
             stored = self._dataset(path, found, address)
+            self._datasets[address] = path
             if isinstance(stored, str):
                 self.contents.others[path] = stored
             else:
                 self.contents.tensors[path] = stored
             self.object(path, found, skip=DTYPE if isinstance(stored, Stored) else None)
         elif not isinstance(found, h5py.h5g.GroupID):
-            self.contents.others[path] = "a named datatype"
+            self.contents.others[path] = NotTensor("a named datatype")
         elif address in self._entered:
-            self.contents.others[path] = f"a second link to the group {self._entered[address]!r}"
+            self.contents.others[path] = NotTensor(f"a second link to the group {self._entered[address]!r}")
         elif len(above) > _DEEPEST:
             raise UnsafeFileError(f"{self.region.path} nests groups more than {_DEEPEST} deep, at {path!r}.")
         else:
@@ -126,7 +136,7 @@ class _Walk:
             parts = [part for part in f"{base}/{text}".split("/") if part not in ("", ".")]
             stored = self.contents.tensors.get("/".join(parts))
             if stored is None:
-                self.contents.others[path] = f"a soft link to {text!r}, which is no tensor of this file"
+                self.contents.others[path] = NotTensor(f"a soft link to {text!r}, which is no tensor of this file")
             else:
                 self.contents.tensors[path] = stored
 
@@ -138,7 +148,7 @@ class _Walk:
             self.unsafe.append(f"another file ({path})")
             return "its values lie in another file, which is not read"
         if found.get_space().get_simple_extent_type() == h5py.h5s.NULL:
-            return "without a shape (a null dataspace)"
+            return NotTensor("without a shape (a null dataspace)")
         dtype, swapped = dtype_of(found)
         if dtype not in DTYPES:
             return dtype
@@ -158,6 +168,9 @@ class _Walk:
         if unknown:
             return f"compressed by a filter that is not HDF5's own: {', '.join(unknown)}"
         chunk = layout.get_chunk() if layout.get_layout() == h5py.h5d.CHUNKED else ()
+        piece = prod(chunk) * find(dtype).itemsize if chunk else 0
+        if filters and piece > LARGEST_CHUNK:
+            return f"compressed in chunks of {piece:,} bytes, and a chunk is read whole: {LARGEST_CHUNK:,} is the most"
         declared = max(nbytes, prod(chunk) * find(dtype).itemsize if chunk else 0)
         if is_bomb(declared, self.region.nbytes):
             raise UnsafeFileError(
@@ -178,7 +191,7 @@ class _Walk:
             key = f"{path}@{name}" if path else name
             text = self._attribute(found, attribute, name)
             if text is None:
-                self.contents.others[key] = "an attribute that is neither text nor numbers"
+                self.contents.others[key] = NotTensor("an attribute that is neither text nor numbers")
                 continue
             self._text += len(text)
             if self._text > _MOST_TEXT:

@@ -16,7 +16,7 @@ import numpy as np
 from ....core.dtypes import find
 from ....errors import FileFormatError, UnsafeFileError
 from ....host.numpy_dtypes import numpy_dtype
-from ...base.contents import Contents
+from ...base.contents import Contents, NotTensor
 from ...base.stored import Decoded, Extent
 from ...base.wording import named
 from ...encodings.packed import BITS, unpacked, varints
@@ -156,7 +156,7 @@ class Reader:
         name = self._free(name)
         code = single[2].value if 2 in single else 0
         if code not in DTYPES:
-            unlike = "strings" if code == STRING else f"elements of data type {code}, which is unknown"
+            unlike = NotTensor("strings") if code == STRING else f"elements of data type {code}, which is unknown"
         if 3 in single:
             unlike = "a segment of a tensor"
         if unlike:

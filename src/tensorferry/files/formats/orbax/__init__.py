@@ -16,6 +16,7 @@ from ...base.contents import Ref
 from ...base.format import Format, owned
 from ...base.tree_strings import unpacked
 from ...base.wording import is_unicode
+from ...encodings.paths import refuse_links_out
 from .layout import EMPTY, STEP, STRINGS, TREE, dump, is_own, untagged
 from .reader import Checkpoint, item_of
 from .writer import Writer, is_known, kind_of, outline
@@ -55,6 +56,7 @@ class Orbax(Format):
     def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
         self.ensure_loaded()
         folder, others = item_of(path)
+        refuse_links_out(path, TREE if folder == path else f"{folder.name}/{TREE}")
         return unpacked(Checkpoint(path, folder).contents(others))
 
     def own_entries(self, folder: Path) -> list[str]:

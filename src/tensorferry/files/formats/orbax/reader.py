@@ -10,7 +10,7 @@ import numpy as np
 from ....core.dtypes import find
 from ....errors import FileFormatError, UnsafeFileError
 from ....host.numpy_dtypes import of_numpy
-from ...base.contents import Contents, Ref
+from ...base.contents import Contents, NotTensor, Ref
 from ...base.nesting import DEEPEST, leaves, names, relabel
 from ...base.stored import Decoded
 from ...base.wording import named
@@ -205,7 +205,7 @@ def item_of(path: Path) -> tuple[Path, dict[str, str]]:
     if len(trees) != 1:
         hint = f"the path of one, such as {trees[0]}" if trees else "the path of a step, such as PATH/1000"
         raise FileFormatError(f"{path} has {len(trees)} trees of arrays in it: {named(t.name for t in trees)}.", hint)
-    return trees[0], {each.name: "an item that is no tree of arrays" for each in items if each != trees[0]}
+    return trees[0], {each.name: NotTensor("an item that is no tree of arrays") for each in items if each != trees[0]}
 
 
 def _check_manifest(path: Path) -> None:

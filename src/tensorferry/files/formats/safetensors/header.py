@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ....errors import UnsafeFileError
 from ....host.numpy_dtypes import numpy_dtype
-from ...base.contents import FileFinding
+from ...base.contents import MOST_TENSORS, FileFinding
 from ...base.raw import read_at
 from ...base.stored import Decoded, Extent
 from ...base.wording import named
@@ -199,6 +200,8 @@ class Scan:
         self._at = position
 
     def _add(self, name: str, dtype: str, raw: bytes, begin: int, end: int, at: int) -> None:
+        if len(self.tensors) + len(self.findings) >= MOST_TENSORS:
+            raise UnsafeFileError(f"{self.path} has more than {MOST_TENSORS:,} tensors, out of all proportion.")
         try:
             shape, size, span = self._shapes[raw]
         except KeyError:

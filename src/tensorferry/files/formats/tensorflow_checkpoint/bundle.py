@@ -13,7 +13,8 @@ import numpy as np
 from ....core.dtypes import find
 from ....errors import FileFormatError, UnsafeFileError
 from ....host.numpy_dtypes import numpy_dtype
-from ...base.contents import Contents
+from ...base.contents import Contents, NotTensor
+from ...base.raw import mapped
 from ...base.stored import Decoded, Extent, Stored
 from ...encodings.crc32c import crc32c, masked
 from ...encodings.protobuf import BYTES, Message, varint_at
@@ -22,7 +23,8 @@ from .entries import DTYPES, OTHERS, STRING, as_metadata, string_of
 from .sorted_table import read_table
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator
+    from collections.abc import Callable, Hashable, Iterator
+    from mmap import mmap
 
 __all__ = ["INDEX", "STATE", "Bundle", "index_of"]
 
@@ -77,9 +79,9 @@ class _Summed(Stored):
                 "get the file anew",
             )
 
-    def array(self) -> Array:
+    def array(self, map_of: Callable[[str], mmap] = mapped) -> Array:
         """As the base says."""
-        return self.extent.array()
+        return self.extent.array(map_of)
 
 
 class _Entry(NamedTuple):
@@ -119,8 +121,10 @@ class Bundle:
             if entry.code == STRING and not entry.shape and not entry.slices:
                 strings[name] = self._string(entry, name)
             elif entry.code not in DTYPES:
-                what = "strings" if entry.code == STRING else OTHERS.get(entry.code, f"of type {entry.code}")
-                others[name] = f"{what}, {list(entry.shape)}"
+                if entry.code == STRING:
+                    others[name] = NotTensor(f"strings, {list(entry.shape)}")
+                else:
+                    others[name] = f"{OTHERS.get(entry.code, f'of type {entry.code}')}, {list(entry.shape)}"
             else:
                 stored, place = self._stored(entry, name)
                 placed.append((place, name, stored))

@@ -1,0 +1,122 @@
+"""JAX's functions as other frameworks call them."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...core.derivations import EVERY, Jvp, Vjp, chosen
+from ...host.numpy_dtypes import by_numpy, numpy_dtype
+from .. import registry
+from .tensors import BACKEND
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Sequence
+    from contextlib import AbstractContextManager
+
+    from ...core.derivations import Rule, Spec
+    from ..functions import Flat
+
+__all__ = ["INNER"]
+
+jax: Any = registry.load(BACKEND).jax  # type: ignore[attr-defined]
+jnp: Any = jax.numpy
+_NAMES = by_numpy()
+_WORTH = 1 << 14
+"""Bytes that take longer to copy than to look whether they have to be."""
+_ALONE = 2
+"""The references to an object in a tuple that nobody else has: the tuple's, and the one of the call that counts."""
+
+
+class JaxInner:
+    """Calls functions of JAX's."""
+
+    name = "jax"
+    keeps_outputs = False
+    looks_first = False
+
+    def environment(self) -> Hashable:
+        """Whether there are 64-bit dtypes, which may be so on one thread alone, and whether jit is switched off."""
+        return bool(jax.config.jax_enable_x64), bool(jax.config.jax_disable_jit)
+
+    def under(self, environment: Any) -> AbstractContextManager[Any]:
+        enable = jax.enable_x64 if hasattr(jax, "enable_x64") else import_module("jax.experimental").enable_x64
+        return enable(environment[0])  # type: ignore[no-any-return]
+
+    def output(self, leaf: Any) -> Any:
+        if isinstance(leaf, jax.Array):
+            return leaf
+        return jnp.asarray(leaf) if isinstance(leaf, (bool, int, float, complex, np.ndarray, np.generic)) else None
+
+    def native(self, flat: Flat, rules: tuple[Rule, ...]) -> Callable[..., Sequence[Any]]:
+        """What is derived from a function that is jitted is jitted too."""
+        if not rules:
+            return flat
+        found: Callable[..., Sequence[Any]] = flat
+        for rule in rules:
+            derive = _vjp if isinstance(rule, Vjp) else _jvp if isinstance(rule, Jvp) else _vmap
+            found = derive(found, rule)
+        return jax.jit(found) if _is_jitted(flat) else found
+
+    def shapes(self, flat: Flat, specs: Sequence[Spec]) -> Sequence[Spec]:
+        inputs = [jax.ShapeDtypeStruct(shape, numpy_dtype(name)) for shape, name in specs]
+        # A function of its own each time: JAX would remember, and not call it.
+        found = jax.eval_shape(lambda *tensors: flat(*tensors), *inputs)  # noqa: PLW0108
+        return [(tuple(each.shape), _NAMES[np.dtype(each.dtype)]) for each in found]
+
+    def borrows(self, flat: Any) -> bool:
+        return _is_jitted(flat) and not flat.environment[1]
+
+    def fresh(self, results: Sequence[Any], inputs: Sequence[Any]) -> Sequence[bool]:
+        # What a jitted function passes through, or has as a constant, is an object that somebody else has too.
+        alone = [sys.getrefcount(results[i]) <= _ALONE and results[i].nbytes >= _WORTH for i in range(len(results))]
+        if not any(alone) or any(x.is_deleted() for x in inputs):
+            return [False] * len(results)
+        known = [x.unsafe_buffer_pointer() for x in (*results, *inputs)]
+        return [one and known.count(known[index]) == 1 for index, one in enumerate(alone)]
+
+    def module(self, module: Any, state: bool) -> None:
+        return None
+
+    def derivatives(self, flat: Flat) -> str:
+        return EVERY
+
+    def remarks(self, flat: Flat) -> Sequence[str]:
+        if _is_jitted(flat):
+            return ()
+        return ["the function is not jitted, so it and its gradients run one operation at a time: jax.jit(function)"]
+
+
+def _is_jitted(flat: Flat) -> bool:
+    return hasattr(flat.source.function, "lower") and hasattr(flat.source.function, "eval_shape")
+
+
+def _vjp(function: Callable[..., Any], rule: Any) -> Callable[..., Any]:
+    """JAX's transpose has no conjugates, others' adjoint has. See https://github.com/jax-ml/jax/issues/9110."""
+
+    def gradients(*tensors: Any) -> Sequence[Any]:
+        inputs, cotangents = tensors[: rule.kept], tensors[rule.kept :]
+        _, pull = jax.vjp(chosen(function, inputs, rule), *(inputs[index] for index in rule.wrt))
+        return tuple(jnp.conj(x) for x in pull(tuple(jnp.conj(x) for x in cotangents)))
+
+    return gradients
+
+
+def _jvp(function: Callable[..., Any], rule: Any) -> Callable[..., Any]:
+    def tangents(*tensors: Any) -> Sequence[Any]:
+        inputs, given = tensors[: rule.kept], tensors[rule.kept :]
+        primals = tuple(inputs[index] for index in rule.wrt)
+        found: Sequence[Any] = jax.jvp(chosen(function, inputs, rule), primals, tuple(given))[1]
+        return found
+
+    return tangents
+
+
+def _vmap(function: Callable[..., Any], rule: Any) -> Callable[..., Any]:
+    return jax.vmap(function, in_axes=tuple(rule.dims), axis_size=rule.size)  # type: ignore[no-any-return]
+
+
+INNER = JaxInner()

@@ -1,0 +1,339 @@
+"""A primitive of JAX's that calls functions of other frameworks: the one place for what JAX does not promise to keep.
+
+There is one primitive, and it calls a `Function`. Its tangents are such a call again, linear in its last arguments;
+transposed, that is a call of the function's gradient. It is lowered to a callback that is handed NumPy arrays. Where a
+version of JAX has other interfaces, `jax.pure_callback` and `jax.custom_vjp` stand in: see `_Fallback`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+import warnings
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...core import dtypes
+from ...core.derivations import Jvp, Vjp, Vmap
+from ...errors import LossyCastError, UnsupportedTypeError
+from ...host import subnormals
+from ...host.numpy_dtypes import by_numpy, numpy_dtype
+from .. import registry
+from .declared import NARROW, X64
+from .tensors import BACKEND
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ...core.derivations import Spec
+    from ..functions import Function
+
+__all__ = ["binding"]
+
+jax: Any = registry.load(BACKEND).jax  # type: ignore[attr-defined]
+jnp: Any = jax.numpy
+_NAMES = by_numpy()
+_WIDE = X64.dtypes.held - NARROW.dtypes.held
+"""The dtypes that there are with x64 alone."""
+_lock = threading.Lock()
+
+
+def binding() -> Any:
+    """What calls a function with JAX's arrays or tracers; made and tried when it is asked for first."""
+    global _binding
+    if _binding is None:
+        with _lock:
+            if _binding is None:
+                _binding = _make()
+    return _binding
+
+
+_binding: Any = None
+
+
+def _make() -> Any:
+    try:
+        return _Primitive()
+    except (ImportError, AttributeError, TypeError) as error:
+        return _Fallback(error)
+
+
+def _spec(aval: Any) -> Spec:
+    try:
+        return tuple(aval.shape), _NAMES[np.dtype(aval.dtype)]
+    except (KeyError, TypeError):
+        raise UnsupportedTypeError(
+            f"JAX's {aval.dtype} cannot cross: no other framework has it.", "jax.random.key_data(key)"
+        ) from None
+
+
+def _held(function: Function, specs: Sequence[Spec]) -> list[Spec]:
+    """The same as JAX has them as it is set up now.
+
+    Raises:
+        LossyCastError: It has no such dtype.
+    """
+    held = BACKEND.capabilities.dtypes.held
+    found = []
+    for shape, name in specs:
+        fitting = dtypes.fit(name, held) if function.flat.source.dtype else name
+        if fitting is None or fitting not in held:
+            raise LossyCastError(
+                f"{function.flat.source.name} gives {name}, which JAX has not as it is set up now.",
+                f'{function.flat.fit}, or jax.config.update("jax_enable_x64", True)',
+            )
+        found.append((shape, fitting))
+    return found
+
+
+def _promised(function: Function, avals: Sequence[Any]) -> list[Spec]:
+    return _held(function, function.specs([_spec(aval) for aval in avals]))
+
+
+def _is_inexact(dtype: Any) -> bool:
+    return bool(jnp.issubdtype(dtype, jnp.inexact))
+
+
+def _conj(x: Any) -> Any:
+    """JAX's transpose has no conjugates, others' adjoint has. See https://github.com/jax-ml/jax/issues/9110."""
+    return jnp.conj(x) if jnp.issubdtype(x.dtype, jnp.complexfloating) else x
+
+
+def _run_here(function: Function, arrays: Sequence[Any]) -> list[Any]:
+    """Call a function with arrays that have values."""
+    for array in arrays:
+        if isinstance(array, jax.Array) and array.sharding.num_devices > 1:
+            raise _sharded(function, array.sharding.num_devices)
+    results = function.run(arrays, "jax", want=_wanted(function, arrays))
+    device = next((array.device for array in arrays if isinstance(array, jax.Array)), None)
+    return results if device is None or device.platform == "cpu" else [jax.device_put(each, device) for each in results]
+
+
+def _wanted(function: Function, arrays: Sequence[Any]) -> list[str] | None:
+    """The dtypes of what comes out, if they have to be told."""
+    if function.flat.source.dtype is None or not any(isinstance(rule, Vjp) for rule in function.rules):
+        return None
+    return [name for _, name in function.specs([_spec(array) for array in arrays])]
+
+
+def _sharded(function: Function, count: int) -> UnsupportedTypeError:
+    return UnsupportedTypeError(
+        f"An argument of {function.flat.source.name} lies over {count} devices, and the function is called on one.",
+        "jax.device_put(x, jax.devices()[0]) first",
+    )
+
+
+def _called_back(function: Function, promised: Sequence[Spec], as_words: Sequence[bool]) -> Callable[..., Any]:
+    """What XLA calls with NumPy arrays over its own memory, which is theirs for the time of the call."""
+    shapes = [shape for shape, _ in promised]
+    want = [name for _, name in promised] if function.flat.source.dtype else None
+
+    @subnormals.unflushed
+    def callback(*arrays: Any) -> Any:
+        try:
+            results = function.run(arrays, "numpy", lent=True, want=want)
+        except Exception as error:
+            # XLA makes an error of its own of it, which has its text alone.
+            raise RuntimeError(f"{type(error).__qualname__}: {error} ({function.flat.side})") from error
+        found = function.checked(results, shapes)
+        for (_, name), array in zip(promised, found, strict=True):
+            if _NAMES[array.dtype] != name:
+                raise LossyCastError(f"{function.flat.source.name} gave {array.dtype}, and before it promised {name}.")
+        return tuple(_words(x) if words else x for x, words in zip(found, as_words, strict=True))
+
+    return callback
+
+
+# -- 64-bit results where only this thread has 64-bit dtypes: JAX narrows them on its callback threads -----------
+
+
+def _words(array: Any) -> Any:
+    """The bits of an array as 32-bit words along a last axis of its own."""
+    whole = np.ascontiguousarray(array).reshape(array.shape)
+    return whole.reshape(*array.shape, 1).view(np.uint32)
+
+
+def _from_words(words: Any, dtype: Any) -> Any:
+    if dtype.kind == "c":
+        real, imag = (jax.lax.bitcast_convert_type(words[..., i : i + 2], np.float64) for i in (0, 2))
+        return jax.lax.complex(real, imag)
+    return jax.lax.bitcast_convert_type(words, dtype)
+
+
+def _is_wide_here_alone() -> bool:
+    """Whether this thread has 64-bit dtypes, and others have not."""
+    everywhere = import_module("jax._src.config").enable_x64.get_global()
+    return bool(jax.config.jax_enable_x64) and not everywhere
+
+
+# -- the primitive ------------------------------------------------------------------------------------------------
+
+
+class _Primitive:
+    """The primitive with its rules, for the version of JAX that is here.
+
+    Raises:
+        ImportError, AttributeError, TypeError: JAX has other interfaces.
+    """
+
+    remarks: tuple[str, ...] = ()
+
+    def __init__(self) -> None:
+        primitive_of: Any = import_module("jax.extend.core").Primitive
+        ad, batching, mlir = (self._interpreter(name) for name in ("ad", "batching", "mlir"))
+        self.ad, self.mlir = ad, mlir
+        self.emit = mlir.emit_python_callback
+        known = inspect.signature(self.emit).parameters
+        self.options = {"returns_token": False} if "returns_token" in known else {}
+        if not {"ctx", "callback", "token", "operands", "operand_avals", "result_avals"} <= set(known):
+            raise TypeError("emit_python_callback takes other arguments")
+        self.call, self.words = primitive_of("tensorferry_call"), primitive_of("tensorferry_call_words")
+        for primitive in (self.call, self.words):
+            primitive.multiple_results = True
+            mlir.register_lowering(primitive, partial(self._lower, words=primitive is self.words))
+        self.call.def_impl(lambda *arrays, function: _run_here(function, arrays))
+        self.call.def_abstract_eval(self._abstract)
+        self.words.def_abstract_eval(self._abstract_words)
+        ad.primitive_jvps[self.call] = self._jvp
+        ad.primitive_transposes[self.call] = self._transpose
+        batching.primitive_batchers[self.call] = self._batch
+
+    @staticmethod
+    def _interpreter(name: str) -> Any:
+        return import_module(f"jax.interpreters.{name}")
+
+    def __call__(self, function: Function, arrays: Sequence[Any]) -> Sequence[Any]:
+        return self.call.bind(*arrays, function=function)  # type: ignore[no-any-return]
+
+    def _abstract(self, *avals: Any, function: Function) -> list[Any]:
+        return [jax.core.ShapedArray(shape, numpy_dtype(name)) for shape, name in _promised(function, avals)]
+
+    def _abstract_words(self, *avals: Any, function: Function) -> list[Any]:
+        return [
+            jax.core.ShapedArray((*shape, numpy_dtype(name).itemsize // 4), np.dtype(np.uint32))
+            if name in _WIDE
+            else jax.core.ShapedArray(shape, numpy_dtype(name))
+            for shape, name in _promised(function, avals)
+        ]
+
+    def _jvp(self, primals: Sequence[Any], tangents: Sequence[Any], *, function: Function) -> Any:
+        zero, float0 = self.ad.Zero, jax.dtypes.float0
+        outputs = self.call.bind(*primals, function=function)
+        wrt = tuple(i for i, t in enumerate(tangents) if type(t) is not zero and t.dtype != float0)
+        outs = tuple(o for o, y in enumerate(outputs) if _is_inexact(y.dtype))
+        found = iter(())
+        if wrt and outs:
+            kept = function.kept(primals, outputs)
+            derived = function.derived(Jvp(wrt, outs, len(kept)))
+            found = iter(self.call.bind(*kept, *(tangents[i] for i in wrt), function=derived))
+        return outputs, [
+            next(found) if wrt and index in outs else zero(_aval(y).to_tangent_aval())
+            for index, y in enumerate(outputs)
+        ]
+
+    def _transpose(self, cotangents: Sequence[Any], *arguments: Any, function: Function) -> list[Any]:
+        ad = self.ad
+        linear = tuple(i for i, x in enumerate(arguments) if ad.is_undefined_primal(x))
+        outs = tuple(o for o, ct in enumerate(cotangents) if type(ct) is not ad.Zero)
+        found: list[Any] = [None] * len(arguments)
+        adjoint = function.adjoint(linear, outs)
+        results = self.call.bind(
+            *(arguments[i] for i in adjoint.known),
+            *(_conj(cotangents[o]) for o in outs),
+            function=adjoint.function,
+        )
+        for index, result, axis in zip(linear, results, adjoint.axes, strict=True):
+            whole = result if axis == -1 else result.sum(0) if axis is None else jnp.moveaxis(result, 0, axis)
+            found[index] = _conj(whole)
+        return found
+
+    def _batch(self, arguments: Sequence[Any], dims: Sequence[Any], *, function: Function) -> Any:
+        size = next(x.shape[axis] for x, axis in zip(arguments, dims, strict=True) if axis is not None)
+        results = self.call.bind(*arguments, function=function.derived(Vmap(tuple(dims), size)))
+        return results, [0] * len(results)
+
+    def _lower(self, ctx: Any, *operands: Any, function: Function, words: bool) -> Any:
+        devices = getattr(ctx.module_context.axis_context, "num_devices", 1)
+        if devices > 1:
+            raise _sharded(function, devices)
+        promised = _promised(function, ctx.avals_in)
+        if not words and _is_wide_here_alone() and any(name in _WIDE for _, name in promised):
+            in_words = partial(self._in_words, function, promised)
+            return self.mlir.lower_fun(in_words, multiple_results=True)(ctx, *operands)
+        function.native  # noqa: B018 - a derivative that is not there is refused before anything is run
+        as_words = [words and name in _WIDE for _, name in promised]
+        callback = _called_back(function, promised, as_words)
+        results, _, keep = self.emit(
+            ctx, callback, None, list(operands), ctx.avals_in, ctx.avals_out, has_side_effect=False, **self.options
+        )
+        if keep is not None and hasattr(ctx.module_context, "add_keepalive"):
+            ctx.module_context.add_keepalive(keep)
+        return results
+
+    def _in_words(self, function: Function, promised: Sequence[Spec], *arrays: Any) -> list[Any]:
+        found = self.words.bind(*arrays, function=function)
+        wanted = [numpy_dtype(name) for _, name in promised]
+        return [_from_words(x, dtype) if _NAMES[dtype] in _WIDE else x for x, dtype in zip(found, wanted, strict=True)]
+
+
+def _aval(x: Any) -> Any:
+    return jax.typeof(x) if hasattr(jax, "typeof") else jax.core.get_aval(x)
+
+
+# -- where the primitive cannot be made ------------------------------------------------------------------------------
+
+
+class _Fallback:
+    """The same by `jax.pure_callback` and `jax.custom_vjp`: no forward mode, and it may wait for ever.
+
+    Args:
+        why: What JAX has not.
+    """
+
+    def __init__(self, why: Exception) -> None:
+        told = (
+            f"this JAX ({jax.__version__}) has other interfaces than tensorferry's primitive was written for "
+            f"({type(why).__name__}: {why}), so jax.pure_callback is used: no forward mode (jvp, jacfwd, hessian), and "
+            "large arrays can wait for ever (https://github.com/jax-ml/jax/issues/24255)"
+        )
+        self.remarks = (told,)
+        warnings.warn(
+            told + '; jax.config.update("jax_cpu_enable_async_dispatch", False), before the first array is '
+            "made, keeps it from waiting",
+            UserWarning,
+            stacklevel=2,
+        )
+
+    def __call__(self, function: Function, arrays: Sequence[Any]) -> Sequence[Any]:
+        @jax.custom_vjp  # type: ignore[untyped-decorator]
+        def call(*arrays: Any) -> Any:
+            promised = _promised(function, arrays)
+            shapes = [jax.ShapeDtypeStruct(shape, numpy_dtype(name)) for shape, name in promised]
+            host = _called_back(function, promised, [False] * len(promised))
+
+            def callback(*values: Any) -> Any:
+                return host(*map(np.asarray, values))
+
+            return tuple(jax.pure_callback(callback, tuple(shapes), *arrays, vmap_method="sequential"))
+
+        def forward(*arrays: Any) -> Any:
+            outputs = call(*arrays)
+            return outputs, (arrays, outputs)
+
+        def backward(kept: Any, cotangents: Any) -> Any:
+            arrays, outputs = kept
+            wrt = tuple(i for i, x in enumerate(arrays) if _is_inexact(x.dtype))
+            outs = tuple(o for o, y in enumerate(outputs) if _is_inexact(y.dtype))
+            kept = function.kept(arrays, outputs)
+            derived = function.derived(Vjp(wrt, outs, len(kept)))
+            found = iter(self(derived, [*kept, *(_conj(cotangents[o]) for o in outs)]) if wrt and outs else ())
+            return tuple(
+                _conj(next(found)) if outs and i in wrt else np.zeros(x.shape, jax.dtypes.float0)
+                for i, x in enumerate(arrays)
+            )
+
+        call.defvjp(forward, backward)
+        return call(*arrays)  # type: ignore[no-any-return]

@@ -1,0 +1,247 @@
+"""NumPy's functions as other frameworks call them: their derivatives are what the user has given."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...core.derivations import Jvp, Vjp, Vmap
+from ...core.dtypes import DTYPES
+from ...errors import GradientError, ShapeError, UnsupportedTypeError
+from ...host.numpy_dtypes import numpy_dtype, of_numpy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Sequence
+    from contextlib import AbstractContextManager
+
+    from ...core.derivations import Rule, Spec
+    from ..functions import Flat
+
+__all__ = ["INNER"]
+
+_ONE = "vjp(primals, outputs, cotangents) and jvp(primals, tangents) are first derivatives"
+
+
+class NumpyInner:
+    """Calls functions of NumPy's."""
+
+    name = "numpy"
+    keeps_outputs = True
+    looks_first = False
+
+    def environment(self) -> Hashable:
+        return None
+
+    def under(self, environment: Any) -> AbstractContextManager[Any]:
+        return nullcontext()
+
+    def output(self, leaf: Any) -> Any:
+        is_number = isinstance(leaf, (np.ndarray, np.generic, bool, int, float, complex))
+        return np.asarray(leaf) if is_number else None
+
+    def native(self, flat: Flat, rules: tuple[Rule, ...]) -> Callable[..., Sequence[Any]]:
+        derivatives = [rule for rule in rules if not isinstance(rule, Vmap)]
+        if len(derivatives) > 1:
+            raise GradientError(
+                f"{flat.source.name} is NumPy's, and has no second derivative: {_ONE}.",
+                None,
+            )
+        return _derived(flat, list(rules))
+
+    def shapes(self, flat: Flat, specs: Sequence[Spec]) -> Sequence[Spec]:
+        """By calling it once, with ones: NumPy has no arrays without values."""
+        trial = [np.ones(shape, numpy_dtype(name)) for shape, name in specs]
+        try:
+            results = flat(*trial)
+        except Exception as error:
+            raise UnsupportedTypeError(
+                f"The shapes that {flat.source.name} gives were to be found by calling it once with ones, and it "
+                f"raised {type(error).__name__}: {error}",
+                'ferry.wrap(function, inner="numpy", shapes=lambda x: x) says them without a call',
+            ) from error
+        return [(y.shape, of_numpy(y.dtype) or "") for y in results]
+
+    def borrows(self, flat: Flat) -> bool:
+        return False
+
+    def fresh(self, results: Sequence[Any], inputs: Sequence[Any]) -> Sequence[bool]:
+        return [False] * len(results)
+
+    def module(self, module: Any, state: bool) -> None:
+        return None
+
+    def derivatives(self, flat: Flat) -> str:
+        given = (("reverse", flat.source.vjp), ("forward", flat.source.jvp))
+        modes = " and in ".join(f"{mode} mode" for mode, function in given if function is not None)
+        return f"of the first order in {modes}" if modes else "none: neither vjp= nor jvp= was given"
+
+    def remarks(self, flat: Flat) -> Sequence[str]:
+        if flat.source.shapes is None:
+            return ["where it is traced, it is called once with ones to find its shapes, unless shapes= says them"]
+        return ()
+
+
+def _derived(flat: Flat, rules: list[Rule]) -> Callable[..., Sequence[Any]]:
+    """What is derived; batches of calls are loops, whatever stands where among the rules."""
+    if not rules:
+        return lambda *arrays: [np.array(y) for y in flat(*map(_read_only, arrays))]
+    *before, rule = rules
+    if isinstance(rule, Vmap):
+        return _looped(_derived(flat, before), rule)
+    if before:
+        # Of a batch of calls: the batch of derivatives, summed where all calls had the same input.
+        *earlier, batch = before
+        return _batched_derivative(flat, earlier, batch, rule)
+    return _vjp(flat, rule) if isinstance(rule, Vjp) else _jvp(flat, rule)
+
+
+def _read_only(array: Any) -> Any:
+    """A function of arguments changes none."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _looped(function: Callable[..., Sequence[Any]], rule: Vmap) -> Callable[..., Sequence[Any]]:
+    def batch(*arrays: Any) -> Sequence[Any]:
+        each = [
+            function(*(x if axis is None else np.take(x, i, axis) for x, axis in zip(arrays, rule.dims, strict=True)))
+            for i in range(rule.size)
+        ]
+        return [np.stack(column) for column in zip(*each, strict=True)]
+
+    return batch
+
+
+def _batched_derivative(flat: Flat, earlier: list[Rule], batch: Any, rule: Vjp | Jvp) -> Callable[..., Sequence[Any]]:
+    """The derivative of a batch of calls."""
+    one = _derived(flat, [*earlier, rule])
+    inputs = len(batch.dims)
+    outputs = (0,) * (rule.kept - inputs)
+    given = (0,) * len(rule.outs) if isinstance(rule, Vjp) else tuple(batch.dims[index] for index in rule.wrt)
+    loop = _looped(one, Vmap((*batch.dims, *outputs, *given), batch.size))
+
+    def derivative(*arrays: Any) -> Sequence[Any]:
+        found = loop(*arrays)
+        if isinstance(rule, Jvp):
+            return found
+        dims = [batch.dims[index] for index in rule.wrt]
+        return [x.sum(0) if axis is None else np.moveaxis(x, 0, axis) for x, axis in zip(found, dims, strict=True)]
+
+    return derivative
+
+
+class _Parts:
+    """What a derivative that the user has written is told.
+
+    Raises:
+        GradientError: The function was called with keywords.
+    """
+
+    def __init__(self, flat: Flat, rule: Vjp | Jvp, arrays: Sequence[Any]) -> None:
+        count = flat.tensors
+        self.flat, self.rule = flat, rule
+        self.inputs = [_read_only(x) for x in arrays[:count]]
+        self.outputs = [_read_only(y) for y in arrays[count : rule.kept]]
+        self.given = arrays[rule.kept :]
+        self.primals, keywords = flat.arguments(self.inputs)
+        if keywords:
+            raise GradientError(
+                f"{flat.source.name} was called with keywords, of which vjp= and jvp= are told nothing.",
+                "pass every argument by position",
+            )
+
+    def like_inputs(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
+        """The positional arguments with other arrays."""
+        return self.flat.arguments(arrays)[0]
+
+    def like_outputs(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
+        """What the function gave, as a tuple, with other arrays."""
+        found = self.flat.tree.filled(arrays)
+        return found if isinstance(found, tuple) else (found,)
+
+    def read(self, name: str, found: Any, like: tuple[Any, ...], arrays: Sequence[Any], which: Sequence[int]) -> Any:
+        """Some of the arrays that a derivative gave, one for each of `arrays`, which stand in `like`.
+
+        Raises:
+            TypeError: It gave no tuple, or not one for each, or another kind of number.
+            ShapeError: One has another shape.
+        """
+        where = f"{name}= of {self.flat.source.name}"
+        if not isinstance(found, tuple) or len(found) != len(like):
+            given = f"a tuple of {len(found)}" if isinstance(found, tuple) else type(found).__name__
+            raise TypeError(f"{where} gave {given}, and has to give a tuple of {len(like)}")
+        leaves: list[Any] = []
+        for each, whole in zip(found, like, strict=True):
+            theirs = [leaf for leaf in self.flat.leaves_of(whole) if isinstance(leaf, np.ndarray)]
+            mine = [None] * len(theirs) if each is None else self.flat.leaves_of(each)
+            if len(mine) != len(self.flat.leaves_of(whole)) and each is not None:
+                raise TypeError(f"{where} gave a tree of {len(mine)} leaves in the place of one of {len(theirs)}")
+            if each is not None:
+                pairs = zip(mine, self.flat.leaves_of(whole), strict=True)
+                mine = [one for one, leaf in pairs if isinstance(leaf, np.ndarray)]
+            leaves += mine
+        return [_as(leaves[index], arrays[index], where) for index in which]
+
+
+def _as(found: Any, like: Any, where: str) -> Any:
+    if found is None:
+        return np.zeros_like(like)
+    array = np.asarray(found)
+    if array.shape != like.shape:
+        raise ShapeError(f"{where} gave the shape {array.shape} for one of shape {like.shape}.", None)
+    if not np.can_cast(array.dtype, like.dtype, "same_kind"):
+        raise TypeError(
+            f"{where} gave {array.dtype} for {like.dtype}: {'its .real' if array.dtype.kind == 'c' else ''}"
+        )
+    return array.astype(like.dtype)
+
+
+def _spread(given: Sequence[Any], which: Sequence[int], like: Sequence[Any]) -> list[Any]:
+    """One for each of `like`: what was given, zeros, or ``None`` where no derivative is."""
+    found: list[Any] = [np.zeros_like(x) if _is_inexact(x) else None for x in like]
+    for index, x in zip(which, given, strict=True):
+        found[index] = _read_only(x)
+    return found
+
+
+def _is_inexact(x: Any) -> bool:
+    return DTYPES[of_numpy(x.dtype) or "bool"].kind in ("float", "complex")
+
+
+def _vjp(flat: Flat, rule: Vjp) -> Callable[..., Sequence[Any]]:
+    vjp = flat.source.vjp
+    if vjp is None:
+        raise GradientError(
+            f"{flat.source.name} is NumPy's, and no gradient of it is known.",
+            'ferry.wrap(function, inner="numpy", vjp=vjp), with vjp(primals, outputs, cotangents) that gives gradients',
+        )
+
+    def gradients(*arrays: Any) -> Sequence[Any]:
+        parts = _Parts(flat, rule, arrays)
+        cotangents = parts.like_outputs(_spread(parts.given, rule.outs, parts.outputs))
+        found = vjp(parts.primals, parts.like_outputs(parts.outputs), cotangents)
+        return parts.read("vjp", found, parts.primals, parts.inputs, rule.wrt)  # type: ignore[no-any-return]
+
+    return gradients
+
+
+def _jvp(flat: Flat, rule: Jvp) -> Callable[..., Sequence[Any]]:
+    jvp = flat.source.jvp
+    if jvp is None:
+        raise GradientError(
+            f"{flat.source.name} is NumPy's, and no forward mode of it is known.",
+            'ferry.wrap(function, inner="numpy", jvp=jvp), with jvp(primals, tangents) that gives output tangents',
+        )
+
+    def tangents(*arrays: Any) -> Sequence[Any]:
+        parts = _Parts(flat, rule, arrays)
+        found = jvp(parts.primals, parts.like_inputs(_spread(parts.given, rule.wrt, parts.inputs)))
+        return parts.read("jvp", found, parts.like_outputs(parts.outputs), parts.outputs, rule.outs)  # type: ignore[no-any-return]
+
+    return tangents
+
+
+INNER = NumpyInner()

@@ -1,0 +1,38 @@
+"""Functions of other frameworks called with NumPy's arrays: there is no graph, so it is a call and nothing more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...host.numpy_dtypes import of_numpy
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...core.derivations import Spec
+    from ..functions import Function
+
+__all__ = ["OUTER"]
+
+
+class NumpyOuter:
+    """Calls functions with arrays."""
+
+    name = "numpy"
+    differentiates = False
+    modes = ()
+
+    def spec(self, tensor: Any) -> Spec:
+        return tensor.shape, of_numpy(tensor.dtype) or ""
+
+    def apply(self, function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
+        return function.run(tensors, "numpy")
+
+    def entrance(self, wrapped: Any) -> Any:
+        return wrapped
+
+    def remarks(self) -> Sequence[str]:
+        return ()
+
+
+OUTER = NumpyOuter()

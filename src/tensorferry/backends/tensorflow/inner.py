@@ -1,0 +1,186 @@
+"""TensorFlow's functions as other frameworks call them."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext, suppress
+from copy import copy
+from typing import TYPE_CHECKING, Any
+
+from ...core.derivations import EVERY, Jvp, Vjp, chosen
+from ...errors import GradientError, UnsupportedTypeError
+from .. import registry
+from .tensors import BACKEND
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+
+    from ...core.derivations import Rule, Spec
+    from ..functions import Flat
+
+__all__ = ["INNER"]
+
+tf: Any = registry.load(BACKEND).tf  # type: ignore[attr-defined]
+_RANDOM = ("Random", "StatefulRandom", "StatefulUniform", "StatefulStandard", "StatefulTruncated", "Multinomial")
+_UNTRACEABLE = (tf.errors.OperatorNotAllowedInGraphError, AttributeError, NotImplementedError)
+"""What is raised where a function asks a tensor without a value for its value."""
+_VARIABLES = "pass them as arguments; of a layer of Keras: layer.stateless_call(trainable, non_trainable, x)"
+
+
+class TensorflowInner:
+    """Calls functions of TensorFlow's."""
+
+    name = "tensorflow"
+    keeps_outputs = False
+    looks_first = True
+
+    def environment(self) -> Hashable:
+        return None
+
+    def under(self, environment: Any) -> AbstractContextManager[Any]:
+        return nullcontext()
+
+    def output(self, leaf: Any) -> Any:
+        if isinstance(leaf, tf.Tensor):
+            return leaf
+        is_number = isinstance(leaf, (bool, int, float, complex, tf.Variable, tf.IndexedSlices))
+        return tf.convert_to_tensor(leaf) if is_number or type(leaf).__module__ == "numpy" else None
+
+    def borrows(self, flat: Flat) -> bool:
+        return False
+
+    def fresh(self, results: Sequence[Any], inputs: Sequence[Any]) -> Sequence[bool]:
+        return [False] * len(results)
+
+    def module(self, module: Any, state: bool) -> None:
+        return None
+
+    def derivatives(self, flat: Flat) -> str:
+        return EVERY
+
+    def remarks(self, flat: Flat) -> Sequence[str]:
+        if flat.careful:
+            return ["it cannot be traced, so it is not known whether it draws random numbers; jit needs shapes="]
+        return ()
+
+    def native(self, flat: Flat, rules: tuple[Rule, ...]) -> Callable[..., Sequence[Any]]:
+        found: Callable[..., Sequence[Any]] = flat
+        for rule in rules:
+            if isinstance(rule, Vjp):
+                found = _vjp(flat, found, rule)
+            else:
+                found = _jvp(found, rule) if isinstance(rule, Jvp) else _vmap(found, rule)
+        return found
+
+    def shapes(self, flat: Flat, specs: Sequence[Spec]) -> Sequence[Spec]:
+        """By tracing it, when it is seen whether it draws random numbers, or uses or changes variables."""
+        signature = [tf.TensorSpec(shape, BACKEND.dtypes[name]) for shape, name in specs]
+        try:
+            traced = tf.function(_rewritten(flat), autograph=False).get_concrete_function(*signature)
+        except _UNTRACEABLE as error:
+            raise UnsupportedTypeError(
+                f"{flat.source.name} cannot be traced without values, which would tell its shapes: "
+                f"{type(error).__name__}: {str(error).strip().rpartition(chr(10))[2].strip()[:200]}",
+                'ferry.wrap(function, inner="tensorflow", shapes=lambda x: x) says them; or call it outside jit',
+            ) from error
+        _refuse_state(flat, traced.graph)
+        found = []
+        for each in traced.outputs:
+            if not each.shape.is_fully_defined():
+                raise UnsupportedTypeError(
+                    f"The shapes that {flat.source.name} gives depend on values: one is {each.shape}.",
+                    'ferry.wrap(function, inner="tensorflow", shapes=lambda x: x) says them; or call it outside jit',
+                ) from ValueError("a shape is not known")
+            found.append((tuple(each.shape), BACKEND.names[each.dtype]))
+        return found
+
+
+def _rewritten(flat: Flat) -> Callable[..., Any]:
+    """The same where the user's function, and nothing of ours, is rewritten by AutoGraph, as `tf.function` does it."""
+    function = flat.source.function
+    # One that was decorated does it itself; what AutoGraph cannot rewrite is called as it is, without a warning.
+    with suppress(Exception):
+        function = function if hasattr(function, "get_concrete_function") else tf.autograph.to_graph(function)
+    rewritten = copy(flat)
+    rewritten.source = flat.source._replace(function=function)
+    return rewritten.__call__
+
+
+def _operations(graph: Any) -> Iterator[str]:
+    whole = graph.as_graph_def()
+    yield from (node.op for node in whole.node)
+    yield from (node.op for function in whole.library.function for node in function.node_def)
+
+
+def _refuse_state(flat: Flat, graph: Any) -> None:
+    """Refuse a function that is not one of its arguments alone.
+
+    Raises:
+        GradientError: It uses variables that are trained.
+        UnsupportedTypeError: It draws random numbers, or changes variables.
+    """
+    if any(each.trainable for each in graph.variables):
+        raise GradientError(_closed_over(flat), _VARIABLES)
+    for operation in _operations(graph):
+        if operation.startswith(_RANDOM):
+            raise UnsupportedTypeError(
+                f"{flat.source.name} draws random numbers ({operation}), which differ each time that it is called, "
+                "also for its gradient.",
+                "tf.random.stateless_normal(shape, seed=seed), with the seed as an argument",
+            )
+        if operation.startswith("Assign") and operation.endswith("VariableOp"):
+            raise UnsupportedTypeError(
+                f"{flat.source.name} changes a variable ({operation}): how often it is called would count.",
+                "take the state as an argument and give the new one as a result",
+            )
+
+
+def _closed_over(flat: Flat) -> str:
+    return (
+        f"{flat.source.name} uses variables that are trained and are not among its arguments: no gradient would reach "
+        "them."
+    )
+
+
+def _vjp(flat: Flat, function: Callable[..., Any], rule: Any) -> Callable[..., Any]:
+    def gradients(*tensors: Any) -> Sequence[Any]:
+        inputs, cotangents = tensors[: rule.kept], tensors[rule.kept :]
+        some = [tf.identity(inputs[index]) for index in rule.wrt]
+        with tf.GradientTape() as tape:
+            tape.watch(some)
+            results = chosen(function, inputs, rule)(*some)
+        if tape.watched_variables():
+            raise GradientError(_closed_over(flat), _VARIABLES)
+        zero = tf.UnconnectedGradients.ZERO
+        found = tape.gradient(results, some, output_gradients=list(cotangents), unconnected_gradients=zero)
+        return list(map(tf.convert_to_tensor, found))
+
+    return gradients
+
+
+def _jvp(function: Callable[..., Any], rule: Any) -> Callable[..., Any]:
+    def tangents(*tensors: Any) -> Sequence[Any]:
+        inputs, given = tensors[: rule.kept], tensors[rule.kept :]
+        primals = [tf.identity(inputs[index]) for index in rule.wrt]
+        with tf.autodiff.ForwardAccumulator(primals, list(given)) as forward:
+            results = chosen(function, inputs, rule)(*primals)
+        return [forward.jvp(y, tf.UnconnectedGradients.ZERO) for y in results]
+
+    return tangents
+
+
+def _vmap(function: Callable[..., Any], rule: Any) -> Callable[..., Any]:
+    """One call after the other: `tf.vectorized_map` knows not every operation."""
+
+    def batch(*tensors: Any) -> Sequence[Any]:
+        pairs = list(zip(tensors, rule.dims, strict=True))
+        each = [
+            function(*(x if axis is None else tf.gather(x, i, axis=axis) for x, axis in pairs))
+            for i in range(rule.size)
+        ]
+        return [tf.stack(column) for column in zip(*each, strict=True)]
+
+    return batch
+
+
+INNER = TensorflowInner()

@@ -1,0 +1,107 @@
+"""Functions of other frameworks among TensorFlow's: on tapes and in `tf.function`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...core.derivations import Vjp
+from ...errors import UnsupportedTypeError
+from ...host import subnormals
+from .. import registry
+from .tensors import BACKEND
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ...core.derivations import Spec
+    from ..functions import Function
+
+__all__ = ["OUTER"]
+
+tf: Any = registry.load(BACKEND).tf  # type: ignore[attr-defined]
+
+
+class TensorflowOuter:
+    """Puts functions among TensorFlow's."""
+
+    name = "tensorflow"
+    differentiates = True
+    modes = ("tf.GradientTape", "tf.function")
+
+    def spec(self, tensor: Any) -> Spec:
+        if tensor.shape.rank is None:
+            raise UnsupportedTypeError(
+                "How many axes this tensor has is not known while it is traced.", "x.set_shape([None, 3])"
+            )
+        shape = tuple(-1 if length is None else length for length in tensor.shape)
+        return shape, BACKEND.names[tensor.dtype.base_dtype]
+
+    def apply(self, function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
+        # A variable is read here, where the tape sees it.
+        return _call(function, [tf.convert_to_tensor(each) for each in tensors])
+
+    def entrance(self, wrapped: Any) -> Any:
+        return wrapped
+
+    def remarks(self) -> Sequence[str]:
+        return ()
+
+
+OUTER = TensorflowOuter()
+
+
+def _is_inexact(tensor: Any) -> bool:
+    return bool(tensor.dtype.is_floating or tensor.dtype.is_complex)
+
+
+def _call(function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
+    """One call; its gradient is such a call again. See https://www.tensorflow.org/api_docs/python/tf/custom_gradient."""
+    wrt = tuple(index for index, x in enumerate(tensors) if _is_inexact(x))
+
+    @tf.custom_gradient  # type: ignore[untyped-decorator]
+    def call(*tensors: Any) -> Any:
+        outputs = _run(function, tensors)
+        outs = tuple(index for index, y in enumerate(outputs) if _is_inexact(y))
+
+        def gradients(*cotangents: Any) -> Any:
+            kept = function.kept(tensors, outputs)
+            derived = function.derived(Vjp(wrt, outs, len(kept)))
+            found = iter(_call(derived, [*kept, *(tf.convert_to_tensor(cotangents[index]) for index in outs)]))
+            return [next(found) if index in wrt else None for index in range(len(tensors))]
+
+        return outputs, gradients
+
+    if not wrt:
+        return _run(function, tensors)
+    return call(*tensors)  # type: ignore[no-any-return]
+
+
+def _run(function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
+    fits = function.flat.source.dtype is not None and any(isinstance(rule, Vjp) for rule in function.rules)
+    if tf.executing_eagerly():
+        want = [name for _, name in function.specs([OUTER.spec(each) for each in tensors])] if fits else None
+        return function.run(tensors, "tensorflow", want=want)
+    specs = [OUTER.spec(each) for each in tensors]
+    known = all(-1 not in shape for shape, _ in specs)
+    promised = function.specs([(tuple(2 if length < 0 else length for length in shape), name) for shape, name in specs])
+    # Refused while it is traced, and not when it runs.
+    _ = function.native
+    want = [name for _, name in promised] if fits else None
+    types = [BACKEND.dtypes[name] for _, name in promised]
+    results = tf.py_function(_host(function, want, [shape for shape, _ in promised] if known else None), tensors, types)
+    for result, (shape, _) in zip(results, promised, strict=True):
+        result.set_shape(shape if known else [None] * len(shape))
+    return results  # type: ignore[no-any-return]
+
+
+def _host(
+    function: Function, want: Sequence[str] | None, shapes: Sequence[tuple[int, ...]] | None
+) -> Callable[..., Any]:
+    """What TensorFlow calls with tensors that have values."""
+
+    @subnormals.unflushed
+    def host(*tensors: Any) -> Any:
+        results = function.run(tensors, "tensorflow", want=want)
+        return results if shapes is None else function.checked(results, shapes)
+
+    return host

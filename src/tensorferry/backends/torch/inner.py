@@ -1,0 +1,269 @@
+"""PyTorch's functions as other frameworks call them."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ...core.derivations import EVERY, Jvp, Vjp, chosen
+from ...errors import GradientError, UnsupportedTypeError
+from .. import registry
+from .modules import opened
+from .tensors import BACKEND
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterator, Sequence
+
+    from ...core.derivations import Rule, Spec
+    from ..functions import Flat
+
+__all__ = ["INNER"]
+
+torch: Any = registry.load(BACKEND).torch  # type: ignore[attr-defined]
+
+_NOBODYS_SEED = 0x7E6A5EED5EED5EED
+_CLOSED_OVER = "pass them as arguments; the parameters of a module: apply, params = ferry.wrap_module(module)"
+_RANDOM = "random numbers that no generator= was given for differ each time that it is called, also for its gradient"
+
+
+class TorchInner:
+    """Calls functions of PyTorch's."""
+
+    name = "torch"
+    keeps_outputs = False
+    looks_first = True
+
+    def environment(self) -> Hashable:
+        """Autocast, of each kind of device; ``None``: it is off."""
+        if not torch.is_autocast_enabled("cpu") and not torch.is_autocast_enabled("cuda"):
+            return None
+        return tuple(
+            (kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in ("cpu", "cuda")
+        )
+
+    @contextmanager
+    def under(self, environment: Any) -> Iterator[None]:
+        with ExitStack() as stack:
+            for kind, on, dtype in environment or (("cpu", False, None), ("cuda", False, None)):
+                stack.enter_context(torch.autocast(kind, enabled=on, dtype=dtype))
+            yield
+
+    def output(self, leaf: Any) -> Any:
+        if isinstance(leaf, torch.Tensor):
+            return leaf
+        return torch.as_tensor(leaf) if isinstance(leaf, (bool, int, float, complex)) or _is_array(leaf) else None
+
+    def borrows(self, flat: Flat) -> bool:
+        return False
+
+    def fresh(self, results: Sequence[Any], inputs: Sequence[Any]) -> Sequence[bool]:
+        return [False] * len(results)
+
+    def module(self, module: Any, state: bool) -> tuple[Callable[..., Any], Sequence[dict[str, Any]]] | None:
+        return opened(module, state) if isinstance(module, torch.nn.Module) else None
+
+    def derivatives(self, flat: Flat) -> str:
+        return EVERY
+
+    def remarks(self, flat: Flat) -> Sequence[str]:
+        if flat.careful:
+            return ["its values decide what it does, so it cannot be traced without shapes=, and each call is watched"]
+        return ()
+
+    # -- what is derived ------------------------------------------------------------------------------
+
+    def native(self, flat: Flat, rules: tuple[Rule, ...]) -> Callable[..., Sequence[Any]]:
+        """Gradients by autograd as long as nothing of `torch.func` is around them, which takes its own alone."""
+        if not rules:
+            return lambda *tensors: _forward(flat, tensors)
+        found: Callable[..., Sequence[Any]] = partial(_of_a_derivative, flat)
+        last = max((index for index, rule in enumerate(rules) if not isinstance(rule, Vjp)), default=-1)
+        for index, rule in enumerate(rules):
+            if isinstance(rule, Vjp):
+                found = _vjp_by_autograd(flat, found, rule) if index > last else _vjp(found, rule)
+            else:
+                found = _jvp(found, rule) if isinstance(rule, Jvp) else _vmap(found, rule)
+        return found
+
+    def shapes(self, flat: Flat, specs: Sequence[Spec]) -> Sequence[Spec]:
+        """By fake tensors, which have no values.
+
+        See https://docs.pytorch.org/docs/stable/torch.compiler_fake_tensor.html. On the way it is seen whether the
+        function draws random numbers, keeps tensors that require grad, or writes into its arguments.
+        """
+        from torch._subclasses import fake_tensor
+
+        problems = (
+            fake_tensor.DataDependentOutputException,
+            fake_tensor.DynamicOutputShapeException,
+            fake_tensor.UnsupportedOperatorException,
+        )
+        with self.under(flat.environment), _Watch(flat) as watch, torch.inference_mode(False), torch.enable_grad():
+            with fake_tensor.FakeTensorMode(allow_non_fake_inputs=True):
+                tensors = [torch.empty(shape, dtype=BACKEND.dtypes[name]) for shape, name in specs]
+                versions = [each._version for each in tensors]
+                try:
+                    results = flat(*tensors)
+                except problems as error:
+                    raise UnsupportedTypeError(
+                        f"The shapes that {flat.source.name} gives cannot be told without values: {_short(error)}",
+                        'ferry.wrap(function, inner="torch", shapes=lambda x: x) says them; or call it outside jit',
+                    ) from error
+            watch.refuse()
+        flat.changes_inputs |= versions != [each._version for each in tensors]
+        _refuse_closed_over(flat, results)
+        return [(tuple(each.shape), BACKEND.names[each.dtype]) for each in results]
+
+
+def _short(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0][:200]
+
+
+def _is_array(leaf: Any) -> bool:
+    return type(leaf).__module__ == "numpy" and hasattr(leaf, "dtype")
+
+
+def _forward(flat: Flat, tensors: Sequence[Any]) -> Sequence[Any]:
+    results: Sequence[Any]
+    if not flat.careful:
+        results = flat(*tensors)
+    else:
+        with torch.enable_grad():
+            results = _watched(flat, tensors)
+    _refuse_closed_over(flat, results)
+    return results
+
+
+def _watched(flat: Flat, tensors: Sequence[Any]) -> Sequence[Any]:
+    with _Watch(flat) as watch:
+        results = flat(*tensors)
+    watch.refuse()
+    return results
+
+
+def _of_a_derivative(flat: Flat, *tensors: Any) -> Sequence[Any]:
+    """The function, called again for its derivative: the same numbers have to come.
+
+    Raises:
+        GradientError: It draws from a generator as it finds it.
+    """
+    call = partial(_watched, flat) if flat.careful else lambda tensors: flat(*tensors)
+    if not flat.generators:
+        return call(tensors)
+    before = {generator: generator.get_state() for generator in flat.generators}
+    try:
+        for generator in before:
+            generator.manual_seed(_NOBODYS_SEED)
+        results = call(tensors)
+        if any(generator.initial_seed() == _NOBODYS_SEED for generator in before):
+            raise GradientError(
+                f"{flat.source.name} draws random numbers from a generator as it finds it, and would draw others for "
+                "its derivative.",
+                "generator.manual_seed(int(seed)) in the function, with the seed as an argument",
+            )
+    finally:
+        for generator, state in before.items():
+            generator.set_state(state)
+    return results
+
+
+def _refuse_closed_over(flat: Flat, results: Sequence[Any]) -> None:
+    for each in results:
+        if not each.requires_grad:
+            continue
+        raise GradientError(
+            f"{flat.source.name} uses tensors that require grad and are not among its arguments: no gradient would "
+            "reach them.",
+            _CLOSED_OVER,
+        )
+
+
+class _Watch(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[misc]
+    """Sees whether random numbers are drawn from the default generators."""
+
+    def __init__(self, flat: Flat) -> None:
+        super().__init__()
+        self._flat = flat
+        self._met = ""
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = (*args, *(kwargs or {}).values())
+        if torch.Tag.nondeterministic_seeded in function.tags:
+            generators = {each for each in given if isinstance(each, torch.Generator)}
+            self._flat.generators |= generators
+            self._met = self._met or ("" if generators else str(function))
+        return function(*args, **(kwargs or {}))
+
+    def refuse(self) -> None:
+        """Raise if some were drawn."""
+        if self._met:
+            raise UnsupportedTypeError(
+                f"{self._flat.source.name} draws random numbers ({self._met}): {_RANDOM}.",
+                "draw them outside and pass them as an argument; module.eval() switches dropout off",
+            )
+
+
+# -- gradients and tangents of functions of tensors -----------------------------------------------------
+
+
+def _vjp_by_autograd(flat: Flat, function: Callable[..., Any], rule: Any) -> Callable[..., Any]:
+    def gradients(*tensors: Any) -> Sequence[Any]:
+        inputs, cotangents = list(tensors[: rule.kept]), tensors[rule.kept :]
+        around = any(each.requires_grad for each in tensors)
+        with torch.inference_mode(False), torch.enable_grad():
+            for index in rule.wrt:
+                x = inputs[index]
+                if x.is_inference():
+                    x = x.clone()
+                inputs[index] = x.view_as(x) if x.requires_grad else x.detach().requires_grad_()
+            wrt = [inputs[index] for index in rule.wrt]
+            if flat.changes_inputs or flat.careful:
+                inputs = [x.clone() if x.requires_grad else x for x in inputs]
+            results = function(*inputs)
+            pairs = [(results[o], ct) for o, ct in zip(rule.outs, cotangents, strict=True) if results[o].requires_grad]
+            if not pairs:
+                return [torch.zeros_like(x, requires_grad=False) for x in wrt]
+            found: Sequence[Any] = torch.autograd.grad(
+                [y for y, _ in pairs],
+                wrt,
+                [ct for _, ct in pairs],
+                create_graph=around,
+                allow_unused=True,
+                materialize_grads=True,
+            )
+            return found
+
+    return gradients
+
+
+def _vjp(function: Callable[..., Any], rule: Any) -> Callable[..., Any]:
+    def gradients(*tensors: Any) -> Sequence[Any]:
+        inputs, cotangents = tensors[: rule.kept], tensors[rule.kept :]
+        with torch.inference_mode(False), torch.enable_grad():
+            pulled: Any = torch.func.vjp(chosen(function, inputs, rule), *(inputs[index] for index in rule.wrt))
+            found: Sequence[Any] = pulled[1](tuple(cotangents))
+        return found
+
+    return gradients
+
+
+def _jvp(function: Callable[..., Any], rule: Any) -> Callable[..., Any]:
+    def tangents(*tensors: Any) -> Sequence[Any]:
+        inputs, given = tensors[: rule.kept], tensors[rule.kept :]
+        primals = tuple(inputs[index] for index in rule.wrt)
+        found: Any = torch.func.jvp(chosen(function, inputs, rule), primals, tuple(given))
+        return found[1]  # type: ignore[no-any-return]
+
+    return tangents
+
+
+def _vmap(function: Callable[..., Any], rule: Any) -> Callable[..., Any]:
+    def batch(*tensors: Any) -> Sequence[Any]:
+        found: Any = torch.vmap(lambda *each: tuple(function(*each)), in_dims=tuple(rule.dims))(*tensors)
+        return found  # type: ignore[no-any-return]
+
+    return batch
+
+
+INNER = TorchInner()

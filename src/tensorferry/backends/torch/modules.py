@@ -1,0 +1,47 @@
+"""A module of PyTorch's as a function of its parameters and buffers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...errors import UnsupportedTypeError
+from .. import registry
+from .tensors import BACKEND
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["opened"]
+
+torch: Any = registry.load(BACKEND).torch  # type: ignore[attr-defined]
+
+
+def opened(module: Any, state: bool) -> tuple[Callable[..., Any], Sequence[dict[str, Any]]]:
+    """A module as a function of its trained parameters, and with `state` of its buffers too; and those, by name."""
+    trained = {name: each for name, each in module.named_parameters() if each.requires_grad}
+    buffers = dict(module.named_buffers())
+    name = type(module).__qualname__
+
+    def apply(params: Any, /, *args: Any, **keywords: Any) -> Any:
+        # A module that trains may write into its buffers: into copies.
+        given = {key: each.clone() for key, each in module.named_buffers()}
+        held = {**params, **given}
+        before = {key: each._version for key, each in given.items()}
+        result = torch.func.functional_call(module, held, args, keywords)
+        changed = [key for key, each in given.items() if held[key] is not each or each._version != before[key]]
+        if changed:
+            raise UnsupportedTypeError(
+                f"{name} changes its buffers when it is called ({changed[0]}), which a pure function must not.",
+                "apply, params, state = ferry.wrap_module(module, state=True), or module.eval()",
+            )
+        return result
+
+    def apply_with_state(params: Any, state: Any, /, *args: Any, **keywords: Any) -> Any:
+        given = {key: each.clone() for key, each in state.items()}
+        held = {**params, **given}
+        result = torch.func.functional_call(module, held, args, keywords)
+        return result, {key: held[key].detach() for key in given}
+
+    chosen = apply_with_state if state else apply
+    chosen.__qualname__ = chosen.__name__ = name
+    return chosen, [trained, buffers] if state else [trained]

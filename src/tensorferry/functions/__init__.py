@@ -1,0 +1,1 @@
+"""Functions of one framework, called with tensors of another."""

@@ -1,0 +1,154 @@
+"""`explain_wrap`: what crosses when a wrapped function is called, and which derivatives and modes hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..backends import registry
+from ..core.info import TensorInfo
+from ..errors import ConversionError, CopyRequiredError, UnsupportedTypeError, shown
+from ..execution.recipes import conversion_as
+from ..execution.run import foresee, prepare_described
+from ..planning.render import size_text
+from .wrap import WRAPPED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..planning.plan import Plan
+    from .flat import Flat
+    from .wrap import Call, Wrapped
+
+__all__ = ["WrapPlan", "explain_wrap"]
+
+
+@dataclass(frozen=True)
+class WrapPlan:
+    """What a call of a wrapped function does.
+
+    Args:
+        name: The function's name.
+        inner: The framework that it is written for.
+        outer: The framework that calls it.
+        inputs: The path of each tensor among the arguments, and its plan to the inner framework; ``None``: it has no
+            values yet.
+        outputs: The plan of each tensor that comes out; ``None``: what comes out is known when it is called.
+        derivatives: Which derivatives there are.
+        modes: What else of the outer framework's holds around it.
+        notes: What else there is to know.
+    """
+
+    name: str
+    inner: str
+    outer: str
+    inputs: tuple[tuple[str, Plan | None], ...]
+    outputs: tuple[Plan, ...] | None
+    derivatives: str
+    modes: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def bytes_copied(self) -> int:
+        """The bytes that one call copies between the frameworks, there and back."""
+        plans = [*(plan for _, plan in self.inputs), *(self.outputs or ())]
+        return sum(plan.bytes_copied for plan in plans if plan is not None)
+
+    def __str__(self) -> str:
+        if self.inner == self.outer:
+            return f"{self.name}: {self.inner}'s own function, called as it is"
+        lines = [f"{self.name}: a function of {self.inner}'s, called from {self.outer}"]
+        for path, plan in self.inputs:
+            lines.append(
+                f"  {path}: {'traced, so it crosses when the compiled code runs' if plan is None else _line(plan)}"
+            )
+        if self.outputs is None:
+            lines.append("  result: known when it is called")
+        else:
+            lines += [f"  result: {_line(plan)}" for plan in self.outputs]
+        lines.append(f"  derivatives: {self.derivatives}")
+        if self.modes:
+            lines.append(f"  holds in: {', '.join(self.modes)}")
+        return "\n".join(lines + [f"  note: {each}" for each in self.notes])
+
+
+_LENT = (
+    "a jitted function keeps nothing: arguments are lent to it for the time of the call, and large results that nobody "
+    "else has are given away with their memory, without the copy"
+)
+
+
+def _line(plan: Plan) -> str:
+    what = f"{plan.source.framework} {plan.source.dtype}{list(plan.source.shape)} -> {plan.result.framework}"
+    way = "shares memory" if plan.shares_memory else f"copies {size_text(plan.bytes_copied)}"
+    return f"{what}, {way}: {plan.reason}"
+
+
+def explain_wrap(function: Callable[..., Any], /, *args: Any, **keywords: Any) -> WrapPlan:
+    """What a call of a wrapped function would do: what crosses, what is shared or copied, which derivatives hold.
+
+    >>> import numpy as np, torch, tensorferry as ferry
+    >>> double = ferry.wrap(lambda x: 2 * x, inner="numpy", vjp=lambda primals, outputs, cts: (2 * cts[0],))
+    >>> plan = ferry.explain_wrap(double, torch.ones(3))
+    >>> plan.bytes_copied, plan.derivatives
+    (0, 'of the first order in reverse mode')
+
+    Nothing is computed; the function is traced where the inner framework can do so.
+
+    Args:
+        function: What `wrap` gave.
+        *args: What it would be called with.
+        **keywords: Likewise.
+
+    Raises:
+        TypeError: `function` is not one that `wrap` gave.
+        ConversionError: The call would raise it.
+
+    .. versionadded:: 0.1
+    """
+    wrapped: Wrapped | None = getattr(function, "__dict__", {}).get(WRAPPED)
+    if wrapped is None:
+        raise TypeError(f"a function that ferry.wrap gave is explained, not {shown(function)}")
+    call = wrapped.ready(args, keywords)
+    if call is None:
+        return WrapPlan(wrapped.source.name, wrapped.inner, wrapped.inner, (), (), "its own", (), ())
+    flat, outer = call.function.flat, call.outer
+    inputs = tuple((flat.path(index), _plan_in(flat, tensor)) for index, tensor in enumerate(call.tensors))
+    outputs, notes = _plans_out(call)
+    return WrapPlan(
+        flat.source.name,
+        flat.inner.name,
+        outer.name,
+        inputs,
+        outputs,
+        flat.inner.derivatives(flat) if outer.differentiates else "none: there is no graph",
+        outer.modes,
+        (*notes, *(() if flat.lent_to is None else (_LENT,)), *flat.inner.remarks(flat), *outer.remarks()),
+    )
+
+
+def _plan_in(flat: Flat, tensor: Any) -> Plan | None:
+    if registry.backend_of(tensor).preview(tensor)[1].abstract == "traced":
+        return None
+    try:
+        return foresee(tensor, flat.lent_to or flat.into).plan
+    except CopyRequiredError:
+        return foresee(tensor, flat.into).plan
+
+
+def _plans_out(call: Call) -> tuple[tuple[Plan, ...] | None, tuple[str, ...]]:
+    flat = call.function.flat
+    back = conversion_as(call.outer.name, dtype=flat.source.dtype, copy=flat.source.copy)
+    if flat.source.shapes is None and flat.inner.keeps_outputs:
+        return None, ()
+    try:
+        specs = flat.look(call.specs()).specs
+    except UnsupportedTypeError as error:
+        if error.__cause__ is None:
+            raise
+        return None, (f"{error.message} It holds outside of jit.",)
+    try:
+        infos = [TensorInfo(flat.inner.name, shape, name) for shape, name in specs]
+        return tuple(prepare_described(info, back).plan for info in infos), ()
+    except ConversionError as error:
+        return None, (error.message,)

@@ -1,0 +1,259 @@
+"""`Flat`: what a user has written, as a function of the tensors among its arguments."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from functools import lru_cache
+from itertools import compress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..backends import fast_paths, registry
+from ..core import dtypes
+from ..core.dtype_names import name_of
+from ..errors import ConversionError, LossyCastError, UnsupportedTypeError
+from ..execution.recipes import conversion_as
+from ..host.numpy_dtypes import numpy_dtype
+from ..trees.walk import take_apart
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Sequence
+
+    from ..backends.functions import Inner
+    from ..core.derivations import Spec
+    from ..trees.structure import Structure
+
+__all__ = ["NO_PATHS", "TENSOR", "Flat", "Looked", "OutputTree", "Source", "note"]
+
+
+class Source(NamedTuple):
+    """What a user has written.
+
+    Args:
+        function: It takes and gives tensors of the inner framework.
+        vjp: ``vjp(primals, outputs, cotangents)`` gives a gradient for each primal, or is not given.
+        jvp: ``jvp(primals, tangents)`` gives a tangent for each output, or is not given.
+        shapes: Takes objects with ``shape`` and ``dtype``, and gives such for what the function gives.
+        dtype: ``"fit"`` narrows what either side has no dtype for.
+        copy: ``False`` is consent to share memory with an immutable framework.
+        name: What it is called in messages.
+    """
+
+    function: Callable[..., Any]
+    vjp: Callable[..., Any] | None
+    jvp: Callable[..., Any] | None
+    shapes: Callable[..., Any] | None
+    dtype: str | None
+    copy: bool | None
+    name: str
+
+
+class OutputTree(NamedTuple):
+    """The tree that a function gave, without its tensors.
+
+    Args:
+        structure: The containers; ``None``: it is one tensor.
+        leaves: What else is in it; a tensor's place is `TENSOR`.
+    """
+
+    structure: Structure | None
+    leaves: tuple[Any, ...]
+
+    def filled(self, tensors: Sequence[Any]) -> Any:
+        """The same tree with tensors."""
+        if self.structure is None:
+            return tensors[0]
+        found = iter(tensors)
+        return self.structure.rebuild([next(found) if leaf is TENSOR else leaf for leaf in self.leaves])
+
+
+TENSOR: Any = type("Tensor", (), {"__slots__": ()})()
+"""Stands for a tensor in a tree."""
+
+
+_TENSORS: set[type] = set()
+"""Types that have been met as tensors."""
+NO_PATHS: Any = {}
+_ONE = OutputTree(None, (TENSOR,))
+
+
+class Shaped:
+    """A tensor without values, for ``shapes=``."""
+
+    __slots__ = ("dtype", "shape")
+
+    def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
+        self.shape = shape
+        self.dtype = dtype
+
+
+class Looked(NamedTuple):
+    """What a function gives for inputs of some shapes and dtypes."""
+
+    specs: tuple[Spec, ...]
+    tree: OutputTree
+
+
+class Flat:
+    """What a user has written, as a function of the tensors among its arguments; the others are fixed.
+
+    Args:
+        source: What the user has written.
+        inner: Calls it.
+        structure: The tree of its positional and its keyword arguments.
+        leaves: What is in it; a tensor's place is `TENSOR`.
+        environment: What the inner framework was like when it was called.
+    """
+
+    tensor = TENSOR
+
+    def __init__(
+        self, source: Source, inner: Inner, structure: Structure, leaves: tuple[Any, ...], environment: Hashable
+    ) -> None:
+        self.source = source
+        self.inner = inner
+        self.environment = environment
+        self.careful = False
+        """Whether it could not be looked at before it is called, so that each call is watched."""
+        self.generators: set[Any] = set()
+        """What it was seen to draw random numbers from."""
+        self.changes_inputs = False
+        """Whether it was seen to write into its arguments."""
+        self.into = conversion_as(inner.name, dtype=source.dtype, copy=source.copy)
+        self.into_own = conversion_as(inner.name, dtype=source.dtype, copy=True)
+        borrows = not source.dtype and source.copy is None and inner.borrows(self)
+        self.lent_to = conversion_as(inner.name, copy=False) if borrows else None
+        """How memory is lent for the time of a call, where the function cannot keep it."""
+        self.asks = source.dtype is not None or source.copy is not None
+        """Whether more is asked of a conversion than the target."""
+        self.paths = NO_PATHS if self.asks else fast_paths.paths_to(inner.name)
+        self.shares_writable = self.into.target.capabilities.memory.writable
+        """Whether the inner framework takes writable memory as it is."""
+        self.look = lru_cache(maxsize=256)(self._look)
+        self.fit = f'ferry.wrap(function, inner="{inner.name}", dtype="fit")'
+        """What lets numbers be narrowed."""
+        self.side = f"raised in {source.name}, which is {inner.name}'s and was called across frameworks"
+        """What is said of an exception."""
+        self.tensors = sum(leaf is TENSOR for leaf in leaves)
+        self.tree = _ONE
+        """What it gave last."""
+        self._structure = structure
+        places = tuple(range(len(leaves)))
+        self._takes_tensors = self.tensors == len(leaves) and structure.rebuild(places) == (places, {})
+        """Whether its arguments are tensors, by position."""
+        self._leaves = leaves
+        self._here = threading.local()
+
+    def arguments(self, tensors: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The positional and the keyword arguments with these tensors."""
+        found = iter(tensors)
+        args, keywords = self._structure.rebuild([next(found) if leaf is TENSOR else leaf for leaf in self._leaves])
+        return args, keywords
+
+    def __call__(self, *tensors: Any) -> tuple[Any, ...]:
+        """Call it; what it gave besides tensors is kept for this thread, see `take_tree`."""
+        if self._takes_tensors:
+            return self.parted(self.source.function(*tensors))
+        args, keywords = self.arguments(tensors)
+        return self.parted(self.source.function(*args, **keywords))
+
+    def parted(self, result: Any) -> tuple[Any, ...]:
+        """The tensors of what the function gave."""
+        if type(result) in _TENSORS or registry.is_known_tensor(type(result)):
+            _TENSORS.add(type(result))
+            self._here.tree = self.tree = _ONE
+            return (self._tensor(result),)
+        leaves, structure = take_apart(result)
+        found = [self._tensor(leaf) for leaf in leaves]
+        kept = tuple(leaf if tensor is None else TENSOR for leaf, tensor in zip(leaves, found, strict=True))
+        self._here.tree = self.tree = OutputTree(structure, kept)
+        return tuple(tensor for tensor in found if tensor is not None)
+
+    def _tensor(self, leaf: Any) -> Any:
+        """A part of what the function gave, as a tensor of the inner framework; ``None``: it is none."""
+        found = self.inner.output(leaf)
+        if found is None and registry.is_tensor(type(leaf)):
+            raise UnsupportedTypeError(
+                f"{self.source.name} is {self.inner.name}'s, and gave a tensor of {registry.backend_of(leaf).name}'s.",
+                f'ferry.convert(x, "{self.inner.name}") where it returns',
+            )
+        return found
+
+    @staticmethod
+    def leaves_of(tree: Any) -> list[Any]:
+        """What is in a tree."""
+        return take_apart(tree)[0]
+
+    def take_tree(self) -> OutputTree | None:
+        """The tree that the last call on this thread gave, once."""
+        found: OutputTree | None = getattr(self._here, "tree", None)
+        self._here.tree = None
+        return found
+
+    def path(self, index: int) -> str:
+        """What leads to a tensor among the arguments."""
+        places = [place for place, leaf in zip(self._structure.paths(), self._leaves, strict=True) if leaf is TENSOR]
+        if index >= len(places):
+            return f"tensor {index}"
+        return places[index].replace("$[0]", "args", 1).replace("$[1]", "keywords", 1)
+
+    def admitted(self, spec: Spec, index: int) -> Spec:
+        """What a tensor is on the inner side.
+
+        Raises:
+            LossyCastError: The inner framework has no such dtype.
+        """
+        shape, name = spec
+        held = self.into.target.capabilities.dtypes.held
+        fitting = dtypes.fit(name, held) if self.source.dtype else name
+        if fitting is None or fitting not in held:
+            raise LossyCastError(
+                f"{self.inner.name} has no {name} as it is set up now, and that is what {self.path(index)} of "
+                f"{self.source.name} is.",
+                self.fit,
+            )
+        return shape, fitting
+
+    def _try(self, inside: Sequence[Spec]) -> None:
+        """See what it does all the same, or, if that cannot be seen without values, be careful."""
+        try:
+            self.inner.shapes(self, inside)
+        except UnsupportedTypeError as error:
+            if error.__cause__ is None:
+                raise
+            self.careful = True
+
+    def _told(self, shapes: Callable[..., Any], specs: Sequence[Spec]) -> Looked:
+        """What the user says that it gives."""
+        args, keywords = self.arguments([Shaped(shape, numpy_dtype(name)) for shape, name in specs])
+        leaves, structure = take_apart(shapes(*args, **keywords))
+        told = [hasattr(leaf, "shape") and hasattr(leaf, "dtype") for leaf in leaves]
+        found = tuple((tuple(leaf.shape), name_of(leaf.dtype)) for leaf in compress(leaves, told))
+        kept = tuple(TENSOR if is_told else leaf for leaf, is_told in zip(leaves, told, strict=True))
+        return Looked(found, OutputTree(structure, kept))
+
+    def _look(self, specs: tuple[Spec, ...]) -> Looked:
+        inside = [self.admitted(spec, index) for index, spec in enumerate(specs)]
+        if self.source.shapes is not None:
+            if self.inner.looks_first:
+                self._try(inside)
+            return self._told(self.source.shapes, inside)
+        self.take_tree()
+        try:
+            found = tuple(self.inner.shapes(self, inside))
+        except Exception as error:
+            note(error, self)
+            raise
+        tree = self.take_tree()
+        self.tree = _ONE if tree is None else tree
+        return Looked(found, self.tree)
+
+
+def note(error: BaseException, flat: Flat) -> None:
+    """Say on which side an exception was raised; its type stays."""
+    text = flat.side
+    notes = getattr(error, "__notes__", None)
+    if isinstance(error, ConversionError) or (notes and text in notes):
+        return
+    with suppress(AttributeError, TypeError):  # an exception may refuse attributes
+        error.__notes__ = [*(notes or ()), text]  # type: ignore[attr-defined]

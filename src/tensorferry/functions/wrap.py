@@ -1,0 +1,381 @@
+"""`wrap`: a function of one framework, called with another's tensors, in its graph and its transformations."""
+
+from __future__ import annotations
+
+from functools import lru_cache, wraps
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
+
+from ..backends import registry, tracers
+from ..core.names import EXCHANGE
+from ..errors import UnsupportedTypeError, shown
+from ..execution.recipes import conversion_as
+from ..execution.run import convert
+from ..trees.walk import take_apart
+from .flat import TENSOR, Flat, Source
+from .function import Function
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Sequence
+
+    from ..backends.functions import Inner, Outer
+    from ..trees.structure import Structure
+
+__all__ = ["WRAPPED", "Call", "Wrapped", "brings", "inner_of", "outer_of", "wrap"]
+
+Wrappable = TypeVar("Wrappable", bound="Callable[..., Any]")
+
+
+@lru_cache(maxsize=64)
+def brings(name: str, side: str) -> bool:
+    """Whether a framework has what one side of functions takes."""
+    try:
+        return find_spec(f"{registry.__package__}.{name}.{side}") is not None
+    except ModuleNotFoundError:  # there is no such folder
+        return False
+
+
+@lru_cache(maxsize=64)
+def _side(name: str, side: str) -> Any:
+    """What a framework brings for one side of functions.
+
+    Raises:
+        UnsupportedTypeError: It brings nothing.
+    """
+    if not brings(name, side):
+        known = [each for each in registry.known() if brings(each, side)]
+        raise UnsupportedTypeError(
+            f"Functions cross to and from {', '.join(known)}; the backend {name!r} brings nothing for them.",
+            f'{side}="{known[-1]}"',
+        )
+    registry.ready(name)
+    return getattr(import_module(f"{registry.__package__}.{name}.{side}"), side.upper())
+
+
+def inner_of(name: str) -> Inner:
+    """What calls functions of a framework."""
+    return _side(name, "inner")  # type: ignore[no-any-return]
+
+
+def outer_of(name: str) -> Outer:
+    """What puts functions among a framework's own."""
+    return _side(name, "outer")  # type: ignore[no-any-return]
+
+
+class _Key:
+    """What distinguishes one set of arguments from another, tensors aside."""
+
+    __slots__ = ("_hash", "environment", "fixed", "leaves", "structure")
+
+    def __init__(self, structure: Structure, leaves: tuple[Any, ...], environment: Hashable) -> None:
+        self.structure = structure
+        self.leaves = leaves
+        self.environment = environment
+        self.fixed = tuple(_fixed(leaf) for leaf in leaves)
+        self._hash = hash((self.fixed, environment))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, _Key)
+            and self.fixed == other.fixed
+            and self.environment == other.environment
+            and self.structure.is_like(other.structure)
+        )
+
+
+class _Itself:
+    """Stands for an object that cannot be hashed."""
+
+    def __init__(self, x: Any) -> None:
+        self._x = x
+
+    def __hash__(self) -> int:
+        return id(self._x)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Itself) and self._x is other._x
+
+
+def _fixed(leaf: Any) -> Hashable:
+    kind = type(leaf)
+    if kind is float or kind is complex:
+        return kind, repr(leaf)
+    try:
+        hash(leaf)
+    except TypeError:
+        return _Itself(leaf)
+    return kind, leaf
+
+
+@lru_cache(maxsize=64)
+def _flat(count: int) -> Structure:
+    """The tree of as many positional arguments, which are no trees."""
+    return take_apart(((TENSOR,) * count, {}))[1]
+
+
+def _is_of(x: Any, name: str) -> bool:
+    owner = registry.BY_TYPE.get(type(x))
+    return owner is not None and owner.name == name and registry.is_known_tensor(type(x))
+
+
+class Call(NamedTuple):
+    """One call, made ready.
+
+    Args:
+        function: What is called.
+        tensors: With these, of the outer framework.
+        outer: It.
+    """
+
+    function: Function
+    tensors: Sequence[Any]
+    outer: Outer
+
+    def specs(self) -> tuple[Any, ...]:
+        """The shapes and dtypes of the tensors; an axis of unknown length counts as two."""
+        found = [self.outer.spec(each) for each in self.tensors]
+        return tuple((tuple(2 if length < 0 else length for length in shape), name) for shape, name in found)
+
+
+class Wrapped:
+    """A function of one framework that others call.
+
+    Args:
+        source: What the user has written.
+        inner: The name of its framework.
+        outer: The name of the framework that calls; ``None``: that of the arguments.
+    """
+
+    tensor = TENSOR
+
+    def __init__(self, source: Source, inner: str, outer: str | None) -> None:
+        self.source = source
+        self.inner = inner
+        self.outer = outer
+        self._function = lru_cache(maxsize=256)(self._make)
+        self._of_tensors = lru_cache(maxsize=64)(self._make_of_tensors)
+        self._plain: dict[tuple[type, ...], Outer] = {}
+        """The outer framework by the types of positional arguments that are its tensors, all of them."""
+        self.enter = self._entrance()
+        """What is called, with the positional and the keyword arguments: a tracer may have one of its own."""
+
+    def _entrance(self) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
+        for backend in registry.known().values():
+            if backend.is_traced and backend.is_imported() and brings(backend.name, "outer"):
+                return outer_of(backend.name).entrance(self)
+
+        def enter(args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+            if tracers.may_be_met():
+                self.enter = self._entrance()
+            return self(args, keywords)
+
+        # Read by torch.compile, which is not to look into what is called here.
+        enter.__dict__["_torchdynamo_disable"] = True
+        return enter
+
+    def __call__(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """Call it as the user did."""
+        call = self.ready(args, keywords)
+        if call is None:
+            return self.source.function(*args, **keywords)
+        function, tensors, outer = call
+        flat = function.flat
+        if flat.inner.looks_first and not flat.careful:
+            self._look(call)
+        flat.take_tree()
+        results = outer.apply(function, tensors)
+        tree = flat.take_tree()
+        if tree is None:
+            tree = flat.look(call.specs()).tree
+        return tree.filled(results)
+
+    def _look(self, call: Call) -> None:
+        try:
+            call.function.flat.look(call.specs())
+        except UnsupportedTypeError as error:
+            if error.__cause__ is None:
+                raise
+            # It may be called all the same, with values.
+            call.function.flat.careful = True
+
+    def ready(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> Call | None:
+        """The call; ``None``: all tensors are the inner framework's, so that it is a call like any other.
+
+        Raises:
+            UnsupportedTypeError: Nothing tells the outer framework, or several do.
+        """
+        inner = inner_of(self.inner)
+        if not keywords:
+            outer = self._plain.get(tuple(map(type, args)))
+            if outer is not None:
+                return Call(self._of_tensors(len(args), inner.environment()), args, outer)
+        leaves, structure = take_apart((args, keywords))
+        places = [index for index, leaf in enumerate(leaves) if registry.is_tensor(type(leaf))]
+        names = {registry.backend_of(leaves[index]).name for index in places}
+        outer_name = self.outer or self._outer_of(names)
+        if outer_name == self.inner:
+            return None
+        outer = outer_of(outer_name)
+        tensors = []
+        for index in places:
+            leaf, leaves[index] = leaves[index], TENSOR
+            owner = registry.BY_TYPE.get(type(leaf))
+            if owner is None or owner.name != outer_name:
+                # In a graph its gradient would be lost.
+                leaf = convert(leaf, conversion_as(outer_name, grad="error", dtype=self.source.dtype))
+            tensors.append(leaf)
+        if structure.is_like(_flat(len(args))) and all(_is_of(x, outer_name) for x in args):
+            self._plain[tuple(map(type, args))] = outer
+        return Call(self._function(_Key(structure, tuple(leaves), inner.environment())), tensors, outer)
+
+    def function_of(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> Function:
+        """What is called with arguments in which `TENSOR` stands for each tensor."""
+        leaves, structure = take_apart((args, keywords))
+        return self._function(_Key(structure, tuple(leaves), inner_of(self.inner).environment()))
+
+    def _make_of_tensors(self, count: int, environment: Hashable) -> Function:
+        return self._function(_Key(_flat(count), (TENSOR,) * count, environment))
+
+    def _make(self, key: _Key) -> Function:
+        flat = Flat(self.source, inner_of(self.inner), key.structure, key.leaves, key.environment)
+        return Function(flat, flat.tensors)
+
+    def _outer_of(self, names: set[str]) -> str:
+        others = sorted(names - {self.inner, EXCHANGE, *(name for name in names if not brings(name, "outer"))})
+        if len(others) == 1:
+            return others[0]
+        what = self.source.name
+        if others:
+            raise UnsupportedTypeError(
+                f"{what} was called with tensors of {' and '.join(others)}: in whose graph is it to be?",
+                f'ferry.wrap(function, inner="{self.inner}", outer="{others[0]}")',
+            )
+        if names == {self.inner}:
+            return self.inner
+        if names and self.inner not in names:
+            return EXCHANGE
+        likely = next(each for each in registry.known() if brings(each, "outer") and each not in (EXCHANGE, self.inner))
+        raise UnsupportedTypeError(
+            f"No argument of {what} tells which framework calls it"
+            + (f", as the tensors are {self.inner}'s and NumPy's." if names else ": there are no tensors."),
+            f'ferry.wrap(function, inner="{self.inner}", outer="{likely}")',
+        )
+
+
+@overload
+def wrap(
+    function: Wrappable,
+    /,
+    *,
+    inner: object,
+    outer: object = ...,
+    vjp: Callable[..., Any] | None = ...,
+    jvp: Callable[..., Any] | None = ...,
+    shapes: Callable[..., Any] | None = ...,
+    dtype: str | None = ...,
+    copy: bool | None = ...,
+) -> Wrappable: ...
+@overload
+def wrap(
+    *,
+    inner: object,
+    outer: object = ...,
+    vjp: Callable[..., Any] | None = ...,
+    jvp: Callable[..., Any] | None = ...,
+    shapes: Callable[..., Any] | None = ...,
+    dtype: str | None = ...,
+    copy: bool | None = ...,
+) -> Callable[[Wrappable], Wrappable]: ...
+def wrap(
+    function: Any = None,
+    /,
+    *,
+    inner: object,
+    outer: object = None,
+    vjp: Callable[..., Any] | None = None,
+    jvp: Callable[..., Any] | None = None,
+    shapes: Callable[..., Any] | None = None,
+    dtype: str | None = None,
+    copy: bool | None = None,
+) -> Any:
+    """A function of one framework that takes and gives another's tensors, with gradients.
+
+    >>> import jax, torch, tensorferry as ferry
+    >>> @ferry.wrap(inner="jax")
+    ... @jax.jit
+    ... def loss(params, x):
+    ...     return ((params["w"] * x) ** 2).sum()
+    >>> params = {"w": torch.tensor([1.0, 2.0], requires_grad=True)}
+    >>> loss(params, torch.tensor([3.0, 1.0])).backward()
+    >>> params["w"].grad
+    tensor([18.,  4.])
+
+    Called with tensors of PyTorch, JAX or TensorFlow it is a part of that framework's graph, jit and batching; what
+    holds in which is told in the page on functions, and for one call by `explain_wrap`. Trees go in and out; whatever
+    is no tensor is fixed, as a static argument of `jax.jit` is. Gradients follow the convention of the framework that
+    calls: of complex numbers JAX's is the conjugate of the others'. Called with tensors of `inner` alone, it is the
+    function itself.
+
+    Args:
+        function: What to call; without it, `wrap` gives a decorator.
+        inner: The framework that the function is written for.
+        outer: The framework that calls it; ``None``: that of the arguments which are not `inner`'s.
+        vjp: The gradient of a function of NumPy's: ``vjp(primals, outputs, cotangents)`` gives gradients, all of them
+            tuples. Of ``y = a * x`` the gradient is ``conj(a) * cotangent``. ``None`` stands for zeros.
+        jvp: Its forward mode: ``jvp(primals, tangents)`` gives the tangents of the outputs, all of them tuples.
+        shapes: What the function gives, without values: it is called with the same arguments, of which the tensors
+            have only ``shape`` and ``dtype``, and gives such. Where it is left out the framework is asked; NumPy has
+            no answer, so a function of its is called once with ones when it is traced.
+        dtype: ``"fit"`` lets numbers be narrowed for a framework without their dtype, as for `convert`.
+        copy: ``False`` is consent to share memory where the sharing rule copies, as for `convert`.
+
+    Raises:
+        UnknownFrameworkError: There is no such framework.
+        TypeError: `vjp` or `jvp` of a function that is not NumPy's, or a keyword's value is none of those above.
+        UnsupportedTypeError: When it is called: the framework brings nothing for functions; the arguments do not tell
+            `outer`; the function draws random numbers, or its shapes depend on values where it is traced.
+        GradientError: When it is called: there is no such derivative, or the function uses tensors that require grad
+            and are none of its arguments.
+        ConversionError: When it is called: an argument cannot cross.
+
+    .. versionadded:: 0.1
+    """
+    if function is None:
+
+        def decorate(function: Any) -> Any:
+            return wrap(function, inner=inner, outer=outer, vjp=vjp, jvp=jvp, shapes=shapes, dtype=dtype, copy=copy)
+
+        return decorate
+    name = registry.canonical(inner)
+    if name != EXCHANGE and (vjp is not None or jvp is not None):
+        raise TypeError(f"vjp= and jvp= are for functions of {EXCHANGE}'s; {name} differentiates its own")
+    if dtype not in (None, "fit"):
+        raise TypeError(f"dtype must be None or 'fit', not {shown(dtype)}")
+    if copy not in (None, False):
+        raise TypeError(f"copy must be None or False, not {shown(copy)}")
+    if not callable(function):
+        raise TypeError(f"a function is wrapped, not {shown(function)}")
+    what = getattr(function, "__qualname__", None) or type(function).__qualname__
+    source = Source(function, vjp, jvp, shapes, dtype, copy, what.replace("<locals>.", ""))
+    return _as_function(Wrapped(source, name, None if outer is None else registry.canonical(outer)), function)
+
+
+def _as_function(wrapped: Wrapped, function: Any) -> Any:
+    """A plain function, so that it binds as a method and can be inspected."""
+
+    @wraps(function, updated=())
+    def call(*args: Any, **keywords: Any) -> Any:
+        return wrapped.enter(args, keywords)
+
+    call.__dict__[WRAPPED] = wrapped
+    # Read by AutoGraph, which would rewrite all that is called here.
+    call.__dict__["autograph_info__"] = None
+    return call
+
+
+WRAPPED = "__tensorferry_wrapped__"
+"""Under this name a function that was wrapped has its `Wrapped`."""

@@ -1,0 +1,491 @@
+/* Python numbers, read out of nested lists and tuples into memory.
+
+   Nothing is decided here: what is found is told, and whatever is in doubt is left to Python, as DOUBT.
+
+   Only exact floats, ints, bools, complex numbers, lists and tuples are looked at, whose functions run no Python code,
+   and the interpreter's lock is kept: so what is borrowed from a list stays. Where an exception is made, which may
+   start a collection, and that anything, nothing that was borrowed is used any more. */
+
+#define Py_LIMITED_API 0x030B0000
+#include <Python.h>
+
+#include <float.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__GNUC__) || defined(__clang__)
+#define PREFETCH(address) __builtin_prefetch(address)
+#define INLINE static inline __attribute__((always_inline))
+#else
+#define PREFETCH(address) ((void)(address))
+#define INLINE static __forceinline
+#endif
+
+enum {
+    DOUBT = -1,
+    BOOL = 1,
+    INT = 2,
+    FLOAT = 4,
+    COMPLEX = 8,
+    WIDE = 16,       /* an int beyond 32 bits */
+    LARGE = 32,      /* an int beyond 2**53, which a float64 may not hold */
+    UNSIGNED = 64,   /* an int from 2**63, which only uint64 holds */
+    NEGATIVE = 128,  /* an int below 0 */
+    BEYOND = 256,    /* a finite float beyond float32 */
+    SPECIAL = 512,   /* an infinite float, or NaN */
+    MISFIT = 1024    /* a number that does not fit what it was to be written as */
+};
+
+enum { DEEPEST = 64, AT_ONCE = 32 };
+
+/* What elements are written as: a character of the struct module's, two of them, or 0: they are only looked at. */
+typedef struct {
+    char code;
+    char *to;
+    Py_ssize_t depth;
+    Py_ssize_t shape[DEEPEST];
+    Py_ssize_t start, stop; /* along the first axis */
+} Reader;
+
+/* How floats and ints lie in memory, if that is known: a call for each takes longer than all the rest. It is not part of
+   the stable ABI, so it is known of versions up to 3.14, and tried out in each process; else they are asked. */
+static int knows_floats = 0;
+static enum { UNKNOWN, SIZED, TAGGED } knows_ints = UNKNOWN;
+
+INLINE double float_of(PyObject *element)
+{
+    double value;
+    if (!knows_floats)
+        return PyFloat_AsDouble(element);
+    memcpy(&value, (const char *)element + sizeof(PyObject), sizeof value);
+    return value;
+}
+
+INLINE long long int_of(PyObject *element, int *overflow)
+{
+    /* A signed count of digits, or from 3.12 one shifted by three bits whose lowest are the sign; digits of 30 bits. */
+    const char *at = (const char *)element + sizeof(PyObject);
+    long long value, sign;
+    Py_ssize_t count;
+    uint64_t word;
+    if (knows_ints != UNKNOWN) {
+        memcpy(&count, at, sizeof count);
+        if (knows_ints == SIZED) {
+            sign = (long long)count >> 63;
+            count = (Py_ssize_t)((count ^ sign) - sign);
+        } else {
+            sign = -(long long)(count >> 1 & 1);
+            count >>= 3;
+        }
+        if (count <= 2) {
+            /* Without a jump, which for numbers of any size is foreseen half the time: two digits, or what is before
+               the first, and that. */
+            size_t one = (size_t)(count >> 1) ^ 1;
+            memcpy(&word, at + sizeof count - 4 * one, sizeof word);
+            value = (uint32_t)(word >> 32 * one) | ((long long)(word >> 32) << 30 & ((long long)one - 1));
+            value &= -(long long)(count != 0);
+            *overflow = 0;
+            return (value ^ sign) - sign;
+        }
+    }
+    return PyLong_AsLongLongAndOverflow(element, overflow);
+}
+
+INLINE int put(char **to, const void *value, size_t size)
+{
+    memcpy(*to, value, size);
+    *to += size;
+    return 0;
+}
+
+INLINE int put_float(char **to, char code, double value)
+{
+    float narrow;
+    switch (code) {
+    case 'd':
+        return put(to, &value, sizeof value);
+    case 'f':
+        narrow = (float)value;
+        return put(to, &narrow, sizeof narrow);
+    case 'D':
+        put(to, &value, sizeof value);
+        value = 0.0;
+        return put(to, &value, sizeof value);
+    case 'F':
+        narrow = (float)value;
+        put(to, &narrow, sizeof narrow);
+        narrow = 0.0f;
+        return put(to, &narrow, sizeof narrow);
+    default:
+        return MISFIT;
+    }
+}
+
+#define PUT_INT(type, low, high)                 \
+    do {                                         \
+        type narrow = (type)value;               \
+        if (value < (low) || value > (high))     \
+            return MISFIT;                       \
+        return put(to, &narrow, sizeof narrow); \
+    } while (0)
+
+INLINE int put_int(char **to, char code, long long value)
+{
+    switch (code) {
+    case 'q':
+        PUT_INT(int64_t, INT64_MIN, INT64_MAX);
+    case 'i':
+        PUT_INT(int32_t, INT32_MIN, INT32_MAX);
+    case 'h':
+        PUT_INT(int16_t, INT16_MIN, INT16_MAX);
+    case 'b':
+        PUT_INT(int8_t, INT8_MIN, INT8_MAX);
+    case 'Q':
+        PUT_INT(uint64_t, 0, INT64_MAX);
+    case 'I':
+        PUT_INT(uint32_t, 0, UINT32_MAX);
+    case 'H':
+        PUT_INT(uint16_t, 0, UINT16_MAX);
+    case 'B':
+        PUT_INT(uint8_t, 0, UINT8_MAX);
+    case '?':
+        return MISFIT;
+    default:
+        return put_float(to, code, (double)value);
+    }
+}
+
+INLINE int read_float(char **to, char code, double value)
+{
+    int found = FLOAT;
+    if (!(value >= -(double)FLT_MAX && value <= (double)FLT_MAX))
+        found |= value - value == 0.0 ? BEYOND : SPECIAL;
+    return found | (code ? put_float(to, code, value) : 0);
+}
+
+INLINE int read_int(char **to, char code, PyObject *element)
+{
+    int found = INT, overflow;
+    long long value = int_of(element, &overflow);
+    if (overflow) {
+        uint64_t whole;
+        if (overflow < 0)
+            return DOUBT;
+        whole = PyLong_AsUnsignedLongLong(element);
+        if (whole == (uint64_t)-1 && PyErr_Occurred()) {
+            PyErr_Clear();
+            return DOUBT;
+        }
+        found |= WIDE | LARGE | UNSIGNED;
+        return found | (code == 'Q' ? put(to, &whole, sizeof whole) : code ? MISFIT : 0);
+    }
+    found |= (int)((unsigned long long)value >> 63) * NEGATIVE;
+    found |= (int)((unsigned long long)value + (1ULL << 31) >= 1ULL << 32) * WIDE;
+    found |= (int)((unsigned long long)value + (1ULL << 53) > 1ULL << 54) * LARGE;
+    return found | (code ? put_int(to, code, value) : 0);
+}
+
+static int read_bool(char **to, char code, int value)
+{
+    unsigned char byte = (unsigned char)value;
+    if (!code)
+        return BOOL;
+    return BOOL | (code == '?' ? put(to, &byte, 1) : put_int(to, code, value));
+}
+
+static int read_complex(char **to, char code, PyObject *element)
+{
+    double real = PyComplex_RealAsDouble(element), imaginary = PyComplex_ImagAsDouble(element);
+    int found = read_float(to, 0, real) | read_float(to, 0, imaginary);
+    float narrow;
+    found = (found & ~FLOAT) | COMPLEX;
+    if (code == 'D') {
+        put(to, &real, sizeof real);
+        put(to, &imaginary, sizeof imaginary);
+    } else if (code == 'F') {
+        narrow = (float)real;
+        put(to, &narrow, sizeof narrow);
+        narrow = (float)imaginary;
+        put(to, &narrow, sizeof narrow);
+    } else if (code)
+        found |= MISFIT;
+    return found;
+}
+
+INLINE int read_element(char **to, char code, PyObject *element)
+{
+    PyTypeObject *type = Py_TYPE(element);
+    if (type == &PyFloat_Type)
+        return read_float(to, code, float_of(element));
+    if (type == &PyLong_Type)
+        return read_int(to, code, element);
+    if (element == Py_True || element == Py_False)
+        return read_bool(to, code, element == Py_True);
+    if (type == &PyComplex_Type)
+        return read_complex(to, code, element);
+    return DOUBT;
+}
+
+/* A row of elements. Those to come are asked for before they are read: they may lie anywhere in memory. */
+INLINE int read_row_as(Reader *reader, char code, PyObject *row, int is_list, Py_ssize_t start, Py_ssize_t stop)
+{
+    PyObject *elements[AT_ONCE];
+    char *to = reader->to; /* not the reader's own, which what is written might lie over for all the compiler knows */
+    int found = 0;
+    for (; start < stop; start += AT_ONCE) {
+        int count = (int)(stop - start < AT_ONCE ? stop - start : AT_ONCE);
+        for (int index = 0; index < count; index++) {
+            PyObject *element = is_list ? PyList_GetItem(row, start + index) : PyTuple_GetItem(row, start + index);
+            if (element == NULL) {
+                PyErr_Clear();
+                return DOUBT;
+            }
+            PREFETCH(element);
+            elements[index] = element;
+        }
+        for (int index = 0; index < count; index++) {
+            found |= read_element(&to, found & MISFIT ? 0 : code, elements[index]);
+            if (found < 0)
+                return DOUBT; /* at once: the elements that follow may be gone */
+        }
+    }
+    reader->to = to;
+    return found;
+}
+
+static int read_row(Reader *reader, PyObject *row, int is_list, Py_ssize_t start, Py_ssize_t stop)
+{
+    /* Each a loop of its own, made for it. */
+    switch (reader->code) {
+    case 'd':
+        return read_row_as(reader, 'd', row, is_list, start, stop);
+    case 'f':
+        return read_row_as(reader, 'f', row, is_list, start, stop);
+    case 'q':
+        return read_row_as(reader, 'q', row, is_list, start, stop);
+    case 'i':
+        return read_row_as(reader, 'i', row, is_list, start, stop);
+    case 0:
+        return read_row_as(reader, 0, row, is_list, start, stop);
+    default:
+        return read_row_as(reader, reader->code, row, is_list, start, stop);
+    }
+}
+
+static int read_rows(Reader *reader, PyObject *rows, Py_ssize_t level)
+{
+    int is_list = PyList_CheckExact(rows), found = 0;
+    Py_ssize_t length = reader->shape[level], start = level ? 0 : reader->start, stop = level ? length : reader->stop;
+    if (!is_list && !PyTuple_CheckExact(rows))
+        return DOUBT;
+    if ((is_list ? PyList_Size(rows) : PyTuple_Size(rows)) != length)
+        return DOUBT;
+    if (level + 1 == reader->depth)
+        return read_row(reader, rows, is_list, start, stop);
+    for (Py_ssize_t index = start; index < stop; index++) {
+        PyObject *row = is_list ? PyList_GetItem(rows, index) : PyTuple_GetItem(rows, index);
+        if (row == NULL) {
+            PyErr_Clear();
+            return DOUBT;
+        }
+        found |= read_rows(reader, row, level + 1);
+        if (found < 0)
+            return DOUBT;
+        if (found & MISFIT)
+            reader->code = 0;
+    }
+    return found;
+}
+
+static Py_ssize_t size_of(char code)
+{
+    switch (code) {
+    case '?':
+    case 'b':
+    case 'B':
+        return 1;
+    case 'h':
+    case 'H':
+        return 2;
+    case 'i':
+    case 'I':
+    case 'f':
+        return 4;
+    case 'q':
+    case 'Q':
+    case 'd':
+    case 'F':
+        return 8;
+    case 'D':
+        return 16;
+    default:
+        return 0;
+    }
+}
+
+PyDoc_STRVAR(look_doc,
+             "look(row, /)\n--\n\n"
+             "Which numbers are in a list or a tuple, as flags; DOUBT if there is anything else in it.");
+
+static PyObject *look(PyObject *Py_UNUSED(module), PyObject *row)
+{
+    Reader reader = {.depth = 1};
+    int is_list = PyList_CheckExact(row);
+    if (!is_list && !PyTuple_CheckExact(row))
+        return PyLong_FromLong(DOUBT);
+    reader.stop = reader.shape[0] = is_list ? PyList_Size(row) : PyTuple_Size(row);
+    return PyLong_FromLong(read_rows(&reader, row, 0));
+}
+
+/* The lengths of all axes, and which part of the first is read; -1 and an exception if they are none. */
+static int read_shape(Reader *reader, PyObject *const *arguments, Py_ssize_t count)
+{
+    reader->depth = PyTuple_Size(arguments[0]);
+    if (reader->depth < 0)
+        return -1;
+    if (reader->depth < 1 || reader->depth > DEEPEST) {
+        PyErr_SetString(PyExc_ValueError, "there are 1 to 64 axes");
+        return -1;
+    }
+    for (Py_ssize_t level = 0; level < reader->depth; level++)
+        reader->shape[level] = PyLong_AsSsize_t(PyTuple_GetItem(arguments[0], level));
+    reader->start = count > 1 ? PyLong_AsSsize_t(arguments[1]) : 0;
+    reader->stop = count > 1 ? PyLong_AsSsize_t(arguments[2]) : reader->shape[0];
+    if (PyErr_Occurred())
+        return -1;
+    if (reader->start < 0 || reader->stop < reader->start || reader->stop > reader->shape[0]) {
+        PyErr_SetString(PyExc_ValueError, "no such part of the first axis");
+        return -1;
+    }
+    return 0;
+}
+
+/* Whether there is room for as many elements, axis by axis: no product of lengths can be too large for its type. */
+static int has_room(const Reader *reader, Py_ssize_t room)
+{
+    Py_ssize_t length = reader->stop - reader->start, level = 0;
+    int empty = 0;
+    for (Py_ssize_t each = 1; each < reader->depth; each++)
+        empty |= reader->shape[each] <= 0;
+    if (empty || length == 0)
+        return room == 0;
+    while (room % length == 0 && room != 0) {
+        room /= length;
+        if (++level == reader->depth)
+            return room == 1;
+        length = reader->shape[level];
+    }
+    return 0;
+}
+
+PyDoc_STRVAR(fill_doc,
+             "fill(memory, code, rows, shape=None, start=0, stop=shape[0], /)\n--\n\n"
+             "Write the numbers of nested lists and tuples of a shape into memory, or those of a part of its first axis, as\n"
+             "a character of the struct module's says, or 'F' and 'D': complex numbers of two of 'f' and 'd'. Without a\n"
+             "shape they are one row, as long as the memory has room for.\n\n"
+             "Gives which numbers there are, as flags. With MISFIT among them, and as DOUBT, the memory does not hold them.");
+
+static PyObject *fill(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t count)
+{
+    Reader reader = {.depth = 1};
+    Py_ssize_t item = 0;
+    Py_buffer memory;
+    int found;
+
+    if (count != 3 && count != 4 && count != 6) {
+        PyErr_SetString(PyExc_TypeError, "fill takes 3, 4 or 6 arguments");
+        return NULL;
+    }
+    if (PyUnicode_GetLength(arguments[1]) == 1) {
+        Py_UCS4 code = PyUnicode_ReadChar(arguments[1], 0);
+        reader.code = code < 128 ? (char)code : 0;
+        item = size_of(reader.code);
+    }
+    if (item == 0) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_ValueError, "there is no such code");
+        return NULL;
+    }
+    if (count > 3 && read_shape(&reader, arguments + 3, count - 3) < 0)
+        return NULL;
+    if (PyObject_GetBuffer(arguments[0], &memory, PyBUF_WRITABLE) < 0)
+        return NULL;
+    if (count == 3)
+        reader.stop = reader.shape[0] = memory.len / item;
+    if (memory.len % item || !has_room(&reader, memory.len / item)) {
+        PyBuffer_Release(&memory);
+        PyErr_SetString(PyExc_ValueError, "the memory has another size than the numbers");
+        return NULL;
+    }
+    reader.to = memory.buf;
+    found = read_rows(&reader, arguments[2], 0);
+    PyBuffer_Release(&memory);
+    return PyLong_FromLong(found);
+}
+
+static PyMethodDef methods[] = {
+    {"look", look, METH_O, look_doc},
+    {"fill", (PyCFunction)(void (*)(void))fill, METH_FASTCALL, fill_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+/* Whether the objects of a type are a header and so many bytes, and of some more for each item. */
+static int has_size(PyTypeObject *type, size_t size, size_t item)
+{
+    PyObject *whole = PyObject_GetAttrString((PyObject *)type, "__basicsize__");
+    PyObject *each = PyObject_GetAttrString((PyObject *)type, "__itemsize__");
+    int same = whole != NULL && each != NULL && PyLong_AsSize_t(whole) == sizeof(PyObject) + size &&
+               PyLong_AsSize_t(each) == item;
+    Py_XDECREF(whole);
+    Py_XDECREF(each);
+    return same;
+}
+
+static int set_up(PyObject *Py_UNUSED(module))
+{
+    static const long long probes[] = {0, 1, -1, 255, 257, -7, 0x3FFFFFFF, 0x40000000, -0x40000000, 0x123456789ABCDEF,
+                                       -0xFFFFFFFFFFFFFFF, 0x1000000000000000, INT64_MAX, INT64_MIN};
+    const uint32_t one = 1;
+    const char is_little = *(const char *)&one;
+    int overflow;
+    if (Py_Version >= 0x030F0000)
+        return 0;
+    if (has_size(&PyFloat_Type, sizeof(double), 0)) {
+        PyObject *probe = PyFloat_FromDouble(-1.0 / 3.0);
+        if (probe == NULL)
+            return -1;
+        knows_floats = 1;
+        knows_floats = float_of(probe) == -1.0 / 3.0;
+        Py_DECREF(probe);
+    }
+    if (!PyErr_Occurred() && has_size(&PyLong_Type, 8, 4) && sizeof(Py_ssize_t) == 8 && is_little) {
+        knows_ints = Py_Version >= 0x030C0000 ? TAGGED : SIZED;
+        for (size_t index = 0; index < sizeof probes / sizeof *probes && knows_ints != UNKNOWN; index++) {
+            PyObject *probe = PyLong_FromLongLong(probes[index]);
+            if (probe == NULL)
+                return -1;
+            if (int_of(probe, &overflow) != probes[index] || overflow)
+                knows_ints = UNKNOWN;
+            Py_DECREF(probe);
+        }
+    }
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, (void *)set_up},
+    {0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "tensorferry.sequences._fill",
+    .m_doc = "Python numbers, read out of nested lists and tuples into memory.",
+    .m_methods = methods,
+    .m_slots = slots,
+};
+
+PyMODINIT_FUNC PyInit__fill(void)
+{
+    return PyModuleDef_Init(&definition);
+}

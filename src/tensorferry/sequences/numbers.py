@@ -1,0 +1,376 @@
+"""Python's own numbers as arrays of what they are: the extension reads them where it was built, else NumPy does.
+
+What is found in them is told by flags, the same for both; whatever is in doubt is left to `reader`, which is careful.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from itertools import chain
+from math import hypot
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ..host import subnormals
+from ..host.numpy_dtypes import numpy_dtype, of_numpy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import ModuleType
+
+__all__ = [
+    "BEYOND",
+    "DOUBT",
+    "EXACT",
+    "EXPECTED",
+    "FEW",
+    "FLOAT",
+    "HAS_EXTENSION",
+    "MISFIT",
+    "PYTHON_NUMBERS",
+    "Exact",
+    "alike",
+    "are_exact",
+    "exact",
+    "fill",
+    "found_in",
+    "is_filled",
+    "list_reader",
+    "look",
+    "read",
+    "read_part",
+    "weak_of",
+    "with_types",
+]
+
+Array = np.ndarray[Any, Any]
+
+PYTHON_NUMBERS = frozenset({float, int, bool, complex})
+
+FEW = 256
+"""Elements of a list that are looked at sooner than an array of them is described."""
+
+DOUBT = -1
+"""There is something else among the numbers, or the rows are of unequal lengths."""
+BOOL, INT, FLOAT, COMPLEX = 1, 2, 4, 8
+WIDE, LARGE, UNSIGNED, NEGATIVE = 16, 32, 64, 128
+"""An int beyond 32 bits; one beyond 2**53, which a float64 may not hold; one from 2**63; one below 0."""
+BEYOND, SPECIAL, MISFIT = 256, 512, 1024
+"""A finite float beyond float32; an infinity or NaN; a number that does not fit the dtype it was to be read as."""
+_KINDS = BOOL | INT | FLOAT | COMPLEX
+_LARGEST = float(np.finfo(np.float32).max)
+_EXACT_INTEGERS = 2**53
+_SMALLEST = 5e-324  # times 1.0 it is 0.0 where subnormals are flushed: see `subnormals`
+
+
+def _find_extension() -> ModuleType | None:
+    if os.environ.get("TENSORFERRY_NO_EXTENSION", "0") not in ("", "0"):
+        return None
+    try:
+        from . import _fill  # type: ignore[attr-defined, unused-ignore]
+    except ImportError:
+        return None
+    found: ModuleType = _fill
+    return found
+
+
+_extension = _find_extension()
+HAS_EXTENSION = _extension is not None
+
+
+class Exact(NamedTuple):
+    """The dtype that holds numbers exactly.
+
+    Args:
+        dtype: Its name.
+        narrow: Whether int32 or float32 is as far in range.
+    """
+
+    dtype: str
+    narrow: bool
+
+    @property
+    def weak(self) -> str:
+        """The narrowest ordinary dtype, as far as their range goes."""
+        return weak_of(self.dtype) if self.narrow else self.dtype
+
+    def holds(self, other: Exact) -> bool:
+        """Whether numbers that were expected to be this one are read to the same bits if they are another."""
+        return EXACT[other.dtype] <= EXACT[self.dtype] and (other.narrow or not self.narrow)
+
+
+def weak_of(dtype: str) -> str:
+    """The narrowest ordinary dtype of a kind of Python numbers."""
+    return _NARROWER.get(dtype, dtype)
+
+
+_NARROWER = {"int64": "int32", "float64": "float32"}
+EXACT = {"bool": 0, "int64": 1, "uint64": 2, "float64": 3, "complex128": 4}
+"""The dtypes that hold Python numbers exactly, each before those that hold its numbers where both stand."""
+_CODES = {
+    "bool": "?",
+    "int8": "b",
+    "int16": "h",
+    "int32": "i",
+    "int64": "q",
+    "uint8": "B",
+    "uint16": "H",
+    "uint32": "I",
+    "uint64": "Q",
+    "float32": "f",
+    "float64": "d",
+    "complex64": "F",
+    "complex128": "D",
+}
+_ROUNDED_ONCE = {("float64", "float32"), ("complex128", "complex64")}
+EXPECTED = {
+    bool: Exact("bool", narrow=True),
+    int: Exact("int64", narrow=True),
+    float: Exact("float64", narrow=True),
+    complex: Exact("complex128", narrow=True),
+}
+"""What numbers are expected to be, by the type of the first."""
+
+
+@cache
+def exact(found: int) -> Exact | None:
+    """Which dtype holds numbers exactly; ``None``: none may, or there are none.
+
+    >>> exact(look([1, 2.5])), exact(look([2**60, 2.5]))
+    (Exact(dtype='float64', narrow=True), None)
+    """
+    if found < 0 or not found & _KINDS:
+        return None
+    if found & (FLOAT | COMPLEX):
+        if found & LARGE:
+            return None
+        narrow = not found & (BEYOND | SPECIAL)
+        return Exact("complex128" if found & COMPLEX else "float64", narrow)
+    if found & UNSIGNED:
+        return None if found & (NEGATIVE | BOOL) else Exact("uint64", narrow=True)
+    return Exact("int64", not found & WIDE) if found & INT else Exact("bool", narrow=True)
+
+
+def alike(found: int) -> Exact | None:
+    """The same of numbers that are all of one type; else ``None``."""
+    return exact(found) if found & _KINDS in (BOOL, INT, FLOAT, COMPLEX) else None
+
+
+def read(x: Any, head: Any, shape: tuple[int, ...]) -> tuple[Array, int] | None:
+    """Python numbers in one new array, exactly, and what was found in them, by flags; ``None``: something is in doubt.
+
+    >>> read([1, 2.5], 1, (2,))
+    (array([1. , 2.5]), 6)
+
+    Args:
+        x: Nested sequences of numbers.
+        head: The first of them.
+        shape: Their shape.
+    """
+    expected = EXPECTED.get(type(head)) if shape and 0 not in shape else None
+    for _ in range(2):
+        if expected is None:
+            return None
+        array, found = read_part(x, shape, expected.dtype, 0, shape[0])
+        seen = exact(found)
+        if seen is not None and seen.dtype == expected.dtype:
+            return array, found
+        expected = seen
+        del array  # before there is another
+    return None
+
+
+def _read_by_extension(x: Any, shape: tuple[int, ...], dtype: str, start: int, stop: int) -> tuple[Array, int]:
+    """A part of the first axis as an array of a dtype, and what is found in it, by flags.
+
+    Args:
+        x: Nested sequences of numbers.
+        shape: The shape of all.
+        dtype: One that Python numbers may be exactly.
+        start: Where the part begins.
+        stop: Where it ends.
+    """
+    try:
+        array = np.empty((stop - start, *shape[1:]), numpy_dtype(dtype))
+    except (MemoryError, ValueError):
+        # As long as the first row of each level there may be none.
+        return np.empty(0), DOUBT
+    return array, _extension.fill(array, _CODES[dtype], x, shape, start, stop)  # type: ignore[union-attr]
+
+
+@subnormals.kept
+def _read_by_numpy(x: Any, shape: tuple[int, ...], dtype: str, start: int, stop: int) -> tuple[Array, int]:
+    """The same without the extension."""
+    wanted = numpy_dtype(dtype)
+    part = x if stop - start == len(x) else x[start:stop]
+    try:
+        # A tensor or a scalar of NumPy's among them, which has a dtype, would make another sum.
+        plain = type(sum(_flat(part, len(shape)))) in PYTHON_NUMBERS
+        array = np.array(part) if plain and len(x) == shape[0] else None
+    except Exception:  # noqa: BLE001 - whatever an element of somebody else's class raises
+        array = None
+    # Beside bools NumPy reads uint64 in some lists and floats in others.
+    if array is None or array.shape != (stop - start, *shape[1:]) or array.dtype.kind not in "bifc":
+        return np.empty(0, wanted), DOUBT
+    found = found_in(array)
+    if array.dtype.kind in "fc" and not are_exact(array) and int in set(map(type, _flat(part, len(shape)))):
+        found |= LARGE
+    if array.dtype == wanted:
+        return array, found
+    if EXACT[of_numpy(array.dtype) or ""] > EXACT[dtype] or (found & NEGATIVE and dtype == "uint64"):
+        return array, found | MISFIT
+    return array.astype(wanted), found
+
+
+read_part = _read_by_numpy if _extension is None else _read_by_extension
+
+
+def _flat(x: Any, depth: int) -> Any:
+    for _ in range(depth - 1):
+        x = chain.from_iterable(x)
+    return x
+
+
+def with_types(found: int, x: Any, depth: int) -> int:
+    """What was found in numbers that `read_part` has read, with each type that is among them; NumPy tells none.
+
+    Args:
+        found: That, by flags.
+        x: The nested sequences of them.
+        depth: How many levels they have.
+    """
+    if _extension is not None:
+        return found
+    kinds = set(map(type, _flat(x, depth)))
+    return (found & ~_KINDS) | sum(map(_FLAGS.__getitem__, kinds)) if kinds <= PYTHON_NUMBERS else DOUBT
+
+
+_FLAGS = {bool: BOOL, int: INT, float: FLOAT, complex: COMPLEX}
+
+
+def found_in(array: Array) -> int:
+    """The flags of numbers that were read as what they are."""
+    kind = array.dtype.kind
+    if kind == "b":
+        return BOOL
+    if kind == "c":
+        return (found_in(array.real) | found_in(array.imag)) & ~FLOAT | COMPLEX
+    low, high = np.minimum.reduce(array, axis=None), np.maximum.reduce(array, axis=None)
+    if kind == "f":
+        # Which of the two it is takes another pass.
+        return FLOAT if low >= -_LARGEST and high <= _LARGEST else FLOAT | BEYOND | SPECIAL
+    return _found_among(int(low), int(high))
+
+
+def _found_among(low: int, high: int) -> int:
+    """The flags of integers between two of them."""
+    found = INT | NEGATIVE if low < 0 else INT
+    if low < -(2**31) or high >= 2**31:
+        found |= WIDE
+    if low < -_EXACT_INTEGERS or high > _EXACT_INTEGERS:
+        found |= LARGE
+    return found | UNSIGNED if high >= 2**63 else found
+
+
+def are_exact(array: Array) -> bool:
+    """Whether no integer among floats can have been rounded on its way into float64."""
+    parts = (array.real, array.imag) if array.dtype.kind == "c" else (array,)
+    return all(
+        np.minimum.reduce(part, axis=None) > -_EXACT_INTEGERS and np.maximum.reduce(part, axis=None) < _EXACT_INTEGERS
+        for part in parts
+    )
+
+
+def _look_by_numpy(row: Any) -> int:
+    """Which numbers are in a list or a tuple, by flags."""
+    kinds = set(map(type, row))
+    if kinds == {float} and hypot(*row) < _LARGEST / 2:
+        return FLOAT
+    if kinds == {int}:
+        low, high = min(row), max(row)
+        return _found_among(low, high) if low >= -(2**63) and high < 2**64 else DOUBT
+    if not kinds or not kinds <= PYTHON_NUMBERS:
+        return DOUBT if kinds else 0
+    return with_types(_read_by_numpy(row, (len(row),), "complex128", 0, len(row))[1], row, 1)
+
+
+look = _look_by_numpy if _extension is None else _extension.look
+
+
+def fill(result: Array, dtype: str, check: str, x: Any, shape: tuple[int, ...]) -> int:
+    """Write numbers into new, packed memory in one pass, rounded once; and what is found in them, by flags.
+
+    `DOUBT`, too, if that cannot be done: then they are read as an array of what they are, which is cast.
+
+    Args:
+        result: The memory.
+        dtype: What they are expected to be exactly.
+        check: What a cast from that would look at, as for `casts.cast`.
+        x: Nested sequences of numbers.
+        shape: Their shape.
+    """
+    wanted = of_numpy(result.dtype) or ""
+    if _extension is None or not is_filled(dtype, wanted, check):
+        return DOUBT
+    return _fill(result, _CODES[wanted], x, shape)
+
+
+def list_reader(
+    dtypes: Mapping[type, str], allocate: Callable[[int, np.dtype[Any]], Array] = np.empty
+) -> Callable[[list[Any]], Array | None]:
+    """What reads a list of numbers as an array; ``None`` comes of one that takes a closer look, or the plan.
+
+    Args:
+        dtypes: As what they are read, by the type of the first.
+        allocate: Gives new memory.
+    """
+    ways = {
+        kind: (
+            numpy_dtype(dtype),
+            _CODES[dtype],
+            _all_within(EXPECTED[kind].dtype, narrow=dtype != EXPECTED[kind].dtype),
+        )
+        for kind, dtype in dtypes.items()
+    }
+    write: Any = getattr(_extension, "fill", None)
+
+    def read(x: list[Any]) -> Array | None:
+        way = ways.get(type(x[0])) if x else None
+        if way is None or not _SMALLEST * 1.0:
+            return None
+        dtype, code, expected = way
+        if write is None and not (len(x) < FEW and look(x) in expected):
+            return None
+        result = allocate(len(x), dtype)
+        if write is None:
+            result[...] = x
+            return result
+        return result if write(result, code, x) in expected else None
+
+    return read
+
+
+@cache
+def is_filled(dtype: str, wanted: str, check: str) -> bool:
+    """Whether numbers of one dtype are read as another to the bits of a cast: rounded once, or found not to fit."""
+    if (dtype, wanted) in _ROUNDED_ONCE:
+        return check in ("", "finite")
+    return wanted == dtype or (dtype == "int64" and wanted in _INTEGERS)
+
+
+@cache
+def _all_within(dtype: str, *, narrow: bool = True) -> frozenset[int]:
+    """What can be found in numbers of a dtype, by flags; if it is to be narrow, none of them is beyond float32."""
+    flags = ((each, exact(each)) for each in range(MISFIT) if not (narrow and each & BEYOND))
+    return frozenset(each for each, seen in flags if seen is not None and seen.dtype == dtype)
+
+
+_INTEGERS = frozenset(name for name in _CODES if "int" in name)
+
+
+@subnormals.kept
+def _fill(*arguments: Any) -> int:
+    found: int = _extension.fill(*arguments)  # type: ignore[union-attr]
+    return found

@@ -1,0 +1,182 @@
+"""HDF5 in a process of its own: a damaged file that ends the process that reads it is exit code 2 and a message."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import h5py
+import jsonschema
+import numpy as np
+import pytest
+from tests.support import ROOT
+
+from tensorferry.files.formats.hdf5 import FORMAT
+from tensorferry.files.formats.hdf5.reader import LARGEST_CHUNK
+from tensorferry.files.registry import may_end_process
+
+SCHEMA = jsonschema.Draft202012Validator(json.loads((ROOT / "docs" / "files-schema.json").read_text()))
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+ENDED = "FileFormatError: {} is damaged: HDF5's library ended the process that read it (SIG"
+
+
+def command(*words, code=("-m", "tensorferry"), **keywords):
+    return subprocess.Popen(
+        [sys.executable, *map(str, code), *map(str, words)],
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **keywords,
+    )
+
+
+def done(*words, **keywords):
+    process = command(*words, **keywords)
+    out, err = process.communicate(timeout=120)
+    return process.returncode, out, err
+
+
+@pytest.fixture
+def good(tmp_path):
+    """A file whose links stand in a heap."""
+    with h5py.File(tmp_path / "good.h5", "w") as file:
+        group = file.create_group("g", track_order=True)
+        for number in range(12):
+            group[f"d{number}"] = np.ones(3)
+    return tmp_path / "good.h5"
+
+
+@pytest.fixture
+def damaged(good, tmp_path):
+    """One byte of it is another: the length of a name in that heap. h5py itself is ended by it."""
+    raw = bytearray(good.read_bytes())
+    raw[raw.find(b"\x02d5", raw.find(b"FHDB"))] = 255
+    path = tmp_path / "damaged.h5"
+    path.write_bytes(raw)
+    reading = f"import h5py; file = h5py.File({str(path)!r}); [each[()] for each in file['g'].values()]"
+    code, _, err = done("-c", reading, code=())
+    if code >= 0:
+        pytest.skip(f"the HDF5 of this h5py reads it or says what is wrong: {err[-200:]}")
+    return path
+
+
+def test_damage_that_ends_the_process_is_a_message(damaged, good, tmp_path):
+    """Of each command, as text and as JSON; the target and what was begun are not there."""
+    kept = sorted(each.name for each in tmp_path.iterdir())
+    for words in (["inspect"], ["check"], ["check", "--values"], ["convert"]):
+        target = [tmp_path / "out.npz"] if words == ["convert"] else []
+        code, out, err = done(*words, damaged, *target)
+        assert (code, out) == (2, "")
+        assert ENDED.format(damaged) in err
+        assert "Hint: " in err
+        code, out, _ = done(*words, damaged, *target, "--json")
+        data = json.loads(out)
+        SCHEMA.validate(data)
+        assert code == 2
+        error = data["error"] if words == ["convert"] else data["files"][0]["error"]
+        assert "ended the process" in error["message"]
+        assert sorted(each.name for each in tmp_path.iterdir()) == kept
+    code, _, err = done("inspect", damaged, good)
+    assert code == 2
+    assert f"One of {damaged}, {good} is damaged" in err
+
+
+def test_it_can_be_read_in_process(damaged, good):
+    """For who wants that, and knows what it means."""
+    code, _, err = done("inspect", damaged, "--in-process")
+    assert code < 0
+    assert "FileFormatError" not in err
+    assert done("inspect", good, "--in-process") == done("inspect", good)
+
+
+def test_a_good_file_is_read_as_ever(good, tmp_path):
+    """Its output and exit codes come through, arguments of all kinds go in."""
+    assert done("inspect", good, "--json")[0] == 0
+    assert done("check", good, "--values")[:2] == (0, f"{good}: ok\n")
+    nan = tmp_path / "nan.h5"
+    with h5py.File(nan, "w") as file:
+        file["x"] = np.array([np.nan])
+    assert done("check", "--values", nan, good)[0] == 1
+    target = tmp_path / "out"
+    words = ["--to", "safetensors", "--shard", "30", "--include", "g/d1*", "--rename", "s,g/,,", "--part", "1/1"]
+    code, _, err = done("convert", good, target, *words)
+    assert (code, err) == (0, "")
+    assert len(list(target.iterdir())) == 4
+    assert done("convert", good, target, "--to", "safetensors", "--shard", "30")[0] == 2
+
+
+def test_the_process_is_begun_with_the_same_modules(good, tmp_path):
+    """Not with those that lie where the command is typed."""
+    (tmp_path / "pickle.py").write_text("raise SystemExit('hijacked')")
+    (tmp_path / "tensorferry.py").write_text("raise SystemExit('hijacked')")
+    code = "import sys; sys.path.remove(''); from tensorferry.cli import main; main()"
+    found, out, err = done("inspect", good, code=("-c", code), cwd=tmp_path)
+    assert (found, err) == (0, "")
+    assert "12x" in out
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda each: each.name)
+def test_a_signal_reaches_the_process(good, tmp_path, number):
+    """It cleans up, and the exit code is that of the signal."""
+    module = tmp_path / "modules"
+    module.mkdir()
+    (module / "h5py_slow.py").write_text(
+        "import os, threading, tensorferry.files.base.pump as pump\n"
+        "def blocks(*_, **__):\n"
+        "    print('begun', os.getpid(), flush=True)\n"
+        "    threading.Event().wait(60)\n"
+        "pump.Pump.copy = blocks\n"
+    )
+    # The process has its parent's path, and this module where the library's own is.
+    (module / "h5py.py").write_text(
+        f"import sys\nhere = {str(module)!r}\nsys.path.remove(here)\ndel sys.modules['h5py']\nimport h5py\n"
+        "sys.path.append(here)\nimport h5py_slow\nsys.modules['h5py'] = h5py\n"
+    )
+    code = f"import sys; sys.path.insert(0, {str(module)!r}); from tensorferry.cli import main; main()"
+    process = command("convert", good, tmp_path / "out.npz", code=("-c", code))
+    line = process.stdout.readline()
+    assert line, process.stderr.read()
+    word, child = line.split()
+    assert word == "begun"
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == (130 if number == signal.SIGINT else 128 + number)
+    assert "interrupted" in err
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(child), 0)
+    assert not [each for each in tmp_path.iterdir() if each.name.startswith((".out", "out"))]
+
+
+def test_only_files_of_that_library_are_read_so(good, tmp_path):
+    """By their first bytes; those of Keras's archives too."""
+    assert may_end_process(good)
+    good.rename(tmp_path / "model.keras")
+    assert may_end_process(tmp_path / "model.keras")
+    for name in ("a.npz", "a.npy"):
+        np.save(tmp_path / name, np.ones(2))
+    assert not may_end_process(tmp_path / "a.npy")
+    assert not may_end_process(tmp_path)
+    assert not may_end_process(tmp_path / "nothing.h5")
+
+
+@pytest.mark.parametrize("filters", [{"compression": "gzip"}, {"shuffle": True, "compression": "lzf"}])
+def test_a_compressed_chunk_that_is_too_large_is_not_read(tmp_path, filters):
+    """It would be in memory twice: it is listed, and refused by name; one that is not compressed is read by parts."""
+    count = LARGEST_CHUNK + 1
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        made = file.create_dataset("z", (count,), "u1", chunks=(count,), **filters)
+        made[-1:] = [1]
+        file.create_dataset("plain", (count,), "u1", chunks=(count,))
+    contents = FORMAT.read(tmp_path / "a.h5")
+    assert list(contents.tensors) == ["plain"]
+    assert f"{count:,} bytes" in contents.others["z"]
+    code, out, _ = done("check", tmp_path / "a.h5")
+    assert code == 0
+    assert "z: it is not looked at" in out
+    code, _, err = done("convert", tmp_path / "a.h5", tmp_path / "out.npz", "--tensors-only")
+    assert code == 2
+    assert "--exclude z" in err

@@ -1,0 +1,235 @@
+"""H86: what a format, a flag or a call cannot take is refused or listed, never left out in silence."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import multiprocessing
+import pickle
+import warnings
+from functools import partial
+
+import gguf
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from pyarrow import parquet
+
+import tensorferry as ferry
+from tensorferry.files.diff import diff
+
+CONTEXT = multiprocessing.get_context("spawn")
+
+
+@pytest.fixture
+def quantised(tmp_path):
+    """A GGUF file with a float tensor and one in blocks of Q8_0."""
+    writer = gguf.GGUFWriter(str(tmp_path / "q.gguf"), "llama")
+    writer.add_tensor("a", np.ones((2, 32), np.float32))
+    kind = gguf.GGMLQuantizationType.Q8_0
+    writer.add_tensor("q", gguf.quantize(np.ones((2, 32), np.float32), kind), raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return tmp_path / "q.gguf"
+
+
+@pytest.fixture
+def odd(tmp_path):
+    """A checkpoint with a sparse tensor, a quantised one, and values."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # torch calls it deprecated
+        held = torch.quantize_per_tensor(torch.ones(4), 0.1, 0, torch.qint8)
+    value = {"q": held, "w": torch.ones(2), "deep": {"s": torch.eye(3).to_sparse(), "n": 3}, "l": [torch.zeros(1)]}
+    torch.save(value, tmp_path / "quantised.pt")
+    return tmp_path / "quantised.pt"
+
+
+def parameter(**attributes):
+    made = torch.nn.Parameter(torch.arange(2.0), requires_grad=False)
+    vars(made).update(attributes)
+    return made
+
+
+def test_tensors_only_refuses_a_tensor_that_it_cannot_take(quantised, odd, tmp_path):
+    """By name, with the hint that works; nothing is written."""
+    for source, names in ((quantised, ["q"]), (odd, ["q", "deep.s"])):
+        with pytest.raises(ferry.FormatLimitError, match=", ".join(names)) as refused:
+            ferry.convert_files(source, tmp_path / "out.safetensors", tensors_only=True)
+        assert refused.value.hint.startswith(f"exclude={names}")
+        assert "tensors_only" not in refused.value.hint
+        assert not (tmp_path / "out.safetensors").exists()
+        ferry.convert_files(source, tmp_path / "out.safetensors", tensors_only=True, exclude=names)
+        (tmp_path / "out.safetensors").unlink()
+
+
+def test_tensors_only_keeps_a_parameter_and_lists_its_attribute(tmp_path):
+    """The tensor arrives, in every wrapping; what was left out stands in the report."""
+    torch.save({"p": parameter(tag="mine"), "b": torch.zeros(1), "step": 3}, tmp_path / "in.pt")
+    with pytest.raises(ferry.FormatLimitError, match="p@tag"):
+        ferry.convert_files(tmp_path / "in.pt", tmp_path / "out.safetensors")
+    report = ferry.convert_files(tmp_path / "in.pt", tmp_path / "out.safetensors", tensors_only=True)
+    assert list(ferry.open(tmp_path / "out.safetensors").tensors) == ["p", "b"]
+    assert ferry.load(tmp_path / "out.safetensors")["p"].tolist() == [0.0, 1.0]
+    assert any("step" in warning and "p@tag" in warning for warning in report.warnings)
+
+
+def test_an_attribute_that_may_hold_tensors_is_never_dropped(tmp_path):
+    """It counts as a tensor: only its name in exclude leaves it out."""
+    for value in (torch.ones(3), [torch.ones(3)], {"deep": [1, [torch.ones(1)]]}):
+        torch.save({"p": parameter(grad_copy=value)}, tmp_path / "in.pt")
+        with pytest.raises(ferry.FormatLimitError, match="p@grad_copy"):
+            ferry.convert_files(tmp_path / "in.pt", tmp_path / "out.safetensors", tensors_only=True)
+        ferry.convert_files(tmp_path / "in.pt", tmp_path / "out.npz", exclude=["p@*"], overwrite=True)
+        assert list(ferry.open(tmp_path / "out.npz").tensors) == ["p"]
+
+
+def test_an_attribute_stays_with_its_tensor(tmp_path):
+    """Taken with it by include, gone with it by exclude."""
+    torch.save({"p": parameter(tag="x"), "y": torch.zeros(1)}, tmp_path / "in.pt")
+    with pytest.raises(ferry.FormatLimitError, match="p@tag"):
+        ferry.convert_files(tmp_path / "in.pt", tmp_path / "out.safetensors", include=["p"])
+    ferry.convert_files(tmp_path / "in.pt", tmp_path / "out.safetensors", exclude=["p"])
+
+
+def test_a_tensor_named_like_an_attribute_is_kept(tmp_path):
+    """The two are told apart."""
+    torch.save({"p": parameter(tag="x"), "p@tag": torch.ones(4)}, tmp_path / "in.pt")
+    assert set(ferry.open(tmp_path / "in.pt").tensors) == {"p", "p@tag"}
+    assert ferry.load(tmp_path / "in.pt")["p@tag"].shape == (4,)
+
+
+def test_what_several_sources_lose_is_listed(tmp_path):
+    """With tensors_only the values of each are named."""
+    for name in ("a", "b"):
+        torch.save({name: torch.ones(1), f"epoch_{name}": 1}, tmp_path / f"{name}.pt")
+    sources = [tmp_path / "a.pt", tmp_path / "b.pt"]
+    report = ferry.convert_files(sources, tmp_path / "out.safetensors", tensors_only=True)
+    assert any("epoch_a" in warning and "epoch_b" in warning for warning in report.warnings)
+
+
+def test_diff_compares_what_tensors_only_keeps(quantised, tmp_path):
+    """Two files are not equal as long as a tensor was not compared."""
+    contents = ferry.open(quantised)
+    assert not diff(contents, contents, tensors_only=True).equal
+
+
+def test_a_text_column_is_told(tmp_path):
+    """In the repr and in skipped; strict refuses it, names leave it out on purpose."""
+    path = tmp_path / "t.parquet"
+    parquet.write_table(pa.table({"x": np.arange(3.0), "label": ["a", "b", "c"]}), path)
+    lazy = ferry.load(path)
+    assert list(lazy) == ["x"]
+    assert list(lazy.skipped) == ["label"]
+    assert "1 skipped: 'label'" in repr(lazy)
+    with pytest.raises(ferry.FormatLimitError, match="label"):
+        ferry.load(path, strict=True)
+    assert not ferry.load(path, names="x", strict=True).skipped
+    report = ferry.convert_files(path, tmp_path / "out.safetensors", tensors_only=True)
+    assert any("label" in warning for warning in report.warnings)
+
+
+def test_a_tensor_that_cannot_be_carried_is_named(odd, quantised):
+    """It is no key, in any mapping; to ask for it says why, not a bare KeyError."""
+    for path, why in ((odd, "quantised"), (quantised, "Q8_0")):
+        lazy = ferry.load(path)
+        assert "q" not in lazy
+        assert "q" not in list(lazy)
+        assert len(lazy) == len(list(lazy)) == len(lazy.read())
+        with pytest.raises(ferry.FormatLimitError, match=f"'q' cannot be carried: .*{why}"):
+            lazy["q"]
+        with pytest.raises(ferry.FormatLimitError, match="q"):
+            ferry.load(path, strict=True)
+    lazy = ferry.load(odd)
+    assert set(lazy.skipped) == {"q", "deep.s"}
+    assert (dict(lazy["deep"]), set(lazy["deep"].skipped)) == ({"n": 3}, {"deep.s"})
+    assert "sparse" in repr(lazy["deep"])
+    assert lazy.read()["deep"] == {"n": 3}
+    with pytest.raises(KeyError):
+        lazy["nothing of that name"]
+
+
+def test_a_list_with_a_tensor_that_cannot_be_carried_is_refused(tmp_path):
+    """Its places would change without it."""
+    torch.save({"l": [torch.eye(2).to_sparse(), torch.ones(1)], "w": torch.ones(1)}, tmp_path / "a.pt")
+    lazy = ferry.load(tmp_path / "a.pt")
+    assert list(lazy.skipped) == ["l.0"]
+    for use in (lambda: lazy["l"], lazy.read):
+        with pytest.raises(ferry.FormatLimitError, match=r"'l\.0' cannot be carried: it is sparse"):
+            use()
+
+
+def test_a_lone_tensor_beside_which_something_stands_warns(tmp_path):
+    """Where the result cannot list it."""
+    path = tmp_path / "two.npy"
+    with path.open("wb") as file:
+        np.save(file, np.arange(3))
+        np.save(file, np.arange(4))
+    with pytest.warns(UserWarning, match="trailing"):
+        assert ferry.load(path).tolist() == [0, 1, 2]
+    with pytest.raises(ferry.FormatLimitError, match="another array"):
+        ferry.load(path, strict=True)
+    with pytest.raises(ferry.FormatLimitError, match="trailing"):
+        ferry.convert_files(path, tmp_path / "out.safetensors", tensors_only=True)
+
+
+def test_one_name_is_one_name(tmp_path):
+    """names takes a string as one glob."""
+    ferry.save({"weight": np.ones(3), "bias": np.zeros(2)}, tmp_path / "a.safetensors")
+    assert list(ferry.load(tmp_path / "a.safetensors", names="weight")) == ["weight"]
+    assert list(ferry.load(tmp_path / "a.safetensors", names="*")) == ["weight", "bias"]
+
+
+def _again(raw):
+    return pickle.loads(raw)  # noqa: S301 - made here
+
+
+def _sum(lazy):
+    return float(lazy["w"].sum())
+
+
+@pytest.mark.parametrize("suffix", [".safetensors", ".pt", ".npz"])
+def test_a_lazy_tree_can_be_pickled(suffix, tmp_path):
+    """Its path goes, with what was asked, not its values; also to another process, and from inside."""
+    path = tmp_path / f"a{suffix}"
+    ferry.save({"model": {"w": np.ones(1 << 16, "float32")}, "n": 3}, path)
+    lazy = ferry.load(path, "torch", dtype="float64")
+    raw = pickle.dumps(lazy)
+    assert len(raw) < 2000
+    again = _again(raw)
+    assert again["model"]["w"].dtype == torch.float64
+    assert again["n"] == 3
+    inner = copy.deepcopy(lazy["model"])
+    assert list(inner) == ["w"]
+    with CONTEXT.Pool(1) as pool:
+        assert pool.apply(_sum, (ferry.load(path)["model"],)) == 1 << 16
+
+
+def test_a_pickled_lazy_tree_notices_that_its_file_has_changed(tmp_path):
+    """Rather than to give the values of another file."""
+    ferry.save({"w": np.ones(3)}, tmp_path / "a.safetensors")
+    raw = pickle.dumps(ferry.load(tmp_path / "a.safetensors"))
+    ferry.save({"w": np.ones(4)}, tmp_path / "a.safetensors", overwrite=True)
+    with pytest.raises(ferry.FileFormatError, match="has changed"):
+        _again(raw)
+
+
+def test_what_is_closed_reads_no_more_and_keeps_what_it_gave(tmp_path):
+    """with and close end further reads, inside too; tensors that are held live on."""
+    ferry.save({"a": np.arange(1000.0), "in": {"b": np.ones(2)}, "n": 1}, tmp_path / "a.safetensors")
+    with ferry.load(tmp_path / "a.safetensors") as lazy:
+        held, inner = lazy["a"], lazy["in"]
+    for use in (partial(lazy.__getitem__, "a"), partial(inner.__getitem__, "b"), lazy.read):
+        with pytest.raises(ValueError, match=r"was closed.*\n\nHint: tensorferry\.load\("):
+            use()
+    assert "float64[1000]" in repr(lazy)
+    del lazy, inner
+    gc.collect()
+    assert held.sum() == 499500.0
+    lazy = ferry.load(tmp_path / "a.safetensors")
+    lazy.close()
+    lazy.close()
+    with ferry.open(tmp_path / "a.safetensors") as contents:
+        assert list(contents.tensors) == ["a", "in.b"]

@@ -1,0 +1,67 @@
+"""Inside `torch.compile` a function leaves the graph, or is one operator in it where the graph may not break."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import pytest
+import torch
+
+import tensorferry as ferry
+
+
+@ferry.wrap(inner="jax")
+@jax.jit
+def pair(x, y):
+    return jnp.sin(x) * y, (x * y).sum()
+
+
+@ferry.wrap(inner="jax")
+def of_tree(params, x, *, scale, mode):
+    return {"loss": ((params["w"] * x) ** 2).sum() * scale, "rest": [x, None, mode]}
+
+
+def of_pair(x, y):
+    a, b = pair(x * 2, y)
+    return (a * 2).sum() + b
+
+
+def of_a_tree(x, y):
+    found = of_tree({"w": x}, y * 2, scale=3.0, mode="kept")
+    assert found["rest"][2] == "kept"
+    return found["loss"] * 2
+
+
+def graphs_of(function, x, y, *, fullgraph, backend="eager"):
+    """The value, the gradients, and how many graphs the compiler made."""
+    torch._dynamo.reset()
+    made = []
+
+    def counted(graph, inputs):
+        made.append(graph)
+        return torch._dynamo.lookup_backend(backend)(graph, inputs)
+
+    value = torch.compile(function, fullgraph=fullgraph, backend=counted)(x, y)
+    return value, torch.autograd.grad(value, (x, y)), len(made)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("function", [of_pair, of_a_tree])
+@pytest.mark.parametrize("fullgraph", [False, True])
+def test_value_and_gradients(function, fullgraph, backend):
+    """They are those without the compiler."""
+    x, y = (torch.linspace(start, 1, 3).requires_grad_() for start in (0, 0.5))
+    value, gradients, graphs = graphs_of(function, x, y, fullgraph=fullgraph, backend=backend)
+    expected = function(x, y)
+    torch.testing.assert_close(value, expected)
+    torch.testing.assert_close(gradients, torch.autograd.grad(expected, (x, y)))
+    assert graphs == (1 if fullgraph else 2)
+
+
+def test_a_second_shape():
+    """What the operator promises is looked up by shape."""
+    torch._dynamo.reset()
+    compiled = torch.compile(of_pair, fullgraph=True, backend="aot_eager", dynamic=False)
+    for length in (3, 5, 3):
+        x = torch.ones(length)
+        torch.testing.assert_close(compiled(x, x), of_pair(x, x))

@@ -1,0 +1,46 @@
+"""The primitive is made on this version of JAX; on one with other interfaces another way stands in, and says so."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import pytest
+import torch
+
+import tensorferry as ferry
+from tensorferry.backends.jax import primitives
+
+x = jnp.arange(3.0)
+
+
+def test_this_version_has_what_the_primitive_takes():
+    assert not primitives.binding().remarks
+
+
+@pytest.fixture
+def _other_interfaces(monkeypatch):
+    monkeypatch.delattr(jax.interpreters.mlir, "emit_python_callback")
+    monkeypatch.setattr(primitives, "_binding", None)
+    with pytest.warns(UserWarning, match="jax_cpu_enable_async_dispatch"):
+        primitives.binding()
+
+
+@pytest.mark.usefixtures("_other_interfaces")
+def test_another_version_falls_back_and_says_so():
+    """Values, batches and reverse mode of every order hold; forward mode is JAX's to refuse."""
+    wrapped = ferry.wrap(lambda x: (x**3).sum(), inner="torch")
+    assert any("jax.pure_callback is used" in note for note in ferry.explain_wrap(wrapped, x).notes)
+    assert jax.jit(wrapped)(x) == 9
+    assert jax.jit(jax.grad(wrapped))(x).tolist() == [0, 3, 12]
+    assert jax.jit(jax.jacrev(jax.grad(wrapped)))(x).tolist() == [[0, 0, 0], [0, 6, 0], [0, 0, 12]]
+    assert jax.vmap(jax.grad(wrapped))(jnp.stack([x, x])).tolist() == [[0, 3, 12]] * 2
+    with pytest.raises(TypeError, match="forward-mode"):
+        jax.jvp(wrapped, (x,), (x,))
+
+
+@pytest.mark.usefixtures("_other_interfaces")
+def test_complex_gradients_of_the_other_way():
+    z = jnp.array([1 + 2j, 3 - 1j])
+    wrapped = ferry.wrap(lambda z: (z * z).real.sum(), inner="torch")
+    assert jax.grad(wrapped)(z).tolist() == jax.grad(lambda z: (z * z).real.sum())(z).tolist()
+    assert torch.is_grad_enabled()
