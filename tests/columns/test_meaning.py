@@ -159,6 +159,8 @@ def test_what_is_no_number_stays_as_it_is_in_a_tree():
         found = ferry.convert_tree(x, "torch")
         assert found["n"].tolist() == [1, 2]
         assert type(found["t"]) is type(x["t"])
+    nothing = pa.table({"x": [None, None], "w": [["a"], ["b", "c"]]})
+    assert ferry.convert_tree(nothing, "torch")["x"].equals(nothing["x"])
     for bad in ({"x": pa.array([1, 2]).cast(pa.decimal128(20))}, {"x": [[1], [2, 3]]}):
         with pytest.raises(ferry.UnsupportedTypeError, match=r'at \$\["x"\]'):
             ferry.convert_tree(pa.table(bad), "torch")

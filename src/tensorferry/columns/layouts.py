@@ -123,7 +123,7 @@ def _refusal(code: str) -> Refused:
     if code in _TEXTS or code[:2] == "w:":
         return Refused(TEXT, "{x}.to_pylist()", stays=True)
     if code == "n":
-        return Refused("has nulls alone, and no dtype", "{x}.to_pylist()")
+        return Refused("has nulls alone, and no dtype", "{x}.to_pylist()", stays=True)
     if code[:2] == "d:":
         return Refused("holds decimal numbers, which no dtype keeps", '{x}.cast("float64"), which rounds')
     if code[:2] == "ti":
