@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .api import convert, to_jax, to_list, to_numpy, to_tensorflow, to_torch
+from .api_tables import to_arrow, to_pandas, to_polars
 from .core.info import TensorInfo
 from .errors import (
     ConversionError,
@@ -102,9 +103,12 @@ __all__ = [
     "shares_memory",
     "snapshot",
     "start",
+    "to_arrow",
     "to_jax",
     "to_list",
     "to_numpy",
+    "to_pandas",
+    "to_polars",
     "to_tensorflow",
     "to_torch",
     "wrap",

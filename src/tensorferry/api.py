@@ -52,6 +52,9 @@ def to_numpy(
     casting: Casting | None = None,
     device: object = None,
     grad: Grad = "detach",
+    nulls: object = None,
+    ragged: Literal["rows"] | None = None,
+    pad: object = None,
     out: NumpyArray | None = None,
     non_blocking: bool = False,
     pinned: bool = False,
@@ -83,6 +86,10 @@ def to_numpy(
         device: ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or a framework's device; ``None`` stays on the
             source's device where the target can live there, else the host.
         grad: ``"detach"`` leaves the autograd graph, ``"error"`` refuses to.
+        nulls: For columns of tables: a value of their dtype that stands in the place of nulls, ``"nan"`` for floats, or
+            ``"mask"``, which gives a pair: the values, with zeros there, and a mask, true where there is a value.
+        ragged: For columns of lists of unequal lengths: ``"rows"`` gives a list with a tensor for each row.
+        pad: For the same: a number that fills up the rows, at their ends.
         out: An array of the source's shape to write into instead of allocating.
         non_blocking: Let what comes from a device of PyTorch's come through page-locked memory, in which the result
             lies then; if there is none, through other. The result is complete all the same.
@@ -117,6 +124,9 @@ def to_torch(
     casting: Casting | None = None,
     device: object = None,
     grad: Grad = "detach",
+    nulls: object = None,
+    ragged: Literal["rows"] | None = None,
+    pad: object = None,
     out: TorchTensor | None = None,
     non_blocking: bool = False,
     pinned: bool = False,
@@ -140,6 +150,9 @@ def to_torch(
         casting: As for `to_numpy`.
         device: As for `to_numpy`.
         grad: As for `to_numpy`.
+        nulls: As for `to_numpy`.
+        ragged: As for `to_numpy`.
+        pad: As for `to_numpy`.
         out: A tensor of the source's shape to write into; it must not require grad.
         non_blocking: Go to a device through page-locked memory without waiting; correct without the
             caller synchronising. (https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html)
@@ -171,6 +184,9 @@ def to_tensorflow(
     casting: Casting | None = None,
     device: object = None,
     grad: Grad = "detach",
+    nulls: object = None,
+    ragged: Literal["rows"] | None = None,
+    pad: object = None,
     out: TensorflowVariable | None = None,
     variable: bool = False,
 ) -> TensorflowTensor | TensorflowVariable:
@@ -190,6 +206,9 @@ def to_tensorflow(
         casting: As for `to_numpy`.
         device: As for `to_numpy`.
         grad: As for `to_numpy`.
+        nulls: As for `to_numpy`.
+        ragged: As for `to_numpy`.
+        pad: As for `to_numpy`.
         out: A ``tf.Variable`` of the source's shape to assign to.
         variable: Make a ``tf.Variable``, which always has memory of its own.
 
@@ -212,6 +231,9 @@ def to_jax(
     casting: Casting | None = None,
     device: object = None,
     grad: Grad = "detach",
+    nulls: object = None,
+    ragged: Literal["rows"] | None = None,
+    pad: object = None,
     out: Any = None,
 ) -> JaxArray:
     """Any tensor as a JAX array.
@@ -232,6 +254,9 @@ def to_jax(
         casting: As for `to_numpy`.
         device: As for `to_numpy`, or a ``jax.sharding.Sharding``, over whose devices the result is laid out.
         grad: As for `to_numpy`.
+        nulls: As for `to_numpy`.
+        ragged: As for `to_numpy`.
+        pad: As for `to_numpy`.
         out: Refused: JAX arrays are immutable.
 
     Raises:
@@ -253,6 +278,9 @@ def to_list(
     casting: Casting | None = None,
     device: object = None,
     grad: Grad = "detach",
+    nulls: object = None,
+    ragged: Literal["rows"] | None = None,
+    pad: object = None,
     out: Any = None,
 ) -> Any:
     """Any tensor as nested lists of Python scalars; one of shape ``()`` as a scalar.
@@ -270,6 +298,9 @@ def to_list(
         casting: As for `to_numpy`.
         device: Only the host.
         grad: As for `to_numpy`.
+        nulls: As for `to_numpy`.
+        ragged: As for `to_numpy`.
+        pad: As for `to_numpy`.
         out: Refused: a list is not memory.
 
     Raises:
@@ -320,6 +351,9 @@ def convert(
     casting: Casting | None = None,
     device: object = None,
     grad: Grad = "detach",
+    nulls: object = None,
+    ragged: Literal["rows"] | None = None,
+    pad: object = None,
     out: Any = None,
     **options: Unpack[Options],
 ) -> Any:
@@ -343,6 +377,9 @@ def convert(
         casting: As for `to_numpy`.
         device: As for `to_numpy`; beside `like`, it wins over its device.
         grad: As for `to_numpy`.
+        nulls: As for `to_numpy`.
+        ragged: As for `to_numpy`.
+        pad: As for `to_numpy`.
         out: As for `to_numpy`.
         **options: What the target's own function takes besides: ``variable`` (TensorFlow),
             ``non_blocking`` and ``pinned`` (NumPy, PyTorch).

@@ -39,6 +39,13 @@ _AIMLESS = frozenset({"describe", "describe_tree", "snapshot"})
 """Functions that take no target; nor do those that are named after theirs."""
 
 
+_SAYING = frozenset({"convert", "convert_tree", "explain", "explain_tree"})
+"""Functions that take keywords of what is missing in columns."""
+_SAYING_LIKE = dict.fromkeys(
+    ("collate", "describe_tree", "explain_collate", "prefetch", "save", "snapshot", "start"), "convert_tree"
+)
+
+
 class Hint(str):
     """A hint in which the function that was called is called again.
 
@@ -50,7 +57,8 @@ class Hint(str):
 
     Args:
         template: The text, with ``{one:…}`` for a call on something else, ``{tree:…}`` for one of the function that
-            does the same to a tree, ``{load:…}`` and ``{prefetch:…}`` for one of these with the same target.
+            does the same to a tree, ``{load:…}`` and ``{prefetch:…}`` for one of these with the same target, and
+            ``{again:x|…}`` for the same call with more keywords.
         function: The function that was called.
         target: The canonical name of the target.
     """
@@ -61,7 +69,10 @@ class Hint(str):
 
     def __new__(cls, template: str, function: str = "to_numpy", target: str = _ORDINARY) -> Hint:  # noqa: D102, PYI034
         one, tree = _ALONE.get(function, function), _IN_TREES.get(function, "convert_tree")
-        gaps = {"one": one, "tree": tree, "load": "load", "prefetch": "prefetch"}
+        again = (
+            function if function in _SAYING or function.startswith("to_") else _SAYING_LIKE.get(function, "to_numpy")
+        )
+        gaps = {"one": one, "tree": tree, "again": again, "load": "load", "prefetch": "prefetch"}
         text = template.format(**{gap: _Gap(name, target) for gap, name in gaps.items()})
         made = super().__new__(cls, text)
         made._template, made._said_of = template, (function, target)
@@ -93,4 +104,6 @@ class _Gap:
             return f"save({found}, path)"
         aimless = self.function in _AIMLESS or self.function.startswith("to_")
         ordinary = self.function == "load" and self.target == _ORDINARY
-        return f"{self.function}({x})" if aimless or ordinary else f'{self.function}({x}, "{self.target}")'
+        x, _, keywords = x.partition("|")
+        said = [x, *([] if aimless or ordinary else [f'"{self.target}"']), *([keywords] if keywords else [])]
+        return f"{self.function}({', '.join(said)})"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .backends import registry
 from .core.info import TensorInfo
 from .core.names import EXCHANGE
-from .core.request import make_request, refuse_unknown
+from .core.request import KEYWORDS_OF_COLUMNS, make_request, refuse_unknown
 from .errors import ConversionError, FrameworkNotInstalledError, UnsupportedTypeError
 from .execution.recipes import conversion_of
 from .execution.run import foresee, prepare_described
@@ -93,6 +93,13 @@ def explain(
     if not isinstance(x, TensorInfo):
         registry.ready(name)
     try:
+        said = {key: value for key, value in options.items() if key in KEYWORDS_OF_COLUMNS}
+        if said:
+            from .execution.missing import Masked, Rows, keywords_of_columns, said_of
+
+            options = {key: value for key, value in options.items() if key not in said}  # type: ignore[assignment]
+            x = said_of(x, dtype, **keywords_of_columns(said))
+            x = x.values if isinstance(x, Masked) else list(x) if isinstance(x, Rows) else x
         request = make_request(target, copy, dtype, casting, device, grad, tuple(options.items()))
         conversion = conversion_of(target, request)
         if isinstance(x, TensorInfo):

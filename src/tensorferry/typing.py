@@ -54,7 +54,8 @@ TorchName: TypeAlias = Literal["torch", "pt", "pytorch"]
 TensorflowName: TypeAlias = Literal["tensorflow", "tf"]
 JaxName: TypeAlias = Literal["jax", "jnp", "jax.numpy"]
 PythonName: TypeAlias = Literal["python", "list"]
-Target: TypeAlias = NumpyName | TorchName | TensorflowName | JaxName | PythonName | Literal["cupy"]
+TableName: TypeAlias = Literal["arrow", "pandas", "polars"]
+Target: TypeAlias = NumpyName | TorchName | TensorflowName | JaxName | PythonName | TableName | Literal["cupy"]
 """The names of the frameworks that have a backend here; a package can bring others."""
 To: TypeAlias = Target | str | ModuleType | type[Any]
 """What names a target: a name, a framework's module, or its tensor class."""
@@ -73,6 +74,9 @@ class Keywords(TypedDict, total=False):
     casting: Casting | None
     device: object
     grad: Grad
+    nulls: object
+    ragged: Literal["rows"] | None
+    pad: object
 
 
 class Options(TypedDict, total=False):

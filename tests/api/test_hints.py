@@ -295,7 +295,20 @@ HINTS += [
     if hint is not None
 ]
 HINTS += [("tensorflow", hint) for _, hint in REFUSED_BY_TENSORFLOW.values()]
-MODULES_OF_OTHERS = {"np", "torch", "tf", "jax", "jnp", "keras", "optree", "ml_dtypes", "functools", "nnx", "pickle"}
+MODULES_OF_OTHERS = {
+    "np",
+    "torch",
+    "tf",
+    "jax",
+    "jnp",
+    "keras",
+    "optree",
+    "ml_dtypes",
+    "functools",
+    "nnx",
+    "pa",
+    "pickle",
+}
 VALUES = {
     "batch",
     "high",

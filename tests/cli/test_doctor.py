@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 
 import pytest
 
 WORLDS = ["python", "numpy", "torch", "tensorflow", "jax"]
+TABLES = [
+    name for name, module in {"arrow": "pyarrow", "pandas": "pandas", "polars": "polars"}.items() if find_spec(module)
+]
 BROKEN = 'raise OSError("libtorch_cpu.so: cannot open shared object file")\n'
 
 
@@ -38,7 +42,7 @@ def test_every_pair_held(measured):
     assert measured["held"]
     sources = {pair["source"].partition(",")[0] for pair in measured["pairs"]}
     assert sources == {"list", "array.array", *WORLDS[1:]}
-    assert {pair["target"] for pair in measured["pairs"]} == set(WORLDS)
+    assert {pair["target"] for pair in measured["pairs"]} == {*WORLDS, *TABLES}
 
 
 @pytest.mark.parametrize(
@@ -134,12 +138,12 @@ def test_an_absent_framework_comes_with_the_line_that_installs_it(unwell):
     (_, stdout, _), plain = unwell
     assert plain["frameworks"]["jax"]["installed"] is False
     assert plain["frameworks"]["jax"]["install"] in stdout
-    assert {pair["target"] for pair in plain["pairs"]} == {"python", "numpy"}
+    assert {pair["target"] for pair in plain["pairs"]} == {"python", "numpy", *TABLES}
 
 
 def test_without_frameworks_nothing_is_empty(cli, absent):
     """There is nobody to share an ndarray with: no table of rows without a word."""
-    done = cli("doctor", shadows=absent("torch", "tensorflow", "jax", "cupy"))
+    done = cli("doctor", shadows=absent("torch", "tensorflow", "jax", "cupy", "pyarrow", "pandas", "polars"))
     assert (done.returncode, done.stderr) == (0, "")
     assert "What copy=False needs" not in done.stdout
     assert "What a conversion does" in done.stdout

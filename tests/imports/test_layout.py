@@ -136,7 +136,7 @@ def test_every_framework_declares_and_shows_code_in_files_of_their_own():
 
 WITHOUT_NUMPY = """
 import sys, types
-for name in ("numpy", "ml_dtypes", "torch", "jax", "tensorflow", "cupy"):
+for name in ("numpy", "ml_dtypes", "torch", "jax", "tensorflow", "cupy", "pyarrow", "pandas", "polars"):
     sys.modules[name] = None  # an import of it raises
 package = types.ModuleType("tensorferry")  # whose own __init__ is all of tensorferry
 package.__path__ = [{path!r}]
@@ -147,7 +147,7 @@ from tensorferry.core.info import TensorInfo
 from tensorferry.core.request import Request
 from tensorferry.planning.planner import make_plan
 
-names = ("numpy", "torch", "tensorflow", "jax", "python", "cupy", "array_like")
+names = ("numpy", "torch", "tensorflow", "jax", "python", "cupy", "array_like", "arrow", "pandas", "polars")
 declared = {{name: import_module(f"tensorferry.backends.{{name}}.declared").DECLARED for name in names}}
 
 def plan(info, to, **asked):
@@ -164,9 +164,13 @@ for to, code in (
     print(found)
 
 made = 0
-for source in ("numpy", "torch", "tensorflow", "jax", "python", "cupy"):
+for source in names:
+    if source == "array_like":
+        continue
     device = "cuda" if source == "cupy" else "cpu"
-    for target in ("numpy", "torch", "tensorflow", "jax", "python", "cupy"):
+    for target in names:
+        if target == "array_like":
+            continue
         for dtype in ("float32", "bfloat16", "int64", "int4", "complex64"):
             for asked in ({{}}, {{"copy": True}}, {{"dtype": "float32"}}, {{"copy": False}}, {{"dtype": "int4"}}):
                 try:

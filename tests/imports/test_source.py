@@ -19,6 +19,8 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 CORE = [path for path in MODULES if "cli" not in path.relative_to(PACKAGE).parts]
 FRAMEWORKS = {"torch": "torch", "tensorflow": "tensorflow", "jax": "jax", "jaxlib": "jax", "cupy": "cupy"}
 """Top-level modules, and the name of the file or folder that is each framework's own."""
+TABLES = {"arrow": "pyarrow", "pandas": "pandas", "polars": "polars"}
+"""The libraries of tables, by the folder in `backends/` that may import each."""
 NAMING = {"api.py", "typing.py"}
 """Where frameworks may be named in code, besides each one's own backend."""
 FILES = {
@@ -176,6 +178,10 @@ def test_the_core_imports_only_what_it_requires(path):
         name = inside_formats[0].removesuffix(".py")
         library = import_module(f"tensorferry.files.formats.{name}").FORMAT.module
         inside = {id(node) for node in nodes_under(tree, (ast.FunctionDef, ast.AsyncFunctionDef))}
+        assert library not in found or id(found.pop(library)) in inside
+    if path.parent.name in TABLES:
+        inside = {id(node) for node in nodes_under(tree, ast.FunctionDef)}
+        library = TABLES[path.parent.name]
         assert library not in found or id(found.pop(library)) in inside
     if path.parent.name == "array_like":
         inside = {id(node) for node in nodes_under(tree, ast.FunctionDef)}

@@ -109,7 +109,7 @@ def _join() -> None:
     for kind, owner in _owners.items():
         for name, (target, *_) in _given.items():
             takes, memory = paths_to(name).get(np.ndarray), target.capabilities.memory
-            if takes is None or kind in PATHS[name] or owner is target:
+            if takes is None or PATHS[name].get(kind, no_path) is not no_path or owner is target:
                 continue
             if not memory.exists:
                 PATHS[name][kind] = _joined(PATHS[EXCHANGE][kind], takes, copies=False)

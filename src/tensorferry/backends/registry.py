@@ -49,6 +49,8 @@ __all__ = [
 
 BY_TYPE: dict[type, Backend] = {}
 """The backends by the types that have been met as tensors of theirs."""
+_containers: set[type] = set()
+"""Those of them whose objects are containers as well: tables."""
 _ready: dict[str, Backend] = {}
 on_change: list[Callable[[], Any]] = []
 """What is called when a backend is registered, as what is kept of the others may no longer hold."""
@@ -282,9 +284,9 @@ def backend_of(x: object) -> Backend:
 
 
 def is_known_tensor(kind: type) -> bool:
-    """Whether objects of this type have been met as tensors with memory of their own."""
+    """Whether objects of this type have been met as tensors with memory of their own, which nobody opens."""
     found = BY_TYPE.get(kind)
-    return found is not None and found.capabilities.memory.exists
+    return found is not None and found.capabilities.memory.exists and kind not in _containers
 
 
 def is_tensor(kind: type) -> bool:
@@ -330,6 +332,8 @@ def _owner(kind: type) -> Backend | None:
             if not owner.is_imported():
                 continue
             if load(owner).claims(kind) and owner.capabilities is not None:
+                if owner.opener_of(kind) is not None:
+                    _containers.add(kind)
                 BY_TYPE[kind] = owner
                 return owner
             refused = owner.refusal(kind)

@@ -57,6 +57,8 @@ class Memory(NamedTuple):
         alignment: Bytes of which an adopted address must be a multiple; 0 means the element's size,
             1 any address.
         axes: How many axes its tensors have at most.
+        fewest_axes: How many they have at least.
+        by_columns: Whether one of several axes is a table, with a memory for each column.
         host_array: Whether its tensors *are* ndarrays in host memory.
         lazy_bits: Whether its tensors can have a conjugate or a negative bit, which the verb ``resolve`` applies.
         read_only: Whether it can present memory read-only: its verb ``read_only``, which takes its own tensor and
@@ -71,6 +73,8 @@ class Memory(NamedTuple):
     strides: Literal["any", "non-negative", "compact"] = "any"
     alignment: int = 1
     axes: float = math.inf
+    fewest_axes: int = 0
+    by_columns: bool = False
     host_array: bool = False
     lazy_bits: bool = False
     read_only: bool = False

@@ -22,10 +22,21 @@ if TYPE_CHECKING:
     from ..typing import To
     from .declaration import Declaration
 
-__all__ = ["COPIED", "JOINS", "NUMBERS", "PADDED", "TensorInfo", "is_many"]
+__all__ = ["COPIED", "COPIED_KINDS", "JOINS", "NUMBERS", "PADDED", "TensorInfo", "is_many"]
 
 COPIED = "copied "
 """How a `TensorInfo.kind` starts if what an object gives is not shown to lie in memory of the object's own."""
+
+
+class _CopiedKinds(frozenset[str]):
+    """Every `TensorInfo.kind` that says that the values are copied."""
+
+    def __contains__(self, kind: object) -> bool:
+        return isinstance(kind, str) and kind.startswith(COPIED)
+
+
+COPIED_KINDS = _CopiedKinds({COPIED})
+"""Kinds of what an array has to be made of; what stands after a colon in one says why."""
 
 NUMBERS = frozenset({"numbers", "objects"})
 """Kinds of what is read number by number; the other kinds are words of the frameworks' own."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .placement import Placement
 
 __all__ = [
+    "KEYWORDS_OF_COLUMNS",
     "LEAVE",
     "OVERLAPS",
     "PINNED",
@@ -37,6 +38,10 @@ LEAVE = "leave"
 
 PINNED, OVERLAPS = "pinned", "non_blocking"
 """Options: a result in page-locked memory, and transfers through it that go on beside the host's work."""
+
+
+KEYWORDS_OF_COLUMNS = frozenset({"nulls", "pad", "ragged"})
+"""Keywords that say what is done about what is missing in columns of tables, whatever the target."""
 
 
 class Request(NamedTuple):
@@ -78,6 +83,8 @@ def make_request(
         DeviceError: No such name of a device, or another of the host's than its first.
     """
     for option, on in options:
+        if option in KEYWORDS_OF_COLUMNS:
+            raise TypeError(f"{option}= is not taken here: convert_tree(x, to, {option}=…) before it does that")
         if not isinstance(on, bool):  # not where it is cached: 1 is found where True was kept
             raise TypeError(f"{option} must be True or False, not {shown(on)}")
     try:
@@ -151,9 +158,9 @@ def refuse_unknown(function: Callable[..., Any], keywords: Iterable[str]) -> Non
     own = set(function.__kwdefaults__ or ())
     takes_options = bool(function.__code__.co_flags & _TAKES_ANY)
     options = _all_options(names.registry.known())
-    if not {*keywords} <= {*own, *options}:
+    if not {*keywords} <= {*own, *options, *KEYWORDS_OF_COLUMNS}:
         options = _all_options(names.registry.found())
-    known = {*own, *options} if takes_options else own
+    known = {*own, *options, *KEYWORDS_OF_COLUMNS} if takes_options else own
     for keyword in keywords:
         if keyword in known:
             continue

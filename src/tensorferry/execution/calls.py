@@ -6,8 +6,8 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ..backends import fast_paths, tracers
-from ..core.request import refuse_unknown
-from ..errors import ConversionError
+from ..core.request import KEYWORDS_OF_COLUMNS, refuse_unknown
+from ..errors import ConversionError, UnsupportedTypeError
 from .recipes import conversion_as
 from .run import convert as convert_one
 from .target import aim, conversion_like
@@ -92,6 +92,12 @@ def _convert(
             return shielded(function, x, name, keywords, conversion)
     out = keywords.pop("out") if "out" in keywords else None
     try:
+        if keywords and not KEYWORDS_OF_COLUMNS.isdisjoint(keywords):
+            from .missing import Masked, Rows, keywords_of_columns, said_of
+
+            x = said_of(x, keywords.get("dtype"), **keywords_of_columns(keywords))
+            if isinstance(x, (Masked, Rows)):
+                return _convert_several(function, x, name, keywords, conversion, out)
         try:
             conversion = conversion or conversion_as(name, **keywords)
         except TypeError:
@@ -104,6 +110,20 @@ def _convert(
     except TypeError:
         refuse_unknown(function, keywords)
         raise
+
+
+def _convert_several(
+    function: Callable[..., Any], x: Any, name: str, keywords: dict[str, Any], conversion: Conversion | None, out: Any
+) -> Any:
+    """Convert values and their mask, which takes no dtype, as a pair; or rows, as a list."""
+    if out is not None:
+        raise UnsupportedTypeError("out= is one tensor, and this gives several.", "leave out= out")
+    if isinstance(x, list):
+        return [_convert(function, each, name, dict(keywords), conversion) for each in x]
+    target = name if conversion is None else conversion.target.name
+    values = _convert(function, x.values, name, dict(keywords), conversion)
+    kept = {key: value for key, value in keywords.items() if key not in ("dtype", "casting", "copy")}
+    return values, _convert(function, x.mask, target, kept)
 
 
 # Read by torch.compile, should it come here before its backend has been asked to shield them.

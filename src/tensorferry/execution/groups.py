@@ -59,7 +59,7 @@ def recipes_of(
     apart = outs is None and all(registry.backend_of(leaves[at[0]]).owns_memory(s) for s, at in signatures.items())
     if outs is not None:
         written = target.grouped(outs, 0)
-        if written is None or list(map(_SHAPE, leaves)) != list(map(_SHAPE, outs)):
+        if written is None or _shapes(leaves) != list(map(_SHAPE, outs)):
             return None
         compact = compact and all(map(_says_compact, written))
         signatures = _pairs(signatures, written, len(leaves))
@@ -87,6 +87,12 @@ def recipes_of(
 
 
 _SHAPE = attrgetter("shape")
+
+
+def _shapes(leaves: Sequence[Any]) -> list[tuple[int, ...]]:
+    """The shapes of tensors of any frameworks."""
+    owners = {kind: registry.BY_TYPE[kind] for kind in set(map(type, leaves))}
+    return [owners[type(leaf)].lengths(leaf) for leaf in leaves]
 
 
 def _says_compact(signature: Hashable) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..core.devices import HOST, kind_of, same_place
+from ..core.info import COPIED
 from ..core.request import LEAVE
 from ..errors import GradientError, ShapeError
 from . import bus_steps, device_steps, host_steps, preconditions, rules
@@ -17,6 +18,7 @@ from .builder import PlanBuilder
 from .step import Path
 
 if TYPE_CHECKING:
+    from ..core.capabilities import Capabilities
     from ..core.declaration import Declaration
     from ..core.info import TensorInfo
     from ..core.request import Request
@@ -43,6 +45,7 @@ def make_plan(
     info = _completed(info, source)
     preconditions.refuse_abstract(info, request, source, target)
     preconditions.refuse_out(info, request, target)
+    preconditions.refuse_axes(info, target)
     dtype = rules.target_dtype(info, request, target)
     device = rules.target_device(info, request, target, dtype)
     preconditions.refuse_move(info, source, device)
@@ -116,7 +119,7 @@ def _stays_inside(plan: PlanBuilder) -> bool:
         return False
     if caps.objects.tracer:
         return True
-    if on_host and caps.memory.host_array and now.kind in caps.objects.read_kinds:
+    if on_host and _reads_array(now, caps) and now.kind in caps.objects.read_kinds:
         return False
     if plan.dtype == now.dtype and same_place(now.device, plan.device):
         # Shards stay where they are. A framework with a graph copies its own tensors best, others an array.
@@ -126,6 +129,11 @@ def _stays_inside(plan: PlanBuilder) -> bool:
     if not caps.devices.include(HOST) and device_steps.is_cast_by_host(plan):
         return False
     return (not on_host or plan.device != HOST or now.requires_grad) and not leaves_graph
+
+
+def _reads_array(now: TensorInfo, caps: Capabilities) -> bool:
+    """Whether what is read of a kind is an array."""
+    return caps.memory.host_array or now.kind.startswith(COPIED)
 
 
 def _finishes_apart(plan: PlanBuilder) -> bool:
@@ -232,7 +240,7 @@ def _to_array(plan: PlanBuilder) -> None:
         bus_steps.fetch(plan)
     elif now.kind in caps.objects.read_kinds:
         host_steps.read(plan)
-        if not caps.memory.host_array:
+        if not _reads_array(now, caps):
             plan.add(source, "export", (), rules.EXPORT_REASON)
     elif now.dtype in caps.dtypes.unshared:
         why = f"{source.name} stores {now.dtype} in another form"

@@ -37,12 +37,17 @@ def refuse_abstract(info: TensorInfo, request: Request, source: Declaration, tar
 
 
 def refuse_axes(info: TensorInfo, exchange: Declaration) -> None:
-    """Raise for a tensor of more axes than an array in host memory can have.
+    """Raise for a tensor of more axes, or fewer, than a framework's can have.
 
     Raises:
-        ShapeError: It has more.
+        ShapeError: It has more, or fewer.
     """
-    most = exchange.capabilities.memory.axes
+    most, fewest = exchange.capabilities.memory.axes, exchange.capabilities.memory.fewest_axes
+    if len(info.shape) < fewest:
+        raise ShapeError(
+            f"What {exchange.name} holds has at least {fewest} axis, and this tensor has {len(info.shape)}.",
+            "x.reshape(1)",
+        )
     if len(info.shape) > most:
         longer = tuple(length for length in info.shape if length != 1)
         raise ShapeError(

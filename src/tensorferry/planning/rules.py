@@ -61,7 +61,12 @@ READ_REASONS = {
 def why_read(kind: str) -> str:
     """Why something of a kind that owns no memory to share has to be read."""
     found = READ_REASONS.get(kind)
-    return found or f"what a {kind.removeprefix(COPIED)} gives is not shown to be its own memory, and counts as a copy"
+    told = kind.partition(": ")[2]
+    return (
+        found
+        or told
+        or f"what a {kind.removeprefix(COPIED)} gives is not shown to be its own memory, and counts as a copy"
+    )
 
 
 # -- which dtype --------------------------------------------------------------------------------
@@ -121,6 +126,8 @@ def _stays_as_it_is(info: TensorInfo, request: Request, target: Declaration) -> 
 def _number_dtype(weak: str, kind: str, target: Declaration, asked: str | None) -> str:
     caps = target.capabilities
     candidates = caps.dtypes.numbers["int" if kind == "uint" else kind]
+    if not candidates:
+        raise _no_such_dtype(weak, target, asked=False)
     if kind in ("float", "complex"):
         return candidates[0]
     for name in candidates:
@@ -328,6 +335,8 @@ def layout_obstacles(info: TensorInfo, target: Declaration) -> list[str]:
     row = dtypes.find(info.dtype)
     if info.dtype in caps.dtypes.unshared:
         found.append(f"{target.name} stores {info.dtype} in another form")
+    if caps.memory.by_columns and len(info.shape) > 1:
+        found.append("a memory for each column")
     if caps.memory.strides != "any":
         found += _stride_obstacles(info, row.itemsize)
     if caps.memory.strides == "compact" and not found and not is_compact(info.shape, info.strides, row.itemsize):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +10,13 @@ from ..backends import registry
 from ..core.devices import device_name
 from ..core.info import TensorInfo
 from ..core.leaf_dtypes import rule_for_all, rule_of
+from ..core.request import KEYWORDS_OF_COLUMNS
 from ..execution import run
 from ..execution.target import aim
 from ..planning import rules
 from ..trees.api import is_ordinary_tensor, targets_of, untraced
 from ..trees.leaves import LeafRule, leaf_rule
+from ..trees.tables import said_in
 from ..trees.tree_conversion import TreeConversion, convert
 from ..trees.walk import take_apart
 
@@ -47,6 +49,7 @@ class Target:
         unknown: As for `convert_tree`.
         coalesce: As for `convert_tree`.
         overlaps: Whether transfers go beside the host's work, through page-locked memory where a target has some.
+        columns: What was said of columns of tables: ``nulls``, ``ragged``, ``pad``.
     """
 
     to: str | None
@@ -59,6 +62,7 @@ class Target:
     unknown: Unknown
     coalesce: bool
     overlaps: bool = False
+    columns: Mapping[str, object] = field(default_factory=dict)
 
     @classmethod
     def of(cls, to: object, like: Any, dtype: object, device: object, *rest: Any) -> Target:
@@ -68,8 +72,13 @@ class Target:
             TypeError: A keyword's value is not one of those that it takes.
             ConversionError: There is no such target, dtype or device.
         """
-        _said, leaves, unknown, _coalesce = rest
+        said, leaves, unknown, coalesce = rest
         LeafRule(leaves, unknown=unknown)
+        columns = {name: value for name, value in said[3].items() if name in KEYWORDS_OF_COLUMNS}
+        if columns:
+            options = {name: value for name, value in said[3].items() if name not in columns}
+            found = cls.of(to, like, dtype, device, (*said[:3], options), leaves, unknown, coalesce)
+            return replace(found, columns=columns)
         if to is None and like is not None and not isinstance(like, TensorInfo) and not _is_alone(like, "tensors"):
             return cls(None, like, dtype, rule_of(dtype), device, *rest)
         name, theirs, device = aim(to, like, None, device)
@@ -111,6 +120,7 @@ class Target:
         return untraced(self._prepare, x)  # type: ignore[no-any-return]
 
     def _prepare(self, x: Any) -> Pending:
+        x = said_in(x, index=False, **self.columns) if self.columns else x
         rule = leaf_rule(self.leaves, unknown=self.unknown)
         targets = self._of_one if self._is_one(x) else self._of_trees
         return Pending(TreeConversion(x, targets, rule, None, coalesce=self.coalesce))
@@ -124,6 +134,7 @@ class Target:
         return untraced(self._convert, x)
 
     def _convert(self, x: Any) -> Any:
+        x = said_in(x, index=False, **self.columns) if self.columns else x
         targets, alone = self._of_trees, self._is_one(x)
         if alone:
             targets = self._of_one

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ..backends import registry, tracers
 from ..core.info import TensorInfo
@@ -55,6 +55,10 @@ def convert_tree(
     leaves: Leaves = "tensors",
     unknown: Unknown = "error",
     coalesce: bool = True,
+    nulls: object = None,
+    ragged: Literal["rows"] | None = None,
+    pad: object = None,
+    index: bool = False,
     **options: Unpack[Options],
 ) -> Any:
     """Every tensor inside containers as a tensor of one framework; the containers and the rest as they are.
@@ -67,7 +71,8 @@ def convert_tree(
     array(1)
 
     Containers are dict, list, tuple and their kin and subclasses, named tuples, deques, dataclasses, attrs
-    classes, namespaces, mappings, structured NumPy arrays (as a dict of their fields), caches of transformers,
+    classes, namespaces, mappings, structured NumPy arrays (as a dict of their fields), tables of pandas, polars, Arrow,
+    datasets and what offers Arrow's interfaces (as a dict of their columns), caches of transformers,
     pydantic models, graphs of PyTorch Geometric, TensorDicts (a dict in another framework), and
     what is registered with optree, or with a framework that is imported. Their types, the order of keys
     and all that is no tensor are kept; ``None`` passes through; the tree that came in is never changed.
@@ -96,6 +101,11 @@ def convert_tree(
         unknown: What is done about an object that is neither tensor nor plain value nor container, and holds a
             tensor: ``"error"`` refuses it, ``"keep"`` keeps it as it is.
         coalesce: Let small leaves cross the bus together, in one transfer for each pair of devices.
+        nulls: For columns of tables, as for `to_numpy`; with ``"mask"``, the mask of a column is a leaf beside it,
+            ``<name>_mask``.
+        ragged: For columns of tables, as for `to_numpy`.
+        pad: For columns of tables, as for `to_numpy`.
+        index: Whether the index of a pandas frame is one of its columns.
         **options: As for `convert`.
 
     Raises:
@@ -108,7 +118,8 @@ def convert_tree(
     .. versionadded:: 0.1
     """
     asked = (to, like, dtype, device, copy, casting, grad, options)
-    return call_for(convert_tree, asked, _convert, tree, asked, out, leaves, unknown, coalesce)
+    said = None if nulls is ragged is pad is None and not index else (nulls, ragged, pad, index)
+    return call_for(convert_tree, asked, _convert, tree, asked, out, leaves, unknown, coalesce, said)
 
 
 def snapshot(tree: Tree, /, *, unknown: Unknown = "error") -> Tree:
@@ -153,6 +164,10 @@ def explain_tree(
     leaves: Leaves = "tensors",
     unknown: Unknown = "error",
     coalesce: bool = True,
+    nulls: object = None,
+    ragged: Literal["rows"] | None = None,
+    pad: object = None,
+    index: bool = False,
     **options: Unpack[Options],
 ) -> TreePlan:
     """What the same call of `convert_tree` would do: each leaf's plan, and the sums; nothing is converted.
@@ -176,6 +191,10 @@ def explain_tree(
         leaves: As for `convert_tree`.
         unknown: As for `convert_tree`.
         coalesce: As for `convert_tree`.
+        nulls: As for `convert_tree`.
+        ragged: As for `convert_tree`.
+        pad: As for `convert_tree`.
+        index: As for `convert_tree`.
         **options: As for `convert_tree`.
 
     Raises:
@@ -184,7 +203,8 @@ def explain_tree(
     .. versionadded:: 0.1
     """
     asked = (to, like, dtype, device, copy, casting, grad, options)
-    return call_for(explain_tree, asked, _explain, tree, asked, out, leaves, unknown, coalesce)  # type: ignore[no-any-return]
+    said = None if nulls is ragged is pad is None and not index else (nulls, ragged, pad, index)
+    return call_for(explain_tree, asked, _explain, tree, asked, out, leaves, unknown, coalesce, said)  # type: ignore[no-any-return]
 
 
 def describe_tree(tree: Any, /, *, leaves: Leaves = "tensors", unknown: Unknown = "error") -> dict[str, TensorInfo]:
@@ -246,7 +266,17 @@ def _conversion() -> Any:
     return tree_conversion
 
 
-def _convert(tree: Any, asked: Asked, out: Any, leaves: Any, unknown: str, coalesce: bool) -> Any:
+def _said_in(tree: Any, said: tuple[object, ...]) -> Any:
+    from .tables import said_in
+
+    nulls, ragged, pad, index = said
+    return said_in(tree, nulls=nulls, ragged=ragged, pad=pad, index=bool(index))
+
+
+def _convert(
+    tree: Any, asked: Asked, out: Any, leaves: Any, unknown: str, coalesce: bool, said: tuple[object, ...] | None
+) -> Any:
+    tree = tree if said is None else _said_in(tree, said)
     rule = leaf_rule(leaves, unknown=unknown)
     return _conversion().convert(tree, targets_of(asked, leaves), rule, out, coalesce=coalesce)
 
@@ -256,7 +286,10 @@ def _snapshot(tree: Any, unknown: str) -> Any:
     return _conversion().TreeConversion(tree, own, leaf_rule("tensors", unknown=unknown), None, coalesce=True).convert()
 
 
-def _explain(tree: Any, asked: Asked, out: Any, leaves: Any, unknown: str, coalesce: bool) -> TreePlan:
+def _explain(
+    tree: Any, asked: Asked, out: Any, leaves: Any, unknown: str, coalesce: bool, said: tuple[object, ...] | None
+) -> TreePlan:
+    tree = tree if said is None else _said_in(tree, said)
     rule = leaf_rule(leaves, infos=True, unknown=unknown)
     plan: TreePlan = _conversion().TreeConversion(tree, targets_of(asked, leaves), rule, out, coalesce=coalesce).plan()
     return plan

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...errors import UnsupportedTypeError
 from .chunked import is_text, open_later
-from .columns import refuse
 from .neighbours import Neighbour
 from .protocols import from_array
 
@@ -28,5 +28,5 @@ def _open(x: Any, target: Any, request: Any) -> Opened:
     return open_later(x, target, request, lambda x: from_array(x.compute(), "x.compute()"))
 
 
-def _refuse(x: Any, _target: Any, request: Any) -> Opened:
-    raise refuse(f"A {type(x).__name__} of dask", "is a computation that has not run", "x.compute()", request)
+def _refuse(x: Any, _target: Any, _request: Any) -> Opened:
+    raise UnsupportedTypeError(f"A {type(x).__name__} of dask is a computation that has not run.", "x.compute()")

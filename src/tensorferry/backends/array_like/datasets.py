@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...errors import UnsupportedTypeError
 from ...hints import Hint
 from .. import registry
-from .columns import refuse
 from .neighbours import Neighbour
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ def _is_text(x: Any) -> bool:
     return len(x) > 0 and isinstance(x[0], (str, bytes))
 
 
-def _refuse(x: Any, _target: Any, request: Any) -> Opened:
+def _refuse(x: Any, _target: Any, _request: Any) -> Opened:
     kind = type(x).__name__
-    hint = Hint("{tree:x[:]}, or batch by batch: {prefetch:x.iter(32)}")
+    hint = Hint("{tree:x}, or batch by batch: {prefetch:x.iter(32)}")
     if kind == "IterableDataset":
         hint = Hint("{prefetch:x.iter(32)}")
-    raise refuse(f"A {kind} of datasets", "is several columns", hint, request)
+    raise UnsupportedTypeError(f"A {kind} of datasets is several columns.", hint)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...core.capabilities import Capabilities, Dtypes, Memory, Objects
 from ...core.declaration import Declared
-from ...core.info import COPIED
+from ...core.info import COPIED_KINDS
 from .snippets import snippet
 
 __all__ = ["CAPABILITIES", "DECLARED", "NAME"]
@@ -12,17 +12,10 @@ __all__ = ["CAPABILITIES", "DECLARED", "NAME"]
 NAME = "array-like"
 
 
-class _CopiedKinds(frozenset[str]):
-    """Every `TensorInfo.kind` that says that the values are copied."""
-
-    def __contains__(self, kind: object) -> bool:
-        return isinstance(kind, str) and kind.startswith(COPIED)
-
-
 CAPABILITIES = Capabilities(
     dtypes=Dtypes(frozenset(), {}),
     memory=Memory(writable=True, host_array=True),
-    objects=Objects(ordinary_kind="object", read_kinds=_CopiedKinds()),
+    objects=Objects(ordinary_kind="object", read_kinds=COPIED_KINDS),
 )
 
 DECLARED = Declared(NAME, CAPABILITIES, snippet, {"np": "import numpy as np", "ferry": "import tensorferry as ferry"})

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...columns.column import TEXT
+from ...errors import UnsupportedTypeError
 from .chunked import is_text, open_later
-from .columns import TEXT, refuse
 from .neighbours import Neighbour
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def neighbour(kind: type) -> Neighbour | None:
 
 def _open(x: Any, target: Any, request: Any) -> Opened:
     if _is_text(x):
-        raise refuse("This Dataset", TEXT, "x[()].tolist()", request)
+        raise UnsupportedTypeError(f"This Dataset {TEXT}.", "x[()].tolist()")
     return open_later(x, target, request)
 
 

@@ -9,12 +9,14 @@ from ...core.dtypes import ORDINARY
 if TYPE_CHECKING:
     from ...core.info import TensorInfo
 
-__all__ = ["DLPACK", "PALETTE", "ROWS", "snippet"]
+__all__ = ["COLUMN", "DLPACK", "FILLED", "PALETTE", "snippet"]
 
 DLPACK = ".__dlpack__"
 """How a kind ends if the object has offered its memory by this method."""
-ROWS = " of rows"
-"""How a kind ends if its rows lie flat in its memory."""
+COLUMN = " column"
+"""What a kind says of a column that is known by Arrow's interfaces, or of which something was said."""
+FILLED = " with nulls as "
+"""How a kind says what stands in the place of nulls."""
 PALETTE = " of palette indices"
 """How a kind ends if the numbers stand for colours that another table has."""
 
@@ -22,8 +24,10 @@ PALETTE = " of palette indices"
 def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:  # noqa: ARG001 - one signature for all
     """The code for a verb of the backend on ``{x}``; `info` is what it is then."""
     native = info.dtype in ORDINARY
-    if info.kind.endswith(ROWS):
-        return f"np.asarray({{x}}.flatten()).reshape({info.shape})"
+    if COLUMN in f" {info.kind}":
+        value = info.kind.partition(FILLED)[2].partition(": ")[0]
+        number = f'"{value}"' if value == "nan" else f'float("{value}")' if value.endswith("inf") else value
+        return f"ferry.to_numpy({{x}}, nulls={number})" if value else "ferry.to_numpy({x})"
     if not info.kind.endswith(DLPACK):
         if verb == "read":
             return f'np.array({{x}}, dtype="{info.dtype}")' if native else "np.array({x})"

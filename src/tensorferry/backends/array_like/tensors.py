@@ -6,18 +6,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...columns import interface
+from ...columns.column import Refused
 from ...host import memory
 from ..base import Backend
+from ..opening import Given, remark_of
+from ..opening import Later as LaterColumn
 from .declared import CAPABILITIES, DECLARED, NAME
 from .neighbours import neighbour_of
 from .protocols import offered, open_offered
 from .snippets import PALETTE, snippet
 from .sources import Later, own, reading
+from .tables import ArrowColumn, is_known_by_arrow, open_arrow, open_given, opener_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ...core.capabilities import Capabilities
     from ...core.info import TensorInfo
     from ...core.request import Request
+    from ..nodes import Node
 
 Array = np.ndarray[Any, Any]
 
@@ -43,7 +51,9 @@ class ArrayLikeBackend(Backend):
         return False
 
     def accepts_foreign(self, x: object) -> bool:
-        return neighbour_of(type(x)) is not None or offered(x) is not None
+        kind = type(x)
+        known = kind in (Given, ArrowColumn) or neighbour_of(kind) is not None
+        return known or interface.offers(kind) or offered(x) is not None
 
     def knows(self, kind: type) -> bool:
         return neighbour_of(kind) is not None
@@ -51,6 +61,9 @@ class ArrayLikeBackend(Backend):
     def is_text(self, x: Any) -> bool:
         neighbour = neighbour_of(type(x))
         try:
+            if isinstance(x, ArrowColumn):
+                found = x.found(None)
+                return isinstance(found, Refused) and found.stays
             if neighbour is not None:
                 return neighbour.is_text(x)
             dtype = getattr(x, "dtype", None)
@@ -62,9 +75,19 @@ class ArrayLikeBackend(Backend):
         """What the array is that lies over the object's memory, or that is made of its values."""
         return self.open(x)[1]
 
-    def open(
+    def preview(
         self, x: Any, target: Backend | None = None, request: Request | None = None
     ) -> tuple[Backend, TensorInfo, Any]:
+        return self.open(x, target, request, exactly=True)
+
+    def open(
+        self, x: Any, target: Backend | None = None, request: Request | None = None, *, exactly: bool = False
+    ) -> tuple[Backend, TensorInfo, Any]:
+        exactly = exactly or (request is not None and request.copy is False)
+        if isinstance(x, Given):
+            return self, *open_given(x, target, request, exactly=exactly)
+        if isinstance(x, ArrowColumn) or is_known_by_arrow(type(x)):
+            return self, *open_arrow(x, target, request, exactly=exactly)
         neighbour = neighbour_of(type(x))
         if neighbour is None:
             backend, info, handle = open_offered(x, target, request)
@@ -75,15 +98,18 @@ class ArrayLikeBackend(Backend):
 
     def remark(self, info: TensorInfo) -> str:
         if not info.kind.endswith(PALETTE):
-            return ""
+            return remark_of(info.kind)
         return 'the numbers are indices into the image\'s palette, no colours: x.convert("RGB") has those'
 
+    def opener_of(self, kind: type) -> Callable[[Any], Node] | None:
+        return opener_of(kind)
+
     def pointer(self, x: Any) -> int | None:
-        return None if isinstance(x, Later) else memory.address(x)
+        return None if isinstance(x, (Later, LaterColumn)) else memory.address(x)
 
     def read(self, x: Any) -> Array:
         """The object's values in memory of one's own."""
-        return own(x)
+        return x.read() if isinstance(x, LaterColumn) else own(x)
 
     def export(self, x: Any) -> Array:
         array: Array = x

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...errors import UnsupportedTypeError
 from ...hints import Hint
 from .chunked import is_text, open_later
-from .columns import refuse
 from .neighbours import Neighbour
 from .protocols import open_offered
 
@@ -35,13 +35,13 @@ def _open(x: Any, target: Any, request: Any) -> Opened:
     return (open_offered if lies_here else open_later)(x, target, request)
 
 
-def _refuse(_x: Any, _target: Any, request: Any) -> Opened:
-    raise refuse("A Dataset", "is several arrays with names", Hint("{tree:dict(x.variables)}"), request)
+def _refuse(_x: Any, _target: Any, _request: Any) -> Opened:
+    raise UnsupportedTypeError("A Dataset is several arrays with names.", Hint("{tree:dict(x.variables)}"))
 
 
-def _refuse_tree(_x: Any, _target: Any, request: Any) -> Opened:
+def _refuse_tree(_x: Any, _target: Any, _request: Any) -> Opened:
     hint = Hint(
         '{tree:dict(((node.path + "/" + name).strip("/"), value)'
         " for node in x.subtree for name, value in node.to_dataset().variables.items())}"
     )
-    raise refuse("A DataTree", "is several datasets with names", hint, request)
+    raise UnsupportedTypeError("A DataTree is several datasets with names.", hint)

@@ -1,0 +1,156 @@
+"""Tables and columns of any producer that offers Arrow's interfaces, datasets, and what was found in others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...columns import interface
+from ...columns.column import Column
+from ...columns.layouts import column_of, fields, spans_of
+from ...columns.texts import texts
+from .. import registry
+from ..opening import Given, Table, node_of, open_column, open_table
+from .declared import NAME
+from .neighbours import neighbour_of
+from .snippets import COLUMN, FILLED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ...columns.column import Found
+    from ...core.info import TensorInfo
+    from ...core.request import Request
+    from ..base import Backend
+    from ..nodes import Node
+
+__all__ = ["ArrowColumn", "found_in", "is_known_by_arrow", "named_columns", "open_arrow", "open_given", "opener_of"]
+
+
+class ArrowColumn:
+    """A column of a producer that is known by Arrow's interfaces alone.
+
+    Args:
+        kind: The name of the class of what it comes from.
+        name: Its name.
+        meaning: What its memory means.
+        chunks: Its memory.
+    """
+
+    __slots__ = ("chunks", "kind", "name", "type")
+
+    def __init__(self, kind: str, name: str, meaning: interface.Type, chunks: Any) -> None:
+        self.kind, self.name, self.type, self.chunks = kind, name, meaning, chunks
+
+    def found(self, asked: str | None) -> Found:
+        """What is in it; `asked` is the dtype that was named."""
+        return column_of(self.type, self.chunks, asked)
+
+    def tolist(self) -> list[Any]:
+        """Its values in Python; of text, that, with ``None`` for what is missing.
+
+        Raises:
+            ConversionError: It holds neither numbers nor text.
+        """
+        found = self.found(None)
+        if isinstance(found, Column) and not found.nulls[0]:
+            values: list[Any] = found.read().tolist()
+            return values
+        return texts(self.type, spans_of(self.chunks))
+
+    def __len__(self) -> int:
+        return sum(each.length for each in self.chunks)
+
+    def __repr__(self) -> str:
+        return f"<column {self.name!r} of a {self.kind}: {len(self)} rows of Arrow's format {self.type.format!r}>"
+
+
+def read_arrow(x: Any) -> ArrowColumn | dict[str, ArrowColumn]:
+    """What an object gives: a column, or a table's.
+
+    Raises:
+        UnsupportedTypeError: It gives none, or two of one name.
+    """
+    kind, chunks = interface.read(x)
+    if kind.format != "+s" or kind.metadata:
+        return ArrowColumn(type(x).__name__, kind.name, kind, chunks)
+    found: dict[str, ArrowColumn] = {}
+    for child, spans in fields(kind, chunks):
+        if child.name in found:
+            from ...errors import UnsupportedTypeError
+
+            raise UnsupportedTypeError(
+                f"This {type(x).__name__} has two columns of the name {child.name!r}, of which one would be lost.", None
+            )
+        found[child.name] = ArrowColumn(type(x).__name__, child.name, child, spans)
+    return found
+
+
+def found_in(x: Any, asked: str | None) -> Given:
+    """What an object holds that offers Arrow's interfaces.
+
+    Raises:
+        UnsupportedTypeError: It gives no Arrow data.
+    """
+    read = x if isinstance(x, ArrowColumn) else read_arrow(x)
+    if isinstance(read, ArrowColumn):
+        return Given(read.kind, read.name or None, read.found(asked))
+    rows = sum(span.length for span in next(iter(read.values())).chunks) if read else 0
+    columns = [(name, each.found(asked)) for name, each in read.items()]
+    table = Table(
+        list(read.items()), rows, lambda name, _: f"leave {name!r} out", lambda gone: f"leave {gone} out", "x"
+    )
+    return Given(type(x).__name__, None, None, table, columns)
+
+
+def open_arrow(x: Any, target: Backend | None, request: Request | None, *, exactly: bool) -> tuple[TensorInfo, Any]:
+    """An object that offers Arrow's interfaces, as one tensor."""
+    given = found_in(x, None if request is None else request.dtype)
+    return open_given(given, target, request, exactly=exactly)
+
+
+def open_given(x: Given, target: Backend | None, request: Request | None, *, exactly: bool) -> tuple[TensorInfo, Any]:
+    """What was found in a column or a table."""
+    kind = x.kind + COLUMN
+    if x.table is not None:
+        return open_table(NAME, x, x.table, x.columns, target, request, kind=kind)
+    assert x.found is not None  # noqa: S101 - it is one of the two
+    fill = x.found.fill if isinstance(x.found, Column) else None
+    note = COLUMN.strip() if fill is None else f"{COLUMN.strip()}{FILLED}{fill.item()}"
+    return open_column(NAME, x.kind, x.name, x.found, request, exactly=exactly, note=note)
+
+
+def opener_of(kind: type) -> Callable[[Any], Node] | None:
+    """What opens tables that offer a stream of Arrow's, and datasets; ``None`` for other types."""
+    if kind in (Given, ArrowColumn):
+        return None
+    if _is_dataset(kind):
+        return lambda x: node_of(named_columns(x))
+    if is_known_by_arrow(kind) and not registry.is_tensor(kind):
+        return lambda x: node_of(named_columns(x))
+    return None
+
+
+def is_known_by_arrow(kind: type) -> bool:
+    """Whether nothing is known of a type's objects but that they offer Arrow's interfaces."""
+    return interface.offers(kind) and not hasattr(kind, "__dlpack__") and neighbour_of(kind) is None
+
+
+def named_columns(x: Any) -> Mapping[Any, Any]:
+    """The columns of a table or a dataset, by name; of a column, it alone under no name.
+
+    Raises:
+        UnsupportedTypeError: It gives no Arrow data, or two columns of one name.
+    """
+    if _is_dataset(type(x)):
+        chosen = x.format
+        if chosen["type"] == "custom":
+            return dict(x[:])
+        table = x.with_format("arrow", columns=chosen["columns"])[:]
+        found: Mapping[Any, Any] = registry.backend_of(table).named_columns(table)  # type: ignore[attr-defined]
+        return found
+    read = read_arrow(x)
+    return read if isinstance(read, dict) else {None: read}
+
+
+def _is_dataset(kind: type) -> bool:
+    return any(base.__name__ == "Dataset" and base.__module__.partition(".")[0] == "datasets" for base in kind.__mro__)

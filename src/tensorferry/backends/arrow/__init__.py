@@ -1,0 +1,1 @@
+"""Arrow: arrays and tables of pyarrow, which nobody can write."""

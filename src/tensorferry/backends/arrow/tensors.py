@@ -1,0 +1,137 @@
+"""Arrow: arrays without nulls as they lie in memory, tables, and arrays over the memory of others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...columns import interface
+from ...columns.column import Column
+from ...columns.layouts import column_of
+from ...columns.pieces import Piece
+from ..columnar import ColumnBackend
+from ..opening import Table
+from .declared import CAPABILITIES, DECLARED
+from .snippets import snippet
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...columns.column import Found
+    from ...core.capabilities import Capabilities
+
+Array = np.ndarray[Any, Any]
+
+
+class ArrowBackend(ColumnBackend):
+    """`pa.Array`, `pa.ChunkedArray`; `pa.Table` and `pa.RecordBatch` as containers."""
+
+    name = "arrow"
+    module = "pyarrow"
+    aliases = ("pyarrow", "pa")
+    owns = ("pyarrow",)
+    rank = 60
+    install = "pip install pyarrow"
+    imports = DECLARED.imports
+    renamed = "x.rename_columns([f'{index} {name}' for index, name in enumerate(x.column_names)])"
+    snippet = staticmethod(snippet)  # pyright: ignore[reportAssignmentType]
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return CAPABILITIES
+
+    def load(self) -> None:
+        import pyarrow as pa
+
+        self._pa = pa
+        self._tables = (pa.Table, pa.RecordBatch)
+        self._columns = (pa.Array, pa.ChunkedArray)
+        types = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())
+        plain = {each: str(each) for each in types}
+        self._plain = {**plain, pa.float16(): "float16", pa.float32(): "float32", pa.float64(): "float64"}
+        self._types = {name: kind for kind, name in self._plain.items()}
+
+    def claims(self, kind: type) -> bool:
+        return issubclass(kind, (*self._tables, *self._columns))
+
+    def stands_for(self, kind: type) -> bool:
+        return kind is self._pa.Array
+
+    def refusal(self, kind: type) -> tuple[str, str | None] | None:
+        if issubclass(kind, self._pa.RecordBatchReader):
+            return "A RecordBatchReader is record batches that are still to be read.", "x.read_all()"
+        if issubclass(kind, self._pa.Scalar):
+            return "A Scalar of Arrow's is no array.", "x.as_py()"
+        return None
+
+    def is_table(self, kind: type) -> bool:
+        return issubclass(kind, self._tables)
+
+    def dtype_of(self, x: Any) -> Any:
+        return x.type
+
+    def empty(self, x: Any) -> Any:
+        return x.slice(0, 0)
+
+    def name_of(self, x: Any) -> object:
+        return None
+
+    def quick(self, x: Any) -> Array | None:
+        if x.type not in self._plain or x.null_count or not len(x):
+            return None
+        if isinstance(x, self._pa.ChunkedArray):
+            if x.num_chunks != 1:
+                return None
+            x = x.chunk(0)
+        return x.to_numpy()  # type: ignore[no-any-return]
+
+    def plain_types(self) -> Sequence[type]:
+        pa = self._pa
+        return [pa.ChunkedArray, *(type(pa.array([], kind)) for kind in self._plain)]
+
+    def found(self, x: Any, asked: str | None) -> Found:
+        pa = self._pa
+        name = self._plain.get(x.type)
+        if name is not None and not x.null_count:
+            if isinstance(x, pa.Array):
+                return Column(name, (), [Piece(len(x), x.to_numpy())] if len(x) else [])
+            return Column(name, (), [Piece(len(each), each.to_numpy()) for each in x.chunks if len(each)])
+        return column_of(*interface.read(x), asked)
+
+    def table(self, x: Any) -> Table:
+        names = x.column_names
+
+        def put(name: object, code: str) -> str:
+            code, comma, remark = code.format(x=f"x[{name!r}]").partition(", which")
+            if not code.endswith(")") or code.endswith(".to_pylist()"):
+                return drop([name])
+            return f"x.set_column({names.index(name)}, {name!r}, {code}){comma}{remark}"
+
+        def drop(gone: list[object]) -> str:
+            return f"x.drop_columns({gone!r})"
+
+        columns = list(zip(names, x.columns, strict=True))
+        return Table(columns, x.num_rows, put, drop, "x")
+
+    def adopt(self, array: Array) -> Any:
+        pa, flat = self._pa, array.reshape(-1)
+        name = array.dtype.name
+        if name == "bool":
+            # Of eight booleans Arrow makes a byte.
+            values = pa.Array.from_buffers(
+                pa.bool_(), flat.size, [None, pa.py_buffer(np.packbits(flat, bitorder="little"))]
+            )
+        else:
+            kind = self._types[name]
+            values = pa.Array.from_buffers(kind, flat.size, [None, pa.py_buffer(flat)])
+        if array.ndim == 1:
+            return values
+        kind = pa.fixed_shape_tensor(values.type, array.shape[1:])
+        width = int(np.prod(array.shape[1:]))
+        storage = pa.Array.from_buffers(kind.storage_type, len(array), [None], children=[values])
+        assert kind.storage_type.list_size == width  # noqa: S101 - the shape is that of the elements
+        return pa.ExtensionArray.from_storage(kind, storage)
+
+
+BACKEND = ArrowBackend()

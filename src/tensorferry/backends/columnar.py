@@ -1,0 +1,230 @@
+"""`ColumnBackend`: the base of the backends whose tensors are columns of tables.
+
+A column is a tensor, a table is a container of columns, or one tensor if they have one dtype. What is in a column is
+told by `tensorferry.columns`; what that is to a plan, by `opening`.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..columns.column import Column, Refused
+from ..columns.frames import refuse
+from ..core.names import EXCHANGE
+from ..core.signature import COMPACT, layout_of
+from ..host import memory
+from . import registry
+from .base import Backend
+from .opening import Gathered, Given, Later, node_of, open_column, open_gathered, open_table, over, remark_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Mapping, Sequence
+
+    from ..columns.column import Found
+    from ..core.info import TensorInfo
+    from ..core.request import Request
+    from .nodes import Node
+    from .opening import Table
+
+    Opened = tuple[TensorInfo, Any]
+
+__all__ = ["ColumnBackend"]
+
+Array = np.ndarray[Any, Any]
+
+_MOST = 1024
+"""Dtypes of which is kept whether they are numbers: of categories each is another."""
+
+
+class ColumnBackend(Backend):
+    """The base of a backend of columns.
+
+    A subclass has `found`, which tells what a column holds, `table`, and `is_table`; and ``adopt`` to be a target.
+    """
+
+    @abstractmethod
+    def is_table(self, kind: type) -> bool:
+        """Whether objects of a type that it claims are tables."""
+
+    @abstractmethod
+    def found(self, x: Any, asked: str | None) -> Found:
+        """What is in a column; `asked` is the dtype that was named."""
+
+    @abstractmethod
+    def table(self, x: Any) -> Table:
+        """A table's columns."""
+
+    def quick(self, x: Any) -> Array | None:
+        """A read-only array over the memory of a column, if one look shows that it is all that there is to it."""
+        return None
+
+    def whole(self, x: Any) -> Gathered | Array | None:
+        """A table's values if they lie in one memory, or what gathers them if the library does that best itself.
+
+        Its columns are of one dtype then, and nothing is missing.
+        """
+        return None
+
+    def name_of(self, x: Any) -> object:
+        """The name of a column; ``None``: it has none."""
+        return getattr(x, "name", None)
+
+    def note(self, x: Any) -> str:
+        """What its kind says besides."""
+        return ""
+
+    # -- as a backend ---------------------------------------------------------------------------------
+
+    def describe(self, x: Any) -> TensorInfo:
+        return self._opened(x, None, None, exactly=False)[0]
+
+    def open(
+        self, x: Any, target: Backend | None = None, request: Request | None = None
+    ) -> tuple[Backend, TensorInfo, Any]:
+        exactly = request is not None and request.copy is False
+        return self, *self._opened(x, target, request, exactly=exactly)
+
+    def preview(
+        self, x: Any, target: Backend | None = None, request: Request | None = None
+    ) -> tuple[Backend, TensorInfo, Any]:
+        return self, *self._opened(x, target, request, exactly=True)
+
+    def _opened(self, x: Any, target: Backend | None, request: Request | None, *, exactly: bool) -> Opened:
+        asked = None if request is None else request.dtype
+        if self.is_table(type(x)):
+            whole = self.whole(x)
+            if whole is not None:
+                if isinstance(whole, Gathered):
+                    return open_gathered(self.name, type(x).__name__, whole, target, note=self.note(x))
+                info = over(self.name, whole, mutable=True, kind=self.note(x))
+                return info, x if target is self else whole
+            table = self.table(x)
+            columns = [(name, self.found(each, asked)) for name, each in table.columns]
+            return open_table(self.name, x, table, columns, target, request, note=self.note(x))
+        found = self.found(x, asked)
+        return open_column(
+            self.name,
+            type(x).__name__,
+            self.name_of(x),
+            found,
+            request,
+            exactly=exactly,
+            note=self.note(x),
+            kept=x if target is self else None,
+        )
+
+    # -- without describing it ------------------------------------------------------------------------
+
+    def signature(self, x: Any) -> Hashable | None:
+        array = None if self.is_table(type(x)) else self.quick(x)
+        if array is None:
+            return None
+        strides = array.strides
+        layout = COMPACT if strides[0] == array.itemsize else layout_of(array.shape, strides, array.itemsize)
+        return self.name, array.dtype, 1, layout, memory.address(array) & 63
+
+    lengths = staticmethod(lambda x: (len(x),))
+
+    def extents(self, tensors: Sequence[Any], *, compact: bool) -> tuple[Sequence[int], Sequence[int]] | None:
+        arrays = [self.export(x) for x in tensors]
+        starts = memory.addresses(arrays)
+        ends = [at + max(x.strides[0], x.itemsize) * len(x) for at, x in zip(starts, arrays, strict=True)]
+        return (starts, ends) if all(x.strides[0] > 0 for x in arrays) else None
+
+    def fast_paths(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
+        return {(kind, EXCHANGE): self.quick for kind in self.plain_types()}
+
+    def plain_types(self) -> Sequence[type]:
+        """The types of columns that may be plain memory."""
+        return ()
+
+    # -- what it holds --------------------------------------------------------------------------------
+
+    def given(self, x: Any, asked: str | None) -> Given:
+        """What a column or a table holds."""
+        kind = type(x).__name__
+        if not self.is_table(type(x)):
+            return Given(kind, self.name_of(x), self.found(x, asked))
+        table = self.table(x)
+        return Given(kind, None, None, table, [(name, self.found(each, asked)) for name, each in table.columns])
+
+    def is_text(self, x: Any) -> bool:
+        if self.is_table(type(x)):
+            columns = self.table(x).columns
+            return bool(columns) and all(self.is_text(each) for _, each in columns)
+        dtype = self.dtype_of(x)
+        stays = None if dtype is None else self._stays.get(dtype)
+        if stays is None:
+            found = self.found(x if dtype is None else self.empty(x), None)
+            stays = isinstance(found, Refused) and found.stays
+            if dtype is not None and len(self._stays) < _MOST:
+                self._stays[dtype] = stays
+        return stays
+
+    def __init__(self) -> None:
+        self._stays: dict[Hashable, bool] = {}
+
+    @abstractmethod
+    def dtype_of(self, x: Any) -> Hashable | None:
+        """The library's dtype of a column, if that alone says whether it holds numbers."""
+
+    @abstractmethod
+    def empty(self, x: Any) -> Any:
+        """A column of the same dtype without rows."""
+
+    def remark(self, info: TensorInfo) -> str:
+        return remark_of(info.kind)
+
+    def pointer(self, x: Any) -> int | None:
+        handle = x if isinstance(x, (Later, np.ndarray)) else self._opened(x, None, None, exactly=False)[1]
+        return None if isinstance(handle, Later) else memory.address(self.export(handle))
+
+    def read(self, x: Any) -> Array:
+        """The values, in memory of one's own."""
+        array: Array = x.read()
+        return array
+
+    def export(self, x: Any) -> Array:
+        if isinstance(x, np.ndarray):
+            return x
+        array = self.whole(x) if self.is_table(type(x)) else self.quick(x)
+        if isinstance(array, np.ndarray):
+            return array
+        found = self.found(x, None)
+        assert isinstance(found, Column)  # noqa: S101 - it was described
+        return found.view()
+
+    def opener_of(self, kind: type) -> Callable[[Any], Node] | None:
+        if not self.loaded:
+            registry.load(self)
+        return self._open_table if self.claims(kind) and self.is_table(kind) else None
+
+    def _open_table(self, x: Any) -> Node:
+        return node_of(self.named_columns(x))
+
+    def named_columns(self, x: Any, *, index: bool = False) -> Mapping[object, Any]:
+        """The columns of a table, by name, its index among them if that is wanted.
+
+        Raises:
+            UnsupportedTypeError: Two have one name.
+        """
+        columns = self.table(x).columns
+        if index:
+            columns = [*self.index_of(x), *columns]
+        found: dict[object, Any] = {}
+        for name, each in columns:
+            if name in found:
+                why = f"has two columns of the name {name!r}, of which one would be lost"
+                raise refuse(f"This {type(x).__name__}", Refused(why, ""), self.renamed, None)
+            found[name] = each
+        return found
+
+    renamed: str = ""
+    """Code that gives a table's columns other names."""
+
+    def index_of(self, x: Any) -> Sequence[tuple[object, Any]]:
+        """What a table is indexed by, as columns."""
+        return ()

@@ -1,0 +1,1 @@
+"""pandas: series, indexes and frames."""

@@ -1,0 +1,262 @@
+"""pandas: columns as they lie in memory, NumPy's, masked, Arrow's or encoded; frames; series over others' memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...columns import interface
+from ...columns.column import TEXT, Column, Refused
+from ...columns.layouts import CATEGORIES, column_of
+from ...columns.pieces import Decoded, Missing, Piece
+from ...core.dtypes import DTYPES
+from ...core.names import EXCHANGE
+from ...host.numpy_dtypes import of_numpy
+from .. import registry
+from ..columnar import ColumnBackend
+from ..opening import INDEXED, Gathered, Table
+from .declared import CAPABILITIES, DECLARED
+from .snippets import snippet
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...columns.column import Found
+    from ...core.capabilities import Capabilities
+    from ...core.info import TensorInfo
+    from ...core.request import Request
+    from ..base import Backend
+
+Array = np.ndarray[Any, Any]
+
+_OBJECTS = Refused("holds Python objects", "{x}.infer_objects(), which makes numbers of it where all are")
+_UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+
+
+class PandasBackend(ColumnBackend):
+    """`pd.Series`, `pd.Index` and the arrays in them; `pd.DataFrame` as a container."""
+
+    name = "pandas"
+    module = "pandas"
+    aliases = ("pd",)
+    owns = ("pandas",)
+    rank = 61
+    install = "pip install pandas"
+    imports = DECLARED.imports
+    renamed = "x.set_axis(range(x.shape[1]), axis=1)"
+    snippet = staticmethod(snippet)  # pyright: ignore[reportAssignmentType]
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return CAPABILITIES
+
+    def load(self) -> None:
+        import pandas as pd
+
+        self._pd = pd
+        self._columns = (pd.Series, pd.Index, pd.api.extensions.ExtensionArray)
+
+    def claims(self, kind: type) -> bool:
+        pd = self._pd
+        return issubclass(kind, (pd.DataFrame, *self._columns)) and not issubclass(kind, pd.MultiIndex)
+
+    def stands_for(self, kind: type) -> bool:
+        return kind is self._pd.Series
+
+    def refusal(self, kind: type) -> tuple[str, str | None] | None:
+        if issubclass(kind, self._pd.MultiIndex):
+            return "A MultiIndex is several columns.", "x.to_frame()"
+        return None
+
+    def is_table(self, kind: type) -> bool:
+        return issubclass(kind, self._pd.DataFrame)
+
+    def note(self, x: Any) -> str:
+        index = getattr(x, "index", None)
+        if index is None or isinstance(x, self._pd.Index):
+            return ""
+        usual = isinstance(index, self._pd.RangeIndex) and index.start == 0 and index.step == 1 and index.name is None
+        return "" if usual else INDEXED
+
+    def open(
+        self, x: Any, target: Backend | None = None, request: Request | None = None
+    ) -> tuple[Backend, TensorInfo, Any]:
+        objects = self._objects(x)
+        if objects is not None:
+            return registry.backend_named(EXCHANGE).open(objects, target, request)
+        return super().open(x, target, request)
+
+    def preview(
+        self, x: Any, target: Backend | None = None, request: Request | None = None
+    ) -> tuple[Backend, TensorInfo, Any]:
+        objects = self._objects(x)
+        if objects is not None:
+            return registry.backend_named(EXCHANGE).preview(objects, target, request)
+        return super().preview(x, target, request)
+
+    def _objects(self, x: Any) -> Array | None:
+        """The array of a column of Python objects that are no text, which may be numbers."""
+        if self.is_table(type(x)) or x.dtype != object:
+            return None
+        objects = x.to_numpy()
+        return None if _holds_text(objects) else objects
+
+    def whole(self, x: Any) -> Gathered | Array | None:
+        dtypes = set(x.dtypes)
+        if len(dtypes) != 1 or not x.size:
+            return None
+        dtype = dtypes.pop()
+        name = of_plain(dtype)
+        if name is None:
+            return None
+        # What it gives of one block is read-only: it is the frame's own.
+        if x._mgr.nblocks == 1:
+            array = x.to_numpy()
+            if not array.flags.writeable:
+                return array  # type: ignore[no-any-return]
+
+        def read(by_rows: bool) -> Array:
+            array = x.to_numpy(copy=True)
+            return np.ascontiguousarray(array) if by_rows else _by_columns(array)
+
+        return Gathered(x.shape, name, read) if dtype.isnative else None
+
+    def quick(self, x: Any) -> Array | None:
+        dtype = x.dtype
+        if dtype.__class__.__name__ not in _PLAIN or not dtype.isnative or not len(x):
+            return None
+        array = x.to_numpy()
+        return None if array.flags.writeable or not array.strides[0] else array
+
+    def plain_types(self) -> Sequence[type]:
+        return (self._pd.Series,)
+
+    def dtype_of(self, x: Any) -> Any:
+        return None if x.dtype == object else x.dtype
+
+    def empty(self, x: Any) -> Any:
+        return x[:0]
+
+    def found(self, x: Any, asked: str | None) -> Found:
+        pd, dtype = self._pd, x.dtype
+        if isinstance(dtype, np.dtype):
+            return self._found_in_numpy(x, dtype, asked)
+        values = x if isinstance(x, pd.api.extensions.ExtensionArray) else x.array
+        if isinstance(dtype, pd.StringDtype):
+            return Refused(TEXT, "{x}.tolist()", stays=True)
+        if isinstance(dtype, pd.ArrowDtype):
+            found = column_of(*interface.read(values.__arrow_array__()), asked)
+            if isinstance(found, Refused) and found.hint.endswith(".to_pylist()"):
+                return found._replace(hint="{x}.tolist()")
+            return found
+        if isinstance(dtype, pd.CategoricalDtype):
+            return self._found_in_categories(values, dtype, asked)
+        if isinstance(dtype, (pd.DatetimeTZDtype, pd.PeriodDtype)):
+            zone = " in UTC" if isinstance(dtype, pd.DatetimeTZDtype) else ""
+            unit = _UNITS.get(getattr(dtype, "unit", ""), f"periods of {getattr(dtype, 'freq', '')}")
+            return _dates(values.view("i8"), np.asarray(values.isna()), f"{unit} since 1970{zone}", asked)
+        if isinstance(dtype, pd.SparseDtype):
+            name = of_plain(dtype.subtype)
+            if name is not None:
+                dense = np.asarray(values)
+                return Column(name, (), [Piece(len(dense), dense)] if len(dense) else [], reasons=("sparse",))
+        plain = getattr(dtype, "numpy_dtype", None)
+        name = None if plain is None else of_plain(plain)
+        if name is not None and hasattr(values, "_mask"):
+            data, mask = values._data, values._mask
+            marked = (Missing(mask),) if mask.any() else ()
+            return Column(name, (), [Piece(len(data), data, marked)] if len(data) else [], mutable=True)
+        return Refused(f"has dtype {dtype}, which cannot be carried", "{x}.tolist()", stays=dtype.kind == "O")
+
+    def _found_in_numpy(self, x: Any, dtype: np.dtype[Any], asked: str | None) -> Found:
+        if of_plain(dtype) is not None:
+            return _over(x.to_numpy())
+        if dtype.kind in "mM":
+            array = np.asarray(x.to_numpy())
+            unit = _UNITS.get(np.datetime_data(dtype)[0], np.datetime_data(dtype)[0])
+            since = " since 1970" if dtype.kind == "M" else ""
+            return _dates(array.view("i8"), np.isnat(array), f"{unit}{since}", asked)
+        if dtype.kind in "US" or (dtype.kind == "O" and _holds_text(x.to_numpy())):
+            return Refused(TEXT, "{x}.tolist()", stays=True)
+        if dtype.kind == "O":
+            return _OBJECTS
+        return Refused(f"has dtype {dtype}, which cannot be carried", "{x}.tolist()")
+
+    def _found_in_categories(self, values: Any, dtype: Any, asked: str | None) -> Found:
+        codes = values.codes
+        gone = codes < 0
+        marked = (Missing(gone),) if gone.any() else ()
+        name = of_plain(dtype.categories.dtype)
+        if name is not None:
+            decoded = Decoded(codes, dtype.categories.to_numpy(), gone if marked else None)
+            return Column(name, (), [Piece(len(codes), decoded, marked)] if len(codes) else [])
+        if asked not in DTYPES or DTYPES[asked].kind not in ("int", "uint"):
+            return CATEGORIES
+        pieces = [Piece(len(codes), codes, marked)] if len(codes) else []
+        return Column(of_numpy(codes.dtype) or "", (), pieces, unit="codes of categories", mutable=True)
+
+    def table(self, x: Any) -> Table:
+        def put(name: object, code: str) -> str:
+            code, comma, remark = code.format(x=f"x[{name!r}]").partition(", which")
+            if not code.endswith(")") or code.endswith(".tolist()"):
+                return drop([name])
+            # Only names that are text can be keywords.
+            table = "x" if isinstance(name, str) else "x.rename(columns=str)"
+            return f"{table}.assign(**{{{str(name)!r}: {code}}}){comma}{remark}"
+
+        def drop(gone: list[object]) -> str:
+            return f"x.drop(columns={gone!r})"
+
+        columns = list(x.items())
+        return Table(columns, len(x), put, drop, "x")
+
+    def index_of(self, x: Any) -> Sequence[tuple[object, Any]]:
+        index = x.index
+        if isinstance(index, self._pd.MultiIndex):
+            names = [name if name is not None else f"index_{level}" for level, name in enumerate(index.names)]
+            return [(name, index.get_level_values(level)) for level, name in enumerate(names)]
+        return [("index" if index.name is None else index.name, index)]
+
+    def adopt(self, array: Array) -> Any:
+        return (self._pd.Series if array.ndim == 1 else self._pd.DataFrame)(array, copy=False)
+
+
+_PLAIN = frozenset(
+    {
+        *("Int8DType", "Int16DType", "Int32DType", "Int64DType", "UInt8DType", "UInt16DType", "UInt32DType"),
+        *("UInt64DType", "Float16DType", "Float32DType", "Float64DType", "Complex64DType", "Complex128DType"),
+        *("BoolDType", "LongLongDType", "ULongLongDType"),
+    }
+)
+
+
+def _by_columns(array: Array) -> Array:
+    return array if array.flags.f_contiguous else np.asfortranarray(array)
+
+
+def of_plain(dtype: Any) -> str | None:
+    """The name of a dtype that is NumPy's own, of numbers; ``None``: it is none."""
+    return of_numpy(dtype) if isinstance(dtype, np.dtype) and dtype.kind in "biufc" else None
+
+
+def _over(array: Array) -> Column:
+    pieces = [Piece(len(array), array)] if array.size else []
+    return Column(of_numpy(array.dtype) or "", array.shape[1:], pieces, mutable=True)
+
+
+def _dates(counts: Array, missing: Array, unit: str, asked: str | None) -> Found:
+    if asked not in DTYPES or DTYPES[asked].kind not in ("int", "uint"):
+        what = "holds dates or durations, which are counts of a unit"
+        return Refused(what, f", which counts {unit}", stays=True, counts=True)
+    marked = (Missing(missing),) if missing.any() else ()
+    pieces = [Piece(len(counts), counts, marked)] if len(counts) else []
+    return Column("int64", (), pieces, unit=unit, mutable=True)
+
+
+def _holds_text(objects: Array) -> bool:
+    """Whether an array of Python objects holds text, and nothing else."""
+    return registry.backend_named(EXCHANGE).is_text(objects)
+
+
+BACKEND = PandasBackend()

@@ -1,0 +1,1 @@
+"""polars: series and frames, which nobody can write."""

@@ -1,0 +1,27 @@
+"""What polars can hold, adopt and promise."""
+
+from __future__ import annotations
+
+from ...core.capabilities import Capabilities, Dtypes, Memory, Objects
+from ...core.declaration import Declared
+from ...core.dtypes import ORDINARY
+from ...core.info import COPIED_KINDS
+from .snippets import snippet
+
+__all__ = ["CAPABILITIES", "DECLARED"]
+
+_HELD = frozenset(name for name in ORDINARY if not name.startswith("complex")) - {"float16"}
+
+CAPABILITIES = Capabilities(
+    dtypes=Dtypes(
+        held=_HELD,
+        numbers={"bool": ("bool",), "int": ("int64", "uint64"), "float": ("float64",), "complex": ()},
+        unshared=frozenset({"bool"}),
+    ),
+    memory=Memory(writable=False, strides="compact", alignment=0, fewest_axes=1, axes=2, by_columns=True),
+    objects=Objects(read_kinds=COPIED_KINDS),
+)
+
+DECLARED = Declared(
+    "polars", CAPABILITIES, snippet, {"pl": "import polars as pl", "ferry": "import tensorferry as ferry"}
+)

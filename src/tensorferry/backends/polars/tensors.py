@@ -1,0 +1,126 @@
+"""polars: columns without nulls as they lie in memory, frames, and copies of arrays as series and frames."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...columns import interface
+from ...columns.column import TEXT, Column, Refused
+from ...columns.layouts import column_of
+from ...columns.pieces import Piece
+from ..columnar import ColumnBackend
+from ..opening import Gathered, Table
+from .declared import CAPABILITIES, DECLARED
+from .snippets import snippet
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...columns.column import Found
+    from ...core.capabilities import Capabilities
+
+Array = np.ndarray[Any, Any]
+
+
+class PolarsBackend(ColumnBackend):
+    """`pl.Series`; `pl.DataFrame` as a container."""
+
+    name = "polars"
+    module = "polars"
+    aliases = ("pl",)
+    owns = ("polars",)
+    rank = 62
+    install = "pip install polars"
+    imports = DECLARED.imports
+    renamed = ""
+    snippet = staticmethod(snippet)  # pyright: ignore[reportAssignmentType]
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return CAPABILITIES
+
+    def load(self) -> None:
+        import polars as pl
+
+        self._pl = pl
+        names = ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64", "Float32", "Float64")
+        self._plain = {getattr(pl, name): name.lower() for name in names}
+        self._text = (pl.String, pl.Binary)
+
+    def claims(self, kind: type) -> bool:
+        return issubclass(kind, (self._pl.DataFrame, self._pl.Series))
+
+    def stands_for(self, kind: type) -> bool:
+        return kind is self._pl.Series
+
+    def refusal(self, kind: type) -> tuple[str, str | None] | None:
+        if issubclass(kind, self._pl.LazyFrame):
+            return "A LazyFrame is a query that has not run.", "x.collect()"
+        return None
+
+    def is_table(self, kind: type) -> bool:
+        return issubclass(kind, self._pl.DataFrame)
+
+    def whole(self, x: Any) -> Gathered | Array | None:
+        dtypes = set(x.dtypes)
+        name = self._plain.get(dtypes.pop()) if len(dtypes) == 1 else None
+        if name is None or not x.height or any(x.null_count().row(0)):
+            return None
+        return Gathered(x.shape, name, lambda by_rows: x.to_numpy(order="c" if by_rows else "fortran", writable=True))
+
+    def quick(self, x: Any) -> Array | None:
+        if x.dtype not in self._plain or x.null_count() or x.n_chunks() != 1 or not len(x):
+            return None
+        return x.to_numpy(allow_copy=False)  # type: ignore[no-any-return]
+
+    def plain_types(self) -> Sequence[type]:
+        return (self._pl.Series,)
+
+    def dtype_of(self, x: Any) -> Any:
+        return x.dtype
+
+    def empty(self, x: Any) -> Any:
+        return x.clear()
+
+    def found(self, x: Any, asked: str | None) -> Found:
+        pl, dtype = self._pl, x.dtype
+        name = self._plain.get(dtype)
+        if name is not None and x.n_chunks() == 1 and not x.null_count():
+            return Column(name, (), [Piece(len(x), x.to_numpy(allow_copy=False))] if len(x) else [])
+        if dtype in self._text:
+            return Refused(TEXT, "{x}.to_list()", stays=True)
+        if dtype == pl.Object:
+            return Refused("holds Python objects", "{x}.to_list()")
+        if dtype in (pl.Int128, getattr(pl, "UInt128", pl.Int128)):
+            return Refused(
+                "holds integers of 128 bits, which no dtype holds", "{x}.cast(int), which raises if one is lost"
+            )
+        if dtype == pl.Decimal:
+            return Refused("holds decimal numbers, which no dtype keeps", "{x}.cast(float), which rounds")
+        found = column_of(*interface.read(x), asked)
+        if isinstance(found, Refused) and found.hint.endswith(".to_pylist()"):
+            return found._replace(hint="{x}.to_list()")
+        return found
+
+    def table(self, x: Any) -> Table:
+        def put(name: object, code: str) -> str:
+            code, comma, remark = code.format(x=f"x[{name!r}]").partition(", which")
+            if not code.endswith(")") or code.endswith(".to_list()"):
+                return drop([name])
+            return f"x.with_columns({code}){comma}{remark}"
+
+        def drop(gone: list[object]) -> str:
+            return f"x.drop({gone!r})"
+
+        columns = [(each.name, each) for each in x.get_columns()]
+        return Table(columns, x.height, put, drop, "x")
+
+    def adopt(self, array: Array) -> Any:
+        if array.ndim == 1:
+            return self._pl.Series(array)
+        return self._pl.from_numpy(array, orient="row")
+
+
+BACKEND = PolarsBackend()

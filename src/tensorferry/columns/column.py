@@ -1,0 +1,312 @@
+"""`Column`: the values of a table's column where they lie, in pieces, and which of them are missing."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ..core.dtypes import find
+from ..errors import LossyCastError
+from ..host import memory
+from ..host.numpy_dtypes import numpy_dtype
+from .pieces import Bits, Decoded
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .pieces import Piece
+
+__all__ = ["TEXT", "Column", "Found", "Ragged", "Refused"]
+
+Array = np.ndarray[Any, Any]
+
+TEXT = "holds text, which has no numbers"
+_FEW = 8
+"""One in so many, of what is missing, from which on each is written for itself."""
+_BLOCK = 1 << 15
+"""Elements that are read and filled in at a time, while they are in the processor's cache."""
+
+
+class Refused(NamedTuple):
+    """A column that is no tensor.
+
+    Args:
+        why: The end of a sentence about it.
+        hint: Code that makes one of it, ``{x}`` standing for it; then, perhaps, a comma and a remark.
+        stays: Whether it is no numbers by what it is, and stays as it is in a tree.
+        counts: Whether integers stand behind it, which are given where they are asked for: the hint is a remark.
+    """
+
+    why: str
+    hint: str
+    stays: bool = False
+    counts: bool = False
+
+
+class Ragged(NamedTuple):
+    """A column whose rows are lists of unequal lengths.
+
+    Args:
+        elements: The elements of all, one after the other.
+        lengths: How many of them each row has.
+        shapes: The shapes of the rows, if they are tensors.
+    """
+
+    elements: Column
+    lengths: Array
+    shapes: Array | None = None
+
+    @property
+    def why(self) -> str:
+        """The end of a sentence about it."""
+        sizes = self.lengths if self.shapes is None else self.shapes
+        first = sizes[0]
+        row = int(np.argmax((sizes != first).reshape(len(sizes), -1).any(1)))
+        what = "elements" if self.shapes is None else "as its shape"
+        return f"has rows of unequal lengths: row 0 has {first} {what}, row {row} has {sizes[row]}"
+
+    def rows(self) -> list[Array]:
+        """Each row as an array over one memory, which is the column's own where that can be."""
+        flat = self.elements.read()
+        ends = np.cumsum(self.lengths)
+        rows = [flat[end - length : end] for length, end in zip(self.lengths.tolist(), ends.tolist(), strict=True)]
+        if self.shapes is None:
+            return rows
+        return [row.reshape(shape) for row, shape in zip(rows, self.shapes.tolist(), strict=True)]
+
+    def padded(self, value: Any) -> Array:
+        """All rows in one array, filled up at their ends.
+
+        Raises:
+            LossyCastError: The dtype has no such value.
+        """
+        rows = self.rows()
+        shapes = self.lengths[:, None] if self.shapes is None else self.shapes
+        whole = (len(rows), *map(int, shapes.max(0)), *self.elements.inner)
+        result = memory.compact(whole, numpy_dtype(self.elements.dtype))
+        result[...] = self.elements.value_of(value, "pad")
+        for into, row in zip(result, rows, strict=True):
+            into[tuple(slice(length) for length in row.shape)] = row
+        return result
+
+
+class Column:
+    """The values of a column where they lie.
+
+    Args:
+        dtype: Canonical name of their dtype.
+        inner: The axes of one row.
+        pieces: The rows.
+        mutable: Whether somebody may write this memory.
+        unit: What integers count, if they stand for dates and the like.
+        reasons: Why the memory is not that of a tensor, whatever the pieces are.
+        order: The inner axes as they are to be seen, by those in memory; ``None``: as they are.
+    """
+
+    def __init__(
+        self,
+        dtype: str,
+        inner: tuple[int, ...],
+        pieces: Sequence[Piece],
+        *,
+        mutable: bool = False,
+        unit: str = "",
+        reasons: tuple[str, ...] = (),
+        order: tuple[int, ...] | None = None,
+    ) -> None:
+        self.dtype, self.inner, self.pieces, self.mutable = dtype, inner, pieces, mutable
+        self.unit, self.reasons, self.order = unit, reasons, order
+        self.rows = sum([piece.rows for piece in pieces])
+        self.fill: Any = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the tensor that it is."""
+        inner = self.inner if self.order is None else tuple(self.inner[axis] for axis in self.order)
+        return (self.rows, *inner)
+
+    # -- what is missing ----------------------------------------------------------------------------
+
+    @property
+    def lacks(self) -> bool:
+        """Whether something is marked as missing."""
+        return any(piece.missing for piece in self.pieces)
+
+    @cached_property
+    def nulls(self) -> tuple[int, int]:
+        """How many rows have something missing, and which is the first; (0, 0): none."""
+        count, first, before = 0, 0, 0
+        for piece in self.pieces:
+            if len(piece.missing) == 1 and piece.missing[0].each == 1 and isinstance(piece.missing[0].marks, Bits):
+                here, at = piece.missing[0].marks.zeros()
+                if here and not count:
+                    first = before + at
+                count += here
+            elif piece.missing:
+                marked = np.zeros(piece.rows, bool)
+                for each in piece.missing:
+                    found = each.part(0, piece.rows)
+                    marked |= found if each.each == 1 else found.reshape(piece.rows, each.each).any(1)
+                here = int(np.count_nonzero(marked))
+                if here and not count:
+                    first = before + int(marked.argmax())
+                count += here
+            before += piece.rows
+        return count, first
+
+    def said_of_nulls(self) -> str:
+        """What is missing, as the end of a sentence."""
+        count, first = self.nulls
+        where = f"at row {first}" if count == 1 else f"{count}, the first at row {first}"
+        return f"has nulls ({where}), which lie beside its values and would be lost"
+
+    def missing(self) -> Array:
+        """Where nothing is, for each element."""
+        result = np.zeros((self.rows, *self.inner), bool)
+        at = 0
+        for piece in self.pieces:
+            _mark(result[at : at + piece.rows], piece, 0)
+            at += piece.rows
+        return self._ordered(result)
+
+    def filled(self, value: Any) -> Column:
+        """The same column with a value in the place of what is missing."""
+        found = Column(
+            self.dtype,
+            self.inner,
+            self.pieces,
+            mutable=self.mutable,
+            unit=self.unit,
+            reasons=self.reasons,
+            order=self.order,
+        )
+        found.fill = value
+        return found
+
+    def value_of(self, value: Any, keyword: str = "nulls") -> Any:
+        """A value as one of the column's dtype.
+
+        Raises:
+            LossyCastError: The dtype has no such value.
+        """
+        dtype, kind = numpy_dtype(self.dtype), find(self.dtype).kind
+        number = float("nan") if isinstance(value, str) and value == "nan" else value
+        number = number.item() if isinstance(number, np.generic) else number
+        found: Any = None
+        kept = isinstance(number, bool) == (kind == "bool")
+        try:
+            with np.errstate(all="ignore"):
+                found = np.asarray(number).astype(dtype)
+            # A float is rounded as one that is cast is; what would become infinite is not.
+            same = found.item() == number if kind != "float" else bool(np.isfinite(found)) == math.isfinite(number)
+            kept = kept and same
+        except (TypeError, ValueError, OverflowError):
+            kept = False
+        if not kept:
+            raise LossyCastError(
+                f"{keyword}={value!r} is no value of {self.dtype}.",
+                f"{keyword}=False" if kind == "bool" else f"{keyword}=0",
+            )
+        return found
+
+    # -- its values ---------------------------------------------------------------------------------
+
+    def obstacles(self, *, exactly: bool) -> list[str]:
+        """Why its memory is not that of a tensor; empty: it is.
+
+        Args:
+            exactly: With numbers.
+        """
+        found = list(self.reasons)
+        if len(self.pieces) > 1:
+            found.append(f"{len(self.pieces)} chunks" if exactly else "several chunks")
+        if any(isinstance(piece.values, Bits) for piece in self.pieces):
+            found.append("bit-packed")
+        if any(isinstance(piece.values, Decoded) for piece in self.pieces):
+            found.append("encoded by a dictionary")
+        if self.fill is not None and self.lacks:
+            found.append(f"nulls at row {self.nulls[1]}" if exactly else "nulls")
+        return found
+
+    def view(self) -> Array:
+        """An array over its memory; only if there are no `obstacles`."""
+        if not self.pieces:
+            values: Any = np.empty((self.rows, *self.inner), numpy_dtype(self.dtype))
+        else:
+            values = self.pieces[0].values
+        if values.flags.writeable:
+            values = values.view()
+            values.flags.writeable = False
+        return self._ordered(values)
+
+    def read(self) -> Array:
+        """Its values: over its memory, or else in other."""
+        if not self.obstacles(exactly=False):
+            return self.view()
+        result = memory.compact((self.rows, *self.inner), numpy_dtype(self.dtype))
+        self.put(result)
+        return self._ordered(result)
+
+    def whatever(self) -> Array:
+        """Its values, with whatever stands where something is missing."""
+        result = np.empty((self.rows, *self.inner), numpy_dtype(self.dtype))
+        self.put(result)
+        return self._ordered(result)
+
+    def put(self, out: Array) -> None:
+        """Write its values into memory, in one pass; what is missing as `fill`."""
+        at = 0
+        step = max(1, _BLOCK // max(1, prod(self.inner)))
+        for piece in self.pieces:
+            values, marks = piece.values, piece.missing if self.fill is not None else ()
+            if not marks and isinstance(values, np.ndarray):
+                out[at : at + piece.rows] = values
+            else:
+                for start in range(0, piece.rows, step):
+                    stop = min(start + step, piece.rows)
+                    into = out[at + start : at + stop]
+                    if isinstance(values, np.ndarray):
+                        into[...] = values[start:stop]
+                    else:
+                        values.put(into, start, stop)
+                    for each in marks:
+                        if isinstance(each.marks, Bits) and into.ndim == 1:
+                            into[each.marks.unset(start, stop)] = self.fill
+                        else:
+                            _fill(into, self.fill, _spread(each.part(start, stop), into.shape, each.each))
+            at += piece.rows
+
+    def _ordered(self, array: Array) -> Array:
+        return array if self.order is None else array.transpose(0, *(axis + 1 for axis in self.order))
+
+
+def _fill(out: Array, value: Any, where: Array) -> None:
+    """Write a value where it is wanted; one by one where that is rare, which is sooner."""
+    count = np.count_nonzero(where)
+    if count * _FEW > where.size or not out.flags.c_contiguous:
+        np.copyto(out, value, where=where)
+    elif count:
+        out.reshape(-1)[np.flatnonzero(where)] = value
+
+
+def _mark(out: Array, piece: Piece, start: int) -> None:
+    for each in piece.missing:
+        out |= _spread(each.part(start, start + len(out)), out.shape, each.each)
+
+
+def _spread(marks: Array, shape: tuple[int, ...], each: int) -> Array:
+    """Marks of rows, or of some of their axes, for each of the elements."""
+    if len(shape) == 1:
+        return marks
+    size = prod(shape[1:])
+    if each == size:
+        return marks.reshape(shape)
+    return np.repeat(marks.reshape(shape[0], each), size // max(each, 1), axis=1).reshape(shape)
+
+
+Found = Column | Ragged | Refused
+"""What is found of a column."""

@@ -1,0 +1,203 @@
+"""Several columns as one array: which dtype, in which layout, and each read once into its memory."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ..core.dtypes import DTYPES, casting_scale, common
+from ..errors import ConversionError, CopyRequiredError, LossyCastError, UnsupportedTypeError
+from ..hints import Hint
+from ..host import casts, memory
+from ..host.numpy_dtypes import numpy_dtype
+from .column import Column, Ragged, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ..core.request import Request
+    from .column import Found
+
+__all__ = ["Frame", "frame_of", "nulls_hint", "refuse"]
+
+Array = np.ndarray[Any, Any]
+
+_ROWS = 1 << 14
+"""Rows that are written at a time where the result's rows lie together, while they are in the processor's cache."""
+
+
+class Frame(NamedTuple):
+    """A table as one array.
+
+    Args:
+        dtype: Canonical name of its dtype.
+        rows: How many rows it has.
+        columns: Its columns, by name.
+        checks: What the cast of each looks at.
+    """
+
+    dtype: str
+    rows: int
+    columns: Sequence[tuple[object, Column]]
+    checks: Sequence[Any]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.rows, len(self.columns)
+
+    def read(self, *, by_rows: bool) -> Array:
+        """All values, gathered in one pass.
+
+        Args:
+            by_rows: Whether the values of a row lie together, or those of a column.
+
+        Raises:
+            LossyCastError: A value does not fit the dtype.
+        """
+        dtype = numpy_dtype(self.dtype)
+        if not by_rows:
+            result: Array = memory.compact((len(self.columns), self.rows), dtype).T
+            for index, ((name, column), check) in enumerate(zip(self.columns, self.checks, strict=True)):
+                if column.dtype == self.dtype:
+                    column.put(result[:, index])
+                else:
+                    result[:, index] = self._cast(name, column.read(), check)
+            return result
+        result = memory.compact(self.shape, dtype)
+        arrays: list[tuple[int, Array]] = []
+        for index, ((name, column), check) in enumerate(zip(self.columns, self.checks, strict=True)):
+            if column.dtype != self.dtype:
+                result[:, index] = self._cast(name, column.read(), check)
+            elif column.obstacles(exactly=False):
+                column.put(result[:, index])
+            else:
+                arrays.append((index, column.view()))
+        for start in range(0, self.rows, _ROWS):
+            part = slice(start, start + _ROWS)
+            for index, array in arrays:
+                result[part, index] = array[part]
+        return result
+
+    def _cast(self, name: object, array: Array, check: Any) -> Array:
+        try:
+            return casts.cast(array, self.dtype, check)
+        except LossyCastError as error:
+            raise LossyCastError(f"{error.message} - in column {_written(name)}", error.hint) from error
+
+
+def refuse(what: str, found: Column | Ragged | Refused, hint: str | None, request: Request | None) -> ConversionError:
+    """The error for what cannot be converted as it is; nulls are a matter of memory too."""
+    if isinstance(found, Column):
+        why = found.said_of_nulls()
+        if request is not None and request.copy is False:
+            return CopyRequiredError(f"{what} {why}: its memory cannot be shared.", hint)
+        return UnsupportedTypeError(f"{what} {why}.", hint)
+    return UnsupportedTypeError(f"{what} {found.why}.", hint)
+
+
+def frame_of(
+    kind: str,
+    columns: Sequence[tuple[object, Found]],
+    rows: int,
+    request: Request | None,
+    *,
+    put: Callable[[object, str], str],
+    drop: Callable[[list[object]], str],
+    apart: str,
+) -> Frame:
+    """A table as an array with a column for each of its own.
+
+    Args:
+        kind: The name of the table's class.
+        columns: Its columns, by name.
+        rows: Their length.
+        request: What was asked for: a dtype that is named is the dtype of all columns.
+        put: Code that puts code in place of a column.
+        drop: Code that leaves columns out.
+        apart: Code that converts the columns one by one.
+
+    Raises:
+        UnsupportedTypeError: A column is no tensor.
+        CopyRequiredError: A column has nulls, and memory was to be shared.
+        LossyCastError: The columns have no dtype in common that keeps every value, or do not take the one asked for.
+    """
+    if not columns:
+        raise UnsupportedTypeError(f"This {kind} has no columns, so no dtype.", None)
+    stays = [name for name, found in columns if isinstance(found, Refused) and found.stays and not found.counts]
+    for name, found in columns:
+        what = f"Column {_written(name)} of this {kind}"
+        if isinstance(found, Refused):
+            hint: str = drop(stays) if found.stays and len(stays) < len(columns) else put(name, found.hint)
+            if found.counts:
+                hint = Hint('{again:x|dtype="int64"}')
+            raise refuse(what, found, hint, request)
+        if isinstance(found, Ragged) or found.inner:
+            raise UnsupportedTypeError(
+                f"{what} {found.why if isinstance(found, Ragged) else 'holds rows of numbers'}.",
+                Hint(f"{{tree:{apart}}}, each for itself"),
+            )
+        if found.fill is None and found.nulls[0]:
+            raise refuse(what, found, nulls_hint(found.dtype), request)
+    numbers = [(name, found) for name, found in columns if isinstance(found, Column)]
+    dtype = _dtype_of(kind, numbers, request, apart)
+    checks = [_check_of(name, found.dtype, dtype, request) for name, found in numbers]
+    return Frame(dtype, rows, numbers, checks)
+
+
+def nulls_hint(dtype: str) -> Hint:
+    """What to write for nulls in a column of a dtype."""
+    kind = DTYPES[dtype].kind
+    value = "False" if kind == "bool" else '"nan"' if kind == "float" else "0"
+    return Hint(f'{{again:x|nulls={value}}}, which stands in their place; or {{again:x|nulls="mask"}}')
+
+
+def _dtype_of(kind: str, numbers: Sequence[tuple[object, Column]], request: Request | None, apart: str) -> str:
+    names = {found.dtype for _, found in numbers}
+    if len(names) == 1:
+        return names.pop()
+    asked = None if request is None else request.dtype or (request.out and request.out.dtype)
+    if asked in DTYPES:
+        return asked
+    if _have_common(names):
+        return common(names)
+    first, second = _two(numbers)
+    what = f"{_written(first[0])} is {first[1].dtype}, {_written(second[0])} is {second[1].dtype}"
+    raise LossyCastError(
+        f"The columns of this {kind} have no dtype in common: {what}.",
+        Hint(f'dtype="float64", which each value must fit; or {{tree:{apart}}}, each for itself'),
+    )
+
+
+def _two(numbers: Sequence[tuple[object, Column]]) -> tuple[tuple[object, Column], tuple[object, Column]]:
+    """The first two columns that have no dtype in common, or else two that differ."""
+    firsts: dict[str, tuple[object, Column]] = {}
+    for each in numbers:
+        firsts.setdefault(each[1].dtype, each)
+    pairs = list(combinations(firsts.values(), 2))
+    return next((pair for pair in pairs if not _have_common({found.dtype for _, found in pair})), pairs[0])
+
+
+def _have_common(names: set[str]) -> bool:
+    if "bool" in names:
+        return False
+    try:
+        common(names)
+    except LossyCastError:
+        return False
+    return True
+
+
+def _check_of(name: object, source: str, dtype: str, request: Request | None) -> str:
+    try:
+        return casting_scale(source, dtype, None if request is None else request.casting).check
+    except LossyCastError as error:
+        raise LossyCastError(f"{error.message} - in column {_written(name)}", error.hint) from error
+
+
+def _written(name: object) -> str:
+    """A column's name for a message."""
+    text = repr(name)
+    return text if len(text) <= 80 else f"{text[:77]}..."

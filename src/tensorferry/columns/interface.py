@@ -1,0 +1,208 @@
+"""Arrow's C data and stream interfaces: what any producer's capsules hold, read without a library of Arrow's.
+
+(https://arrow.apache.org/docs/format/CDataInterface.html, CStreamInterface.html, PyCapsuleInterface.html)
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ..core.layout import compact_strides
+from ..errors import UnsupportedTypeError
+from ..host import memory
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Chunk", "Type", "bytes_at", "offers", "read"]
+
+Array = np.ndarray[Any, Any]
+
+_SCHEMA = struct.Struct("PPPqqPPPP")
+_ARRAY = struct.Struct("qqqqqPPPPP")
+_STREAM = struct.Struct("PPPPP")
+_POINTER = struct.Struct("P")
+_MOST = 1 << 20
+"""Children, buffers or pairs of metadata beyond which a producer's numbers are taken for garbage."""
+
+
+class Type(NamedTuple):
+    """What an Arrow array's memory means.
+
+    Args:
+        format: The format string.
+        name: The field's name.
+        metadata: What stands beside it, its extension type for one.
+        children: The types of what is in it.
+        values: The type of a dictionary's values.
+    """
+
+    format: str
+    name: str
+    metadata: Mapping[bytes, bytes]
+    children: tuple[Type, ...]
+    values: Type | None
+
+
+class Chunk(NamedTuple):
+    """One Arrow array.
+
+    Args:
+        length: How many elements it has.
+        null_count: How many of them are null; negative if that was not counted.
+        offset: With which element of the memory it begins.
+        buffers: The addresses of its memory.
+        children: The arrays in it.
+        values: A dictionary's values.
+        owner: What keeps the memory.
+    """
+
+    length: int
+    null_count: int
+    offset: int
+    buffers: tuple[int, ...]
+    children: tuple[Chunk, ...]
+    values: Chunk | None
+    owner: object
+
+
+def offers(kind: type) -> bool:
+    """Whether objects of a type give their memory through one of the interfaces."""
+    return hasattr(kind, "__arrow_c_array__") or hasattr(kind, "__arrow_c_stream__")
+
+
+def read(x: Any) -> tuple[Type, list[Chunk]]:
+    """What an object gives: the type, and its chunks.
+
+    Raises:
+        UnsupportedTypeError: It was released, its stream failed, or what it gives is no Arrow data.
+    """
+    if hasattr(x, "__arrow_c_array__"):
+        schema, array = x.__arrow_c_array__()
+        at = _pointer(array, b"arrow_array")
+        return _type(_pointer(schema, b"arrow_schema")), [_chunk(at, array)]
+    capsule = x.__arrow_c_stream__()
+    return _of_stream(_pointer(capsule, b"arrow_array_stream"), capsule)
+
+
+_pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer_of.restype = ctypes.c_void_p
+_pointer_of.argtypes = [ctypes.py_object, ctypes.c_char_p]
+
+
+def _pointer(capsule: object, name: bytes) -> int:
+    return int(_pointer_of(capsule, name))
+
+
+# -- streams ---------------------------------------------------------------------------------------
+
+_GIVES = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+_SAYS = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p)
+_RELEASES = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+class _Owned:
+    """A structure that a producer filled in, released when nobody has anything of it any more."""
+
+    def __init__(self, layout: struct.Struct, release: int) -> None:
+        self._memory = ctypes.create_string_buffer(layout.size)
+        self._place = release
+        self.address = ctypes.addressof(self._memory)
+
+    # With what it needs: at the end of the process the module's names may be gone before.
+    def __del__(self, unpack: Any = _POINTER.unpack_from, release: Any = _RELEASES) -> None:
+        found = unpack(self._memory, self._place)[0]
+        if found:
+            release(found)(self.address)
+
+
+_RELEASE_SCHEMA, _RELEASE_ARRAY = 56, 64
+"""Where in the structures the function stands that releases them."""
+
+
+def _of_stream(at: int, capsule: object) -> tuple[Type, list[Chunk]]:
+    get_schema, get_next, get_error, release, _ = _STREAM.unpack(ctypes.string_at(at, _STREAM.size))
+    if not release:
+        raise UnsupportedTypeError("This stream of Arrow's was released: it has been read already.", None)
+
+    def call(function: int, into: _Owned) -> None:
+        code = _GIVES(function)(at, into.address)
+        if code:
+            said = _SAYS(get_error)(at) if get_error else None
+            words = said.decode(errors="replace") if said else f"error {code}"
+            raise UnsupportedTypeError(f"This stream of Arrow's cannot be read: {words}", None)
+
+    schema = _Owned(_SCHEMA, _RELEASE_SCHEMA)
+    call(get_schema, schema)
+    kind, chunks = _type(schema.address), []
+    while True:
+        array = _Owned(_ARRAY, _RELEASE_ARRAY)
+        call(get_next, array)
+        if not struct.unpack_from("P", ctypes.string_at(array.address, _ARRAY.size), _RELEASE_ARRAY)[0]:
+            break
+        chunks.append(_chunk(array.address, array))
+    del capsule
+    return kind, chunks
+
+
+# -- structures ------------------------------------------------------------------------------------
+
+
+def _type(at: int) -> Type:
+    format_, name, metadata, _, count, children, values, release, _ = _SCHEMA.unpack(ctypes.string_at(at, _SCHEMA.size))
+    if not release or not format_ or not 0 <= count <= _MOST:
+        raise UnsupportedTypeError("This schema of Arrow's was released, or is none.", None)
+    return Type(
+        ctypes.string_at(format_).decode(),
+        ctypes.string_at(name).decode(errors="replace") if name else "",
+        _metadata(metadata) if metadata else {},
+        tuple([_type(each) for each in _pointers(children, count)]),
+        _type(values) if values else None,
+    )
+
+
+def _chunk(at: int, owner: object, *, inside: bool = False) -> Chunk:
+    length, nulls, offset, count, inner, buffers, children, values, release, _ = _ARRAY.unpack(
+        ctypes.string_at(at, _ARRAY.size)
+    )
+    if not (release or inside) or length < 0 or offset < 0 or not (0 <= count <= _MOST and 0 <= inner <= _MOST):
+        raise UnsupportedTypeError("This array of Arrow's was released, or has a negative length or offset.", None)
+    return Chunk(
+        length,
+        nulls,
+        offset,
+        _pointers(buffers, count),
+        tuple([_chunk(each, owner, inside=True) for each in _pointers(children, inner)]),
+        _chunk(values, owner, inside=True) if values else None,
+        owner,
+    )
+
+
+def _pointers(at: int, count: int) -> tuple[int, ...]:
+    return struct.unpack(f"{count}P", ctypes.string_at(at, 8 * count)) if count and at else ()
+
+
+def _metadata(at: int) -> dict[bytes, bytes]:
+    count = ctypes.c_int32.from_address(at).value
+    at += 4
+    found: list[bytes] = []
+    for _ in range(2 * min(count, _MOST)):
+        length = ctypes.c_int32.from_address(at).value
+        found.append(ctypes.string_at(at + 4, length))
+        at += 4 + length
+    return dict(zip(found[::2], found[1::2], strict=True))
+
+
+def bytes_at(at: int, shape: tuple[int, ...], dtype: np.dtype[Any], owner: object) -> Array:
+    """A read-only array over Arrow's memory.
+
+    Raises:
+        UnsupportedTypeError: There is no memory where there should be.
+    """
+    if not at and 0 not in shape:
+        raise UnsupportedTypeError("This array of Arrow's has elements, and no memory for them.", None)
+    return memory.over_address(at, shape, compact_strides(shape, dtype.itemsize), dtype, read_only=True, owner=owner)

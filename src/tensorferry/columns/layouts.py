@@ -1,0 +1,343 @@
+"""What Arrow's memory holds, by its type: a `Column`, or why it is none.
+
+(https://arrow.apache.org/docs/format/Columnar.html)
+"""
+
+from __future__ import annotations
+
+import json
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ..core.dtypes import DTYPES
+from ..errors import UnsupportedTypeError
+from ..host.numpy_dtypes import numpy_dtype
+from . import extensions
+from .column import TEXT, Column, Ragged, Refused
+from .interface import bytes_at
+from .pieces import Bits, Decoded, Missing, Piece
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .column import Found
+    from .interface import Chunk, Type
+
+__all__ = ["CATEGORIES", "column_of", "fields", "spans_of"]
+
+Array = np.ndarray[Any, Any]
+
+_NUMBERS = {
+    "c": "int8",
+    "C": "uint8",
+    "s": "int16",
+    "S": "uint16",
+    "i": "int32",
+    "I": "uint32",
+    "l": "int64",
+    "L": "uint64",
+    "e": "float16",
+    "f": "float32",
+    "g": "float64",
+}
+_TEXTS = ("u", "U", "z", "Z", "vu", "vz")
+_UNITS = {"s": "seconds", "m": "milliseconds", "u": "microseconds", "n": "nanoseconds", "D": "days"}
+CATEGORIES = Refused("holds categories, which are no numbers", ", which gives their codes", stays=True, counts=True)
+_ROWS = "holds rows or fields, which are no numbers"
+_EXTENSION, _OF_EXTENSION = b"ARROW:extension:name", b"ARROW:extension:metadata"
+_DATASETS = "datasets.features"
+"""How the names of extension types start that stand for nested lists, and nothing else."""
+
+
+class _Span(NamedTuple):
+    """Some elements of an array, and what is missing around them."""
+
+    chunk: Chunk
+    start: int
+    length: int
+    missing: tuple[Missing, ...] = ()
+
+    @property
+    def at(self) -> int:
+        """With which element of the memory it begins."""
+        return self.chunk.offset + self.start
+
+
+def column_of(kind: Type, chunks: Sequence[Chunk | _Span], asked: str | None = None) -> Found:
+    """The column that an array in chunks is.
+
+    Args:
+        kind: Its type.
+        chunks: Its chunks, or what `fields` gives; those without rows are left out.
+        asked: The dtype that was named: dates are counts where it is one of integers, and categories are their codes.
+
+    Raises:
+        UnsupportedTypeError: The memory is not as the type says.
+    """
+    spans = [each for each in spans_of(chunks) if each.length]
+    return _column(kind, spans, (), asked if asked in DTYPES and DTYPES[asked].kind in ("int", "uint") else None)
+
+
+def spans_of(chunks: Sequence[Chunk | _Span]) -> list[_Span]:
+    """The elements of chunks, or what `fields` gives."""
+    return [each if isinstance(each, _Span) else _Span(each, 0, each.length) for each in chunks]
+
+
+def fields(kind: Type, chunks: Sequence[Chunk]) -> list[tuple[Type, list[_Span]]]:
+    """The columns of a table, which is an array of rows in chunks: see `column_of`."""
+    spans = [_marked(())(_Span(each, 0, each.length)) for each in chunks]
+    for each in spans:
+        if any(each.at + each.length > child.length for child in each.chunk.children):
+            raise UnsupportedTypeError("A table of Arrow's has a column that ends before its rows.", None)
+    return [
+        (child, [_Span(each.chunk.children[index], each.at, each.length, each.missing) for each in spans])
+        for index, child in enumerate(kind.children)
+    ]
+
+
+def _column(kind: Type, spans: list[_Span], inner: tuple[int, ...], asked: str | None) -> Found:
+    extension = kind.metadata.get(_EXTENSION, b"").decode(errors="replace")
+    if extension and not extension.startswith(_DATASETS):
+        return _extension(extension, kind, spans, inner, asked)
+    code = kind.format
+    if kind.values is not None:
+        return _dictionary(kind, kind.values, spans, inner, asked)
+    if code in _NUMBERS:
+        return _numbers(_NUMBERS[code], spans, inner)
+    if code == "b":
+        return Column("bool", inner, [_piece(each, inner, _bits(each, 1)) for each in map(_marked(inner), spans)])
+    if code[:3] == "+w:":
+        return _fixed(kind, int(code[3:]), spans, inner, asked)
+    if code in ("+l", "+L"):
+        return _lists(kind, spans, inner, asked)
+    if code == "+r":
+        return _runs(kind, spans, inner, asked)
+    if code[0] == "t" and code[:2] != "ti":
+        return _dates(kind, spans, inner, asked)
+    return _refusal(code)
+
+
+def _refusal(code: str) -> Refused:
+    if code in _TEXTS or code[:2] == "w:":
+        return Refused(TEXT, "{x}.to_pylist()", stays=True)
+    if code == "n":
+        return Refused("has nulls alone, and no dtype", "{x}.to_pylist()", stays=True)
+    if code[:2] == "d:":
+        return Refused("holds decimal numbers, which no dtype keeps", '{x}.cast("float64"), which rounds')
+    if code[:2] == "ti":
+        return Refused("holds dates or durations, which are counts of several units", "{x}.to_pylist()", stays=True)
+    if code[:2] == "+v":
+        return Refused("holds views of lists, whose rows lie in any order", "{x}.to_pylist()")
+    return Refused(_ROWS, "{x}.to_pylist()", stays=code[:2] in ("+s", "+m", "+u"))
+
+
+# -- what is missing -------------------------------------------------------------------------------
+
+
+def _marked(inner: tuple[int, ...]) -> Any:
+    """What adds to a span what its own array says is missing, of the elements of the axes so far."""
+    each = prod(inner)
+
+    def mark(span: _Span) -> _Span:
+        chunk = span.chunk
+        if not chunk.null_count or not chunk.buffers or not chunk.buffers[0]:
+            if chunk.null_count > 0 and chunk.buffers:
+                raise UnsupportedTypeError("This array of Arrow's counts nulls, and does not say which.", None)
+            return span
+        bits = _bits(span, 0)
+        whole = not chunk.offset and span.length == chunk.length
+        if not (whole and chunk.null_count > 0) and not bits.zeros()[0]:
+            return span
+        return span._replace(missing=(*span.missing, Missing(bits, each)))
+
+    return mark
+
+
+def _bits(span: _Span, buffer: int) -> Bits:
+    first, last = span.at // 8, -(-(span.at + span.length) // 8)
+    packed = bytes_at(_buffer(span, buffer) + first, (last - first,), numpy_dtype("uint8"), span.chunk.owner)
+    return Bits(packed, span.at % 8, span.length)
+
+
+def _buffer(span: _Span, index: int) -> int:
+    if index >= len(span.chunk.buffers) or (span.length and not span.chunk.buffers[index]):
+        raise UnsupportedTypeError("This array of Arrow's has elements, and no memory for them.", None)
+    return span.chunk.buffers[index]
+
+
+def _over(span: _Span, dtype: str, buffer: int = 1, *, more: int = 0) -> Array:
+    """An array over a buffer's numbers; as many as there are elements, and more."""
+    native = numpy_dtype(dtype)
+    start = _buffer(span, buffer) + span.at * native.itemsize
+    return bytes_at(start, (span.length + more,), native, span.chunk.owner)
+
+
+def _piece(span: _Span, inner: tuple[int, ...], values: Any) -> Piece:
+    return Piece(span.length // max(1, prod(inner)), values, span.missing)
+
+
+# -- by type ---------------------------------------------------------------------------------------
+
+
+def _numbers(dtype: str, spans: list[_Span], inner: tuple[int, ...]) -> Column:
+    pieces = [
+        _piece(each, inner, _over(each, dtype).reshape(-1, *inner) if inner else _over(each, dtype))
+        for each in map(_marked(inner), spans)
+    ]
+    return Column(dtype, inner, pieces)
+
+
+def _fixed(kind: Type, width: int, spans: list[_Span], inner: tuple[int, ...], asked: str | None) -> Found:
+    below = []
+    for each in map(_marked(inner), spans):
+        child = each.chunk.children[0]
+        if (each.at + each.length) * width > child.length:
+            raise UnsupportedTypeError("A list of Arrow's ends past its elements.", None)
+        below.append(_Span(child, each.at * width, each.length * width, each.missing))
+    if not width:
+        return _without_elements(kind.children[0], sum(each.length for each in spans), inner, asked)
+    return _column(kind.children[0], below, (*inner, width), asked)
+
+
+def _lists(kind: Type, spans: list[_Span], inner: tuple[int, ...], asked: str | None) -> Found:
+    integers = "int64" if kind.format == "+L" else "int32"
+    ends = [_offsets(each, integers) for each in spans]
+    lengths = np.concatenate([np.diff(each) for each in ends]) if ends else np.zeros(0, np.int64)
+    size, before = max(1, prod(inner)), 0
+    for each in spans:
+        marked = _marked(inner)(each)
+        if marked is not each:
+            row = before + int(marked.missing[-1].part(0, each.length // size).argmax()) // size
+            return Refused(f"has a null in the place of a list, at row {row}", "{x}.to_pylist()")
+        before += each.length // size
+    below = [
+        _Span(each.chunk.children[0], int(end[0]), int(end[-1] - end[0]), each.missing)
+        for each, end in zip(spans, ends, strict=True)
+    ]
+    if len(lengths) and (lengths != lengths[0]).any():
+        elements = _column(kind.children[0], below, (), asked)
+        if inner or not isinstance(elements, Column):
+            stays = isinstance(elements, Refused) and elements.stays
+            row = int((lengths != lengths[0]).argmax()) // size
+            return Refused(f"has lists of unequal lengths in each other, at row {row}", "{x}.to_pylist()", stays)
+        return Ragged(elements, lengths)
+    width = int(lengths[0]) if len(lengths) else 0
+    if not width:
+        return _without_elements(kind.children[0], len(lengths), inner, asked)
+    return _column(kind.children[0], below, (*inner, width), asked)
+
+
+def _without_elements(kind: Type, lists: int, inner: tuple[int, ...], asked: str | None) -> Found:
+    found = _column(kind, [], (), asked)
+    if not isinstance(found, Column):
+        return found
+    rows, shape = lists // max(1, prod(inner)), (*inner, 0, *found.inner)
+    return Column(found.dtype, shape, [Piece(rows, np.empty((rows, *shape), numpy_dtype(found.dtype)))] if rows else [])
+
+
+def _offsets(span: _Span, dtype: str) -> Array:
+    """Where the rows of a span begin and end among the elements."""
+    found = _over(span, dtype, more=1)
+    bad = (np.diff(found) < 0).any() or found[0] < 0 or found[-1] > span.chunk.children[0].length
+    if bad:
+        raise UnsupportedTypeError("The offsets of a list of Arrow's go back, or past its elements.", None)
+    return found
+
+
+def _runs(kind: Type, spans: list[_Span], inner: tuple[int, ...], asked: str | None) -> Found:
+    ends_kind = _NUMBERS.get(kind.children[0].format, "int32")
+    parts: list[_Span] = []
+    indices: list[Array] = []
+    for each in spans:
+        ends, values = each.chunk.children
+        places = _over(_Span(ends, 0, ends.length), ends_kind)
+        indices.append(np.searchsorted(places, np.arange(each.at, each.at + each.length), side="right"))
+        parts.append(_Span(values, 0, values.length))
+    return _looked_up(kind.children[1], parts, indices, [()] * len(parts), inner, asked, "encoded in runs")
+
+
+def _dictionary(kind: Type, values: Type, spans: list[_Span], inner: tuple[int, ...], asked: str | None) -> Found:
+    integers = _NUMBERS[kind.format]
+    marked = list(map(_marked(inner), spans))
+    if values.format in _TEXTS:
+        if asked is None:
+            return CATEGORIES
+        pieces = [_piece(each, inner, _over(each, integers).reshape(-1, *inner)) for each in marked]
+        return Column(integers, inner, pieces, unit="codes of categories")
+    parts = []
+    for each in marked:
+        if each.chunk.values is None:
+            raise UnsupportedTypeError("This array of Arrow's is indices, and has no dictionary.", None)
+        parts.append(_Span(each.chunk.values, 0, each.chunk.values.length))
+    indices = [_over(each, integers) for each in marked]
+    return _looked_up(values, parts, indices, [each.missing for each in marked], inner, asked, "")
+
+
+def _looked_up(
+    kind: Type,
+    parts: list[_Span],
+    indices: list[Array],
+    missing: list[tuple[Missing, ...]],
+    inner: tuple[int, ...],
+    asked: str | None,
+    reason: str,
+) -> Found:
+    """A column of values that stand elsewhere, once for several rows."""
+    found = _column(kind, parts, (), asked)
+    if isinstance(found, Ragged) or (isinstance(found, Column) and (found.inner or inner)):
+        return Refused("holds lists in a dictionary", "{x}.to_pylist()")
+    if isinstance(found, Refused):
+        return found
+    pieces = []
+    for part, each, marks in zip(parts, indices, missing, strict=True):
+        one = _column(kind, [part] if part.length else [], (), asked)
+        assert isinstance(one, Column)  # noqa: S101 - as the whole is
+        gone = marks[0].part(0, len(each)) if marks else None
+        absent = one.missing()
+        if absent.any():
+            safe = each if gone is None else np.where(gone, 0, each)
+            found_absent = absent[safe]
+            gone = found_absent if gone is None else gone | found_absent
+        values = one.whatever()
+        pieces.append(Piece(len(each), Decoded(each, values, gone), () if gone is None else (Missing(gone),)))
+    return Column(found.dtype, inner, pieces, unit=found.unit, reasons=(reason,) if reason else ())
+
+
+def _dates(kind: Type, spans: list[_Span], inner: tuple[int, ...], asked: str | None) -> Found:
+    code = kind.format
+    unit = _UNITS[code[2]]
+    if asked is None:
+        return Refused(
+            "holds dates or durations, which are counts of a unit",
+            f", which counts {unit}",
+            stays=True,
+            counts=True,
+        )
+    short = code in ("tdD", "tts", "ttm")
+    found = _numbers("int32" if short else "int64", spans, inner)
+    zone = code.partition(":")[2]
+    found.unit = f"{unit}{' since 1970' if code[1] in 'ds' else ''}{' in UTC' if zone else ''}"
+    return found
+
+
+# -- extension types -------------------------------------------------------------------------------
+
+
+def _extension(name: str, kind: Type, spans: list[_Span], inner: tuple[int, ...], asked: str | None) -> Found:
+    said = kind.metadata.get(_OF_EXTENSION, b"")
+    plain = kind._replace(metadata={})
+    if name == "arrow.bool8":
+        return extensions.truths(_column(plain, spans, inner, None))
+    if name == "arrow.fixed_shape_tensor":
+        return extensions.tensors(json.loads(said), _column(plain, spans, inner, asked), inner)
+    if name != "arrow.variable_shape_tensor":
+        return Refused(f"has type {name}, which is not known here", "{x}.storage", stays=True)
+    if any(_marked(())(each) is not each for each in spans):
+        return Refused("has nulls among tensors", "{x}.storage")
+    data, shape = (
+        _column(child, [_Span(each.chunk.children[index], each.at, each.length) for each in spans], (), asked)
+        for index, child in enumerate(kind.children)
+    )
+    return extensions.tensors_of_any_shape(json.loads(said or b"{}"), data, shape)

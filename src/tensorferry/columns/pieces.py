@@ -1,0 +1,126 @@
+"""The pieces of a column where they lie: arrays, bits, what stands in a dictionary; and what is missing among them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..errors import UnsupportedTypeError
+
+__all__ = ["Bits", "Decoded", "Missing", "Piece"]
+
+Array = np.ndarray[Any, Any]
+
+
+class Bits:
+    """Values of one bit each.
+
+    Args:
+        packed: The bytes that hold them, least significant bit first.
+        start: With which bit they begin.
+        count: How many they are.
+    """
+
+    __slots__ = ("count", "packed", "start")
+
+    def __init__(self, packed: Array, start: int, count: int) -> None:
+        self.packed, self.start, self.count = packed, start, count
+
+    def part(self, start: int, stop: int) -> Array:
+        """Some of them, a byte each: 0 or 1."""
+        first = self.start + start
+        last = self.start + stop
+        bits = np.unpackbits(self.packed[first // 8 : -(-last // 8)], bitorder="little")
+        part: Array = bits[first % 8 : first % 8 + stop - start]
+        return part
+
+    def zeros(self) -> tuple[int, int]:
+        """How many are not set, and the first of them; (0, 0): all are."""
+        found = self.unset(0, self.count)
+        return (len(found), int(found[0])) if len(found) else (0, 0)
+
+    def unset(self, start: int, stop: int) -> Array:
+        """Where those stand that are not set, counted from the first that is asked for."""
+        first, last = self.start + start, self.start + stop
+        whole = self.packed[first // 8 : -(-last // 8)]
+        some = np.flatnonzero(whole != 255)
+        each = np.flatnonzero(np.unpackbits(whole[some], bitorder="little") == 0)
+        places = (some[each >> 3] << 3) + (each & 7) - first % 8
+        if len(places) and (places[0] < 0 or places[-1] >= stop - start):
+            places = places[(places >= 0) & (places < stop - start)]
+        found: Array = places
+        return found
+
+    def put(self, out: Array, start: int, stop: int) -> None:
+        """Write some rows of them into memory."""
+        each = out.size // (stop - start)
+        out[...] = self.part(start * each, stop * each).reshape(out.shape)
+
+
+class Decoded:
+    """Values that stand in a dictionary.
+
+    Args:
+        indices: Where each stands.
+        values: The dictionary.
+        missing: Which of the indices mean nothing; ``None``: each is looked up.
+    """
+
+    __slots__ = ("indices", "missing", "values")
+
+    def __init__(self, indices: Array, values: Array, missing: Array | None = None) -> None:
+        self.indices, self.values, self.missing = indices, values, missing
+
+    def put(self, out: Array, start: int, stop: int) -> None:
+        """Write some of them into memory.
+
+        Raises:
+            UnsupportedTypeError: An index is none of the dictionary.
+        """
+        each = self.indices[start:stop]
+        if self.missing is not None:
+            each = np.where(self.missing[start:stop], 0, each)
+        if not len(self.values):
+            if self.missing is None or not self.missing[start:stop].all():
+                raise UnsupportedTypeError("A dictionary has no values, and its indices point at some.", None)
+            out[...] = 0
+            return
+        if each.size and (int(each.min()) < 0 or int(each.max()) >= len(self.values)):
+            raise UnsupportedTypeError("A dictionary's indices point past its values.", None)
+        out[...] = self.values[each]
+
+
+class Missing(NamedTuple):
+    """Which values are missing.
+
+    Args:
+        marks: Bits that are set where there is a value, or booleans that are true where there is none.
+        each: How many of them there are for a row.
+    """
+
+    marks: Bits | Array
+    each: int = 1
+
+    def part(self, start: int, stop: int) -> Array:
+        """Where nothing is, of some rows."""
+        first, last = start * self.each, stop * self.each
+        if isinstance(self.marks, Bits):
+            gone: Array = self.marks.part(first, last) == 0
+            return gone
+        found: Array = self.marks[first:last]
+        return found
+
+
+class Piece(NamedTuple):
+    """Some rows of a column that lie in one memory.
+
+    Args:
+        rows: How many.
+        values: Them, an array with the axes of the column, or what else has to be read.
+        missing: What is missing among them: rows, elements of rows.
+    """
+
+    rows: int
+    values: Array | Bits | Decoded
+    missing: tuple[Missing, ...] = ()

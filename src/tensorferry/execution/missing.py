@@ -1,0 +1,132 @@
+"""What is said about nulls and unequal lengths in columns, before they go the road: `said_of`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ..backends import registry
+from ..backends.array_like.tables import ArrowColumn, found_in, is_known_by_arrow
+from ..backends.columnar import ColumnBackend
+from ..backends.opening import Given
+from ..columns.column import Column, Ragged
+from ..core.dtype_names import asked as dtype_asked
+from ..core.dtypes import DTYPES
+from ..core.leaf_dtypes import DtypeRule
+from ..core.request import KEYWORDS_OF_COLUMNS
+from ..errors import UnsupportedTypeError, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Masked", "Rows", "given_in", "said_of", "validate"]
+
+
+class Masked(NamedTuple):
+    """What stands for a column of which a mask is wanted besides.
+
+    Args:
+        values: The values, with zeros where there is none.
+        mask: Where there is one.
+    """
+
+    values: Any
+    mask: Any
+
+
+class Rows(list[Any]):
+    """The rows of a column of lists, each a tensor for itself."""
+
+
+def validate(nulls: object = None, ragged: object = None, pad: object = None) -> None:
+    """Raise for what none of these keywords takes.
+
+    Raises:
+        TypeError: The message says which, and what it takes.
+    """
+    if isinstance(nulls, str) and nulls not in ("nan", "mask"):
+        raise TypeError(f'nulls must be a value, "nan" or "mask", not {shown(nulls)}')
+    if nulls is not None and not isinstance(nulls, (str, bool, int, float, complex, np.generic)):
+        raise TypeError(f'nulls must be a value, "nan" or "mask", not {shown(nulls)}')
+    if ragged not in (None, "rows"):
+        raise TypeError(f'ragged must be "rows" or None, not {shown(ragged)}')
+    if pad is not None and not isinstance(pad, (bool, int, float, complex, np.generic)):
+        raise TypeError(f"pad must be a number or None, not {shown(pad)}")
+    if ragged is not None and pad is not None:
+        raise TypeError('ragged="rows" keeps lengths, and pad= makes them equal: give one of them')
+
+
+def given_in(x: Any, asked: str | None) -> Given | None:
+    """What a column or a table holds; ``None``: `x` is neither."""
+    if isinstance(x, Given):
+        return x
+    if isinstance(x, ArrowColumn):
+        return found_in(x, asked)
+    try:
+        owner = registry.backend_of(x)
+    except UnsupportedTypeError:
+        return None
+    if isinstance(owner, ColumnBackend):
+        return owner.given(x, asked)
+    return found_in(x, asked) if is_known_by_arrow(type(x)) else None
+
+
+def said_of(x: Any, dtype: object, *, nulls: object = None, ragged: object = None, pad: object = None) -> Any:
+    """A column or a table with what was said of it; what else comes in as it is.
+
+    Args:
+        x: What is to be converted.
+        dtype: The dtype that was named.
+        nulls: A value in place of what is missing, ``"nan"``, or ``"mask"``, which gives a `Masked`.
+        ragged: ``"rows"`` gives `Rows` of a column whose rows are of unequal lengths.
+        pad: What fills its rows up.
+
+    Raises:
+        LossyCastError: The column's dtype has no such value.
+    """
+    name = None if isinstance(dtype, DtypeRule) or hasattr(dtype, "keys") else dtype_asked(dtype)
+    given = given_in(x, name if name in DTYPES else None)
+    if given is None:
+        return x
+    if given.table is not None:
+        if nulls is None:
+            return x
+        columns = [(each, _filled(found, nulls)) for each, found in given.columns]
+        filled = Given(given.kind, given.name, None, given.table, columns)
+        if nulls != "mask":
+            return filled
+        return Masked(filled, np.stack([_mask(found, given.table.rows) for _, found in given.columns], axis=1))
+    found = given.found
+    if isinstance(found, Ragged):
+        found = found._replace(elements=_filled(found.elements, nulls))
+        if ragged == "rows" and not (found.elements.fill is None and found.elements.nulls[0]):
+            return Rows(found.rows())
+        if pad is not None and not (found.elements.fill is None and found.elements.nulls[0]):
+            array = found.padded(pad)
+            array.flags.writeable = False
+            return array
+        return Given(given.kind, given.name, found)
+    if nulls is None or not isinstance(found, Column):
+        return x
+    filled = Given(given.kind, given.name, _filled(found, nulls))
+    return Masked(filled, _mask(found, found.rows)) if nulls == "mask" else filled
+
+
+def _filled(found: Any, nulls: Any) -> Any:
+    if not isinstance(found, Column) or nulls is None or not found.lacks:
+        return found
+    zero = False if found.dtype == "bool" else 0
+    return found.filled(found.value_of(zero if isinstance(nulls, str) and nulls == "mask" else nulls))
+
+
+def _mask(found: Any, rows: int) -> Any:
+    """Where there is a value, in memory that nobody else has."""
+    return ~found.missing() if isinstance(found, Column) else np.ones(rows, bool)
+
+
+def keywords_of_columns(keywords: dict[str, Any]) -> Mapping[str, Any]:
+    """The keywords that speak of columns, taken out of others."""
+    found = {name: keywords.pop(name) for name in KEYWORDS_OF_COLUMNS if name in keywords}
+    validate(**found)
+    return {name: value for name, value in found.items() if value is not None}

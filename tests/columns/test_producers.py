@@ -1,0 +1,293 @@
+"""What others give through Arrow's interfaces: broken, odd, unaligned; and producers that nobody here wrote."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+import pytest
+
+import tensorferry as ferry
+
+pa = pytest.importorskip("pyarrow")
+torch = pytest.importorskip("torch")
+
+_NEW = ctypes.pythonapi.PyCapsule_New
+_NEW.restype, _NEW.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+_RELEASE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+class Schema(ctypes.Structure):
+    _fields_ = [
+        ("format", ctypes.c_char_p),
+        ("name", ctypes.c_char_p),
+        ("metadata", ctypes.c_char_p),
+        ("flags", ctypes.c_int64),
+        ("n_children", ctypes.c_int64),
+        ("children", ctypes.c_void_p),
+        ("dictionary", ctypes.c_void_p),
+        ("release", ctypes.c_void_p),
+        ("private", ctypes.c_void_p),
+    ]
+
+
+class Array(ctypes.Structure):
+    _fields_ = [
+        ("length", ctypes.c_int64),
+        ("null_count", ctypes.c_int64),
+        ("offset", ctypes.c_int64),
+        ("n_buffers", ctypes.c_int64),
+        ("n_children", ctypes.c_int64),
+        ("buffers", ctypes.c_void_p),
+        ("children", ctypes.c_void_p),
+        ("dictionary", ctypes.c_void_p),
+        ("release", ctypes.c_void_p),
+        ("private", ctypes.c_void_p),
+    ]
+
+
+@_RELEASE
+def _nothing(_):
+    """What releases memory that Python keeps."""
+
+
+class Producer:
+    """An array as a foreign library gives it, with nothing checked."""
+
+    def __init__(self, code, length, buffers, *, nulls=0, offset=0, children=(), dictionary=None, released=False):
+        self.kept = [buffers, children, dictionary]
+        self.addresses = (ctypes.c_void_p * max(1, len(buffers)))(
+            *[None if each is None else each.ctypes.data for each in buffers]
+        )
+        release = None if released else ctypes.cast(_nothing, ctypes.c_void_p)
+        kinds = (ctypes.c_void_p * max(1, len(children)))(*[ctypes.addressof(each.schema) for each in children])
+        arrays = (ctypes.c_void_p * max(1, len(children)))(*[ctypes.addressof(each.array) for each in children])
+        self.kept += [kinds, arrays]
+        kind_of, array_of = (
+            (None, None)
+            if dictionary is None
+            else (ctypes.addressof(dictionary.schema), ctypes.addressof(dictionary.array))
+        )
+        name = b"x"
+        self.schema = Schema(
+            code, name, None, 2, len(children), ctypes.addressof(kinds), kind_of, ctypes.cast(_nothing, ctypes.c_void_p)
+        )
+        self.array = Array(
+            length,
+            nulls,
+            offset,
+            len(buffers),
+            len(children),
+            ctypes.addressof(self.addresses),
+            ctypes.addressof(arrays),
+            array_of,
+            release,
+        )
+
+    def __arrow_c_array__(self, requested_schema=None):
+        return (
+            _NEW(ctypes.addressof(self.schema), b"arrow_schema", None),
+            _NEW(ctypes.addressof(self.array), b"arrow_array", None),
+        )
+
+
+VALUES = np.arange(20, dtype="int32")
+
+
+def integers(length, **said):
+    return Producer(b"i", length, [None, VALUES], **said)
+
+
+def test_memory_of_a_foreign_producer_is_shared():
+    """Read-only, from its offset on."""
+    x = integers(5, offset=2)
+    view = ferry.to_numpy(x, copy=False)
+    assert view.tolist() == [2, 3, 4, 5, 6]
+    assert np.shares_memory(view, VALUES)
+    assert not view.flags.writeable
+    assert ferry.to_torch(integers(3)).tolist() == [0, 1, 2]
+
+
+def test_unaligned_memory_arrives():
+    """Copied for who needs it aligned; right in any case."""
+    raw = np.zeros(64, np.uint8)
+    raw[1:21].view("V1").view(np.uint8)[:] = np.arange(5, dtype="int32").view(np.uint8)
+    x = Producer(b"i", 5, [None, raw[1:]])
+    for target in ("numpy", "torch", "python"):
+        assert ferry.to_list(ferry.convert(x, target)) == [0, 1, 2, 3, 4]
+
+
+def test_a_validity_bitmap_with_an_offset():
+    """Bits are counted from the array's own offset, also where nobody counted the nulls."""
+    bits = np.packbits([1, 0, 1, 1, 1, 0, 1, 1, 1, 1], bitorder="little")
+    for nulls in (-1, 1):
+        x = Producer(b"i", 4, [bits, VALUES], nulls=nulls, offset=2)
+        with pytest.raises(ferry.UnsupportedTypeError, match="at row 3"):
+            ferry.to_numpy(x)
+        assert ferry.to_list(x, nulls=-1) == [2, 3, 4, -1]
+    clear = Producer(b"i", 3, [bits, VALUES], nulls=-1, offset=2)
+    assert ferry.to_list(clear) == [2, 3, 4]
+    assert ferry.to_numpy(clear, copy=False).base is not None
+
+
+@pytest.mark.parametrize("ends", [[0, 2, 1, 4], [-1, 1, 2, 3], [0, 2, 4, 21]])
+def test_offsets_that_are_not_so_are_refused(ends):
+    """Going back, before the first element, past the last."""
+    x = Producer(b"+l", 3, [None, np.array(ends, "int32")], children=[integers(20)])
+    for said in ({}, {"ragged": "rows"}, {"pad": 0}, {"nulls": 0}):
+        with pytest.raises(ferry.UnsupportedTypeError, match="go back, or past"):
+            ferry.to_numpy(x, **said)
+
+
+def test_offsets_that_are_sliced():
+    """From the list's own offset."""
+    x = Producer(b"+l", 2, [None, np.array([0, 2, 4, 6, 20], "int32")], offset=1, children=[integers(20)])
+    assert ferry.to_list(x) == [[2, 3], [4, 5]]
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        Producer(b"i", 3, [None, None]),
+        Producer(b"i", 3, [None]),
+        Producer(b"i", -1, [None, VALUES]),
+        Producer(b"i", 3, [None, VALUES], offset=-1),
+        Producer(b"i", 3, [None, VALUES], nulls=2),
+        Producer(b"i", 3, [None, VALUES], released=True),
+        Producer(b"+w:4", 6, [None], children=[integers(20)]),
+        Producer(b"i", 3, [None, np.array([0, 7, 1], "int32")], dictionary=integers(2)),
+        Producer(b"+s", 9, [None], children=[integers(5)]),
+        Producer(b"?", 3, [None, VALUES]),
+    ],
+)
+def test_what_is_broken_is_refused(broken):
+    """Never read: a length without memory, a null without a bitmap, what was released, lists past their elements."""
+    for target in ("numpy", "torch", "python"):
+        with pytest.raises(ferry.ConversionError):
+            ferry.convert(broken, target)
+    with pytest.raises(ferry.ConversionError):
+        ferry.convert_tree(broken, "numpy")
+
+
+def test_a_released_stream_is_refused():
+    """It has been read; what has not says so too, and goes once."""
+
+    class Once:
+        def __init__(self, stream):
+            self.stream = stream
+
+        def __arrow_c_stream__(self, requested_schema=None):
+            return self.stream
+
+    stream = pa.chunked_array([[1, 2], [3]]).__arrow_c_stream__()
+    assert ferry.to_list(Once(stream)) == [1, 2, 3]
+    assert pa.chunked_array(Once(pa.chunked_array([[1]]).__arrow_c_stream__())).to_pylist() == [1]
+    used = pa.chunked_array([[1, 2]]).__arrow_c_stream__()
+    pa.chunked_array(Once(used))
+    with pytest.raises(ferry.UnsupportedTypeError, match="released"):
+        ferry.to_list(Once(used))
+
+
+def test_a_stream_that_fails_says_why():
+    """In its own words."""
+    schema = pa.schema([("a", pa.int64())])
+
+    def batches():
+        yield pa.record_batch({"a": [1]})
+        raise ValueError("the disk is on fire")
+
+    class Failing:
+        def __arrow_c_stream__(self, requested_schema=None):
+            return pa.RecordBatchReader.from_batches(schema, batches()).__arrow_c_stream__()
+
+    with pytest.raises(ferry.UnsupportedTypeError, match="the disk is on fire"):
+        ferry.convert_tree(Failing(), "numpy")
+
+
+def test_encodings_that_are_seldom():
+    """Runs, booleans of a byte, views of lists, unions, unknown extensions."""
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([2, 5, 6], pa.int32()), pa.array([1.5, None, 2.5]))
+    assert ferry.to_list(runs, nulls=0) == [1.5, 1.5, 0, 0, 0, 2.5]
+    assert ferry.to_list(runs[1:4], nulls=0) == [1.5, 0, 0]
+    with pytest.raises(ferry.UnsupportedTypeError, match="nulls"):
+        ferry.to_list(runs)
+    stored = pa.ExtensionArray.from_storage(pa.bool8(), pa.array([0, 1, 5, None], pa.int8()))
+    assert ferry.to_list(stored, nulls=False) == [False, True, True, False]
+    assert ferry.to_list(stored[:2]) == [False, True]
+    for x in (
+        pa.array([[1, 2]], pa.list_view(pa.int64())),
+        pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [pa.array([1])]),
+        pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"0" * 16], pa.binary(16))),
+        pa.array([{"a": 1}]),
+        pa.nulls(2),
+    ):
+        with pytest.raises(ferry.UnsupportedTypeError):
+            ferry.to_numpy(x)
+
+
+def test_duckdb():
+    """Its results are tables; text can be read without pyarrow too."""
+    duckdb = pytest.importorskip("duckdb", reason="duckdb is not in this environment")
+    sql = "select i::int as i, i * 1.5::double as d, 'x' || i as t, nullif(i, 1) as n, [i, i] as l from range(3) t(i)"
+    found = ferry.convert_tree(duckdb.sql(sql), "torch", nulls="mask")
+    assert [*found] == ["i", "i_mask", "d", "d_mask", "t", "n", "n_mask", "l", "l_mask"]
+    assert found["i"].tolist() == [0, 1, 2]
+    assert found["n_mask"].tolist() == [True, False, True]
+    assert found["l"].tolist() == [[0, 0], [1, 1], [2, 2]]
+    assert found["t"].tolist() == ["x0", "x1", "x2"]
+    assert ferry.to_torch(duckdb.sql("select i from range(3) t(i)")).tolist() == [[0], [1], [2]]
+
+
+def test_nanoarrow():
+    """Arrays, and their C structures."""
+    na = pytest.importorskip("nanoarrow", reason="nanoarrow is not in this environment")
+    assert ferry.to_torch(na.Array([1, 2, 3], na.int32())).tolist() == [1, 2, 3]
+    with pytest.raises(ferry.UnsupportedTypeError, match="at row 2"):
+        ferry.to_numpy(na.c_array([True, False, None], na.bool_()))
+    assert ferry.to_list(na.c_array([True, False, None], na.bool_()), nulls=True) == [True, False, True]
+
+
+def test_datasets():
+    """A dataset in any format, a slice of one, batches of one; images stay as they are."""
+    datasets = pytest.importorskip("datasets", reason="datasets is not in this environment")
+    features = datasets.Features(
+        {
+            "pixels": datasets.Array3D((2, 3, 4), "uint8"),
+            "label": datasets.Value("int64"),
+            "text": datasets.Value("string"),
+            "image": datasets.Image(),
+        }
+    )
+    pixels = np.arange(72, dtype="uint8").reshape(3, 2, 3, 4)
+    made = datasets.Dataset.from_dict(
+        {"pixels": pixels, "label": [0, 1, 2], "text": ["a", "b", "c"], "image": [None] * 3}, features=features
+    )
+    for x in (made, made.with_format("torch"), made.with_format("arrow"), made.with_format("arrow")[:]):
+        found = ferry.convert_tree(x, "numpy")
+        assert found["pixels"].tolist() == pixels.tolist()
+        assert found["pixels"].dtype == "uint8"
+        assert found["label"].tolist() == [0, 1, 2]
+        assert found["text"].to_pylist() == ["a", "b", "c"]
+        assert found["image"].to_pylist() == [None] * 3
+    assert [*ferry.convert_tree(made.with_format("torch", columns=["label"]), "numpy")] == ["label"]
+    assert ferry.convert_tree(made.select([2, 0]), "torch")["label"].tolist() == [2, 0]
+    batches = [*ferry.prefetch(made.with_format("arrow").iter(2), "torch")]
+    assert [each["label"].tolist() for each in batches] == [[0, 1], [2]]
+
+
+def test_frames_of_scikit_learn():
+    """Real data: as one tensor, and as columns."""
+    pd = pytest.importorskip("pandas", reason="pandas is not in this environment")
+    data = pytest.importorskip("sklearn.datasets", reason="scikit-learn is not in this environment")
+    pl = pytest.importorskip("polars", reason="polars is not in this environment")
+    for name in ("iris", "wine", "breast_cancer", "diabetes"):
+        bunch = getattr(data, f"load_{name}")(as_frame=True)
+        frame = bunch.data
+        expected = [list(map(float, row)) for row in frame.itertuples(index=False)]
+        for x in (frame, pl.from_pandas(frame), pa.Table.from_pandas(frame)):
+            assert ferry.to_torch(x).tolist() == expected
+            assert ferry.to_torch(x, dtype="float32").dtype == torch.float32
+        columns = ferry.convert_tree(bunch.frame, "torch")
+        assert list(columns) == list(bunch.frame.columns)
+        assert columns["target"].tolist() == bunch.target.tolist()
+        assert pd.Series(columns["target"].numpy()).equals(pd.Series(bunch.target.to_numpy()))

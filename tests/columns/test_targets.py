@@ -1,0 +1,173 @@
+"""Columns and tables as targets: values, memory, what is refused; and the same as `like=`, in trees and copies."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tensorferry as ferry
+
+pa = pytest.importorskip("pyarrow")
+pd = pytest.importorskip("pandas", reason="pandas is not in this environment")
+pl = pytest.importorskip("polars", reason="polars is not in this environment")
+torch = pytest.importorskip("torch")
+
+MADE = {"arrow": ferry.to_arrow, "pandas": ferry.to_pandas, "polars": ferry.to_polars}
+NAMES = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64"]
+
+
+def plain(x):
+    """Values of a result, as its own library has them in Python."""
+    if isinstance(x, pa.FixedShapeTensorArray):
+        return x.to_numpy_ndarray().tolist() if x.type.value_type != pa.bool_() else [each.tolist() for each in x]
+    if isinstance(x, pa.Array):
+        return x.to_pylist()
+    if isinstance(x, pd.DataFrame):
+        return x.to_numpy().tolist()
+    if isinstance(x, pl.DataFrame):
+        return [list(row) for row in x.rows()]
+    return x.to_list()
+
+
+def shape_of(x):
+    return x.shape if isinstance(x, (pd.DataFrame, pl.DataFrame)) else (len(x),)
+
+
+@pytest.mark.parametrize("target", MADE)
+@pytest.mark.parametrize("dtype", NAMES)
+@pytest.mark.parametrize("layout", ["plain", "empty", "reversed", "two", "columns", "swapped"])
+def test_every_dtype_and_layout_arrives(target, dtype, layout):
+    """With its values, in the library's own type, whatever the source lies like."""
+    values = np.array([0, 1, 1, 0, 1, 1]).astype(dtype)
+    x = {
+        "plain": values,
+        "empty": values[:0],
+        "reversed": values[::-1],
+        "two": values.reshape(2, 3),
+        "columns": values.reshape(2, 3).T,
+        "swapped": values.astype(values.dtype.newbyteorder()),
+    }[layout]
+    found = MADE[target](x)
+    if layout in ("two", "columns") and target == "arrow" and dtype == "bool":
+        assert ferry.to_list(found) == x.tolist()
+    else:
+        assert plain(found) == x.tolist()
+    kinds = {"arrow": (pa.Array,) * 2, "pandas": (pd.Series, pd.DataFrame), "polars": (pl.Series, pl.DataFrame)}
+    assert isinstance(found, kinds[target][x.ndim - 1])
+    back = ferry.to_numpy(found)
+    assert back.dtype == dtype
+    assert back.tolist() == x.tolist()
+
+
+@pytest.mark.parametrize("target", MADE)
+def test_writable_memory_is_copied_and_shared_with_consent_alone(target):
+    """All three take their memory for constant."""
+    x = np.arange(6.0)
+    found = MADE[target](x)
+    x[0] = 9
+    assert plain(found)[0] == 0
+    found = MADE[target](x, copy=False)
+    assert ferry.shares_memory(found, x)
+    x[1] = 9
+    assert plain(found)[:2] == [9, 9]
+    assert "a constant" in str(ferry.explain(x, target, copy=False))
+
+
+@pytest.mark.parametrize("target", MADE)
+def test_immutable_memory_is_shared(target):
+    """With each other, and with JAX."""
+    jax = pytest.importorskip("jax")
+    column = pa.array(np.arange(64, dtype="float32"))
+    assert ferry.shares_memory(MADE[target](column), column)
+    x = jax.numpy.arange(64, dtype="float32")
+    found = MADE[target](x)
+    assert ferry.shares_memory(found, x)
+    assert ferry.to_numpy(found).flags.writeable is False
+
+
+def test_a_series_over_memory_that_is_not_to_be_written_says_so():
+    """It raises, and the source is what it was; a copy can be written."""
+    column = pa.array([1.0, 2.0])
+    series = ferry.to_pandas(column)
+    with pytest.raises(ValueError, match="read-only"):
+        series.iloc[0] = 5
+    own = ferry.to_pandas(column, copy=True)
+    own.iloc[0] = 5
+    assert column.to_pylist() == [1, 2]
+
+
+@pytest.mark.parametrize("target", MADE)
+def test_what_it_cannot_hold_is_refused(target):
+    """No axis, too many, a dtype that it has not, a device, `out=`."""
+    made = MADE[target]
+    with pytest.raises(ferry.ShapeError, match="at least 1 axis"):
+        made(np.float32(1))
+    if target == "arrow":
+        assert ferry.to_list(made(np.ones((2, 2, 2)))) == np.ones((2, 2, 2)).tolist()
+    else:
+        with pytest.raises(ferry.ShapeError, match="at most 2 axes"):
+            made(np.ones((2, 2, 2)))
+    with pytest.raises(ferry.LossyCastError, match="no bfloat16"):
+        made(torch.ones(2, dtype=torch.bfloat16))
+    assert ferry.to_list(made(torch.ones(2, dtype=torch.bfloat16), dtype="fit")) == [1, 1]
+    if target != "pandas":
+        with pytest.raises(ferry.LossyCastError, match="no complex"):
+            made(np.array([1j]))
+        with pytest.raises(ferry.LossyCastError, match="no complex"):
+            made([1j])
+    with pytest.raises(ferry.DeviceError):
+        made([1.0], device="cuda")
+    with pytest.raises(ferry.ConversionError):
+        made([1.0], out=np.zeros(1))
+    with pytest.raises(ferry.CopyRequiredError):
+        made([1.0], copy=False)
+
+
+@pytest.mark.parametrize("target", MADE)
+def test_it_is_a_target_like_any_other(target):
+    """By name, module and class, `like=`, in trees, in batches, as a copy."""
+    module = {"arrow": pa, "pandas": pd, "polars": pl}[target]
+    kind = {"arrow": pa.Array, "pandas": pd.Series, "polars": pl.Series}[target]
+    y = ferry.convert(np.arange(2, dtype="int16"), target)
+    for found in (ferry.convert([1, 2], module), ferry.convert([1, 2], kind), ferry.convert([1, 2], like=y)):
+        assert type(found) is type(y) or target == "arrow"
+        assert plain(found) == [1, 2]
+    assert ferry.describe(ferry.convert([1, 2], like=y)).dtype == "int16"
+    tree = ferry.convert_tree({"a": torch.arange(2), "b": ["text"]}, target)
+    assert plain(tree["a"]) == [0, 1]
+    assert tree["b"] == ["text"]
+    assert plain(ferry.collate([{"a": 1.0}, {"a": 2.0}], target)["a"]) == [1, 2]
+    copied = ferry.snapshot({"y": y})["y"]
+    assert isinstance(copied, kind)
+    assert not ferry.shares_memory(copied, y)
+    assert ferry.convert(y, target) is y
+    assert ferry.frameworks()[target].installed
+
+
+def test_none_is_imported_to_look():
+    """A plan for each can be made without it; a conversion to one that is not there says how to install it."""
+    from tests.support import survives
+
+    survives("""
+import sys
+for name in ("pyarrow", "pandas", "polars"):
+    sys.modules[name] = None
+import numpy as np
+import tensorferry as ferry
+for target in ("arrow", "pandas", "polars"):
+    assert ferry.explain(ferry.TensorInfo(target, (3,), "float32"), "numpy").shares_memory
+    try:
+        ferry.convert(np.ones(3), target)
+    except ferry.FrameworkNotInstalledError as error:
+        assert error.hint.startswith("pip install"), error.hint
+    else:
+        raise AssertionError(target)
+ferry.convert_tree({"a": np.ones(3)}, "numpy")
+""")
+    survives("""
+import sys
+import numpy as np
+import tensorferry as ferry
+ferry.convert_tree({"a": np.ones(3), "b": [1]}, "numpy")
+assert not {"pyarrow", "pandas", "polars"} & set(sys.modules)
+""")
