@@ -31,6 +31,12 @@ def source(tmp_path):
     return tmp_path / "in.safetensors"
 
 
+def heard():
+    """Let signals end a process, also where those that began the tests ignore them."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
+
 def command(*words, **keywords):
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     return subprocess.Popen(
@@ -39,6 +45,7 @@ def command(*words, **keywords):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=heard,  # noqa: PLW1509 - nothing else starts threads here
         **keywords,
     )
 

@@ -103,7 +103,10 @@ def main() -> None:
 
     from . import end_with
 
-    ctypes.CDLL(None).prctl(_DIES_WITH_PARENT, signal.SIGTERM)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_DIES_WITH_PARENT, signal.SIGTERM)
+    # What comes here is what the parent was told, also where Ctrl-C is ignored, as in a shell's background.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     command, arguments = pickle.loads(sys.stdin.buffer.read())  # noqa: S301 - from this very package
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     end_with(lambda: importlib.import_module(f"tensorferry.cli.{command}").run(**arguments))
