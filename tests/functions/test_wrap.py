@@ -288,6 +288,22 @@ def test_a_generator_as_it_is_found_has_no_gradient():
     assert seeded(jax.grad(seeded)(ones, generator) * 0 + 1, generator) == jax.grad(seeded)(ones, generator).sum()
 
 
+@pytest.mark.parametrize("options", [{}, {"shapes": lambda x, seed: x}])
+def test_a_generator_that_the_function_makes(options):
+    """It is another one in each call."""
+
+    def function(x, seed):
+        return x * torch.rand(3, generator=torch.Generator().manual_seed(int(seed)))
+
+    wrapped = to_jax(function, **options)
+    gradient = jax.grad(lambda x, seed: wrapped(x, seed).sum())
+    expected = wrapped(ones, 7).tolist()
+    assert wrapped(ones, 7).tolist() == gradient(ones, 7).tolist() == expected
+    assert jax.jit(gradient, static_argnums=1)(ones, 7).tolist() == expected
+    if options:
+        assert jax.jit(gradient)(ones, jnp.int32(7)).tolist() == expected
+
+
 def test_random_numbers_where_shapes_are_told():
     for function in (lambda x: x + torch.randn(3), lambda x: x + torch.randn(3) * float(x.sum())):
         with pytest.raises((ferry.UnsupportedTypeError, jax.errors.JaxRuntimeError), match="draws random numbers"):
