@@ -29,7 +29,8 @@ class TorchOuter:
     modes = ("torch.func", "torch.vmap", "forward-mode AD", "torch.compile")
 
     def spec(self, tensor: Any) -> Spec:
-        return tuple(tensor.shape), BACKEND.names[tensor.dtype]
+        # A compiler's lengths may be symbols: as a number each is a condition of the graph.
+        return tuple(map(int, tensor.shape)), BACKEND.names[tensor.dtype]
 
     def apply(self, function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
         recorded = torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
