@@ -99,6 +99,8 @@ class _Call(torch.autograd.Function):  # type: ignore[misc]
 def _run(function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
     if any(map(torch._C._functorch.is_legacy_batchedtensor, tensors)):
         return _run_batched(function, tensors)
+    if any(map(torch.Tensor._is_zerotensor, tensors)):  # autograd's zeros, which have no memory
+        tensors = [torch.zeros_like(each) if each._is_zerotensor() else each for each in tensors]
     want = None
     if function.flat.source.dtype is not None and any(isinstance(rule, Vjp) for rule in function.rules):
         want = [name for _, name in function.specs([OUTER.spec(each) for each in tensors])]
