@@ -87,3 +87,15 @@ def test_exported():
     x = torch.ones(3)
     exported = torch.export.export(Module(), (x,), strict=False)
     torch.testing.assert_close(exported.module()(2 * x), of_pair(2 * x, 2 * x))
+
+
+def test_transformed_by_torch_func():
+    """The compiler looks at what autograd calls then."""
+    torch._dynamo.reset()
+    gradients = torch.compile(torch.vmap(torch.func.grad(of_square)), backend="eager")
+    assert gradients(torch.ones(2, 3)).tolist() == [[2, 2, 2], [2, 2, 2]]
+
+
+@ferry.wrap(inner="jax")
+def of_square(x):
+    return (x * x).sum()

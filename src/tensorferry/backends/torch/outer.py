@@ -122,6 +122,11 @@ def _run_batched(function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
     return [torch._add_batch_dim(y, 0, level) for y in OUTER.apply(derived, whole)]
 
 
+for _each in (_Call.forward, _Call.setup_context, _Call.backward, _Call.jvp, _Call.vmap):
+    # Autograd calls them, maybe while torch.compile looks at what is called.
+    BACKEND.shield(_each)
+
+
 # -- in a graph that is traced: one operator for all --------------------------------------------------
 
 
