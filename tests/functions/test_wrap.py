@@ -116,8 +116,10 @@ def test_other_tensors_among_the_arguments():
     wrapped(x, np.full(2, 3, np.float32)).sum().backward()
     assert x.grad.tolist() == [3, 3]
     assert wrapped(x, jnp.full(2, 4.0)).tolist() == [4, 4]
-    with pytest.raises(ferry.GradientError):
+    with pytest.raises(ferry.GradientError) as caught:
         to_jax(lambda x, y: x * y)(jnp.ones(2), x)
+    assert "grad=" not in caught.value.hint  # wrap takes none
+    assert to_jax(lambda x, y: x * y)(jnp.ones(2), x.detach()).tolist() == [1, 1]
 
 
 def test_which_framework_calls():
@@ -249,6 +251,15 @@ def test_consent_to_share():
 # -- what is refused ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("jit", [lambda f: f, jax.jit])
+def test_consent_to_share_is_not_of_gradients(jit):
+    """Those of a sum have no compact memory, which nobody has chosen."""
+    x = torch.ones(3, requires_grad=True)
+    to_torch(jit(lambda x: x * 2), copy=False)(x).sum().backward()
+    assert x.grad.tolist() == [2, 2, 2]
+    assert jit(jax.grad(to_jax(lambda x: x.sum(), copy=False)))(ones).tolist() == [1, 1, 1]
+
+
 def test_tensors_that_require_grad_and_are_no_arguments():
     weight = torch.ones(3, requires_grad=True)
     wrapped = to_jax(lambda x: x * weight)
@@ -331,6 +342,16 @@ def test_shapes_that_depend_on_values():
         jax.jit(told)(-ones).block_until_ready()
 
 
+def test_a_number_of_results_that_changes():
+    """It is promised to jit, as shapes are."""
+    repeated = [1]
+    wrapped = to_jax(lambda x: [x] * repeated[0])
+    assert len(wrapped(ones)) == 1
+    repeated[0] = 2
+    with pytest.raises(jax.errors.JaxRuntimeError, match=r"ShapeError.*it promised"):
+        jax.block_until_ready(jax.jit(wrapped)(ones))
+
+
 def test_shapes_of_numpys_functions():
     """Without shapes= the function is called once, with ones; if that fails, it is said so."""
     calls = []
@@ -364,6 +385,9 @@ def test_numbers_that_jax_has_not():
     for call in (wide, jax.jit(wide)):
         with pytest.raises(ferry.LossyCastError):
             call(ones)
+    with pytest.raises(ferry.LossyCastError, match="does not fit") as caught:
+        to_torch(loss, dtype="fit")({"w": torch.tensor([2**40])})
+    assert 'dtype="fit"' not in (caught.value.hint or "")  # which has been said
     narrow = to_jax(lambda x: (x.double(), x.argmax()), dtype="fit")
     for call in (narrow, jax.jit(narrow)):
         assert [y.dtype for y in call(ones)] == [jnp.float32, jnp.int32]
