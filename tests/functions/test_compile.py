@@ -65,3 +65,37 @@ def test_a_second_shape():
     for length in (3, 5, 3):
         x = torch.ones(length)
         torch.testing.assert_close(compiled(x, x), of_pair(x, x))
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_a_length_that_changes(dynamic):
+    """From the second on the compiler would take it for a symbol."""
+    torch._dynamo.reset()
+    compiled = torch.compile(of_pair, fullgraph=True, backend="aot_eager", dynamic=dynamic)
+    for length in (3, 5, 4, 3):
+        x = torch.ones(length, requires_grad=True)
+        torch.testing.assert_close(*(torch.autograd.grad(each(x, x), x) for each in (compiled, of_pair)))
+
+
+def test_exported():
+    """Without Dynamo, as torch.export traces."""
+
+    class Module(torch.nn.Module):
+        def forward(self, x):
+            return of_pair(x, x)
+
+    x = torch.ones(3)
+    exported = torch.export.export(Module(), (x,), strict=False)
+    torch.testing.assert_close(exported.module()(2 * x), of_pair(2 * x, 2 * x))
+
+
+def test_transformed_by_torch_func():
+    """The compiler looks at what autograd calls then."""
+    torch._dynamo.reset()
+    gradients = torch.compile(torch.vmap(torch.func.grad(of_square)), backend="eager")
+    assert gradients(torch.ones(2, 3)).tolist() == [[2, 2, 2], [2, 2, 2]]
+
+
+@ferry.wrap(inner="jax")
+def of_square(x):
+    return (x * x).sum()

@@ -154,6 +154,20 @@ def test_what_crosses_is_what_the_plans_say():
     assert "args[1]: jax float32[3] -> torch, copies 12 B" in str(plan)
 
 
+def test_a_bound_method_is_explained():
+    """With what it is bound to, as it is called."""
+
+    class Scaled:
+        factor = 2
+
+        @ferry.wrap(inner="torch")
+        def apply(self, x):
+            return x * self.factor
+
+    plan = ferry.explain_wrap(Scaled().apply, jnp.ones(3))
+    assert [path for path, _ in plan.inputs] == ["args[1]"]
+
+
 def test_notes_say_what_to_know():
     slow = ferry.explain_wrap(ferry.wrap(jnp.sin, inner="jax"), torch.ones(3))
     assert not slow.notes or "not jitted" not in slow.notes[-1]

@@ -73,16 +73,25 @@ TORCH_WAYS = {
     "vjp": lambda f: lambda x: torch.func.vjp(f, x)[1](torch.ones((), dtype=x.dtype))[0],
     "vmap of grad": lambda f: lambda x: torch.vmap(torch.func.grad(f))(torch.stack([x, 2 * x])),
     "vectorized": lambda f: lambda x: torch.autograd.functional.hessian(f, x, vectorize=True),
+    "linearize": lambda f: lambda x: torch.func.linearize(f, x)[1](torch.ones_like(x)),
     "grad of vmap": lambda f: torch.func.grad(lambda x: torch.vmap(f)(torch.stack([x, 2 * x])).sum()),
 }
 
 
+@pytest.mark.filterwarnings("ignore:Attempted to insert a get_attr Node")  # torch.func.linearize, of every function
 @pytest.mark.parametrize("way", TORCH_WAYS)
 def test_torch_func_differentiates_jax(way):
     """As it does the same formula written for PyTorch."""
     x = torch_pair(torch.float64)[0].detach()
     found = TORCH_WAYS[way](ferry.wrap(jax.jit(cube), inner="jax"))(x)
     torch.testing.assert_close(found, TORCH_WAYS[way](cube)(x))
+
+
+def test_zeros_of_autograd_that_have_no_memory():
+    """Such is the second derivative of `abs`, as PyTorch writes it."""
+    x = torch_pair(torch.float64)[0]
+    (first,) = torch.autograd.grad(ferry.wrap(cube, inner="jax")(x).abs(), x, create_graph=True)
+    torch.testing.assert_close(torch.autograd.grad(first.abs().sum(), x)[0], 6 * x)
 
 
 JAX_WAYS = {

@@ -116,8 +116,10 @@ def test_other_tensors_among_the_arguments():
     wrapped(x, np.full(2, 3, np.float32)).sum().backward()
     assert x.grad.tolist() == [3, 3]
     assert wrapped(x, jnp.full(2, 4.0)).tolist() == [4, 4]
-    with pytest.raises(ferry.GradientError):
+    with pytest.raises(ferry.GradientError) as caught:
         to_jax(lambda x, y: x * y)(jnp.ones(2), x)
+    assert "grad=" not in caught.value.hint  # wrap takes none
+    assert to_jax(lambda x, y: x * y)(jnp.ones(2), x.detach()).tolist() == [1, 1]
 
 
 def test_which_framework_calls():
@@ -249,6 +251,15 @@ def test_consent_to_share():
 # -- what is refused ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("jit", [lambda f: f, jax.jit])
+def test_consent_to_share_is_not_of_gradients(jit):
+    """Those of a sum have no compact memory, which nobody has chosen."""
+    x = torch.ones(3, requires_grad=True)
+    to_torch(jit(lambda x: x * 2), copy=False)(x).sum().backward()
+    assert x.grad.tolist() == [2, 2, 2]
+    assert jit(jax.grad(to_jax(lambda x: x.sum(), copy=False)))(ones).tolist() == [1, 1, 1]
+
+
 def test_tensors_that_require_grad_and_are_no_arguments():
     weight = torch.ones(3, requires_grad=True)
     wrapped = to_jax(lambda x: x * weight)
@@ -288,6 +299,22 @@ def test_a_generator_as_it_is_found_has_no_gradient():
     assert seeded(jax.grad(seeded)(ones, generator) * 0 + 1, generator) == jax.grad(seeded)(ones, generator).sum()
 
 
+@pytest.mark.parametrize("options", [{}, {"shapes": lambda x, seed: x}])
+def test_a_generator_that_the_function_makes(options):
+    """It is another one in each call."""
+
+    def function(x, seed):
+        return x * torch.rand(3, generator=torch.Generator().manual_seed(int(seed)))
+
+    wrapped = to_jax(function, **options)
+    gradient = jax.grad(lambda x, seed: wrapped(x, seed).sum())
+    expected = wrapped(ones, 7).tolist()
+    assert wrapped(ones, 7).tolist() == gradient(ones, 7).tolist() == expected
+    assert jax.jit(gradient, static_argnums=1)(ones, 7).tolist() == expected
+    if options:
+        assert jax.jit(gradient)(ones, jnp.int32(7)).tolist() == expected
+
+
 def test_random_numbers_where_shapes_are_told():
     for function in (lambda x: x + torch.randn(3), lambda x: x + torch.randn(3) * float(x.sum())):
         with pytest.raises((ferry.UnsupportedTypeError, jax.errors.JaxRuntimeError), match="draws random numbers"):
@@ -313,6 +340,16 @@ def test_shapes_that_depend_on_values():
     assert jax.jit(told)(ones).tolist() == [1, 1, 1]
     with pytest.raises((RuntimeError, ValueError), match="depend on values"):
         jax.jit(told)(-ones).block_until_ready()
+
+
+def test_a_number_of_results_that_changes():
+    """It is promised to jit, as shapes are."""
+    repeated = [1]
+    wrapped = to_jax(lambda x: [x] * repeated[0])
+    assert len(wrapped(ones)) == 1
+    repeated[0] = 2
+    with pytest.raises(jax.errors.JaxRuntimeError, match=r"ShapeError.*it promised"):
+        jax.block_until_ready(jax.jit(wrapped)(ones))
 
 
 def test_shapes_of_numpys_functions():
@@ -348,6 +385,9 @@ def test_numbers_that_jax_has_not():
     for call in (wide, jax.jit(wide)):
         with pytest.raises(ferry.LossyCastError):
             call(ones)
+    with pytest.raises(ferry.LossyCastError, match="does not fit") as caught:
+        to_torch(loss, dtype="fit")({"w": torch.tensor([2**40])})
+    assert 'dtype="fit"' not in (caught.value.hint or "")  # which has been said
     narrow = to_jax(lambda x: (x.double(), x.argmax()), dtype="fit")
     for call in (narrow, jax.jit(narrow)):
         assert [y.dtype for y in call(ones)] == [jnp.float32, jnp.int32]

@@ -26,8 +26,8 @@ class Flat(Protocol):
     """Whether it could not be looked at before it is called, so that each call is watched."""
     changes_inputs: bool
     """Whether it was seen to write into its arguments."""
-    generators: set[Any]
-    """What it was seen to draw random numbers from."""
+    generators: frozenset[Any]
+    """What it was seen to draw random numbers from, as weak references."""
     environment: Hashable
     fit: str
     tensors: int

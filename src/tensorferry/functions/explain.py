@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 from ..backends import registry
@@ -109,6 +110,8 @@ def explain_wrap(function: Callable[..., Any], /, *args: Any, **keywords: Any) -
     wrapped: Wrapped | None = getattr(function, "__dict__", {}).get(WRAPPED)
     if wrapped is None:
         raise TypeError(f"a function that ferry.wrap gave is explained, not {shown(function)}")
+    if isinstance(function, MethodType):
+        args = (function.__self__, *args)
     call = wrapped.ready(args, keywords)
     if call is None:
         return WrapPlan(wrapped.source.name, wrapped.inner, wrapped.inner, (), (), "its own", (), ())

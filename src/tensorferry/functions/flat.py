@@ -115,8 +115,8 @@ class Flat:
         self.environment = environment
         self.careful = False
         """Whether it could not be looked at before it is called, so that each call is watched."""
-        self.generators: set[Any] = set()
-        """What it was seen to draw random numbers from."""
+        self.generators: frozenset[Any] = frozenset()
+        """What it was seen to draw random numbers from, as weak references: it may make another in each call."""
         self.changes_inputs = False
         """Whether it was seen to write into its arguments."""
         self.into = conversion_as(inner.name, dtype=source.dtype, copy=source.copy)

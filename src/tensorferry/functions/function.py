@@ -153,10 +153,16 @@ class Function:
         inside = []
         for index, tensor in enumerate(tensors):
             try:
-                inside.append(_carried(tensor, into, paths) if not lends else _lent(tensor, flat))
+                inside.append(
+                    _carried(tensor, into, paths) if not lends else _shared(tensor, flat.lent_to or into, into)
+                )
             except ConversionError as error:
+                if index >= flat.tensors and isinstance(error, CopyRequiredError):
+                    # Consent is to arguments and results: nobody chooses how a gradient lies in memory.
+                    inside.append(convert(tensor, conversion_as(flat.inner.name, dtype=flat.source.dtype)))
+                    continue
                 if isinstance(error, LossyCastError):
-                    error.hint = flat.fit
+                    error.hint = flat.fit if flat.source.dtype is None else None
                 raise placed(error, f"{flat.path(index)} of {flat.source.name}") from None
         native = self.native
         try:
@@ -165,7 +171,7 @@ class Function:
             note(error, flat)
             raise
         copy, fit = flat.source.copy, flat.source.dtype
-        if fit is None and want is None:
+        if fit is None and want is None and not (copy is False and self.rules):
             outside, paths = conversion_as(back, copy=copy), NO_PATHS if flat.asks else fast_paths.paths_to(back)
             if lends:
                 shared, fresh = conversion_as(back, copy=False), flat.inner.fresh(results, inside)
@@ -173,7 +179,11 @@ class Function:
                 return [_carried(each, *way) for each, way in zip(results, ways, strict=True)]
             return [_carried(each, outside, paths) for each in results]
         pairs = zip(results, want or repeat(fit), strict=False)
-        return [convert(each, conversion_as(back, dtype=name, copy=copy)) for each, name in pairs]
+        eased = None if self.rules else copy
+        return [
+            _shared(each, conversion_as(back, dtype=name, copy=copy), conversion_as(back, dtype=name, copy=eased))
+            for each, name in pairs
+        ]
 
     def checked(self, results: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> Sequence[Any]:
         """The results, if they have the shapes that were promised.
@@ -181,7 +191,7 @@ class Function:
         Raises:
             ShapeError: They have not.
         """
-        if any(each.shape != shape for each, shape in zip(results, shapes, strict=True)):
+        if len(results) != len(shapes) or any(each.shape != shape for each, shape in zip(results, shapes, strict=True)):
             found = [tuple(each.shape) for each in results]
             raise ShapeError(
                 f"{self.flat.source.name} gave the shapes {found}, and before it was traced it promised "
@@ -200,12 +210,12 @@ def _carried(tensor: Any, conversion: Conversion, paths: Mapping[type, Callable[
     return convert(tensor, conversion) if found is None else found
 
 
-def _lent(tensor: Any, flat: Flat) -> Any:
-    """A tensor for the time of a call, over the same memory if that can be."""
+def _shared(tensor: Any, sharing: Conversion, copying: Conversion) -> Any:
+    """Convert one tensor over the same memory if that can be."""
     try:
-        return convert(tensor, flat.lent_to or flat.into)
+        return convert(tensor, sharing)
     except CopyRequiredError:
-        return convert(tensor, flat.into)
+        return convert(tensor, copying)
 
 
 def _without(spec: Spec, axis: int | None) -> Spec:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 
 from ..backends import registry, tracers
 from ..core.names import EXCHANGE
-from ..errors import UnsupportedTypeError, shown
+from ..errors import GradientError, UnsupportedTypeError, shown
 from ..execution.recipes import conversion_as
 from ..execution.run import convert
 from ..trees.walk import take_apart
@@ -226,7 +226,11 @@ class Wrapped:
             owner = registry.BY_TYPE.get(type(leaf))
             if owner is None or owner.name != outer_name:
                 # In a graph its gradient would be lost.
-                leaf = convert(leaf, conversion_as(outer_name, grad="error", dtype=self.source.dtype))
+                try:
+                    leaf = convert(leaf, conversion_as(outer_name, grad="error", dtype=self.source.dtype))
+                except GradientError as error:
+                    error.hint = "x.detach() first"
+                    raise
             tensors.append(leaf)
         if structure.is_like(_flat(len(args))) and all(_is_of(x, outer_name) for x in args):
             self._plain[tuple(map(type, args))] = outer

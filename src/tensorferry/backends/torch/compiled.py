@@ -67,7 +67,10 @@ def _is_whole() -> bool:
     """Whether the graph may not break: what Dynamo traces for ``fullgraph=True``."""
     torch._dynamo.allow_in_graph(_in_graph)
     translator = torch._dynamo.symbolic_convert.InstructionTranslator
-    return bool(getattr(translator.current_tx(), "one_graph", False))
+    try:
+        return bool(getattr(translator.current_tx(), "one_graph", False))
+    except AttributeError:  # torch.export traces without Dynamo
+        return False
 
 
 @_at_trace

@@ -58,7 +58,10 @@ def describe(backend: TorchBackend, x: Any) -> TensorInfo:
 
 def is_dual(backend: TorchBackend, x: Any) -> bool:
     """Whether forward-mode differentiation carries a tangent beside the values."""
-    return backend.forward.unpack_dual(x).tangent is not None
+    try:
+        return backend.forward.unpack_dual(x).tangent is not None
+    except RuntimeError:  # inside of an operator, below all that differentiates
+        return False
 
 
 def dense_info(

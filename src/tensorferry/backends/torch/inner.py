@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -151,12 +152,15 @@ def _of_a_derivative(flat: Flat, *tensors: Any) -> Sequence[Any]:
     call = partial(_watched, flat) if flat.careful else lambda tensors: flat(*tensors)
     if not flat.generators:
         return call(tensors)
-    before = {generator: generator.get_state() for generator in flat.generators}
+    known = (reference() for reference in flat.generators)
+    before = {generator: generator.get_state() for generator in known if generator is not None}
     try:
-        for generator in before:
-            generator.manual_seed(_NOBODYS_SEED)
+        seeded = {generator: generator.manual_seed(_NOBODYS_SEED).get_state() for generator in before}
         results = call(tensors)
-        if any(generator.initial_seed() == _NOBODYS_SEED for generator in before):
+        if any(
+            generator.initial_seed() == _NOBODYS_SEED and not torch.equal(generator.get_state(), state)
+            for generator, state in seeded.items()
+        ):
             raise GradientError(
                 f"{flat.source.name} draws random numbers from a generator as it finds it, and would draw others for "
                 "its derivative.",
@@ -191,7 +195,8 @@ class _Watch(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[mi
         given = (*args, *(kwargs or {}).values())
         if torch.Tag.nondeterministic_seeded in function.tags:
             generators = {each for each in given if isinstance(each, torch.Generator)}
-            self._flat.generators |= generators
+            alive = {each for each in self._flat.generators if each() is not None}
+            self._flat.generators = frozenset(alive.union(map(weakref.ref, generators)))
             self._met = self._met or ("" if generators else str(function))
         return function(*args, **(kwargs or {}))
 

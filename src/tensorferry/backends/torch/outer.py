@@ -29,7 +29,8 @@ class TorchOuter:
     modes = ("torch.func", "torch.vmap", "forward-mode AD", "torch.compile")
 
     def spec(self, tensor: Any) -> Spec:
-        return tuple(tensor.shape), BACKEND.names[tensor.dtype]
+        # A compiler's lengths may be symbols: as a number each is a condition of the graph.
+        return tuple(map(int, tensor.shape)), BACKEND.names[tensor.dtype]
 
     def apply(self, function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
         recorded = torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
@@ -98,6 +99,8 @@ class _Call(torch.autograd.Function):  # type: ignore[misc]
 def _run(function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
     if any(map(torch._C._functorch.is_legacy_batchedtensor, tensors)):
         return _run_batched(function, tensors)
+    if any(map(torch.Tensor._is_zerotensor, tensors)):  # autograd's zeros, which have no memory
+        tensors = [torch.zeros_like(each) if each._is_zerotensor() else each for each in tensors]
     want = None
     if function.flat.source.dtype is not None and any(isinstance(rule, Vjp) for rule in function.rules):
         want = [name for _, name in function.specs([OUTER.spec(each) for each in tensors])]
@@ -117,6 +120,11 @@ def _run_batched(function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
     size = whole[batched.index(True)].shape[0]
     derived = function.derived(Vmap(tuple(0 if one else None for one in batched), size))
     return [torch._add_batch_dim(y, 0, level) for y in OUTER.apply(derived, whole)]
+
+
+for _each in (_Call.forward, _Call.setup_context, _Call.backward, _Call.jvp, _Call.vmap):
+    # Autograd calls them, maybe while torch.compile looks at what is called.
+    BACKEND.shield(_each)
 
 
 # -- in a graph that is traced: one operator for all --------------------------------------------------
