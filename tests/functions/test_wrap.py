@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import inspect
 import threading
@@ -626,3 +627,14 @@ def test_a_function_is_collected():
     gone = make()
     gc.collect()
     assert gone() is None
+
+
+def test_a_class_is_not_wrapped():
+    """What comes of calling one is no tensor: said when it is wrapped, not when it is made."""
+
+    @dataclasses.dataclass
+    class Point:
+        x: float
+
+    with pytest.raises(TypeError, match="a function is wrapped"):
+        ferry.wrap(Point, inner="numpy")

@@ -361,8 +361,8 @@ def wrap(
         raise TypeError(f"dtype must be None or 'fit', not {shown(dtype)}")
     if copy not in (None, False):
         raise TypeError(f"copy must be None or False, not {shown(copy)}")
-    if not callable(function):
-        raise TypeError(f"a function is wrapped, not {shown(function)}")
+    if not callable(function) or isinstance(function, type):
+        raise TypeError(f"a function is wrapped, or an object that is called, not {shown(function)}")
     what = getattr(function, "__qualname__", None) or type(function).__qualname__
     source = Source(function, vjp, jvp, shapes, dtype, copy, what.replace("<locals>.", ""))
     return _as_function(Wrapped(source, name, None if outer is None else registry.canonical(outer)), function)
