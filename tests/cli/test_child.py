@@ -23,20 +23,22 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
 ENDED = "FileFormatError: {} is damaged: HDF5's library ended the process that read it (SIG"
 
 
-def heard():
-    """Let signals end a process, also where those that began the tests ignore them."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+LISTENING = (
+    "import os, signal, sys\n"
+    "for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):\n"
+    "    signal.signal(number, signal.SIG_DFL)\n"
+    "os.execv(sys.argv[1], sys.argv[1:])"
+)
+"""What begins another program that signals end, also where those that began the tests ignore them."""
 
 
 def command(*words, code=("-m", "tensorferry"), **keywords):
     return subprocess.Popen(
-        [sys.executable, *map(str, code), *map(str, words)],
+        [sys.executable, "-c", LISTENING, sys.executable, *map(str, code), *map(str, words)],
         env=ENVIRONMENT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=heard,  # noqa: PLW1509 - nothing else starts threads here
         **keywords,
     )
 

@@ -112,7 +112,7 @@ def test_a_null_is_refused(pd):
     """Expected: no rounded float for an integer column with a hole, but a line that fills it."""
     with pytest.raises(ferry.ConversionError) as caught:
         ferry.to_numpy(pd.Series([EXACT, None], dtype="Int64"))
-    assert "fillna" in caught.value.hint
+    assert "nulls=" in caught.value.hint
 
 
 def test_a_null_in_a_frame_is_refused_by_column(pd):
@@ -176,7 +176,7 @@ def test_a_polars_null_is_refused(pl):
     """Expected: no rounded float."""
     with pytest.raises(ferry.ConversionError) as caught:
         ferry.to_numpy(pl.Series("visits", [EXACT, None]))
-    assert "fill_null" in caught.value.hint
+    assert "nulls=" in caught.value.hint
 
 
 def test_polars_integers_beside_floats_are_not_rounded(pl):
@@ -202,12 +202,12 @@ def test_an_arrow_array_is_a_vector(pa):
     assert ferry.to_torch(pa.array([1, 2, 3])).tolist() == [1, 2, 3]
 
 
-def test_an_arrow_null_is_answered_with_fill_null(pa):
+def test_an_arrow_null_is_answered_with_what_stands_for_it(pa):
     """Expected: no word about DLPack."""
     for column in (pa.array([EXACT, None]), pa.chunked_array([[EXACT], [None, 3]])):
         with pytest.raises(ferry.ConversionError) as caught:
             ferry.to_torch(column)
-        assert "fill_null" in caught.value.hint
+        assert "nulls=" in caught.value.hint
 
 
 # -- images ---------------------------------------------------------------------------------------
