@@ -233,3 +233,14 @@ def test_what_is_closed_reads_no_more_and_keeps_what_it_gave(tmp_path):
     lazy.close()
     with ferry.open(tmp_path / "a.safetensors") as contents:
         assert list(contents.tensors) == ["a", "in.b"]
+
+
+def test_names_that_name_nothing_are_refused(tmp_path):
+    """No names are not all names, and what is no string is said in our words."""
+    ferry.save({"a": np.ones(2), "b": np.ones(3)}, tmp_path / "a.safetensors")
+    with pytest.raises(ValueError, match="names= is empty"):
+        ferry.load(tmp_path / "a.safetensors", names=[])
+    for wrong in (3, [3], b"a"):
+        with pytest.raises(TypeError, match="names takes strings, not"):
+            ferry.load(tmp_path / "a.safetensors", names=wrong)
+    assert set(ferry.load(tmp_path / "a.safetensors", names="a")) == {"a"}

@@ -100,6 +100,7 @@ def load(
         FileFormatError: As for `open`.
         UnsafeFileError: As for `open`.
         FileFormatError: When a tensor is used: the file has been replaced.
+        ValueError: `names` is empty.
         FormatLimitError: A glob of `names`, or a name in `dtype`, fits no tensor; `strict`, and not all can be had.
         UnsupportedTypeError: There is no such dtype.
         FrameworkNotInstalledError: The framework, or the library that the format needs, is not installed.
@@ -122,6 +123,8 @@ def load(
     ready(to)
     if names is not None:
         names = (names,) if isinstance(names, str) else several("names", names)
+        if not names:
+            raise ValueError("names= is empty: name a tensor, or leave names= out for all")
         contents = select(contents, include=names, include_as="names")
     asked = {"path": os.path.abspath(path), "to": to, "names": names, "device": device, "copy": copy}  # noqa: PTH100
     return lazily(contents, load, {**asked, "dtype": dtype, "allow": classes, "strict": strict}, rule)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from ...errors import shown
 
 __all__ = ["RENAME_OR_EXCLUDE", "TENSORS_ONLY", "is_unicode", "named", "several"]
 
@@ -29,12 +28,16 @@ def is_unicode(text: str) -> bool:
     return True
 
 
-def several(keyword: str, values: Iterable[str]) -> tuple[str, ...]:
+def several(keyword: str, values: object) -> tuple[str, ...]:
     """What a keyword takes several of; one string alone would be taken for its letters.
 
     Raises:
-        TypeError: It is one string.
+        TypeError: It is one string, or none of several.
     """
     if isinstance(values, str):
         raise TypeError(f"{keyword} must be a list of strings, as in {keyword}=[{values!r:.80}], not a string")
-    return tuple(values)
+    found: tuple[object, ...] = tuple(values) if isinstance(values, Iterable) else (values,)
+    for each in found:
+        if not isinstance(each, str):
+            raise TypeError(f"{keyword} takes strings, not {shown(each)}")
+    return tuple(map(str, found))
