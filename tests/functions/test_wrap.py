@@ -638,3 +638,11 @@ def test_a_class_is_not_wrapped():
 
     with pytest.raises(TypeError, match="a function is wrapped"):
         ferry.wrap(Point, inner="numpy")
+
+
+@pytest.mark.parametrize("keyword", ["inner", "outer"])
+def test_an_unknown_framework_is_answered_with_the_keyword_that_named_it(keyword):
+    """The hint can be typed where the mistake was made."""
+    with pytest.raises(ferry.UnknownFrameworkError) as caught:
+        ferry.wrap(lambda x: x, **{"inner": "torch", keyword: "jaxx"})
+    assert str(caught.value.hint) == f'{keyword}="jax"'

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 
 from ..backends import registry, tracers
 from ..core.names import EXCHANGE
-from ..errors import GradientError, UnsupportedTypeError, shown
+from ..errors import GradientError, UnknownFrameworkError, UnsupportedTypeError, shown
 from ..execution.recipes import conversion_as
 from ..execution.run import convert
 from ..trees.walk import take_apart
@@ -299,7 +299,7 @@ def wrap(
     /,
     *,
     inner: object,
-    outer: object = None,
+    outer: Any = None,
     vjp: Callable[..., Any] | None = None,
     jvp: Callable[..., Any] | None = None,
     shapes: Callable[..., Any] | None = None,
@@ -354,7 +354,7 @@ def wrap(
             return wrap(function, inner=inner, outer=outer, vjp=vjp, jvp=jvp, shapes=shapes, dtype=dtype, copy=copy)
 
         return decorate
-    name = registry.canonical(inner)
+    name, outer = _named("inner", inner), None if outer is None else _named("outer", outer)
     if name != EXCHANGE and (vjp is not None or jvp is not None):
         raise TypeError(f"vjp= and jvp= are for functions of {EXCHANGE}'s; {name} differentiates its own")
     if dtype not in (None, "fit"):
@@ -365,7 +365,16 @@ def wrap(
         raise TypeError(f"a function is wrapped, or an object that is called, not {shown(function)}")
     what = getattr(function, "__qualname__", None) or type(function).__qualname__
     source = Source(function, vjp, jvp, shapes, dtype, copy, what.replace("<locals>.", ""))
-    return _as_function(Wrapped(source, name, None if outer is None else registry.canonical(outer)), function)
+    return _as_function(Wrapped(source, name, outer), function)
+
+
+def _named(keyword: str, framework: object) -> str:
+    """The canonical name of a framework, which a keyword names."""
+    try:
+        return registry.canonical(framework)
+    except UnknownFrameworkError as error:
+        hint = None if error.hint is None else str(error.hint).replace("to=", f"{keyword}=", 1)
+        raise UnknownFrameworkError(error.message, hint) from None
 
 
 def _as_function(wrapped: Wrapped, function: Any) -> Any:
