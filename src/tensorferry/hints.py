@@ -41,7 +41,7 @@ _AIMLESS = frozenset({"describe", "describe_tree", "snapshot"})
 
 _SAYING = frozenset({"convert", "convert_tree", "explain", "explain_tree"})
 """Functions that take keywords of what is missing in columns."""
-_SAYING_LIKE = dict.fromkeys(
+_SAYING_LIKE: dict[str, str] = dict.fromkeys(
     ("collate", "describe_tree", "explain_collate", "prefetch", "save", "snapshot", "start"), "convert_tree"
 )
 

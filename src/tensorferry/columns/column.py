@@ -194,7 +194,7 @@ class Column:
             LossyCastError: The dtype has no such value.
         """
         dtype, kind = numpy_dtype(self.dtype), find(self.dtype).kind
-        number = float("nan") if isinstance(value, str) and value == "nan" else value
+        number: Any = float("nan") if isinstance(value, str) and value == "nan" else value
         number = number.item() if isinstance(number, np.generic) else number
         found: Any = None
         kept = isinstance(number, bool) == (kind == "bool")
