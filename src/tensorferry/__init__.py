@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from .api import convert, to_jax, to_list, to_numpy, to_tensorflow, to_torch
 from .api_tables import to_arrow, to_pandas, to_polars
 from .core.info import TensorInfo
+from .core.version import __version__ as __version__
 from .errors import (
     ConversionError,
     CopyRequiredError,
@@ -54,8 +55,6 @@ if TYPE_CHECKING:
     from .transfers.transfer import Transfer
     from .trees.batch_plans import BatchPlan
     from .trees.plans import TreePlan
-
-__version__ = "0.1.0"
 
 __all__ = [
     "BatchPlan",

@@ -50,6 +50,26 @@ for thing in ({1}, "text", None, object()):
     assert not found & set(FRAMEWORKS), found
 
 
+def test_plain_arrays_load_no_masked_arrays():
+    """NumPy loads `numpy.ma` where its name is first used, 10 ms in what may be the first call of a process."""
+    survives(
+        """
+import sys, numpy as np, tensorferry as ferry
+array = np.arange(6.0).reshape(2, 3)
+ferry.describe(array), ferry.to_numpy(array[:, ::2], dtype="float32"), ferry.to_list(array.astype(object))
+ferry.convert_tree({"a": array.view("f8,f8,f8"), "b": array}, "numpy", copy=True), ferry.to_numpy(memoryview(array))
+assert "numpy.ma" not in sys.modules
+masked = np.ma.array([1.0, 2.0], mask=[True, False])
+try:
+    ferry.to_numpy(masked)
+except ferry.UnsupportedTypeError as error:
+    assert "mask would be lost" in error.message
+else:
+    raise AssertionError("a mask was lost")
+"""
+    )
+
+
 MAKE = {
     "numpy": "import numpy as np; x = np.ones((2, 3), np.float32)",
     "python": "x = [[1.0, 2.0], [3.0, 4.0]]",

@@ -18,9 +18,6 @@ FLOORS = [line.split() for line in re.search(r"```floors\n(.*?)```", DRAWN, re.D
 
 UPWARDS = {
     ("backends", "execution"): "many numbers are read as what the plan will make of them",
-    ("files", "__init__"): "the version is written into files",
-    ("files", "api"): "a tensor that is loaded is converted by the function that users call",
-    ("files", "inspection"): "a tensor that is loaded is described by the function that users call",
     ("sequences", "backends"): "a sequence is looked at for tensors, which their backends know",
     ("sequences", "execution"): "tensors in a sequence of numbers are converted",
 }

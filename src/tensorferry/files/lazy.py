@@ -9,11 +9,12 @@ from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from ..api import convert
 from ..backends.registry import backend_named
 from ..core.leaf_dtypes import dtype_of_leaf, unknown_name
+from ..core.request import make_request
 from ..errors import ConversionError, CopyRequiredError, FileFormatError, FormatLimitError, frames_of_ours
-from ..inspection import explain
+from ..execution.recipes import conversion_as, conversion_of
+from ..execution.run import convert, foresee
 from .base.contents import Ref
 from .base.fingerprints import fingerprints
 from .base.nesting import leaves, like
@@ -182,7 +183,8 @@ class Source:
         self.seen = fingerprints(contents.paths)
         self._rule = rule
         self._closed = False
-        memory = backend_named(asked["to"]).capabilities.memory
+        self._target = backend_named(asked["to"])
+        memory = self._target.capabilities.memory
         self._writes = memory.writable and memory.exists
         self._maps: dict[str, mmap] = {}
         self._made: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
@@ -240,16 +242,19 @@ class Source:
             if getattr(stored, "path", None) not in self._maps:
                 self._validate(stored)
             array = stored.array(self.map_of)
+            request = make_request(self._target, copy, dtype, None, device, "detach", ())
+            conversion = conversion_of(self._target, request)
             if self._writes and device is None and dtype is None and not copy and array.flags.aligned:
-                return convert(array, to, copy=copy)
-            plan = explain(array, to, device=device, copy=copy, dtype=dtype)
+                return convert(array, conversion)
+            plan = foresee(array, conversion).plan
             if plan.shares_memory or copy is False or not plan.keeps_dtype or plan.result.device != plan.source.device:
-                return convert(array, to, device=device, copy=copy, dtype=dtype)
+                return convert(array, conversion)
             # What has to be copied is read, which is quicker than to copy from a map, into memory to be shared.
             self._validate(stored)
             own = stored.load()
-            return convert(own, to, copy=False if _may_share(own, to) else None)
+            return convert(own, conversion_as(to, copy=False if _may_share(own, to) else None))
         except ConversionError as error:
+            error.said_of("convert", to)
             raise type(error)(f"{error.message} - at {name!r}", error.hint) from error
 
 
@@ -309,6 +314,6 @@ def _opened_again(
 
 def _may_share(own: Any, to: str) -> bool:
     try:
-        return explain(own, to, copy=False).shares_memory
+        return foresee(own, conversion_as(to, copy=False)).plan.shares_memory
     except CopyRequiredError:
         return False

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..api import to_numpy
 from ..backends import registry
 from ..backends.nodes import dotted
+from ..core.names import EXCHANGE
 from ..errors import ConversionError, UnsupportedTypeError
+from ..execution.recipes import conversion_as
+from ..execution.run import convert
 from ..trees.leaves import LeafRule
 from ..trees.openers import openers_of
 from .base.contents import Contents, Ref
@@ -56,13 +58,14 @@ class Held(Stored):
 
     def blocks(self) -> Iterator[np.ndarray[Any, Any]]:
         """As the base says."""
-        for part in chunks(to_numpy(self.tensor)):
+        for part in chunks(self.array()):
             yield np.ascontiguousarray(part).reshape(-1)
 
     def array(self, map_of: Callable[[str], mmap] = mapped) -> np.ndarray[Any, Any]:
         """As the base says."""
         del map_of
-        return to_numpy(self.tensor)
+        array: np.ndarray[Any, Any] = convert(self.tensor, conversion_as(EXCHANGE))
+        return array
 
 
 def contents_of(tree: Any, metadata: Mapping[str, str] | None = None, unknown: str = "error") -> Contents:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from .. import __version__
+from ..core.version import __version__
 from ..errors import ConversionError, OutputExistsError, ResumableError
 from .jobs import Job, keep, run_job
 from .pieces import pieces, sizes

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..backends import registry
+from ..host.masked import has_masked
 from . import libraries
 from .containers import is_tuple_with_a_constructor, open_structured, opener_of
 
@@ -56,8 +57,7 @@ def _is_lossy(kind: type) -> bool:
 
 def _open_fields(x: Any) -> Node | None:
     # What is masked is no dict of its fields: as a leaf it is refused in the words for all that is masked.
-    masked = isinstance(x, np.ma.MaskedArray) and any(np.ma.getmaskarray(x).tobytes())
-    return None if x.dtype.names is None or masked else open_structured(x)
+    return None if x.dtype.names is None or has_masked(x) else open_structured(x)
 
 
 # -- what frameworks know ----------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import numpy as np
 from ...core.names import EXCHANGE
 from ...errors import DeviceError, UnsupportedTypeError
 from ...host import dlpack
+from ...host.masked import has_masked
 from .. import registry
 from .snippets import DLPACK
 from .sources import copied, kind_of, over, shown, taken
@@ -117,7 +118,7 @@ def from_array(x: Any, code: str = "np.asanyarray(x)") -> Array:
         UnsupportedTypeError: It has masked elements.
     """
     array = np.asanyarray(x)
-    if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
+    if has_masked(array):
         raise _masked(x, f"{code}.filled(value)")
     if array.dtype.hasobject and array.dtype.names is None:
         raise _Objects(np.asarray(array))

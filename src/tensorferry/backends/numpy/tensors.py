@@ -15,6 +15,7 @@ from ...core.signature import COMPACT, layout_of
 from ...errors import ShapeError, UnsupportedTypeError
 from ...hints import Hint
 from ...host import casts, memory
+from ...host.masked import has_masked, is_masked_array
 from ...host.numpy_dtypes import by_numpy, of_numpy
 from ...sequences import numbers
 from .. import registry
@@ -89,8 +90,8 @@ class NumpyBackend(Backend):
 
     def describe(self, x: Any) -> TensorInfo:
         dtype = x.dtype
-        if isinstance(x, np.ma.MaskedArray):
-            _refuse_masked(x)
+        if has_masked(x):
+            raise _masked()
         name = _NAMES.get(dtype)
         if name is None:
             name = of_numpy(dtype)
@@ -310,27 +311,19 @@ def _immutable_holds(owner: object) -> bool:
     return False
 
 
-def _refuse_masked(x: Any) -> None:
-    """Raise for a masked array of which an element is masked; one of which none is, is its data."""
-    if _has_masked(x.mask):
-        raise UnsupportedTypeError("A MaskedArray is values and a mask, and its mask would be lost.", "x.filled(value)")
-
-
-def _has_masked(mask: Any) -> bool:
-    if mask.dtype.names is None:
-        return bool(mask.any())
-    return any(_has_masked(mask[name]) for name in mask.dtype.names)
-
-
 def _is_all_text(x: Any) -> bool:
     """Whether an array of objects holds text, or arrays of text, and nothing else but ``None`` for what is missing."""
-    return bool(x.size) and not isinstance(x, np.ma.MaskedArray) and all(map(_is_text_or_none, x.flat))
+    return bool(x.size) and not is_masked_array(x) and all(map(_is_text_or_none, x.flat))
 
 
 def _is_text_or_none(each: Any) -> bool:
     if not isinstance(each, np.ndarray):
         return each is None or isinstance(each, (str, bytes))
     return each.dtype.kind in "UST" or (each.dtype.kind == "O" and (not each.size or _is_all_text(each)))
+
+
+def _masked() -> UnsupportedTypeError:
+    return UnsupportedTypeError("A MaskedArray is values and a mask, and its mask would be lost.", "x.filled(value)")
 
 
 def _no_such_dtype(dtype: np.dtype[Any]) -> UnsupportedTypeError:
@@ -370,8 +363,8 @@ def _numbers_of(
     """
     if x.dtype.names is not None:
         raise _no_such_dtype(x.dtype)
-    if isinstance(x, np.ma.MaskedArray):
-        _refuse_masked(x)
+    if has_masked(x):
+        raise _masked()
     # Nested lists have no place for the axes after one of length 0.
     values = x.tolist() if x.size else []
     if values is None:
