@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 import threading
 import traceback
 import warnings
@@ -629,7 +631,8 @@ def test_wrong_arguments_are_said_at_once():
     source = Source(1)
     for wrong, error, words in [
         ({"depth": 0}, ValueError, "at least 1"),
-        ({"depth": 1.5}, TypeError, "integer"),
+        ({"depth": 1.5}, TypeError, "depth must be an integer, not 1.5"),
+        ({"depth": "2"}, TypeError, "depth must be an integer, not '2'"),
         ({"dtype": "no such"}, TypeError, "no such"),
         ({"casting": "wild"}, TypeError, "casting"),
         ({"grad": "keep"}, TypeError, "grad"),
@@ -646,9 +649,20 @@ def test_wrong_arguments_are_said_at_once():
         ferry.prefetch(source)
     with pytest.raises(TypeError, match="int is none"):
         ferry.prefetch(3, "torch")
+    for one in ({"x": np.ones(2)}, "abc", b"abc"):
+        with pytest.raises(TypeError, match="is one value"):
+            ferry.prefetch(one, "torch")
     with pytest.raises(ferry.UnknownFrameworkError):
         ferry.prefetch(source, "nobody")
     assert source.read == 0
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_neither_a_prefetch_nor_a_transfer_is_copied(again):
+    """Two would read one source by one thread."""
+    for each in (ferry.prefetch([np.ones(2)], "torch"), ferry.start(np.ones(2), "torch")):
+        with pytest.raises(TypeError, match="cannot be copied or pickled"):
+            again(each)
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["one each", "one for all"])

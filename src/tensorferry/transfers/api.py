@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..core.request import refuse_unknown
@@ -10,7 +11,7 @@ from ..errors import ConversionError, shown
 from ..execution.target import target_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from typing_extensions import Unpack
 
@@ -149,7 +150,8 @@ def prefetch(
         **options: As for `convert_tree`.
 
     Raises:
-        TypeError: `iterable` is none, `depth` is no integer, or as for `convert`.
+        TypeError: `iterable` is not one, or is a dict or text, which give their keys or characters; `depth` is no
+            integer; or as for `convert`.
         ValueError: `depth` is less than 1, or `on_error` is not one of its two words.
         DeviceError: There is no such device.
         ConversionError: As for `convert_tree`; by the iterator, for the batch that it is about.
@@ -161,6 +163,13 @@ def prefetch(
 
     if not hasattr(iterable, "__iter__") and not hasattr(iterable, "__getitem__"):
         raise TypeError(f"prefetch reads an iterable of batches; {type(iterable).__name__} is none")
+    if isinstance(iterable, (Mapping, str, bytes)):
+        kind = type(iterable).__name__
+        raise TypeError(
+            f"prefetch reads an iterable of batches, and a {kind} is one value: prefetch([x], to) has it as one"
+        )
+    if not hasattr(depth, "__index__"):
+        raise TypeError(f"depth must be an integer, not {shown(depth)}")
     if operator.index(depth) < 1:
         raise ValueError(f"depth must be at least 1, not {depth}: without a batch there is nothing to hand out")
     if on_error not in ("raise", "skip"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -63,6 +63,9 @@ class Prefetch:
         self._lock = threading.Lock()
         self._pass: OnePass | None = None
         self._closed = False
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("A prefetch has a thread and cannot be copied or pickled; make another where it is read.")
 
     # -- iterating --------------------------------------------------------------------------------
 

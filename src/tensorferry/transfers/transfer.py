@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -31,6 +31,9 @@ class Transfer:
     def __init__(self, future: Future[Landed]) -> None:
         self._future = future
         self._process = os.getpid()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("A transfer has a thread and cannot be copied or pickled; its result() can.")
 
     def _refuse_lost(self) -> None:
         """Refuse to wait in a child process, where nobody goes on with it."""
