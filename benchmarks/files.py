@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -20,14 +19,28 @@ from .case import Measured, Target, Unmeasured
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["LOOKS", "MAKE", "MANY", "SECTIONS", "TORCH", "Line", "why_not", "workplace"]
+__all__ = [
+    "FERRY",
+    "LOOKS",
+    "MAKE",
+    "MANY",
+    "MEMORY",
+    "PT_TO_SAFETENSORS",
+    "SECTIONS",
+    "TORCH",
+    "VERIFIED",
+    "Line",
+    "measure",
+    "why_not",
+    "workplace",
+]
 
 TENSORS = 64
 LENGTH = 1 << 22
 """float32 elements of each tensor: 16 MiB, 1 GiB together."""
 MANY = 100_000
 """Tensors in the file that is only looked at."""
-MEMORY = Target(total=64 * 2**20)
+MEMORY = Target(total=32 * 2**20)
 ROUNDS = 5
 _ROOM = 6 << 30
 
@@ -59,10 +72,15 @@ heap.join()
 print(json.dumps([seconds, status("VmHWM") - rss, heap.peak - anonymous]))
 """
 
-TORCH = "import torch; from safetensors.torch import save_file"
-_NUMPY = "import numpy as np; from safetensors.numpy import load_file"
+TORCH = "import os, torch; from safetensors import safe_open; from safetensors.torch import load_file, save_file"
+_NUMPY = "import os, shutil, numpy as np; from safetensors.numpy import load_file"
+# What ours does with all that it writes.
+_FLUSH = """
+with open("out", "rb") as file:
+    os.fsync(file.fileno())
+"""
 # Modules that are imported at first use are imported here, as theirs are.
-_FERRY = (
+FERRY = (
     "import tensorferry as ferry, tensorferry.files.convert, tensorferry.files.lazy; "
     "from tensorferry.files import registry; registry.formats()"
 )
@@ -103,65 +121,73 @@ class _Pair(NamedTuple):
     source: str
     target: Target
     memory: bool = False
+    rounds: int = ROUNDS
 
 
-def _loading(framework: str, imports: str, theirs: str) -> tuple[_Pair, ...]:
+def _touched(framework: str, imports: str, ratio: float) -> _Pair:
+    """Every page of every tensor, loaded by ours and by their own `load_file`."""
     ours = f'lazy = ferry.load("model.safetensors", to="{framework}")'
     warm_up = f'{imports}; ferry.convert([1.0], "{framework}")'
-    return (
-        _Pair(
-            f"load to {framework}, before the first touch",
-            Line(ours, f"{_FERRY}; {warm_up}"),
-            Line(theirs, imports),
-            "model.safetensors",
-            Target(ratio=0.05),
-        ),
-        _Pair(
-            f"load to {framework}, every page touched",
-            Line(f"{ours}\n{_ALL}\n{_TOUCH}", f"{_FERRY}; import numpy as np; {warm_up}"),
-            Line(f"{theirs}\n{_TOUCH}", f"import numpy as np; {imports}"),
-            "model.safetensors",
-            Target(ratio=0.6),
-        ),
+    return _Pair(
+        f'load(..., to="{framework}"), every page touched / safetensors\' load_file',
+        Line(f"{ours}\n{_ALL}\n{_TOUCH}", f"{FERRY}; import numpy as np; {warm_up}"),
+        Line(f'state = load_file("model.safetensors")\n{_TOUCH}', f"import numpy as np; {imports}"),
+        "model.safetensors",
+        Target(ratio=ratio),
     )
 
 
+PT_TO_SAFETENSORS = _Pair(
+    ".pt -> .safetensors / torch.load(mmap=True) + save_file + fsync",
+    Line('ferry.convert_files("model.pt", "out", to="safetensors")', FERRY),
+    Line(f'save_file(torch.load("model.pt", mmap=True), "out"){_FLUSH}', TORCH),
+    "model.pt",
+    Target(ratio=0.8),
+    memory=True,
+    rounds=9,
+)
+VERIFIED = _Pair(
+    ".pt -> .safetensors, verify=True / without",
+    Line('ferry.convert_files("model.pt", "out", to="safetensors", verify=True)', FERRY),
+    PT_TO_SAFETENSORS.ours,
+    "model.pt",
+    Target(ratio=2),
+    memory=True,
+)
 _PAIRS = (
+    PT_TO_SAFETENSORS,
+    VERIFIED,
     _Pair(
-        ".pt -> .safetensors / torch.load + save_file",
-        Line('ferry.convert_files("model.pt", "out", to="safetensors")', _FERRY),
-        Line('save_file(torch.load("model.pt"), "out")', TORCH),
-        "model.pt",
-        Target(ratio=0.5),
-        memory=True,
-    ),
-    _Pair(
-        ".safetensors -> .npz / load_file + np.savez",
-        Line('ferry.convert_files("model.safetensors", "out", to="npz")', _FERRY),
-        Line('np.savez(open("out", "wb"), **load_file("model.safetensors"))', _NUMPY),
+        ".safetensors -> .npz / load_file + np.savez + fsync",
+        Line('ferry.convert_files("model.safetensors", "out", to="npz")', FERRY),
+        Line(f'np.savez(open("out", "wb"), **load_file("model.safetensors")){_FLUSH}', _NUMPY),
         "model.safetensors",
         Target(ratio=0.7),
         memory=True,
     ),
     _Pair(
-        ".safetensors float32 -> bfloat16 / shutil.copyfile",
-        Line('ferry.convert_files("model.safetensors", "out", to="safetensors", dtype="bfloat16")', _FERRY),
-        Line('shutil.copyfile("model.safetensors", "out")', "import shutil"),
+        ".safetensors float32 -> bfloat16 / shutil.copyfile + fsync",
+        Line('ferry.convert_files("model.safetensors", "out", to="safetensors", dtype="bfloat16")', FERRY),
+        Line(f'shutil.copyfile("model.safetensors", "out"){_FLUSH}', _NUMPY),
         "model.safetensors",
         Target(ratio=1 / 0.8),
         memory=True,
     ),
-    *_loading("jax", "import jax; from safetensors.flax import load_file", 'state = load_file("model.safetensors")'),
-    *_loading(
-        "tensorflow",
-        "import tensorflow as tf; from safetensors.tensorflow import load_file",
-        'state = load_file("model.safetensors")',
+    _Pair(
+        'load(..., to="torch"), before the first touch / safe_open(...).keys()',
+        Line('lazy = ferry.load("model.safetensors", to="torch")', f"{FERRY}; {TORCH}; ferry.to_torch([1.0])"),
+        Line('names = safe_open("model.safetensors", "pt").keys()', TORCH),
+        "model.safetensors",
+        Target(ratio=2),
     ),
+    _touched("torch", TORCH, 1.1),
+    _touched("jax", "import jax; from safetensors.flax import load_file", 0.7),
+    _touched("tensorflow", "import tensorflow as tf; from safetensors.tensorflow import load_file", 0.3),
 )
 
 
 class _Conversions:
-    title = "Files of 1 GiB, in fresh processes; ours flushes what it writes to the disk"
+    title = "Files of 1 GiB, in fresh processes; both sides flush what they write to the disk"
 
     def rows(self) -> Iterator[Measured | Unmeasured]:
         why = why_not()
@@ -172,7 +198,7 @@ class _Conversions:
             Line(MAKE, "import torch; from safetensors.torch import save_file").run(folder)
             os.sync()  # the disk's work on these is nobody's below
             for pair in _PAIRS:
-                yield from _measure(pair, folder)
+                yield from measure(pair, folder)
 
 
 MAKE = f"""
@@ -182,21 +208,21 @@ save_file(state, "model.safetensors")
 """
 
 
-def _measure(pair: _Pair, folder: Path) -> Iterator[Measured | Unmeasured]:
+def measure(pair: _Pair, folder: Path) -> Iterator[Measured | Unmeasured]:
     colds: dict[str, _Result] = {}
     warms: dict[str, list[_Result]] = {"ours": [], "theirs": []}
     try:
         for side in ("theirs", "ours"):
             _forget(folder / pair.source)
             colds[side] = _once(pair, side, folder)
-        for round_ in range(ROUNDS):
+        for round_ in range(pair.rounds):
             for side in ("ours", "theirs") if round_ % 2 else ("theirs", "ours"):
                 warms[side].append(_once(pair, side, folder))
     except RuntimeError as error:
         yield Unmeasured(pair.name, pair.target, str(error))
         return
-    ours, theirs = (statistics.median(each.seconds for each in warms[side]) for side in ("ours", "theirs"))
-    yield Measured(f"{pair.name}, warm", ours, theirs, pair.target)
+    times = ([each.seconds for each in warms["ours"]], [each.seconds for each in warms["theirs"]])
+    yield Measured.of(pair.name, times, pair.target)
     yield Measured(f"{pair.name}, cold", colds["ours"].seconds, colds["theirs"].seconds, Target())
     for word, index in (("extra resident", 1), ("extra heap", 2)):
         most = {side: max(each[index] for each in warms[side]) for side in warms}
@@ -222,8 +248,8 @@ class _Look(NamedTuple):
     name: str
     make: str
     theirs: str
-    seconds: Target = Target(total=1.0)
-    memory: Target = Target(total=60 * 2**20)
+    seconds: Target
+    memory: Target = Target(ratio=1)
 
 
 LOOKS = (
@@ -234,11 +260,13 @@ LOOKS = (
         f"np.zeros(4, 'f4') for i in range({MANY})}}, 'many.safetensors')",
         "from safetensors import safe_open; f = safe_open('many.safetensors', 'np'); "
         "[f.get_slice(name).get_shape() for name in f.keys()]",
+        Target(ratio=0.5),
     ),
     _Look(
         "many.pt",
         f"import torch; torch.save({{f'layers.{{i}}.weight': torch.zeros(4) for i in range({MANY})}}, 'many.pt')",
         "import torch; torch.load('many.pt', map_location='meta')",
+        Target(ratio=1.5),
     ),
 )
 _TIMED = """

@@ -164,6 +164,40 @@ def test_many_random_nestings_come_the_same_with_and_without(seed):
 ELEMENTS = st.one_of(st.floats(), st.integers(-(2**63), 2**64 - 1), st.booleans(), st.complex_numbers())
 
 
+LAST = {
+    "bool": False,
+    "int": -3,
+    "wide": 2**40,
+    "large": 2**60 + 1,
+    "unsigned": 2**63,
+    "float": 0.1,
+    "complex": 1 - 0.1j,
+}
+
+
+@pytest.mark.parametrize("last", LAST)
+@pytest.mark.parametrize("first", LAST)
+@pytest.mark.parametrize("length", [31, 32, 33, 300, 5000])
+def test_the_first_numbers_promise_nothing(first, last, length):
+    """What many numbers are expected to be is read off the first; what comes after them counts as much."""
+    x = [LAST[first]] * length + [LAST[last]] * 2
+    kinds = set(map(type, x))
+    kind = next(each for each in (complex, float, int, bool) if each in kinds)
+    integers = [each for each in x if isinstance(each, int)]
+    if kind is int:
+        fits = min(integers) >= 0 or max(integers) < 2**63
+    else:
+        fits = all(int(float(each)) == each for each in integers)
+    for rows in (x, [x, x[::-1]]):
+        if fits:
+            got = ferry.to_numpy(rows)
+            assert got.tolist() == rows
+            assert set(map(type, got.ravel().tolist())) == {kind}
+        else:
+            with pytest.raises(ferry.LossyCastError):
+                ferry.to_numpy(rows)
+
+
 @extension
 @settings(max_examples=300)
 @given(st.lists(ELEMENTS, min_size=1, max_size=8))

@@ -47,9 +47,10 @@ typedef struct {
     Py_ssize_t start, stop; /* along the first axis */
 } Reader;
 
-/* How floats and ints lie in memory, if that is known: a call for each takes longer than all the rest. It is not part of
-   the stable ABI, so it is known of versions up to 3.14, and tried out in each process; else they are asked. */
-static int knows_floats = 0;
+/* How floats, ints and lists lie in memory, if that is known: a call for each element takes longer than all the rest. It
+   is not part of the stable ABI, so it is known of versions up to 3.14, and tried out in each process; else they are
+   asked. */
+static int knows_floats = 0, knows_lists = 0;
 static enum { UNKNOWN, SIZED, TAGGED } knows_ints = UNKNOWN;
 
 INLINE double float_of(PyObject *element)
@@ -89,6 +90,14 @@ INLINE long long int_of(PyObject *element, int *overflow)
         }
     }
     return PyLong_AsLongLongAndOverflow(element, overflow);
+}
+
+/* The elements of a list, which are as many as its length says until Python code runs. */
+INLINE PyObject *const *elements_of(PyObject *list)
+{
+    PyObject *const *elements;
+    memcpy(&elements, (const char *)list + sizeof(PyObject) + sizeof(Py_ssize_t), sizeof elements);
+    return elements;
 }
 
 INLINE int put(char **to, const void *value, size_t size)
@@ -163,9 +172,25 @@ INLINE int read_float(char **to, char code, double value)
     return found | (code ? put_float(to, code, value) : 0);
 }
 
-INLINE int read_int(char **to, char code, PyObject *element)
+/* The least and the greatest of some ints: which flags they have is asked once for all of them. */
+typedef struct {
+    long long low, high;
+} Range;
+
+static int found_in(const Range *range)
 {
-    int found = INT, overflow;
+    int found = 0;
+    if (range->low > range->high)
+        return 0;
+    found |= (range->low < 0) * NEGATIVE;
+    found |= (range->low < INT32_MIN || range->high > INT32_MAX) * WIDE;
+    found |= (range->low < -(1LL << 53) || range->high > 1LL << 53) * LARGE;
+    return found;
+}
+
+INLINE int read_int(char **to, char code, PyObject *element, Range *range)
+{
+    int overflow;
     long long value = int_of(element, &overflow);
     if (overflow) {
         uint64_t whole;
@@ -176,13 +201,11 @@ INLINE int read_int(char **to, char code, PyObject *element)
             PyErr_Clear();
             return DOUBT;
         }
-        found |= WIDE | LARGE | UNSIGNED;
-        return found | (code == 'Q' ? put(to, &whole, sizeof whole) : code ? MISFIT : 0);
+        return INT | WIDE | LARGE | UNSIGNED | (code == 'Q' ? put(to, &whole, sizeof whole) : code ? MISFIT : 0);
     }
-    found |= (int)((unsigned long long)value >> 63) * NEGATIVE;
-    found |= (int)((unsigned long long)value + (1ULL << 31) >= 1ULL << 32) * WIDE;
-    found |= (int)((unsigned long long)value + (1ULL << 53) > 1ULL << 54) * LARGE;
-    return found | (code ? put_int(to, code, value) : 0);
+    range->low = value < range->low ? value : range->low;
+    range->high = value > range->high ? value : range->high;
+    return INT | (code ? put_int(to, code, value) : 0);
 }
 
 static int read_bool(char **to, char code, int value)
@@ -212,13 +235,13 @@ static int read_complex(char **to, char code, PyObject *element)
     return found;
 }
 
-INLINE int read_element(char **to, char code, PyObject *element)
+INLINE int read_element(char **to, char code, PyObject *element, Range *range)
 {
     PyTypeObject *type = Py_TYPE(element);
     if (type == &PyFloat_Type)
         return read_float(to, code, float_of(element));
     if (type == &PyLong_Type)
-        return read_int(to, code, element);
+        return read_int(to, code, element, range);
     if (element == Py_True || element == Py_False)
         return read_bool(to, code, element == Py_True);
     if (type == &PyComplex_Type)
@@ -229,13 +252,16 @@ INLINE int read_element(char **to, char code, PyObject *element)
 /* A row of elements. Those to come are asked for before they are read: they may lie anywhere in memory. */
 INLINE int read_row_as(Reader *reader, char code, PyObject *row, int is_list, Py_ssize_t start, Py_ssize_t stop)
 {
-    PyObject *elements[AT_ONCE];
+    PyObject *const *direct = is_list && knows_lists ? elements_of(row) : NULL, *elements[AT_ONCE];
     char *to = reader->to; /* not the reader's own, which what is written might lie over for all the compiler knows */
     int found = 0;
+    Range range = {INT64_MAX, INT64_MIN};
     for (; start < stop; start += AT_ONCE) {
         int count = (int)(stop - start < AT_ONCE ? stop - start : AT_ONCE);
         for (int index = 0; index < count; index++) {
-            PyObject *element = is_list ? PyList_GetItem(row, start + index) : PyTuple_GetItem(row, start + index);
+            PyObject *element = direct    ? direct[start + index]
+                                : is_list ? PyList_GetItem(row, start + index)
+                                          : PyTuple_GetItem(row, start + index);
             if (element == NULL) {
                 PyErr_Clear();
                 return DOUBT;
@@ -244,13 +270,13 @@ INLINE int read_row_as(Reader *reader, char code, PyObject *row, int is_list, Py
             elements[index] = element;
         }
         for (int index = 0; index < count; index++) {
-            found |= read_element(&to, found & MISFIT ? 0 : code, elements[index]);
+            found |= read_element(&to, found & MISFIT ? 0 : code, elements[index], &range);
             if (found < 0)
                 return DOUBT; /* at once: the elements that follow may be gone */
         }
     }
     reader->to = to;
-    return found;
+    return found | found_in(&range);
 }
 
 static int read_row(Reader *reader, PyObject *row, int is_list, Py_ssize_t start, Py_ssize_t stop)
@@ -468,6 +494,15 @@ static int set_up(PyObject *Py_UNUSED(module))
                 knows_ints = UNKNOWN;
             Py_DECREF(probe);
         }
+    }
+    /* A header, a length, and where the elements are and for how many there is room. */
+    if (!PyErr_Occurred() && has_size(&PyList_Type, sizeof(Py_ssize_t) + sizeof(void *) + sizeof(Py_ssize_t), 0)) {
+        PyObject *probe = Py_BuildValue("[OOO]", Py_None, Py_True, Py_False);
+        if (probe == NULL)
+            return -1;
+        knows_lists = elements_of(probe)[0] == Py_None && elements_of(probe)[1] == Py_True &&
+                      elements_of(probe)[2] == Py_False;
+        Py_DECREF(probe);
     }
     return PyErr_Occurred() ? -1 : 0;
 }

@@ -114,7 +114,7 @@ def read(
         decide: What they are to become, for a shape and what they are.
         to_scalars: Makes nested lists of an array.
     """
-    shape, exact = shape_of(x), numbers.EXPECTED.get(type(head))
+    shape, exact = shape_of(x), numbers.expected_of(x, head)
     try:
         for _ in range(2):
             if exact is None:

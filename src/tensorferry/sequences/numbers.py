@@ -30,10 +30,12 @@ __all__ = [
     "HAS_EXTENSION",
     "MISFIT",
     "PYTHON_NUMBERS",
+    "TYPES",
     "Exact",
     "alike",
     "are_exact",
     "exact",
+    "expected_of",
     "fill",
     "found_in",
     "is_filled",
@@ -132,6 +134,10 @@ EXPECTED = {
     complex: Exact("complex128", narrow=True),
 }
 """What numbers are expected to be, by the type of the first."""
+TYPES = {expected.dtype: kind for kind, expected in EXPECTED.items()}
+"""The other way round."""
+_FIRST = 32
+"""So many numbers say what the others are expected to be: floats among ints are seen before all were read as ints."""
 
 
 @cache
@@ -153,6 +159,22 @@ def exact(found: int) -> Exact | None:
     return Exact("int64", not found & WIDE) if found & INT else Exact("bool", narrow=True)
 
 
+def expected_of(x: Any, head: Any) -> Exact | None:
+    """What many numbers are expected to be, by the first few of them; ``None``: something is in doubt.
+
+    >>> expected_of([[1, 2.5], [3, 4]], 1)
+    Exact(dtype='float64', narrow=True)
+
+    Args:
+        x: Nested sequences of numbers.
+        head: The first of them.
+    """
+    row = x
+    while isinstance(row, (list, tuple)) and row and row[0] is not head:
+        row = row[0]
+    return exact(look(row[:_FIRST])) if type(row) in (list, tuple) else EXPECTED.get(type(head))
+
+
 def alike(found: int) -> Exact | None:
     """The same of numbers that are all of one type; else ``None``."""
     return exact(found) if found & _KINDS in (BOOL, INT, FLOAT, COMPLEX) else None
@@ -169,7 +191,7 @@ def read(x: Any, head: Any, shape: tuple[int, ...]) -> tuple[Array, int] | None:
         head: The first of them.
         shape: Their shape.
     """
-    expected = EXPECTED.get(type(head)) if shape and 0 not in shape else None
+    expected = expected_of(x, head) if shape and 0 not in shape else None
     for _ in range(2):
         if expected is None:
             return None
@@ -326,7 +348,7 @@ def list_reader(
     """What reads a list of numbers as an array; ``None`` comes of one that takes a closer look, or the plan.
 
     Args:
-        dtypes: As what they are read, by the type of the first.
+        dtypes: As what they are read, by the type of the first, or what the first few of many are expected to be.
         allocate: Gives new memory.
     """
     ways = {
@@ -340,7 +362,11 @@ def list_reader(
     write: Any = getattr(_extension, "fill", None)
 
     def read(x: list[Any]) -> Array | None:
-        way = ways.get(type(x[0])) if x else None
+        kind: Any = type(x[0]) if x else None
+        if len(x) >= FEW:
+            likely = exact(look(x[:_FIRST]))
+            kind = None if likely is None else TYPES.get(likely.dtype)
+        way = ways.get(kind)
         if way is None or not _SMALLEST * 1.0:
             return None
         dtype, code, expected = way

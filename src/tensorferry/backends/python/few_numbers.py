@@ -42,7 +42,7 @@ def signature_reader(target: Backend, request: Request) -> Callable[[Any], Hasha
 def _exact() -> Mapping[int, numbers.Exact]:
     """What numbers of one type are, by what is found in them; not where the first does not tell."""
     alike = ((found, numbers.alike(found)) for found in range(numbers.MISFIT))
-    return {found: exact for found, exact in alike if exact is not None and exact.dtype in _TYPES}
+    return {found: exact for found, exact in alike if exact is not None and exact.dtype in numbers.TYPES}
 
 
 @cache
@@ -58,7 +58,7 @@ def likeness(x: Any) -> Hashable | None:
 def read(backend: Any, step: Step, plan: Plan) -> Callable[..., Any] | None:
     """The verb of that name, for an array that they were read into or for the list itself."""
     before = plan.source.dtype
-    if plan.source.kind != "numbers" or before not in _TYPES:
+    if plan.source.kind != "numbers" or before not in numbers.TYPES:
         return None
     whole, arguments = backend.read, step.arguments
     dtype, check, compact = arguments or (before, "", False)
@@ -66,14 +66,17 @@ def read(backend: Any, step: Step, plan: Plan) -> Callable[..., Any] | None:
     if into_list and dtype == before == plan.result.dtype:
         return unchanged
     if numbers.is_filled(before, dtype, check):
-        straight = numbers.list_reader({_TYPES[before]: dtype}, _compact if compact else np.empty)
+        straight = numbers.list_reader({numbers.TYPES[before]: dtype}, _compact if compact else np.empty)
 
         def read_at_once(x: Any) -> Any:
             array = straight(x) if type(x) is list else None
             return whole(_read_again(x, before), *arguments) if array is None else array
 
         return read_at_once
-    exactly, cast = numbers.list_reader({_TYPES[before]: before}), casts.direct_cast(before, dtype, check, compact)
+    exactly, cast = (
+        numbers.list_reader({numbers.TYPES[before]: before}),
+        casts.direct_cast(before, dtype, check, compact),
+    )
 
     def read_and_cast(x: Any) -> Any:
         array = exactly(x) if type(x) is list else None
@@ -82,9 +85,6 @@ def read(backend: Any, step: Step, plan: Plan) -> Callable[..., Any] | None:
         return cast(array)
 
     return read_and_cast
-
-
-_TYPES = {exact.dtype: kind for kind, exact in numbers.EXPECTED.items()}
 
 
 def _compact(length: int, dtype: np.dtype[Any]) -> Array:
