@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..errors import ConversionError, ShapeError
 from ..host import casts, memory
 from ..host.numpy_dtypes import numpy_dtype
-from . import numbers
+from . import flags, numbers
 from .diagnostics import ROWS, length_of, shape_of
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from .numbers import Exact
+    from .flags import Exact
 
     Array = np.ndarray[Any, Any]
     Index = tuple[Any, ...]
@@ -86,7 +86,7 @@ class Chunks:
 
     def __iter__(self) -> Iterator[tuple[Index, Array]]:
         for index, _, chunk, found in self.with_rows():
-            if found < 0 or found & numbers.MISFIT:
+            if found < 0 or found & flags.MISFIT:
                 raise _InDoubtError("The numbers changed while they were read.", "pass a copy that nobody changes")
             yield index, chunk
 
@@ -142,12 +142,12 @@ def _read_as(
     if wanted.made == "array":
         result: Any = memory.compact(shape, numpy_dtype(wanted.dtype))
         found = numbers.fill(result, expected.dtype, wanted.check, x, shape)
-        exact = numbers.exact(found)
-        if exact is not None and not (found & numbers.MISFIT and exact.dtype == expected.dtype):
+        exact = flags.exact(found)
+        if exact is not None and not (found & flags.MISFIT and exact.dtype == expected.dtype):
             again = wanted if exact == expected else decide(shape, exact)
             same = exact.dtype == expected.dtype and again.dtype == wanted.dtype
             # What is to be finite was looked at on the way.
-            fits = not found & numbers.BEYOND if again.check == "finite" else again == wanted
+            fits = not found & flags.BEYOND if again.check == "finite" else again == wanted
             return (result if same and fits else None), exact
     else:
         result = _hollow(shape) if wanted.made == "lists" else chunks
@@ -166,8 +166,8 @@ def _read_chunks(
     for index, rows, chunk, seen in chunks.with_rows():
         if seen < 0:
             return None, None
-        found |= seen & ~numbers.MISFIT
-        exact = numbers.exact(found)
+        found |= seen & ~flags.MISFIT
+        exact = flags.exact(found)
         if exact is None:
             return None, None
         if result is not None and not expected.holds(exact):
@@ -201,7 +201,7 @@ def _put_lists(
     if chunk.dtype != numpy_dtype(wanted.dtype):
         result[part] = to_scalars(casts.cast(chunk, wanted.dtype, wanted.check))
     else:
-        exact = numbers.alike(numbers.with_types(found, rows, chunk.ndim))
+        exact = flags.alike(numbers.with_types(found, rows, chunk.ndim))
         result[part] = rows if exact is not None and exact.dtype == wanted.dtype else to_scalars(chunk)
 
 

@@ -9,41 +9,29 @@ import os
 from functools import cache
 from itertools import chain
 from math import hypot
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..host import subnormals
 from ..host.numpy_dtypes import numpy_dtype, of_numpy
+from . import flags
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import ModuleType
 
 __all__ = [
-    "BEYOND",
-    "DOUBT",
-    "EXACT",
-    "EXPECTED",
     "FEW",
-    "FLOAT",
     "HAS_EXTENSION",
-    "MISFIT",
     "PYTHON_NUMBERS",
-    "TYPES",
-    "Exact",
-    "alike",
-    "are_exact",
-    "exact",
     "expected_of",
     "fill",
-    "found_in",
     "is_filled",
     "list_reader",
     "look",
     "read",
     "read_part",
-    "weak_of",
     "with_types",
 ]
 
@@ -54,16 +42,6 @@ PYTHON_NUMBERS = frozenset({float, int, bool, complex})
 FEW = 256
 """Elements of a list that are looked at sooner than an array of them is described."""
 
-DOUBT = -1
-"""There is something else among the numbers, or the rows are of unequal lengths."""
-BOOL, INT, FLOAT, COMPLEX = 1, 2, 4, 8
-WIDE, LARGE, UNSIGNED, NEGATIVE = 16, 32, 64, 128
-"""An int beyond 32 bits; one beyond 2**53, which a float64 may not hold; one from 2**63; one below 0."""
-BEYOND, SPECIAL, MISFIT = 256, 512, 1024
-"""A finite float beyond float32; an infinity or NaN; a number that does not fit the dtype it was to be read as."""
-_KINDS = BOOL | INT | FLOAT | COMPLEX
-_LARGEST = float(np.finfo(np.float32).max)
-_EXACT_INTEGERS = 2**53
 _SMALLEST = 5e-324  # times 1.0 it is 0.0 where subnormals are flushed: see `subnormals`
 
 
@@ -82,35 +60,6 @@ _extension = _find_extension()
 HAS_EXTENSION = _extension is not None
 
 
-class Exact(NamedTuple):
-    """The dtype that holds numbers exactly.
-
-    Args:
-        dtype: Its name.
-        narrow: Whether int32 or float32 is as far in range.
-    """
-
-    dtype: str
-    narrow: bool
-
-    @property
-    def weak(self) -> str:
-        """The narrowest ordinary dtype, as far as their range goes."""
-        return weak_of(self.dtype) if self.narrow else self.dtype
-
-    def holds(self, other: Exact) -> bool:
-        """Whether numbers that were expected to be this one are read to the same bits if they are another."""
-        return EXACT[other.dtype] <= EXACT[self.dtype] and (other.narrow or not self.narrow)
-
-
-def weak_of(dtype: str) -> str:
-    """The narrowest ordinary dtype of a kind of Python numbers."""
-    return _NARROWER.get(dtype, dtype)
-
-
-_NARROWER = {"int64": "int32", "float64": "float32"}
-EXACT = {"bool": 0, "int64": 1, "uint64": 2, "float64": 3, "complex128": 4}
-"""The dtypes that hold Python numbers exactly, each before those that hold its numbers where both stand."""
 _CODES = {
     "bool": "?",
     "int8": "b",
@@ -127,39 +76,11 @@ _CODES = {
     "complex128": "D",
 }
 _ROUNDED_ONCE = {("float64", "float32"), ("complex128", "complex64")}
-EXPECTED = {
-    bool: Exact("bool", narrow=True),
-    int: Exact("int64", narrow=True),
-    float: Exact("float64", narrow=True),
-    complex: Exact("complex128", narrow=True),
-}
-"""What numbers are expected to be, by the type of the first."""
-TYPES = {expected.dtype: kind for kind, expected in EXPECTED.items()}
-"""The other way round."""
 _FIRST = 32
 """So many numbers say what the others are expected to be: floats among ints are seen before all were read as ints."""
 
 
-@cache
-def exact(found: int) -> Exact | None:
-    """Which dtype holds numbers exactly; ``None``: none may, or there are none.
-
-    >>> exact(look([1, 2.5])), exact(look([2**60, 2.5]))
-    (Exact(dtype='float64', narrow=True), None)
-    """
-    if found < 0 or not found & _KINDS:
-        return None
-    if found & (FLOAT | COMPLEX):
-        if found & LARGE:
-            return None
-        narrow = not found & (BEYOND | SPECIAL)
-        return Exact("complex128" if found & COMPLEX else "float64", narrow)
-    if found & UNSIGNED:
-        return None if found & (NEGATIVE | BOOL) else Exact("uint64", narrow=True)
-    return Exact("int64", not found & WIDE) if found & INT else Exact("bool", narrow=True)
-
-
-def expected_of(x: Any, head: Any) -> Exact | None:
+def expected_of(x: Any, head: Any) -> flags.Exact | None:
     """What many numbers are expected to be, by the first few of them; ``None``: something is in doubt.
 
     >>> expected_of([[1, 2.5], [3, 4]], 1)
@@ -172,12 +93,7 @@ def expected_of(x: Any, head: Any) -> Exact | None:
     row = x
     while isinstance(row, (list, tuple)) and row and row[0] is not head:
         row = row[0]
-    return exact(look(row[:_FIRST])) if type(row) in (list, tuple) else EXPECTED.get(type(head))
-
-
-def alike(found: int) -> Exact | None:
-    """The same of numbers that are all of one type; else ``None``."""
-    return exact(found) if found & _KINDS in (BOOL, INT, FLOAT, COMPLEX) else None
+    return flags.exact(look(row[:_FIRST])) if type(row) in (list, tuple) else flags.EXPECTED.get(type(head))
 
 
 def read(x: Any, head: Any, shape: tuple[int, ...]) -> tuple[Array, int] | None:
@@ -196,7 +112,7 @@ def read(x: Any, head: Any, shape: tuple[int, ...]) -> tuple[Array, int] | None:
         if expected is None:
             return None
         array, found = read_part(x, shape, expected.dtype, 0, shape[0])
-        seen = exact(found)
+        seen = flags.exact(found)
         if seen is not None and seen.dtype == expected.dtype:
             return array, found
         expected = seen
@@ -218,7 +134,7 @@ def _read_by_extension(x: Any, shape: tuple[int, ...], dtype: str, start: int, s
         array = np.empty((stop - start, *shape[1:]), numpy_dtype(dtype))
     except (MemoryError, ValueError):
         # As long as the first row of each level there may be none.
-        return np.empty(0), DOUBT
+        return np.empty(0), flags.DOUBT
     return array, _extension.fill(array, _CODES[dtype], x, shape, start, stop)  # type: ignore[union-attr]
 
 
@@ -235,14 +151,14 @@ def _read_by_numpy(x: Any, shape: tuple[int, ...], dtype: str, start: int, stop:
         array = None
     # Beside bools NumPy reads uint64 in some lists and floats in others.
     if array is None or array.shape != (stop - start, *shape[1:]) or array.dtype.kind not in "bifc":
-        return np.empty(0, wanted), DOUBT
-    found = found_in(array)
-    if array.dtype.kind in "fc" and not are_exact(array) and int in set(map(type, _flat(part, len(shape)))):
-        found |= LARGE
+        return np.empty(0, wanted), flags.DOUBT
+    found = flags.found_in(array)
+    if array.dtype.kind in "fc" and not flags.are_exact(array) and int in set(map(type, _flat(part, len(shape)))):
+        found |= flags.LARGE
     if array.dtype == wanted:
         return array, found
-    if EXACT[of_numpy(array.dtype) or ""] > EXACT[dtype] or (found & NEGATIVE and dtype == "uint64"):
-        return array, found | MISFIT
+    if flags.EXACT[of_numpy(array.dtype) or ""] > flags.EXACT[dtype] or (found & flags.NEGATIVE and dtype == "uint64"):
+        return array, found | flags.MISFIT
     return array.astype(wanted), found
 
 
@@ -266,58 +182,25 @@ def with_types(found: int, x: Any, depth: int) -> int:
     if _extension is not None:
         return found
     kinds = set(map(type, _flat(x, depth)))
-    return (found & ~_KINDS) | sum(map(_FLAGS.__getitem__, kinds)) if kinds <= PYTHON_NUMBERS else DOUBT
+    return (found & ~flags.KINDS) | sum(map(_FLAGS.__getitem__, kinds)) if kinds <= PYTHON_NUMBERS else flags.DOUBT
 
 
-_FLAGS = {bool: BOOL, int: INT, float: FLOAT, complex: COMPLEX}
-
-
-def found_in(array: Array) -> int:
-    """The flags of numbers that were read as what they are."""
-    kind = array.dtype.kind
-    if kind == "b":
-        return BOOL
-    if kind == "c":
-        return (found_in(array.real) | found_in(array.imag)) & ~FLOAT | COMPLEX
-    low, high = np.minimum.reduce(array, axis=None), np.maximum.reduce(array, axis=None)
-    if kind == "f":
-        # Which of the two it is takes another pass.
-        return FLOAT if low >= -_LARGEST and high <= _LARGEST else FLOAT | BEYOND | SPECIAL
-    return _found_among(int(low), int(high))
-
-
-def _found_among(low: int, high: int) -> int:
-    """The flags of integers between two of them."""
-    found = INT | NEGATIVE if low < 0 else INT
-    if low < -(2**31) or high >= 2**31:
-        found |= WIDE
-    if low < -_EXACT_INTEGERS or high > _EXACT_INTEGERS:
-        found |= LARGE
-    return found | UNSIGNED if high >= 2**63 else found
-
-
-def are_exact(array: Array) -> bool:
-    """Whether no integer among floats can have been rounded on its way into float64."""
-    parts = (array.real, array.imag) if array.dtype.kind == "c" else (array,)
-    return all(
-        np.minimum.reduce(part, axis=None) > -_EXACT_INTEGERS and np.maximum.reduce(part, axis=None) < _EXACT_INTEGERS
-        for part in parts
-    )
+_FLAGS = {bool: flags.BOOL, int: flags.INT, float: flags.FLOAT, complex: flags.COMPLEX}
 
 
 def _look_by_numpy(row: Any) -> int:
     """Which numbers are in a list or a tuple, by flags."""
     kinds = set(map(type, row))
-    if kinds == {float} and hypot(*row) < _LARGEST / 2:
-        return FLOAT
+    if kinds == {float} and hypot(*row) < flags.LARGEST / 2:
+        return flags.FLOAT
     if kinds == {int}:
         low, high = min(row), max(row)
-        return _found_among(low, high) if low >= -(2**63) and high < 2**64 else DOUBT
+        return flags.found_among(low, high) if low >= -(2**63) and high < 2**64 else flags.DOUBT
     if not kinds or not kinds <= PYTHON_NUMBERS:
-        return DOUBT if kinds else 0
+        return flags.DOUBT if kinds else 0
     found = _read_by_numpy(row, (len(row),), "complex128", 0, len(row))[1]
-    if found & FLOAT and kinds <= {int, bool}:
-        return DOUBT  # floats are what NumPy made of bools and ints from 2**63
+    if found & flags.FLOAT and kinds <= {int, bool}:
+        return flags.DOUBT  # floats are what NumPy made of bools and ints from 2**63
     return with_types(found, row, 1)
 
 
@@ -338,7 +221,7 @@ def fill(result: Array, dtype: str, check: str, x: Any, shape: tuple[int, ...]) 
     """
     wanted = of_numpy(result.dtype) or ""
     if _extension is None or not is_filled(dtype, wanted, check):
-        return DOUBT
+        return flags.DOUBT
     return _fill(result, _CODES[wanted], x, shape)
 
 
@@ -355,7 +238,7 @@ def list_reader(
         kind: (
             numpy_dtype(dtype),
             _CODES[dtype],
-            _all_within(EXPECTED[kind].dtype, narrow=dtype != EXPECTED[kind].dtype),
+            _all_within(flags.EXPECTED[kind].dtype, narrow=dtype != flags.EXPECTED[kind].dtype),
         )
         for kind, dtype in dtypes.items()
     }
@@ -364,8 +247,8 @@ def list_reader(
     def read(x: list[Any]) -> Array | None:
         kind: Any = type(x[0]) if x else None
         if len(x) >= FEW:
-            likely = exact(look(x[:_FIRST]))
-            kind = None if likely is None else TYPES.get(likely.dtype)
+            likely = flags.exact(look(x[:_FIRST]))
+            kind = None if likely is None else flags.TYPES.get(likely.dtype)
         way = ways.get(kind)
         if way is None or not _SMALLEST * 1.0:
             return None
@@ -397,8 +280,8 @@ def is_filled(dtype: str, wanted: str, check: str) -> bool:
 @cache
 def _all_within(dtype: str, *, narrow: bool = True) -> frozenset[int]:
     """What can be found in numbers of a dtype, by flags; if it is to be narrow, none of them is beyond float32."""
-    flags = ((each, exact(each)) for each in range(MISFIT) if not (narrow and each & BEYOND))
-    return frozenset(each for each, seen in flags if seen is not None and seen.dtype == dtype)
+    every = ((each, flags.exact(each)) for each in range(flags.MISFIT) if not (narrow and each & flags.BEYOND))
+    return frozenset(each for each, seen in every if seen is not None and seen.dtype == dtype)
 
 
 _INTEGERS = frozenset(name for name in _CODES if "int" in name)

@@ -16,7 +16,7 @@ from ..backends import registry
 from ..errors import ConversionError, GradientError, LossyCastError, ShapeError
 from ..host import subnormals
 from ..host.numpy_dtypes import of_numpy
-from . import numbers
+from . import flags, numbers
 from .diagnostics import DEEPEST, ROWS, at_member, leaves, shape_of, why_unreadable
 from .numbers import PYTHON_NUMBERS
 
@@ -103,7 +103,7 @@ def read(x: Any, head: Any) -> tuple[Array, str | None]:
         LossyCastError: No dtype holds all of these numbers.
     """
     found = numbers.read(x, head, shape_of(x))
-    exact = numbers.exact(found[1]) if found else None
+    exact = flags.exact(found[1]) if found else None
     if found and exact:
         return found[0], exact.weak
     array = _read_range(x) if isinstance(x, range) else _read_carefully(x)
@@ -138,7 +138,7 @@ def _read_range(x: range) -> Array:
 
 def _may_be_rounded(x: Any, array: Array) -> bool:
     """Whether an integer can have been rounded on its way into float64."""
-    if not array.size or numbers.are_exact(array):
+    if not array.size or flags.are_exact(array):
         return False
     return any(issubclass(kind, (int, np.integer)) and kind is not bool for kind in element_types(x))
 
@@ -246,5 +246,5 @@ def _has_only_integers(x: Any) -> bool:
 def narrowest(array: Array) -> str:
     """The narrowest ordinary dtype that holds Python numbers as they were read, as far as their range goes."""
     name = of_numpy(array.dtype) or ""
-    found = numbers.exact(numbers.found_in(array)) if array.size and name in numbers.EXACT else None
-    return numbers.weak_of(name) if found is None else found.weak
+    found = flags.exact(flags.found_in(array)) if array.size and name in flags.EXACT else None
+    return flags.weak_of(name) if found is None else found.weak

@@ -10,7 +10,7 @@ import numpy as np
 import optree
 
 from ..host.numpy_dtypes import of_numpy
-from ..sequences import numbers
+from ..sequences import flags, numbers
 from ..sequences.diagnostics import DEEPEST
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def read_rows(column: Sequence[list[Any]]) -> RowsRead | None:
     """The numbers of rows in one pass; ``None``: they are not all of one of the two types."""
     flat = list(chain.from_iterable(column))
     read = numbers.read(flat, flat[0], (len(flat),)) if flat else None
-    alike = numbers.alike(numbers.with_types(read[1], flat, 1)) if read else None
+    alike = flags.alike(numbers.with_types(read[1], flat, 1)) if read else None
     if read is None or alike is None or alike.dtype not in ("float64", "int64"):
         return None
     return RowsRead(read[0], list(map(len, column)))

@@ -18,6 +18,7 @@ from ...host import casts, memory
 from ...host.masked import has_masked, is_masked_array
 from ...host.numpy_dtypes import by_numpy, of_numpy
 from ...sequences import numbers
+from ...sequences.flags import EXPECTED
 from .. import registry
 from ..base import Backend, kind_of_type
 from . import stacking
@@ -85,7 +86,7 @@ class NumpyBackend(Backend):
         return None
 
     def fast_paths(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
-        as_they_are = numbers.list_reader({kind: exact.dtype for kind, exact in numbers.EXPECTED.items()})
+        as_they_are = numbers.list_reader({kind: exact.dtype for kind, exact in EXPECTED.items()})
         return {(np.ndarray, self.name): _plain, (list, self.name): as_they_are}
 
     def describe(self, x: Any) -> TensorInfo:

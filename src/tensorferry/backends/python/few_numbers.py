@@ -10,7 +10,7 @@ import numpy as np
 from ...core import dtypes
 from ...core.names import EXCHANGE_NUMBERS
 from ...host import casts, memory
-from ...sequences import numbers, reader
+from ...sequences import flags, numbers, reader
 from ..base import unchanged
 
 if TYPE_CHECKING:
@@ -39,10 +39,10 @@ def signature_reader(target: Backend, request: Request) -> Callable[[Any], Hasha
 
 
 @cache
-def _exact() -> Mapping[int, numbers.Exact]:
+def _exact() -> Mapping[int, flags.Exact]:
     """What numbers of one type are, by what is found in them; not where the first does not tell."""
-    alike = ((found, numbers.alike(found)) for found in range(numbers.MISFIT))
-    return {found: exact for found, exact in alike if exact is not None and exact.dtype in numbers.TYPES}
+    alike = ((found, flags.alike(found)) for found in range(flags.MISFIT))
+    return {found: exact for found, exact in alike if exact is not None and exact.dtype in flags.TYPES}
 
 
 @cache
@@ -58,7 +58,7 @@ def likeness(x: Any) -> Hashable | None:
 def read(backend: Any, step: Step, plan: Plan) -> Callable[..., Any] | None:
     """The verb of that name, for an array that they were read into or for the list itself."""
     before = plan.source.dtype
-    if plan.source.kind != "numbers" or before not in numbers.TYPES:
+    if plan.source.kind != "numbers" or before not in flags.TYPES:
         return None
     whole, arguments = backend.read, step.arguments
     dtype, check, compact = arguments or (before, "", False)
@@ -66,7 +66,7 @@ def read(backend: Any, step: Step, plan: Plan) -> Callable[..., Any] | None:
     if into_list and dtype == before == plan.result.dtype:
         return unchanged
     if numbers.is_filled(before, dtype, check):
-        straight = numbers.list_reader({numbers.TYPES[before]: dtype}, _compact if compact else np.empty)
+        straight = numbers.list_reader({flags.TYPES[before]: dtype}, _compact if compact else np.empty)
 
         def read_at_once(x: Any) -> Any:
             array = straight(x) if type(x) is list else None
@@ -74,7 +74,7 @@ def read(backend: Any, step: Step, plan: Plan) -> Callable[..., Any] | None:
 
         return read_at_once
     exactly, cast = (
-        numbers.list_reader({numbers.TYPES[before]: before}),
+        numbers.list_reader({flags.TYPES[before]: before}),
         casts.direct_cast(before, dtype, check, compact),
     )
 

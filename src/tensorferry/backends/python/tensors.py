@@ -20,7 +20,7 @@ from ...hints import Hint
 from ...host import casts, memory, subnormals
 from ...host.numpy_dtypes import by_numpy, numpy_dtype, of_numpy
 from ...planning import rules
-from ...sequences import chunks, members, numbers, reader
+from ...sequences import chunks, flags, members, reader
 from .. import registry
 from ..base import Backend
 from . import few_numbers
@@ -164,7 +164,7 @@ class PythonBackend(Backend):
         """Many numbers as what the plan will make of them; ``None``: something about them is in doubt."""
         from ...execution.recipes import conversion_of
 
-        def decide(shape: tuple[int, ...], exact: numbers.Exact) -> chunks.Wanted:
+        def decide(shape: tuple[int, ...], exact: flags.Exact) -> chunks.Wanted:
             info = _info_of_many(shape, exact, target, request)
             asked = conversion_of(target, request).here(info, request)
             dtype = rules.target_dtype(info, asked, target)
@@ -248,7 +248,7 @@ def _weak(name: str, narrowest: str, target: Backend | None) -> str:
     return name if as_read else narrowest
 
 
-def _info_of_many(shape: tuple[int, ...], exact: numbers.Exact, target: Backend, request: Request) -> TensorInfo:
+def _info_of_many(shape: tuple[int, ...], exact: flags.Exact, target: Backend, request: Request) -> TensorInfo:
     weak = exact.weak if request.out is None else exact.dtype
     return _numbers_info(shape, exact.dtype, _weak(exact.dtype, weak, target))
 

@@ -1,0 +1,145 @@
+"""What is found in Python numbers, by flags, and which dtype holds all of them exactly."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+__all__ = [
+    "BEYOND",
+    "BOOL",
+    "COMPLEX",
+    "DOUBT",
+    "EXACT",
+    "EXPECTED",
+    "FLOAT",
+    "INT",
+    "KINDS",
+    "LARGE",
+    "LARGEST",
+    "MISFIT",
+    "NEGATIVE",
+    "SPECIAL",
+    "TYPES",
+    "UNSIGNED",
+    "WIDE",
+    "Exact",
+    "alike",
+    "are_exact",
+    "exact",
+    "found_among",
+    "found_in",
+    "weak_of",
+]
+
+Array = np.ndarray[Any, Any]
+
+DOUBT = -1
+"""There is something else among the numbers, or the rows are of unequal lengths."""
+BOOL, INT, FLOAT, COMPLEX = 1, 2, 4, 8
+WIDE, LARGE, UNSIGNED, NEGATIVE = 16, 32, 64, 128
+"""An int beyond 32 bits; one beyond 2**53, which a float64 may not hold; one from 2**63; one below 0."""
+BEYOND, SPECIAL, MISFIT = 256, 512, 1024
+"""A finite float beyond float32; an infinity or NaN; a number that does not fit the dtype it was to be read as."""
+KINDS = BOOL | INT | FLOAT | COMPLEX
+LARGEST = float(np.finfo(np.float32).max)
+_EXACT_INTEGERS = 2**53
+
+
+class Exact(NamedTuple):
+    """The dtype that holds numbers exactly.
+
+    Args:
+        dtype: Its name.
+        narrow: Whether int32 or float32 is as far in range.
+    """
+
+    dtype: str
+    narrow: bool
+
+    @property
+    def weak(self) -> str:
+        """The narrowest ordinary dtype, as far as their range goes."""
+        return weak_of(self.dtype) if self.narrow else self.dtype
+
+    def holds(self, other: Exact) -> bool:
+        """Whether numbers that were expected to be this one are read to the same bits if they are another."""
+        return EXACT[other.dtype] <= EXACT[self.dtype] and (other.narrow or not self.narrow)
+
+
+def weak_of(dtype: str) -> str:
+    """The narrowest ordinary dtype of a kind of Python numbers."""
+    return _NARROWER.get(dtype, dtype)
+
+
+_NARROWER = {"int64": "int32", "float64": "float32"}
+EXACT = {"bool": 0, "int64": 1, "uint64": 2, "float64": 3, "complex128": 4}
+"""The dtypes that hold Python numbers exactly, each before those that hold its numbers where both stand."""
+EXPECTED = {
+    bool: Exact("bool", narrow=True),
+    int: Exact("int64", narrow=True),
+    float: Exact("float64", narrow=True),
+    complex: Exact("complex128", narrow=True),
+}
+"""What numbers are expected to be, by the type of the first."""
+TYPES = {expected.dtype: kind for kind, expected in EXPECTED.items()}
+"""The other way round."""
+
+
+@cache
+def exact(found: int) -> Exact | None:
+    """Which dtype holds numbers exactly; ``None``: none may, or there are none.
+
+    >>> exact(INT | FLOAT), exact(INT | LARGE | FLOAT)
+    (Exact(dtype='float64', narrow=True), None)
+    """
+    if found < 0 or not found & KINDS:
+        return None
+    if found & (FLOAT | COMPLEX):
+        if found & LARGE:
+            return None
+        narrow = not found & (BEYOND | SPECIAL)
+        return Exact("complex128" if found & COMPLEX else "float64", narrow)
+    if found & UNSIGNED:
+        return None if found & (NEGATIVE | BOOL) else Exact("uint64", narrow=True)
+    return Exact("int64", not found & WIDE) if found & INT else Exact("bool", narrow=True)
+
+
+def alike(found: int) -> Exact | None:
+    """The same of numbers that are all of one type; else ``None``."""
+    return exact(found) if found & KINDS in (BOOL, INT, FLOAT, COMPLEX) else None
+
+
+def found_in(array: Array) -> int:
+    """The flags of numbers that were read as what they are."""
+    kind = array.dtype.kind
+    if kind == "b":
+        return BOOL
+    if kind == "c":
+        return (found_in(array.real) | found_in(array.imag)) & ~FLOAT | COMPLEX
+    low, high = np.minimum.reduce(array, axis=None), np.maximum.reduce(array, axis=None)
+    if kind == "f":
+        # Which of the two it is takes another pass.
+        return FLOAT if low >= -LARGEST and high <= LARGEST else FLOAT | BEYOND | SPECIAL
+    return found_among(int(low), int(high))
+
+
+def found_among(low: int, high: int) -> int:
+    """The flags of integers between two of them."""
+    found = INT | NEGATIVE if low < 0 else INT
+    if low < -(2**31) or high >= 2**31:
+        found |= WIDE
+    if low < -_EXACT_INTEGERS or high > _EXACT_INTEGERS:
+        found |= LARGE
+    return found | UNSIGNED if high >= 2**63 else found
+
+
+def are_exact(array: Array) -> bool:
+    """Whether no integer among floats can have been rounded on its way into float64."""
+    parts = (array.real, array.imag) if array.dtype.kind == "c" else (array,)
+    return all(
+        np.minimum.reduce(part, axis=None) > -_EXACT_INTEGERS and np.maximum.reduce(part, axis=None) < _EXACT_INTEGERS
+        for part in parts
+    )
