@@ -72,6 +72,13 @@ def test_categories_are_their_numbers_or_their_codes():
     assert ferry.to_list(text, dtype="int32", nulls=-1) == [0, 1, 0, -1]
     assert ferry.to_list(pd.Series(["b", "a", None]).astype("category"), dtype="int8", nulls=-1) == [1, 0, -1]
     assert ferry.to_list(pl.Series(["b", "a"], dtype=pl.Enum(["a", "b"])), dtype="int64") == [1, 0]
+    for numbers in ("Int64", "int64[pyarrow]", "int64"):
+        of_numbers = pd.Series(pd.Categorical(pd.array([7, 5, 7], dtype=numbers)))
+        assert ferry.to_list(of_numbers) == ferry.to_list(of_numbers, dtype="int64") == [7, 5, 7]
+    of_days = pd.Series(pd.Categorical(pd.to_datetime(["1970-01-02"]).astype("M8[s]")))
+    assert ferry.to_list(of_days, dtype="int64") == [86400]
+    assert "seconds since 1970" in ferry.explain(of_days, "numpy", dtype="int64").warnings[0]
+    assert ferry.to_list(pd.Series(pd.cut([1, 3], [0, 2, 4])), dtype="int64") == [0, 1]
     past = pa.DictionaryArray.from_arrays(pa.array([0, 9]), pa.array([1, 2]), safe=False)
     with pytest.raises(ferry.UnsupportedTypeError, match="past its values"):
         ferry.to_numpy(past)

@@ -45,6 +45,8 @@ class ColumnBackend(Backend):
     A subclass has `found`, which tells what a column holds, `table`, and `is_table`; and ``adopt`` to be a target.
     """
 
+    reads_as_asked = True
+
     @abstractmethod
     def is_table(self, kind: type) -> bool:
         """Whether objects of a type that it claims are tables."""
@@ -103,7 +105,7 @@ class ColumnBackend(Backend):
                 return info, x if target is self else whole
             table = self.table(x)
             columns = [(name, self.found(each, asked)) for name, each in table.columns]
-            return open_table(self.name, x, table, columns, target, request, note=self.note(x))
+            return open_table(self.name, type(x).__name__, table, columns, target, request, note=self.note(x))
         found = self.found(x, asked)
         return open_column(
             self.name,

@@ -174,7 +174,7 @@ def open_column(
         hint = Hint('{again:x|ragged="rows"}, which gives a list of tensors; or {again:x|pad=0}, which fills them up')
         raise refuse(what, found, hint, request)
     if found.fill is None and found.nulls[0]:
-        raise refuse(what, found, nulls_hint(found.dtype), request)
+        raise refuse(what, found, nulls_hint(found), request)
     said = [f"{COUNTING}{found.unit}"] if found.unit else []
     said += [note] if note else []
     obstacles = found.obstacles(exactly=exactly)
@@ -192,13 +192,12 @@ def open_column(
 
 def open_table(
     framework: str,
-    x: object,
+    kind: str,
     table: Table,
     columns: Sequence[tuple[object, Found]],
     target: Backend | None,
     request: Request | None,
     *,
-    kind: str = "",
     note: str = "",
 ) -> Opened:
     """The same of a table as one array, which is laid out as the target takes it.
@@ -206,13 +205,11 @@ def open_table(
     Raises:
         ConversionError: As `frames.frame_of`.
     """
-    frame: Frame = frame_of(
-        kind or type(x).__name__, columns, table.rows, request, put=table.put, drop=table.drop, apart=table.apart
-    )
+    frame: Frame = frame_of(kind, columns, table.rows, request, put=table.put, drop=table.drop, apart=table.apart)
     by_rows = _takes_rows(target)
     itemsize = find(frame.dtype).itemsize
     strides = compact_strides(frame.shape, itemsize) if by_rows else (itemsize, itemsize * max(frame.rows, 1))
-    said = " ".join([f"{COPIED}{kind or type(x).__name__}", *([note] if note else [])])
+    said = " ".join([f"{COPIED}{kind}", *([note] if note else [])])
     info = TensorInfo(framework, frame.shape, frame.dtype, strides=strides, kind=f"{said}: {_APART}")
     return info, Later(lambda: frame.read(by_rows=by_rows))
 

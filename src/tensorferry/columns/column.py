@@ -69,28 +69,23 @@ class Ragged(NamedTuple):
         what = "elements" if self.shapes is None else "as its shape"
         return f"has rows of unequal lengths: row 0 has {first} {what}, row {row} has {sizes[row]}"
 
-    def rows(self) -> list[Array]:
-        """Each row as an array over one memory, which is the column's own where that can be."""
-        flat = self.elements.read()
+    def rows(self, elements: Array) -> list[Array]:
+        """The rows of an array of all elements, each a view of it."""
         ends = np.cumsum(self.lengths)
-        rows = [flat[end - length : end] for length, end in zip(self.lengths.tolist(), ends.tolist(), strict=True)]
+        rows = [elements[end - length : end] for length, end in zip(self.lengths.tolist(), ends.tolist(), strict=True)]
         if self.shapes is None:
             return rows
         return [row.reshape(shape) for row, shape in zip(rows, self.shapes.tolist(), strict=True)]
 
-    def padded(self, value: Any) -> Array:
-        """All rows in one array, filled up at their ends.
-
-        Raises:
-            LossyCastError: The dtype has no such value.
-        """
-        rows = self.rows()
+    def padded(self, elements: Array, value: Any) -> Array:
+        """The rows of an array of all elements in one array, filled up at their ends."""
+        rows = self.rows(elements)
         shapes = self.lengths[:, None] if self.shapes is None else self.shapes
-        whole = (len(rows), *map(int, shapes.max(0)), *self.elements.inner)
-        result = memory.compact(whole, numpy_dtype(self.elements.dtype))
-        result[...] = self.elements.value_of(value, "pad")
+        result = memory.compact((len(rows), *map(int, shapes.max(0)), *self.elements.inner), elements.dtype)
+        result[...] = value
         for into, row in zip(result, rows, strict=True):
             into[tuple(slice(length) for length in row.shape)] = row
+        result.flags.writeable = False
         return result
 
 
@@ -226,8 +221,9 @@ class Column:
             found.append(f"{len(self.pieces)} chunks" if exactly else "several chunks")
         if any(isinstance(piece.values, Bits) for piece in self.pieces):
             found.append("bit-packed")
-        if any(isinstance(piece.values, Decoded) for piece in self.pieces):
-            found.append("encoded by a dictionary")
+        found += sorted(
+            {f"encoded {piece.values.encoded}" for piece in self.pieces if isinstance(piece.values, Decoded)}
+        )
         if self.fill is not None and self.lacks:
             found.append(f"nulls at row {self.nulls[1]}" if exactly else "nulls")
         return found

@@ -140,18 +140,18 @@ def frame_of(
                 Hint(f"{{tree:{apart}}}, each for itself"),
             )
         if found.fill is None and found.nulls[0]:
-            raise refuse(what, found, nulls_hint(found.dtype), request)
+            raise refuse(what, found, nulls_hint(found), request)
     numbers = [(name, found) for name, found in columns if isinstance(found, Column)]
     dtype = _dtype_of(kind, numbers, request, apart)
     checks = [_check_of(name, found.dtype, dtype, request) for name, found in numbers]
     return Frame(dtype, rows, numbers, checks)
 
 
-def nulls_hint(dtype: str) -> Hint:
-    """What to write for nulls in a column of a dtype."""
-    kind = DTYPES[dtype].kind
+def nulls_hint(found: Column) -> Hint:
+    """What to write for nulls in a column."""
+    kind, counts = DTYPES[found.dtype].kind, 'dtype="int64", ' if found.unit else ""
     value = "False" if kind == "bool" else '"nan"' if kind == "float" else "0"
-    return Hint(f'{{again:x|nulls={value}}}, which stands in their place; or {{again:x|nulls="mask"}}')
+    return Hint(f'{{again:x|{counts}nulls={value}}}, which stands in their place; or {{again:x|{counts}nulls="mask"}}')
 
 
 def _dtype_of(kind: str, numbers: Sequence[tuple[object, Column]], request: Request | None, apart: str) -> str:

@@ -155,6 +155,14 @@ def _marked(inner: tuple[int, ...]) -> Any:
     return mark
 
 
+def _gone(span: _Span, inner: tuple[int, ...]) -> Array | None:
+    """Which elements of a span are missing by all that is said around them; ``None``: none is."""
+    size = max(1, prod(inner))
+    found = [np.repeat(each.part(0, span.length // size), size // each.each) for each in span.missing]
+    gone = np.logical_or.reduce(found) if found else None
+    return gone if gone is not None and gone.any() else None
+
+
 def _bits(span: _Span, buffer: int) -> Bits:
     first, last = span.at // 8, -(-(span.at + span.length) // 8)
     packed = bytes_at(_buffer(span, buffer) + first, (last - first,), numpy_dtype("uint8"), span.chunk.owner)
@@ -190,14 +198,14 @@ def _numbers(dtype: str, spans: list[_Span], inner: tuple[int, ...]) -> Column:
 
 
 def _fixed(kind: Type, width: int, spans: list[_Span], inner: tuple[int, ...], asked: str | None) -> Found:
-    below = []
-    for each in map(_marked(inner), spans):
+    below, marked = [], list(map(_marked(inner), spans))
+    for each in marked:
         child = each.chunk.children[0]
         if (each.at + each.length) * width > child.length:
             raise UnsupportedTypeError("A list of Arrow's ends past its elements.", None)
         below.append(_Span(child, each.at * width, each.length * width, each.missing))
     if not width:
-        return _without_elements(kind.children[0], sum(each.length for each in spans), inner, asked)
+        return _without_elements(kind.children[0], marked, inner, asked)
     return _column(kind.children[0], below, (*inner, width), asked)
 
 
@@ -209,8 +217,7 @@ def _lists(kind: Type, spans: list[_Span], inner: tuple[int, ...], asked: str | 
     for each in spans:
         marked = _marked(inner)(each)
         if marked is not each:
-            row = before + int(marked.missing[-1].part(0, each.length // size).argmax()) // size
-            return Refused(f"has a null in the place of a list, at row {row}", "{x}.to_pylist()")
+            return _no_list(before + int(marked.missing[-1].part(0, each.length // size).argmax()) // size)
         before += each.length // size
     below = [
         _Span(each.chunk.children[0], int(end[0]), int(end[-1] - end[0]), each.missing)
@@ -225,15 +232,26 @@ def _lists(kind: Type, spans: list[_Span], inner: tuple[int, ...], asked: str | 
         return Ragged(elements, lengths)
     width = int(lengths[0]) if len(lengths) else 0
     if not width:
-        return _without_elements(kind.children[0], len(lengths), inner, asked)
+        return _without_elements(kind.children[0], spans, inner, asked)
     return _column(kind.children[0], below, (*inner, width), asked)
 
 
-def _without_elements(kind: Type, lists: int, inner: tuple[int, ...], asked: str | None) -> Found:
+def _no_list(row: int) -> Refused:
+    return Refused(f"has a null in the place of a list, at row {row}", "{x}.to_pylist()")
+
+
+def _without_elements(kind: Type, spans: list[_Span], inner: tuple[int, ...], asked: str | None) -> Found:
+    size, lists = max(1, prod(inner)), 0
+    for each in spans:
+        # There is no element that could be missing, and a null is no list without elements.
+        gone = _gone(each, inner)
+        if gone is not None:
+            return _no_list((lists + int(gone.argmax())) // size)
+        lists += each.length
     found = _column(kind, [], (), asked)
     if not isinstance(found, Column):
         return found
-    rows, shape = lists // max(1, prod(inner)), (*inner, 0, *found.inner)
+    rows, shape = lists // size, (*inner, 0, *found.inner)
     return Column(found.dtype, shape, [Piece(rows, np.empty((rows, *shape), numpy_dtype(found.dtype)))] if rows else [])
 
 
@@ -253,9 +271,11 @@ def _runs(kind: Type, spans: list[_Span], inner: tuple[int, ...], asked: str | N
     for each in spans:
         ends, values = each.chunk.children
         places = _over(_Span(ends, 0, ends.length), ends_kind)
+        if (np.diff(places, prepend=0) <= 0).any() or places[-1:].sum() < each.at + each.length:
+            raise UnsupportedTypeError("The runs of an array of Arrow's go back, or end before its rows.", None)
         indices.append(np.searchsorted(places, np.arange(each.at, each.at + each.length), side="right"))
         parts.append(_Span(values, 0, values.length))
-    return _looked_up(kind.children[1], parts, indices, [()] * len(parts), inner, asked, "encoded in runs")
+    return _looked_up(kind.children[1], parts, indices, [_gone(each, inner) for each in spans], inner, asked, "in runs")
 
 
 def _dictionary(kind: Type, values: Type, spans: list[_Span], inner: tuple[int, ...], asked: str | None) -> Found:
@@ -272,37 +292,36 @@ def _dictionary(kind: Type, values: Type, spans: list[_Span], inner: tuple[int, 
             raise UnsupportedTypeError("This array of Arrow's is indices, and has no dictionary.", None)
         parts.append(_Span(each.chunk.values, 0, each.chunk.values.length))
     indices = [_over(each, integers) for each in marked]
-    return _looked_up(values, parts, indices, [each.missing for each in marked], inner, asked, "")
+    return _looked_up(values, parts, indices, [_gone(each, inner) for each in marked], inner, asked)
 
 
 def _looked_up(
     kind: Type,
     parts: list[_Span],
     indices: list[Array],
-    missing: list[tuple[Missing, ...]],
+    missing: list[Array | None],
     inner: tuple[int, ...],
     asked: str | None,
-    reason: str,
+    encoded: str = "by a dictionary",
 ) -> Found:
-    """A column of values that stand elsewhere, once for several rows."""
+    """A column of values that stand elsewhere, once for several elements."""
     found = _column(kind, parts, (), asked)
-    if isinstance(found, Ragged) or (isinstance(found, Column) and (found.inner or inner)):
+    if isinstance(found, Ragged) or (isinstance(found, Column) and found.inner):
         return Refused("holds lists in a dictionary", "{x}.to_pylist()")
     if isinstance(found, Refused):
         return found
-    pieces = []
-    for part, each, marks in zip(parts, indices, missing, strict=True):
+    pieces, size = [], max(1, prod(inner))
+    for part, each, gone in zip(parts, indices, missing, strict=True):
         one = _column(kind, [part] if part.length else [], (), asked)
         assert isinstance(one, Column)  # noqa: S101 - as the whole is
-        gone = marks[0].part(0, len(each)) if marks else None
+        decoded = Decoded(each, one.whatever(), gone, encoded)
         absent = one.missing()
         if absent.any():
-            safe = each if gone is None else np.where(gone, 0, each)
-            found_absent = absent[safe]
-            gone = found_absent if gone is None else gone | found_absent
-        values = one.whatever()
-        pieces.append(Piece(len(each), Decoded(each, values, gone), () if gone is None else (Missing(gone),)))
-    return Column(found.dtype, inner, pieces, unit=found.unit, reasons=(reason,) if reason else ())
+            absent = decoded.look_up(absent, 0, len(each))
+            decoded.missing = absent if gone is None else absent | gone
+        marks = () if decoded.missing is None else (Missing(decoded.missing, prod(inner)),)
+        pieces.append(Piece(len(each) // size, decoded, marks))
+    return Column(found.dtype, inner, pieces, unit=found.unit)
 
 
 def _dates(kind: Type, spans: list[_Span], inner: tuple[int, ...], asked: str | None) -> Found:

@@ -113,17 +113,26 @@ def _convert(
 
 
 def _convert_several(
-    function: Callable[..., Any], x: Any, name: str, keywords: dict[str, Any], conversion: Conversion | None, out: Any
+    function: Callable[..., Any],
+    x: Any,
+    name: str,
+    keywords: dict[str, Any],
+    conversion: Conversion | None,
+    out: Any = None,
 ) -> Any:
     """Convert values and their mask, which takes no dtype, as a pair; or rows, as a list."""
     if out is not None:
         raise UnsupportedTypeError("out= is one tensor, and this gives several.", "leave out= out")
-    if isinstance(x, list):
+    from .missing import Rows, everywhere
+
+    if isinstance(x, Rows):
         return [_convert(function, each, name, dict(keywords), conversion) for each in x]
     target = name if conversion is None else conversion.target.name
-    values = _convert(function, x.values, name, dict(keywords), conversion)
+    several = _convert_several if isinstance(x.values, Rows) else _convert
+    values = several(function, x.values, name, dict(keywords), conversion)
+    mask = everywhere(values) if x.mask is None else x.mask
     kept = {key: value for key, value in keywords.items() if key not in ("dtype", "casting", "copy")}
-    return values, _convert(function, x.mask, target, kept)
+    return values, several(function, mask, target, kept, None)
 
 
 # Read by torch.compile, should it come here before its backend has been asked to shield them.

@@ -71,7 +71,7 @@ def convert(x: Any, conversion: Conversion, out: Any = None) -> Any:
         target = conversion.target
         if out is not None:
             # An `out` that is none, or of another shape, is refused by the plan, which is not found.
-            written = target.signature(out)
+            written = target.signature(out) if target.capabilities.memory.out else None
             if written is not None and registry.BY_TYPE[type(x)].lengths(x) != target.lengths(out):
                 written = None
             signature = signature, written
@@ -176,7 +176,7 @@ def prepare(
         ConversionError: There is no such conversion; the message says why.
     """
     source, target, request = registry.backend_of(x), conversion.target, _with_out(conversion.request, out)
-    opened = source.open(x, target, request if decide is None else None)
+    opened = source.open(x, target, request if decide is None else _asked_of_floats(source, decide))
     if conversion.sized or decide is not None:
         return _prepared(opened, None, conversion, request.out, decide, known)
     signature = source.signature(x)
@@ -195,7 +195,8 @@ def foresee(
 ) -> Prepared:
     """The same without what it starts from, where that would have to be made: nothing is read."""
     source, request = registry.backend_of(x), _with_out(conversion.request, out)
-    opened = source.preview(x, conversion.target, request if decide is None else None)
+    asked = request if decide is None else _asked_of_floats(source, decide)
+    opened = source.preview(x, conversion.target, asked)
     return _prepared(opened, None, conversion, request.out, decide, known)
 
 
@@ -212,6 +213,14 @@ def prepare_described(info: TensorInfo, conversion: Conversion, out: Any = None)
     request = _with_out(conversion.request, out)
     # Not kept: it is not looked whether there is such a device here.
     return Prepared(source, conversion.target, info, info, request, conversion.make(info, source, request))
+
+
+_FLOATS = TensorInfo("", (), "float64")
+
+
+def _asked_of_floats(source: Backend, decide: Callable[[TensorInfo], Conversion]) -> Request | None:
+    """What is asked of what is a number, dates say, only as it is asked to be; as for a float, which it is not yet."""
+    return decide(_FLOATS).request if source.reads_as_asked else None
 
 
 def _with_out(request: Request, out: Any) -> Request:

@@ -110,9 +110,8 @@ def open_arrow(x: Any, target: Backend | None, request: Request | None, *, exact
 
 def open_given(x: Given, target: Backend | None, request: Request | None, *, exactly: bool) -> tuple[TensorInfo, Any]:
     """What was found in a column or a table."""
-    kind = x.kind + COLUMN
     if x.table is not None:
-        return open_table(NAME, x, x.table, x.columns, target, request, kind=kind)
+        return open_table(NAME, x.kind, x.table, x.columns, target, request, note=COLUMN.strip())
     assert x.found is not None  # noqa: S101 - it is one of the two
     fill = x.found.fill if isinstance(x.found, Column) else None
     note = COLUMN.strip() if fill is None else f"{COLUMN.strip()}{FILLED}{fill.item()}"

@@ -154,7 +154,7 @@ class PandasBackend(ColumnBackend):
             return self._found_in_categories(values, dtype, asked)
         if isinstance(dtype, (pd.DatetimeTZDtype, pd.PeriodDtype)):
             zone = " in UTC" if isinstance(dtype, pd.DatetimeTZDtype) else ""
-            unit = _UNITS.get(getattr(dtype, "unit", ""), f"periods of {getattr(dtype, 'freq', '')}")
+            unit = _UNITS.get(getattr(dtype, "unit", ""), f"periods of {getattr(values, 'freqstr', '')}")
             return _dates(values.view("i8"), np.asarray(values.isna()), f"{unit} since 1970{zone}", asked)
         if isinstance(dtype, pd.SparseDtype):
             name = of_plain(dtype.subtype)
@@ -187,10 +187,12 @@ class PandasBackend(ColumnBackend):
         codes = values.codes
         gone = codes < 0
         marked = (Missing(gone),) if gone.any() else ()
-        name = of_plain(dtype.categories.dtype)
-        if name is not None:
-            decoded = Decoded(codes, dtype.categories.to_numpy(), gone if marked else None)
-            return Column(name, (), [Piece(len(codes), decoded, marked)] if len(codes) else [])
+        found = self.found(dtype.categories, asked)
+        if isinstance(found, Column):
+            decoded = Decoded(codes, found.whatever(), gone if marked else None)
+            return Column(found.dtype, (), [Piece(len(codes), decoded, marked)] if len(codes) else [], unit=found.unit)
+        if isinstance(found, Refused) and found.counts:
+            return found
         if asked not in DTYPES or DTYPES[asked].kind not in ("int", "uint"):
             return CATEGORIES
         pieces = [Piece(len(codes), codes, marked)] if len(codes) else []
