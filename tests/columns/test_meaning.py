@@ -168,7 +168,7 @@ def test_what_is_no_number_stays_as_it_is_in_a_tree():
         assert type(found["t"]) is type(x["t"])
     nothing = pa.table({"x": [None, None], "w": [["a"], ["b", "c"]]})
     assert ferry.convert_tree(nothing, "torch")["x"].equals(nothing["x"])
-    for bad in ({"x": pa.array([1, 2]).cast(pa.decimal128(20))}, {"x": [[1], [2, 3]]}):
+    for bad in ({"x": pa.array([1, 2]).cast(pa.decimal128(20, 1))}, {"x": [[1], [2, 3]]}):
         with pytest.raises(ferry.UnsupportedTypeError, match=r'at \$\["x"\]'):
             ferry.convert_tree(pa.table(bad), "torch")
 

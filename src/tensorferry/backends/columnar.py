@@ -13,6 +13,7 @@ import numpy as np
 
 from ..columns.column import Column, Refused
 from ..columns.frames import refuse
+from ..columns.layouts import asked_of
 from ..core.names import EXCHANGE
 from ..core.signature import COMPACT, layout_of
 from ..host import memory
@@ -95,7 +96,7 @@ class ColumnBackend(Backend):
         return self, *self._opened(x, target, request, exactly=True)
 
     def _opened(self, x: Any, target: Backend | None, request: Request | None, *, exactly: bool) -> Opened:
-        asked = None if request is None else request.dtype
+        asked = None if request is None else asked_of(request.dtype, request.casting)
         if self.is_table(type(x)):
             whole = self.whole(x)
             if whole is not None:

@@ -168,8 +168,8 @@ def open_column(
     """
     what = f"This {kind}" if name is None or name == "" else f"This {kind} {name!r}"
     if isinstance(found, Refused):
-        counted = Hint('{again:x|dtype="int64"}').before(found.hint)
-        raise refuse(what, found, counted if found.counts else found.hint.format(x="x"), request)
+        counted = Hint(f'{{again:x|dtype="{found.asked}"}}').before(found.hint)
+        raise refuse(what, found, counted if found.asked else found.hint.format(x="x"), request)
     if isinstance(found, Ragged):
         hint = Hint('{again:x|ragged="rows"}, which gives a list of tensors; or {again:x|pad=0}, which fills them up')
         raise refuse(what, found, hint, request)

@@ -13,6 +13,7 @@ from ..core.dtypes import find
 from ..errors import LossyCastError
 from ..host import memory
 from ..host.numpy_dtypes import numpy_dtype
+from .decimals import Decimals
 from .pieces import Bits, Decoded
 
 if TYPE_CHECKING:
@@ -38,13 +39,13 @@ class Refused(NamedTuple):
         why: The end of a sentence about it.
         hint: Code that makes one of it, ``{x}`` standing for it; then, perhaps, a comma and a remark.
         stays: Whether it is no numbers by what it is, and stays as it is in a tree.
-        counts: Whether integers stand behind it, which are given where they are asked for: the hint is a remark.
+        asked: The dtype that has to be named for the numbers that it stands for: the hint is a remark then.
     """
 
     why: str
     hint: str
     stays: bool = False
-    counts: bool = False
+    asked: str = ""
 
 
 class Ragged(NamedTuple):
@@ -123,6 +124,14 @@ class Column:
         """The shape of the tensor that it is."""
         inner = self.inner if self.order is None else tuple(self.inner[axis] for axis in self.order)
         return (self.rows, *inner)
+
+    @property
+    def asked(self) -> str:
+        """The dtype without whose name it is no number: see `Refused`."""
+        if self.unit:
+            return "int64"
+        rounded = self.dtype == "float64" and any(isinstance(piece.values, Decimals) for piece in self.pieces)
+        return "float64" if rounded else ""
 
     # -- what is missing ----------------------------------------------------------------------------
 
@@ -221,6 +230,8 @@ class Column:
             found.append(f"{len(self.pieces)} chunks" if exactly else "several chunks")
         if any(isinstance(piece.values, Bits) for piece in self.pieces):
             found.append("bit-packed")
+        if any(isinstance(piece.values, Decimals) for piece in self.pieces):
+            found.append("decimals")
         found += sorted(
             {f"encoded {piece.values.encoded}" for piece in self.pieces if isinstance(piece.values, Decoded)}
         )

@@ -126,13 +126,13 @@ def frame_of(
     """
     if not columns:
         raise UnsupportedTypeError(f"This {kind} has no columns, so no dtype.", None)
-    stays = [name for name, found in columns if isinstance(found, Refused) and found.stays and not found.counts]
+    stays = [name for name, found in columns if isinstance(found, Refused) and found.stays and not found.asked]
     for name, found in columns:
         what = f"Column {_written(name)} of this {kind}"
         if isinstance(found, Refused):
             hint: str = drop(stays) if found.stays and len(stays) < len(columns) else put(name, found.hint)
-            if found.counts:
-                hint = Hint('{again:x|dtype="int64"}')
+            if found.asked:
+                hint = Hint(f'{{again:x|dtype="{found.asked}"}}').before(found.hint)
             raise refuse(what, found, hint, request)
         if isinstance(found, Ragged) or found.inner:
             raise UnsupportedTypeError(
@@ -149,9 +149,9 @@ def frame_of(
 
 def nulls_hint(found: Column) -> Hint:
     """What to write for nulls in a column."""
-    kind, counts = DTYPES[found.dtype].kind, 'dtype="int64", ' if found.unit else ""
+    kind, asked = DTYPES[found.dtype].kind, f'dtype="{found.asked}", ' if found.asked else ""
     value = "False" if kind == "bool" else '"nan"' if kind == "float" else "0"
-    return Hint(f'{{again:x|{counts}nulls={value}}}, which stands in their place; or {{again:x|{counts}nulls="mask"}}')
+    return Hint(f'{{again:x|{asked}nulls={value}}}, which stands in their place; or {{again:x|{asked}nulls="mask"}}')
 
 
 def _dtype_of(kind: str, numbers: Sequence[tuple[object, Column]], request: Request | None, apart: str) -> str:

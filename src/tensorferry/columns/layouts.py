@@ -16,8 +16,9 @@ from ..errors import UnsupportedTypeError
 from ..host.numpy_dtypes import numpy_dtype
 from . import extensions
 from .column import TEXT, Column, Ragged, Refused
+from .decimals import Decimals
 from .interface import bytes_at
-from .pieces import Bits, Decoded, Missing, Piece
+from .pieces import Bits, Decoded, Missing, Piece, gone_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from .column import Found
     from .interface import Chunk, Type
 
-__all__ = ["CATEGORIES", "column_of", "fields", "spans_of"]
+__all__ = ["CATEGORIES", "DATES", "are_integers", "asked_of", "column_of", "fields", "spans_of"]
 
 Array = np.ndarray[Any, Any]
 
@@ -44,7 +45,8 @@ _NUMBERS = {
 }
 _TEXTS = ("u", "U", "z", "Z", "vu", "vz")
 _UNITS = {"s": "seconds", "m": "milliseconds", "u": "microseconds", "n": "nanoseconds", "D": "days"}
-CATEGORIES = Refused("holds categories, which are no numbers", ", which gives their codes", stays=True, counts=True)
+CATEGORIES = Refused("holds categories, which are no numbers", ", which gives their codes", stays=True, asked="int64")
+DATES = "holds dates or durations, which are counts of a unit"
 _ROWS = "holds rows or fields, which are no numbers"
 _EXTENSION, _OF_EXTENSION = b"ARROW:extension:name", b"ARROW:extension:metadata"
 _DATASETS = "datasets.features"
@@ -71,13 +73,25 @@ def column_of(kind: Type, chunks: Sequence[Chunk | _Span], asked: str | None = N
     Args:
         kind: Its type.
         chunks: Its chunks, or what `fields` gives; those without rows are left out.
-        asked: The dtype that was named: dates are counts where it is one of integers, and categories are their codes.
+        asked: The dtype that was named: dates are counts where it is one of integers, and categories are their codes;
+            decimals are rounded where it is one of floats.
 
     Raises:
         UnsupportedTypeError: The memory is not as the type says.
     """
     spans = [each for each in spans_of(chunks) if each.length]
-    return _column(kind, spans, (), asked if asked in DTYPES and DTYPES[asked].kind in ("int", "uint") else None)
+    return _column(kind, spans, (), asked)
+
+
+def asked_of(dtype: str | None, casting: str | None) -> str | None:
+    """The dtype that was named, as columns are asked for it; ``None``: none, or one to which nothing may be rounded."""
+    strict = casting in ("safe", "same_value") and not are_integers(dtype)
+    return None if strict or dtype not in DTYPES else dtype
+
+
+def are_integers(asked: str | None) -> bool:
+    """Whether the dtype that was named is one of integers."""
+    return asked in DTYPES and DTYPES[asked].kind in ("int", "uint")
 
 
 def spans_of(chunks: Sequence[Chunk | _Span]) -> list[_Span]:
@@ -116,6 +130,8 @@ def _column(kind: Type, spans: list[_Span], inner: tuple[int, ...], asked: str |
         return _runs(kind, spans, inner, asked)
     if code[0] == "t" and code[:2] != "ti":
         return _dates(kind, spans, inner, asked)
+    if code[:2] == "d:":
+        return _decimals(kind, spans, inner, asked)
     return _refusal(code)
 
 
@@ -124,8 +140,6 @@ def _refusal(code: str) -> Refused:
         return Refused(TEXT, "{x}.to_pylist()", stays=True)
     if code == "n":
         return Refused("has nulls alone, and no dtype", "{x}.to_pylist()", stays=True)
-    if code[:2] == "d:":
-        return Refused("holds decimal numbers, which no dtype keeps", '{x}.cast("float64"), which rounds')
     if code[:2] == "ti":
         return Refused("holds dates or durations, which are counts of several units", "{x}.to_pylist()", stays=True)
     if code[:2] == "+v":
@@ -158,9 +172,7 @@ def _marked(inner: tuple[int, ...]) -> Any:
 def _gone(span: _Span, inner: tuple[int, ...]) -> Array | None:
     """Which elements of a span are missing by all that is said around them; ``None``: none is."""
     size = max(1, prod(inner))
-    found = [np.repeat(each.part(0, span.length // size), size // each.each) for each in span.missing]
-    gone = np.logical_or.reduce(found) if found else None
-    return gone if gone is not None and gone.any() else None
+    return gone_in(span.missing, 0, span.length // size, size)
 
 
 def _bits(span: _Span, buffer: int) -> Bits:
@@ -282,7 +294,7 @@ def _dictionary(kind: Type, values: Type, spans: list[_Span], inner: tuple[int, 
     integers = _NUMBERS[kind.format]
     marked = list(map(_marked(inner), spans))
     if values.format in _TEXTS:
-        if asked is None:
+        if not are_integers(asked):
             return CATEGORIES
         pieces = [_piece(each, inner, _over(each, integers).reshape(-1, *inner)) for each in marked]
         return Column(integers, inner, pieces, unit="codes of categories")
@@ -327,18 +339,36 @@ def _looked_up(
 def _dates(kind: Type, spans: list[_Span], inner: tuple[int, ...], asked: str | None) -> Found:
     code = kind.format
     unit = _UNITS[code[2]]
-    if asked is None:
-        return Refused(
-            "holds dates or durations, which are counts of a unit",
-            f", which counts {unit}",
-            stays=True,
-            counts=True,
-        )
+    if not are_integers(asked):
+        return Refused(DATES, f", which counts {unit}", stays=True, asked="int64")
     short = code in ("tdD", "tts", "ttm")
     found = _numbers("int32" if short else "int64", spans, inner)
     zone = code.partition(":")[2]
     found.unit = f"{unit}{' since 1970' if code[1] in 'ds' else ''}{' in UTC' if zone else ''}"
     return found
+
+
+def _decimals(kind: Type, spans: list[_Span], inner: tuple[int, ...], asked: str | None) -> Found:
+    scale, bits = (int(each) for each in (*kind.format.split(","), "128")[1:3])
+    rounds = asked in DTYPES and DTYPES[asked].kind == "float"
+    if scale > 0 and not rounds:
+        return Refused("holds decimals with a fraction, which no dtype keeps", ", which rounds", asked="float64")
+    dtype = "float64" if rounds else "uint64" if asked == "uint64" else "int64"
+    width, word = max(1, bits // 64), numpy_dtype("int64" if bits >= 64 else "int32")
+    pieces: list[Piece] = []
+    for each in map(_marked(inner), spans):
+        at = _buffer(each, 1) + each.at * (bits // 8)
+        words = bytes_at(at, (each.length, width), word, each.chunk.owner)
+        values = Decimals(
+            words,
+            scale,
+            dtype,
+            rounds_again=asked != "float64",
+            missing=each.missing,
+            first=sum(piece.rows for piece in pieces),
+        )
+        pieces.append(_piece(each, inner, values))
+    return Column(dtype, inner, pieces)
 
 
 # -- extension types -------------------------------------------------------------------------------

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ..errors import UnsupportedTypeError
 
-__all__ = ["Bits", "Decoded", "Missing", "Piece"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .decimals import Decimals
+
+__all__ = ["Bits", "Decoded", "Missing", "Piece", "gone_in"]
 
 Array = np.ndarray[Any, Any]
 
@@ -124,6 +129,13 @@ class Missing(NamedTuple):
         return found
 
 
+def gone_in(missing: Sequence[Missing], start: int, stop: int, each: int) -> Array | None:
+    """Which elements of some rows, of so many each, are missing by all that is said; ``None``: none is."""
+    found = [np.repeat(one.part(start, stop), each // one.each) for one in missing]
+    gone = np.logical_or.reduce(found) if found else None
+    return gone if gone is not None and gone.any() else None
+
+
 class Piece(NamedTuple):
     """Some rows of a column that lie in one memory.
 
@@ -134,5 +146,5 @@ class Piece(NamedTuple):
     """
 
     rows: int
-    values: Array | Bits | Decoded
+    values: Array | Bits | Decoded | Decimals
     missing: tuple[Missing, ...] = ()

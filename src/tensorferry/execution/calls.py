@@ -95,7 +95,7 @@ def _convert(
         if keywords and not KEYWORDS_OF_COLUMNS.isdisjoint(keywords):
             from .missing import Masked, Rows, keywords_of_columns, said_of
 
-            x = said_of(x, keywords.get("dtype"), **keywords_of_columns(keywords))
+            x = said_of(x, keywords.get("dtype"), keywords.get("casting"), **keywords_of_columns(keywords))
             if isinstance(x, (Masked, Rows)):
                 return _convert_several(function, x, name, keywords, conversion, out)
         try:

@@ -11,8 +11,8 @@ from ..backends.array_like.tables import ArrowColumn, found_in, is_known_by_arro
 from ..backends.columnar import ColumnBackend
 from ..backends.opening import Given
 from ..columns.column import Column, Ragged, Refused
+from ..columns.layouts import asked_of
 from ..core.dtype_names import asked as dtype_asked
-from ..core.dtypes import DTYPES
 from ..core.leaf_dtypes import DtypeRule
 from ..core.request import KEYWORDS_OF_COLUMNS
 from ..errors import UnsupportedTypeError, shown
@@ -72,12 +72,23 @@ def given_in(x: Any, asked: str | None) -> Given | None:
     return found_in(x, asked) if is_known_by_arrow(type(x)) else None
 
 
-def said_of(x: Any, dtype: object, *, nulls: object = None, ragged: object = None, pad: object = None) -> Any:
+def said_of(
+    x: Any,
+    dtype: object,
+    casting: str | None = None,
+    *,
+    in_tree: bool = False,
+    nulls: object = None,
+    ragged: object = None,
+    pad: object = None,
+) -> Any:
     """A column or a table with what was said of it; what else comes in as it is.
 
     Args:
         x: What is to be converted.
         dtype: The dtype that was named.
+        casting: What may be lost on the way to it.
+        in_tree: Whether the dtype is only for what is no number without it.
         nulls: A value in place of what is missing, ``"nan"``, or ``"mask"``, which gives a `Masked`.
         ragged: ``"rows"`` gives `Rows` of a column whose rows are of unequal lengths.
         pad: What fills its rows up.
@@ -86,7 +97,10 @@ def said_of(x: Any, dtype: object, *, nulls: object = None, ragged: object = Non
         LossyCastError: The column's dtype has no such value.
     """
     name = None if isinstance(dtype, DtypeRule) or hasattr(dtype, "keys") else dtype_asked(dtype)
-    given, masks = given_in(x, name if name in DTYPES else None), isinstance(nulls, str) and nulls == "mask"
+    asked, masks = asked_of(name, casting), isinstance(nulls, str) and nulls == "mask"
+    given = given_in(x, None if in_tree else asked)
+    if in_tree and given is not None and isinstance(given.found, Refused) and asked is not None:
+        given = given_in(x, asked)
     if given is None:
         return Masked(x, None) if masks else x
     if given.table is not None:

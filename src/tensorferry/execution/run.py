@@ -176,7 +176,7 @@ def prepare(
         ConversionError: There is no such conversion; the message says why.
     """
     source, target, request = registry.backend_of(x), conversion.target, _with_out(conversion.request, out)
-    opened = source.open(x, target, request if decide is None else _asked_of_floats(source, decide))
+    opened = _opened(source.open, x, source, target, request, decide)
     if conversion.sized or decide is not None:
         return _prepared(opened, None, conversion, request.out, decide, known)
     signature = source.signature(x)
@@ -195,8 +195,7 @@ def foresee(
 ) -> Prepared:
     """The same without what it starts from, where that would have to be made: nothing is read."""
     source, request = registry.backend_of(x), _with_out(conversion.request, out)
-    asked = request if decide is None else _asked_of_floats(source, decide)
-    opened = source.preview(x, conversion.target, asked)
+    opened = _opened(source.preview, x, source, conversion.target, request, decide)
     return _prepared(opened, None, conversion, request.out, decide, known)
 
 
@@ -218,9 +217,23 @@ def prepare_described(info: TensorInfo, conversion: Conversion, out: Any = None)
 _FLOATS = TensorInfo("", (), "float64")
 
 
-def _asked_of_floats(source: Backend, decide: Callable[[TensorInfo], Conversion]) -> Request | None:
-    """What is asked of what is a number, dates say, only as it is asked to be; as for a float, which it is not yet."""
-    return decide(_FLOATS).request if source.reads_as_asked else None
+def _opened(
+    do: Callable[..., Any],
+    x: Any,
+    source: Backend,
+    target: Backend,
+    request: Request,
+    decide: Callable[[TensorInfo], Conversion] | None,
+) -> Any:
+    """What `x` is; where it depends on that what is asked, nothing is, unless there is no number without it."""
+    if decide is None:
+        return do(x, target, request)
+    try:
+        return do(x, target, None)
+    except UnsupportedTypeError:
+        if not source.reads_as_asked:
+            raise
+    return do(x, target, decide(_FLOATS).request)
 
 
 def _with_out(request: Request, out: Any) -> Request:

@@ -118,7 +118,7 @@ def convert_tree(
     .. versionadded:: 0.1
     """
     asked = (to, like, dtype, device, copy, casting, grad, options)
-    said = None if nulls is ragged is pad is None and not index else (nulls, ragged, pad, index, dtype)
+    said = None if nulls is ragged is pad is None and not index else (nulls, ragged, pad, index, dtype, casting)
     return call_for(convert_tree, asked, _convert, tree, asked, out, leaves, unknown, coalesce, said)
 
 
@@ -203,7 +203,7 @@ def explain_tree(
     .. versionadded:: 0.1
     """
     asked = (to, like, dtype, device, copy, casting, grad, options)
-    said = None if nulls is ragged is pad is None and not index else (nulls, ragged, pad, index, dtype)
+    said = None if nulls is ragged is pad is None and not index else (nulls, ragged, pad, index, dtype, casting)
     return call_for(explain_tree, asked, _explain, tree, asked, out, leaves, unknown, coalesce, said)  # type: ignore[no-any-return]
 
 
@@ -269,8 +269,8 @@ def _conversion() -> Any:
 def _said_in(tree: Any, said: tuple[object, ...]) -> Any:
     from .tables import said_in
 
-    nulls, ragged, pad, index, dtype = said
-    return said_in(tree, nulls=nulls, ragged=ragged, pad=pad, index=bool(index), dtype=dtype)
+    nulls, ragged, pad, index, dtype, casting = said
+    return said_in(tree, nulls=nulls, ragged=ragged, pad=pad, index=bool(index), dtype=dtype, casting=casting)
 
 
 def _convert(

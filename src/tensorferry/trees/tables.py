@@ -24,13 +24,14 @@ if TYPE_CHECKING:
 __all__ = ["is_counted", "said_in"]
 
 
-def said_in(tree: Any, *, index: bool, dtype: object = None, **said: Any) -> Any:
+def said_in(tree: Any, *, index: bool, dtype: object = None, casting: str | None = None, **said: Any) -> Any:
     """A tree in which columns know what was said of them, and tables are dicts of their columns.
 
     Args:
         tree: The tree.
         index: Whether the index of a table is one of its columns.
         dtype: What was asked of its leaves: dates, say, are counts where one is named.
+        casting: What may be lost on the way to it.
         **said: ``nulls``, ``ragged`` and ``pad``, as `missing.said_of` takes them.
 
     Raises:
@@ -43,7 +44,7 @@ def said_in(tree: Any, *, index: bool, dtype: object = None, **said: Any) -> Any
     leaves, structure = take_apart(tree, _is_table)
     rule = rule_of(dtype)
     names = structure.names() if rule.names else [""] * len(leaves)
-    found = [_said(leaf, index, rule, name, said) for leaf, name in zip(leaves, names, strict=True)]
+    found = [_said(leaf, index, rule, name, casting, said) for leaf, name in zip(leaves, names, strict=True)]
     if all(one is other for one, other in zip(leaves, found, strict=True)):
         return tree
     return _spread(structure.rebuild(found))
@@ -76,15 +77,15 @@ def _asked(rule: DtypeRule, name: str) -> str | None:
     return dict(rule.kinds).get("float") if place is None else rule.names[place][1]
 
 
-def _said(x: Any, index: bool, rule: DtypeRule, name: str, said: Mapping[str, Any]) -> Any:
+def _said(x: Any, index: bool, rule: DtypeRule, name: str, casting: str | None, said: Mapping[str, Any]) -> Any:
     if isinstance(x, (str, bytes, dict, list, tuple)) or not _is_table(x):
-        found = said_of(x, _asked(rule, name), **said)
+        found = said_of(x, _asked(rule, name), casting, in_tree=True, **said)
         return x if isinstance(found, Masked) and found.mask is None else found
     owner = registry.BY_TYPE.get(type(x))
     columns = owner.named_columns(x, index=index) if isinstance(owner, ColumnBackend) else tables.named_columns(x)
     result = {}
     for key, each in columns.items():
-        found = said_of(each, _asked(rule, (name + dotted(item(key))).removeprefix(".")), **said)
+        found = said_of(each, _asked(rule, (name + dotted(item(key))).removeprefix(".")), casting, in_tree=True, **said)
         nowhere = isinstance(found, Masked) and found.mask is None
         result[key] = Masked(each, np.ones(len(each), bool)) if nowhere else found
     return result[None] if [*result] == [None] else result

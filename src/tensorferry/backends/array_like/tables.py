@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...columns import interface
 from ...columns.column import Column
-from ...columns.layouts import column_of, fields, spans_of
+from ...columns.layouts import asked_of, column_of, fields, spans_of
 from ...columns.texts import texts
 from .. import registry
 from ..opening import Given, Table, node_of, open_column, open_table
@@ -104,7 +104,7 @@ def found_in(x: Any, asked: str | None) -> Given:
 
 def open_arrow(x: Any, target: Backend | None, request: Request | None, *, exactly: bool) -> tuple[TensorInfo, Any]:
     """An object that offers Arrow's interfaces, as one tensor."""
-    given = found_in(x, None if request is None else request.dtype)
+    given = found_in(x, None if request is None else asked_of(request.dtype, request.casting))
     return open_given(given, target, request, exactly=exactly)
 
 

@@ -8,9 +8,8 @@ import numpy as np
 
 from ...columns import interface
 from ...columns.column import TEXT, Column, Refused
-from ...columns.layouts import CATEGORIES, column_of
+from ...columns.layouts import CATEGORIES, DATES, are_integers, column_of
 from ...columns.pieces import Decoded, Missing, Piece
-from ...core.dtypes import DTYPES
 from ...core.names import EXCHANGE
 from ...host.numpy_dtypes import of_numpy
 from .. import registry
@@ -191,9 +190,9 @@ class PandasBackend(ColumnBackend):
         if isinstance(found, Column):
             decoded = Decoded(codes, found.whatever(), gone if marked else None)
             return Column(found.dtype, (), [Piece(len(codes), decoded, marked)] if len(codes) else [], unit=found.unit)
-        if isinstance(found, Refused) and found.counts:
+        if isinstance(found, Refused) and found.asked:
             return found
-        if asked not in DTYPES or DTYPES[asked].kind not in ("int", "uint"):
+        if not are_integers(asked):
             return CATEGORIES
         pieces = [Piece(len(codes), codes, marked)] if len(codes) else []
         return Column(of_numpy(codes.dtype) or "", (), pieces, unit="codes of categories", mutable=True)
@@ -248,9 +247,8 @@ def _over(array: Array) -> Column:
 
 
 def _dates(counts: Array, missing: Array, unit: str, asked: str | None) -> Found:
-    if asked not in DTYPES or DTYPES[asked].kind not in ("int", "uint"):
-        what = "holds dates or durations, which are counts of a unit"
-        return Refused(what, f", which counts {unit}", stays=True, counts=True)
+    if not are_integers(asked):
+        return Refused(DATES, f", which counts {unit}", stays=True, asked="int64")
     marked = (Missing(missing),) if missing.any() else ()
     pieces = [Piece(len(counts), counts, marked)] if len(counts) else []
     return Column("int64", (), pieces, unit=unit, mutable=True)

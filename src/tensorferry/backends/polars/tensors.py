@@ -97,8 +97,6 @@ class PolarsBackend(ColumnBackend):
             return Refused(
                 "holds integers of 128 bits, which no dtype holds", "{x}.cast(int), which raises if one is lost"
             )
-        if dtype == pl.Decimal:
-            return Refused("holds decimal numbers, which no dtype keeps", "{x}.cast(float), which rounds")
         found = column_of(*interface.read(x), asked)
         if isinstance(found, Refused) and found.hint.endswith(".to_pylist()"):
             return found._replace(hint="{x}.to_list()")
