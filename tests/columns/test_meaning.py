@@ -262,8 +262,28 @@ def test_batches_that_are_prefetched_say_it_too():
     assert ferry.start(batches[0], "numpy", nulls=7).result()["a"].tolist() == [1, 7]
     with pytest.raises(TypeError, match="nulls must be"):
         [*ferry.prefetch(batches, "torch", nulls="masks")]
-    with pytest.raises(TypeError, match="nulls= is not taken here"):
-        ferry.collate([{"a": 1.0}], "numpy", nulls=0)
+
+
+def test_batches_of_tables_are_collated():
+    """With what is said of nulls; masks and lengths have their places as beside the keys of a dict."""
+    batches = [pa.record_batch({"a": pa.array([1, None])}), pa.record_batch({"a": [3, 4]})]
+    with pytest.raises(ferry.UnsupportedTypeError, match="at row 1"):
+        ferry.collate(batches, "torch")
+    assert ferry.collate(batches, "torch", nulls=0)["a"].tolist() == [[1, 0], [3, 4]]
+    found = ferry.collate(batches, "torch", nulls="mask")
+    assert found["a_mask"].tolist() == [[True, False], [True, True]]
+    assert ferry.explain_collate(batches, "torch", nulls="mask").leaves[1].plan.result.dtype == "bool"
+    short = [batches[1], pa.record_batch({"a": [5]})]
+    found = ferry.collate(short, "numpy", pad=0, mask=True, lengths=True)
+    assert {name: each.tolist() for name, each in found.items()} == {
+        "a": [[3, 4], [5, 0]],
+        "a_mask": [[True, True], [True, False]],
+        "a_lengths": [2, 1],
+    }
+    samples = [{"x": pl.Series([1.5, None])}, {"x": pl.Series([2.5, 3.5])}]
+    assert ferry.collate(samples, "numpy", nulls=0)["x"].tolist() == [[1.5, 0], [2.5, 3.5]]
+    with pytest.raises(TypeError, match="nulls must be"):
+        ferry.collate(samples, "numpy", nulls="masks")
 
 
 @pytest.mark.parametrize("value", [-2.5, "nan", float("inf")])

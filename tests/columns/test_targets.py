@@ -117,8 +117,12 @@ def test_what_it_cannot_hold_is_refused(target):
             made([1j])
     with pytest.raises(ferry.DeviceError):
         made([1.0], device="cuda")
-    with pytest.raises(ferry.ConversionError):
+    with pytest.raises(TypeError, match=f"{made.__name__}.. got an unexpected keyword argument 'out'"):
         made([1.0], out=np.zeros(1))
+    for x in ([1.0], np.ones(1)):
+        for out in (1, made(np.ones(1)), np.ones(1)):
+            with pytest.raises(ferry.UnsupportedTypeError, match="out="):
+                ferry.convert(x, target, out=out)
     with pytest.raises(ferry.CopyRequiredError):
         made([1.0], copy=False)
 

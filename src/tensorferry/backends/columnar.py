@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..columns import interface
 from ..columns.column import Column, Refused
 from ..columns.frames import refuse
-from ..columns.layouts import asked_of
+from ..columns.layouts import asked_of, column_of
 from ..core.names import EXCHANGE
 from ..core.signature import COMPACT, layout_of
 from ..host import memory
 from . import registry
 from .base import Backend
-from .opening import Gathered, Given, Later, node_of, open_column, open_gathered, open_table, over, remark_of
+from .opening import Gathered, Given, Later, Table, node_of, open_column, open_gathered, open_table, over, remark_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from ..core.info import TensorInfo
     from ..core.request import Request
     from .nodes import Node
-    from .opening import Table
 
     Opened = tuple[TensorInfo, Any]
 
@@ -36,6 +36,7 @@ __all__ = ["ColumnBackend"]
 
 Array = np.ndarray[Any, Any]
 
+_LISTS = ".to_pylist()"
 _MOST = 1024
 """Dtypes of which is kept whether they are numbers: of categories each is another."""
 
@@ -43,7 +44,8 @@ _MOST = 1024
 class ColumnBackend(Backend):
     """The base of a backend of columns.
 
-    A subclass has `found`, which tells what a column holds, `table`, and `is_table`; and ``adopt`` to be a target.
+    A subclass has `found`, which tells what a column holds, `columns_of` a table, and `is_table`; and ``adopt`` to be
+    a target.
     """
 
     reads_as_asked = True
@@ -57,8 +59,37 @@ class ColumnBackend(Backend):
         """What is in a column; `asked` is the dtype that was named."""
 
     @abstractmethod
+    def columns_of(self, x: Any) -> Sequence[tuple[object, Any]]:
+        """A table's columns as the library's own objects, by name."""
+
+    @abstractmethod
+    def replaced(self, x: Any, name: object, code: str) -> str:
+        """The code for a table with another column, which is the result of code, under a name."""
+
+    @abstractmethod
+    def dropped(self, names: list[object]) -> str:
+        """The code for a table without some of its columns."""
+
+    lists = _LISTS
+    """The code that makes a list of a column."""
+
     def table(self, x: Any) -> Table:
-        """A table's columns."""
+        """A table's columns, and the code for what is done about them."""
+
+        def put(name: object, code: str) -> str:
+            code, comma, remark = code.format(x=f"x[{name!r}]").partition(", which")
+            if not code.endswith(")") or code.endswith(self.lists):
+                return self.dropped([name])
+            return f"{self.replaced(x, name, code)}{comma}{remark}"
+
+        return Table(self.columns_of(x), len(x), put, self.dropped, "x")
+
+    def found_by_arrow(self, x: Any, asked: str | None) -> Found:
+        """What is in a column by Arrow's interfaces."""
+        found = column_of(*interface.read(x), asked)
+        if isinstance(found, Refused) and found.hint.endswith(_LISTS):
+            return found._replace(hint=found.hint.removesuffix(_LISTS) + self.lists)
+        return found
 
     def quick(self, x: Any) -> Array | None:
         """A read-only array over the memory of a column, if one look shows that it is all that there is to it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -90,16 +89,17 @@ class Decimals:
         values = numbers / power
         rest = _residue(numbers, values, power) if self._rounds_again else np.zeros(0)
         for index in np.flatnonzero(~small).tolist():
-            exact = (
-                Fraction(int.from_bytes(words[index].tobytes(), "little", signed=True)) / Fraction(10) ** self._scale
-            )
+            from fractions import Fraction  # only long decimals need it, and importing tensorferry need not wait for it
+
+            number = int.from_bytes(words[index].tobytes(), "little", signed=True)
+            exact = number / Fraction(10) ** self._scale
             try:
                 values[index] = exact.numerator / exact.denominator
             except OverflowError:
                 values[index] = np.inf if exact > 0 else -np.inf
                 continue
             if self._rounds_again:
-                more = exact - Fraction(values[index])
+                more = exact - Fraction(float(values[index]))
                 rest[index] = (more > 0) - (more < 0)
         if self._rounds_again:
             even = (rest != 0) & (values.view("int64") & 1 == 0)

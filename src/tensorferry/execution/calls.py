@@ -90,7 +90,11 @@ def _convert(
         shielded = tracers.shield(_convert)
         if shielded is not _convert:
             return shielded(function, x, name, keywords, conversion)
-    out = keywords.pop("out") if "out" in keywords else None
+    out = None
+    if "out" in keywords:
+        if "out" not in (function.__kwdefaults__ or ()):
+            refuse_unknown(function, keywords)
+        out = keywords.pop("out")
     try:
         if keywords and not KEYWORDS_OF_COLUMNS.isdisjoint(keywords):
             from .missing import Masked, Rows, keywords_of_columns, said_of

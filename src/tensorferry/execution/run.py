@@ -214,9 +214,6 @@ def prepare_described(info: TensorInfo, conversion: Conversion, out: Any = None)
     return Prepared(source, conversion.target, info, info, request, conversion.make(info, source, request))
 
 
-_FLOATS = TensorInfo("", (), "float64")
-
-
 def _opened(
     do: Callable[..., Any],
     x: Any,
@@ -233,7 +230,7 @@ def _opened(
     except UnsupportedTypeError:
         if not source.reads_as_asked:
             raise
-    return do(x, target, decide(_FLOATS).request)
+    return do(x, target, decide(TensorInfo(source.name, (), "float64")).request)
 
 
 def _with_out(request: Request, out: Any) -> Request:

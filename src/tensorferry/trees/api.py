@@ -266,7 +266,7 @@ def _conversion() -> Any:
     return tree_conversion
 
 
-def _said_in(tree: Any, said: tuple[object, ...]) -> Any:
+def _said_in(tree: Any, said: tuple[Any, ...]) -> Any:
     from .tables import said_in
 
     nulls, ragged, pad, index, dtype, casting = said

@@ -39,8 +39,6 @@ def said_in(tree: Any, *, index: bool, dtype: object = None, casting: str | None
         UnsupportedTypeError: A mask would take the place of another column.
     """
     validate(**said)
-    if not index and all(value is None for value in said.values()):
-        return tree
     leaves, structure = take_apart(tree, _is_table)
     rule = rule_of(dtype)
     names = structure.names() if rule.names else [""] * len(leaves)

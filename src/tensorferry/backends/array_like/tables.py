@@ -96,10 +96,12 @@ def found_in(x: Any, asked: str | None) -> Given:
         return Given(read.kind, read.name or None, read.found(asked))
     rows = sum(span.length for span in next(iter(read.values())).chunks) if read else 0
     columns = [(name, each.found(asked)) for name, each in read.items()]
-    table = Table(
-        list(read.items()), rows, lambda name, _: f"leave {name!r} out", lambda gone: f"leave {gone} out", "x"
-    )
+    table = Table(list(read.items()), rows, lambda name, _: _without([name]), _without, "x")
     return Given(type(x).__name__, None, None, table, columns)
+
+
+def _without(names: list[object]) -> str:
+    return f"pa.table(x).drop_columns({names!r})"
 
 
 def open_arrow(x: Any, target: Backend | None, request: Request | None, *, exactly: bool) -> tuple[TensorInfo, Any]:

@@ -6,12 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...columns import interface
 from ...columns.column import Column
-from ...columns.layouts import column_of
 from ...columns.pieces import Piece
 from ..columnar import ColumnBackend
-from ..opening import Table
 from .declared import CAPABILITIES, DECLARED
 from .snippets import snippet
 
@@ -97,22 +94,16 @@ class ArrowBackend(ColumnBackend):
             if isinstance(x, pa.Array):
                 return Column(name, (), [Piece(len(x), x.to_numpy())] if len(x) else [])
             return Column(name, (), [Piece(len(each), each.to_numpy()) for each in x.chunks if len(each)])
-        return column_of(*interface.read(x), asked)
+        return self.found_by_arrow(x, asked)
 
-    def table(self, x: Any) -> Table:
-        names = x.column_names
+    def columns_of(self, x: Any) -> Sequence[tuple[object, Any]]:
+        return list(zip(x.column_names, x.columns, strict=True))
 
-        def put(name: object, code: str) -> str:
-            code, comma, remark = code.format(x=f"x[{name!r}]").partition(", which")
-            if not code.endswith(")") or code.endswith(".to_pylist()"):
-                return drop([name])
-            return f"x.set_column({names.index(name)}, {name!r}, {code}){comma}{remark}"
+    def replaced(self, x: Any, name: object, code: str) -> str:
+        return f"x.set_column({x.column_names.index(name)}, {name!r}, {code})"
 
-        def drop(gone: list[object]) -> str:
-            return f"x.drop_columns({gone!r})"
-
-        columns = list(zip(names, x.columns, strict=True))
-        return Table(columns, x.num_rows, put, drop, "x")
+    def dropped(self, names: list[object]) -> str:
+        return f"x.drop_columns({names!r})"
 
     def adopt(self, array: Array) -> Any:
         pa, flat = self._pa, array.reshape(-1)

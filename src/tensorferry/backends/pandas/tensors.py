@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...columns import interface
 from ...columns.column import TEXT, Column, Refused
-from ...columns.layouts import CATEGORIES, DATES, are_integers, column_of
+from ...columns.layouts import CATEGORIES, DATES, are_integers
 from ...columns.pieces import Decoded, Missing, Piece
 from ...core.names import EXCHANGE
 from ...host.numpy_dtypes import of_numpy
 from .. import registry
 from ..columnar import ColumnBackend
-from ..opening import INDEXED, Gathered, Table
+from ..opening import INDEXED, Gathered
 from .declared import CAPABILITIES, DECLARED
 from .snippets import snippet
 
@@ -145,10 +144,7 @@ class PandasBackend(ColumnBackend):
         if isinstance(dtype, pd.StringDtype):
             return Refused(TEXT, "{x}.tolist()", stays=True)
         if isinstance(dtype, pd.ArrowDtype):
-            found = column_of(*interface.read(values.__arrow_array__()), asked)
-            if isinstance(found, Refused) and found.hint.endswith(".to_pylist()"):
-                return found._replace(hint="{x}.tolist()")
-            return found
+            return self.found_by_arrow(values.__arrow_array__(), asked)
         if isinstance(dtype, pd.CategoricalDtype):
             return self._found_in_categories(values, dtype, asked)
         if isinstance(dtype, (pd.DatetimeTZDtype, pd.PeriodDtype)):
@@ -197,20 +193,18 @@ class PandasBackend(ColumnBackend):
         pieces = [Piece(len(codes), codes, marked)] if len(codes) else []
         return Column(of_numpy(codes.dtype) or "", (), pieces, unit="codes of categories", mutable=True)
 
-    def table(self, x: Any) -> Table:
-        def put(name: object, code: str) -> str:
-            code, comma, remark = code.format(x=f"x[{name!r}]").partition(", which")
-            if not code.endswith(")") or code.endswith(".tolist()"):
-                return drop([name])
-            # Only names that are text can be keywords.
-            table = "x" if isinstance(name, str) else "x.rename(columns=str)"
-            return f"{table}.assign(**{{{str(name)!r}: {code}}}){comma}{remark}"
+    lists = ".tolist()"
 
-        def drop(gone: list[object]) -> str:
-            return f"x.drop(columns={gone!r})"
+    def columns_of(self, x: Any) -> Sequence[tuple[object, Any]]:
+        return list(x.items())
 
-        columns = list(x.items())
-        return Table(columns, len(x), put, drop, "x")
+    def replaced(self, x: Any, name: object, code: str) -> str:
+        # Only names that are text can be keywords.
+        table = "x" if isinstance(name, str) else "x.rename(columns=str)"
+        return f"{table}.assign(**{{{str(name)!r}: {code}}})"
+
+    def dropped(self, names: list[object]) -> str:
+        return f"x.drop(columns={names!r})"
 
     def index_of(self, x: Any) -> Sequence[tuple[object, Any]]:
         index = x.index
