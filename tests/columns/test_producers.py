@@ -271,6 +271,14 @@ def test_nulls_of_rows_and_nulls_of_columns():
     }
 
 
+def test_lists_in_no_chunks():
+    """An axis without rows, and one without elements."""
+    for kind in (pa.list_(pa.int8()), pa.large_list(pa.int8()), pa.list_(pa.list_(pa.int8()))):
+        found = ferry.to_numpy(pa.chunked_array([], kind))
+        assert (found.size, found.dtype) == (0, "int8")
+        assert found.ndim == 2 + pa.types.is_list(kind.value_type)
+
+
 def test_lists_without_elements_that_are_null():
     """Refused: there is no element that could be filled in or marked."""
     with pytest.raises(ferry.UnsupportedTypeError, match="null in the place of a list, at row 1"):

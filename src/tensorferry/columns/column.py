@@ -17,7 +17,7 @@ from .decimals import Decimals
 from .pieces import Bits, Decoded
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from .pieces import Piece
 
@@ -118,6 +118,8 @@ class Column:
         self.unit, self.reasons, self.order = unit, reasons, order
         self.rows = sum([piece.rows for piece in pieces])
         self.fill: Any = None
+        self.fill_all: Callable[[Any], Array] | None = None
+        """What gives its values with others in the place of nulls, in memory of their own, as its library does it."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -188,7 +190,7 @@ class Column:
             reasons=self.reasons,
             order=self.order,
         )
-        found.fill = value
+        found.fill, found.fill_all = value, self.fill_all
         return found
 
     def value_of(self, value: Any, keyword: str = "nulls") -> Any:
@@ -254,6 +256,8 @@ class Column:
         """Its values: over its memory, or else in other."""
         if not self.obstacles(exactly=False):
             return self.view()
+        if self.fill_all is not None and self.fill is not None:
+            return self.fill_all(self.fill)
         result = memory.compact((self.rows, *self.inner), numpy_dtype(self.dtype))
         self.put(result)
         return self._ordered(result)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..core.request import Request
     from .column import Found
 
-__all__ = ["Frame", "frame_of", "nulls_hint", "refuse"]
+__all__ = ["Frame", "frame_of", "nulls_hint", "refuse", "write_columns"]
 
 Array = np.ndarray[Any, Any]
 
@@ -75,10 +75,7 @@ class Frame(NamedTuple):
                 column.put(result[:, index])
             else:
                 arrays.append((index, column.view()))
-        for start in range(0, self.rows, _ROWS):
-            part = slice(start, start + _ROWS)
-            for index, array in arrays:
-                result[part, index] = array[part]
+        write_columns(result, arrays)
         return result
 
     def _cast(self, name: object, array: Array, check: Any) -> Array:
@@ -86,6 +83,14 @@ class Frame(NamedTuple):
             return casts.cast(array, self.dtype, check)
         except LossyCastError as error:
             raise LossyCastError(f"{error.message} - in column {_written(name)}", error.hint) from error
+
+
+def write_columns(result: Array, columns: Sequence[tuple[int, Array]]) -> None:
+    """Write columns into an array whose rows lie together."""
+    for start in range(0, len(result), _ROWS):
+        part = slice(start, start + _ROWS)
+        for index, column in columns:
+            result[part, index] = column[part]
 
 
 def refuse(what: str, found: Column | Ragged | Refused, hint: str | None, request: Request | None) -> ConversionError:

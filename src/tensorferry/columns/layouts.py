@@ -223,8 +223,10 @@ def _fixed(kind: Type, width: int, spans: list[_Span], inner: tuple[int, ...], a
 
 def _lists(kind: Type, spans: list[_Span], inner: tuple[int, ...], asked: str | None) -> Found:
     integers = "int64" if kind.format == "+L" else "int32"
-    ends = [_offsets(each, integers) for each in spans]
-    lengths = np.concatenate([np.diff(each) for each in ends]) if ends else np.zeros(0, np.int64)
+    measured = [_offsets(each, integers) for each in spans]
+    each_of = [each for _, _, each in measured] or [np.zeros(0, np.int64)]
+    lengths = each_of[0] if len(each_of) == 1 else np.concatenate(each_of)
+    differ = len(lengths) > 0 and bool((lengths != lengths[0]).any())
     size, before = max(1, prod(inner)), 0
     for each in spans:
         marked = _marked(inner)(each)
@@ -232,10 +234,10 @@ def _lists(kind: Type, spans: list[_Span], inner: tuple[int, ...], asked: str | 
             return _no_list(before + int(marked.missing[-1].part(0, each.length // size).argmax()) // size)
         before += each.length // size
     below = [
-        _Span(each.chunk.children[0], int(end[0]), int(end[-1] - end[0]), each.missing)
-        for each, end in zip(spans, ends, strict=True)
+        _Span(each.chunk.children[0], start, stop - start, each.missing)
+        for each, (start, stop, _) in zip(spans, measured, strict=True)
     ]
-    if len(lengths) and (lengths != lengths[0]).any():
+    if differ:
         elements = _column(kind.children[0], below, (), asked)
         if inner or not isinstance(elements, Column):
             stays = isinstance(elements, Refused) and elements.stays
@@ -267,13 +269,13 @@ def _without_elements(kind: Type, spans: list[_Span], inner: tuple[int, ...], as
     return Column(found.dtype, shape, [Piece(rows, np.empty((rows, *shape), numpy_dtype(found.dtype)))] if rows else [])
 
 
-def _offsets(span: _Span, dtype: str) -> Array:
-    """Where the rows of a span begin and end among the elements."""
+def _offsets(span: _Span, dtype: str) -> tuple[int, int, Array]:
+    """Where the rows of a span begin and end among the elements, and the length of each."""
     found = _over(span, dtype, more=1)
-    bad = (np.diff(found) < 0).any() or found[0] < 0 or found[-1] > span.chunk.children[0].length
-    if bad:
+    lengths, start, stop = found[1:] - found[:-1], int(found[0]), int(found[-1])
+    if lengths.min(initial=0) < 0 or start < 0 or stop > span.chunk.children[0].length:
         raise UnsupportedTypeError("The offsets of a list of Arrow's go back, or past its elements.", None)
-    return found
+    return start, stop, lengths
 
 
 def _runs(kind: Type, spans: list[_Span], inner: tuple[int, ...], asked: str | None) -> Found:

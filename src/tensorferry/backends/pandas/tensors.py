@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...columns.column import TEXT, Column, Refused
+from ...columns.frames import write_columns
 from ...columns.layouts import CATEGORIES, DATES, are_integers
 from ...columns.pieces import Decoded, Missing, Piece
 from ...core.names import EXCHANGE
+from ...host import memory
 from ...host.numpy_dtypes import of_numpy
 from .. import registry
 from ..columnar import ColumnBackend
@@ -101,24 +103,31 @@ class PandasBackend(ColumnBackend):
         return None if _holds_text(objects) else objects
 
     def whole(self, x: Any) -> Gathered | Array | None:
-        dtypes = set(x.dtypes)
-        if len(dtypes) != 1 or not x.size:
-            return None
-        dtype = dtypes.pop()
-        name = of_plain(dtype)
+        blocks = x._mgr.blocks
+        dtypes = {block.dtype for block in blocks}
+        name = of_plain(dtypes.pop()) if len(dtypes) == 1 and len(x) else None
         if name is None:
             return None
         # What it gives of one block is read-only: it is the frame's own.
-        if x._mgr.nblocks == 1:
+        if len(blocks) == 1:
             array = x.to_numpy()
             if not array.flags.writeable:
                 return array  # type: ignore[no-any-return]
 
         def read(by_rows: bool) -> Array:
-            array = x.to_numpy(copy=True)
-            return np.ascontiguousarray(array) if by_rows else _by_columns(array)
+            if len(blocks) < x.shape[1]:
+                array = x.to_numpy(copy=True)
+                return np.ascontiguousarray(array) if by_rows else _by_columns(array)
+            # Each column is a block: they are put in order and read in one go.
+            columns = [blocks[place].values for place in x._mgr.blknos.tolist()]
+            result = memory.compact(x.shape if by_rows else x.shape[::-1], columns[0].dtype)
+            if by_rows:
+                write_columns(result, [(index, column[0]) for index, column in enumerate(columns)])
+                return result
+            np.concatenate(columns, out=result)
+            return result.T
 
-        return Gathered(x.shape, name, read) if dtype.isnative else None
+        return Gathered(x.shape, name, read) if blocks[0].dtype.isnative else None
 
     def quick(self, x: Any) -> Array | None:
         dtype = x.dtype

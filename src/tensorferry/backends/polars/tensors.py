@@ -62,8 +62,9 @@ class PolarsBackend(ColumnBackend):
         return issubclass(kind, self._pl.DataFrame)
 
     def whole(self, x: Any) -> Gathered | Array | None:
-        dtypes = set(x.dtypes)
-        name = self._plain.get(dtypes.pop()) if len(dtypes) == 1 else None
+        dtypes = x.dtypes
+        # Those that are one object need not be compared.
+        name = self._plain.get(dtypes[0]) if dtypes and dtypes.count(dtypes[0]) == len(dtypes) else None
         if name is None or not x.height or any(x.null_count().row(0)):
             return None
         return Gathered(x.shape, name, lambda by_rows: x.to_numpy(order="c" if by_rows else "fortran", writable=True))
