@@ -346,6 +346,31 @@ def test_datasets():
     assert [each["label"].tolist() for each in batches] == [[0, 1], [2]]
 
 
+def test_a_parquet_file_that_a_package_ships():
+    """Real data, of pyarrow's own tests: numbers, text, and an index that pandas wrote."""
+    from pathlib import Path
+
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = Path(pa.__file__).parent / "tests/data/parquet/v0.7.1.parquet"
+    if not path.is_file():
+        pytest.skip("pyarrow comes without its tests here")
+    table = parquet.read_table(path)
+    values = table.to_pydict()
+    found = ferry.convert_tree(table, "torch", nulls="mask")
+    numbers = [name for name in found if isinstance(found[name], torch.Tensor)]
+    assert {"carat", "depth", "price", "x", "y", "z"} <= {*numbers}
+    for name in values:
+        if f"{name}_mask" in found:
+            assert found[name].tolist() == values[name]
+            assert found[f"{name}_mask"].all()
+        else:
+            assert found[name].to_pylist() == values[name]
+    sizes = table.select(["x", "y", "z"])
+    assert ferry.to_torch(sizes).tolist() == [list(row) for row in zip(*(values[name] for name in "xyz"), strict=True)]
+    batches = [*ferry.prefetch(parquet.ParquetFile(path).iter_batches(4, columns=["price"]), "torch")]
+    assert torch.cat([each["price"] for each in batches]).tolist() == values["price"]
+
+
 def test_frames_of_scikit_learn():
     """Real data: as one tensor, and as columns."""
     pd = pytest.importorskip("pandas", reason="pandas is not in this environment")

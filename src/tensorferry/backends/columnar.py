@@ -37,8 +37,15 @@ __all__ = ["ColumnBackend"]
 Array = np.ndarray[Any, Any]
 
 _LISTS = ".to_pylist()"
+_TABLE = 2
+"""The axes of a table, for a library that has tables of no more."""
 _MOST = 1024
 """Dtypes of which is kept whether they are numbers: of categories each is another."""
+
+
+def _is_wanted(same: bool, request: Request | None) -> bool:
+    """Whether what comes in is what is to come out, in the same library, whatever its memory is like."""
+    return same and request is not None and request.copy is not True and request.dtype is None and request.out is None
 
 
 class ColumnBackend(Backend):
@@ -128,16 +135,19 @@ class ColumnBackend(Backend):
 
     def _opened(self, x: Any, target: Backend | None, request: Request | None, *, exactly: bool) -> Opened:
         asked = None if request is None else asked_of(request.dtype, request.casting)
+        as_it_is = _is_wanted(target is self, request)
         if self.is_table(type(x)):
+            as_it_is = as_it_is and self.capabilities.memory.axes == _TABLE
+            name, kind, note = self.name, type(x).__name__, self.note(x)
             whole = self.whole(x)
+            if isinstance(whole, Gathered):
+                return open_gathered(name, kind, whole, target, note=note, kept=x if as_it_is else None)
             if whole is not None:
-                if isinstance(whole, Gathered):
-                    return open_gathered(self.name, type(x).__name__, whole, target, note=self.note(x))
-                info = over(self.name, whole, mutable=True, kind=self.note(x))
-                return info, x if target is self else whole
+                return over(name, whole, mutable=True, kind=note), x if target is self else whole
             table = self.table(x)
-            columns = [(name, self.found(each, asked)) for name, each in table.columns]
-            return open_table(self.name, type(x).__name__, table, columns, target, request, note=self.note(x))
+            columns = [(column, self.found(each, asked)) for column, each in table.columns]
+            kept = x if target is self else None
+            return open_table(name, kind, table, columns, target, request, note=note, kept=kept, as_it_is=as_it_is)
         found = self.found(x, asked)
         return open_column(
             self.name,
@@ -148,6 +158,7 @@ class ColumnBackend(Backend):
             exactly=exactly,
             note=self.note(x),
             kept=x if target is self else None,
+            as_it_is=as_it_is,
         )
 
     # -- without describing it ------------------------------------------------------------------------
@@ -227,6 +238,9 @@ class ColumnBackend(Backend):
         array = self.whole(x) if self.is_table(type(x)) else self.quick(x)
         if isinstance(array, np.ndarray):
             return array
+        if self.is_table(type(x)):
+            empty: Array = self._opened(x, None, None, exactly=False)[1]
+            return empty
         found = self.found(x, None)
         assert isinstance(found, Column)  # noqa: S101 - it was described
         return found.view()

@@ -149,6 +149,7 @@ def open_column(
     exactly: bool,
     note: str = "",
     kept: object = None,
+    as_it_is: bool = False,
 ) -> Opened:
     """What a column is, and what a plan's steps start from.
 
@@ -161,6 +162,7 @@ def open_column(
         exactly: Whether reasons have numbers, which are not the same for other columns.
         note: What its kind says besides.
         kept: The column, where the steps start from it and not from an array over its memory.
+        as_it_is: Whether it is what is to come out.
 
     Raises:
         UnsupportedTypeError: It is no tensor, or has nulls.
@@ -182,6 +184,8 @@ def open_column(
         view = found.view()
         info = over(framework, view, mutable=found.mutable, kind=" ".join(said))
         return info, view if kept is None else kept
+    if as_it_is and obstacles == ["bit-packed"]:
+        return TensorInfo(framework, found.shape, found.dtype, kind=" ".join(said)), kept
     kind = " ".join([f"{COPIED}{kind}", *said])
     itemsize = find(found.dtype).itemsize
     physical = compact_strides((found.rows, *found.inner), itemsize)
@@ -199,6 +203,8 @@ def open_table(
     request: Request | None,
     *,
     note: str = "",
+    kept: object = None,
+    as_it_is: bool = False,
 ) -> Opened:
     """The same of a table as one array, which is laid out as the target takes it.
 
@@ -207,6 +213,12 @@ def open_table(
     """
     frame: Frame = frame_of(kind, columns, table.rows, request, put=table.put, drop=table.drop, apart=table.apart)
     by_rows = _takes_rows(target)
+    if not table.rows:
+        view = frame.read(by_rows=by_rows)
+        view.flags.writeable = False
+        return over(framework, view, mutable=False, kind=note), view if kept is None else kept
+    if as_it_is and all(column.dtype == frame.dtype for _, column in frame.columns):
+        return TensorInfo(framework, frame.shape, frame.dtype, kind=note), kept
     itemsize = find(frame.dtype).itemsize
     strides = compact_strides(frame.shape, itemsize) if by_rows else (itemsize, itemsize * max(frame.rows, 1))
     said = " ".join([f"{COPIED}{kind}", *([note] if note else [])])
@@ -214,8 +226,12 @@ def open_table(
     return info, Later(lambda: frame.read(by_rows=by_rows))
 
 
-def open_gathered(framework: str, kind: str, whole: Gathered, target: Backend | None, *, note: str) -> Opened:
-    """The same of a table that its library gathers."""
+def open_gathered(
+    framework: str, kind: str, whole: Gathered, target: Backend | None, *, note: str, kept: object = None
+) -> Opened:
+    """The same of a table that its library gathers; if it is kept, of itself."""
+    if kept is not None:
+        return TensorInfo(framework, whole.shape, whole.dtype, kind=note), kept
     itemsize = find(whole.dtype).itemsize
     by_rows = _takes_rows(target)
     said = " ".join(filter(None, [f"{COPIED}{kind}", note]))

@@ -105,7 +105,7 @@ class PandasBackend(ColumnBackend):
     def whole(self, x: Any) -> Gathered | Array | None:
         blocks = x._mgr.blocks
         dtypes = {block.dtype for block in blocks}
-        name = of_plain(dtypes.pop()) if len(dtypes) == 1 and len(x) else None
+        name = of_plain(dtypes.pop()) if len(dtypes) == 1 else None
         if name is None:
             return None
         # What it gives of one block is read-only: it is the frame's own.
@@ -120,7 +120,8 @@ class PandasBackend(ColumnBackend):
                 return np.ascontiguousarray(array) if by_rows else _by_columns(array)
             # Each column is a block: they are put in order and read in one go.
             columns = [blocks[place].values for place in x._mgr.blknos.tolist()]
-            result = memory.compact(x.shape if by_rows else x.shape[::-1], columns[0].dtype)
+            shape: tuple[int, int] = x.shape if by_rows else x.shape[::-1]
+            result = memory.compact(shape, columns[0].dtype)
             if by_rows:
                 write_columns(result, [(index, column[0]) for index, column in enumerate(columns)])
                 return result
