@@ -126,7 +126,8 @@ class PandasBackend(ColumnBackend):
                 write_columns(result, [(index, column[0]) for index, column in enumerate(columns)])
                 return result
             np.concatenate(columns, out=result)
-            return result.T
+            turned: Array = result.T
+            return turned
 
         return Gathered(x.shape, name, read) if blocks[0].dtype.isnative else None
 
