@@ -102,8 +102,12 @@ _LARGE = (
     Case("ferry.to_torch(b)", "torch.from_numpy(b.to_numpy())", Target(ratio=0.6)),
     Case("ferry.to_torch(p)", "torch.from_numpy(p.to_numpy())", Target(ratio=0.6)),
     Case("ferry.to_torch(a)", "torch.from_numpy(a.to_pandas().to_numpy())", Target(ratio=0.6)),
+    # What it takes to move these bytes at all: one copy into new memory.
+    Case("ferry.to_torch(b)", "d.to_numpy().T.copy()", Target()),
+    Case("ferry.to_torch(a)", "d.to_numpy().T.copy()", Target()),
 )
 _NULLS = (Case("ferry.to_torch(x, nulls=0)", "torch.from_numpy(pc.fill_null(x, 0).to_numpy())", Target(ratio=1.2)),)
+"""Into memory of Arrow's pool, as in the other line."""
 _DATASET = (
     Case('ferry.convert_tree(in_arrow[:256], "torch")', "in_torch[:256]", Target(ratio=0.06)),
     Case('ferry.convert_tree(in_arrow[:256], "torch", copy=False)', "in_torch[:256]", Target(ratio=0.06)),

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from .execution.calls import DECLARED, converts_to
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from typing_extensions import ParamSpec
+
     from .typing import Casting, Grad
+
+    Keywords = ParamSpec("Keywords")
 
 __all__ = ["to_arrow", "to_pandas", "to_polars"]
 
 
-@converts_to("arrow")
-def to_arrow(
+def _keywords(
     x: object,
     /,
     *,
@@ -25,8 +31,44 @@ def to_arrow(
     nulls: object = None,
     ragged: Literal["rows"] | None = None,
     pad: object = None,
-    out: Any = None,
 ) -> Any:
+    """Args:
+        x: As for `to_numpy`.
+        copy: As for `to_numpy`.
+        dtype: As for `to_numpy`.
+        casting: As for `to_numpy`.
+        device: Only the host.
+        grad: As for `to_numpy`.
+        nulls: As for `to_numpy`.
+        ragged: As for `to_numpy`.
+        pad: As for `to_numpy`.
+
+    Raises:
+        ConversionError: As for `to_numpy`.
+        FrameworkNotInstalledError: The library is not installed.
+
+    .. versionadded:: 0.1
+    """  # noqa: D205 - it is the end of another
+    return DECLARED
+
+
+def _with(declared: Callable[Keywords, Any]) -> Callable[[Callable[[object], Any]], Callable[Keywords, Any]]:
+    """Decorate a function that has the keywords of another, which says them in the end of its docstring."""
+
+    def decorate(function: Callable[[object], Any]) -> Callable[Keywords, Any]:
+        source = cast("FunctionType", declared)
+        made = FunctionType(source.__code__, source.__globals__, function.__name__)
+        made.__kwdefaults__, made.__annotations__ = source.__kwdefaults__, source.__annotations__
+        made.__doc__ = f"{function.__doc__ or ''}\n{source.__doc__ or ''}"
+        made.__qualname__ = function.__qualname__
+        return cast("Callable[Keywords, Any]", made)
+
+    return decorate
+
+
+@converts_to("arrow")
+@_with(_keywords)
+def to_arrow(x: object) -> Any:
     """Any tensor as an array of Arrow's: a ``pa.Array`` of one axis, a ``pa.FixedShapeTensorArray`` of more.
 
     >>> import tensorferry as ferry
@@ -35,43 +77,12 @@ def to_arrow(
 
     Arrow's arrays are immutable, so a writable source is copied unless ``copy=False`` consents to share. They have
     neither complex numbers nor bfloat16, and one axis at least.
-
-    Args:
-        x: As for `to_numpy`.
-        copy: As for `to_numpy`.
-        dtype: As for `to_numpy`.
-        casting: As for `to_numpy`.
-        device: Only the host.
-        grad: As for `to_numpy`.
-        nulls: As for `to_numpy`.
-        ragged: As for `to_numpy`.
-        pad: As for `to_numpy`.
-        out: Refused: Arrow's arrays are immutable.
-
-    Raises:
-        ConversionError: As for `to_numpy`.
-        FrameworkNotInstalledError: pyarrow is not installed.
-
-    .. versionadded:: 0.1
     """
-    return DECLARED
 
 
 @converts_to("pandas")
-def to_pandas(
-    x: object,
-    /,
-    *,
-    copy: bool | None = None,
-    dtype: object = None,
-    casting: Casting | None = None,
-    device: object = None,
-    grad: Grad = "detach",
-    nulls: object = None,
-    ragged: Literal["rows"] | None = None,
-    pad: object = None,
-    out: Any = None,
-) -> Any:
+@_with(_keywords)
+def to_pandas(x: object) -> Any:
     """Any tensor of one axis as a ``pd.Series``, of two as a ``pd.DataFrame``.
 
     >>> import tensorferry as ferry
@@ -80,43 +91,12 @@ def to_pandas(
 
     pandas takes its memory for its own, so a writable source is copied unless ``copy=False`` consents to share.
     What is over memory of an immutable framework can be read, and not be written.
-
-    Args:
-        x: As for `to_numpy`.
-        copy: As for `to_numpy`.
-        dtype: As for `to_numpy`.
-        casting: As for `to_numpy`.
-        device: Only the host.
-        grad: As for `to_numpy`.
-        nulls: As for `to_numpy`.
-        ragged: As for `to_numpy`.
-        pad: As for `to_numpy`.
-        out: Refused: a frame is not memory.
-
-    Raises:
-        ConversionError: As for `to_numpy`.
-        FrameworkNotInstalledError: pandas is not installed.
-
-    .. versionadded:: 0.1
     """
-    return DECLARED
 
 
 @converts_to("polars")
-def to_polars(
-    x: object,
-    /,
-    *,
-    copy: bool | None = None,
-    dtype: object = None,
-    casting: Casting | None = None,
-    device: object = None,
-    grad: Grad = "detach",
-    nulls: object = None,
-    ragged: Literal["rows"] | None = None,
-    pad: object = None,
-    out: Any = None,
-) -> Any:
+@_with(_keywords)
+def to_polars(x: object) -> Any:
     """Any tensor of one axis as a ``pl.Series``, of two as a ``pl.DataFrame``.
 
     >>> import tensorferry as ferry
@@ -125,23 +105,4 @@ def to_polars(
 
     polars' columns are immutable, so a writable source is copied unless ``copy=False`` consents to share; a frame
     has a memory for each column, and is always copied.
-
-    Args:
-        x: As for `to_numpy`.
-        copy: As for `to_numpy`.
-        dtype: As for `to_numpy`.
-        casting: As for `to_numpy`.
-        device: Only the host.
-        grad: As for `to_numpy`.
-        nulls: As for `to_numpy`.
-        ragged: As for `to_numpy`.
-        pad: As for `to_numpy`.
-        out: Refused: polars' columns are immutable.
-
-    Raises:
-        ConversionError: As for `to_numpy`.
-        FrameworkNotInstalledError: polars is not installed.
-
-    .. versionadded:: 0.1
     """
-    return DECLARED

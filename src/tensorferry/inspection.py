@@ -98,7 +98,7 @@ def explain(
             from .execution.missing import Masked, Rows, keywords_of_columns, said_of
 
             options = {key: value for key, value in options.items() if key not in said}  # type: ignore[assignment]
-            x = said_of(x, dtype, **keywords_of_columns(said))
+            x = said_of(x, dtype, casting, **keywords_of_columns(said))
             x = x.values if isinstance(x, Masked) else list(x) if isinstance(x, Rows) else x
         request = make_request(target, copy, dtype, casting, device, grad, tuple(options.items()))
         conversion = conversion_of(target, request)

@@ -72,6 +72,13 @@ def test_categories_are_their_numbers_or_their_codes():
     assert ferry.to_list(text, dtype="int32", nulls=-1) == [0, 1, 0, -1]
     assert ferry.to_list(pd.Series(["b", "a", None]).astype("category"), dtype="int8", nulls=-1) == [1, 0, -1]
     assert ferry.to_list(pl.Series(["b", "a"], dtype=pl.Enum(["a", "b"])), dtype="int64") == [1, 0]
+    for numbers in ("Int64", "int64[pyarrow]", "int64"):
+        of_numbers = pd.Series(pd.Categorical(pd.array([7, 5, 7], dtype=numbers)))
+        assert ferry.to_list(of_numbers) == ferry.to_list(of_numbers, dtype="int64") == [7, 5, 7]
+    of_days = pd.Series(pd.Categorical(pd.to_datetime(["1970-01-02"]).astype("M8[s]")))
+    assert ferry.to_list(of_days, dtype="int64") == [86400]
+    assert "seconds since 1970" in ferry.explain(of_days, "numpy", dtype="int64").warnings[0]
+    assert ferry.to_list(pd.Series(pd.cut([1, 3], [0, 2, 4])), dtype="int64") == [0, 1]
     past = pa.DictionaryArray.from_arrays(pa.array([0, 9]), pa.array([1, 2]), safe=False)
     with pytest.raises(ferry.UnsupportedTypeError, match="past its values"):
         ferry.to_numpy(past)
@@ -161,7 +168,7 @@ def test_what_is_no_number_stays_as_it_is_in_a_tree():
         assert type(found["t"]) is type(x["t"])
     nothing = pa.table({"x": [None, None], "w": [["a"], ["b", "c"]]})
     assert ferry.convert_tree(nothing, "torch")["x"].equals(nothing["x"])
-    for bad in ({"x": pa.array([1, 2]).cast(pa.decimal128(20))}, {"x": [[1], [2, 3]]}):
+    for bad in ({"x": pa.array([1, 2]).cast(pa.decimal128(20, 1))}, {"x": [[1], [2, 3]]}):
         with pytest.raises(ferry.UnsupportedTypeError, match=r'at \$\["x"\]'):
             ferry.convert_tree(pa.table(bad), "torch")
 
@@ -255,8 +262,28 @@ def test_batches_that_are_prefetched_say_it_too():
     assert ferry.start(batches[0], "numpy", nulls=7).result()["a"].tolist() == [1, 7]
     with pytest.raises(TypeError, match="nulls must be"):
         [*ferry.prefetch(batches, "torch", nulls="masks")]
-    with pytest.raises(TypeError, match="nulls= is not taken here"):
-        ferry.collate([{"a": 1.0}], "numpy", nulls=0)
+
+
+def test_batches_of_tables_are_collated():
+    """With what is said of nulls; masks and lengths have their places as beside the keys of a dict."""
+    batches = [pa.record_batch({"a": pa.array([1, None])}), pa.record_batch({"a": [3, 4]})]
+    with pytest.raises(ferry.UnsupportedTypeError, match="at row 1"):
+        ferry.collate(batches, "torch")
+    assert ferry.collate(batches, "torch", nulls=0)["a"].tolist() == [[1, 0], [3, 4]]
+    found = ferry.collate(batches, "torch", nulls="mask")
+    assert found["a_mask"].tolist() == [[True, False], [True, True]]
+    assert ferry.explain_collate(batches, "torch", nulls="mask").leaves[1].plan.result.dtype == "bool"
+    short = [batches[1], pa.record_batch({"a": [5]})]
+    found = ferry.collate(short, "numpy", pad=0, mask=True, lengths=True)
+    assert {name: each.tolist() for name, each in found.items()} == {
+        "a": [[3, 4], [5, 0]],
+        "a_mask": [[True, True], [True, False]],
+        "a_lengths": [2, 1],
+    }
+    samples = [{"x": pl.Series([1.5, None])}, {"x": pl.Series([2.5, 3.5])}]
+    assert ferry.collate(samples, "numpy", nulls=0)["x"].tolist() == [[1.5, 0], [2.5, 3.5]]
+    with pytest.raises(TypeError, match="nulls must be"):
+        ferry.collate(samples, "numpy", nulls="masks")
 
 
 @pytest.mark.parametrize("value", [-2.5, "nan", float("inf")])

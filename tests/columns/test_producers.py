@@ -225,6 +225,77 @@ def test_encodings_that_are_seldom():
             ferry.to_numpy(x)
 
 
+def test_booleans_of_a_byte_are_never_shared():
+    """Their bytes may have any value: a tensor that could be written would be Arrow's memory."""
+    stored = pa.ExtensionArray.from_storage(pa.bool8(), pa.array([0, 1], pa.int8()))
+    for x in (stored, pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), stored)):
+        found = ferry.to_torch(x)
+        found.fill_(True)
+        assert stored.to_pylist() == [False, True]
+        with pytest.raises(ferry.CopyRequiredError, match="may have any value"):
+            ferry.to_numpy(x, copy=False)
+
+
+def test_dictionaries_and_runs_inside_lists():
+    """Decoded where they stand, with their nulls."""
+    encoded = pa.array([5, None, 5, 6]).dictionary_encode()
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([1, 2, 4], pa.int16()), pa.array([5, None, 6]))
+    ends = pa.array([0, 2, 4], pa.int32())
+    for inside in (encoded, runs):
+        values = inside.to_pylist()
+        for x in (pa.ListArray.from_arrays(ends, inside), pa.FixedSizeListArray.from_arrays(inside, 2)):
+            assert ferry.to_list(x, nulls=0) == [[0 if each is None else each for each in row] for row in x.to_pylist()]
+            mask = ferry.to_numpy(x, nulls="mask")[1]
+            assert mask.ravel().tolist() == [each is not None for each in values]
+            assert ferry.to_list(x[1:], nulls=0)[0] == [0 if each is None else each for each in values[2:]]
+
+
+def test_nulls_of_rows_and_nulls_of_columns():
+    """A table in which rows are missing: each column lacks those too, however it is encoded."""
+
+    class Rows:
+        def __arrow_c_array__(self, requested_schema=None):
+            runs = pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int16()), pa.array([7, 8]))
+            columns = [pa.array([1, None, 2]), pa.array([1, None, 2]).dictionary_encode(), runs]
+            gone = pa.array([True, False, False])
+            return pa.StructArray.from_arrays(columns, ["p", "d", "r"], mask=gone).__arrow_c_array__()
+
+    found = ferry.convert_tree(Rows(), "numpy", nulls="mask")
+    assert {name: each.tolist() for name, each in found.items()} == {
+        "p": [0, 0, 2],
+        "p_mask": [False, False, True],
+        "d": [0, 0, 2],
+        "d_mask": [False, False, True],
+        "r": [0, 7, 8],
+        "r_mask": [False, True, True],
+    }
+
+
+def test_lists_in_no_chunks():
+    """An axis without rows, and one without elements."""
+    for kind in (pa.list_(pa.int8()), pa.large_list(pa.int8()), pa.list_(pa.list_(pa.int8()))):
+        found = ferry.to_numpy(pa.chunked_array([], kind))
+        assert (found.size, found.dtype) == (0, "int8")
+        assert found.ndim == 2 + pa.types.is_list(kind.value_type)
+
+
+def test_lists_without_elements_that_are_null():
+    """Refused: there is no element that could be filled in or marked."""
+    with pytest.raises(ferry.UnsupportedTypeError, match="null in the place of a list, at row 1"):
+        ferry.to_numpy(pa.array([[], None], pa.list_(pa.int8(), 0)), nulls=0)
+    assert ferry.to_numpy(pa.array([[], []], pa.list_(pa.int8(), 0))).shape == (2, 0)
+
+
+@pytest.mark.parametrize("ends", [[2, 1], [0, 3], [2, 2], [-1, 3], [1, 2]])
+def test_runs_that_are_not_so_are_refused(ends):
+    """Going back, of no rows, ending before the array does."""
+    values = Producer(b"i", 2, [None, VALUES])
+    x = Producer(b"+r", 3, [], children=[Producer(b"s", 2, [None, np.array(ends, "int16")]), values])
+    for said in ({}, {"nulls": 0}):
+        with pytest.raises(ferry.UnsupportedTypeError, match="go back, or end before"):
+            ferry.to_numpy(x, **said)
+
+
 def test_duckdb():
     """Its results are tables; text can be read without pyarrow too."""
     duckdb = pytest.importorskip("duckdb", reason="duckdb is not in this environment")
@@ -273,6 +344,31 @@ def test_datasets():
     assert ferry.convert_tree(made.select([2, 0]), "torch")["label"].tolist() == [2, 0]
     batches = [*ferry.prefetch(made.with_format("arrow").iter(2), "torch")]
     assert [each["label"].tolist() for each in batches] == [[0, 1], [2]]
+
+
+def test_a_parquet_file_that_a_package_ships():
+    """Real data, of pyarrow's own tests: numbers, text, and an index that pandas wrote."""
+    from pathlib import Path
+
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = Path(pa.__file__).parent / "tests/data/parquet/v0.7.1.parquet"
+    if not path.is_file():
+        pytest.skip("pyarrow comes without its tests here")
+    table = parquet.read_table(path)
+    values = table.to_pydict()
+    found = ferry.convert_tree(table, "torch", nulls="mask")
+    numbers = [name for name in found if isinstance(found[name], torch.Tensor)]
+    assert {"carat", "depth", "price", "x", "y", "z"} <= {*numbers}
+    for name in values:
+        if f"{name}_mask" in found:
+            assert found[name].tolist() == values[name]
+            assert found[f"{name}_mask"].all()
+        else:
+            assert found[name].to_pylist() == values[name]
+    sizes = table.select(["x", "y", "z"])
+    assert ferry.to_torch(sizes).tolist() == [list(row) for row in zip(*(values[name] for name in "xyz"), strict=True)]
+    batches = [*ferry.prefetch(parquet.ParquetFile(path).iter_batches(4, columns=["price"]), "torch")]
+    assert torch.cat([each["price"] for each in batches]).tolist() == values["price"]
 
 
 def test_frames_of_scikit_learn():

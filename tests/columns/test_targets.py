@@ -85,6 +85,26 @@ def test_immutable_memory_is_shared(target):
     assert ferry.to_numpy(found).flags.writeable is False
 
 
+def test_what_is_there_already_comes_back():
+    """With its name, its index and the names of its columns, whatever its memory is like."""
+    apart = pd.concat([pd.DataFrame({"a": [1.0]}, index=[4]), pd.DataFrame({"b": [2.0]}, index=[4])], axis=1)
+    kept = [pl.Series("flags", [True]), pl.DataFrame({"a": [1], "b": [2]}), pl.Series("n", [1])]
+    kept += [
+        pl.DataFrame({"a": [True]}),
+        pa.array([True, False]),
+        apart,
+        pd.DataFrame({"a": [1]}),
+        pd.Series([1], index=[3], name="n"),
+    ]
+    for x in kept:
+        target = type(x).__module__.partition(".")[0]
+        assert ferry.convert(x, target) is x
+        assert ferry.convert(x, target, copy=False) is x
+        assert ferry.explain(x, target).shares_memory
+        assert ferry.convert(x, target, copy=True) is not x
+        assert ferry.to_list(ferry.convert(x, target, dtype="float32")) == ferry.to_list(x)
+
+
 def test_a_series_over_memory_that_is_not_to_be_written_says_so():
     """It raises, and the source is what it was; a copy can be written."""
     column = pa.array([1.0, 2.0])
@@ -117,8 +137,12 @@ def test_what_it_cannot_hold_is_refused(target):
             made([1j])
     with pytest.raises(ferry.DeviceError):
         made([1.0], device="cuda")
-    with pytest.raises(ferry.ConversionError):
+    with pytest.raises(TypeError, match=f"{made.__name__}.. got an unexpected keyword argument 'out'"):
         made([1.0], out=np.zeros(1))
+    for x in ([1.0], np.ones(1)):
+        for out in (1, made(np.ones(1)), np.ones(1)):
+            with pytest.raises(ferry.UnsupportedTypeError, match="out="):
+                ferry.convert(x, target, out=out)
     with pytest.raises(ferry.CopyRequiredError):
         made([1.0], copy=False)
 

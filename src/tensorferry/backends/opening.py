@@ -149,6 +149,7 @@ def open_column(
     exactly: bool,
     note: str = "",
     kept: object = None,
+    as_it_is: bool = False,
 ) -> Opened:
     """What a column is, and what a plan's steps start from.
 
@@ -161,6 +162,7 @@ def open_column(
         exactly: Whether reasons have numbers, which are not the same for other columns.
         note: What its kind says besides.
         kept: The column, where the steps start from it and not from an array over its memory.
+        as_it_is: Whether it is what is to come out.
 
     Raises:
         UnsupportedTypeError: It is no tensor, or has nulls.
@@ -168,13 +170,13 @@ def open_column(
     """
     what = f"This {kind}" if name is None or name == "" else f"This {kind} {name!r}"
     if isinstance(found, Refused):
-        counted = Hint('{again:x|dtype="int64"}').before(found.hint)
-        raise refuse(what, found, counted if found.counts else found.hint.format(x="x"), request)
+        counted = Hint(f'{{again:x|dtype="{found.asked}"}}').before(found.hint)
+        raise refuse(what, found, counted if found.asked else found.hint.format(x="x"), request)
     if isinstance(found, Ragged):
         hint = Hint('{again:x|ragged="rows"}, which gives a list of tensors; or {again:x|pad=0}, which fills them up')
         raise refuse(what, found, hint, request)
     if found.fill is None and found.nulls[0]:
-        raise refuse(what, found, nulls_hint(found.dtype), request)
+        raise refuse(what, found, nulls_hint(found), request)
     said = [f"{COUNTING}{found.unit}"] if found.unit else []
     said += [note] if note else []
     obstacles = found.obstacles(exactly=exactly)
@@ -182,6 +184,8 @@ def open_column(
         view = found.view()
         info = over(framework, view, mutable=found.mutable, kind=" ".join(said))
         return info, view if kept is None else kept
+    if as_it_is and obstacles == ["bit-packed"]:
+        return TensorInfo(framework, found.shape, found.dtype, kind=" ".join(said)), kept
     kind = " ".join([f"{COPIED}{kind}", *said])
     itemsize = find(found.dtype).itemsize
     physical = compact_strides((found.rows, *found.inner), itemsize)
@@ -192,33 +196,42 @@ def open_column(
 
 def open_table(
     framework: str,
-    x: object,
+    kind: str,
     table: Table,
     columns: Sequence[tuple[object, Found]],
     target: Backend | None,
     request: Request | None,
     *,
-    kind: str = "",
     note: str = "",
+    kept: object = None,
+    as_it_is: bool = False,
 ) -> Opened:
     """The same of a table as one array, which is laid out as the target takes it.
 
     Raises:
         ConversionError: As `frames.frame_of`.
     """
-    frame: Frame = frame_of(
-        kind or type(x).__name__, columns, table.rows, request, put=table.put, drop=table.drop, apart=table.apart
-    )
+    frame: Frame = frame_of(kind, columns, table.rows, request, put=table.put, drop=table.drop, apart=table.apart)
     by_rows = _takes_rows(target)
+    if not table.rows:
+        view = frame.read(by_rows=by_rows)
+        view.flags.writeable = False
+        return over(framework, view, mutable=False, kind=note), view if kept is None else kept
+    if as_it_is and all(column.dtype == frame.dtype for _, column in frame.columns):
+        return TensorInfo(framework, frame.shape, frame.dtype, kind=note), kept
     itemsize = find(frame.dtype).itemsize
     strides = compact_strides(frame.shape, itemsize) if by_rows else (itemsize, itemsize * max(frame.rows, 1))
-    said = " ".join([f"{COPIED}{kind or type(x).__name__}", *([note] if note else [])])
+    said = " ".join([f"{COPIED}{kind}", *([note] if note else [])])
     info = TensorInfo(framework, frame.shape, frame.dtype, strides=strides, kind=f"{said}: {_APART}")
     return info, Later(lambda: frame.read(by_rows=by_rows))
 
 
-def open_gathered(framework: str, kind: str, whole: Gathered, target: Backend | None, *, note: str) -> Opened:
-    """The same of a table that its library gathers."""
+def open_gathered(
+    framework: str, kind: str, whole: Gathered, target: Backend | None, *, note: str, kept: object = None
+) -> Opened:
+    """The same of a table that its library gathers; if it is kept, of itself."""
+    if kept is not None:
+        return TensorInfo(framework, whole.shape, whole.dtype, kind=note), kept
     itemsize = find(whole.dtype).itemsize
     by_rows = _takes_rows(target)
     said = " ".join(filter(None, [f"{COPIED}{kind}", note]))

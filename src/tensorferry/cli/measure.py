@@ -241,6 +241,18 @@ def _sources(frameworks: frozenset[str]) -> Iterator[tuple[str, Callable[[], Any
         import jax.numpy as jnp
 
         yield "jax", lambda: jnp.arange(count, dtype=jnp.float32).reshape(SHAPE)
+    if "arrow" in frameworks:
+        import pyarrow as pa
+
+        yield "arrow", lambda: pa.FixedShapeTensorArray.from_numpy_ndarray(_aligned())
+    if "pandas" in frameworks:
+        import pandas as pd
+
+        yield "pandas", lambda: pd.DataFrame(_aligned(), copy=False)
+    if "polars" in frameworks:
+        import polars as pl
+
+        yield "polars", lambda: pl.from_numpy(_aligned())
 
 
 def _layouts() -> Iterator[tuple[str, Callable[[], NDArray[Any]]]]:

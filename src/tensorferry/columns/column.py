@@ -13,10 +13,11 @@ from ..core.dtypes import find
 from ..errors import LossyCastError
 from ..host import memory
 from ..host.numpy_dtypes import numpy_dtype
+from .decimals import Decimals
 from .pieces import Bits, Decoded
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from .pieces import Piece
 
@@ -38,13 +39,13 @@ class Refused(NamedTuple):
         why: The end of a sentence about it.
         hint: Code that makes one of it, ``{x}`` standing for it; then, perhaps, a comma and a remark.
         stays: Whether it is no numbers by what it is, and stays as it is in a tree.
-        counts: Whether integers stand behind it, which are given where they are asked for: the hint is a remark.
+        asked: The dtype that has to be named for the numbers that it stands for: the hint is a remark then.
     """
 
     why: str
     hint: str
     stays: bool = False
-    counts: bool = False
+    asked: str = ""
 
 
 class Ragged(NamedTuple):
@@ -69,28 +70,23 @@ class Ragged(NamedTuple):
         what = "elements" if self.shapes is None else "as its shape"
         return f"has rows of unequal lengths: row 0 has {first} {what}, row {row} has {sizes[row]}"
 
-    def rows(self) -> list[Array]:
-        """Each row as an array over one memory, which is the column's own where that can be."""
-        flat = self.elements.read()
+    def rows(self, elements: Array) -> list[Array]:
+        """The rows of an array of all elements, each a view of it."""
         ends = np.cumsum(self.lengths)
-        rows = [flat[end - length : end] for length, end in zip(self.lengths.tolist(), ends.tolist(), strict=True)]
+        rows = [elements[end - length : end] for length, end in zip(self.lengths.tolist(), ends.tolist(), strict=True)]
         if self.shapes is None:
             return rows
         return [row.reshape(shape) for row, shape in zip(rows, self.shapes.tolist(), strict=True)]
 
-    def padded(self, value: Any) -> Array:
-        """All rows in one array, filled up at their ends.
-
-        Raises:
-            LossyCastError: The dtype has no such value.
-        """
-        rows = self.rows()
+    def padded(self, elements: Array, value: Any) -> Array:
+        """The rows of an array of all elements in one array, filled up at their ends."""
+        rows = self.rows(elements)
         shapes = self.lengths[:, None] if self.shapes is None else self.shapes
-        whole = (len(rows), *map(int, shapes.max(0)), *self.elements.inner)
-        result = memory.compact(whole, numpy_dtype(self.elements.dtype))
-        result[...] = self.elements.value_of(value, "pad")
+        result = memory.compact((len(rows), *map(int, shapes.max(0)), *self.elements.inner), elements.dtype)
+        result[...] = value
         for into, row in zip(result, rows, strict=True):
             into[tuple(slice(length) for length in row.shape)] = row
+        result.flags.writeable = False
         return result
 
 
@@ -122,12 +118,22 @@ class Column:
         self.unit, self.reasons, self.order = unit, reasons, order
         self.rows = sum([piece.rows for piece in pieces])
         self.fill: Any = None
+        self.fill_all: Callable[[Any], Array] | None = None
+        """What gives its values with others in the place of nulls, in memory of their own, as its library does it."""
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of the tensor that it is."""
         inner = self.inner if self.order is None else tuple(self.inner[axis] for axis in self.order)
         return (self.rows, *inner)
+
+    @property
+    def asked(self) -> str:
+        """The dtype without whose name it is no number: see `Refused`."""
+        if self.unit:
+            return "int64"
+        rounded = self.dtype == "float64" and any(isinstance(piece.values, Decimals) for piece in self.pieces)
+        return "float64" if rounded else ""
 
     # -- what is missing ----------------------------------------------------------------------------
 
@@ -184,7 +190,7 @@ class Column:
             reasons=self.reasons,
             order=self.order,
         )
-        found.fill = value
+        found.fill, found.fill_all = value, self.fill_all
         return found
 
     def value_of(self, value: Any, keyword: str = "nulls") -> Any:
@@ -226,8 +232,11 @@ class Column:
             found.append(f"{len(self.pieces)} chunks" if exactly else "several chunks")
         if any(isinstance(piece.values, Bits) for piece in self.pieces):
             found.append("bit-packed")
-        if any(isinstance(piece.values, Decoded) for piece in self.pieces):
-            found.append("encoded by a dictionary")
+        if any(isinstance(piece.values, Decimals) for piece in self.pieces):
+            found.append("decimals")
+        found += sorted(
+            {f"encoded {piece.values.encoded}" for piece in self.pieces if isinstance(piece.values, Decoded)}
+        )
         if self.fill is not None and self.lacks:
             found.append(f"nulls at row {self.nulls[1]}" if exactly else "nulls")
         return found
@@ -247,6 +256,8 @@ class Column:
         """Its values: over its memory, or else in other."""
         if not self.obstacles(exactly=False):
             return self.view()
+        if self.fill_all is not None and self.fill is not None:
+            return self.fill_all(self.fill)
         result = memory.compact((self.rows, *self.inner), numpy_dtype(self.dtype))
         self.put(result)
         return self._ordered(result)

@@ -25,15 +25,11 @@ def truths(found: Found) -> Found:
     if not isinstance(found, Column):
         return found
     pieces = [
-        Piece(piece.rows, piece.values.view(bool) if _are_bits(piece.values) else piece.values != 0, piece.missing)
+        Piece(piece.rows, piece.values != 0, piece.missing)
         for piece in found.pieces
         if isinstance(piece.values, np.ndarray)
     ]
-    return Column("bool", found.inner, pieces)
-
-
-def _are_bits(values: np.ndarray[Any, Any]) -> bool:
-    return bool((values.view("uint8") <= 1).all())
+    return Column("bool", found.inner, pieces, reasons=("booleans of a byte that may have any value",))
 
 
 def tensors(said: dict[str, Any], found: Found, inner: tuple[int, ...]) -> Found:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..core.request import Request
     from .column import Found
 
-__all__ = ["Frame", "frame_of", "nulls_hint", "refuse"]
+__all__ = ["Frame", "frame_of", "nulls_hint", "refuse", "write_columns"]
 
 Array = np.ndarray[Any, Any]
 
@@ -75,10 +75,7 @@ class Frame(NamedTuple):
                 column.put(result[:, index])
             else:
                 arrays.append((index, column.view()))
-        for start in range(0, self.rows, _ROWS):
-            part = slice(start, start + _ROWS)
-            for index, array in arrays:
-                result[part, index] = array[part]
+        write_columns(result, arrays)
         return result
 
     def _cast(self, name: object, array: Array, check: Any) -> Array:
@@ -86,6 +83,14 @@ class Frame(NamedTuple):
             return casts.cast(array, self.dtype, check)
         except LossyCastError as error:
             raise LossyCastError(f"{error.message} - in column {_written(name)}", error.hint) from error
+
+
+def write_columns(result: Array, columns: Sequence[tuple[int, Array]]) -> None:
+    """Write columns into an array whose rows lie together."""
+    for start in range(0, len(result), _ROWS):
+        part = slice(start, start + _ROWS)
+        for index, column in columns:
+            result[part, index] = column[part]
 
 
 def refuse(what: str, found: Column | Ragged | Refused, hint: str | None, request: Request | None) -> ConversionError:
@@ -126,13 +131,13 @@ def frame_of(
     """
     if not columns:
         raise UnsupportedTypeError(f"This {kind} has no columns, so no dtype.", None)
-    stays = [name for name, found in columns if isinstance(found, Refused) and found.stays and not found.counts]
+    stays = [name for name, found in columns if isinstance(found, Refused) and found.stays and not found.asked]
     for name, found in columns:
         what = f"Column {_written(name)} of this {kind}"
         if isinstance(found, Refused):
             hint: str = drop(stays) if found.stays and len(stays) < len(columns) else put(name, found.hint)
-            if found.counts:
-                hint = Hint('{again:x|dtype="int64"}')
+            if found.asked:
+                hint = Hint(f'{{again:x|dtype="{found.asked}"}}').before(found.hint)
             raise refuse(what, found, hint, request)
         if isinstance(found, Ragged) or found.inner:
             raise UnsupportedTypeError(
@@ -140,18 +145,18 @@ def frame_of(
                 Hint(f"{{tree:{apart}}}, each for itself"),
             )
         if found.fill is None and found.nulls[0]:
-            raise refuse(what, found, nulls_hint(found.dtype), request)
+            raise refuse(what, found, nulls_hint(found), request)
     numbers = [(name, found) for name, found in columns if isinstance(found, Column)]
     dtype = _dtype_of(kind, numbers, request, apart)
     checks = [_check_of(name, found.dtype, dtype, request) for name, found in numbers]
     return Frame(dtype, rows, numbers, checks)
 
 
-def nulls_hint(dtype: str) -> Hint:
-    """What to write for nulls in a column of a dtype."""
-    kind = DTYPES[dtype].kind
+def nulls_hint(found: Column) -> Hint:
+    """What to write for nulls in a column."""
+    kind, asked = DTYPES[found.dtype].kind, f'dtype="{found.asked}", ' if found.asked else ""
     value = "False" if kind == "bool" else '"nan"' if kind == "float" else "0"
-    return Hint(f'{{again:x|nulls={value}}}, which stands in their place; or {{again:x|nulls="mask"}}')
+    return Hint(f'{{again:x|{asked}nulls={value}}}, which stands in their place; or {{again:x|{asked}nulls="mask"}}')
 
 
 def _dtype_of(kind: str, numbers: Sequence[tuple[object, Column]], request: Request | None, apart: str) -> str:

@@ -16,8 +16,9 @@ from ..errors import UnsupportedTypeError
 from ..host.numpy_dtypes import numpy_dtype
 from . import extensions
 from .column import TEXT, Column, Ragged, Refused
+from .decimals import Decimals
 from .interface import bytes_at
-from .pieces import Bits, Decoded, Missing, Piece
+from .pieces import Bits, Decoded, Missing, Piece, gone_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from .column import Found
     from .interface import Chunk, Type
 
-__all__ = ["CATEGORIES", "column_of", "fields", "spans_of"]
+__all__ = ["CATEGORIES", "DATES", "are_integers", "asked_of", "column_of", "fields", "spans_of"]
 
 Array = np.ndarray[Any, Any]
 
@@ -44,7 +45,8 @@ _NUMBERS = {
 }
 _TEXTS = ("u", "U", "z", "Z", "vu", "vz")
 _UNITS = {"s": "seconds", "m": "milliseconds", "u": "microseconds", "n": "nanoseconds", "D": "days"}
-CATEGORIES = Refused("holds categories, which are no numbers", ", which gives their codes", stays=True, counts=True)
+CATEGORIES = Refused("holds categories, which are no numbers", ", which gives their codes", stays=True, asked="int64")
+DATES = "holds dates or durations, which are counts of a unit"
 _ROWS = "holds rows or fields, which are no numbers"
 _EXTENSION, _OF_EXTENSION = b"ARROW:extension:name", b"ARROW:extension:metadata"
 _DATASETS = "datasets.features"
@@ -71,13 +73,25 @@ def column_of(kind: Type, chunks: Sequence[Chunk | _Span], asked: str | None = N
     Args:
         kind: Its type.
         chunks: Its chunks, or what `fields` gives; those without rows are left out.
-        asked: The dtype that was named: dates are counts where it is one of integers, and categories are their codes.
+        asked: The dtype that was named: dates are counts where it is one of integers, and categories are their codes;
+            decimals are rounded where it is one of floats.
 
     Raises:
         UnsupportedTypeError: The memory is not as the type says.
     """
     spans = [each for each in spans_of(chunks) if each.length]
-    return _column(kind, spans, (), asked if asked in DTYPES and DTYPES[asked].kind in ("int", "uint") else None)
+    return _column(kind, spans, (), asked)
+
+
+def asked_of(dtype: str | None, casting: str | None) -> str | None:
+    """The dtype that was named, as columns are asked for it; ``None``: none, or one to which nothing may be rounded."""
+    strict = casting in ("safe", "same_value") and not are_integers(dtype)
+    return None if strict or dtype not in DTYPES else dtype
+
+
+def are_integers(asked: str | None) -> bool:
+    """Whether the dtype that was named is one of integers."""
+    return asked in DTYPES and DTYPES[asked].kind in ("int", "uint")
 
 
 def spans_of(chunks: Sequence[Chunk | _Span]) -> list[_Span]:
@@ -116,6 +130,8 @@ def _column(kind: Type, spans: list[_Span], inner: tuple[int, ...], asked: str |
         return _runs(kind, spans, inner, asked)
     if code[0] == "t" and code[:2] != "ti":
         return _dates(kind, spans, inner, asked)
+    if code[:2] == "d:":
+        return _decimals(kind, spans, inner, asked)
     return _refusal(code)
 
 
@@ -124,8 +140,6 @@ def _refusal(code: str) -> Refused:
         return Refused(TEXT, "{x}.to_pylist()", stays=True)
     if code == "n":
         return Refused("has nulls alone, and no dtype", "{x}.to_pylist()", stays=True)
-    if code[:2] == "d:":
-        return Refused("holds decimal numbers, which no dtype keeps", '{x}.cast("float64"), which rounds')
     if code[:2] == "ti":
         return Refused("holds dates or durations, which are counts of several units", "{x}.to_pylist()", stays=True)
     if code[:2] == "+v":
@@ -153,6 +167,12 @@ def _marked(inner: tuple[int, ...]) -> Any:
         return span._replace(missing=(*span.missing, Missing(bits, each)))
 
     return mark
+
+
+def _gone(span: _Span, inner: tuple[int, ...]) -> Array | None:
+    """Which elements of a span are missing by all that is said around them; ``None``: none is."""
+    size = max(1, prod(inner))
+    return gone_in(span.missing, 0, span.length // size, size)
 
 
 def _bits(span: _Span, buffer: int) -> Bits:
@@ -190,33 +210,34 @@ def _numbers(dtype: str, spans: list[_Span], inner: tuple[int, ...]) -> Column:
 
 
 def _fixed(kind: Type, width: int, spans: list[_Span], inner: tuple[int, ...], asked: str | None) -> Found:
-    below = []
-    for each in map(_marked(inner), spans):
+    below, marked = [], list(map(_marked(inner), spans))
+    for each in marked:
         child = each.chunk.children[0]
         if (each.at + each.length) * width > child.length:
             raise UnsupportedTypeError("A list of Arrow's ends past its elements.", None)
         below.append(_Span(child, each.at * width, each.length * width, each.missing))
     if not width:
-        return _without_elements(kind.children[0], sum(each.length for each in spans), inner, asked)
+        return _without_elements(kind.children[0], marked, inner, asked)
     return _column(kind.children[0], below, (*inner, width), asked)
 
 
 def _lists(kind: Type, spans: list[_Span], inner: tuple[int, ...], asked: str | None) -> Found:
     integers = "int64" if kind.format == "+L" else "int32"
-    ends = [_offsets(each, integers) for each in spans]
-    lengths = np.concatenate([np.diff(each) for each in ends]) if ends else np.zeros(0, np.int64)
+    measured = [_offsets(each, integers) for each in spans]
+    each_of = [each for _, _, each in measured] or [np.zeros(0, np.int64)]
+    lengths = each_of[0] if len(each_of) == 1 else np.concatenate(each_of)
+    differ = len(lengths) > 0 and bool((lengths != lengths[0]).any())
     size, before = max(1, prod(inner)), 0
     for each in spans:
         marked = _marked(inner)(each)
         if marked is not each:
-            row = before + int(marked.missing[-1].part(0, each.length // size).argmax()) // size
-            return Refused(f"has a null in the place of a list, at row {row}", "{x}.to_pylist()")
+            return _no_list(before + int(marked.missing[-1].part(0, each.length // size).argmax()) // size)
         before += each.length // size
     below = [
-        _Span(each.chunk.children[0], int(end[0]), int(end[-1] - end[0]), each.missing)
-        for each, end in zip(spans, ends, strict=True)
+        _Span(each.chunk.children[0], start, stop - start, each.missing)
+        for each, (start, stop, _) in zip(spans, measured, strict=True)
     ]
-    if len(lengths) and (lengths != lengths[0]).any():
+    if differ:
         elements = _column(kind.children[0], below, (), asked)
         if inner or not isinstance(elements, Column):
             stays = isinstance(elements, Refused) and elements.stays
@@ -225,25 +246,36 @@ def _lists(kind: Type, spans: list[_Span], inner: tuple[int, ...], asked: str | 
         return Ragged(elements, lengths)
     width = int(lengths[0]) if len(lengths) else 0
     if not width:
-        return _without_elements(kind.children[0], len(lengths), inner, asked)
+        return _without_elements(kind.children[0], spans, inner, asked)
     return _column(kind.children[0], below, (*inner, width), asked)
 
 
-def _without_elements(kind: Type, lists: int, inner: tuple[int, ...], asked: str | None) -> Found:
+def _no_list(row: int) -> Refused:
+    return Refused(f"has a null in the place of a list, at row {row}", "{x}.to_pylist()")
+
+
+def _without_elements(kind: Type, spans: list[_Span], inner: tuple[int, ...], asked: str | None) -> Found:
+    size, lists = max(1, prod(inner)), 0
+    for each in spans:
+        # There is no element that could be missing, and a null is no list without elements.
+        gone = _gone(each, inner)
+        if gone is not None:
+            return _no_list((lists + int(gone.argmax())) // size)
+        lists += each.length
     found = _column(kind, [], (), asked)
     if not isinstance(found, Column):
         return found
-    rows, shape = lists // max(1, prod(inner)), (*inner, 0, *found.inner)
+    rows, shape = lists // size, (*inner, 0, *found.inner)
     return Column(found.dtype, shape, [Piece(rows, np.empty((rows, *shape), numpy_dtype(found.dtype)))] if rows else [])
 
 
-def _offsets(span: _Span, dtype: str) -> Array:
-    """Where the rows of a span begin and end among the elements."""
+def _offsets(span: _Span, dtype: str) -> tuple[int, int, Array]:
+    """Where the rows of a span begin and end among the elements, and the length of each."""
     found = _over(span, dtype, more=1)
-    bad = (np.diff(found) < 0).any() or found[0] < 0 or found[-1] > span.chunk.children[0].length
-    if bad:
+    lengths, start, stop = found[1:] - found[:-1], int(found[0]), int(found[-1])
+    if lengths.min(initial=0) < 0 or start < 0 or stop > span.chunk.children[0].length:
         raise UnsupportedTypeError("The offsets of a list of Arrow's go back, or past its elements.", None)
-    return found
+    return start, stop, lengths
 
 
 def _runs(kind: Type, spans: list[_Span], inner: tuple[int, ...], asked: str | None) -> Found:
@@ -253,16 +285,18 @@ def _runs(kind: Type, spans: list[_Span], inner: tuple[int, ...], asked: str | N
     for each in spans:
         ends, values = each.chunk.children
         places = _over(_Span(ends, 0, ends.length), ends_kind)
+        if (np.diff(places, prepend=0) <= 0).any() or places[-1:].sum() < each.at + each.length:
+            raise UnsupportedTypeError("The runs of an array of Arrow's go back, or end before its rows.", None)
         indices.append(np.searchsorted(places, np.arange(each.at, each.at + each.length), side="right"))
         parts.append(_Span(values, 0, values.length))
-    return _looked_up(kind.children[1], parts, indices, [()] * len(parts), inner, asked, "encoded in runs")
+    return _looked_up(kind.children[1], parts, indices, [_gone(each, inner) for each in spans], inner, asked, "in runs")
 
 
 def _dictionary(kind: Type, values: Type, spans: list[_Span], inner: tuple[int, ...], asked: str | None) -> Found:
     integers = _NUMBERS[kind.format]
     marked = list(map(_marked(inner), spans))
     if values.format in _TEXTS:
-        if asked is None:
+        if not are_integers(asked):
             return CATEGORIES
         pieces = [_piece(each, inner, _over(each, integers).reshape(-1, *inner)) for each in marked]
         return Column(integers, inner, pieces, unit="codes of categories")
@@ -272,54 +306,71 @@ def _dictionary(kind: Type, values: Type, spans: list[_Span], inner: tuple[int, 
             raise UnsupportedTypeError("This array of Arrow's is indices, and has no dictionary.", None)
         parts.append(_Span(each.chunk.values, 0, each.chunk.values.length))
     indices = [_over(each, integers) for each in marked]
-    return _looked_up(values, parts, indices, [each.missing for each in marked], inner, asked, "")
+    return _looked_up(values, parts, indices, [_gone(each, inner) for each in marked], inner, asked)
 
 
 def _looked_up(
     kind: Type,
     parts: list[_Span],
     indices: list[Array],
-    missing: list[tuple[Missing, ...]],
+    missing: list[Array | None],
     inner: tuple[int, ...],
     asked: str | None,
-    reason: str,
+    encoded: str = "by a dictionary",
 ) -> Found:
-    """A column of values that stand elsewhere, once for several rows."""
+    """A column of values that stand elsewhere, once for several elements."""
     found = _column(kind, parts, (), asked)
-    if isinstance(found, Ragged) or (isinstance(found, Column) and (found.inner or inner)):
+    if isinstance(found, Ragged) or (isinstance(found, Column) and found.inner):
         return Refused("holds lists in a dictionary", "{x}.to_pylist()")
     if isinstance(found, Refused):
         return found
-    pieces = []
-    for part, each, marks in zip(parts, indices, missing, strict=True):
+    pieces, size = [], max(1, prod(inner))
+    for part, each, gone in zip(parts, indices, missing, strict=True):
         one = _column(kind, [part] if part.length else [], (), asked)
         assert isinstance(one, Column)  # noqa: S101 - as the whole is
-        gone = marks[0].part(0, len(each)) if marks else None
+        decoded = Decoded(each, one.whatever(), gone, encoded)
         absent = one.missing()
         if absent.any():
-            safe = each if gone is None else np.where(gone, 0, each)
-            found_absent = absent[safe]
-            gone = found_absent if gone is None else gone | found_absent
-        values = one.whatever()
-        pieces.append(Piece(len(each), Decoded(each, values, gone), () if gone is None else (Missing(gone),)))
-    return Column(found.dtype, inner, pieces, unit=found.unit, reasons=(reason,) if reason else ())
+            absent = decoded.look_up(absent, 0, len(each))
+            decoded.missing = absent if gone is None else absent | gone
+        marks = () if decoded.missing is None else (Missing(decoded.missing, prod(inner)),)
+        pieces.append(Piece(len(each) // size, decoded, marks))
+    return Column(found.dtype, inner, pieces, unit=found.unit)
 
 
 def _dates(kind: Type, spans: list[_Span], inner: tuple[int, ...], asked: str | None) -> Found:
     code = kind.format
     unit = _UNITS[code[2]]
-    if asked is None:
-        return Refused(
-            "holds dates or durations, which are counts of a unit",
-            f", which counts {unit}",
-            stays=True,
-            counts=True,
-        )
+    if not are_integers(asked):
+        return Refused(DATES, f", which counts {unit}", stays=True, asked="int64")
     short = code in ("tdD", "tts", "ttm")
     found = _numbers("int32" if short else "int64", spans, inner)
     zone = code.partition(":")[2]
     found.unit = f"{unit}{' since 1970' if code[1] in 'ds' else ''}{' in UTC' if zone else ''}"
     return found
+
+
+def _decimals(kind: Type, spans: list[_Span], inner: tuple[int, ...], asked: str | None) -> Found:
+    scale, bits = (int(each) for each in (*kind.format.split(","), "128")[1:3])
+    rounds = asked in DTYPES and DTYPES[asked].kind == "float"
+    if scale > 0 and not rounds:
+        return Refused("holds decimals with a fraction, which no dtype keeps", ", which rounds", asked="float64")
+    dtype = "float64" if rounds else "uint64" if asked == "uint64" else "int64"
+    width, word = max(1, bits // 64), numpy_dtype("int64" if bits >= 64 else "int32")
+    pieces: list[Piece] = []
+    for each in map(_marked(inner), spans):
+        at = _buffer(each, 1) + each.at * (bits // 8)
+        words = bytes_at(at, (each.length, width), word, each.chunk.owner)
+        values = Decimals(
+            words,
+            scale,
+            dtype,
+            rounds_again=asked != "float64",
+            missing=each.missing,
+            first=sum(piece.rows for piece in pieces),
+        )
+        pieces.append(_piece(each, inner, values))
+    return Column(dtype, inner, pieces)
 
 
 # -- extension types -------------------------------------------------------------------------------

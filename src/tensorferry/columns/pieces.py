@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ..errors import UnsupportedTypeError
 
-__all__ = ["Bits", "Decoded", "Missing", "Piece"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .decimals import Decimals
+
+__all__ = ["Bits", "Decoded", "Missing", "Piece", "gone_in"]
 
 Array = np.ndarray[Any, Any]
 
@@ -65,15 +70,18 @@ class Decoded:
         indices: Where each stands.
         values: The dictionary.
         missing: Which of the indices mean nothing; ``None``: each is looked up.
+        encoded: How they are encoded, as the end of a sentence.
     """
 
-    __slots__ = ("indices", "missing", "values")
+    __slots__ = ("encoded", "indices", "missing", "values")
 
-    def __init__(self, indices: Array, values: Array, missing: Array | None = None) -> None:
-        self.indices, self.values, self.missing = indices, values, missing
+    def __init__(
+        self, indices: Array, values: Array, missing: Array | None = None, encoded: str = "by a dictionary"
+    ) -> None:
+        self.indices, self.values, self.missing, self.encoded = indices, values, missing, encoded
 
-    def put(self, out: Array, start: int, stop: int) -> None:
-        """Write some of them into memory.
+    def look_up(self, values: Array, start: int, stop: int) -> Array:
+        """What stands in another dictionary for some of the indices; of those that mean nothing, anything.
 
         Raises:
             UnsupportedTypeError: An index is none of the dictionary.
@@ -81,14 +89,23 @@ class Decoded:
         each = self.indices[start:stop]
         if self.missing is not None:
             each = np.where(self.missing[start:stop], 0, each)
-        if not len(self.values):
-            if self.missing is None or not self.missing[start:stop].all():
+        if not len(values):
+            if len(each) and (self.missing is None or not self.missing[start:stop].all()):
                 raise UnsupportedTypeError("A dictionary has no values, and its indices point at some.", None)
-            out[...] = 0
-            return
-        if each.size and (int(each.min()) < 0 or int(each.max()) >= len(self.values)):
+            return np.zeros(len(each), values.dtype)
+        if each.size and (int(each.min()) < 0 or int(each.max()) >= len(values)):
             raise UnsupportedTypeError("A dictionary's indices point past its values.", None)
-        out[...] = self.values[each]
+        found: Array = values[each]
+        return found
+
+    def put(self, out: Array, start: int, stop: int) -> None:
+        """Write some rows of them into memory.
+
+        Raises:
+            UnsupportedTypeError: An index is none of the dictionary.
+        """
+        each = out.size // (stop - start)
+        out[...] = self.look_up(self.values, start * each, stop * each).reshape(out.shape)
 
 
 class Missing(NamedTuple):
@@ -112,6 +129,13 @@ class Missing(NamedTuple):
         return found
 
 
+def gone_in(missing: Sequence[Missing], start: int, stop: int, each: int) -> Array | None:
+    """Which elements of some rows, of so many each, are missing by all that is said; ``None``: none is."""
+    found = [np.repeat(one.part(start, stop), each // one.each) for one in missing]
+    gone = np.logical_or.reduce(found) if found else None
+    return gone if gone is not None and gone.any() else None
+
+
 class Piece(NamedTuple):
     """Some rows of a column that lie in one memory.
 
@@ -122,5 +146,5 @@ class Piece(NamedTuple):
     """
 
     rows: int
-    values: Array | Bits | Decoded
+    values: Array | Bits | Decoded | Decimals
     missing: tuple[Missing, ...] = ()

@@ -90,12 +90,16 @@ def _convert(
         shielded = tracers.shield(_convert)
         if shielded is not _convert:
             return shielded(function, x, name, keywords, conversion)
-    out = keywords.pop("out") if "out" in keywords else None
+    out = None
+    if "out" in keywords:
+        if "out" not in (function.__kwdefaults__ or ()):
+            refuse_unknown(function, keywords)
+        out = keywords.pop("out")
     try:
         if keywords and not KEYWORDS_OF_COLUMNS.isdisjoint(keywords):
             from .missing import Masked, Rows, keywords_of_columns, said_of
 
-            x = said_of(x, keywords.get("dtype"), **keywords_of_columns(keywords))
+            x = said_of(x, keywords.get("dtype"), keywords.get("casting"), **keywords_of_columns(keywords))
             if isinstance(x, (Masked, Rows)):
                 return _convert_several(function, x, name, keywords, conversion, out)
         try:
@@ -113,17 +117,26 @@ def _convert(
 
 
 def _convert_several(
-    function: Callable[..., Any], x: Any, name: str, keywords: dict[str, Any], conversion: Conversion | None, out: Any
+    function: Callable[..., Any],
+    x: Any,
+    name: str,
+    keywords: dict[str, Any],
+    conversion: Conversion | None,
+    out: Any = None,
 ) -> Any:
     """Convert values and their mask, which takes no dtype, as a pair; or rows, as a list."""
     if out is not None:
         raise UnsupportedTypeError("out= is one tensor, and this gives several.", "leave out= out")
-    if isinstance(x, list):
+    from .missing import Rows, everywhere
+
+    if isinstance(x, Rows):
         return [_convert(function, each, name, dict(keywords), conversion) for each in x]
     target = name if conversion is None else conversion.target.name
-    values = _convert(function, x.values, name, dict(keywords), conversion)
+    several = _convert_several if isinstance(x.values, Rows) else _convert
+    values = several(function, x.values, name, dict(keywords), conversion)
+    mask = everywhere(values) if x.mask is None else x.mask
     kept = {key: value for key, value in keywords.items() if key not in ("dtype", "casting", "copy")}
-    return values, _convert(function, x.mask, target, kept)
+    return values, several(function, mask, target, kept, None)
 
 
 # Read by torch.compile, should it come here before its backend has been asked to shield them.

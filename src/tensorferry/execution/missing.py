@@ -10,9 +10,9 @@ from ..backends import registry
 from ..backends.array_like.tables import ArrowColumn, found_in, is_known_by_arrow
 from ..backends.columnar import ColumnBackend
 from ..backends.opening import Given
-from ..columns.column import Column, Ragged
+from ..columns.column import Column, Ragged, Refused
+from ..columns.layouts import asked_of
 from ..core.dtype_names import asked as dtype_asked
-from ..core.dtypes import DTYPES
 from ..core.leaf_dtypes import DtypeRule
 from ..core.request import KEYWORDS_OF_COLUMNS
 from ..errors import UnsupportedTypeError, shown
@@ -20,15 +20,15 @@ from ..errors import UnsupportedTypeError, shown
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Masked", "Rows", "given_in", "said_of", "validate"]
+__all__ = ["Masked", "Rows", "everywhere", "given_in", "keywords_of_columns", "said_of", "validate"]
 
 
 class Masked(NamedTuple):
-    """What stands for a column of which a mask is wanted besides.
+    """What stands for what a mask is wanted of besides.
 
     Args:
         values: The values, with zeros where there is none.
-        mask: Where there is one.
+        mask: Where there is one; ``None``: everywhere.
     """
 
     values: Any
@@ -72,12 +72,23 @@ def given_in(x: Any, asked: str | None) -> Given | None:
     return found_in(x, asked) if is_known_by_arrow(type(x)) else None
 
 
-def said_of(x: Any, dtype: object, *, nulls: object = None, ragged: object = None, pad: object = None) -> Any:
+def said_of(
+    x: Any,
+    dtype: object,
+    casting: str | None = None,
+    *,
+    in_tree: bool = False,
+    nulls: object = None,
+    ragged: object = None,
+    pad: object = None,
+) -> Any:
     """A column or a table with what was said of it; what else comes in as it is.
 
     Args:
         x: What is to be converted.
         dtype: The dtype that was named.
+        casting: What may be lost on the way to it.
+        in_tree: Whether the dtype is only for what is no number without it.
         nulls: A value in place of what is missing, ``"nan"``, or ``"mask"``, which gives a `Masked`.
         ragged: ``"rows"`` gives `Rows` of a column whose rows are of unequal lengths.
         pad: What fills its rows up.
@@ -86,31 +97,44 @@ def said_of(x: Any, dtype: object, *, nulls: object = None, ragged: object = Non
         LossyCastError: The column's dtype has no such value.
     """
     name = None if isinstance(dtype, DtypeRule) or hasattr(dtype, "keys") else dtype_asked(dtype)
-    given = given_in(x, name if name in DTYPES else None)
+    asked, masks = asked_of(name, casting), isinstance(nulls, str) and nulls == "mask"
+    given = given_in(x, None if in_tree else asked)
+    if in_tree and given is not None and isinstance(given.found, Refused) and asked is not None:
+        given = given_in(x, asked)
     if given is None:
-        return x
+        return Masked(x, None) if masks else x
     if given.table is not None:
-        if nulls is None:
+        if nulls is None or not given.columns:
             return x
         columns = [(each, _filled(found, nulls)) for each, found in given.columns]
         filled = Given(given.kind, given.name, None, given.table, columns)
-        if nulls != "mask":
+        if not masks:
             return filled
         return Masked(filled, np.stack([_mask(found, given.table.rows) for _, found in given.columns], axis=1))
     found = given.found
     if isinstance(found, Ragged):
-        found = found._replace(elements=_filled(found.elements, nulls))
-        if ragged == "rows" and not (found.elements.fill is None and found.elements.nulls[0]):
-            return Rows(found.rows())
-        if pad is not None and not (found.elements.fill is None and found.elements.nulls[0]):
-            array = found.padded(pad)
-            array.flags.writeable = False
-            return array
-        return Given(given.kind, given.name, found)
-    if nulls is None or not isinstance(found, Column):
-        return x
+        return _said_of_rows(given, found, nulls, ragged, pad)
+    if isinstance(found, Refused):
+        return Masked(x, None) if masks and not found.stays else x
+    assert found is not None  # noqa: S101 - it is a column
+    if nulls is None:
+        return Given(given.kind, given.name, found) if found.unit else x
     filled = Given(given.kind, given.name, _filled(found, nulls))
-    return Masked(filled, _mask(found, found.rows)) if nulls == "mask" else filled
+    return Masked(filled, _mask(found, found.rows)) if masks else filled
+
+
+def _said_of_rows(given: Given, found: Ragged, nulls: Any, ragged: object, pad: object) -> Any:
+    """The same of a column whose rows are of unequal lengths."""
+    found = found._replace(elements=_filled(found.elements, nulls))
+    elements = found.elements
+    if (ragged is None and pad is None) or (elements.fill is None and elements.nulls[0]):
+        return Given(given.kind, given.name, found)
+    mask = _mask(elements, elements.rows) if isinstance(nulls, str) and nulls == "mask" else None
+    if ragged is not None:
+        rows = Rows(found.rows(elements.read()))
+        return rows if mask is None else Masked(rows, Rows(found.rows(mask)))
+    array = found.padded(elements.read(), elements.value_of(pad, "pad"))
+    return array if mask is None else Masked(array, found.padded(mask, False))
 
 
 def _filled(found: Any, nulls: Any) -> Any:
@@ -121,8 +145,13 @@ def _filled(found: Any, nulls: Any) -> Any:
 
 
 def _mask(found: Any, rows: int) -> Any:
-    """Where there is a value, in memory that nobody else has."""
+    """Where there is a value, in memory of its own."""
     return ~found.missing() if isinstance(found, Column) else np.ones(rows, bool)
+
+
+def everywhere(values: Any) -> Any:
+    """The mask of values of which none is missing."""
+    return np.ones(registry.backend_of(values).describe(values).shape, bool)
 
 
 def keywords_of_columns(keywords: dict[str, Any]) -> Mapping[str, Any]:

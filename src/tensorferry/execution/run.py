@@ -71,7 +71,7 @@ def convert(x: Any, conversion: Conversion, out: Any = None) -> Any:
         target = conversion.target
         if out is not None:
             # An `out` that is none, or of another shape, is refused by the plan, which is not found.
-            written = target.signature(out)
+            written = target.signature(out) if target.capabilities.memory.out else None
             if written is not None and registry.BY_TYPE[type(x)].lengths(x) != target.lengths(out):
                 written = None
             signature = signature, written
@@ -176,7 +176,7 @@ def prepare(
         ConversionError: There is no such conversion; the message says why.
     """
     source, target, request = registry.backend_of(x), conversion.target, _with_out(conversion.request, out)
-    opened = source.open(x, target, request if decide is None else None)
+    opened = _opened(source.open, x, source, target, request, decide)
     if conversion.sized or decide is not None:
         return _prepared(opened, None, conversion, request.out, decide, known)
     signature = source.signature(x)
@@ -195,7 +195,7 @@ def foresee(
 ) -> Prepared:
     """The same without what it starts from, where that would have to be made: nothing is read."""
     source, request = registry.backend_of(x), _with_out(conversion.request, out)
-    opened = source.preview(x, conversion.target, request if decide is None else None)
+    opened = _opened(source.preview, x, source, conversion.target, request, decide)
     return _prepared(opened, None, conversion, request.out, decide, known)
 
 
@@ -212,6 +212,25 @@ def prepare_described(info: TensorInfo, conversion: Conversion, out: Any = None)
     request = _with_out(conversion.request, out)
     # Not kept: it is not looked whether there is such a device here.
     return Prepared(source, conversion.target, info, info, request, conversion.make(info, source, request))
+
+
+def _opened(
+    do: Callable[..., Any],
+    x: Any,
+    source: Backend,
+    target: Backend,
+    request: Request,
+    decide: Callable[[TensorInfo], Conversion] | None,
+) -> Any:
+    """What `x` is; where it depends on that what is asked, nothing is, unless there is no number without it."""
+    if decide is None:
+        return do(x, target, request)
+    try:
+        return do(x, target, None)
+    except UnsupportedTypeError:
+        if not source.reads_as_asked:
+            raise
+    return do(x, target, decide(TensorInfo(source.name, (), "float64")).request)
 
 
 def _with_out(request: Request, out: Any) -> Request:

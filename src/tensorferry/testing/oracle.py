@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..errors import ConversionError, CopyRequiredError, LossyCastError, UnsupportedTypeError
+from ..errors import ConversionError, CopyRequiredError, LossyCastError, ShapeError, UnsupportedTypeError
 from .bits import FORMATS
 
 if TYPE_CHECKING:
@@ -58,6 +58,8 @@ def verdict(
     """
     if sample.dtype not in source.dtypes.held:
         return Verdict(UnsupportedTypeError)
+    if not target.memory.fewest_axes <= len(sample.shape) <= target.memory.axes:
+        return Verdict(ShapeError)
     if sample.dtype not in target.dtypes.held:
         return Verdict(LossyCastError)
     if not target.memory.exists:
@@ -110,6 +112,8 @@ def _possible(sample: Sample, place: Place | None, source: Capabilities, target:
     if not sample.owns or sample.lazy or sample.swapped or place is None:
         return False
     if sample.dtype in source.dtypes.unshared | target.dtypes.unshared:
+        return False
+    if target.memory.by_columns and len(sample.shape) > 1:
         return False
     steps = [(length, step) for length, step in zip(place.shape, place.strides, strict=True) if length > 1]
     if target.memory.strides == "non-negative" and any(step < 0 or step % place.itemsize for _, step in steps):

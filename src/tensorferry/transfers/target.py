@@ -120,7 +120,7 @@ class Target:
         return untraced(self._prepare, x)  # type: ignore[no-any-return]
 
     def _prepare(self, x: Any) -> Pending:
-        x = said_in(x, index=False, **self.columns) if self.columns else x
+        x = said_in(x, index=False, dtype=self.rule, casting=self.said[1], **self.columns) if self.columns else x
         rule = leaf_rule(self.leaves, unknown=self.unknown)
         targets = self._of_one if self._is_one(x) else self._of_trees
         return Pending(TreeConversion(x, targets, rule, None, coalesce=self.coalesce))
@@ -134,7 +134,7 @@ class Target:
         return untraced(self._convert, x)
 
     def _convert(self, x: Any) -> Any:
-        x = said_in(x, index=False, **self.columns) if self.columns else x
+        x = said_in(x, index=False, dtype=self.rule, casting=self.said[1], **self.columns) if self.columns else x
         targets, alone = self._of_trees, self._is_one(x)
         if alone:
             targets = self._of_one

@@ -118,7 +118,7 @@ def convert_tree(
     .. versionadded:: 0.1
     """
     asked = (to, like, dtype, device, copy, casting, grad, options)
-    said = None if nulls is ragged is pad is None and not index else (nulls, ragged, pad, index)
+    said = None if nulls is ragged is pad is None and not index else (nulls, ragged, pad, index, dtype, casting)
     return call_for(convert_tree, asked, _convert, tree, asked, out, leaves, unknown, coalesce, said)
 
 
@@ -203,7 +203,7 @@ def explain_tree(
     .. versionadded:: 0.1
     """
     asked = (to, like, dtype, device, copy, casting, grad, options)
-    said = None if nulls is ragged is pad is None and not index else (nulls, ragged, pad, index)
+    said = None if nulls is ragged is pad is None and not index else (nulls, ragged, pad, index, dtype, casting)
     return call_for(explain_tree, asked, _explain, tree, asked, out, leaves, unknown, coalesce, said)  # type: ignore[no-any-return]
 
 
@@ -266,11 +266,11 @@ def _conversion() -> Any:
     return tree_conversion
 
 
-def _said_in(tree: Any, said: tuple[object, ...]) -> Any:
+def _said_in(tree: Any, said: tuple[Any, ...]) -> Any:
     from .tables import said_in
 
-    nulls, ragged, pad, index = said
-    return said_in(tree, nulls=nulls, ragged=ragged, pad=pad, index=bool(index))
+    nulls, ragged, pad, index, dtype, casting = said
+    return said_in(tree, nulls=nulls, ragged=ragged, pad=pad, index=bool(index), dtype=dtype, casting=casting)
 
 
 def _convert(

@@ -62,6 +62,7 @@ def collate(
     padding_side: Literal["right", "left"] = "right",
     mask: bool = False,
     lengths: bool = False,
+    nulls: object = None,
     **options: Unpack[Options],
 ) -> Any:
     """A list of trees as one tree of stacked tensors: a batch of samples, with an axis in front.
@@ -104,6 +105,7 @@ def collate(
         mask: Add a leaf ``<name>_mask`` beside each that `pad` speaks of: bool, of shape (batch, length of that axis),
             true where the sample has data; also where all are equally long.
         lengths: Add ``<name>_lengths`` likewise: int64, or the target's widest, of shape (batch,).
+        nulls: For samples that are tables, or have columns of some, as for `convert_tree`.
         **options: As for `convert`.
 
     Raises:
@@ -121,7 +123,7 @@ def collate(
     """
     asked = (to, like, dtype, device, None, casting, grad, options)
     padding = _padding(pad, pad_to_multiple_of, padding_side, mask, lengths)
-    return call_for(collate, asked, _collate, samples, asked, leaves, unknown, padding, False)
+    return call_for(collate, asked, _collate, samples, asked, leaves, unknown, padding, nulls, False)
 
 
 def explain_collate(
@@ -141,6 +143,7 @@ def explain_collate(
     padding_side: Literal["right", "left"] = "right",
     mask: bool = False,
     lengths: bool = False,
+    nulls: object = None,
     **options: Unpack[Options],
 ) -> BatchPlan:
     """What the same call of `collate` would do: the plan of each leaf, and what is kept; nothing is converted.
@@ -170,6 +173,7 @@ def explain_collate(
         padding_side: As for `collate`.
         mask: As for `collate`.
         lengths: As for `collate`.
+        nulls: As for `collate`.
         **options: As for `collate`.
 
     Raises:
@@ -179,7 +183,7 @@ def explain_collate(
     """
     asked = (to, like, dtype, device, None, casting, grad, options)
     padding = _padding(pad, pad_to_multiple_of, padding_side, mask, lengths)
-    return call_for(explain_collate, asked, _collate, samples, asked, leaves, unknown, padding, True)  # type: ignore[no-any-return]
+    return call_for(explain_collate, asked, _collate, samples, asked, leaves, unknown, padding, nulls, True)  # type: ignore[no-any-return]
 
 
 # -- what they do, out of any tracer's sight ----------------------------------------------------------
@@ -193,7 +197,13 @@ def _padding(pad: object, multiple: int | None, side: str, mask: bool, lengths: 
 
 
 def _collate(
-    samples: Iterable[Any], asked: Asked, leaves: Any, unknown: str, padding: dict[str, Any] | None, looks: bool
+    samples: Iterable[Any],
+    asked: Asked,
+    leaves: Any,
+    unknown: str,
+    padding: dict[str, Any] | None,
+    nulls: object,
+    looks: bool,
 ) -> Any:
     from .collate import Batch
 
@@ -203,5 +213,10 @@ def _collate(
             "collate([x], to), for a batch of one",
         )
     rule = leaf_rule(leaves, unknown=unknown)
+    if nulls is not None or (padding is not None and (padding["mask"] or padding["lengths"])):
+        # Beside a column of a table there is a place for another only in the dict that it becomes.
+        from .tables import said_in
+
+        samples = [said_in(each, index=False, dtype=asked[2], casting=asked[5], nulls=nulls) for each in samples]
     batch = Batch(list(samples), targets_of(asked, leaves), rule, padding, looks=looks)
     return batch.plan() if looks else batch.stack()

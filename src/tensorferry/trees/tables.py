@@ -4,25 +4,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ..backends import registry
 from ..backends.array_like import tables
 from ..backends.columnar import ColumnBackend
+from ..backends.nodes import dotted, item
+from ..columns.column import Column
+from ..core.leaf_dtypes import place_of_name, rule_of
 from ..errors import UnsupportedTypeError
-from ..execution.missing import Masked, Rows, said_of, validate
+from ..execution.missing import Masked, Rows, given_in, said_of, validate
 from .walk import take_apart
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["said_in"]
+    from ..core.leaf_dtypes import DtypeRule
+
+__all__ = ["is_counted", "said_in"]
 
 
-def said_in(tree: Any, *, index: bool, **said: Any) -> Any:
+def said_in(tree: Any, *, index: bool, dtype: object = None, casting: str | None = None, **said: Any) -> Any:
     """A tree in which columns know what was said of them, and tables are dicts of their columns.
 
     Args:
         tree: The tree.
         index: Whether the index of a table is one of its columns.
+        dtype: What was asked of its leaves: dates, say, are counts where one is named.
+        casting: What may be lost on the way to it.
         **said: ``nulls``, ``ragged`` and ``pad``, as `missing.said_of` takes them.
 
     Raises:
@@ -30,10 +39,10 @@ def said_in(tree: Any, *, index: bool, **said: Any) -> Any:
         UnsupportedTypeError: A mask would take the place of another column.
     """
     validate(**said)
-    if not index and all(value is None for value in said.values()):
-        return tree
     leaves, structure = take_apart(tree, _is_table)
-    found = [_said(leaf, index, said) for leaf in leaves]
+    rule = rule_of(dtype)
+    names = structure.names() if rule.names else [""] * len(leaves)
+    found = [_said(leaf, index, rule, name, casting, said) for leaf, name in zip(leaves, names, strict=True)]
     if all(one is other for one, other in zip(leaves, found, strict=True)):
         return tree
     return _spread(structure.rebuild(found))
@@ -52,13 +61,32 @@ def _is_table(x: Any) -> bool:
     return isinstance(owner, ColumnBackend) and owner.is_table(kind)
 
 
-def _said(x: Any, index: bool, said: Mapping[str, Any]) -> Any:
+def is_counted(x: Any, rule: DtypeRule, name: str) -> bool:
+    """Whether what is no tensor by itself, a column of dates, is one as the dtype that its name is given."""
+    if place_of_name(tuple([each for each, _ in rule.names]), name) is None:
+        return False
+    given = given_in(x, _asked(rule, name))
+    return given is not None and isinstance(given.found, Column)
+
+
+def _asked(rule: DtypeRule, name: str) -> str | None:
+    """What is asked of a leaf of which it depends on that whether it is a number."""
+    place = place_of_name(tuple([each for each, _ in rule.names]), name)
+    return dict(rule.kinds).get("float") if place is None else rule.names[place][1]
+
+
+def _said(x: Any, index: bool, rule: DtypeRule, name: str, casting: str | None, said: Mapping[str, Any]) -> Any:
     if isinstance(x, (str, bytes, dict, list, tuple)) or not _is_table(x):
-        return said_of(x, None, **said)
+        found = said_of(x, _asked(rule, name), casting, in_tree=True, **said)
+        return x if isinstance(found, Masked) and found.mask is None else found
     owner = registry.BY_TYPE.get(type(x))
     columns = owner.named_columns(x, index=index) if isinstance(owner, ColumnBackend) else tables.named_columns(x)
-    found = {name: said_of(each, None, **said) for name, each in columns.items()}
-    return found[None] if [*found] == [None] else found
+    result = {}
+    for key, each in columns.items():
+        found = said_of(each, _asked(rule, (name + dotted(item(key))).removeprefix(".")), casting, in_tree=True, **said)
+        nowhere = isinstance(found, Masked) and found.mask is None
+        result[key] = Masked(each, np.ones(len(each), bool)) if nowhere else found
+    return result[None] if [*result] == [None] else result
 
 
 def _spread(x: Any) -> Any:
@@ -72,7 +100,7 @@ def _spread(x: Any) -> Any:
             beside = f"{name}_mask"
             if beside in x:
                 raise UnsupportedTypeError(f"There is a {beside!r} already, beside which a mask has no place.", None)
-            result[name], result[beside] = value
+            result[name], result[beside] = map(_spread, value)
         return result
     if type(x) is list or type(x) is Rows:
         return [_spread(each) for each in x]

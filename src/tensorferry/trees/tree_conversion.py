@@ -121,7 +121,13 @@ class TreeConversion:
     def _taken(self) -> list[bool]:
         """Whether each leaf is to be converted; errors are kept."""
         with suppress(ConversionError):
-            return self._rule.takes_each(self.leaves)
+            found = self._rule.takes_each(self.leaves)
+            if self._targets.rule.names:
+                from .tables import is_counted
+
+                for index, leaf in enumerate(self.leaves):
+                    found[index] = found[index] or is_counted(leaf, self._targets.rule, self.name(index))
+            return found
         found = [False] * len(self.leaves)
         for index, leaf in enumerate(self.leaves):
             try:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...columns import interface
 from ...columns.column import Column
-from ...columns.layouts import column_of, fields, spans_of
+from ...columns.layouts import asked_of, column_of, fields, spans_of
 from ...columns.texts import texts
 from .. import registry
 from ..opening import Given, Table, node_of, open_column, open_table
@@ -96,23 +96,24 @@ def found_in(x: Any, asked: str | None) -> Given:
         return Given(read.kind, read.name or None, read.found(asked))
     rows = sum(span.length for span in next(iter(read.values())).chunks) if read else 0
     columns = [(name, each.found(asked)) for name, each in read.items()]
-    table = Table(
-        list(read.items()), rows, lambda name, _: f"leave {name!r} out", lambda gone: f"leave {gone} out", "x"
-    )
+    table = Table(list(read.items()), rows, lambda name, _: _without([name]), _without, "x")
     return Given(type(x).__name__, None, None, table, columns)
+
+
+def _without(names: list[object]) -> str:
+    return f"pa.table(x).drop_columns({names!r})"
 
 
 def open_arrow(x: Any, target: Backend | None, request: Request | None, *, exactly: bool) -> tuple[TensorInfo, Any]:
     """An object that offers Arrow's interfaces, as one tensor."""
-    given = found_in(x, None if request is None else request.dtype)
+    given = found_in(x, None if request is None else asked_of(request.dtype, request.casting))
     return open_given(given, target, request, exactly=exactly)
 
 
 def open_given(x: Given, target: Backend | None, request: Request | None, *, exactly: bool) -> tuple[TensorInfo, Any]:
     """What was found in a column or a table."""
-    kind = x.kind + COLUMN
     if x.table is not None:
-        return open_table(NAME, x, x.table, x.columns, target, request, kind=kind)
+        return open_table(NAME, x.kind, x.table, x.columns, target, request, note=COLUMN.strip())
     assert x.found is not None  # noqa: S101 - it is one of the two
     fill = x.found.fill if isinstance(x.found, Column) else None
     note = COLUMN.strip() if fill is None else f"{COLUMN.strip()}{FILLED}{fill.item()}"

@@ -37,6 +37,7 @@ class ArrayLikeBackend(Backend):
     module = "builtins"
     rank = 90
     is_target = False
+    reads_as_asked = True
     imports = DECLARED.imports
     snippet = staticmethod(snippet)  # pyright: ignore[reportAssignmentType]
 

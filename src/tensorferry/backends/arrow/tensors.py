@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...columns import interface
 from ...columns.column import Column
-from ...columns.layouts import column_of
 from ...columns.pieces import Piece
+from ...host import memory
 from ..columnar import ColumnBackend
-from ..opening import Table
+from ..opening import Gathered
 from .declared import CAPABILITIES, DECLARED
 from .snippets import snippet
 
@@ -86,6 +85,19 @@ class ArrowBackend(ColumnBackend):
             x = x.chunk(0)
         return x.to_numpy()  # type: ignore[no-any-return]
 
+    def whole(self, x: Any) -> Gathered | Array | None:
+        types = set(x.schema.types)
+        name = self._plain.get(types.pop()) if len(types) == 1 else None
+        columns = x.columns
+        if name is None or not x.num_rows or any(each.null_count for each in columns):
+            return None
+        batches = [x] if isinstance(x, self._pa.RecordBatch) else x.to_batches()
+        if len(batches) != 1:
+            return None
+        return Gathered(
+            (x.num_rows, len(columns)), name, lambda by_rows: batches[0].to_tensor(row_major=by_rows).to_numpy()
+        )
+
     def plain_types(self) -> Sequence[type]:
         pa = self._pa
         return [pa.ChunkedArray, *(type(pa.array([], kind)) for kind in self._plain)]
@@ -97,22 +109,28 @@ class ArrowBackend(ColumnBackend):
             if isinstance(x, pa.Array):
                 return Column(name, (), [Piece(len(x), x.to_numpy())] if len(x) else [])
             return Column(name, (), [Piece(len(each), each.to_numpy()) for each in x.chunks if len(each)])
-        return column_of(*interface.read(x), asked)
+        found = self.found_by_arrow(x, asked)
+        if name not in (None, "float16") and isinstance(found, Column) and len(found.pieces) == 1:
+            found.fill_all = lambda value: self._filled(x, value)
+        return found
 
-    def table(self, x: Any) -> Table:
-        names = x.column_names
+    def _filled(self, x: Any, value: Any) -> Array:
+        """Memory of its own, with a value in the place of nulls."""
+        from pyarrow import compute
 
-        def put(name: object, code: str) -> str:
-            code, comma, remark = code.format(x=f"x[{name!r}]").partition(", which")
-            if not code.endswith(")") or code.endswith(".to_pylist()"):
-                return drop([name])
-            return f"x.set_column({names.index(name)}, {name!r}, {code}){comma}{remark}"
+        filled = compute.fill_null(x, self._pa.scalar(value.item(), x.type))
+        if isinstance(filled, self._pa.ChunkedArray):
+            filled = next(each for each in filled.chunks if len(each))
+        return memory.over(filled.to_numpy())
 
-        def drop(gone: list[object]) -> str:
-            return f"x.drop_columns({gone!r})"
+    def columns_of(self, x: Any) -> Sequence[tuple[object, Any]]:
+        return list(zip(x.column_names, x.columns, strict=True))
 
-        columns = list(zip(names, x.columns, strict=True))
-        return Table(columns, x.num_rows, put, drop, "x")
+    def replaced(self, x: Any, name: object, code: str) -> str:
+        return f"x.set_column({x.column_names.index(name)}, {name!r}, {code})"
+
+    def dropped(self, names: list[object]) -> str:
+        return f"x.drop_columns({names!r})"
 
     def adopt(self, array: Array) -> Any:
         pa, flat = self._pa, array.reshape(-1)

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...columns import interface
 from ...columns.column import TEXT, Column, Refused
-from ...columns.layouts import CATEGORIES, column_of
+from ...columns.frames import write_columns
+from ...columns.layouts import CATEGORIES, DATES, are_integers
 from ...columns.pieces import Decoded, Missing, Piece
-from ...core.dtypes import DTYPES
 from ...core.names import EXCHANGE
+from ...host import memory
 from ...host.numpy_dtypes import of_numpy
 from .. import registry
 from ..columnar import ColumnBackend
-from ..opening import INDEXED, Gathered, Table
+from ..opening import INDEXED, Gathered
 from .declared import CAPABILITIES, DECLARED
 from .snippets import snippet
 
@@ -103,24 +103,33 @@ class PandasBackend(ColumnBackend):
         return None if _holds_text(objects) else objects
 
     def whole(self, x: Any) -> Gathered | Array | None:
-        dtypes = set(x.dtypes)
-        if len(dtypes) != 1 or not x.size:
-            return None
-        dtype = dtypes.pop()
-        name = of_plain(dtype)
+        blocks = x._mgr.blocks
+        dtypes = {block.dtype for block in blocks}
+        name = of_plain(dtypes.pop()) if len(dtypes) == 1 else None
         if name is None:
             return None
         # What it gives of one block is read-only: it is the frame's own.
-        if x._mgr.nblocks == 1:
+        if len(blocks) == 1:
             array = x.to_numpy()
             if not array.flags.writeable:
                 return array  # type: ignore[no-any-return]
 
         def read(by_rows: bool) -> Array:
-            array = x.to_numpy(copy=True)
-            return np.ascontiguousarray(array) if by_rows else _by_columns(array)
+            if len(blocks) < x.shape[1]:
+                array = x.to_numpy(copy=True)
+                return np.ascontiguousarray(array) if by_rows else _by_columns(array)
+            # Each column is a block: they are put in order and read in one go.
+            columns = [blocks[place].values for place in x._mgr.blknos.tolist()]
+            shape: tuple[int, int] = x.shape if by_rows else x.shape[::-1]
+            result = memory.compact(shape, columns[0].dtype)
+            if by_rows:
+                write_columns(result, [(index, column[0]) for index, column in enumerate(columns)])
+                return result
+            np.concatenate(columns, out=result)
+            turned: Array = result.T
+            return turned
 
-        return Gathered(x.shape, name, read) if dtype.isnative else None
+        return Gathered(x.shape, name, read) if blocks[0].dtype.isnative else None
 
     def quick(self, x: Any) -> Array | None:
         dtype = x.dtype
@@ -146,15 +155,12 @@ class PandasBackend(ColumnBackend):
         if isinstance(dtype, pd.StringDtype):
             return Refused(TEXT, "{x}.tolist()", stays=True)
         if isinstance(dtype, pd.ArrowDtype):
-            found = column_of(*interface.read(values.__arrow_array__()), asked)
-            if isinstance(found, Refused) and found.hint.endswith(".to_pylist()"):
-                return found._replace(hint="{x}.tolist()")
-            return found
+            return self.found_by_arrow(values.__arrow_array__(), asked)
         if isinstance(dtype, pd.CategoricalDtype):
             return self._found_in_categories(values, dtype, asked)
         if isinstance(dtype, (pd.DatetimeTZDtype, pd.PeriodDtype)):
             zone = " in UTC" if isinstance(dtype, pd.DatetimeTZDtype) else ""
-            unit = _UNITS.get(getattr(dtype, "unit", ""), f"periods of {getattr(dtype, 'freq', '')}")
+            unit = _UNITS.get(getattr(dtype, "unit", ""), f"periods of {getattr(values, 'freqstr', '')}")
             return _dates(values.view("i8"), np.asarray(values.isna()), f"{unit} since 1970{zone}", asked)
         if isinstance(dtype, pd.SparseDtype):
             name = of_plain(dtype.subtype)
@@ -187,29 +193,29 @@ class PandasBackend(ColumnBackend):
         codes = values.codes
         gone = codes < 0
         marked = (Missing(gone),) if gone.any() else ()
-        name = of_plain(dtype.categories.dtype)
-        if name is not None:
-            decoded = Decoded(codes, dtype.categories.to_numpy(), gone if marked else None)
-            return Column(name, (), [Piece(len(codes), decoded, marked)] if len(codes) else [])
-        if asked not in DTYPES or DTYPES[asked].kind not in ("int", "uint"):
+        found = self.found(dtype.categories, asked)
+        if isinstance(found, Column):
+            decoded = Decoded(codes, found.whatever(), gone if marked else None)
+            return Column(found.dtype, (), [Piece(len(codes), decoded, marked)] if len(codes) else [], unit=found.unit)
+        if isinstance(found, Refused) and found.asked:
+            return found
+        if not are_integers(asked):
             return CATEGORIES
         pieces = [Piece(len(codes), codes, marked)] if len(codes) else []
         return Column(of_numpy(codes.dtype) or "", (), pieces, unit="codes of categories", mutable=True)
 
-    def table(self, x: Any) -> Table:
-        def put(name: object, code: str) -> str:
-            code, comma, remark = code.format(x=f"x[{name!r}]").partition(", which")
-            if not code.endswith(")") or code.endswith(".tolist()"):
-                return drop([name])
-            # Only names that are text can be keywords.
-            table = "x" if isinstance(name, str) else "x.rename(columns=str)"
-            return f"{table}.assign(**{{{str(name)!r}: {code}}}){comma}{remark}"
+    lists = ".tolist()"
 
-        def drop(gone: list[object]) -> str:
-            return f"x.drop(columns={gone!r})"
+    def columns_of(self, x: Any) -> Sequence[tuple[object, Any]]:
+        return list(x.items())
 
-        columns = list(x.items())
-        return Table(columns, len(x), put, drop, "x")
+    def replaced(self, x: Any, name: object, code: str) -> str:
+        # Only names that are text can be keywords.
+        table = "x" if isinstance(name, str) else "x.rename(columns=str)"
+        return f"{table}.assign(**{{{str(name)!r}: {code}}})"
+
+    def dropped(self, names: list[object]) -> str:
+        return f"x.drop(columns={names!r})"
 
     def index_of(self, x: Any) -> Sequence[tuple[object, Any]]:
         index = x.index
@@ -246,9 +252,8 @@ def _over(array: Array) -> Column:
 
 
 def _dates(counts: Array, missing: Array, unit: str, asked: str | None) -> Found:
-    if asked not in DTYPES or DTYPES[asked].kind not in ("int", "uint"):
-        what = "holds dates or durations, which are counts of a unit"
-        return Refused(what, f", which counts {unit}", stays=True, counts=True)
+    if not are_integers(asked):
+        return Refused(DATES, f", which counts {unit}", stays=True, asked="int64")
     marked = (Missing(missing),) if missing.any() else ()
     pieces = [Piece(len(counts), counts, marked)] if len(counts) else []
     return Column("int64", (), pieces, unit=unit, mutable=True)

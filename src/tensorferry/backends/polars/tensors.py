@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...columns import interface
 from ...columns.column import TEXT, Column, Refused
-from ...columns.layouts import column_of
 from ...columns.pieces import Piece
 from ..columnar import ColumnBackend
-from ..opening import Gathered, Table
+from ..opening import Gathered
 from .declared import CAPABILITIES, DECLARED
 from .snippets import snippet
 
@@ -64,8 +62,9 @@ class PolarsBackend(ColumnBackend):
         return issubclass(kind, self._pl.DataFrame)
 
     def whole(self, x: Any) -> Gathered | Array | None:
-        dtypes = set(x.dtypes)
-        name = self._plain.get(dtypes.pop()) if len(dtypes) == 1 else None
+        dtypes = x.dtypes
+        # Those that are one object need not be compared.
+        name = self._plain.get(dtypes[0]) if dtypes and dtypes.count(dtypes[0]) == len(dtypes) else None
         if name is None or not x.height or any(x.null_count().row(0)):
             return None
         return Gathered(x.shape, name, lambda by_rows: x.to_numpy(order="c" if by_rows else "fortran", writable=True))
@@ -97,25 +96,18 @@ class PolarsBackend(ColumnBackend):
             return Refused(
                 "holds integers of 128 bits, which no dtype holds", "{x}.cast(int), which raises if one is lost"
             )
-        if dtype == pl.Decimal:
-            return Refused("holds decimal numbers, which no dtype keeps", "{x}.cast(float), which rounds")
-        found = column_of(*interface.read(x), asked)
-        if isinstance(found, Refused) and found.hint.endswith(".to_pylist()"):
-            return found._replace(hint="{x}.to_list()")
-        return found
+        return self.found_by_arrow(x, asked)
 
-    def table(self, x: Any) -> Table:
-        def put(name: object, code: str) -> str:
-            code, comma, remark = code.format(x=f"x[{name!r}]").partition(", which")
-            if not code.endswith(")") or code.endswith(".to_list()"):
-                return drop([name])
-            return f"x.with_columns({code}){comma}{remark}"
+    lists = ".to_list()"
 
-        def drop(gone: list[object]) -> str:
-            return f"x.drop({gone!r})"
+    def columns_of(self, x: Any) -> Sequence[tuple[object, Any]]:
+        return [(each.name, each) for each in x.get_columns()]
 
-        columns = [(each.name, each) for each in x.get_columns()]
-        return Table(columns, x.height, put, drop, "x")
+    def replaced(self, x: Any, name: object, code: str) -> str:
+        return f"x.with_columns({code})"
+
+    def dropped(self, names: list[object]) -> str:
+        return f"x.drop({names!r})"
 
     def adopt(self, array: Array) -> Any:
         if array.ndim == 1:

@@ -1,0 +1,46 @@
+"""What the witnesses of columns and tables have in common: an axis or two, never none."""
+
+# ruff: noqa: D102 - each is documented where it is declared
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from .memory import image
+from .witness import Sample, Witness
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["ColumnWitness"]
+
+
+class ColumnWitness(Witness):
+    """A library of columns: `build` is given one axis or more."""
+
+    layouts: ClassVar[tuple[str, ...]] = ("column", "aligned", "empty")
+    mutable: ClassVar[bool] = False
+    """Whether somebody can write a column's memory."""
+
+    def knows(self, dtype: str) -> bool:
+        try:
+            self.build(b"", dtype, (0,))
+        except (TypeError, ValueError, AttributeError, RuntimeError):
+            return False
+        return True
+
+    def make(self, layout: str, dtype: str) -> Sample | None:
+        found = image("aligned" if layout == "column" else layout, dtype)
+        shape = (24,) if layout == "column" else found.shape
+        x = self.build(found.content, dtype, shape)
+        poke = self.poker(x) if found.content else None
+        return Sample(x, dtype, shape, found.content, False, self.mutable, poke=poke)
+
+    def poker(self, x: Any) -> Callable[[bytes], None] | None:
+        """What writes other elements through the library itself."""
+        return None
+
+    @abstractmethod
+    def build(self, content: bytes, dtype: str, shape: tuple[int, ...]) -> Any:
+        """A column of one axis, a table or a column of tensors of more."""

@@ -1,0 +1,64 @@
+"""polars' series, and frames, which have a memory for each column."""
+
+# ruff: noqa: D102 - the witness is documented where it is declared
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..columns import ColumnWitness
+from ..memory import Place
+from .numpy import at_64
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+_NEWER = ("float16",)
+"""Dtypes that only newer versions have."""
+
+
+class PolarsWitness(ColumnWitness):
+    """`pl.Series` and `pl.DataFrame`."""
+
+    name = "polars"
+    module = "polars"
+
+    def load(self) -> None:
+        self.pl: Any = importlib.import_module("polars")
+
+    def build(self, content: bytes, dtype: str, shape: tuple[int, ...]) -> Any:
+        name = {"bool": "Boolean"}.get(dtype, dtype.capitalize().replace("Uint", "UInt"))
+        if dtype in _NEWER or not hasattr(self.pl, name):
+            raise TypeError(f"polars has no {dtype}")
+        block = at_64(len(content))
+        block[:] = np.frombuffer(content, np.uint8)
+        array = block.view(dtype).reshape(shape)
+        if len(shape) == 1:
+            return self.pl.Series(array, dtype=getattr(self.pl, name))
+        return self.pl.DataFrame([self.pl.Series(f"c{index}", column) for index, column in enumerate(array.T)])
+
+    def dtype(self, x: Any) -> str:
+        name = str(x.dtype if isinstance(x, self.pl.Series) else x.dtypes[0]).lower()
+        return {"boolean": "bool"}.get(name, name)
+
+    def place(self, x: Any) -> Place | None:
+        if not isinstance(x, self.pl.Series) or self.dtype(x) == "bool":
+            return None
+        array = x.to_numpy()
+        return Place(array.__array_interface__["data"][0], array.shape, array.strides, array.itemsize)
+
+    def content(self, x: Any) -> bytes:
+        raw: bytes = x.to_numpy().tobytes()
+        return raw
+
+    def is_plain(self, x: Any) -> bool:
+        return isinstance(x, (self.pl.Series, self.pl.DataFrame))
+
+    def state(self, x: Any) -> Hashable:
+        return type(x), self.dtype(x), x.shape, self.place(x)
+
+
+WITNESS = PolarsWitness()

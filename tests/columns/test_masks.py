@@ -1,0 +1,107 @@
+"""Masks beside values: of rows of unequal lengths, of what is no column, of dates; and what no mask is for."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import numpy as np
+import pytest
+
+import tensorferry as ferry
+
+pa = pytest.importorskip("pyarrow")
+pd = pytest.importorskip("pandas", reason="pandas is not in this environment")
+pl = pytest.importorskip("polars", reason="polars is not in this environment")
+torch = pytest.importorskip("torch")
+
+ROWS = [[1, None], [3]]
+
+
+@pytest.mark.parametrize("make", [pa.array, pl.Series, lambda rows: pa.chunked_array([rows[:1], rows[1:]])])
+def test_rows_of_unequal_lengths_have_masks_too(make):
+    """Filled up, of what is there; each for itself, of its own length."""
+    x = make(ROWS)
+    values, mask = ferry.to_torch(x, nulls="mask", pad=-1)
+    assert values.tolist() == [[1, 0], [3, -1]]
+    assert mask.tolist() == [[True, False], [True, False]]
+    values, mask = ferry.to_torch(x, nulls="mask", ragged="rows")
+    assert [each.tolist() for each in values] == [[1, 0], [3]]
+    assert [each.tolist() for each in mask] == [[True, False], [True]]
+    found = ferry.convert_tree({"x": x}, "numpy", nulls="mask", pad=-1)
+    assert {name: each.tolist() for name, each in found.items()} == {
+        "x": [[1, 0], [3, -1]],
+        "x_mask": [[True, False], [True, False]],
+    }
+    found = ferry.convert_tree({"x": x}, "numpy", nulls="mask", ragged="rows")
+    assert [each.tolist() for each in found["x_mask"]] == [[True, False], [True]]
+
+
+@pytest.mark.parametrize(
+    "x", [np.arange(3.0), torch.arange(3), [1, 2, 3], range(3), pd.Series([1, 2, 3], dtype=object)], ids=type
+)
+def test_what_has_no_nulls_gives_a_pair_as_well(x):
+    """So that a caller who takes two things apart never takes two rows for them."""
+    for target in ("numpy", "torch", "python"):
+        values, mask = ferry.convert(x, target, nulls="mask")
+        assert ferry.to_list(values) == ferry.to_list(x)
+        assert ferry.to_list(mask) == [True] * 3
+    with pytest.raises(ferry.ShapeError):
+        ferry.to_numpy([[1], [2, 3]], nulls="mask")
+
+
+def test_numbers_among_python_objects_have_a_mask_in_a_tree():
+    """As each other column of a table; what is no column, or no number, has none."""
+    frame = pd.DataFrame({"o": pd.Series([1, 2], dtype=object), "t": ["a", "b"]})
+    found = ferry.convert_tree({"f": frame, "a": np.ones(2), "s": "text"}, "numpy", nulls="mask")
+    assert list(found["f"]) == ["o", "o_mask", "t"]
+    assert found["f"]["o_mask"].tolist() == [True, True]
+    assert list(found) == ["f", "a", "s"]
+
+
+@pytest.mark.parametrize("table", [pd.DataFrame(), pl.DataFrame(), pa.table({}), pd.DataFrame(index=[1, 2])])
+def test_a_table_without_columns_is_refused_whatever_is_said(table):
+    """It has no dtype; in a tree it is an empty dict."""
+    for said in ({}, {"nulls": "mask"}, {"nulls": 0}):
+        with pytest.raises(ferry.UnsupportedTypeError, match="has no columns, so no dtype"):
+            ferry.to_torch(table, **said)
+        assert ferry.convert_tree(table, "torch", **said) == {}
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "arrow"])
+def test_dates_and_categories_are_counts_in_a_tree_by_their_names(library):
+    """With what stands for nulls; the same dtype for all leaves leaves them as they are."""
+    columns = {"a": [1, 2], "d": [dt.date(1970, 1, 2), None], "c": ["x", "y"]}
+    table = pa.table(columns).set_column(2, "c", pa.array(["x", "y"]).dictionary_encode())
+    x = {"pandas": table.to_pandas(types_mapper=pd.ArrowDtype), "polars": pl.from_arrow(table), "arrow": table}[library]
+    found = ferry.convert_tree({"t": x}, "numpy", dtype={"t.d": "int32", "t.c": "int8", "float": "float32"}, nulls=-1)
+    assert found["t"]["d"].tolist() == [1, -1]
+    assert found["t"]["d"].dtype == "int32"
+    assert found["t"]["c"].tolist() == [0, 1]
+    found = ferry.convert_tree(x, "numpy", dtype={"d": "int64"}, nulls="mask")
+    assert found["d_mask"].tolist() == [True, False]
+    with pytest.raises(ferry.UnsupportedTypeError, match="at row 1") as caught:
+        ferry.convert_tree(x, "numpy", dtype={"d": "int64"})
+    assert 'dtype="int64", nulls=0' in caught.value.hint
+    assert ferry.convert_tree(x, "numpy", dtype={"c": "int64"})["c"].tolist() == [0, 1]
+    assert "the numbers count codes" in str(ferry.explain_tree(x, "numpy", dtype={"c": "int64"}).leaves[-1].plan)
+    kept = ferry.convert_tree(x, "numpy", dtype="int64")
+    assert kept["d"] is not None
+    assert not isinstance(kept["d"], np.ndarray)
+    with pytest.raises(ferry.UnsupportedTypeError, match="has the name 'q'"):
+        ferry.convert_tree(x, "numpy", dtype={"q": "int64"})
+
+
+def test_the_index_of_a_frame_has_a_dtype_by_its_name():
+    """As its other columns."""
+    frame = pd.DataFrame({"a": [1]}, index=pd.Index(pd.to_datetime(["1970-01-02"]).astype("M8[s]"), name="day"))
+    found = ferry.convert_tree(frame, "numpy", index=True, dtype={"day": "int64"})
+    assert {name: each.tolist() for name, each in found.items()} == {"day": [86400], "a": [1]}
+
+
+def test_hints_of_nulls_in_dates_can_be_typed():
+    """They say the dtype too, without which dates are refused."""
+    x = pa.array([dt.date(1970, 1, 2), None])
+    with pytest.raises(ferry.UnsupportedTypeError, match="at row 1") as caught:
+        ferry.to_torch(x, dtype="int64")
+    code = caught.value.hint.partition(",  ")[0].partition(", which")[0]
+    assert eval(code, {"x": x, "to_torch": ferry.to_torch}).tolist() == [1, 0]  # noqa: S307 - the hint's own code
