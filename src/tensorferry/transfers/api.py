@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..core.request import refuse_unknown
@@ -11,7 +10,7 @@ from ..errors import ConversionError, shown
 from ..execution.target import target_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from typing_extensions import Unpack
 
@@ -158,12 +157,13 @@ def prefetch(
 
     .. versionadded:: 0.1
     """
+    from ..trees.tables import is_one_value
     from .prefetch import Prefetch
     from .target import Target
 
     if not hasattr(iterable, "__iter__") and not hasattr(iterable, "__getitem__"):
         raise TypeError(f"prefetch reads an iterable of batches; {type(iterable).__name__} is none")
-    if isinstance(iterable, (Mapping, str, bytes)):
+    if is_one_value(iterable):
         kind = type(iterable).__name__
         raise TypeError(
             f"prefetch reads an iterable of batches, and a {kind} is one value: prefetch([x], to) has it as one"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
@@ -12,7 +11,7 @@ from .api import call_for, targets_of
 from .leaves import leaf_rule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from typing_extensions import Unpack
 
@@ -207,11 +206,8 @@ def _collate(
 ) -> Any:
     from .collate import Batch
 
-    if isinstance(samples, (Mapping, str, bytes)):
-        raise UnsupportedTypeError(
-            f"collate takes the samples of a batch, and a {type(samples).__name__} is one value.",
-            "collate([x], to), for a batch of one",
-        )
+    if type(samples) is not list:
+        _refuse_one_value(samples)
     rule = leaf_rule(leaves, unknown=unknown)
     if nulls is not None or (padding is not None and (padding["mask"] or padding["lengths"])):
         # Beside a column of a table there is a place for another only in the dict that it becomes.
@@ -220,3 +216,13 @@ def _collate(
         samples = [said_in(each, index=False, dtype=asked[2], casting=asked[5], nulls=nulls) for each in samples]
     batch = Batch(list(samples), targets_of(asked, leaves), rule, padding, looks=looks)
     return batch.plan() if looks else batch.stack()
+
+
+def _refuse_one_value(samples: object) -> None:
+    from .tables import is_one_value
+
+    if is_one_value(samples):
+        raise UnsupportedTypeError(
+            f"collate takes the samples of a batch, and a {type(samples).__name__} is one value.",
+            "collate([x], to), for a batch of one",
+        )

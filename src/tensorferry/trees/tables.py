@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,11 +18,9 @@ from ..execution.missing import Masked, Rows, given_in, said_of, validate
 from .walk import take_apart
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ..core.leaf_dtypes import DtypeRule
 
-__all__ = ["is_counted", "said_in"]
+__all__ = ["has_columns", "is_counted", "is_one_value", "said_in"]
 
 
 def said_in(tree: Any, *, index: bool, dtype: object = None, casting: str | None = None, **said: Any) -> Any:
@@ -51,14 +50,23 @@ def said_in(tree: Any, *, index: bool, dtype: object = None, casting: str | None
 def _is_table(x: Any) -> bool:
     """Whether an object is a table: what its columns are is asked of it, not of the dict that it would become."""
     kind = type(x)
-    owner = registry.BY_TYPE.get(kind)
-    if owner is None and not hasattr(kind, "columns"):
+    if kind not in registry.BY_TYPE and not hasattr(kind, "columns"):
         return tables.opener_of(kind) is not None
+    return has_columns(x)
+
+
+def has_columns(x: Any) -> bool:
+    """Whether an object is a table of a backend's: a loop over it gives columns, or their names, and no rows."""
     try:
-        owner = owner or registry.backend_of(x)
+        owner = registry.backend_of(x)
     except UnsupportedTypeError:
         return False
-    return isinstance(owner, ColumnBackend) and owner.is_table(kind)
+    return isinstance(owner, ColumnBackend) and owner.is_table(type(x))
+
+
+def is_one_value(x: Any) -> bool:
+    """Whether an object that can be iterated over is one value: a loop over it gives names, characters or columns."""
+    return isinstance(x, (Mapping, str, bytes)) or (hasattr(type(x), "columns") and has_columns(x))
 
 
 def is_counted(x: Any, rule: DtypeRule, name: str) -> bool:
