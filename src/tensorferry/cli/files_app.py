@@ -131,6 +131,9 @@ def convert(
     tensors_only: Annotated[
         bool, _chosen("--tensors-only", help="Leave out metadata and values that are not tensors, and how they nest.")
     ] = False,
+    dequantize: Annotated[
+        bool, _chosen("--dequantize", help="Write the numbers of quantised blocks (GGUF's), not their bytes.")
+    ] = False,
     allow: Annotated[
         _Words,
         _chosen(metavar="NAME", help="A class that a pickle may contain, read as a plain container; never imported."),
@@ -175,6 +178,7 @@ def convert(
         "exclude": exclude or (),
         "rename": rename or (),
         "tensors_only": tensors_only,
+        "dequantize": dequantize,
         "allow": allow or (),
         "shard": shard,
         "overwrite": overwrite,
