@@ -72,7 +72,7 @@ def test_what_is_shown_is_what_comes_out(run):
     safetensors.torch.save_file(broken, "broken.safetensors")
     examples = [block.partition("\n") for block in _blocks("console")]
 
-    assert len(examples) == 3
+    assert len(examples) == 4
     for line, _, shown in examples:
         assert _plain(run(line.removeprefix("$ "))[1]) == _plain(shown)
 

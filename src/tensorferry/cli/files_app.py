@@ -49,16 +49,18 @@ def add_commands(app: typer.Typer) -> None:
 def inspect(
     paths: _Paths,
     every: Annotated[bool, typer.Option("--all", help="Each tensor, and whatever else is shortened.")] = False,
+    values: Annotated[
+        bool, typer.Option("--values", help="Read all values: the smallest, largest, mean, zeros, NaN of each tensor.")
+    ] = False,
     allow: _Allow = None,
     in_process: _InProcess = False,
     json: _Json = False,
 ) -> None:
-    """What files hold, from their headers: no data is read, no code run."""
+    """What files hold, from their headers: no data is read, unless asked for, and no code run."""
     from .child import run
 
-    raise typer.Exit(
-        run("inspect", paths, in_process=in_process, paths=paths, every=every, allow=allow or (), as_json=json)
-    )
+    given = {"paths": paths, "every": every, "values": values, "allow": allow or (), "as_json": json}
+    raise typer.Exit(run("inspect", paths, in_process=in_process, **given))
 
 
 def check(

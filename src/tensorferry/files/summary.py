@@ -13,17 +13,22 @@ from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..core.dtypes import find
+from .base.blocks import blocks_of, noted
 from .base.contents import Ref
+from .overview import modules, quantisation, shards
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from .base.contents import Contents
+    from .overview import Shards
 
 __all__ = ["Fold", "Summary", "disk_bytes", "fold", "summarise", "values_of"]
 
@@ -256,8 +261,12 @@ class Summary:
         format: The format's name.
         files: Those that it consists of.
         nbytes: Their size on disk.
+        memory: The bytes of the tensors, tied weights counted once.
         tensors: How many there are, each name counted.
-        parameters: Elements by dtype, tied weights counted once.
+        parameters: Elements by dtype, or by the type of quantised blocks, tied weights counted once.
+        modules: The parameters of each part of the model.
+        quantised: How many tensors are quantised in which way.
+        shards: Whether the checkpoint is in shards, and which are missing.
         tied: For each further name of a tensor, its first.
         folds: The tensors.
         values: What else stands in the tree, by its place.
@@ -271,8 +280,12 @@ class Summary:
     format: str
     files: tuple[str, ...]
     nbytes: int
+    memory: int
     tensors: int
     parameters: dict[str, int]
+    modules: dict[str, int]
+    quantised: dict[str, int]
+    shards: Shards | None
     tied: dict[str, str]
     folds: list[Fold]
     values: dict[str, Any]
@@ -291,17 +304,39 @@ def summarise(path: Path, contents: Contents) -> Summary:
     """What a file holds, in a few lines."""
     tensors = contents.tensors
     tied = contents.ties
+    blocks = blocks_of(contents)
+    held = contents.parameters(tied)
+    values = values_of(contents)
+    shown = (
+        (name, stored.dtype, stored.shape)
+        if name not in blocks
+        else (name, blocks[name].kind, blocks[name].shape(stored.shape))
+        for name, stored in tensors.items()
+    )
+    folds = fold(shown)
+    once = folds
+    if tied:
+        once = fold((name, each.dtype, each.shape) for each in folds for name in each.unfold() if name not in tied)
+    parameters = dict(held)
+    for name, each in blocks.items():
+        if name not in tied:
+            parameters["uint8"] -= tensors[name].size
+            parameters[each.kind] = parameters.get(each.kind, 0) + prod(each.shape(tensors[name].shape))
     return Summary(
         path=str(path),
         format=contents.format,
         files=tuple(contents.paths),
         nbytes=disk_bytes(contents.paths),
+        memory=sum(count * find(dtype).itemsize for dtype, count in held.items()),
         tensors=len(tensors),
-        parameters=dict(contents.parameters(tied)),
+        parameters={dtype: count for dtype, count in parameters.items() if count or not blocks},
+        modules=modules(once),
+        quantised=quantisation(folds, blocks, values),
+        shards=shards(contents.paths),
         tied=tied,
-        folds=fold((name, stored.dtype, stored.shape) for name, stored in tensors.items()),
-        values=values_of(contents),
-        metadata=contents.metadata,
+        folds=folds,
+        values=values,
+        metadata=noted(contents.metadata, {}),
         others=contents.others,
         asks_for=contents.asks_for,
         refuses=contents.refuses,
