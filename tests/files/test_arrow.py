@@ -197,6 +197,21 @@ def test_a_stream_without_batches_or_an_end_is_read(tmp_path):
     assert same_bits(arrays(arrow.FORMAT.read(path)), {"x": np.array([1, 2])})
 
 
+def test_a_stream_of_too_many_batches_is_refused(tmp_path, monkeypatch):
+    """Each takes a hundred bytes, and longer to look at than to write."""
+    path = tmp_path / "a.arrows"
+    monkeypatch.setattr("tensorferry.files.formats.arrow.ipc._MOST_BATCHES", 5)
+    theirs(path, pa.table({"x": np.arange(50)}), max_chunksize=10)
+    assert arrays(arrow.FORMAT.read(path))["x"].size == 50
+    theirs(path, pa.table({"x": np.arange(51)}), max_chunksize=10)
+    with pytest.raises(UnsafeFileError, match="5 record batches, and more"):
+        arrow.FORMAT.read(path)
+    words = pa.array(["a", "b"]).dictionary_encode()
+    theirs(path, pa.table({f"w{number}": words for number in range(9)}))
+    with pytest.raises(UnsafeFileError, match="5 messages that are no record batches"):
+        arrow.FORMAT.read(path)
+
+
 def test_a_stream_that_is_cut_off_or_damaged_is_refused(tmp_path):
     """No length cuts a message in two, nothing comes after the end, and no flipped bit ends the process."""
     path = tmp_path / "a.arrows"

@@ -34,6 +34,7 @@ __all__ = ["MAGIC", "is_stream", "read_ipc", "write_ipc"]
 MAGIC = b"ARROW1"
 _MARK = b"\xff\xff\xff\xff"
 _LONGEST_MESSAGE = 1 << 28
+_MOST_BATCHES = 100_000
 _BATCH = 3
 """RecordBatch, among the kinds of messages."""
 
@@ -92,11 +93,11 @@ def _look_at_batches(path: str, size: int) -> tuple[int, int, bool]:
     rows = count = compressed = declared = 0
     with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor
         stream = is_stream(os.pread(file.fileno(), 8, 0))
-        for begin, nbytes in (_places_in_stream if stream else _places_in_file)(path, file.fileno(), size):
-            raw = os.pread(file.fileno(), nbytes, begin)
-            batch = Table(raw[8:] if raw[:4] == _MARK else raw[4:]).table(2)
-            if batch is None:
-                raise FileFormatError(f"{path} has no record batch at byte {begin}, where it says that one is.")
+        for end, message in (_messages_of_stream if stream else _messages_of_file)(path, file.fileno(), size):
+            batch = message.table(2)
+            if batch is None or count == _MOST_BATCHES:
+                what = f"{_MOST_BATCHES:,} record batches, and more" if batch else "a message without its record batch"
+                raise (UnsafeFileError if batch else FileFormatError)(f"{path} has {what}, before byte {end}.")
             length = batch.number(0, "<q")
             if length < 0:
                 raise FileFormatError(f"{path} has a record batch of {length} rows.")
@@ -107,15 +108,15 @@ def _look_at_batches(path: str, size: int) -> tuple[int, int, bool]:
             compressed += 1
             for at, held in batch.structs(2, "<qq"):
                 if held >= 8:
-                    prefix = os.pread(file.fileno(), 8, min(max(begin + nbytes + at, 0), size))
+                    prefix = os.pread(file.fileno(), 8, min(max(end + at, 0), size))
                     declared += max(int.from_bytes(prefix, "little", signed=True), 0)
     if is_bomb(declared, size):
         raise UnsafeFileError(f"{path} is out of all proportion: it would inflate from {size} to {declared} bytes.")
     return rows, count, bool(compressed)
 
 
-def _places_in_file(path: str, descriptor: int, size: int) -> Iterator[tuple[int, int]]:
-    """Where the message of each batch begins, and its length, as a file's footer says."""
+def _messages_of_file(path: str, descriptor: int, size: int) -> Iterator[tuple[int, Table]]:
+    """Where the message of each batch ends, and the message, as a file's footer says."""
     tail = os.pread(descriptor, 10, max(size - 10, 0))
     length = int.from_bytes(tail[:4], "little")
     if tail[4:] != MAGIC or length > size - 10:
@@ -124,12 +125,13 @@ def _places_in_file(path: str, descriptor: int, size: int) -> Iterator[tuple[int
     for begin, nbytes, _ in footer.structs(3, "<qi4xq"):
         if not 8 <= nbytes <= size or not 0 <= begin <= size - nbytes:
             raise FileFormatError(f"{path} has a record batch that lies outside of it, at byte {begin}.")
-        yield begin, nbytes
+        raw = os.pread(descriptor, nbytes, begin)
+        yield begin + nbytes, Table(raw[8:] if raw[:4] == _MARK else raw[4:])
 
 
-def _places_in_stream(path: str, descriptor: int, size: int) -> Iterator[tuple[int, int]]:
+def _messages_of_stream(path: str, descriptor: int, size: int) -> Iterator[tuple[int, Table]]:
     """The same, from one message of a stream to the next; its end may be marked or not."""
-    begin = 0
+    begin = others = 0
     while begin < size:
         head = os.pread(descriptor, 8, begin)
         length = int.from_bytes(head[4:], "little")
@@ -144,7 +146,11 @@ def _places_in_stream(path: str, descriptor: int, size: int) -> Iterator[tuple[i
         if not 0 <= body <= size - begin - 8 - length:
             raise FileFormatError(f"{path} is cut off: its message at byte {begin} ends past the end.")
         if message.number(1, "<B") == _BATCH:
-            yield begin, 8 + length
+            yield begin + 8 + length, message
+        else:
+            others += 1
+            if others > _MOST_BATCHES:
+                raise UnsafeFileError(f"{path} has {_MOST_BATCHES:,} messages that are no record batches, and more.")
         begin += 8 + length + body
 
 
