@@ -300,6 +300,21 @@ def test_notes_on_blocks_that_do_not_fit_count_for_nothing(tmp_path, text):
         ferry.convert_files(tmp_path / "a.safetensors", tmp_path / "a.gguf")
 
 
+def test_notes_on_blocks_out_of_all_proportion_are_not_read(tmp_path):
+    """Lists of lists as JSON would take twenty times their length in memory."""
+    text = '{"a":[' + ",".join(["[]"] * 1_000_000) + "]}"
+    ferry.save({"a": np.zeros(34, "u1")}, tmp_path / "a.safetensors", metadata={"tensorferry.blocks": text})
+    contents = ferry.open(tmp_path / "a.safetensors")
+    tracemalloc.start()
+    assert not blocks_of(contents)
+    assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    tracemalloc.stop()
+    held = {"[,{" * 9: np.zeros(34, "u1")}
+    note = json.dumps({name: ["gguf.Q8_0", 32, 34] for name in held})
+    ferry.save(held, tmp_path / "b.safetensors", metadata={"tensorferry.blocks": note})
+    assert set(blocks_of(ferry.open(tmp_path / "b.safetensors"))) == set(held)
+
+
 @pytest.mark.parametrize("note", [["gguf.Q8_0", 16, 34], ["gguf.Q99", 32, 34], ["mine.Q8_0", 32, 34]])
 def test_blocks_of_no_known_type_are_refused(tmp_path, note):
     """By GGUF, and where they are to be dequantised."""

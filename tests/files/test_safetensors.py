@@ -309,6 +309,14 @@ def test_fields_that_no_reader_knows_are_metadata(tmp_path, more, at):
     assert FORMAT.read(again).metadata == found.metadata
 
 
+def test_metadata_of_such_a_name_stays_what_it_is(tmp_path):
+    """Neither takes the place of the other."""
+    entry = '"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"x":"field"}'
+    path = tmp_path / "a.safetensors"
+    path.write_bytes(raw(f'{{{entry},"__metadata__":{{"a@x":"string","a@x#":"other"}}}}'.encode(), b"\0"))
+    assert FORMAT.read(path).metadata == {"a@x": "string", "a@x#": "other", "a@x##": "field"}
+
+
 def test_fields_out_of_all_proportion_are_refused(tmp_path):
     """Megabytes of lists in entries are refused after the first of them."""
     lists = b"[" + b",".join([b"[]"] * 20_000) + b"]"

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from .contents import Contents
 
@@ -37,7 +37,7 @@ class Blocks(NamedTuple):
 def blocks_of(contents: Contents) -> dict[str, Blocks]:
     """The tensors in blocks by name; what the string says of what cannot be blocks counts for nothing."""
     text = contents.metadata.get(BLOCKS)
-    if text is None:
+    if text is None or not _is_short(text, contents.tensors):
         return {}
     try:
         found = {name: Blocks(kind, length, nbytes) for name, (kind, length, nbytes) in json.loads(text).items()}
@@ -53,6 +53,12 @@ def blocks_of(contents: Contents) -> dict[str, Blocks]:
         and stored.shape
         and not stored.shape[-1] % found[name].nbytes
     }
+
+
+def _is_short(text: str, names: Iterable[str]) -> bool:
+    """Whether no more is listed than so many tensors need: JSON of lists takes twenty times its length in memory."""
+    most = sum(8 + len(name) for name in names)
+    return sum(map(text.count, "[{,")) <= most + 8
 
 
 def noted(metadata: Mapping[str, str], blocks: Mapping[str, Blocks]) -> dict[str, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from itertools import count
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -173,7 +174,10 @@ class Scan:
         if self._goes_on():
             self._find("its header goes on after its closing '}'", self._base + self._at)
             return False
-        self.metadata = {**self._more, **self.metadata}
+        for key, text in self._more.items():
+            # The file may have metadata of that name.
+            free = next(each for n in count() if (each := key + "#" * n) not in self.metadata)
+            self.metadata[free] = text
         return True
 
     def _goes_on(self) -> bool:
