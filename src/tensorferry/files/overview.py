@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from .base.blocks import Blocks
-    from .summary import Fold
+    from .folds import Fold
 
 __all__ = ["Shards", "modules", "quantisation", "shards"]
 

@@ -1,16 +1,16 @@
-"""Quantised and sparse tensors of PyTorch as dicts of the plain tensors that they are made of."""
+"""Quantised and sparse tensors of PyTorch as dicts of the plain tensors that they are made of.
+
+`names`, the first argument, is the vocabulary that met them, `tensorferry.files.pickles.torch.Names`.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..base.contents import Special
 from .standins import OPAQUE, ArrayOf, OtherOf, StorageOf, TensorOf
-
-if TYPE_CHECKING:
-    from .torch import Names
 
 __all__ = ["QUANTISED", "quantised", "sparse"]
 
@@ -26,7 +26,7 @@ _COMPRESSED = {
 """What torch calls the indices of each layout: https://docs.pytorch.org/docs/stable/sparse.html."""
 
 
-def sparse(names: Names, layout: Any, data: Any) -> Any:
+def sparse(names: Any, layout: Any, data: Any) -> Any:
     """``_rebuild_sparse_tensor(layout, data)``: the indices, the values, the layout and the size."""
     kind = layout.value if type(layout) is Special and layout.kind == "layout" else None
     count = 2 if kind in _COMPRESSED else 1
@@ -60,7 +60,7 @@ def sparse(names: Names, layout: Any, data: Any) -> Any:
 
 
 def quantised(
-    names: Names, storage: Any, offset: Any, size: Any, stride: Any, quantizer: Any, grad: Any = False, hooks: Any = ()
+    names: Any, storage: Any, offset: Any, size: Any, stride: Any, quantizer: Any, grad: Any = False, hooks: Any = ()
 ) -> Any:
     """``_rebuild_qtensor(…)``: the integers, their scale and zero point, or those of each index of an axis."""
     if storage is OPAQUE:
