@@ -8,9 +8,12 @@ import pickle
 import pty
 import subprocess
 import sys
+import warnings
 from collections import OrderedDict
+from functools import partial
 from pathlib import Path
 
+import gguf
 import jsonschema
 import numpy as np
 import pytest
@@ -154,15 +157,183 @@ def test_all_unfolds(run, files, state):
     path = files / "model.safetensors"
     done = run("inspect", path, "--all")
     (told,) = run("inspect", path, "--all", "--json").data["files"]
+    listed = done.out.partition("\n\n")[2]
 
     for name, tensor in state.items():
-        (line,) = [line for line in done.out.splitlines() if line.split()[:1] == [name]]
+        (line,) = [line for line in listed.splitlines() if line.split()[:1] == [name]]
         (entry,) = [each for each in told["all"] if each["name"] == name]
         assert str(list(tensor.shape)) in line
         assert f"at {entry['offset']:,}" in line
         data = path.read_bytes()[entry["offset"] : entry["offset"] + entry["bytes"]]
         assert data == tensor.contiguous().view(torch.uint8).numpy().tobytes()
-    assert "#" not in done.out
+    assert "#" not in listed
+
+
+def lines_of(done, word):
+    """What stands beside a word of the facts, and below."""
+    lines = done.out.partition("\n\n")[0].splitlines()[1:]
+    start = next((place for place, line in enumerate(lines) if line.split()[:1] == [word]), None)
+    if start is None:
+        return []
+    more = next((n for n, line in enumerate(lines[start + 1 :]) if not line.startswith(" " * 8)), len(lines))
+    return [line[14:] for line in lines[start : start + 1 + more]]
+
+
+def test_inspect_says_where_the_parameters_are(run, tmp_path):
+    """By the parts of the model that have most of them; ties count once; what has no parts has no such line."""
+    held = {f"model.layers.{n}.{part}.weight": torch.ones(4, 4) for n in range(3) for part in ("attn", "mlp.up")}
+    held |= {"model.embed.weight": torch.ones(3, 4), "model.norm": torch.ones(4)}
+    held["head.weight"] = held["model.embed.weight"]
+    torch.save(held, tmp_path / "a.pt")
+    done = run("inspect", tmp_path / "a.pt")
+    assert lines_of(done, "modules") == [
+        "model.layers.#.attn 48 (43%)", "model.layers.#.mlp 48 (43%)", "model.embed 12 (11%)", "model.norm 4 (4%)",
+    ]  # fmt: skip
+    (told,) = run("inspect", tmp_path / "a.pt", "--json").data["files"]
+    assert told["modules"] == {
+        "model.layers.#.attn": 48, "model.layers.#.mlp": 48, "model.embed": 12, "model.norm": 4
+    }  # fmt: skip
+    assert told["memory"] == 4 * 112
+    assert "448 B in memory" in done.out
+    for plain in ({}, {"x": torch.ones(1)}, {"x": torch.ones(1), "y": torch.ones(2)}, {"a.x": torch.ones(1)}):
+        torch.save(plain, tmp_path / "b.pt")
+        assert lines_of(run("inspect", tmp_path / "b.pt"), "modules") == []
+
+
+def test_inspect_says_whether_shards_are_complete(run, tmp_path):
+    """Of a folder, and of one file out of it; those that are missing by name."""
+    held = {f"layers.{n}": torch.ones(64) for n in range(3)}
+    tensorferry.save(held, tmp_path / "model", to="safetensors", shard=300)
+    assert lines_of(run("inspect", tmp_path / "model"), "shards") == ["3 of 3, complete"]
+    first, second, third = (f"model-0000{n}-of-00003.safetensors" for n in (1, 2, 3))
+    (tmp_path / "model" / second).unlink()
+    done = run("inspect", tmp_path / "model" / first)
+    assert lines_of(done, "shards") == [f"2 of 3; missing: {second}"]
+    (told,) = run("inspect", tmp_path / "model" / third, "--json").data["files"]
+    assert told["shards"] == {"total": 3, "missing": [second]}
+    assert (run("inspect", tmp_path / "model").code, second in run("inspect", tmp_path / "model").err) == (2, True)
+    odd = ["a-00000-of-00003", "a-00004-of-00003", "a-00001-of-99999", "a-1-of-3"]
+    for name in odd:
+        tensorferry.save(held, tmp_path / f"{name}.safetensors")
+        (told,) = run("inspect", tmp_path / f"{name}.safetensors", "--json").data["files"]
+        assert told["shards"] is None
+
+
+def test_inspect_says_how_it_is_quantised(run, tmp_path):
+    """By the names and shapes that GPTQ, AWQ and bitsandbytes store, and by what PyTorch's parts say."""
+    ints, halves, whole = (partial(np.zeros, dtype=dtype) for dtype in ("i4", "f2", "f4"))
+    gptq, awq, nf4, int8 = {}, {}, {}, {}
+    for n, width in enumerate((64, 64, 96)):
+        name = f"model.layers.{n}.q"
+        gptq |= {f"{name}.qweight": ints((16, width)), f"{name}.qzeros": ints((2, width // 8))}
+        gptq |= {f"{name}.scales": halves((2, width)), f"{name}.g_idx": ints(128)}
+        awq |= {f"{name}.qweight": ints((128, width // 8)), f"{name}.qzeros": ints((2, width // 8))}
+        awq |= {f"{name}.scales": halves((2, width))}
+        nf4 |= {f"{name}.weight": np.zeros((32, 1), "u1"), f"{name}.weight.absmax": whole(1)}
+        nf4 |= {f"{name}.weight.quant_state.bitsandbytes__nf4": np.zeros(9, "u1")}
+        int8 |= {f"{name}.weight": np.zeros((4, 4), "i1"), f"{name}.SCB": whole(4)}
+    wanted = {
+        "gptq": (gptq, {"GPTQ, 4 bits in groups of 64": 3}),
+        "awq": (awq, {"AWQ, 4 bits in groups of 64": 3}),
+        "nf4": (nf4, {"bitsandbytes, 4 bits (nf4)": 3}),
+        "int8": (int8, {"bitsandbytes, 8 bits": 3}),
+        "none": ({"qweight": ints(3), "a.qweight": whole((2, 2)), "a.scales": whole((2, 2)), "SCB": whole(1)}, {}),
+        "empty": ({"a.qweight": ints((0, 2)), "a.scales": whole((0, 2)), "a.g_idx": ints(0)}, {}),
+    }
+    for name, (held, kinds) in wanted.items():
+        tensorferry.save(held, tmp_path / f"{name}.safetensors")
+        (told,) = run("inspect", tmp_path / f"{name}.safetensors", "--json").data["files"]
+        assert told["quantised"] == kinds, name
+    assert lines_of(run("inspect", tmp_path / "gptq.safetensors"), "quantised") == [
+        "GPTQ, 4 bits in groups of 64: 3 tensors"
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # torch calls it deprecated
+        torch.save([torch.quantize_per_tensor(torch.ones(4), 0.1, 0, torch.qint8)] * 2, tmp_path / "q.pt")
+    (told,) = run("inspect", tmp_path / "q.pt", "--json").data["files"]
+    assert told["quantised"] == {"qint8 per_tensor_affine": 2}
+
+
+def test_inspect_shows_blocks_as_the_numbers_that_they_are(run, tmp_path):
+    """By their type and the shape of the numbers, in GGUF and wherever else their bytes are."""
+    writer, kind = gguf.GGUFWriter(str(tmp_path / "a.gguf"), "test"), gguf.GGMLQuantizationType.Q8_0
+    for name in ("blk.0.w", "blk.1.w"):
+        writer.add_tensor(name, gguf.quantize(np.ones((2, 64), np.float32), kind), raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    tensorferry.convert_files(tmp_path / "a.gguf", tmp_path / "a.npz")
+    for path in (tmp_path / "a.gguf", tmp_path / "a.npz"):
+        done = run("inspect", path)
+        assert ["blk.#.w", "2x", "gguf.Q8_0", "[2,", "64]", "#", "0..1"] in [
+            line.split() for line in done.out.splitlines()
+        ]
+        assert lines_of(done, "parameters") == ["gguf.Q8_0 256"]
+        assert lines_of(done, "quantised") == ["Q8_0: 2 tensors"]
+        assert "tensorferry.blocks" not in done.out
+        (told,) = run("inspect", path, "--all", "--values", "--json").data["files"]
+        assert [(each["dtype"], each["shape"], each["bytes"]) for each in told["all"]] == [
+            ("gguf.Q8_0", [2, 64], 136)
+        ] * 2
+        assert (told["memory"], told["statistics"]) == (272, {"blk.0.w": None, "blk.1.w": None})
+        assert "quantised blocks" in run("inspect", path, "--values").out
+
+
+def test_values_are_summed_up_in_a_line(run, tmp_path):
+    """The smallest, largest, mean, zeros, NaN and infinities, and the spread, on a terminal of 80 columns."""
+    held = {
+        "model.layers.0.self_attn.w": np.linspace(-1, 1, 1001, dtype="f4"),
+        "odd": np.array([np.nan, 1, np.inf, 0, 0]),
+    }
+    held |= {"empty": np.zeros((0, 3)), "wide": np.array([2**63 - 1, -(2**63)]), "lost": np.full(3, np.nan, "f2")}
+    tensorferry.save(held, tmp_path / "a.safetensors")
+    done = run("inspect", tmp_path / "a.safetensors", "--values")
+    head, *lines = done.out.partition("\n\n")[2].splitlines()
+    assert head.split() == ["min", "max", "mean", "zeros", "spread"]
+    assert [line.split() for line in lines] == [
+        ["model.layers.0.self_attn.w", "-1", "1", lines[0].split()[3], "1", "@" * 10],
+        ["odd", "0", "1", "0.3333", "2", "@________+", "1", "NaN,", "1", "inf"],
+        ["empty", "no", "values"],
+        ["wide", "-9.223e+18", "9.223e+18", "0", "0", "@________@"],
+        ["lost", "3", "NaN"],
+    ]
+    (told,) = run("inspect", tmp_path / "a.safetensors", "--values", "--json").data["files"]
+    assert (told["statistics"]["wide"]["largest"], told["statistics"]["wide"]["smallest"]) == (2**63 - 1, -(2**63))
+    assert "statistics" not in run("inspect", tmp_path / "a.safetensors", "--json").data["files"][0]
+
+
+def test_values_of_a_layer_fit_into_80_columns(run, tmp_path):
+    """Names as models have them, numbers as weights are."""
+    generator = np.random.default_rng(0)
+    name = "layers.{}.mlp.up.weight"
+    held = {name.format(n): generator.standard_normal(1000, np.float32) / 1e4 for n in range(9, 11)}
+    tensorferry.save(held, tmp_path / "a.safetensors")
+    listed = run("inspect", tmp_path / "a.safetensors", "--values").out.partition("\n\n")[2].splitlines()
+    assert len(listed) == 3
+    assert max(map(len, listed)) <= 80
+
+
+def test_diff_puts_what_differs_most_first_and_finds_new_names(run, tmp_path):
+    """Renamed tensors are one line each, and no less a difference."""
+    a = {"small": np.zeros(3), "large": np.zeros(3), "nan": np.zeros(3), "shape": np.zeros(3), "old.w": np.arange(5.0)}
+    b = {"small": np.full(3, 0.1), "large": np.full(3, 9.0), "nan": np.full(3, np.nan), "shape": np.zeros(4)}
+    tensorferry.save(a | {"gone": np.ones(7)}, tmp_path / "a.npz")
+    tensorferry.save(b | {"new.w": np.arange(5.0), "come": np.ones(8)}, tmp_path / "b.npz")
+    done = run("diff", tmp_path / "a.npz", tmp_path / "b.npz")
+    assert done.code == 1
+    assert [line.split()[:3] for line in done.out.splitlines()[:-1]] == [
+        ["renamed", "old.w", "->"],
+        ["only", "in", "A"],
+        ["only", "in", "B"],
+        ["shape", "shape", "float64"],
+        ["values", "nan", "float64"],
+        ["values", "large", "float64"],
+        ["values", "small", "float64"],
+    ]
+    data = run("diff", tmp_path / "a.npz", tmp_path / "b.npz", "--json").data
+    assert data["renamed"] == [{"a": "old.w", "b": "new.w"}]
+    assert (data["only_a"], data["only_b"], data["equal"]) == (["gone"], ["come"], False)
 
 
 def test_long_facts_are_shortened_and_counted(run, tmp_path):
@@ -544,6 +715,7 @@ def test_ctrl_c(run, files, monkeypatch, command):
         (["--shard", "5GB"], {"shard": "5GB"}),
         (["--verify", "--dry-run", "--resume", "--overwrite", "--tensors-only"],
          dict.fromkeys(["verify", "dry_run", "resume", "overwrite", "tensors_only"], True)),
+        (["--dequantize"], {"dequantize": True}),
         (["--allow", "a.B"], {"allow": ["a.B"]}),
         (["--jobs", "4", "--engine", "processes"], {"jobs": 4, "engine": "processes"}),
         (["--part", "2/16"], {"part": (2, 16)}),
@@ -553,8 +725,8 @@ def test_options_reach_the_conversion(run, monkeypatch, options, expected):
     """Each option is handed on as it was typed, the others with their defaults; several inputs and one output."""
     plain = {
         "to": None, "dtype": None, "overflow": "raise", "include": (), "exclude": (), "rename": (), "shard": None,
-        "tensors_only": False, "allow": (), "verify": False, "dry_run": False, "resume": False, "overwrite": False,
-        "jobs": 1, "engine": "threads", "part": None, "progress": None,
+        "tensors_only": False, "dequantize": False, "allow": (), "verify": False, "dry_run": False, "resume": False,
+        "overwrite": False, "jobs": 1, "engine": "threads", "part": None, "progress": None,
     }  # fmt: skip
     told = {}
 
@@ -660,6 +832,7 @@ def test_names_of_files_that_are_no_text(run, files, tmp_path):
     [
         (["inspect", "a"], True),
         (["inspect", "--all", "a", "--json", "b"], True),
+        (["inspect", "a", "--values"], True),
         (["inspect", "a", "--allow", "x.Y", "--allow", "z.W", ""], True),
         (["inspect"], False),
         (["inspect", "--all"], False),

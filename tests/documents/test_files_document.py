@@ -7,6 +7,7 @@ import shlex
 from collections import OrderedDict
 from pathlib import Path
 
+import gguf
 import numpy as np
 import pytest
 import torch
@@ -28,6 +29,12 @@ def run(tmp_path, monkeypatch, capsys):
         state[f"layers.{layer}.weight"] = torch.arange(8.0).reshape(2, 4).bfloat16() + layer
     state["head.weight"] = state["embed.weight"]
     torch.save({**state, "epoch": 3}, "model.pt")
+    writer, kind = gguf.GGUFWriter("model.gguf", "test"), gguf.GGMLQuantizationType.Q8_0
+    writer.add_tensor("w", gguf.quantize(np.ones((2, 32), np.float32), kind), raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
 
     def do(line):
         capsys.readouterr()
@@ -65,7 +72,7 @@ def test_what_is_shown_is_what_comes_out(run):
     safetensors.torch.save_file(broken, "broken.safetensors")
     examples = [block.partition("\n") for block in _blocks("console")]
 
-    assert len(examples) == 3
+    assert len(examples) == 4
     for line, _, shown in examples:
         assert _plain(run(line.removeprefix("$ "))[1]) == _plain(shown)
 

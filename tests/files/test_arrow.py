@@ -40,12 +40,13 @@ def written(form, path, held):
 
 
 def theirs(path, table, **options):
-    """A file of pyarrow's."""
+    """A file of pyarrow's, or with the suffix ``.arrows`` a stream."""
     if path.suffix == ".parquet":
         pq.write_table(table, path, **options)
         return
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema, **options) as writer:
-        writer.write_table(table)
+    make, rows = pa.ipc.new_stream if path.suffix == ".arrows" else pa.ipc.new_file, options.pop("max_chunksize", None)
+    with pa.OSFile(str(path), "wb") as sink, make(sink, table.schema, **options) as writer:
+        writer.write_table(table, max_chunksize=rows)
 
 
 def table_of(path):
@@ -161,6 +162,82 @@ def test_batches_and_groups_are_joined(form, path):
     assert same_bits(arrays(form.read(path)), {name: table[name].to_numpy() for name in table.column_names})
 
 
+@pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
+@pytest.mark.parametrize("rows", [None, 70])
+def test_streams_are_read(tmp_path, compression, rows):
+    """A stream in a file, as Hugging Face's datasets are, gives what the file form of the same table gives."""
+    table = pa.table(
+        {
+            "x": awkward("float32")[:500],
+            "tensors": pa.FixedShapeTensorArray.from_numpy_ndarray(np.arange(3000, dtype="f4").reshape(500, 2, 3)),
+            "flags": pa.array([True, False] * 250),
+            "text": ["a"] * 500,
+            "words": pa.array(["a", "b"] * 250).dictionary_encode(),
+        },
+        metadata={"note": "hello"},
+    )
+    options = {"options": pa.ipc.IpcWriteOptions(compression=compression), "max_chunksize": rows}
+    theirs(tmp_path / "a.arrow", table, **options)
+    theirs(tmp_path / "a.arrows", table, **options)
+    assert format_of(tmp_path / "a.arrows") is arrow.FORMAT
+    file, stream = (arrow.FORMAT.read(tmp_path / name) for name in ("a.arrow", "a.arrows"))
+    assert same_bits(arrays(stream), arrays(file))
+    assert same_bits(arrays(stream)["x"], awkward("float32")[:500])
+    assert (stream.metadata, stream.others) == (file.metadata, file.others)
+    assert isinstance(stream.tensors["x"], Decoded if compression or rows else Extent)
+
+
+def test_a_stream_without_batches_or_an_end_is_read(tmp_path):
+    """Without batches its columns are empty; the mark at its end may be missing."""
+    path = tmp_path / "a.arrows"
+    theirs(path, pa.table({"x": pa.array([], pa.float32())}))
+    assert same_bits(arrays(arrow.FORMAT.read(path)), {"x": np.zeros(0, "f4")})
+    theirs(path, pa.table({"x": [1, 2]}))
+    path.write_bytes(path.read_bytes()[:-8])
+    assert same_bits(arrays(arrow.FORMAT.read(path)), {"x": np.array([1, 2])})
+
+
+def test_a_stream_of_too_many_batches_is_refused(tmp_path, monkeypatch):
+    """Each takes a hundred bytes, and longer to look at than to write."""
+    path = tmp_path / "a.arrows"
+    monkeypatch.setattr("tensorferry.files.formats.arrow.ipc._MOST_BATCHES", 5)
+    theirs(path, pa.table({"x": np.arange(50)}), max_chunksize=10)
+    assert arrays(arrow.FORMAT.read(path))["x"].size == 50
+    theirs(path, pa.table({"x": np.arange(51)}), max_chunksize=10)
+    with pytest.raises(UnsafeFileError, match="5 record batches, and more"):
+        arrow.FORMAT.read(path)
+    words = pa.array(["a", "b"]).dictionary_encode()
+    theirs(path, pa.table({f"w{number}": words for number in range(9)}))
+    with pytest.raises(UnsafeFileError, match="5 messages that are no record batches"):
+        arrow.FORMAT.read(path)
+
+
+def test_a_stream_that_is_cut_off_or_damaged_is_refused(tmp_path):
+    """No length cuts a message in two, nothing comes after the end, and no flipped bit ends the process."""
+    path = tmp_path / "a.arrows"
+    theirs(path, pa.table({"x": np.arange(100.0), "y": np.arange(100)}), max_chunksize=40)
+    raw = path.read_bytes()
+    for length in range(1, len(raw), 13):
+        if raw[length : length + 4] == b"\xff" * 4:  # a message begins there
+            continue
+        path.write_bytes(raw[:length])
+        with pytest.raises(FileFormatError):
+            format_of(path).read(path)
+    path.write_bytes(raw + raw)
+    with pytest.raises(FileFormatError, match="goes on after the end"):
+        arrow.FORMAT.read(path)
+    generator = np.random.default_rng(5)
+    for place in generator.integers(8, len(raw), 300):
+        changed = bytearray(raw)
+        changed[place] ^= 1 << int(generator.integers(0, 8))
+        path.write_bytes(changed)
+        try:
+            found = arrays(arrow.FORMAT.read(path))
+        except (FileFormatError, FormatLimitError, UnsafeFileError):
+            continue
+        assert all(isinstance(array, np.ndarray) for array in found.values())
+
+
 def test_an_arrow_file_is_mapped(tmp_path):
     """What lies packed in an Arrow file is used where it lies, and what is compressed is not."""
     held = {"x": np.arange(5.0), "y": np.ones((2, 2), "c16")}
@@ -205,9 +282,11 @@ def test_nothing_at_all(form, path):
 
 def test_a_bomb_is_refused(tmp_path):
     """Compressed bodies that claim terabytes, and columns out of all proportion, are refused before they are made."""
-    theirs(tmp_path / "a.arrow", pa.table({"x": np.zeros(1 << 16)}), options=pa.ipc.IpcWriteOptions(compression="zstd"))
-    raw = (tmp_path / "a.arrow").read_bytes()
-    (tmp_path / "a.arrow").write_bytes(raw.replace((1 << 19).to_bytes(8, "little"), (1 << 42).to_bytes(8, "little")))
+    for name in ("a.arrow", "a.arrows"):
+        options = pa.ipc.IpcWriteOptions(compression="zstd")
+        theirs(tmp_path / name, pa.table({"x": np.zeros(1 << 16)}), options=options)
+        raw = (tmp_path / name).read_bytes()
+        (tmp_path / name).write_bytes(raw.replace((1 << 19).to_bytes(8, "little"), (1 << 42).to_bytes(8, "little")))
     zeros, huge = pa.table({"x": pa.array(np.zeros(1 << 25, "i4"))}), {"row_group_size": 1 << 25}
     try:
         theirs(tmp_path / "a.parquet", zeros, max_rows_per_page=1 << 25, **huge)
@@ -217,6 +296,8 @@ def test_a_bomb_is_refused(tmp_path):
     for form in (arrow.FORMAT, parquet.FORMAT):
         with pytest.raises(UnsafeFileError, match="out of all proportion"):
             form.read(tmp_path / f"a{form.suffixes[0]}")
+    with pytest.raises(UnsafeFileError, match="out of all proportion"):
+        arrow.FORMAT.read(tmp_path / "a.arrows")
     assert tracemalloc.get_traced_memory()[1] < 1 << 22
     tracemalloc.stop()
 

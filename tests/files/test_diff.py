@@ -315,3 +315,29 @@ def test_the_unused_bits_of_a_narrow_integer_are_no_difference(tmp_path):
     a, b, c = (tensorferry.open(tmp_path / f"{name}.npz") for name in "abc")
     assert diff(a, b).equal
     assert not diff(a, c).equal
+
+
+def test_renamed_tensors_are_found_by_their_bits():
+    """Each once, of the same dtype and shape; of several that are alike the one whose name ends alike."""
+    same, nan = np.arange(6, dtype="f4"), np.array([np.nan, -0.0])
+    zeros = {"x.bias": np.zeros(3), "x.beta": np.zeros(3), "x.more": np.zeros(3)}
+    a = contents({"kept": same, "a.w": same + 1, "a.n": nan, "a.turned": same.reshape(2, 3), "a.other": same} | zeros)
+    zeros = {"y.beta": np.zeros(3), "y.bias": np.zeros(3)}
+    b = {"kept": same, "b.n": nan.copy(), "b.w": same + 1, "b.turned": same.reshape(3, 2), "b.wide": same.astype("f8")}
+    b = contents(b | zeros)
+    found = diff(a, b)
+    assert found.renamed == (("a.w", "b.w"), ("a.n", "b.n"), ("x.bias", "y.bias"), ("x.beta", "y.beta"))
+    assert (found.only_a, found.only_b) == (("a.turned", "a.other", "x.more"), ("b.turned", "b.wide"))
+    assert not found.equal
+    signed = diff(contents({"a": np.array([0.0])}), contents({"b": np.array([-0.0])}))
+    assert (signed.renamed, signed.only_a) == ((), ("a",))
+
+
+def test_what_cannot_be_renamed_is_not_read():
+    """A tensor whose dtype and shape nothing in the other file has costs no reading."""
+
+    def never():
+        raise AssertionError
+
+    lone = Contents("memory", (), {"a": Decoded("float32", (5,), never, 0)})
+    assert diff(lone, contents({"b": np.zeros(4, "f4")})).only_a == ("a",)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import random
 import struct
+import sys
 import tracemalloc
 from pathlib import Path
 
@@ -12,7 +14,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tensorferry.errors import FileFormatError, FormatLimitError, UnsafeFileError
+import tensorferry as ferry
+from tensorferry.errors import FileFormatError, FormatLimitError, FrameworkNotInstalledError, UnsafeFileError
+from tensorferry.files.base.blocks import blocks_of
 from tensorferry.files.base.contents import Contents, Ref
 from tensorferry.files.base.pump import Pump
 from tensorferry.files.base.stored import Extent, InMemory
@@ -168,28 +172,171 @@ def test_big_endian_files_are_read(tmp_path):
     assert found.metadata["n"] == '{"gguf.uint32":7}'
 
 
-def test_quantised_tensors_are_listed_by_their_type(tmp_path):
-    """A tensor in quantised blocks stands among what cannot be carried; the others are read."""
-    kind = gguf.GGMLQuantizationType.Q4_0
-    writer = gguf.GGUFWriter(tmp_path / "a.gguf", "test")
-    writer.add_tensor("q", gguf.quants.quantize(np.ones((2, 32), np.float32), kind), raw_dtype=kind)
+def in_blocks(path, **options):
+    """A GGUF file by the library with a tensor of random bytes in blocks of each type, and a float one."""
+    writer = gguf.GGUFWriter(path, "test", **options)
+    generator = np.random.default_rng(1)
+    for kind, (length, nbytes) in gguf.GGML_QUANT_SIZES.items():
+        if length > 1:
+            raw = generator.integers(0, 256, (3, 2 * nbytes), np.uint8)
+            writer.add_tensor(f"blk.{kind.name}", raw, raw_dtype=kind)
     writer.add_tensor("f", np.ones(3, np.float32))
+    writer.add_uint32("n", 7)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    found = FORMAT.read(tmp_path / "a.gguf")
+    return path
+
+
+def seen(path):
+    """What the library's reader finds: types, shapes and bytes."""
+    return {
+        each.name: (each.tensor_type.name, each.shape.tolist(), each.data.tobytes())
+        for each in gguf.GGUFReader(path).tensors
+    }
+
+
+@pytest.mark.parametrize(
+    "through", [".gguf", ".safetensors", ".npz", ".pt", ".zarr", ".arrow", ".msgpack", ".onnx", ".h5"]
+)
+def test_blocks_are_carried_as_they_are(tmp_path, through):
+    """Blocks of every type come back bit-equal, from GGUF and from formats that have them as bytes, renamed or not."""
+    source = in_blocks(tmp_path / "a.gguf")
+    contents = FORMAT.read(source)
+    assert not contents.others
+    blocks = blocks_of(contents)
+    assert {name: each.kind for name, each in blocks.items()} == {
+        name: f"gguf.{name[4:]}" for name in contents.tensors if name != "f"
+    }
+    assert all(isinstance(stored, Extent) for stored in contents.tensors.values())
+    between = tmp_path / f"between{through}"
+    ferry.convert_files(source, between, verify=True, rename=["s/^blk/x/"])
+    assert set(blocks_of(ferry.open(between))) == {f"x{name[3:]}" for name in blocks}
+    ferry.convert_files(between, tmp_path / "b.gguf", verify=True, rename=["s/^x/blk/"])
+    assert seen(tmp_path / "b.gguf") == seen(source)
+    assert fields(tmp_path / "b.gguf") == fields(source)
+
+
+def test_blocks_stay_blocks_whatever_else_is_left_out(tmp_path):
+    """Without metadata, in shards, some of them only, with what the format can hold: the type goes with its tensor."""
+    source = in_blocks(tmp_path / "a.gguf")
+    whole = seen(source)
+    report = ferry.convert_files(source, tmp_path / "b.safetensors", tensors_only=True)
+    assert "tensorferry.blocks" not in str(report.warnings)
+    ferry.convert_files(tmp_path / "b.safetensors", tmp_path / "b.gguf", tensors_only=True)
+    assert seen(tmp_path / "b.gguf") == whole
+    ferry.convert_files(source, tmp_path / "shards", to="safetensors", shard=1000)
+    ferry.convert_files(tmp_path / "shards", tmp_path / "c.gguf", include=["blk.Q4*"], dtype="fit")
+    assert seen(tmp_path / "c.gguf") == {name: each for name, each in whole.items() if name.startswith("blk.Q4")}
+    ferry.convert_files(source, tmp_path / "one.gguf", include=["blk.Q8_0"])
+    ferry.convert_files(source, tmp_path / "two.npz", include=["f", "blk.Q6_K"])
+    ferry.convert_files([tmp_path / "one.gguf", tmp_path / "two.npz"], tmp_path / "both.gguf")
+    assert seen(tmp_path / "both.gguf") == {name: whole[name] for name in ("blk.Q8_0", "f", "blk.Q6_K")}
+
+
+@pytest.mark.parametrize("through", [None, "a.safetensors", "a.pt"])
+def test_blocks_are_dequantised_as_the_library_does(tmp_path, through):
+    """Each type has the library's own numbers, in float32 or as asked; types that it cannot do are named."""
+    path = source = in_blocks(tmp_path / "a.gguf")
+    if through:
+        path = tmp_path / through
+        ferry.convert_files(source, path)
+    wanted, undone = {}, []
+    with np.errstate(all="ignore"):
+        for each in gguf.GGUFReader(source).tensors:
+            try:
+                wanted[each.name] = gguf.dequantize(each.data, each.tensor_type).reshape(each.shape[::-1])
+            except NotImplementedError:
+                undone.append(each.name)
+    assert undone
+    for name in undone:
+        with pytest.raises(FormatLimitError, match=f"{name} is in blocks"):
+            ferry.load(path, dequantize=True, names=name)
+    found = ferry.load(path, dequantize=True, names=list(wanted))
+    assert support.same_bits({name: found[name] for name in wanted}, wanted)
+    some = ["blk.Q[2-6]_?", "blk.Q8_0", "f"]
+    ferry.convert_files(path, tmp_path / "b.npz", dequantize=True, dtype="float64", verify=True, include=some)
+    held = ferry.open(tmp_path / "b.npz")
+    assert not blocks_of(held)
+    assert held.tensors["blk.Q8_0"].array().tobytes() == wanted["blk.Q8_0"].astype("f8").tobytes()
+
+
+def test_what_cannot_be_done_with_blocks_is_refused(tmp_path):
+    """Their bytes have no dtype, where there are none none are dequantised, and the library has to be there."""
+    source = in_blocks(tmp_path / "a.gguf")
+    for dtype in ("uint8=int32", "blk.Q8_0=float32", "int32"):
+        with pytest.raises(FormatLimitError, match="in blocks of gguf") as refused:
+            ferry.convert_files(source, tmp_path / "b.npz", dtype=[dtype])
+        assert refused.value.hint == "dequantize=True"
+    with pytest.raises(FormatLimitError, match="no tensor that is taken is in blocks"):
+        ferry.convert_files(source, tmp_path / "b.npz", dequantize=True, include=["f"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "gguf", None)
+        assert len(FORMAT.read(source).tensors) > 1
+        with pytest.raises(FrameworkNotInstalledError, match="pip install gguf"):
+            ferry.load(source, dequantize=True)
+
+
+def test_blocks_in_big_endian_are_listed(tmp_path):
+    """The numbers inside of a block cannot be turned around here."""
+    found = FORMAT.read(in_blocks(tmp_path / "a.gguf", endianess=gguf.GGUFEndian.BIG))
     assert list(found.tensors) == ["f"]
-    assert found.others == {"q": "Q4_0, quantised, [2, 32]"}
+    assert "Q8_0, quantised in big-endian blocks" in found.others["blk.Q8_0"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[" * 100_000, "5", "{}", '{"a":["gguf.Q8_0",32]}', '{"a":["gguf.Q8_0",32,0]}', '{"a":["gguf.Q8_0",32,-34]}',
+     '{"a":["gguf.Q8_0",32,true]}', '{"a":["gguf.Q8_0",1e9,34]}', '{"a":[5,32,34]}', '{"b":["gguf.Q8_0",32,34]}',
+     '{"f":["gguf.Q8_0",32,34]}', '{"s":["gguf.Q8_0",32,34]}', '{"a":["gguf.Q8_0",32,33]}', '{"a":null}'],
+)  # fmt: skip
+def test_notes_on_blocks_that_do_not_fit_count_for_nothing(tmp_path, text):
+    """They are strings beside bytes, which GGUF has no type for."""
+    held = {"a": np.zeros((2, 68), "u1"), "f": np.zeros(34, "f4"), "s": np.zeros((), "u1")}
+    ferry.save(held, tmp_path / "a.safetensors", metadata={"tensorferry.blocks": text})
+    assert not blocks_of(ferry.open(tmp_path / "a.safetensors"))
+    with pytest.raises(FormatLimitError, match="cannot hold uint8: a, s"):
+        ferry.convert_files(tmp_path / "a.safetensors", tmp_path / "a.gguf")
+
+
+def test_notes_on_blocks_out_of_all_proportion_are_not_read(tmp_path):
+    """Lists of lists as JSON would take twenty times their length in memory."""
+    text = '{"a":[' + ",".join(["[]"] * 1_000_000) + "]}"
+    ferry.save({"a": np.zeros(34, "u1")}, tmp_path / "a.safetensors", metadata={"tensorferry.blocks": text})
+    contents = ferry.open(tmp_path / "a.safetensors")
+    tracemalloc.start()
+    assert not blocks_of(contents)
+    assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    tracemalloc.stop()
+    held = {"[,{" * 9: np.zeros(34, "u1")}
+    note = json.dumps({name: ["gguf.Q8_0", 32, 34] for name in held})
+    ferry.save(held, tmp_path / "b.safetensors", metadata={"tensorferry.blocks": note})
+    assert set(blocks_of(ferry.open(tmp_path / "b.safetensors"))) == set(held)
+
+
+@pytest.mark.parametrize("note", [["gguf.Q8_0", 16, 34], ["gguf.Q99", 32, 34], ["mine.Q8_0", 32, 34]])
+def test_blocks_of_no_known_type_are_refused(tmp_path, note):
+    """By GGUF, and where they are to be dequantised."""
+    text = json.dumps({"a": note})
+    ferry.save({"a": np.zeros((2, 68), "u1")}, tmp_path / "a.npz", metadata={"tensorferry.blocks": text})
+    with pytest.raises(FormatLimitError, match="cannot hold uint8"):
+        ferry.convert_files(tmp_path / "a.npz", tmp_path / "a.gguf")
+    with pytest.raises(FormatLimitError, match="a is in blocks of"):
+        ferry.load(tmp_path / "a.npz", dequantize=True)
 
 
 def test_every_type_of_the_library_is_known_by_name():
-    """No type of the library's is carried under a wrong name, or called unknown."""
+    """No type of the library's is carried under a wrong name or size, or called unknown."""
     from tensorferry.files.formats import gguf as module
+    from tensorferry.files.formats.gguf.blocks import BLOCKS_BY_CODE
 
     names = {code: {"bfloat16": "BF16"}.get(name) or f"{name[0]}{name[-2:].strip('t')}".upper() for code, name in
              module._DTYPES.items()}  # fmt: skip
-    assert names | module._QUANTISED == {int(kind): kind.name for kind in gguf.GGMLQuantizationType}
+    names |= {code: blocks.kind[5:] for code, blocks in BLOCKS_BY_CODE.items()}
+    assert names == {int(kind): kind.name for kind in gguf.GGMLQuantizationType}
+    for code, (_, length, nbytes) in BLOCKS_BY_CODE.items():
+        assert gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType(code)] == (length, nbytes)
 
 
 def test_ties_and_trees_come_back(tmp_path):
@@ -262,6 +409,9 @@ HOSTILE = {
     "an alignment that is a text": _file(pairs=1, rest=_text("general.alignment") + struct.pack("<I", 8) + _text("8")),
     "data past the end": _file(tensors=1, rest=_info(offset=2**40) + bytes(64)),
     "data cut off": _file(tensors=1, rest=_info(lengths=(400,)) + bytes(64)),
+    "blocks that are cut off": _file(tensors=1, rest=_info(lengths=(64,), code=8) + bytes(67)),
+    "half a block": _file(tensors=1, rest=_info(lengths=(48,), code=8) + bytes(1000)),
+    "blocks without axes": _file(tensors=1, rest=_info(lengths=(), code=8) + bytes(1000)),
     "quantised data past the end": _file(tensors=1, rest=_info(code=2, offset=2**40) + bytes(64)),
     "a crooked offset": _file(tensors=1, rest=_info(offset=4) + bytes(96)),
     "overlapping data": _file(tensors=2, rest=_info(lengths=(16,)) + _info("b", (16,), 0, 32) + bytes(256)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import json
 import os
@@ -21,6 +22,7 @@ from tensorferry.files.base.pump import Pump
 from tensorferry.files.base.stored import Extent
 from tensorferry.files.formats.keras import FORMAT
 from tensorferry.files.registry import format_of
+from tensorferry.files.select import substitution
 
 
 def written(path, held):
@@ -169,16 +171,40 @@ def test_ties_and_names_of_layers_come_back(tmp_path):
 
 def test_what_keras_could_not_load_is_refused():
     """Names that are no variables of Keras, trees, and dtypes that it has not, are refused by name."""
-    for name in ("dense.kernel", "model_weights/dense/kernel:0", "vars//0", "vars/."):
+    for name in ("dense.weight", "model_weights/dense/kernel:0", "vars//0", "vars/.", "a..kernel", "./kernel"):
         with pytest.raises(FormatLimitError) as caught:
             FORMAT.refuse(contents({name: np.ones(2)}))
         assert name in str(caught.value)
+        (typed,) = ast.literal_eval(str(caught.value).rpartition("rename=")[2])
+        assert substitution(typed)(name) == "layers/dense/vars/0"
     with pytest.raises(FormatLimitError, match="a/vars/0"):
         FORMAT.refuse(contents({"a/vars/0": np.ones(2), "a/vars/0/vars/1": np.ones(2)}))
     with pytest.raises(FormatLimitError, match="float8_e4m3fn"):
         FORMAT.refuse(contents({"vars/0": np.ones(2, ml_dtypes.float8_e4m3fn)}))
-    with pytest.raises(FormatLimitError, match="nest"):
-        FORMAT.refuse(contents({"vars/0": np.ones(2)}, tree={"vars/0": Ref("vars/0"), "step": 1}))
+    for one, other in (("a.kernel", "a/kernel"), ("kernel", "vars/0"), ("layers.kernel", "layers/vars/0")):
+        with pytest.raises(FormatLimitError, match="no place for both"):
+            FORMAT.refuse(contents({one: np.ones(2), other: np.ones(2)}))
+
+
+def test_a_plain_tree_goes_where_keras_looks(tmp_path):
+    """Variables named as layers name them are numbered as layers make them; names, order and values come back."""
+    names = ["bias", "kernel", "moving_variance", "gamma", "beta", "moving_mean"]
+    held = {f"dense.{name}": np.full(2, place, "f4") for place, name in enumerate(names[:2])}
+    held |= {f"batch_normalization.{name}": np.full(2, place, "f4") for place, name in enumerate(names[2:])}
+    tree = {"dense": {}, "batch_normalization": {}, "step": 7}
+    for name in held:
+        layer, _, last = name.partition(".")
+        tree[layer][last] = Ref(name)
+    found = written(tmp_path / "a.weights.h5", contents(held, tree=tree, metadata={"note": "x"}))
+    assert same_bits(arrays(found), held)
+    assert (found.tree, found.metadata) == (tree, {"note": "x"})
+    with h5py.File(tmp_path / "a.weights.h5") as file:
+        found = {place: file[f"layers/{place}"][0] for place in ("dense/vars/0", "dense/vars/1")}
+        assert found == {"dense/vars/0": 1, "dense/vars/1": 0}
+        assert [file[f"layers/batch_normalization/vars/{n}"][0] for n in range(4)] == [1, 2, 3, 0]
+    written(tmp_path / "b.weights.h5", contents({"kernel": np.ones(2), "a/layers/vars/0": np.ones(1)}))
+    with h5py.File(tmp_path / "b.weights.h5") as file:
+        assert file["vars/0"].shape == (2,)
 
 
 def test_a_whole_model_is_not_written(tmp_path):
@@ -189,7 +215,7 @@ def test_a_whole_model_is_not_written(tmp_path):
 
 
 _KERAS = """
-import sys, numpy as np, keras
+import sys, numpy as np, keras, tensorferry as ferry
 from pathlib import Path
 from tensorferry.files.base.pump import Pump
 from tensorferry.files.formats.keras import FORMAT
@@ -230,6 +256,16 @@ old = FORMAT.read(folder / "model.h5")
 held = [stored.array().tobytes() for path, stored in old.tensors.items() if path.startswith("model_weights")]
 assert set(held) <= set(bits(saved)) and held
 assert all("opaque" in why for why in old.others.values())
+keras.utils.clear_session()
+layers = [keras.layers.Dense(3), keras.layers.BatchNormalization(), keras.layers.Dense(2)]
+plain = keras.Sequential([keras.Input((4,)), *layers])
+tree = {}
+for number, variable in enumerate(plain.weights):
+    layer, last = variable.path.split("/")[-2:]
+    tree.setdefault(layer, {})[last] = np.full(variable.shape, number, "f4")
+ferry.save(tree, folder / "plain.weights.h5")
+plain.load_weights(folder / "plain.weights.h5", skip_mismatch=False)
+assert [np.ravel(keras.ops.convert_to_numpy(each))[0] for each in plain.weights] == [*range(8)]
 print("equal")
 """
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.files.support import arrays, awkward, contents, same_bits, sample
 from tests.support import peak_of
 
-from tensorferry.errors import FileFormatError, FormatLimitError
+from tensorferry.errors import FileFormatError, FormatLimitError, UnsafeFileError
 from tensorferry.files.base.contents import Contents, Ref
 from tensorferry.files.base.pump import Pump
 from tensorferry.files.base.stored import InMemory
@@ -274,6 +274,9 @@ def test_six_bit_floats_are_listed_not_carried(tmp_path):
         b'{"a":{"dtype":"U8","shape":[2,3],"data_offsets":[0,6]},"__metadata__":{}}',
         b'{"__metadata__":null,"\\u0061":{"dtype":"U8","shape":[2,3],"data_offsets":[0,6]}}',
         b'{"__metadata__" : { "\\"," : "{" } , "a":{"dtype":"U8","shape":[2,3],"data_offsets":[0,6]}}   \n',
+        b' \n\t{"a":{"dtype":"U8","shape":[2,3],"data_offsets":[0,6]}}',
+        b" " * 300_000 + b'{"a":{"dtype":"U8","shape":[2,3],"data_offsets":[0,6]}}',
+        b'{"a":["U8",[2,3],[0,6]]}',
     ],
 )
 def test_unusual_but_valid_headers_are_read(tmp_path, header):
@@ -285,6 +288,43 @@ def test_unusual_but_valid_headers_are_read(tmp_path, header):
     assert list(found.tensors) == [name] == ["a"]
     assert found.tensors["a"].array().tolist() == [[0, 1, 2], [3, 4, 5]]
     assert official["shape"] == [2, 3]
+
+
+@pytest.mark.parametrize("more", ['{"}": [{"y": "\\\\"}]}', "[[], null, 0.5]", '"{\\""', "{}"])
+@pytest.mark.parametrize("at", [0, 3])
+def test_fields_that_no_reader_knows_are_metadata(tmp_path, more, at):
+    """What the official reader passes over in an entry is kept, as text under the tensor's name, and written again."""
+    fields = ['"dtype":"U8"', '"shape":[2,3]', '"data_offsets":[0,6]']
+    fields.insert(at, f'"quant.type" : {more}')
+    path = tmp_path / "a.safetensors"
+    path.write_bytes(raw(f'{{"a":{{{",".join(fields)}}}}}'.encode(), bytes(range(6))))
+    ((name, official),) = safetensors.deserialize(path.read_bytes())
+    found = FORMAT.read(path)
+    assert found.tensors[name].array().tolist() == np.frombuffer(official["data"], "u1").reshape(2, 3).tolist()
+    text = found.metadata["a@quant.type"]
+    assert text == json.loads(more) or json.loads(text) == json.loads(more)
+    assert not list(FORMAT.check(path))
+    again = tmp_path / "b.safetensors"
+    FORMAT.write(found, again, Pump())
+    assert FORMAT.read(again).metadata == found.metadata
+
+
+def test_metadata_of_such_a_name_stays_what_it_is(tmp_path):
+    """Neither takes the place of the other."""
+    entry = '"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"x":"field"}'
+    path = tmp_path / "a.safetensors"
+    path.write_bytes(raw(f'{{{entry},"__metadata__":{{"a@x":"string","a@x#":"other"}}}}'.encode(), b"\0"))
+    assert FORMAT.read(path).metadata == {"a@x": "string", "a@x#": "other", "a@x##": "field"}
+
+
+def test_fields_out_of_all_proportion_are_refused(tmp_path):
+    """Megabytes of lists in entries are refused after the first of them."""
+    lists = b"[" + b",".join([b"[]"] * 20_000) + b"]"
+    entry = b'"a%d":{"dtype":"U8","shape":[0],"data_offsets":[0,0],"x":' + lists + b"}"
+    path = tmp_path / "a.safetensors"
+    path.write_bytes(raw(b"{" + b",".join(entry % number for number in range(100)) + b"}"))
+    with pytest.raises(UnsafeFileError, match="fields that no tensor has"):
+        FORMAT.read(path)
 
 
 def test_a_file_without_tensors(tmp_path):

@@ -201,6 +201,28 @@ def test_the_state_file_leads_nowhere_else(tmp_path, name):
     assert not FORMAT.recognises(tmp_path / "in", b"")
 
 
+def test_the_variables_of_a_saved_model_are_read(tf, tmp_path):
+    """A SavedModel's folder has the tensors of its variables, under the names that a checkpoint has for them."""
+    module = tf.Module()
+    module.weight, module.layers = tf.Variable([[1.0, -0.0]]), [tf.Variable([3], dtype=tf.int32)]
+    module.call = tf.function(lambda x: x @ module.weight, input_signature=[tf.TensorSpec([None, 1])])
+    tf.saved_model.save(module, str(tmp_path / "model"))
+    tf.train.Checkpoint(module).write(str(tmp_path / "ckpt"))
+    assert format_of(tmp_path / "model") is FORMAT
+    found = open_path(tmp_path / "model")
+    end = "/.ATTRIBUTES/VARIABLE_VALUE"
+    held = {f"weight{end}": np.array([[1, -0.0]], "f4"), f"layers/0{end}": np.array([3], "i4")}
+    assert support.same_bits(dict(sorted(support.arrays(found).items())), dict(sorted(held.items())))
+    assert set(FORMAT.read(tmp_path / "ckpt").tensors) >= set(held)
+    report = convert_files(tmp_path / "model", tmp_path / "a.safetensors", rename=[f"s|{end}$||"], verify=True)
+    assert (report.tensors, set(open_path(tmp_path / "a.safetensors").tensors)) == (2, {"weight", "layers/0"})
+    # What is in the folder is not the checkpoint's alone: none of it may be replaced by one.
+    assert not {"variables", "saved_model.pb"} & set(FORMAT.own_entries(tmp_path / "model"))
+    (tmp_path / "model" / "variables" / "variables.index").unlink()
+    with pytest.raises(FileFormatError, match="no TensorFlow checkpoint"):
+        FORMAT.read(tmp_path / "model")
+
+
 def test_what_is_no_number_is_listed(tf, tmp_path):
     """Arrays of strings and quantised tensors stand among what cannot be carried."""
     quantised = tf.raw_ops.QuantizeV2(input=[1.0, 2.0], min_range=0.0, max_range=2.0, T=tf.quint8)[0]

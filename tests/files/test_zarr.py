@@ -1,4 +1,4 @@
-"""Zarr v3: zarr-python reads what is written, and what it or TensorStore writes is read bit for bit."""
+"""Zarr: zarr-python reads what is written, and what it or TensorStore writes is read bit for bit."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from tests.files.support import arrays, awkward, contents, same_bits, sample
 
 from tensorferry.core.dtypes import DTYPES
 from tensorferry.errors import FileFormatError, FormatLimitError, FrameworkNotInstalledError, UnsafeFileError
-from tensorferry.files.base.contents import Ref
+from tensorferry.files.base.contents import NotTensor, Ref
 from tensorferry.files.base.pump import Pump
 from tensorferry.files.base.stored import Decoded, Extent
 from tensorferry.files.formats.zarr import FORMAT
 from tensorferry.files.registry import format_of
 
 zarr = pytest.importorskip("zarr", reason="zarr 3 is not installed; it needs Python 3.11")
+
+numcodecs = pytest.importorskip("numcodecs", reason="zarr brings it")
 
 NATIVE = ["bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))]
 NATIVE += ["float16", "float32", "float64", "complex64", "complex128"]
@@ -206,7 +208,7 @@ HOSTILE = {
     "a dtype that is none": {"attributes": {"tensorferry.dtype": 5}, "data_type": "uint8"},
     "a dtype for floats": {"attributes": {"tensorferry.dtype": "bfloat16"}, "data_type": "float16"},
     "attributes that are none": {"attributes": []},
-    "Zarr v2": {"zarr_format": 2},
+    "another version": {"zarr_format": 4},
     "no node": {"node_type": "file"},
     "names that do not fit": {"attributes": {"tensorferry.names": '[["a", "b"]]'}},
     "a fill value that is none": {"data_type": "bfloat16", "fill_value": ["x"]},
@@ -278,3 +280,162 @@ def test_what_is_not_of_the_array_or_group_is_not_its_own(tmp_path):
     (tmp_path / "a" / "group" / "d" / "mine.txt").write_text("")
     left = {each.name for each in (tmp_path / "a").iterdir()} - set(FORMAT.own_entries(tmp_path / "a"))
     assert left == {"mine.txt", "0", "link", "group"}
+
+
+def zarr_v2(path):
+    """A group by zarr-python in version 2: every compressor that numcodecs has here, filters, orders, a group in it."""
+    group = zarr.open_group(str(path), mode="w", zarr_format=2)
+    values = awkward("float32")[:500].reshape(20, 25)
+    held = {}
+
+    def add(name, values, dtype=None, **options):
+        made = group.create_array(name, shape=values.shape, dtype=dtype or values.dtype, **options)
+        made[...] = values
+        held[name] = values
+
+    compressors = [numcodecs.Zlib(), numcodecs.GZip(), numcodecs.Zstd(), numcodecs.Blosc(), numcodecs.LZ4()]
+    for codec in [None, *compressors, numcodecs.BZ2(), numcodecs.LZMA()]:
+        add(codec.codec_id if codec else "raw", values, chunks=(7, 10), compressors=codec)
+    plain = {"compressors": None, "filters": None}
+    add("one", values, chunks=values.shape, **plain)
+    add("big", values, ">f4", chunks=values.shape, **plain)
+    add("columns", values, chunks=values.shape, order="F", **plain)
+    add("deep/slashes", values, chunks=(7, 10), chunk_key_encoding={"name": "v2", "separator": "/"}, **plain)
+    add("delta", np.arange(100).reshape(10, 10) ** 3, filters=[numcodecs.Delta("<i8")])
+    add("scalar", np.array(7), **plain)
+    add("empty", np.zeros((0, 3), "i2"))
+    for kind in NATIVE:
+        add(f"of.{kind}", awkward(kind)[:64], chunks=(10,), compressors=numcodecs.Zstd())
+    group.create_array("unwritten", shape=(5,), chunks=(2,), dtype="float64", fill_value=-0.0)
+    return group, held | {"unwritten": np.full(5, -0.0)}
+
+
+def test_version_2_is_read(tmp_path):
+    """What zarr-python writes in version 2, in every encoding, comes back bit for bit; packed values where they lie."""
+    group, held = zarr_v2(tmp_path / "theirs")
+    group.attrs["title"] = "a run"
+    group["deep/slashes"].attrs["unit"] = "m"
+    assert format_of(tmp_path / "theirs") is FORMAT
+    found = FORMAT.read(tmp_path / "theirs")
+    assert same_bits(dict(sorted(arrays(found).items())), dict(sorted(held.items())))
+    assert found.metadata == {"title": "a run", "deep/slashes@unit": "m"}
+    lying = {name for name, stored in found.tensors.items() if isinstance(stored, Extent)}
+    assert lying == {"one", "scalar"}
+    assert not found.others
+
+
+def test_a_lone_array_of_version_2_is_read(tmp_path):
+    """An array that stands in no group has no name of its own."""
+    made = zarr.open_array(str(tmp_path / "theirs"), mode="w", shape=(3,), dtype="i4", zarr_format=2)
+    made[...] = [1, 2, 3]
+    assert same_bits(arrays(FORMAT.read(tmp_path / "theirs")), {"tensor": np.array([1, 2, 3], "i4")})
+
+
+@pytest.mark.parametrize("kind", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
+@pytest.mark.parametrize("compressor", [None, {"id": "zlib", "level": 1}])
+def test_narrow_dtypes_of_tensorstore_in_version_2_are_read(tmp_path, kind, compressor):
+    """TensorStore names dtypes in version 2 that zarr-python has not there: they are read bit for bit."""
+    tensorstore = pytest.importorskip("tensorstore", reason="TensorStore is not installed")
+    values = awkward(kind)[-120:].reshape(10, 12)
+    metadata = {"shape": [10, 12], "chunks": [4, 5], "dtype": kind, "compressor": compressor, "fill_value": None}
+    spec = {"driver": "zarr", "kvstore": f"file://{tmp_path}/theirs/", "metadata": metadata, "create": True}
+    tensorstore.open(spec).result()[...] = values
+    assert same_bits(arrays(FORMAT.read(tmp_path / "theirs")), {"tensor": values})
+
+
+def test_what_is_no_tensor_in_version_2_is_listed(tmp_path):
+    """Text, objects, times and codecs that are not known, those that run code first of all, are named."""
+    group = zarr.open_group(str(tmp_path / "theirs"), mode="w", zarr_format=2)
+    group.create_array("fine", shape=(2,), dtype="int8")
+    described = tmp_path / "theirs" / "fine" / ".zarray"
+    plain = json.loads(described.read_text())
+    changes = {
+        "text": {"dtype": "<U3"},
+        "object": {"dtype": "|O", "filters": [{"id": "pickle"}]},
+        "time": {"dtype": "<M8[s]"},
+        "fields": {"dtype": [["a", "<f4"]]},
+        "pickled": {"filters": [{"id": "pickle"}]},
+        "unknown": {"compressor": {"id": "mine"}},
+    }
+    for name, change in changes.items():
+        (tmp_path / "theirs" / name).mkdir()
+        (tmp_path / "theirs" / name / ".zarray").write_text(json.dumps(plain | change))
+    found = FORMAT.read(tmp_path / "theirs")
+    assert list(found.tensors) == ["fine"]
+    assert set(found.others) == set(changes)
+    assert {name for name, why in found.others.items() if isinstance(why, NotTensor)} == {"text", "object"}
+    assert "pickle, which is not known" in found.others["pickled"]
+
+
+HOSTILE_V2 = {
+    "no JSON": None,
+    "another version": {"zarr_format": 3},
+    "negative length": {"shape": [-4]},
+    "overflow": {"shape": [2**40, 2**40], "chunks": [1, 1]},
+    "no shape": {"shape": "4"},
+    "empty chunks": {"chunks": [0]},
+    "other chunks": {"chunks": [2, 2]},
+    "a codec without a name": {"compressor": {"level": 1}},
+    "codecs that are none": {"filters": "zlib"},
+    "a compressor that is none": {"compressor": 5},
+    "settings that are none": {"compressor": {"id": "zlib", "level": "x"}, "shape": [4], "chunks": [4]},
+    "an order that is none": {"order": "X"},
+    "a separator that is none": {"dimension_separator": 5},
+    "a fill value that is none": {"dtype": "bfloat16", "fill_value": ["x"]},
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE_V2)
+def test_hostile_descriptions_of_version_2_are_refused(tmp_path, case):
+    """Whatever does not add up is a named error."""
+    described = {"zarr_format": 2, "shape": [4], "chunks": [2], "dtype": "|i1", "order": "C", "fill_value": 0}
+    described |= {"compressor": None, "filters": None} | (HOSTILE_V2[case] or {})
+    (tmp_path / ".zarray").write_text("[" * 100_000 if HOSTILE_V2[case] is None else json.dumps(described))
+    (tmp_path / "0").write_bytes(b"\1\2")
+    (tmp_path / "1").write_bytes(b"\3\4")
+    with pytest.raises(FileFormatError):
+        arrays(FORMAT.read(tmp_path))
+
+
+def test_damage_in_version_2_is_found(tmp_path):
+    """Chunks that are cut off or changed, in each encoding, are an error and never numbers; no code is run."""
+    _, held = zarr_v2(tmp_path / "theirs")
+    for name in ("zlib", "gzip", "zstd", "blosc", "lz4", "bz2", "lzma", "raw", "one"):
+        chunk = min((tmp_path / "theirs" / name).glob("[0-9]*"))
+        whole = chunk.read_bytes()
+        for damaged in (whole[: len(whole) // 2], b"", b"\xff" * 40):
+            chunk.write_bytes(damaged)
+            with pytest.raises(FileFormatError):
+                FORMAT.read(tmp_path / "theirs").tensors[name].load()
+        chunk.write_bytes(whole)
+    assert same_bits(arrays(FORMAT.read(tmp_path / "theirs")) | held, arrays(FORMAT.read(tmp_path / "theirs")))
+
+
+def test_a_chunk_of_blosc_that_is_cut_off_is_refused(tmp_path):
+    """Its library would read past the end of what it was given, in version 3 too."""
+    codec = zarr.codecs.BloscCodec()
+    zarr.create_array(str(tmp_path / "a"), data=np.arange(1000), compressors=codec)
+    chunk = tmp_path / "a" / "c" / "0"
+    chunk.write_bytes(chunk.read_bytes()[:-100])
+    with pytest.raises(FileFormatError, match="cut off"):
+        FORMAT.read(tmp_path / "a").tensors["tensor"].load()
+
+
+def test_shapes_out_of_proportion_and_links_out_of_version_2_are_refused(tmp_path):
+    """Terabytes declared in a few bytes, and a chunk that lies elsewhere."""
+    described = {"zarr_format": 2, "shape": [2**42], "chunks": [2**20], "dtype": "|i1", "order": "C", "fill_value": 0}
+    (tmp_path / ".zarray").write_text(json.dumps(described | {"compressor": None, "filters": None}))
+    with pytest.raises(UnsafeFileError, match="out of all proportion"):
+        FORMAT.read(tmp_path)
+    (tmp_path / "0").symlink_to("/etc/hostname")
+    with pytest.raises(UnsafeFileError, match="leads out"):
+        FORMAT.read(tmp_path)
+
+
+def test_what_belongs_to_version_2_is_its_own(tmp_path):
+    """Descriptions, attributes and chunks are; what stands beside them is not."""
+    zarr_v2(tmp_path / "theirs")
+    (tmp_path / "theirs" / "mine.txt").write_text("")
+    (tmp_path / "theirs" / "raw" / "mine.txt").write_text("")
+    left = {each.name for each in (tmp_path / "theirs").iterdir()} - set(FORMAT.own_entries(tmp_path / "theirs"))
+    assert left == {"mine.txt", "raw"}

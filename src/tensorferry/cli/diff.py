@@ -62,6 +62,7 @@ def _print(found: Difference, tolerance: float | None) -> None:
     if found.equal and accepted:
         verdict = (within if tolerance is None else f"equal {within}", "ok")
     for names, what in (
+        (found.renamed, "renamed"),
         (found.only_a, "only in A"),
         (found.only_b, "only in B"),
         (found.values, "values"),
@@ -74,6 +75,8 @@ def _print(found: Difference, tolerance: float | None) -> None:
 
 
 def _lines(found: Difference) -> Iterator[tuple[str, str, str, str]]:
+    for old, new in found.renamed:
+        yield "renamed", f"{printable(old)} -> {printable(new)}", "", ""
     for word, names in (("only in A", found.only_a), ("only in B", found.only_b)):
         for name in names:
             yield word, printable(name), "", ""

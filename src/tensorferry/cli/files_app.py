@@ -49,16 +49,18 @@ def add_commands(app: typer.Typer) -> None:
 def inspect(
     paths: _Paths,
     every: Annotated[bool, typer.Option("--all", help="Each tensor, and whatever else is shortened.")] = False,
+    values: Annotated[
+        bool, typer.Option("--values", help="Read all values: the smallest, largest, mean, zeros, NaN of each tensor.")
+    ] = False,
     allow: _Allow = None,
     in_process: _InProcess = False,
     json: _Json = False,
 ) -> None:
-    """What files hold, from their headers: no data is read, no code run."""
+    """What files hold, from their headers: no data is read, unless asked for, and no code run."""
     from .child import run
 
-    raise typer.Exit(
-        run("inspect", paths, in_process=in_process, paths=paths, every=every, allow=allow or (), as_json=json)
-    )
+    given = {"paths": paths, "every": every, "values": values, "allow": allow or (), "as_json": json}
+    raise typer.Exit(run("inspect", paths, in_process=in_process, **given))
 
 
 def check(
@@ -131,6 +133,9 @@ def convert(
     tensors_only: Annotated[
         bool, _chosen("--tensors-only", help="Leave out metadata and values that are not tensors, and how they nest.")
     ] = False,
+    dequantize: Annotated[
+        bool, _chosen("--dequantize", help="Write the numbers of quantised blocks (GGUF's), not their bytes.")
+    ] = False,
     allow: Annotated[
         _Words,
         _chosen(metavar="NAME", help="A class that a pickle may contain, read as a plain container; never imported."),
@@ -175,6 +180,7 @@ def convert(
         "exclude": exclude or (),
         "rename": rename or (),
         "tensors_only": tensors_only,
+        "dequantize": dequantize,
         "allow": allow or (),
         "shard": shard,
         "overwrite": overwrite,

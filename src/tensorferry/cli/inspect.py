@@ -5,35 +5,41 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import suppress
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from tensorferry.errors import ConversionError, UnsafeFileError
+from tensorferry.files.base.blocks import blocks_of
 from tensorferry.files.shards import asked_for, open_path
 from tensorferry.files.summary import Summary, disk_bytes, summarise
 from tensorferry.planning.render import size_text
 
 from .console import EXIT_REFUSED, printable
 from .listing import facts, heading, rows
-from .outcome import code_of, counted, plain, result, show_error, told, without_collecting, writing
+from .outcome import code_of, counted, plain, progress, result, show_error, told, without_collecting, writing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Hashable, Iterator, Sequence
     from pathlib import Path
 
     from tensorferry.files.base.contents import Contents
+    from tensorferry.files.statistics import Statistics
 
 __all__ = ["run"]
 
 _LISTED = 5
 """Of what there may be many, how many are listed without --all."""
 _LONGEST = 200
+_BARS = "_.:-=+*#%@"
+"""From no value to the most, of ten parts from the smallest to the largest."""
 
 
-def run(paths: Sequence[Path], *, every: bool, allow: Sequence[str], as_json: bool) -> int:
+def run(paths: Sequence[Path], *, every: bool, allow: Sequence[str], as_json: bool, values: bool = False) -> int:
     """Print what each file holds; the exit code is the worst."""
     with without_collecting():
         reports = [
-            _report(path, frozenset(allow), every=every, as_json=as_json, first=not n) for n, path in enumerate(paths)
+            _report(path, frozenset(allow), every=every, as_json=as_json, values=values, first=not n)
+            for n, path in enumerate(paths)
         ]
     if as_json:
         with writing():
@@ -42,13 +48,14 @@ def run(paths: Sequence[Path], *, every: bool, allow: Sequence[str], as_json: bo
 
 
 def _report(
-    path: Path, allow: frozenset[str], *, every: bool, as_json: bool, first: bool
+    path: Path, allow: frozenset[str], *, every: bool, as_json: bool, values: bool, first: bool
 ) -> tuple[int, dict[str, Any] | None]:
     """Print what one file holds, or give it as plain data; with the exit code."""
     try:
         contents = open_path(path, allow=allow)
         allowed = _allowed(path, contents, allow)
         summary = summarise(path, contents)
+        found = _statistics(contents) if values and summary.safe else None
     except UnsafeFileError as error:
         return _refused(path, error, as_json=as_json, first=first)
     except (ConversionError, OSError) as error:
@@ -58,10 +65,33 @@ def _report(
         return code_of(error), None
     code = 0 if summary.safe else EXIT_REFUSED
     if as_json:
-        return code, _data(summary, contents, allowed, every=every)
+        return code, _data(summary, contents, allowed, found, every=every)
     with writing():
-        _print(summary, contents, allowed, every=every, first=first)
+        _title(summary.path, first=first)
+        facts(list(_facts(summary, allowed, every=every)))
+        if summary.tensors:
+            sys.stdout.write("\n")
+        if found is not None:
+            _print_statistics(found)
+        else:
+            _print(summary, contents, every=every)
     return code, None
+
+
+def _statistics(contents: Contents) -> dict[str, Statistics | None]:
+    """The statistics of each tensor; ``None`` for the bytes of quantised blocks, which are no numbers."""
+    from tensorferry.files.statistics import statistics
+
+    blocks = blocks_of(contents)
+    total = sum(stored.nbytes for stored in contents.tensors.values())
+    known: dict[Hashable, Statistics | None] = {}
+    found = {}
+    with progress("reading", lambda: total) as moved:
+        for name, stored in contents.tensors.items():
+            if stored.key not in known:
+                known[stored.key] = None if name in blocks else statistics(stored, moved)
+            found[name] = known[stored.key]
+    return found
 
 
 def _allowed(path: Path, contents: Contents, allow: frozenset[str]) -> list[str]:
@@ -98,14 +128,25 @@ def _refused(path: Path, error: UnsafeFileError, *, as_json: bool, first: bool) 
     return EXIT_REFUSED, None
 
 
-def _data(summary: Summary, contents: Contents, allowed: list[str], *, every: bool) -> dict[str, Any]:
+def _data(
+    summary: Summary,
+    contents: Contents,
+    allowed: list[str],
+    found: dict[str, Statistics | None] | None,
+    *,
+    every: bool,
+) -> dict[str, Any]:
     data: dict[str, Any] = {
         "path": summary.path,
         "format": summary.format,
         "files": list(summary.files),
         "bytes": summary.nbytes,
+        "memory": summary.memory,
         "tensors": summary.tensors,
         "parameters": summary.parameters,
+        "modules": summary.modules,
+        "quantised": summary.quantised,
+        "shards": None if summary.shards is None else summary.shards._asdict(),
         "safe": summary.safe and not allowed,
         "allowed": allowed,
         "asks_for": list(summary.asks_for),
@@ -126,12 +167,15 @@ def _data(summary: Summary, contents: Contents, allowed: list[str], *, every: bo
         ],
         "error": None,
     }
+    if found is not None:
+        data["statistics"] = {name: None if each is None else _plainly(each) for name, each in found.items()}
     if every:
+        blocks = blocks_of(contents)
         data["all"] = [
             {
                 "name": name,
-                "dtype": stored.dtype,
-                "shape": list(stored.shape),
+                "dtype": blocks[name].kind if name in blocks else stored.dtype,
+                "shape": list(blocks[name].shape(stored.shape) if name in blocks else stored.shape),
                 "bytes": stored.nbytes,
                 "file": getattr(stored, "path", None),
                 "offset": getattr(stored, "offset", None),
@@ -141,15 +185,42 @@ def _data(summary: Summary, contents: Contents, allowed: list[str], *, every: bo
     return data
 
 
-def _print(summary: Summary, contents: Contents, allowed: list[str], *, every: bool, first: bool) -> None:
-    _title(summary.path, first=first)
-    facts(list(_facts(summary, allowed, every=every)))
-    if summary.tensors:
-        sys.stdout.write("\n")
+def _plainly(found: Statistics) -> dict[str, Any]:
+    # A sum of large numbers may be infinite, which JSON has not.
+    return {key: str(each) if each in (inf, -inf) else each for key, each in found._asdict().items()}
+
+
+def _print_statistics(found: dict[str, Statistics | None]) -> None:
+    """A line for each tensor, under a line that says what is what."""
+    lines = [("", "min", "max", "mean", "zeros", "spread", "")]
+    for name, each in found.items():
+        if each is None or each.smallest is None:
+            numbers = ["", "", "", "", ""]
+        else:
+            bars = "".join(_BARS[-(-count * (len(_BARS) - 1) // max(each.histogram))] for count in each.histogram)
+            numbers = [f"{number:.4g}" for number in (each.smallest, each.largest, each.mean or 0)]
+            numbers += [f"{each.zeros:,}", bars]
+        odd = (
+            [f"{count:,} {word}" for count, word in ((each.nans, "NaN"), (each.infinite, "inf")) if count]
+            if each
+            else []
+        )
+        words = "quantised blocks" if each is None else ", ".join(odd) or ("" if numbers[0] else "no values")
+        lines.append((printable(name), *numbers, words))  # type: ignore[arg-type]
+    rows(lines, styles=("name", "", "", "", "", "quiet", "warn"), right=frozenset({1, 2, 3, 4}))
+
+
+def _print(summary: Summary, contents: Contents, *, every: bool) -> None:
     if every:
+        blocks = blocks_of(contents)
         rows(
             (
-                (printable(name), stored.dtype, str(list(stored.shape)), _place(stored))
+                (
+                    printable(name),
+                    blocks[name].kind if name in blocks else stored.dtype,
+                    str(list(blocks[name].shape(stored.shape) if name in blocks else stored.shape)),
+                    _place(stored),
+                )
                 for name, stored in contents.tensors.items()
             ),
             styles=("name", "", "", "quiet"),
@@ -182,12 +253,22 @@ def _title(path: object, *, first: bool) -> None:
 def _facts(summary: Summary, allowed: list[str], *, every: bool) -> Iterator[tuple[str, str]]:
     yield "format", summary.format
     files = f" in {counted(len(summary.files), 'file')}" if len(summary.files) > 1 else ""
-    yield "size", size_text(summary.nbytes) + files
+    yield "size", f"{size_text(summary.nbytes)}{files}, {size_text(summary.memory)} in memory"
+    if summary.shards is not None:
+        there = summary.shards.total - len(summary.shards.missing)
+        lacking = f"; missing: {_few(summary.shards.missing)}" if summary.shards.missing else ", complete"
+        yield "shards", f"{there} of {summary.shards.total}{lacking}"
     yield "tensors", f"{summary.tensors:,}"
     counts = sorted(summary.parameters.items(), key=lambda each: -each[1])
     by_dtype = ", ".join(f"{dtype} {number:,}" for dtype, number in counts)
     total = sum(summary.parameters.values())
     yield "parameters", f"{total:,} ({by_dtype})" if len(summary.parameters) > 1 else by_dtype or "0"
+    parts = sorted(summary.modules.items(), key=lambda each: -each[1])
+    yield from _some(
+        "modules", [f"{name} {count:,} ({100 * count / max(total, 1):.0f}%)" for name, count in parts], every=every
+    )
+    kinds = [f"{kind}: {counted(count, 'tensor')}" for kind, count in summary.quantised.items()]
+    yield from _some("quantised", kinds, every=every)
     if summary.refuses:
         yield "safe", "no: " + ", ".join(map(printable, summary.refuses))
     elif allowed:
@@ -213,6 +294,10 @@ def _some(word: str, lines: list[str], *, every: bool) -> Iterator[tuple[str, st
         word = ""
     if len(shown) < len(lines):
         yield "", f"and {len(lines) - len(shown):,} more (--all)"
+
+
+def _few(names: Sequence[str]) -> str:
+    return printable(", ".join(names[:_LISTED])) + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "")
 
 
 def _text(value: object) -> str:

@@ -15,7 +15,7 @@ def inspect_arguments(words: Sequence[str]) -> dict[str, Any] | None:
     """The arguments of a plain ``inspect`` for its `run`; ``None`` for all else, which Typer reads, or refuses.
 
     >>> inspect_arguments(["inspect", "a.pt", "--all"])
-    {'paths': [PosixPath('a.pt')], 'every': True, 'allow': [], 'as_json': False, 'in_process': False}
+    {'paths': [PosixPath('a.pt')], 'every': True, 'values': False, 'allow': [], 'as_json': False, 'in_process': False}
     >>> inspect_arguments(["inspect", "--help"])
 
     Args:
@@ -23,7 +23,7 @@ def inspect_arguments(words: Sequence[str]) -> dict[str, Any] | None:
     """
     paths: list[Path] = []
     allow: list[str] = []
-    flags = {"--all": False, "--json": False, "--in-process": False}
+    flags = {"--all": False, "--values": False, "--json": False, "--in-process": False}
     left = iter(words[1:])
     for word in left:
         if word in flags:
@@ -39,5 +39,5 @@ def inspect_arguments(words: Sequence[str]) -> dict[str, Any] | None:
             paths.append(Path(word))
     if words[:1] != ["inspect"] or not paths:
         return None
-    given = {"paths": paths, "every": flags["--all"], "allow": allow, "as_json": flags["--json"]}
-    return {**given, "in_process": flags["--in-process"]}
+    given = {"paths": paths, "every": flags["--all"], "values": flags["--values"], "allow": allow}
+    return {**given, "as_json": flags["--json"], "in_process": flags["--in-process"]}

@@ -59,6 +59,7 @@ def load(
     dtype: object = None,
     allow: Iterable[str] = (),
     strict: bool = False,
+    dequantize: bool = False,
 ) -> Any:
     """What a file holds as a read-only mapping, whose tensors are made when they are used.
 
@@ -85,8 +86,9 @@ def load(
         dtype: As for `convert_tree`, by the names that tensors have in the file; ``"fit"`` lets JAX without 64-bit
             types have them narrowed.
         allow: As for `open`.
-        strict: Refuse a file that holds what cannot be had from it (text, quantised or sparse tensors …), rather than
-            list it in the result's ``skipped``.
+        strict: Refuse a file that holds what cannot be had from it (text, nested tensors …), rather than list it in the
+            result's ``skipped``.
+        dequantize: As for `convert_files`; otherwise tensors in quantised blocks are arrays of their bytes.
 
     Returns:
         A `LazyTree`, nested as the file is; the tensor itself if the file holds one without a name. ``read()``
@@ -121,13 +123,18 @@ def load(
     contents = open(path, allow=classes)
     to = canonical(to)
     ready(to)
+    taken: dict[str, Any] = {"dequantize": dequantize}
     if names is not None:
         names = (names,) if isinstance(names, str) else several("names", names)
         if not names:
             raise ValueError("names= is empty: name a tensor, or leave names= out for all")
-        contents = select(contents, include=names, include_as="names")
+        taken |= {"include": names, "include_as": "names"}
+    if names is not None or dequantize:
+        contents = select(contents, **taken)
     asked = {"path": os.path.abspath(path), "to": to, "names": names, "device": device, "copy": copy}  # noqa: PTH100
-    return lazily(contents, load, {**asked, "dtype": dtype, "allow": classes, "strict": strict}, rule)
+    return lazily(
+        contents, load, {**asked, "dtype": dtype, "allow": classes, "strict": strict, "dequantize": dequantize}, rule
+    )
 
 
 def save(
@@ -205,6 +212,7 @@ def convert_files(
     rename: Sequence[str] = (),
     shard: int | str | None = None,
     tensors_only: bool = False,
+    dequantize: bool = False,
     allow: Sequence[str] = (),
     verify: bool = False,
     dry_run: bool = False,
@@ -237,6 +245,8 @@ def convert_files(
         rename: Substitutions like ``"s/^module\\.//"``, applied to each name in order.
         shard: Write a folder of files of at most so many bytes (``"5GB"``) and their index.
         tensors_only: Leave out what is not a tensor, and how they nest.
+        dequantize: Write the numbers of tensors in quantised blocks, as GGUF has them, in float32 or as `dtype` says,
+            by the library of their format; otherwise they are carried as bytes, and the metadata says what these are.
         allow: As for `open`.
         verify: Read the output back and compare every bit, before it appears.
         dry_run: Plan it and refuse what has to be refused; write nothing.
@@ -258,7 +268,8 @@ def convert_files(
         OutputExistsError: The target exists already.
         FileFormatError: A source breaks its format's rules; a checksum does not fit.
         UnsafeFileError: A source asks for code to be run.
-        FormatLimitError: The format cannot hold a tensor or a value, or a pattern fits nothing; nothing is written.
+        FormatLimitError: The format cannot hold a tensor or a value, a pattern fits nothing, or `dequantize` finds
+            nothing to do; nothing is written.
         LossyCastError: ``overflow="raise"``, and a number does not fit.
         VerificationError: The output did not read back the same; nothing is published.
         ResumableError: Stopped in the middle; ``resume=True`` goes on.

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.leaf_dtypes import rule_of_words
 from ..errors import FormatLimitError, shown
+from .base.blocks import noted
 from .base.contents import NotTensor
 from .base.fingerprints import fingerprints
 from .base.pump import Pump
@@ -93,6 +94,7 @@ def convert_files(
     rename: Sequence[str] = (),
     shard: int | str | None = None,
     tensors_only: bool = False,
+    dequantize: bool = False,
     allow: Sequence[str] = (),
     verify: bool = False,
     dry_run: bool = False,
@@ -119,6 +121,7 @@ def convert_files(
         "dtype": rule_of_words(dtype),
         "overflow": overflow,
         "tensors_only": tensors_only,
+        "dequantize": dequantize,
     }
     allowed = frozenset(several("allow", allow))
     before = open_all(paths, allowed, tensors_only=tensors_only)
@@ -317,7 +320,7 @@ def _warnings(before: Contents, after: Contents, *, tensors_only: bool) -> Itera
         if after.tensors[other].key != after.tensors[name].key:
             yield f"{other} and {name} are one tensor in the source, and two now: their dtypes differ."
     if tensors_only:
-        left = [*values_of(before), *before.metadata]
+        left = [*values_of(before), *noted(before.metadata, {})]
         left += [name for name, why in before.others.items() if isinstance(why, NotTensor)]
         if left or before.tree is not None:
             yield f"What is not a tensor was left out: {named(left, 20) or 'how they nest'}."

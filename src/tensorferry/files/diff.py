@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
 from functools import partial
 from math import isfinite
@@ -17,7 +18,7 @@ from .encodings.packed import bare
 from .summary import values_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator
+    from collections.abc import Callable, Hashable, Iterator, Mapping
 
     from .base.contents import Contents
     from .base.stored import Stored
@@ -93,7 +94,8 @@ class Difference:
         tensors: How many names they have in common.
         only_a: Names of tensors that only the first has.
         only_b: Names of tensors that only the second has.
-        differing: Tensors of one name that differ, also those that the tolerance covers.
+        renamed: Pairs of names, of the first and of the second, of what is the same tensor in both, to the last bit.
+        differing: Tensors of one name that differ, also those that the tolerance covers; the largest difference first.
         values: What differs of the values beside the tensors.
         metadata: What differs of the metadata.
         uncompared: What cannot be compared, because it is no tensor that can be carried: why not.
@@ -106,13 +108,14 @@ class Difference:
     values: tuple[Change, ...]
     metadata: tuple[Change, ...]
     uncompared: dict[str, str]
+    renamed: tuple[tuple[str, str], ...] = ()
 
     @property
     def equal(self) -> bool:
         """Whether nothing differs but what the tolerance covers."""
-        return not (self.only_a or self.only_b or self.values or self.metadata or self.uncompared) and all(
-            each.accepted for each in self.differing
-        )
+        return not (
+            self.only_a or self.only_b or self.renamed or self.values or self.metadata or self.uncompared
+        ) and all(each.accepted for each in self.differing)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -121,6 +124,7 @@ class Difference:
             "tensors": self.tensors,
             "only_a": list(self.only_a),
             "only_b": list(self.only_b),
+            "renamed": [{"a": a, "b": b} for a, b in self.renamed],
             "differing": [each.to_dict() for each in self.differing],
             "values": [each._asdict() for each in self.values],
             "metadata": [each._asdict() for each in self.metadata],
@@ -166,10 +170,16 @@ def diff(
         found = seen[keys]
         if found is not None:
             differing.append(replace(found, name=name, accepted=accepts(found)))
+    differing.sort(key=_prominence)
+    only_a = [name for name in a.tensors if name not in b.tensors]
+    only_b = [name for name in b.tensors if name not in a.tensors]
+    renamed = _renamed({name: a.tensors[name] for name in only_a}, {name: b.tensors[name] for name in only_b}, progress)
+    olds, news = dict(renamed), {new for _, new in renamed}
     return Difference(
         tensors=len(common),
-        only_a=tuple(name for name in a.tensors if name not in b.tensors),
-        only_b=tuple(name for name in b.tensors if name not in a.tensors),
+        only_a=tuple(name for name in only_a if name not in olds),
+        only_b=tuple(name for name in only_b if name not in news),
+        renamed=renamed,
         differing=tuple(differing),
         values=() if tensors_only else _changes(_written(values_of(a)), _written(values_of(b))),
         metadata=() if tensors_only else _changes(_written(a.metadata), _written(b.metadata)),
@@ -179,6 +189,45 @@ def diff(
             if not (tensors_only and isinstance(why, NotTensor))
         },
     )
+
+
+def _prominence(found: TensorDifference) -> tuple[bool, bool, bool, float, int]:
+    """Sorts what differs most to the front: shapes, dtypes, NaN on one side, then the distance."""
+    same = found.shapes[0] == found.shapes[1]
+    return found.accepted, same, not found.nans, -float(found.largest or 0), -found.elements
+
+
+def _renamed(
+    a: Mapping[str, Stored], b: Mapping[str, Stored], progress: Callable[[int], None] | None
+) -> tuple[tuple[str, str], ...]:
+    """Pairs of one dtype, shape and bytes; what could be none of the other file's is not read."""
+    kinds = [{(each.dtype, each.shape) for each in side.values() if each.size} for side in (a, b)]
+    there: dict[Any, list[str]] = {}
+    known: dict[Hashable, bytes] = {}
+    for name, stored in b.items():
+        if (stored.dtype, stored.shape) in kinds[0]:
+            there.setdefault(_digest(stored, known, progress), []).append(name)
+    found = []
+    for name, stored in a.items():
+        if (stored.dtype, stored.shape) in kinds[1]:
+            others = there.get(_digest(stored, known, progress))
+            if others:
+                # Of several that are alike, as biases that are 0, one whose name ends alike.
+                last = name.rpartition(".")[2]
+                other = next((each for each in others if each.rpartition(".")[2] == last), others[0])
+                others.remove(other)
+                found.append((name, other))
+    return tuple(found)
+
+
+def _digest(stored: Stored, known: dict[Hashable, bytes], progress: Callable[[int], None] | None) -> Hashable:
+    if stored.key not in known:
+        digest = hashlib.blake2b(digest_size=20)
+        for block in stored.blocks():
+            digest.update(np.ascontiguousarray(bare(block, stored.dtype)).view(np.uint8).data)
+            (progress or _silent)(block.nbytes)
+        known[stored.key] = digest.digest()
+    return stored.dtype, stored.shape, known[stored.key]
 
 
 def _compared(one: Stored, other: Stored, progress: Callable[[int], None]) -> TensorDifference | None:

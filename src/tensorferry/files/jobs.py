@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import FileFormatError, UnsafeFileError
+from .base.blocks import blocks_of, noted
 from .base.contents import Contents
 from .base.fingerprints import fingerprints
 from .base.pump import Pump
@@ -24,6 +25,7 @@ from .workspace import sync
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
+    from .base.blocks import Blocks
     from .base.fingerprints import Fingerprint
     from .base.format import Format
 
@@ -147,17 +149,20 @@ def open_all(sources: tuple[str, ...], allow: frozenset[str], *, tensors_only: b
     if len(opened) == 1:
         return opened[0]
     whole = Contents(opened[0].format, tuple(path for each in opened for path in each.paths))
+    blocks: dict[str, Blocks] = {}
     for each in opened:
         _validate_new("tensors", whole.tensors, each.tensors)
         _validate_new("values", whole.others, each.others)
         whole.tensors.update(each.tensors)
         whole.others.update(each.others)
-        for key, value in each.metadata.items():
+        blocks |= blocks_of(each)
+        for key, value in noted(each.metadata, {}).items():
             if whole.metadata.setdefault(key, value) != value and not tensors_only:
                 raise FileFormatError(
                     f"The sources do not go together: they differ in the metadata {key!r}.",
                     "tensors_only=True, which leaves it out",
                 )
+    whole.metadata = noted(whole.metadata, blocks)
     if tensors_only:
         # Only for whoever lists what is left out.
         whole.tree = [each.tree for each in opened if each.tree is not None] or None

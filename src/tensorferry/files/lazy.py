@@ -15,6 +15,7 @@ from ..core.request import make_request
 from ..errors import ConversionError, CopyRequiredError, FileFormatError, FormatLimitError, frames_of_ours
 from ..execution.recipes import conversion_as, conversion_of
 from ..execution.run import convert, foresee
+from .base.blocks import blocks_of
 from .base.contents import Ref
 from .base.fingerprints import fingerprints
 from .base.nesting import leaves, like
@@ -126,7 +127,9 @@ class LazyTree(Mapping[Any, Any]):
         """What is there, from the header alone."""
         if isinstance(node, Ref):
             stored = self._source.tensors[node.name]
-            return f"{stored.dtype}{list(stored.shape)}"
+            blocks = self._source.blocks.get(node.name)
+            held = f"{stored.dtype}{list(stored.shape)}"
+            return held if blocks is None else f"{held}, {blocks.kind}{list(blocks.shape(stored.shape))}"
         return f"{{{len(node)}}}" if isinstance(node, dict) else _short(node)
 
     def _made(self, node: Any, *keys: Any) -> Any:
@@ -178,6 +181,7 @@ class Source:
     def __init__(self, contents: Contents, load: Callable[..., Any], asked: dict[str, Any], rule: DtypeRule) -> None:
         self.tensors = contents.tensors
         self.others = contents.others
+        self.blocks = blocks_of(contents)
         self.load = load
         self.asked = asked
         self.seen = fingerprints(contents.paths)

@@ -11,15 +11,18 @@ from typing import TYPE_CHECKING
 from ..core.dtypes import DEFAULT, FIT, fit
 from ..core.leaf_dtypes import DtypeRule, dtype_of_leaf, rule_of_words, unknown_name
 from ..errors import FormatLimitError, UnsupportedTypeError, shown
+from .base.blocks import blocks_of, noted
 from .base.contents import NotTensor
 from .base.nesting import rename as rename_in
 from .base.nesting import without
 from .base.wording import named
 from .recast import OVERFLOWS, Recast
+from .registry import each_format
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 
+    from .base.blocks import Blocks
     from .base.contents import Contents
     from .base.stored import Stored
 
@@ -35,6 +38,7 @@ def select(
     dtype: object = None,
     overflow: str = "raise",
     tensors_only: bool = False,
+    dequantize: bool = False,
     include_as: str = "include",
     held: Collection[str] | None = None,
 ) -> Contents:
@@ -52,13 +56,15 @@ def select(
         dtype: As for `rule_of_words`.
         overflow: As for `Recast`.
         tensors_only: Leave out metadata, values that are no tensors, and how they nest; never a tensor.
+        dequantize: Take the numbers of tensors in quantised blocks, as float32.
         include_as: What `include` is called where it was asked for.
         held: The dtypes that the output can hold, for ``"fit"``; ``None``: all.
 
     Raises:
         ValueError: A substitution is malformed, or `overflow` is not one of the three.
         FormatLimitError: A pattern fits nothing; two tensors would have one name; what is left cannot stand in the
-            file's tree.
+            file's tree; there is nothing to dequantise, or the library cannot do it.
+        FrameworkNotInstalledError: The library that dequantises is not installed.
         UnsupportedTypeError: There is no such dtype, or a file has no default one.
     """
     if overflow not in OVERFLOWS:
@@ -69,10 +75,13 @@ def select(
         for name, why in contents.others.items()
         if name in kept and not (tensors_only and isinstance(why, NotTensor))
     }
+    blocks = {name: each for name, each in blocks_of(contents).items() if name in kept}
+    if dequantize:
+        contents, blocks = _dequantised(contents, blocks), {}
     excluded = [name for name in (*contents.tensors, *contents.others) if name not in kept]
     names = [name for name in contents.tensors if name in kept]
     mapping = _renamed(names, rename)
-    casts = _casts(names, contents.tensors, rule_of_words(dtype), held)
+    casts = _casts(names, contents.tensors, rule_of_words(dtype), held, blocks)
     tensors: dict[str, Stored] = {}
     for name in names:
         stored = contents.tensors[name]
@@ -85,8 +94,26 @@ def select(
         tree = None
     elif tree is not None:
         tree = rename_in(without(tree, set(excluded)), mapping)
-    metadata = {} if tensors_only else contents.metadata
+    # What a tensor's bytes are is no less a part of it than its shape.
+    metadata = noted({} if tensors_only else contents.metadata, {mapping.get(n, n): each for n, each in blocks.items()})
     return replace(contents, tensors=tensors, tree=tree, metadata=metadata, others=others)
+
+
+def _dequantised(contents: Contents, blocks: Mapping[str, Blocks]) -> Contents:
+    if not blocks:
+        raise FormatLimitError(
+            "dequantize: no tensor that is taken is in blocks that can be dequantised.", "the same without dequantize"
+        )
+    formats = {each.name: each for each in each_format()}
+    tensors = dict(contents.tensors)
+    made: dict[Hashable, Stored] = {}
+    for name, each in blocks.items():
+        format_ = formats.get(each.kind.partition(".")[0])
+        if format_ is None:
+            raise FormatLimitError(f"{name} is in blocks of {each.kind}, which no format here has.")
+        stored = contents.tensors[name]
+        tensors[name] = made.setdefault(stored.key, format_.dequantised(stored, each, name))
+    return replace(contents, tensors=tensors, metadata=noted(contents.metadata, {}))
 
 
 def _kept(contents: Contents, include: Sequence[str], exclude: Sequence[str], include_as: str) -> set[str]:
@@ -175,7 +202,11 @@ def _split(text: str, mark: str) -> list[str]:
 
 
 def _casts(
-    names: Sequence[str], tensors: Mapping[str, Stored], rule: DtypeRule, held: Collection[str] | None
+    names: Sequence[str],
+    tensors: Mapping[str, Stored],
+    rule: DtypeRule,
+    held: Collection[str] | None,
+    blocks: Mapping[str, Blocks],
 ) -> dict[str, str]:
     """The dtype of each tensor that gets one."""
     if rule == DtypeRule():
@@ -189,6 +220,12 @@ def _casts(
         choice = dtype_of_leaf(rule, own, name)
         if choice == DEFAULT:
             raise UnsupportedTypeError("A file has no default dtype.", 'dtype="float32", or dtype="fit"')
+        if name in blocks:
+            if choice not in (FIT, None, own):
+                raise FormatLimitError(
+                    f"dtype: {name} is in blocks of {blocks[name].kind}, whose bytes have no dtype.", "dequantize=True"
+                )
+            continue
         # What does not fit at all is refused with whatever else the format cannot hold.
         casts[name] = (own if held is None else fit(own, held) or own) if choice == FIT else choice or own
     return casts

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
+    from .blocks import Blocks
     from .contents import Contents
+    from .stored import Stored
 
 __all__ = ["Format", "owned"]
 
@@ -97,7 +99,7 @@ class Format(ABC):
         Raises:
             FormatLimitError: The message names the tensors.
         """
-        lacking = [name for name, stored in contents.tensors.items() if stored.dtype not in self.dtypes]
+        lacking = self.lacks(contents)
         kinds = ", ".join(sorted({contents.tensors[name].dtype for name in lacking}))
         self.refuse_any(lacking, f"cannot hold {kinds}", "dtype= with one that it can hold, or exclude=[…]")
         if self.holds_one and len(contents.tensors) != 1:
@@ -123,6 +125,10 @@ class Format(ABC):
             odd += [f"{key!r}: {text!r}"[:80] for key, text in contents.metadata.items() if not is_unicode(key + text)]
             self.refuse_any(odd, "holds names and strings in UTF-8, and these are not valid Unicode", RENAME_OR_EXCLUDE)
 
+    def lacks(self, contents: Contents) -> list[str]:
+        """The tensors of whose dtype it has none."""
+        return [name for name, stored in contents.tensors.items() if stored.dtype not in self.dtypes]
+
     def refuse_any(self, names: Iterable[object], what: str, hint: str) -> None:
         """Refuse tensors or strings of these names, if there are any.
 
@@ -139,6 +145,15 @@ class Format(ABC):
         The tensors' bytes go through `pump`, which counts them and checks what can be checked. `refuse` has passed.
         """
         raise FormatLimitError(f"{self.title or self.name} can be read, not written.", "another to=")
+
+    def dequantised(self, stored: Stored, blocks: Blocks, name: str) -> Stored:
+        """The numbers that the bytes of a tensor in blocks of this format are; see `blocks_of`.
+
+        Raises:
+            FrameworkNotInstalledError: The library that does it is not installed.
+            FormatLimitError: It cannot be done; the message names the tensor.
+        """
+        raise FormatLimitError(f"{name}: {self.title or self.name} has no blocks of {blocks.kind}.")
 
     def check(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Iterator[FileFinding]:
         """What is wrong with a file, all of it, not just the first; ``read`` may still raise for it.

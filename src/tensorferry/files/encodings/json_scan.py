@@ -14,7 +14,7 @@ from ...errors import FileFormatError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["BLANK", "Cut", "blank", "expect", "loaded", "pairs", "string", "strings", "value"]
+__all__ = ["BLANK", "Cut", "blank", "compound", "expect", "loaded", "pairs", "string", "strings", "value"]
 
 BLANK = rb"[ \t\n\r]*"
 """What may stand between any two parts of JSON."""
@@ -25,6 +25,10 @@ _QUOTE = re.compile(rb'(?<!\\)(?:\\\\){0,1000}"')
 _PLAIN = rb'"([^"\\\x00-\x1f]*)"'
 _PAIR = re.compile(BLANK.join([b"", _PLAIN, b":", _PLAIN, b"([,}])"]))
 """A string by name, neither with a backslash, and what comes next."""
+_TOKEN = re.compile(rb'"(?:[^"\\]+|\\.)*("?)|[{}\[\]]', re.DOTALL)
+"""A string, which may lack its end, or a bracket."""
+_FLAT = re.compile(rb'\{(?:[^{}"]|"[^"\\{}]*"){0,200}\}')
+"""A short object without others inside, as most are."""
 _LONGEST = 1 << 16
 
 
@@ -65,6 +69,29 @@ def string(text: bytes, position: int) -> tuple[str, int]:
     except ValueError as error:
         raise Cut(f"a string is malformed ({error})") from error
     return found, end.end()
+
+
+def compound(text: bytes, position: int) -> tuple[bytes, int]:
+    """The text of the object or array of up to 64 KiB that stands at a position, and the position behind it.
+
+    It may be malformed.
+
+    Raises:
+        Cut: It is cut off, or something else.
+    """
+    flat = _FLAT.match(text, position)
+    if flat is not None:
+        return flat[0], flat.end()
+    depth = 0
+    for token in _TOKEN.finditer(text, position) if text[position : position + 1] in (b"{", b"[") else ():
+        first = token[0][:1]
+        depth += first in b"{["
+        depth -= first in b"}]"
+        if not depth:
+            return text[position : token.end()], token.end()
+        if (first == b'"' and not token[1]) or token.end() - position > _LONGEST:
+            break
+    raise Cut("an object or array of at most 64 KiB is due")
 
 
 def strings(text: bytes, position: int) -> tuple[list[tuple[str, str]], int]:

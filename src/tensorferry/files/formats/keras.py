@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import FileFormatError, FormatLimitError
 from ..base.contents import NotTensor
 from ..base.format import Format
+from ..base.tree_strings import packed, unpacked
 from ..base.wording import named
 from . import is_fragile
 from .hdf5.reader import read_hdf5
@@ -19,6 +20,7 @@ from .hdf5.region import MAGIC, Region
 from .hdf5.writer import MOST_AXES, is_path, write_hdf5
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from ..base.contents import Contents
@@ -31,6 +33,11 @@ _TEXTS = ("config.json", "metadata.json")
 _MOST_TEXT = 1 << 26
 _ROOTS = {"_layer_checkpoint_dependencies", "layers", "optimizer", "vars"}
 _VARIABLE = re.compile(r"(?:^|/)vars/[^/]+$")
+_CREATED: tuple[str, ...] = (
+    *("embeddings", "kernel", "depthwise_kernel", "pointwise_kernel", "recurrent_kernel", "bias"),
+    *("gamma", "beta", "moving_mean", "moving_variance"),
+)
+"""What Keras's layers call their variables, in the order in which a layer makes them: by it they are numbered."""
 
 
 class Keras(Format):
@@ -39,6 +46,8 @@ class Keras(Format):
     The layout of the HDF5 files is that of ``H5IOStore`` in
     https://github.com/keras-team/keras/blob/master/keras/src/saving/saving_lib.py and, for Keras 2, of
     https://github.com/keras-team/keras/blob/master/keras/src/legacy/saving/legacy_h5_format.py.
+    Variables named as layers name them, such as ``dense.kernel``, go where Keras looks for them,
+    ``layers/dense/vars/0``; an attribute keeps the names.
     """
 
     name = "keras"
@@ -49,6 +58,7 @@ class Keras(Format):
         | {"bfloat16", "float16", "float32", "float64"}
     )
     module = "h5py"
+    holds_tree = True
     holds_metadata = True
     most_axes = MOST_AXES
     rank = 60
@@ -66,18 +76,23 @@ class Keras(Format):
             return _read_archive(self.name, path)
         contents = read_hdf5(self.name, Region(str(path), 0, path.stat().st_size))
         _put_in_order(contents)
-        return contents
+        return unpacked(contents)
 
     def refuse(self, contents: Contents) -> None:
         super().refuse(contents)
-        foreign = [name for name in contents.tensors if not (is_path(name) and _VARIABLE.search(name))]
+        paths = _paths(contents.tensors)
+        foreign = [name for name in contents.tensors if name not in paths]
         if foreign:
+            example = f"s|^{re.escape(foreign[0])}$|layers/dense/vars/0|"
             raise FormatLimitError(
-                f"Keras would not find {named(foreign)}: its weights are named like layers/dense/vars/0.",
-                'to="hdf5", or rename=[…]',
+                f"Keras would not find {named(foreign)}: its weights are named like layers/dense/vars/0, or as its "
+                "layers name them, like dense.kernel.",
+                f'to="hdf5", which holds any name, or rename=[{example!r}]',
             )
-        above = {name[:at] for name in contents.tensors for at, letter in enumerate(name) if letter == "/"}
-        clash = [name for name in contents.tensors if name in above]
+        taken = set(paths.values())
+        above = {path[:at] for path in taken for at, letter in enumerate(path) if letter == "/"}
+        clash = [name for name, path in paths.items() if path in above]
+        clash += list(paths) if len(taken) < len(paths) else []
         self.refuse_any(clash, "has tensors under the paths of these, and no place for both", "rename=[…]")
 
     def write(self, contents: Contents, path: Path, pump: Pump) -> None:
@@ -87,8 +102,26 @@ class Keras(Format):
                 f"{path.stem}.weights.h5, and model.load_weights",
             )
         self.ensure_loaded()
-        paths = {name: name for name in contents.tensors}
-        write_hdf5(contents, contents.metadata, paths, path, pump, opaque=frozenset({"bfloat16"}))
+        metadata = packed(contents, ties=False)
+        write_hdf5(contents, metadata, _paths(contents.tensors), path, pump, opaque=frozenset({"bfloat16"}))
+
+
+def _paths(names: Iterable[str]) -> dict[str, str]:
+    """Where Keras looks for variables of these names; those that it would not find are left out."""
+    paths: dict[str, str] = {}
+    layers: dict[str, list[tuple[int, str]]] = {}
+    for name in names:
+        *above, last = re.split("[./]", name)
+        if is_path(name) and _VARIABLE.search(name):
+            paths[name] = name
+        elif last in _CREATED and is_path("/".join([*above, last])):
+            layer = "/".join([*(["layers"] if above and above[0] != "layers" else []), *above, "vars"])
+            layers.setdefault(layer, []).append((_CREATED.index(last), name))
+            paths[name] = ""
+    for layer, variables in layers.items():
+        order = sorted({place for place, _ in variables})
+        paths |= {name: f"{layer}/{order.index(place)}" for place, name in variables}
+    return paths
 
 
 def _is_weights(path: Path) -> bool:

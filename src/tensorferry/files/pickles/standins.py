@@ -43,12 +43,14 @@ class StorageOf(Leaf):
         dtype: Canonical name; ``"uint8"`` for untyped memory; ``None`` if it has no counterpart.
         size: The number of elements.
         kind: As for `Ref`.
+        raw: Canonical name of the integers that quantised elements are, if each has one of its own.
     """
 
     key: str
     dtype: str | None
     size: int
     kind: str
+    raw: str | None = None
 
     @property
     def nbytes(self) -> int:

@@ -12,6 +12,7 @@ from ...host.numpy_dtypes import of_numpy
 from ..base.contents import NotTensor, Special
 from ..encodings.zip_archive import is_number
 from .numpy import NUMPY_CALLS, NumPyWords
+from .parts import QUANTISED, quantised, sparse
 from .python import FACTORIES, PYTHON_CALLS, PythonWords
 from .standins import OPAQUE, ArrayOf, DTypeOf, InstanceOf, Leaf, OtherOf, StorageOf, TensorOf, ViewOf, title
 from .words import Global, Ordered
@@ -157,7 +158,8 @@ class Names(NumPyWords, PythonWords):
         named = "untyped_storage" if kind.name.endswith(".UntypedStorage") else "storage"
         found = self._known(name)
         if found is None:
-            found = self.storages[name] = StorageOf(name, dtype, size, named)
+            raw = QUANTISED.get(kind.name.rpartition(".")[2].removesuffix("Storage")) if dtype is None else None
+            found = self.storages[name] = StorageOf(name, dtype, size, named, raw)
             if is_number(name):
                 self.largest = max(self.largest, int(name))
         elif found.kind != named or found.dtype != dtype or found.size != size:
@@ -240,6 +242,8 @@ class Names(NumPyWords, PythonWords):
 
     def parameter(self, data: Any, grad: Any = True, hooks: Any = (), state: Any = None) -> Any:
         """``_rebuild_parameter(…)``, with or without a state."""
+        if type(data) is dict and type(data.get("values")) is TensorOf:
+            return {**data, "values": self.parameter(data["values"], grad, hooks, state)}
         if type(data) is not TensorOf:
             return data
         if type(grad) is not bool or hooks:
@@ -248,12 +252,18 @@ class Names(NumPyWords, PythonWords):
 
     def of_type(self, function: Any, kind: Any, arguments: Any, state: Any) -> Any:
         """``_rebuild_from_type_v2(…)``: tensors of a subclass, or with attributes."""
-        made = self.call(function, arguments)
+        whole = made = self.call(function, arguments)
+        if type(made) is dict:
+            # What is lost with a tensor in parts stands beside its values.
+            made = made.get("values")
         if not isinstance(made, Leaf) or type(kind) is not Global:
-            return made
+            return whole
         besides = _attributes(state)
         if kind.name not in _CLASSES:
             besides["class"] = NotTensor(f"that it is of the class {kind.name}")
+        if whole is not made:
+            self._with_attributes(made, besides)
+            return whole
         if type(made) is TensorOf and kind.name == "torch.nn.parameter.Parameter":
             made = made.but(kind="parameter")
         return self._with_attributes(made, besides)
@@ -326,9 +336,9 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "torch._utils._rebuild_parameter_with_state": Names.parameter,
     "torch._utils._rebuild_device_tensor_from_numpy": Names.from_array,
     "torch._utils._rebuild_device_tensor_from_cpu_tensor": Names.from_cpu,
-    "torch._utils._rebuild_sparse_tensor": _other("it is sparse"),
-    "torch._utils._rebuild_sparse_csr_tensor": _other("it is sparse"),
-    "torch._utils._rebuild_qtensor": _other("it is quantised"),
+    "torch._utils._rebuild_sparse_tensor": sparse,
+    "torch._utils._rebuild_sparse_csr_tensor": sparse,
+    "torch._utils._rebuild_qtensor": quantised,
     "torch._utils._rebuild_nested_tensor": _other("it is nested"),
     "torch._utils._rebuild_meta_tensor_no_storage": _other("it is on the meta device, without values"),
     "torch._utils._rebuild_wrapper_subclass": _other("it is of a class that holds no memory of its own"),

@@ -10,7 +10,7 @@ from ...base.contents import Contents
 from ...base.format import Format
 from ...base.tree_strings import packed, unpacked
 from ...base.wording import TENSORS_ONLY
-from .ipc import MAGIC, read_ipc, write_ipc
+from .ipc import MAGIC, is_stream, read_ipc, write_ipc
 from .table import COMPLEX, LAYOUT, as_format_error, is_reserved, is_table
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Arrow(Format):
 
     Tensors with equal first axes are columns with a row for each index of that axis; others stand in a single row.
     What Arrow has no type for is written as unsigned integers of its size (bfloat16, float8, int4; bool, which Arrow
-    packs into bits) or pairs of floats (complex), and the column's metadata names it.
+    packs into bits) or pairs of floats (complex), and the column's metadata names it. Streams are read, files written.
     """
 
     name = "arrow"
@@ -42,7 +42,7 @@ class Arrow(Format):
     rank = 80
 
     def recognises(self, path: Path, head: bytes) -> bool:
-        return head.startswith(MAGIC + b"\0\0")
+        return head.startswith(MAGIC + b"\0\0") or is_stream(head)
 
     def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
         self.ensure_loaded()

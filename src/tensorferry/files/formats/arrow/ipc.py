@@ -1,4 +1,7 @@
-"""Arrow files, https://arrow.apache.org/docs/format/Columnar.html#ipc-file-format: where their columns lie."""
+"""Arrow files and streams: where their columns lie.
+
+https://arrow.apache.org/docs/format/Columnar.html#serialization-and-interprocess-communication-ipc describes both.
+"""
 
 from __future__ import annotations
 
@@ -26,20 +29,30 @@ if TYPE_CHECKING:
     from ...base.stored import Stored
     from .table import Column
 
-__all__ = ["MAGIC", "read_ipc", "write_ipc"]
+__all__ = ["MAGIC", "is_stream", "read_ipc", "write_ipc"]
 
 MAGIC = b"ARROW1"
+_MARK = b"\xff\xff\xff\xff"
+_LONGEST_MESSAGE = 1 << 28
+_MOST_BATCHES = 100_000
+_BATCH = 3
+"""RecordBatch, among the kinds of messages."""
+
+
+def is_stream(head: bytes) -> bool:
+    """Whether a file begins as a stream does: with the mark, and the length, of a message."""
+    return head.startswith(_MARK) and 0 < int.from_bytes(head[4:8], "little") < _LONGEST_MESSAGE
 
 
 def read_ipc(path: str, contents: Contents) -> None:
-    """Put what a file holds into its contents."""
+    """Put what a file, or a stream in one, holds into its contents."""
     import pyarrow as pa
 
     size = os.stat(path).st_size  # noqa: PTH116 - a plain string
-    rows, is_compressed = _look_at_batches(path, size)
-    with pa.memory_map(path) as source, pa.ipc.open_file(source) as reader:
+    rows, count, is_compressed = _look_at_batches(path, size)
+    with pa.memory_map(path) as source, _opened(source) as reader:
         columns, one_row = described(path, reader.schema, contents)
-        batch = reader.get_batch(0) if reader.num_record_batches == 1 and not is_compressed else None
+        batch = next(_each_batch(reader)) if count == 1 and not is_compressed else None
         source.seek(0)
         base = source.read_buffer(1).address
         for index, name, column in columns:
@@ -56,39 +69,89 @@ def read_ipc(path: str, contents: Contents) -> None:
             contents.tensors[name] = stored or Decoded(column.dtype, shape, read, (path, index))
 
 
-def _look_at_batches(path: str, size: int) -> tuple[int, bool]:
-    """The rows of all batches, and whether those are compressed; looked at before anything is made of them.
+def _opened(source: Any, index: int | None = None) -> Any:
+    """Pyarrow's reader of a file or a stream: of all its columns, or of one."""
+    import pyarrow as pa
+
+    options = pa.ipc.IpcReadOptions(included_fields=None if index is None else [index], use_threads=False)
+    stream = is_stream(source.read(8))
+    source.seek(0)
+    return (pa.ipc.open_stream if stream else pa.ipc.open_file)(source, options=options)
+
+
+def _each_batch(reader: Any) -> Iterator[Any]:
+    if hasattr(reader, "get_batch"):
+        return (reader.get_batch(number) for number in range(reader.num_record_batches))
+    return iter(reader)
+
+
+def _look_at_batches(path: str, size: int) -> tuple[int, int, bool]:
+    """The rows of all batches, how many these are, and whether they are compressed; before anything is made of them.
 
     The messages are those of https://github.com/apache/arrow/blob/main/format/File.fbs and Message.fbs.
     """
-    rows = compressed = declared = 0
+    rows = count = compressed = declared = 0
     with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor
-        tail = os.pread(file.fileno(), 10, max(size - 10, 0))
-        length = int.from_bytes(tail[:4], "little")
-        if tail[4:] != MAGIC or length > size - 10:
-            raise FileFormatError(f"{path} is cut off: it does not end as an Arrow file does.")
-        footer = Table(os.pread(file.fileno(), length, size - 10 - length))
-        for begin, described, _ in footer.structs(3, "<qi4xq"):
-            if not 8 <= described <= size or not 0 <= begin <= size - described:
-                raise FileFormatError(f"{path} has a record batch that lies outside of it, at byte {begin}.")
-            raw = os.pread(file.fileno(), described, begin)
-            batch = Table(raw[8:] if raw[:4] == b"\xff\xff\xff\xff" else raw[4:]).table(2)
-            if batch is None:
-                raise FileFormatError(f"{path} has no record batch at byte {begin}, where it says that one is.")
+        stream = is_stream(os.pread(file.fileno(), 8, 0))
+        for end, message in (_messages_of_stream if stream else _messages_of_file)(path, file.fileno(), size):
+            batch = message.table(2)
+            if batch is None or count == _MOST_BATCHES:
+                what = f"{_MOST_BATCHES:,} record batches, and more" if batch else "a message without its record batch"
+                raise (UnsafeFileError if batch else FileFormatError)(f"{path} has {what}, before byte {end}.")
             length = batch.number(0, "<q")
             if length < 0:
                 raise FileFormatError(f"{path} has a record batch of {length} rows.")
             rows += length
+            count += 1
             if batch.table(3) is None:
                 continue
             compressed += 1
             for at, held in batch.structs(2, "<qq"):
                 if held >= 8:
-                    prefix = os.pread(file.fileno(), 8, min(max(begin + described + at, 0), size))
+                    prefix = os.pread(file.fileno(), 8, min(max(end + at, 0), size))
                     declared += max(int.from_bytes(prefix, "little", signed=True), 0)
     if is_bomb(declared, size):
         raise UnsafeFileError(f"{path} is out of all proportion: it would inflate from {size} to {declared} bytes.")
-    return rows, bool(compressed)
+    return rows, count, bool(compressed)
+
+
+def _messages_of_file(path: str, descriptor: int, size: int) -> Iterator[tuple[int, Table]]:
+    """Where the message of each batch ends, and the message, as a file's footer says."""
+    tail = os.pread(descriptor, 10, max(size - 10, 0))
+    length = int.from_bytes(tail[:4], "little")
+    if tail[4:] != MAGIC or length > size - 10:
+        raise FileFormatError(f"{path} is cut off: it does not end as an Arrow file does.")
+    footer = Table(os.pread(descriptor, length, size - 10 - length))
+    for begin, nbytes, _ in footer.structs(3, "<qi4xq"):
+        if not 8 <= nbytes <= size or not 0 <= begin <= size - nbytes:
+            raise FileFormatError(f"{path} has a record batch that lies outside of it, at byte {begin}.")
+        raw = os.pread(descriptor, nbytes, begin)
+        yield begin + nbytes, Table(raw[8:] if raw[:4] == _MARK else raw[4:])
+
+
+def _messages_of_stream(path: str, descriptor: int, size: int) -> Iterator[tuple[int, Table]]:
+    """The same, from one message of a stream to the next; its end may be marked or not."""
+    begin = others = 0
+    while begin < size:
+        head = os.pread(descriptor, 8, begin)
+        length = int.from_bytes(head[4:], "little")
+        if head[:4] == _MARK and len(head) == 8 and not length:
+            if begin + 8 < size:
+                raise FileFormatError(f"{path} goes on after the end of its stream, at byte {begin + 8}.")
+            break
+        if head[:4] != _MARK or length > min(size - begin - 8, _LONGEST_MESSAGE):
+            raise FileFormatError(f"{path} is cut off: it has no whole message at byte {begin}.")
+        message = Table(os.pread(descriptor, length, begin + 8))
+        body = message.number(3, "<q")
+        if not 0 <= body <= size - begin - 8 - length:
+            raise FileFormatError(f"{path} is cut off: its message at byte {begin} ends past the end.")
+        if message.number(1, "<B") == _BATCH:
+            yield begin + 8 + length, message
+        else:
+            others += 1
+            if others > _MOST_BATCHES:
+                raise UnsafeFileError(f"{path} has {_MOST_BATCHES:,} messages that are no record batches, and more.")
+        begin += 8 + length + body
 
 
 def _has_nulls(array: Any) -> bool:
@@ -115,12 +178,10 @@ def _batches_of(path: str, index: int, column: Column, where: str) -> Callable[[
     def read() -> Iterator[np.ndarray[Any, Any]]:
         import pyarrow as pa
 
-        options = pa.ipc.IpcReadOptions(included_fields=[index], use_threads=False)
-        with as_format_error(path), pa.memory_map(path) as source, pa.ipc.open_file(source, options=options) as reader:
+        with as_format_error(path), pa.memory_map(path) as source, _opened(source, index) as reader:
             if column.raw == "null":
                 return
-            for number in range(reader.num_record_batches):
-                batch = reader.get_batch(number)
+            for batch in _each_batch(reader):
                 batch.validate()
                 yield numbers(batch.column(0), column, where)
 

@@ -1,4 +1,4 @@
-"""GGUF: the float and integer tensors of a file, and its key-value pairs.
+"""GGUF: the tensors of a file, those in quantised blocks as their bytes, and its key-value pairs.
 
 The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. Its header is read here, not by the
 gguf library, which makes several arrays for each string of a vocabulary and trusts every count.
@@ -12,6 +12,7 @@ import struct
 from typing import IO, TYPE_CHECKING, Any
 
 from ....errors import FileFormatError, FormatLimitError, UnsafeFileError
+from ...base.blocks import blocks_of, noted
 from ...base.contents import MOST_TENSORS, Contents
 from ...base.format import Format
 from ...base.raw import write_fully
@@ -19,11 +20,13 @@ from ...base.stored import Extent
 from ...base.tree_strings import packed, unpacked
 from ...base.wording import TENSORS_ONLY, named
 from ...encodings.shapes import checked
+from .blocks import BLOCKS_BY_CODE, CODES_BY_BLOCKS, Dequantised
 from .values import ARRAY, DEEPEST, KINDS, STRING, VALUES, tagged, text, untagged
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ...base.blocks import Blocks
     from ...base.pump import Pump
     from ...base.stored import Stored
 
@@ -36,11 +39,6 @@ _OWN_ALIGNMENT = 64
 # ggml_type, in https://github.com/ggml-org/ggml/blob/master/include/ggml.h.
 _DTYPES = {0: "float32", 1: "float16", 24: "int8", 25: "int16", 26: "int32", 27: "int64", 28: "float64", 30: "bfloat16"}
 _CODES = {name: code for code, name in _DTYPES.items()}
-_QUANTISED = {2: "Q4_0", 3: "Q4_1", 6: "Q5_0", 7: "Q5_1", 8: "Q8_0", 9: "Q8_1", 10: "Q2_K", 11: "Q3_K", 12: "Q4_K"}
-_QUANTISED |= {13: "Q5_K", 14: "Q6_K", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S"}
-_QUANTISED |= {20: "IQ4_NL", 21: "IQ3_S", 22: "IQ2_S", 23: "IQ4_XS", 29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0"}
-_QUANTISED |= {39: "MXFP4", 40: "NVFP4", 41: "Q1_0"}
-
 _LONGEST_HEADER = 100_000_000
 _MOST_ELEMENTS = 8_000_000
 _LONGEST_KEY = 65535
@@ -49,7 +47,7 @@ _LONGEST_NAME = 63
 
 
 class Gguf(Format):
-    """GGUF files of versions 2 and 3 in either byte order; tensors in quantised blocks are listed, not carried.
+    """GGUF files of versions 2 and 3 in either byte order; tensors in quantised blocks are bytes, see `base.blocks`.
 
     Keys and values are kept as metadata: a string as it is, another value as JSON with its type, such as
     ``{"gguf.uint32": 7}``, from which it is written back the same.
@@ -71,6 +69,10 @@ class Gguf(Format):
         with path.open("rb") as file:
             return unpacked(_Header(file, str(path)).contents())
 
+    def lacks(self, contents: Contents) -> list[str]:
+        blocks = blocks_of(contents)
+        return [name for name in super().lacks(contents) if blocks.get(name) not in CODES_BY_BLOCKS]
+
     def refuse(self, contents: Contents) -> None:
         super().refuse(contents)
         long = [name for name in contents.tensors if len(name.encode()) > _LONGEST_NAME]
@@ -91,11 +93,14 @@ class Gguf(Format):
         ties = contents.ties
         tensors = {name: stored for name, stored in contents.tensors.items() if name not in ties}
         with path.open("xb", buffering=0) as file:
-            at = write_fully(file.fileno(), _head(tensors, strings))
+            at = write_fully(file.fileno(), _head(tensors, noted(strings, {}), blocks_of(contents)))
             for stored in tensors.values():
                 pump.copy(stored, file.fileno())
                 at += stored.nbytes
                 at += write_fully(file.fileno(), bytes(-at % _OWN_ALIGNMENT))
+
+    def dequantised(self, stored: Stored, blocks: Blocks, name: str) -> Stored:
+        return Dequantised(stored, blocks, name)
 
 
 class _Header:
@@ -164,6 +169,7 @@ class _Header:
             entries.append((name, lengths, self._number("I"), self._number("Q")))
         begin = self._at + -self._at % alignment
         spans = []
+        noted_blocks = {}
         for name, lengths, code, offset in entries:
             if name in found.tensors or name in found.others:
                 raise FileFormatError(f"{self._path} has two tensors named {name[:80]!r}.")
@@ -172,13 +178,22 @@ class _Header:
             if offset % alignment:
                 raise FileFormatError(f"{where} begins at byte {start:,}, which is not aligned to {alignment}.")
             shape = checked(lengths, 8, where)
-            if code in _DTYPES:
-                stored = Extent(_DTYPES[code], shape, self._path, start, swapped=self._order == ">")
+            blocks = BLOCKS_BY_CODE.get(code)
+            nbytes = 1 if math.prod(shape) else 0
+            if code in _DTYPES or (blocks is not None and self._order == "<"):
+                dtype = _DTYPES.get(code, "uint8")
+                if blocks is not None:
+                    shape = _in_bytes(shape, blocks, where)
+                    noted_blocks[name] = blocks
+                stored = Extent(dtype, shape, self._path, start, swapped=self._order == ">")
                 found.tensors[name] = stored
-                spans.append((start, start + stored.nbytes, name))
+                nbytes = stored.nbytes
+            elif blocks is not None:
+                found.others[name] = f"{blocks.kind[5:]}, quantised in big-endian blocks, {list(shape)}"
             else:
-                found.others[name] = f"{_QUANTISED.get(code, f'type {code}')}, quantised, {list(shape)}"
-                spans.append((start, start + (1 if math.prod(shape) else 0), name))
+                found.others[name] = f"of type {code}, which is not known here, {list(shape)}"
+            spans.append((start, start + nbytes, name))
+        found.metadata = noted(found.metadata, noted_blocks)
         end = 0
         for start, stop, name in sorted(spans):
             if stop > start and (start < end or stop > self._size):
@@ -247,7 +262,14 @@ class _Header:
         return raw
 
 
-def _head(tensors: dict[str, Stored], strings: dict[str, str]) -> bytes:
+def _in_bytes(shape: tuple[int, ...], blocks: Blocks, where: str) -> tuple[int, ...]:
+    """The shape of the bytes of a tensor of numbers in blocks."""
+    if not shape or shape[-1] % blocks.length:
+        raise FileFormatError(f"{where}, of shape {list(shape)}, is no whole number of blocks of {blocks.length}.")
+    return (*shape[:-1], shape[-1] // blocks.length * blocks.nbytes)
+
+
+def _head(tensors: dict[str, Stored], strings: dict[str, str], blocks: dict[str, Blocks]) -> bytes:
     """All that stands before the data."""
     pairs = [text(_ALIGNMENT) + struct.pack("<II", KINDS["uint32"], _OWN_ALIGNMENT)]
     for key, held in strings.items():
@@ -255,8 +277,10 @@ def _head(tensors: dict[str, Stored], strings: dict[str, str]) -> bytes:
     head = [_MAGIC + struct.pack("<IQQ", _VERSION, len(tensors), len(pairs)), *pairs]
     offset = 0
     for name, stored in tensors.items():
-        lengths = struct.pack(f"<{len(stored.shape)}Q", *reversed(stored.shape))
-        place = struct.pack("<IQ", _CODES[stored.dtype], offset)
+        kind = blocks.get(name)
+        shape = stored.shape if kind is None else kind.shape(stored.shape)
+        lengths = struct.pack(f"<{len(shape)}Q", *reversed(shape))
+        place = struct.pack("<IQ", _CODES[stored.dtype] if kind is None else CODES_BY_BLOCKS[kind], offset)
         head.append(text(name) + struct.pack("<I", len(stored.shape)) + lengths + place)
         offset += stored.nbytes + -stored.nbytes % _OWN_ALIGNMENT
     whole = b"".join(head)

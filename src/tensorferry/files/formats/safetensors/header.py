@@ -1,6 +1,6 @@
 """`Scan`: what the header of a safetensors file says, and all that is wrong with it.
 
-What the official reader refuses: https://github.com/huggingface/safetensors/blob/main/safetensors/src/tensor.rs.
+What the official reader takes and refuses: https://github.com/huggingface/safetensors/blob/main/safetensors/src/tensor.rs.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from itertools import count
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,8 @@ from ....host.numpy_dtypes import numpy_dtype
 from ...base.contents import MOST_TENSORS, FileFinding
 from ...base.raw import read_at
 from ...base.stored import Decoded, Extent
-from ...base.wording import named
-from ...encodings.json_scan import BLANK, Cut, blank, expect, string, strings
+from ...base.wording import is_unicode, named
+from ...encodings.json_scan import BLANK, Cut, blank, compound, expect, string, strings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,9 +95,11 @@ _ENTRY = re.compile(
 )
 """A tensor's entry as nearly every writer has it: plain name, fields in this order."""
 _EMPTY = re.compile(rb"\{" + BLANK + rb"\}")
-_OBJECT = re.compile(rb"\{[^{}]*\}")
+_FIELDS = ("dtype", "shape", "data_offsets")
 _LONGEST_ENTRY = 1 << 16
 _LONGEST_NAME = 1 << 20
+_USUAL_ENTRY = 80
+_MOST_MORE = 1 << 20
 _WINDOW = 1 << 17
 """Bytes of a header that are in memory at a time."""
 
@@ -117,6 +120,8 @@ class Scan:
         self._has_metadata = False
         self._in_order = True
         self._reached = 0
+        self._more: dict[str, str] = {}
+        self._more_bytes = 0
         self._aside: dict[str, tuple[int, int]] = {}
         self._shapes: dict[bytes, tuple[tuple[int, ...], int, int]] = {}
         with path.open("rb", buffering=0) as file:
@@ -140,18 +145,18 @@ class Scan:
             self._find(f"its header has {length} bytes, and {HEADER_LIMIT} are allowed", 0)
         elif 8 + length > self._size:
             self._find(f"its header ends at byte {8 + length}, past the end of the file at {self._size}", 0)
-        elif head[8:] != b"{":
-            self._find("its header does not begin with '{'", 8)
         else:
             return 8 + length
         return 0
 
     def _entries(self) -> bool:
         """Read all entries; whether they were followed to the end."""
-        self._base, self._text, self._at = 8, self._window(8, _WINDOW), 1
-        empty = _EMPTY.match(self._text)
-        if empty is not None:
-            self._at = empty.end()
+        self._base, self._text, self._at = 8, self._window(8, _WINDOW), 0
+        if not self._goes_on() or self._text[self._at : self._at + 1] != b"{":
+            self._find("its header does not begin with '{'", self._base + self._at)
+            return False
+        empty = _EMPTY.match(self._text, self._at)
+        self._at = self._at + 1 if empty is None else empty.end()
         ended = empty is not None
         while not ended:
             try:
@@ -166,13 +171,24 @@ class Scan:
                     self._find(f"its header is not what it should be: {cut}", self._base)
                     return False
                 self._text, self._at = self._window(self._base, rest + max(rest, _WINDOW)), 0
-        while not self._text[self._at :].strip(b" \t\n\r"):
+        if self._goes_on():
+            self._find("its header goes on after its closing '}'", self._base + self._at)
+            return False
+        for key, text in self._more.items():
+            # The file may have metadata of that name.
+            free = next(each for n in count() if (each := key + "#" * n) not in self.metadata)
+            self.metadata[free] = text
+        return True
+
+    def _goes_on(self) -> bool:
+        """Pass over blanks; whether anything comes after them."""
+        while (at := blank(self._text, self._at)) == len(self._text):
             self._base += len(self._text)
             if self._base >= self._data:
-                return True
+                return False
             self._text, self._at = self._window(self._base, _WINDOW), 0
-        self._find("its header goes on after its closing '}'", self._base + self._at)
-        return False
+        self._at = at
+        return True
 
     def _window(self, start: int, length: int) -> bytes:
         return read_at(self.path, start, min(length, self._data - start), self._descriptor)
@@ -250,10 +266,7 @@ class Scan:
         if name == METADATA:
             pairs, position = strings(text, position)
         else:
-            found = _OBJECT.match(text, position)
-            if found is None:
-                raise Cut(f"{name[:200]!r} is not followed by an object")
-            position, raw = found.end(), found.group()
+            raw, position = compound(text, position)
         position = blank(text, position)
         closing = text[position : position + 1]
         if closing not in (b",", b"}"):
@@ -274,28 +287,41 @@ class Scan:
             self.metadata[key] = value
 
     def _fields(self, name: str, raw: bytes, at: int) -> None:
-        if len(raw) > _LONGEST_ENTRY:
-            return self._find(f"its entry has {len(raw)} bytes, which is out of all proportion", at, name)
         try:
-            pairs = json.loads(raw.decode(), object_pairs_hook=list)
-            fields = dict(pairs)
+            pairs = json.loads(raw.decode(), object_pairs_hook=_Pairs, parse_constant=_no_json)
         except (ValueError, TypeError, RecursionError) as error:
             what = "it nests too deep" if isinstance(error, RecursionError) else str(error)
             return self._find(f"its entry cannot be read: {what}", at, name)
-        if sorted(key for key, _ in pairs) != ["data_offsets", "dtype", "shape"]:
+        if not isinstance(pairs, _Pairs):
+            # The official reader also takes the fields' values alone.
+            pairs = _Pairs(zip(_FIELDS, pairs, strict=True)) if len(pairs) == len(_FIELDS) else _Pairs()
+        if sorted(key for key, _ in pairs if key in _FIELDS) != sorted(_FIELDS):
             return self._find(
                 f"its entry has the fields {named([key for key, _ in pairs])}; dtype, shape and data_offsets are due",
                 at,
                 name,
             )
-        dtype, shape, offsets = fields["dtype"], fields["shape"], fields["data_offsets"]
+        fields: dict[str, Any] = dict(pairs)
+        dtype, shape, offsets = (fields[key] for key in _FIELDS)
         if not isinstance(dtype, str) or not _whole(shape):
             return self._find(
                 f"dtype {str(dtype)[:80]} and shape {str(shape)[:80]} are not a name and lengths", at, name
             )
         if not _whole(offsets) or len(offsets) != 2 or max(offsets) >= 1 << 64:
             return self._find(f"data_offsets {str(offsets)[:80]} are not a beginning and an end", at, name)
+        if len(pairs) > len(_FIELDS):
+            self._keep_more(name, raw)
         return self._add(name, dtype[:80], ",".join(map(str, shape)).encode(), offsets[0], offsets[1], at)
+
+    def _keep_more(self, name: str, raw: bytes) -> None:
+        """Keep the fields that the official reader passes over as metadata: strings as they are, else JSON."""
+        self._more_bytes += max(len(raw) - _USUAL_ENTRY, 0)
+        if self._more_bytes > _MOST_MORE:
+            raise UnsafeFileError(f"{self.path} has more than {_MOST_MORE:,} bytes of fields that no tensor has.")
+        for key, value in json.loads(raw).items():
+            if key not in _FIELDS:
+                plain = isinstance(value, str) and is_unicode(value)
+                self._more[f"{name}@{key}"] = value if plain else json.dumps(value)
 
     def _compare_places(self, room: int) -> None:
         """Find overlaps and holes, and what lies past the end."""
@@ -330,6 +356,14 @@ class Scan:
         stored: Any = self.tensors[name]
         begin = stored.offset - self._data
         return begin, begin + stored.nbytes
+
+
+class _Pairs(list[Any]):
+    """The names and values of an object, in which a name may stand twice."""
+
+
+def _no_json(word: str) -> None:
+    raise ValueError(f"{word} is no JSON")
 
 
 def _shape(raw: bytes) -> tuple[tuple[int, ...], int, int] | None:

@@ -36,8 +36,9 @@ _ALIGNMENT = 64
 class TensorflowCheckpoint(Format):
     """TensorFlow checkpoints (of version 2, since 2016); what is written is a folder with one.
 
-    Strings without axes are kept as metadata, among them the object graph that ``tf.train.Checkpoint`` restores
-    by; those that are not UTF-8 in base64, after ``tensorflow.base64:``.
+    Of a SavedModel's folder the variables are read, not the programs. Strings without axes are kept as metadata, among
+    them the object graph that ``tf.train.Checkpoint`` restores by; those that are not UTF-8 in base64, after
+    ``tensorflow.base64:``.
     """
 
     name = "tensorflow"

@@ -33,6 +33,8 @@ Array = np.ndarray[Any, Any]
 INDEX = ".index"
 STATE = "checkpoint"
 """The file that names the newest checkpoint of a folder."""
+_MODELS, _VARIABLES = ("saved_model.pb", "saved_model.pbtxt"), "variables"
+"""In the folder of a SavedModel, https://www.tensorflow.org/guide/saved_model: its programs, and its checkpoint."""
 _LONGEST_STRING = 64 << 20
 _MOST_SLICES = 1024
 
@@ -240,7 +242,7 @@ class Bundle:
 
 
 def index_of(path: Path) -> Path | None:
-    """The index of a checkpoint that is named by it, by its prefix or by its folder."""
+    """The index of a checkpoint that is named by it, by its prefix or by its folder, which may be a SavedModel's."""
     if not path.is_dir():
         index = path if path.name.endswith(INDEX) else path.with_name(path.name + INDEX)
         return index if index.is_file() else None
@@ -254,6 +256,9 @@ def index_of(path: Path) -> Path | None:
             index = path / (name.replace("\\", "/").rpartition("/")[2].replace("\0", "") + INDEX)
             if index.is_file():
                 return index
+    if any((path / name).is_file() for name in _MODELS):
+        index = path / _VARIABLES / f"{_VARIABLES}{INDEX}"
+        return index if index.is_file() else None
     found_here = sorted(path.glob(f"*{INDEX}"))
     return found_here[0] if len(found_here) == 1 and found_here[0].is_file() else None
 

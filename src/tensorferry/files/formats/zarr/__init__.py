@@ -1,0 +1,136 @@
+"""Zarr, by zarr-python: a folder with an array for each tensor."""
+
+from __future__ import annotations
+
+import json
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ....core.dtypes import DTYPES, find
+from ....host.numpy_dtypes import numpy_dtype
+from ...base.contents import Contents
+from ...base.format import Format, owned
+from ...base.tree_strings import packed, unpacked
+from ...base.wording import TENSORS_ONLY, is_unicode
+from ...encodings.paths import NAMES, named_so, placed, refuse_links_out
+from ...encodings.slabs import filled, slabs
+from .nodes import JSON, NATIVE, description_of, is_array, is_own
+from .reader import CHUNK_BYTES, DTYPE, Walk
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ...base.pump import Pump
+    from ...base.stored import Stored
+
+__all__ = ["FORMAT"]
+
+
+class Zarr(Format):
+    """Zarr, https://zarr-specs.readthedocs.io: versions 2 and 3 are read, 3 is written.
+
+    What zarr-python has no dtype for (bfloat16, float8, int4) is written as unsigned integers of its size, with an
+    attribute that names it.
+    """
+
+    name = "zarr"
+    title = "Zarr"
+    suffixes = (".zarr",)
+    dtypes = frozenset(DTYPES)
+    module = "zarr"
+    is_folder = True
+    holds_tree = True
+    holds_metadata = True
+    rank = 70
+
+    def recognises(self, path: Path, head: bytes) -> bool:
+        return not head and description_of(path) is not None
+
+    def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
+        self.ensure_loaded()
+        refuse_links_out(path, description_of(path) or JSON)
+        contents = Contents(self.name, (str(path),))
+        Walk(path, contents).node(path, "", 0)
+        contents.tensors = dict(sorted(contents.tensors.items()))
+        names = contents.metadata.pop(NAMES, None)
+        if names is not None:
+            contents.tensors = named_so(str(path), contents.tensors, names)
+        return unpacked(contents)
+
+    def own_entries(self, folder: Path) -> list[str]:
+        arrays: dict[str, bool | None] = {}
+
+        def at(inner: str) -> bool | None:
+            if inner not in arrays:
+                arrays[inner] = is_array(folder / inner)
+            return arrays[inner]
+
+        def fits(inner: str) -> bool:
+            node, _, rest = "", "", inner
+            while at(node) is False and "/" in rest:
+                name, _, rest = rest.partition("/")
+                node = f"{node}/{name}" if node else name
+            return at(node) is not None and is_own(rest, in_array=bool(at(node)))
+
+        return owned(folder, fits)
+
+    def refuse(self, contents: Contents) -> None:
+        super().refuse(contents)
+        texts = [key for key, text in contents.metadata.items() if not (is_unicode(key) and is_unicode(text))]
+        texts += [NAMES] if NAMES in contents.metadata else []
+        self.refuse_any(map(repr, texts), "has no place for the metadata", TENSORS_ONLY)
+
+    def write(self, contents: Contents, path: Path, pump: Pump) -> None:
+        self.ensure_loaded()
+        import zarr
+
+        ties = contents.ties
+        paths = placed((name for name in contents.tensors if name not in ties), _is_path)
+        own: dict[str, dict[str, str]] = {place: {} for place in paths.values()}
+        root = {NAMES: json.dumps([[name, place] for name, place in paths.items()])}
+        for key, text in packed(contents).items():
+            place, _, attribute = key.rpartition("@")
+            if place in own and attribute not in ("", DTYPE):
+                own[place][attribute] = text
+            else:
+                root[key] = text
+        group = zarr.create_group(str(path), zarr_format=3, attributes=root)
+        for name, place in paths.items():
+            self._write(group, place, contents.tensors[name], own[place], pump)
+
+    def _write(self, group: Any, place: str, stored: Stored, attributes: dict[str, Any], pump: Pump) -> None:
+        row = find(stored.dtype)
+        dtype = numpy_dtype(row.name) if stored.dtype in NATIVE else np.dtype(f"uint{8 * row.itemsize}")
+        if stored.dtype not in NATIVE:
+            attributes = {**attributes, DTYPE: stored.dtype}
+        boxes = list(slabs(stored.shape, row.itemsize, nbytes=CHUNK_BYTES))
+        chunks = [each.stop - each.start for each in boxes[0]] if boxes else [max(each, 1) for each in stored.shape]
+        array = group.create_array(
+            place,
+            shape=stored.shape,
+            chunks=tuple(chunks),
+            dtype=dtype,
+            compressors=None,
+            filters=None,
+            fill_value=0,
+            attributes=attributes,
+            # Otherwise a chunk of negative zeros counts as empty.
+            config={"write_empty_chunks": True},
+        )
+        lengths = [tuple(each.stop - each.start for each in box) for box in boxes]
+        pieces = filled(pump.blocks(stored), map(prod, lengths), numpy_dtype(row.name))
+        for box, length in zip(boxes, lengths, strict=True):
+            array[box] = next(pieces).view(dtype).reshape(length)
+
+
+def _is_path(name: str) -> bool:
+    parts = name.split("/")
+    fits = is_unicode(name) and not {"\\", "\0"} & set(name) and len(name.encode()) < 1000
+    return fits and all(
+        part not in ("", ".", "..", JSON) and not part.startswith("__") and len(part.encode()) < 200 for part in parts
+    )
+
+
+FORMAT = Zarr()

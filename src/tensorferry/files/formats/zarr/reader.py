@@ -1,0 +1,149 @@
+"""From the folders of Zarr to tensors: their descriptions are read here, their values by the library."""
+
+from __future__ import annotations
+
+import json
+import os
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ....core.dtypes import DTYPES, find
+from ....errors import FileFormatError, UnsafeFileError
+from ....host.numpy_dtypes import numpy_dtype
+from ...base.contents import NotTensor
+from ...base.stored import Decoded, Extent
+from ...encodings.slabs import is_bomb, slabs
+from .nodes import description_of, layout_of, node_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ...base.contents import Contents
+    from ...base.stored import Stored
+    from .nodes import Layout, Node
+
+__all__ = ["CHUNK_BYTES", "DTYPE", "Walk"]
+
+DTYPE = "tensorferry.dtype"
+"""The attribute that says what dtype the unsigned integers of an array stand for."""
+CHUNK_BYTES = 1 << 22
+_LONE = "tensor"
+_DEEPEST = 64
+_MOST_TEXT = 1 << 26
+
+
+class Walk:
+    """Collects the arrays of a folder from their descriptions. Args: root: It. contents: Where they are put."""
+
+    def __init__(self, root: Path, contents: Contents) -> None:
+        self._root = root
+        self._contents = contents
+        self._text = 0
+
+    def node(self, folder: Path, path: str, depth: int) -> None:
+        """Collect an array, or those in a group, under the names that begin with their path."""
+        if depth > _DEEPEST:
+            raise UnsafeFileError(f"{self._root} nests deeper than {_DEEPEST} groups, at {path!r}.")
+        node = node_of(folder, self._read)
+        attributes = node.attributes
+        if node.is_array:
+            name = path or _LONE
+            found = _array(folder, node)
+            if isinstance(found, str):
+                self._contents.others[name] = found
+            else:
+                self._contents.tensors[name] = found
+                attributes.pop(DTYPE, None)
+            if any(node.described.get("dimension_names") or ()):
+                attributes.setdefault("dimension_names", node.described["dimension_names"])
+        for key, value in attributes.items():
+            text = value if isinstance(value, str) else json.dumps(value)
+            self._contents.metadata[f"{path}@{key}" if path else key] = text
+        if not node.is_array:
+            self._group(folder, path, depth)
+
+    def _read(self, path: Path) -> bytes:
+        self._text += path.stat().st_size
+        if self._text > _MOST_TEXT:
+            raise UnsafeFileError(f"{self._root} has more than {_MOST_TEXT} bytes of JSON, at {path}.")
+        return path.read_bytes()
+
+    def _group(self, folder: Path, path: str, depth: int) -> None:
+        with os.scandir(folder) as entries:
+            inner = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries)
+        for name, is_folder in inner:
+            below = f"{path}/{name}" if path else name
+            if description_of(folder / name) is None:
+                continue
+            if is_folder:
+                self.node(folder / name, below, depth + 1)
+            else:
+                self._contents.others[below] = NotTensor("a symbolic link to a folder, which is not followed")
+
+
+def _array(folder: Path, node: Node) -> Stored | str:
+    layout = layout_of(node)
+    if isinstance(layout, str):
+        return layout
+    kind, shape = layout.kind, layout.shape
+    dtype, itemsize = node.attributes.get(DTYPE, kind), find(kind).itemsize
+    fits = isinstance(dtype, str) and dtype in DTYPES and find(dtype).itemsize == itemsize
+    if not fits or (dtype != kind and not kind.startswith("uint")):
+        raise FileFormatError(f"{node.where}: the attribute {DTYPE!r} says {dtype!r:.40}, which is no dtype of {kind}.")
+    if layout.lone is not None and (folder / layout.lone).is_file():
+        stored = Extent(dtype, shape, str(folder / layout.lone), 0)
+        held = (folder / layout.lone).stat().st_size
+        if held != stored.nbytes:
+            raise FileFormatError(f"{folder / layout.lone} has {held} bytes; its shape needs {stored.nbytes}.")
+        return stored
+    declared = max(prod(shape), prod(layout.chunks) if prod(shape) else 0) * itemsize
+    # A look at the folder only for what would be large.
+    if is_bomb(declared, 0) and is_bomb(declared, held := _size(folder)):
+        raise UnsafeFileError(f"{folder} is out of all proportion: {declared} bytes are declared in {held}.")
+    return Decoded(dtype, shape, _reading(folder, layout, dtype), (str(folder),))
+
+
+def _size(folder: Path) -> int:
+    return sum(each.stat().st_size for each in folder.rglob("*") if each.is_file())
+
+
+def _reading(folder: Path, layout: Layout, dtype: str) -> Any:
+    row = find(dtype)
+
+    def read() -> Iterator[np.ndarray[Any, Any]]:
+        from zarr import Array, AsyncArray
+        from zarr.core.metadata import ArrayV2Metadata, ArrayV3Metadata
+        from zarr.storage import LocalStore, StorePath
+
+        class Store(LocalStore):  # type: ignore[misc, unused-ignore]  # without zarr it has no types
+            async def get(self, key: str, prototype: Any = None, byte_range: Any = None) -> Any:
+                found = await super().get(key, prototype, byte_range)
+                if found is not None and byte_range is None and layout.compressor == "blosc":
+                    _refuse_cut_blosc(found.to_bytes(), key)
+                return found
+
+        try:
+            described: Any = (ArrayV3Metadata if layout.plain["zarr_format"] == 3 else ArrayV2Metadata).from_dict(
+                dict(layout.plain)
+            )
+            store = StorePath(Store(str(folder), read_only=True), "")
+            array: Any = Array(AsyncArray(metadata=described, store_path=store))
+            for box in slabs(layout.shape, row.itemsize, layout.chunks, 2 * CHUNK_BYTES):
+                values = np.asarray(array[box])
+                yield values.astype(values.dtype.newbyteorder("="), copy=False).view(numpy_dtype(row.name))
+        except Exception as error:  # every codec has exceptions of its own
+            raise FileFormatError(f"{folder} cannot be read as Zarr: {type(error).__name__}: {error}.") from error
+
+    return read
+
+
+def _refuse_cut_blosc(raw: bytes, key: str) -> None:
+    """Refuse a chunk that is shorter than its header says, past whose end the library would read.
+
+    https://github.com/Blosc/c-blosc/blob/main/README_CHUNK_FORMAT.rst describes it.
+    """
+    if int.from_bytes(raw[12:16], "little") != len(raw):
+        raise ValueError(f"the chunk {key} is cut off")

@@ -1,0 +1,123 @@
+"""What people ask of a checkpoint: where its parameters are, how it is quantised, whether its shards are all there."""
+
+from __future__ import annotations
+
+import os
+import re
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from .base.blocks import Blocks
+    from .folds import Fold
+
+__all__ = ["Shards", "modules", "quantisation", "shards"]
+
+_SHARD = re.compile(r"(.*-)(\d{5})-of-(\d{5})(\.[\w.]+)")
+_PACKED = re.compile(r"(.*[./])?(qweight|qzeros|scales|g_idx|SCB|weight|absmax|bitsandbytes__(?:nf4|fp4))")
+_MOST_SHARDS = 10_000
+_MOST_PARTS = 12
+
+
+class Shards(NamedTuple):
+    """The files that one checkpoint was divided into, as their names say.
+
+    Args:
+        total: How many there are.
+        missing: The names of those that are not in the folder.
+    """
+
+    total: int
+    missing: tuple[str, ...]
+
+
+def modules(folds: Sequence[Fold]) -> dict[str, int]:
+    """The parameters of each part of a model, the largest taken apart as long as it has most of them.
+
+    Args:
+        folds: The tensors, each counted once.
+
+    Returns:
+        Nothing, if there are no parts but the tensors.
+    """
+    entries = [(re.split("[./]", each.name), each.total * prod(each.shape)) for each in folds]
+    groups: dict[tuple[str, ...], list[tuple[list[str], int]]] = {(): entries}
+    while len(groups) < _MOST_PARTS:
+        largest = max(groups, key=lambda each: sum(size for _, size in groups[each]))
+        depth = len(largest) + 1
+        size = sum(size for _, size in groups[largest])
+        if not any(len(path) > depth for path, _ in groups[largest]) or (
+            len(groups) > 1 and 4 * size < 3 * sum(size for _, size in entries)
+        ):
+            break
+        apart: dict[tuple[str, ...], list[tuple[list[str], int]]] = {}
+        for path, size in groups.pop(largest):
+            apart.setdefault((*path[:depth],), []).append((path, size))
+        groups |= apart
+    found = {".".join(each): sum(size for _, size in inside) for each, inside in groups.items()}
+    return found if 1 < len(found) < sum(each.total for each in folds) else {}
+
+
+def quantisation(folds: Iterable[Fold], blocks: Mapping[str, Blocks], values: Mapping[str, object]) -> dict[str, int]:
+    """How many tensors are quantised in which way.
+
+    Known are GGUF's blocks, PyTorch's own tensors, and what GPTQ, AWQ and bitsandbytes store: packed integers with
+    scales beside them, under names of their own.
+    """
+    found: dict[str, int] = {}
+    for each in blocks.values():
+        kind = each.kind.replace("gguf.", "", 1)
+        found[kind] = found.get(kind, 0) + 1
+    for place, value in values.items():
+        above = place[: -len("scheme")]
+        if place.endswith("scheme") and str(value).startswith("per_") and str(values.get(f"{above}dtype"))[:1] == "q":
+            kind = f"{values[f'{above}dtype']} {value}"
+            found[kind] = found.get(kind, 0) + 1
+    packed: dict[str, dict[str, list[Fold]]] = {}
+    for fold in folds:
+        name = _PACKED.fullmatch(fold.name)
+        if name is not None:
+            # Layers of other sizes stand in other folds.
+            above = re.sub(r"\d+", "#", name[1] or "")
+            packed.setdefault(above, {}).setdefault(name[2], []).append(fold)
+    for above, parts in packed.items():
+        for kind, fold in _layouts(above, parts):
+            found[kind] = found.get(kind, 0) + fold.total
+    return found
+
+
+def _layouts(above: str, parts: Mapping[str, list[Fold]]) -> Iterator[tuple[str, Fold]]:
+    """What the tensors under one name are by GPTQ, AWQ or bitsandbytes, and the folds of those that were quantised."""
+    inputs = parts.get("g_idx", [])
+    for weight, scales in zip(parts.get("qweight", []), parts.get("scales", []), strict=False):
+        if (
+            weight.dtype == "int32"
+            and len(weight.shape) == len(scales.shape) == 2
+            and all((*weight.shape, *scales.shape))
+        ):
+            # GPTQ packs the inputs of a layer, AWQ its outputs.
+            awq = weight.shape[1] != scales.shape[1]
+            wide = weight.shape[0] if awq else prod(inputs[0].shape) if inputs else 0
+            bits = 32 * weight.shape[1] / scales.shape[1] if awq else 32 * weight.shape[0] / max(wide, 1)
+            known = f", {bits:g} bits in groups of {wide // scales.shape[0]}" if wide else ""
+            yield f"{'AWQ' if awq else 'GPTQ'}{known}", weight
+    for weight, scale in zip(parts.get("weight", []), parts.get("SCB", []), strict=False):
+        if weight.dtype == "int8":
+            yield "bitsandbytes, 8 bits", scale
+    for form in ("nf4", "fp4"):
+        for state in parts.get(f"bitsandbytes__{form}", []) if above.endswith("quant_state.") else []:
+            yield f"bitsandbytes, 4 bits ({form})", state
+
+
+def shards(paths: Sequence[str]) -> Shards | None:
+    """Whether all shards are there, of a checkpoint of which these files are some; ``None`` if it is not in shards."""
+    for path in paths:
+        folder, name = os.path.split(path)
+        found = _SHARD.fullmatch(name)
+        if found is not None and 0 < int(found[2]) <= int(found[3]) <= _MOST_SHARDS:
+            there = set(os.listdir(folder or "."))  # noqa: PTH208 - names only
+            wanted = (f"{found[1]}{number:05d}-of-{found[3]}{found[4]}" for number in range(1, int(found[3]) + 1))
+            return Shards(int(found[3]), tuple(each for each in wanted if each not in there))
+    return None
