@@ -123,12 +123,19 @@ class ArrayOf(Leaf):
         kind: As for `Ref`.
         values: Its values; ``None`` until its state is known.
         reason: Why it cannot be carried, or ``None``.
+        placed: Where its values stand if they were left there: first byte, dtype, shape, whether in Fortran's order.
     """
 
     kind: str
     values: np.ndarray[Any, Any] | None = None
     reason: str | None = None
     requires_grad: bool = False
+    placed: tuple[int, np.dtype[Any], tuple[int, ...], bool] | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is known yet but that it is an array."""
+        return self.values is None and self.reason is None and self.placed is None
 
 
 @dataclass(slots=True, eq=False)
@@ -159,9 +166,15 @@ class InstanceOf:
 
 @dataclass(slots=True, eq=False)
 class DTypeOf:
-    """A dtype of NumPy; `numpy` is ``None`` for those whose arrays cannot be carried."""
+    """A dtype of NumPy; `numpy` is ``None`` for those whose arrays cannot be carried.
+
+    Args:
+        numpy: The dtype.
+        itemsize: Bytes of an element; 0 for objects.
+    """
 
     numpy: np.dtype[Any] | None
+    itemsize: int
 
 
 def title(instance: Any) -> str:
@@ -191,6 +204,9 @@ class Words:
     Args:
         where: The file, for messages.
     """
+
+    span_from = 1 << 62
+    machine: Any = None
 
     def __init__(self, where: str) -> None:
         self.where = where

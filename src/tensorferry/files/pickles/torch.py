@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...core.dtypes import DTYPES
 from ...errors import UnsafeFileError
@@ -12,7 +12,7 @@ from ...host.numpy_dtypes import of_numpy
 from ..base.contents import NotTensor, Special
 from ..encodings.zip_archive import is_number
 from .numpy import NUMPY_CALLS, NumPyWords
-from .python import FACTORIES, PYTHON_CALLS, PythonWords
+from .python import FACTORIES, PYTHON_CALLS
 from .standins import OPAQUE, ArrayOf, DTypeOf, InstanceOf, Leaf, OtherOf, StorageOf, TensorOf, ViewOf, title
 from .words import Global, Ordered
 
@@ -65,7 +65,7 @@ _SPECIALS |= {
     )
 }
 _PLAIN = frozenset({str, int, float, bool, complex, bytes, Special, Global})
-_CLASSES = frozenset({"numpy.ndarray", "torch.Tensor", "torch.nn.parameter.Parameter"})
+_CLASSES = frozenset({"numpy.ndarray", "numpy.memmap", "torch.Tensor", "torch.nn.parameter.Parameter"})
 """Names that are only ever arguments."""
 
 _MOST_AXES = 64
@@ -73,7 +73,7 @@ _MOST_ELEMENTS = 1 << 62
 _MOST_BYTES = 1 << 63
 
 
-class Names(NumPyWords, PythonWords):
+class Names(NumPyWords):
     """The vocabulary of `torch.save`, NumPy and plain Python, and nothing beyond.
 
     Args:
@@ -81,6 +81,8 @@ class Names(NumPyWords, PythonWords):
         allow: Names of classes whose objects are kept as what they were given.
     """
 
+    calls: ClassVar[dict[str, Callable[..., Any]]]
+    """Functions that are known by name, and what is done instead."""
     rebuilds = frozenset({Global("torch._utils._rebuild_tensor_v2"), Global("torch._utils._rebuild_tensor_v3")})
 
     def __init__(self, where: str, allow: frozenset[str]) -> None:
@@ -101,7 +103,7 @@ class Names(NumPyWords, PythonWords):
         module, _, last = name.rpartition(".")
         if module == "torch" and last in DTYPES:
             return Special("dtype", last)
-        known = name in _CALLS or name in _STORAGE_CLASSES or name in FACTORIES or name in _CLASSES
+        known = name in self.calls or name in _STORAGE_CLASSES or name in FACTORIES or name in _CLASSES
         if not known and name not in self.allow and not (module == "ml_dtypes" and last in DTYPES):
             self.refuse(name)
             return OPAQUE
@@ -113,7 +115,7 @@ class Names(NumPyWords, PythonWords):
             return OPAQUE
         if type(function) is not Global or type(arguments) is not tuple:
             raise self.wrong("calls what is no function")
-        handler = _CALLS.get(function.name)
+        handler = self.calls.get(function.name)
         if handler is not None:
             return handler(self, *arguments)
         if function.name not in self.allow:
@@ -127,7 +129,7 @@ class Names(NumPyWords, PythonWords):
             instance.attributes = state
         elif type(instance) is InstanceOf:
             instance.state = state
-        elif type(instance) is ArrayOf and instance.values is None and instance.reason is None:
+        elif type(instance) is ArrayOf and instance.is_empty:
             self.fill_array(instance, *state)
         elif type(instance) is DTypeOf:
             self.set_order(instance, state)
@@ -155,7 +157,7 @@ class Names(NumPyWords, PythonWords):
             raise self.wrong("describes a storage without a name or a possible size")
         dtype = _STORAGE_CLASSES[kind.name]
         named = "untyped_storage" if kind.name.endswith(".UntypedStorage") else "storage"
-        found = self._known(name)
+        found = self.known(name)
         if found is None:
             found = self.storages[name] = StorageOf(name, dtype, size, named)
             if is_number(name):
@@ -174,7 +176,8 @@ class Names(NumPyWords, PythonWords):
         self.repeated.append(another)
         return another
 
-    def _known(self, name: str) -> StorageOf | None:
+    def known(self, name: str) -> StorageOf | None:
+        """The storage of a name, if it was described."""
         found = self.storages.get(name)
         if found is None and self.repeated and is_number(name):
             place = bisect_left(self.repeated, int(name), key=_number)
@@ -318,7 +321,7 @@ def _other(reason: str) -> Callable[..., OtherOf]:
     return lambda *_: OtherOf(reason)
 
 
-_CALLS: dict[str, Callable[..., Any]] = {
+Names.calls = {
     "torch._utils._rebuild_tensor": Names.tensor_v2,
     "torch._utils._rebuild_tensor_v2": Names.tensor_v2,
     "torch._utils._rebuild_tensor_v3": Names.tensor_v3,
@@ -337,7 +340,7 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "torch.device": Names.device,
     "torch.serialization._get_layout": Names.layout,
 }
-_CALLS |= PYTHON_CALLS | NUMPY_CALLS
+Names.calls |= PYTHON_CALLS | NUMPY_CALLS
 """Functions of PyTorch (torch/_utils.py), NumPy and Python that pickles of data name, and what is done instead.
 
 https://docs.pytorch.org/docs/stable/notes/serialization.html lists those that ``torch.load(weights_only=True)`` knows.
