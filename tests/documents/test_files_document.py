@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import torch.distributed.checkpoint
 
 from tensorferry.cli.app import app
 from tensorferry.core.dtypes import DTYPES
@@ -28,6 +29,8 @@ def run(tmp_path, monkeypatch, capsys):
         state[f"layers.{layer}.weight"] = torch.arange(8.0).reshape(2, 4).bfloat16() + layer
     state["head.weight"] = state["embed.weight"]
     torch.save({**state, "epoch": 3}, "model.pt")
+    with pytest.warns(UserWarning, match="single process"):
+        torch.distributed.checkpoint.save({"module": state, "epoch": 3}, checkpoint_id="run/step2")
 
     def do(line):
         capsys.readouterr()
