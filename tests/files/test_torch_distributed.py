@@ -80,6 +80,20 @@ def test_a_checkpoint_of_one_process(checkpoint, tmp_path):
     assert {each.name: each.read_bytes() for each in checkpoint.iterdir()} == before
 
 
+def test_one_file_of_several_leads_to_their_folder(checkpoint):
+    """The metadata stands for the checkpoint; a part of it is refused with the folder's path."""
+    assert agrees(ferry.load(checkpoint / ".metadata", "torch")["model"], tree()["model"])
+    part = next(checkpoint.glob("*.distcp"))
+    with pytest.raises(FileFormatError, match="is what one of several processes saved") as refused:
+        ferry.open(part)
+    assert agrees(ferry.load(refused.value.hint, "torch")["model"], tree()["model"])
+    path = checkpoint.parent / "lone.pt"
+    path.write_bytes(hostile.torch_zip(hostile.PROTO2 + hostile.named("torch.distributed.tensor", "DTensor") + b")R."))
+    with pytest.raises(UnsafeFileError, match=r"asks for torch\.distributed") as refused:
+        ferry.open(path)
+    assert "the path of its folder" in refused.value.hint
+
+
 def test_a_state_dict_alone_is_flat(tmp_path):
     """Names with dots stay what they are."""
     state = {"a.weight": torch.arange(6.0), "a.bias": torch.ones(2)}

@@ -13,7 +13,7 @@ from ..base.contents import Ref, Special
 from ..base.nesting import DEEPEST, MOST, names, relabel
 from ..base.wording import named
 from .shortcuts import run
-from .standins import InstanceOf, Leaf, TensorOf, title
+from .standins import HINT, InstanceOf, Leaf, TensorOf, title
 from .words import Global, Ordered, Span
 
 if TYPE_CHECKING:
@@ -27,10 +27,6 @@ __all__ = ["Unpickled", "described", "globals_of", "root_of"]
 _PLAIN = frozenset({str, int, float, bool, complex, bytes, bytearray, type(None), Special})
 _FACTORIES: dict[str, Any] = {each.__name__: each for each in (dict, list, set, tuple, int, float, str, bool)}
 _TAKEN = frozenset(dir(OrderedDict()))
-_HINT = (
-    'allow=["NAME"] if it is the class of a plain container (it is never imported); otherwise ask its author for the '
-    "weights alone"
-)
 
 
 class Unpickled(NamedTuple):
@@ -122,7 +118,9 @@ def globals_of(read: Callable[[], bytes | mmap], vocabulary: Names, begin: int =
 
 def _refuse(vocabulary: Names) -> None:
     if vocabulary.refused:
-        raise UnsafeFileError(f"{vocabulary.where} asks for {named(vocabulary.refused)}; it was not run.", _HINT)
+        raise UnsafeFileError(
+            f"{vocabulary.where} asks for {named(vocabulary.refused)}; it was not run.", vocabulary.hint
+        )
 
 
 def _besides(vocabulary: Names, leaves: dict[str, Any]) -> dict[str, str]:
@@ -182,11 +180,11 @@ class _Walk:
         if kind is InstanceOf:
             return self.instance(node, depth)
         what = f"{title(node)} itself" if kind is Global else title(node)
-        raise UnsafeFileError(f"{self.where} holds {what}, which is no data.", _HINT)
+        raise UnsafeFileError(f"{self.where} holds {what}, which is no data.", HINT)
 
     def special(self, node: Special) -> Special:
         if node.kind == "qscheme":
-            raise UnsafeFileError(f"{self.where} holds a {node.kind}, {node.value!s}, which stands for no data.", _HINT)
+            raise UnsafeFileError(f"{self.where} holds a {node.kind}, {node.value!s}, which stands for no data.", HINT)
         return node
 
     def attributes(self, node: Any, depth: int = 0) -> dict[str, Any]:

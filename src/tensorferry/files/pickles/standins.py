@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 __all__ = [
+    "HINT",
     "OPAQUE",
     "ArrayOf",
     "DTypeOf",
@@ -194,6 +195,12 @@ _TITLES = {
     Ordered: "an OrderedDict",
 }
 
+HINT = (
+    'allow=["NAME"] if it is the class of a plain container (it is never imported); otherwise ask its author for the '
+    "weights alone"
+)
+"""What to do about a pickle that asks for what is not known."""
+
 OPAQUE = Global("")
 """Stands for everything that comes of what was refused."""
 
@@ -217,6 +224,11 @@ class Words:
         """Note something that it asks for and will not get."""
         if len(self.refused) < 100:
             self.refused[demand[:200]] = None
+
+    @property
+    def hint(self) -> str:
+        """What to do about what was refused."""
+        return HINT
 
     def wrong(self, what: str) -> FileFormatError:
         """The error for a pickle that breaks the rules."""

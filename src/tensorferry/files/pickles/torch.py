@@ -68,6 +68,9 @@ _PLAIN = frozenset({str, int, float, bool, complex, bytes, Special, Global})
 _CLASSES = frozenset({"numpy.ndarray", "numpy.memmap", "torch.Tensor", "torch.nn.parameter.Parameter"})
 """Names that are only ever arguments."""
 
+_SEVERAL = ("torch.distributed.", "deepspeed.")
+"""Before the names of classes in what one of several processes saves."""
+
 _MOST_AXES = 64
 _MOST_ELEMENTS = 1 << 62
 _MOST_BYTES = 1 << 63
@@ -93,6 +96,13 @@ class Names(NumPyWords):
         self.repeated: list[TensorOf] = []
         self.besides: list[tuple[Leaf, dict[str, str]]] = []
         self.largest = -1
+
+    @property
+    def hint(self) -> str:
+        """As the base says."""
+        if any(name.startswith(_SEVERAL) for name in self.refused):
+            return "the path of its folder, with what the other processes saved: a part alone cannot be put together"
+        return super().hint
 
     def find(self, name: str) -> Any:
         """As the base says."""

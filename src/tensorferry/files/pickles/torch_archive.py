@@ -53,6 +53,8 @@ def unpickled_in(
     archive.forget_names()
     root = root_of(lambda: archive.read_pages(pickle, MOST_PICKLE), vocabulary)
     found = described(wrap(root) if wrap else root, vocabulary, pickle.size)
+    # They have the stand-ins, each of which goes as soon as its tensor is there.
+    del root, vocabulary
     others = resolve.all(found.leaves)
     others |= {name if name not in found.leaves else f"{name}@": why for name, why in found.besides.items()}
     return found, others

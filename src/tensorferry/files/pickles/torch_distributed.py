@@ -44,6 +44,7 @@ class DistributedNames(Names):
         super().__init__(where, allow)
         self.keys = _ObjectKeys()
         self._packages = tuple(packages)
+        self._kept: set[str] = set()
 
     def is_kept(self, name: str) -> bool:
         """Whether a name is one of those objects' classes."""
@@ -53,6 +54,7 @@ class DistributedNames(Names):
         """As the base says."""
         if name == "builtins.getattr" or self.is_kept(name):
             self.asked[name] = None
+            self._kept.add(name)
             return Global(name)
         return super().find(name)
 
@@ -61,7 +63,7 @@ class DistributedNames(Names):
         if type(function) is Global and type(arguments) is tuple:
             if function.name == "builtins.getattr":
                 return self._inner(*arguments)
-            if self.is_kept(function.name) and function.name not in self.calls:
+            if function.name in self._kept:
                 return InstanceOf(function.name, arguments)
         return super().call(function, arguments)
 
@@ -69,7 +71,10 @@ class DistributedNames(Names):
         """A class in another one."""
         if type(outer) is not Global or type(name) is not str or not self.is_kept(outer.name):
             self.refuse("builtins.getattr")
-        return Global(f"{getattr(outer, 'name', '')}.{name}")
+            return OPAQUE
+        inner = Global(f"{outer.name}.{name}")
+        self._kept.add(inner.name)
+        return inner
 
 
 def fields(instance: Any, kind: str) -> dict[Any, Any]:

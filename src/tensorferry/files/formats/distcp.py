@@ -49,7 +49,9 @@ class TorchDistributed(Format):
     rank = 5
 
     def recognises(self, path: Path, head: bytes) -> bool:
-        return not head and (path / _METADATA).is_file()
+        if head:
+            return path.name == _METADATA or path.name.endswith(self.suffixes)
+        return (path / _METADATA).is_file()
 
     def own_entries(self, folder: Path) -> list[str]:
         return owned(folder, lambda name: name == _METADATA or name.endswith(self.suffixes))
@@ -58,17 +60,27 @@ class TorchDistributed(Format):
         from ..pickles.reader import root_of
         from ..pickles.torch_distributed import DistributedNames
 
-        refuse_links_out(path, _METADATA)
-        where = path / _METADATA
+        folder = _folder(path)
+        refuse_links_out(folder, _METADATA)
+        where = folder / _METADATA
         vocabulary = DistributedNames(os.fspath(where), allow)
-        return _Checkpoint(path, root_of(lambda: _pages(where), vocabulary), vocabulary.asked, allow).contents()
+        return _Checkpoint(folder, root_of(lambda: _pages(where), vocabulary), vocabulary.asked, allow).contents()
 
     def asks_for(self, path: Path) -> tuple[str, ...]:
         from ..pickles.reader import globals_of
         from ..pickles.torch_distributed import DistributedNames
 
-        where = path / _METADATA
+        where = _folder(path) / _METADATA
         return globals_of(lambda: _pages(where), DistributedNames(os.fspath(where), frozenset()))
+
+
+def _folder(path: Path) -> Path:
+    """The folder that a path is, or whose metadata it is."""
+    if path.is_dir():
+        return path
+    if path.name != _METADATA:
+        raise FileFormatError(f"{path} is what one of several processes saved, of a checkpoint.", f"{path.parent}")
+    return path.parent
 
 
 def _pages(path: Path) -> mmap.mmap:
