@@ -159,7 +159,7 @@ def test_a_huge_memo_index_takes_no_memory(tmp_path):
         (hostile.named("torch", "Size") + b"}b", r"the state of torch\.Size to be set"),
         (hostile.named("collections", "OrderedDict") + b")R}" + hostile.text("items") + b"Nsb", "replaces"),
         (hostile.named("numpy", "dtype") + hostile.text("f4") + b"\x85RNa", "items to be put into a dtype"),
-        (b"g0\n", "GET"),
+        (b"\x98", "READONLY_BUFFER"),
     ],
 )
 def test_what_is_no_data_is_refused_by_name(body, name, tmp_path):

@@ -12,6 +12,7 @@ import struct
 import subprocess
 import sys
 import tarfile
+import warnings
 import zlib
 from collections import OrderedDict
 
@@ -134,7 +135,9 @@ def test_storages_that_are_views_of_others(tmp_path):
 
 def test_quantised_tensors_of_old_files_are_stepped_over(tmp_path):
     """The bytes of what has no counterpart are known all the same, so that what stands behind them is found."""
-    with pytest.warns(UserWarning, match="quantiz"):
+    with warnings.catch_warnings():
+        # Torch says once in a process that they are deprecated.
+        warnings.simplefilter("ignore")
         quantised = torch.quantize_per_tensor(torch.ones(7), 0.5, 1, torch.qint32)
     path = legacy(tmp_path / "q.pt", {"q": quantised, "a": torch.arange(5), "b": torch.ones(3)})
     contents = ferry.open(path)
@@ -344,6 +347,37 @@ def test_bombs_in_files_are_refused_within_seconds(tmp_path):
         file.write(b"l.")
     with pytest.raises(UnsafeFileError, match="beside those of arrays"):
         PICKLE.read(path)
+
+
+def joblib_array(shape, dtype):
+    """The opcodes of what stands for an array of joblib's, up to the array."""
+    body = hostile.named("joblib.numpy_pickle", "NumpyArrayWrapper") + b")\x81}(" + hostile.text("shape")
+    body += hostile.several(*map(hostile.number, shape)) + hostile.text("order") + hostile.text("C")
+    return body + hostile.text("dtype") + hostile.named("numpy", "dtype") + hostile.text(dtype) + b"\x85Rub"
+
+
+@pytest.mark.parametrize(
+    ("data", "error", "what"),
+    [
+        (hostile.PROTO2 + joblib_array((1 << 40,), "f8") + b".", FileFormatError, "is cut off"),
+        (hostile.PROTO2 + joblib_array((1 << 62, 1 << 62), "f8") + b".", FileFormatError, "is cut off"),
+        (hostile.PROTO2 + joblib_array((1,) * 70, "f8") + bytes(8) + b".", FileFormatError, "do not fit"),
+        ((hostile.PROTO2 + joblib_array((), "O8")) * 3000 + b"N.", UnsafeFileError, "nests objects"),
+    ],
+)
+def test_arrays_of_joblib_that_lie(data, error, what, tmp_path):
+    """Lengths past the end, and arrays in arrays in arrays."""
+    path = tmp_path / "a.joblib"
+    path.write_bytes(data)
+    with pytest.raises(error, match=what):
+        ferry.open(path)
+
+
+def test_an_empty_array_with_impossible_lengths_is_told_of(tmp_path):
+    """It has no element, and yet no array can have its shape."""
+    path = tmp_path / "a.joblib"
+    path.write_bytes(hostile.PROTO2 + joblib_array((0, 1 << 62), "f8") + b".")
+    assert "larger than that of any array" in ferry.open(path).others["tensor"]
 
 
 def test_an_allowed_class_in_a_pickle_is_a_dict(tmp_path):

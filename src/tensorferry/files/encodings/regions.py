@@ -26,6 +26,8 @@ Array = np.ndarray[Any, Any]
 
 _BOX_BYTES = 1 << 22
 _MOST_CORNERS = 20_000_000
+_MOST_AXES = 64
+_MOST_BYTES = 1 << 63
 
 
 class Region(NamedTuple):
@@ -123,6 +125,8 @@ def joined(
         FileFormatError: They do not cover it, lie outside of it, or overlap.
         UnsafeFileError: There are out of all proportion many.
     """
+    if len(shape) > _MOST_AXES or prod(length or 1 for length in shape) * find(dtype).itemsize >= _MOST_BYTES:
+        raise FileFormatError(f"{where}: {name[:200]} is {list(shape[:_MOST_AXES])}, larger than any array.")
     grid = (prod(shape),) if flat else shape
     kept = [each for each in regions if prod(each.shape)]
     what = f"{where}: the pieces of {name[:200]}, which is {list(shape[:64])},"

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["asked_in_pickle", "read_pickle_file"]
 
 _NESTED_STEPS = 2_000_000
+_DEEPEST = 8
 
 
 class BareNames(Names):
@@ -44,6 +45,7 @@ class BareNames(Names):
         self.data = data
         self.places: dict[str, int | bytes] = {}
         self._spare = _NESTED_STEPS
+        self._depth = 0
 
     def build(self, instance: Any, state: Any) -> Any:
         """As the base says."""
@@ -75,8 +77,12 @@ class BareNames(Names):
 
     def _pass_objects(self, machine: Any) -> None:
         """Read a pickle in the middle of another, which has an array of objects."""
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise machine.bomb(f"nests objects in arrays more than {_DEEPEST} levels deep")
         inner = Machine(self.data, self, self.where, machine.at, self._spare)
         inner.run()
+        self._depth -= 1
         self._spare -= inner.at - inner.begin
         if self._spare < 0:
             raise inner.bomb(f"has objects of more than {_NESTED_STEPS:,} bytes in arrays")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["NUMPY_CALLS", "NumPyWords"]
 
 _MOST_AXES = 64
+_MOST_BYTES = 1 << 63
 _NUMPY_CODE = re.compile(r"\?|b1|[iu][1248]|f(?:2|4|8|12|16)|c(?:8|16|24|32)|[SU][0-9]{1,6}|[mM]8|O8?|V[0-9]{1,6}")
 
 
@@ -82,6 +83,9 @@ class NumPyWords(PythonWords):
         nbytes = raw.nbytes if type(raw) is Span else len(raw) if type(raw) in (bytes, bytearray) else -1
         if prod(shape) * dtype.numpy.itemsize != nbytes or len(shape) > _MOST_AXES:
             raise self.wrong(f"has an array of NumPy of shape {list(shape[:_MOST_AXES])} that its bytes do not fit")
+        if prod(length or 1 for length in shape) * dtype.numpy.itemsize >= _MOST_BYTES:
+            array.reason = f"its shape {list(shape)} is larger than that of any array"
+            return array
         if of_numpy(dtype.numpy) is None:
             why = f"its dtype is {dtype.numpy}, which has no counterpart"
             array.reason = NotTensor(why) if dtype.numpy.kind in "SU" else why
