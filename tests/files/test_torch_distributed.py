@@ -421,3 +421,6 @@ def test_files_of_processes_that_do_not_go_together(tmp_path):
     torch.save({"c": torch.ones(2)}, tmp_path / "o-rank1.pt")
     with pytest.raises(FileFormatError, match="several sets of processes"):
         ferry.open(tmp_path)
+    # Beside a model, they are not what the folder is about.
+    ferry.save({"whole": torch.ones(2)}, tmp_path / "model.safetensors")
+    assert list(ferry.open(tmp_path).tensors) == ["whole"]

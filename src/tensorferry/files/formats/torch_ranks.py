@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _NAMED = re.compile(r"(.*?)(?:rank|shard)[-_.]?(\d{1,6})((?:[-_.].*)?\.(?:pt|pth|bin|ckpt))", re.IGNORECASE)
 """A file's name: what stands before its number, the number, and what stands behind."""
+_TENSORS = (".pt", ".pth", ".bin", ".ckpt", ".safetensors")
 _MOST_RANKS = 100_000
 
 
@@ -69,12 +70,17 @@ class TorchRanks(Format):
 
 
 def _sets(folder: Path) -> dict[tuple[str, str], dict[int, str]]:
-    """The files of a folder that are named by processes: by what their names have in common, and by number."""
+    """The files of a folder that are named by processes: by what their names have in common, and by number.
+
+    None, if there are tensors in others: the folder is something else then.
+    """
     found: dict[tuple[str, str], dict[int, str]] = {}
     for name in os.listdir(folder):  # noqa: PTH208 - names only
         match = _NAMED.fullmatch(name)
         if match is not None:
             found.setdefault((match[1], match[3]), {})[int(match[2])] = name
+        elif name.lower().endswith(_TENSORS):
+            return {}
     return found
 
 
