@@ -11,6 +11,7 @@ import gguf
 import numpy as np
 import pytest
 import torch
+import torch.distributed.checkpoint
 
 from tensorferry.cli.app import app
 from tensorferry.core.dtypes import DTYPES
@@ -35,6 +36,8 @@ def run(tmp_path, monkeypatch, capsys):
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+    with pytest.warns(UserWarning, match="single process"):
+        torch.distributed.checkpoint.save({"module": state, "epoch": 3}, checkpoint_id="run/step2")
 
     def do(line):
         capsys.readouterr()

@@ -9,7 +9,6 @@ import pickle
 import subprocess
 import sys
 import textwrap
-import warnings
 import zipfile
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from tests.files import hostile
 
 from tensorferry.errors import FileFormatError, UnsafeFileError
 from tensorferry.files.formats.pytorch import FORMAT
-from tensorferry.files.pickles.reader import globals_of, unpickle
+from tensorferry.files.pickles.reader import described, globals_of, root_of
 from tensorferry.files.pickles.repeats import Repeats
 from tensorferry.files.pickles.standins import TensorOf
 from tensorferry.files.pickles.torch import Names
@@ -32,7 +31,8 @@ IMPOSSIBLE = sorted(hostile.impossible_tensors())
 
 def read(data):
     """What a pickle holds."""
-    return unpickle(lambda: data, len(data), "file")
+    vocabulary = Names("file", frozenset())
+    return described(root_of(lambda: data, vocabulary), vocabulary, len(data))
 
 
 @pytest.fixture
@@ -159,7 +159,7 @@ def test_a_huge_memo_index_takes_no_memory(tmp_path):
         (hostile.named("torch", "Size") + b"}b", r"the state of torch\.Size to be set"),
         (hostile.named("collections", "OrderedDict") + b")R}" + hostile.text("items") + b"Nsb", "replaces"),
         (hostile.named("numpy", "dtype") + hostile.text("f4") + b"\x85RNa", "items to be put into a dtype"),
-        (b"g0\n", "GET"),
+        (b"\x98", "READONLY_BUFFER"),
     ],
 )
 def test_what_is_no_data_is_refused_by_name(body, name, tmp_path):
@@ -225,7 +225,7 @@ def test_a_pickle_cut_off_anywhere_is_an_error_of_ours():
 def test_globals_are_told_of_files_that_cannot_be_read():
     """What a damaged pickle named before its damage is told too, so that `inspect` can show it."""
     data = hostile.PROTO2 + hostile.named("posix", "system") + b"\xff"
-    assert globals_of(lambda: data, "file") == ("posix.system",)
+    assert globals_of(lambda: data, Names("file", frozenset())) == ("posix.system",)
 
 
 def outcome(data):
@@ -332,24 +332,3 @@ def test_overwritten_memo_entries_are_what_was_put_last(tmp_path):
     other = data[:place] + hostile.named("torch", "IntStorage") + data[index : index + 2] + b"0" + data[place:]
     dtypes = [leaf.view.dtype for leaf in read(other).leaves.values()]
     assert dtypes == ["float32"] * 150 + ["int32"] * 50
-
-
-def test_a_file_that_only_pickle_could_read_is_refused_with_what_to_do(tmp_path):
-    """Legacy files, bare pickles and TorchScript are refused by name, with the line to type."""
-    torch = pytest.importorskip("torch", reason="needs torch to write such files")
-    legacy, bare, script = (tmp_path / name for name in ("legacy.pt", "bare.bin", "script.pt"))
-    torch.save({"a": torch.zeros(2)}, legacy, _use_new_zipfile_serialization=False)
-    bare.write_bytes(pickle.dumps({"a": 1}))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), script)
-    for path, what, hint in (
-        (legacy, "a bare pickle, as torch.save wrote it before 1.6", "torch.save(torch.load("),
-        (bare, "a bare pickle", "ferry.save(pickle.loads("),
-        (script, "TorchScript", "state_dict()"),
-    ):
-        with path.open("rb") as file:
-            assert FORMAT.recognises(path, file.read(64))
-        with pytest.raises(FileFormatError, match=what) as caught:
-            FORMAT.read(path)
-        assert hint in caught.value.hint

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import pickle
 import re
 import struct
 import subprocess
@@ -13,12 +12,11 @@ import zipfile
 from collections import OrderedDict, defaultdict
 from pathlib import Path
 
-import joblib
 import numpy as np
 import pytest
 from tests.files import hostile
 from tests.files.support import arrays, contents, same_bits, sample
-from tests.support import peak_of, survives
+from tests.support import peak_of
 
 import tensorferry as ferry
 from tensorferry.errors import FileFormatError, FormatLimitError, UnsafeFileError
@@ -733,32 +731,3 @@ def test_damage_is_told_without_names_of_ours(tmp_path, body):
     assert not re.search(
         r"\w+Of\b|\w+\(\)|_v2|Words|Names|object has no", refused.value.message.replace("_rebuild_tensor_v2", "")
     )
-
-
-def _pasted(error):
-    """The code in a hint, run as it stands."""
-    code = error.value.hint.partition("in Python: ")[2]
-    survives(code)
-
-
-def test_hints_for_what_has_to_be_run_work_when_pasted(tmp_path):
-    """Bare pickles of any protocol, files of joblib, and legacy files."""
-    state = {"w": np.arange(6.0), "deep": {"n": 3, "l": [np.ones(2)]}}
-    for protocol in (0, 2, 5):
-        (tmp_path / "bare.pkl").write_bytes(pickle.dumps(state, protocol))
-        with pytest.raises(FileFormatError, match="bare pickle") as refused:
-            ferry.load(tmp_path / "bare.pkl")
-        _pasted(refused)
-        assert ferry.load(tmp_path / "bare.safetensors")["w"].tolist() == [0, 1, 2, 3, 4, 5]
-        (tmp_path / "bare.safetensors").unlink()
-    for name, compress in (("plain.joblib", 0), ("packed.joblib", 3), ("named.pkl", 0)):
-        joblib.dump(state, tmp_path / name, compress=compress)
-        with pytest.raises(FileFormatError, match="joblib") as refused:
-            ferry.load(tmp_path / name)
-        _pasted(refused)
-        assert ferry.load((tmp_path / name).with_suffix(".safetensors"))["deep"]["n"] == 3
-    torch.save({"w": torch.ones(2)}, tmp_path / "legacy.pt", _use_new_zipfile_serialization=False)
-    with pytest.raises(FileFormatError, match=r"before 1\.6") as refused:
-        ferry.load(tmp_path / "legacy.pt")
-    _pasted(refused)
-    assert ferry.load(tmp_path / "legacy.pt")["w"].tolist() == [1, 1]

@@ -27,8 +27,9 @@ FILES = {
     "formats/pytorch.py": "torch",
     "formats/tensorflow_checkpoint/": "tensorflow",
     "formats/orbax/": "jax",
-    "pickles/torch.py": "torch",
-    "pickles/torch_writer.py": "torch",
+    "formats/distcp.py": "torch",
+    "formats/torch": "torch",
+    "pickles/torch": "torch",
 }
 """What the files of a framework's own formats may name."""
 OWN = ("backends", "frameworks")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..backends.plugins import Door
 from ..errors import FileFormatError, shown
 from .base.format import Format
-from .pickles.bare import bare_pickle, is_pickle
+from .encodings.wrapped import wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -160,8 +160,9 @@ def format_of(path: Path) -> Format:
     broken = outside.failure({suffix[1:].lower() for suffix in path.suffixes})
     if broken is not None:
         raise FileFormatError(f"{path} is of no format that tensorferry knows. {broken.message}", broken.hint)
-    if is_pickle(path, head):
-        raise bare_pickle(path)
+    inside = wrapped(path, head)
+    if inside is not None:
+        raise inside
     raise FileFormatError(f"{path} is of no format that tensorferry knows.", "one of " + ", ".join(formats()))
 
 

@@ -116,15 +116,15 @@ class Pump:
         return array
 
     def check(self, stored: Stored) -> None:
-        """Compare the checksum of the region that a tensor lies in, once for each region.
+        """Compare the checksum of the region that a tensor lies in, or each of its parts, once for each region.
 
         Raises:
             FileFormatError: It does not fit.
         """
-        record = getattr(stored, "record", None)
-        if record is None or record.crc is None or record in self._checked:
-            return
-        self._compare_sum(record)
+        for part in getattr(stored, "parts", (stored,)):
+            record = getattr(part, "record", None)
+            if record is not None and record.crc is not None and record not in self._checked:
+                self._compare_sum(record)
 
     def _defer(self, record: Record) -> None:
         if self._checkers is None:

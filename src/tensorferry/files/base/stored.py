@@ -18,7 +18,7 @@ from .raw import mapped, read_fully
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
-__all__ = ["BLOCK_BYTES", "Decoded", "Extent", "InMemory", "Packed", "Record", "Stored", "View", "chunks"]
+__all__ = ["BLOCK_BYTES", "Decoded", "Extent", "InMemory", "Packed", "Record", "Stored", "Turned", "View", "chunks"]
 
 Array = np.ndarray[Any, Any]
 
@@ -270,6 +270,34 @@ class Decoded(Stored):
         for part in self.read():
             for piece in chunks(part, BLOCK_BYTES):
                 yield np.ascontiguousarray(piece).reshape(-1)
+
+
+class Turned(Decoded):
+    """Values that are to be conjugated or negated when they are read.
+
+    Args:
+        source: The values as they stand there.
+        conj: Whether they are conjugated.
+        neg: Whether they are negated, after that.
+    """
+
+    __slots__ = ("conj", "neg", "source")
+
+    def __init__(self, source: Stored, *, conj: bool, neg: bool) -> None:
+        super().__init__(source.dtype, source.shape, self._turned, (source.key, conj, neg))
+        self.source = source
+        self.conj = conj
+        self.neg = neg
+
+    @property
+    def record(self) -> Record | None:
+        """The checksummed region that they lie in."""
+        return getattr(self.source, "record", None)
+
+    def _turned(self) -> Iterator[Array]:
+        for block in self.source.blocks():
+            turned = np.conjugate(block) if self.conj else block
+            yield np.negative(turned) if self.neg else turned
 
 
 class InMemory(Stored):

@@ -72,27 +72,37 @@ class Archive(Mapping[str, Member]):
         path: The file.
         tolerant: Collect what is wrong in `problems` instead of raising the first of it, as far as that goes.
         may_lack_sums: Whether checksums that are all zero are none, as PyTorch has it.
+        within: Where in the file it begins, and its length; ``None``: it is the file.
     """
 
-    def __init__(self, path: str, *, tolerant: bool = False, may_lack_sums: bool = False) -> None:
+    def __init__(
+        self,
+        path: str,
+        *,
+        tolerant: bool = False,
+        may_lack_sums: bool = False,
+        within: tuple[int, int] | None = None,
+    ) -> None:
         self.path = path
+        self.id = (path, *(within or ()))
         self.problems: list[FileFinding] = []
         self._tolerant = tolerant
         self._asked = 0
         self._descriptor: int | None = None
         self._index: dict[str, int] | None = None
-        self._directory = Directory(path, self._problem)
+        self._directory = Directory(path, self._problem, within)
         self._names: list[str] | None = self._directory.read()
         self.comment = self._directory.comment
         self.lacks_sums = may_lack_sums and not any(self._directory.crcs)
 
     @classmethod
-    def open(cls, path: Path | str, *, may_lack_sums: bool = False) -> Archive:
+    def open(cls, path: Path | str, *, may_lack_sums: bool = False, within: tuple[int, int] | None = None) -> Archive:
         """Read an archive's directory.
 
         Args:
             path: The file.
             may_lack_sums: As for `Archive`.
+            within: As for `Archive`.
 
         Raises:
             OSError: It cannot be read.
@@ -100,7 +110,7 @@ class Archive(Mapping[str, Member]):
             UnsafeFileError: Two members have one name, a name leads out of the archive, a member claims to
                 inflate to more than is possible, or the directory is out of all proportion.
         """
-        return cls(os.fspath(path), may_lack_sums=may_lack_sums)
+        return cls(os.fspath(path), may_lack_sums=may_lack_sums, within=within)
 
     def __len__(self) -> int:
         return len(self.names)

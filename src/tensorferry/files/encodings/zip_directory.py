@@ -53,6 +53,7 @@ class Directory:
     Args:
         path: The archive.
         problem: Is told of what is wrong with a member: the byte, its name, what it is, and whether it is unsafe.
+        within: Where in the file the archive begins, and its length; ``None``: it is the file.
 
     Raises:
         OSError: It cannot be read.
@@ -60,8 +61,9 @@ class Directory:
         UnsafeFileError: The directory is out of all proportion.
     """
 
-    def __init__(self, path: str, problem: Callable[..., None]) -> None:
+    def __init__(self, path: str, problem: Callable[..., None], within: tuple[int, int] | None = None) -> None:
         self.path = path
+        self._base, self._size = within or (0, os.stat(path).st_size)  # noqa: PTH116 - a plain string
         self.comment = b""
         self._problem = problem
         self.crcs, self.deflated = array("I"), array("b")
@@ -98,9 +100,9 @@ class Directory:
         return int(self._order[at]) if at < len(self._order) else self.begin
 
     def _locate(self) -> tuple[int, int, int]:
-        size = os.stat(self.path).st_size  # noqa: PTH116 - a plain string
+        base, size = self._base, self._size
         tail_at = max(0, size - 22 - 0xFFFF)
-        tail = read_at(self.path, tail_at, size - tail_at)
+        tail = read_at(self.path, base + tail_at, size - tail_at)
         at = tail.rfind(b"PK\5\6")
         while at >= 0 and (len(tail) - at < 22 or at + 22 + _END.unpack_from(tail, at)[7] != len(tail)):
             at = tail.rfind(b"PK\5\6", 0, at)
@@ -112,11 +114,11 @@ class Directory:
         _, disk, start_disk, here, count, nbytes, begin, _ = _END.unpack_from(tail, at)
         end = tail_at + at
         self.comment = tail[at + 22 :]
-        if end >= 20 and read_at(self.path, end - 20, 4) == b"PK\6\7":
-            _, _, end_64, disks = _LOCATOR.unpack(read_at(self.path, end - 20, 20))
+        if end >= 20 and read_at(self.path, base + end - 20, 4) == b"PK\6\7":
+            _, _, end_64, disks = _LOCATOR.unpack(read_at(self.path, base + end - 20, 20))
             if disks > 1 or end_64 + 56 != end - 20:
                 raise FileFormatError(f"{self.path}: the zip64 end of the directory is not where it must be.")
-            fields = _END_64.unpack(read_at(self.path, end_64, 56))
+            fields = _END_64.unpack(read_at(self.path, base + end_64, 56))
             wide = fields[4:]
             narrow = (disk, start_disk, here, count, nbytes, begin)
             saturated = (0xFFFF,) * 4 + (0xFFFFFFFF,) * 2
@@ -137,7 +139,7 @@ class Directory:
             raise UnsafeFileError(
                 f"{self.path} has a zip directory of {nbytes:,} bytes and {count:,} members, out of all proportion."
             )
-        return begin, nbytes, count
+        return base + begin, nbytes, count
 
     def _read_all(self, raw: mmap.mmap) -> list[str]:
         nbytes, count = self._nbytes, self._count
@@ -175,6 +177,7 @@ class Directory:
             name_length, extra_length, _ = fields["lengths"][place].tolist()
             start = starts[place] + 46 + name_length
             sizes[place] = self._wide(raw[start : start + extra_length], sizes[place], names[place])
+        sizes[:, 2] += self._base
         packed, size, header = sizes.T
         deflated = fields["method"] == DEFLATED
         span = 30 + fields["lengths"][:, 0].astype(np.int64) + packed

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
-from ..base.stored import Decoded, Packed, Record, View
+from ..base.stored import Packed, Record, View
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator
+    from collections.abc import Hashable
 
     from .zip_archive import Archive
 
-__all__ = ["MemberForm", "MemberRegion", "ZipExtent", "ZipTurned", "ZipView"]
+__all__ = ["MemberForm", "MemberRegion", "ZipExtent", "ZipView"]
 
 
 class MemberRegion:
@@ -109,7 +107,7 @@ class ZipExtent(Packed):
     @property
     def key(self) -> Hashable:
         region, (archive, dtype, shape, _, start) = self._region, self.layout
-        return (archive.path, region if type(region) is int else self.region.index, start, shape, dtype)
+        return (archive.id, region if type(region) is int else self.region.index, start, shape, dtype)
 
 
 class ZipView(View):
@@ -157,31 +155,4 @@ class ZipView(View):
 
     @property
     def key(self) -> Hashable:
-        return (self.region.archive.path, self.region.index, self.start, self.shape, self.dtype, self.strides)
-
-
-class ZipTurned(Decoded):
-    """Values that are to be conjugated or negated when they are read.
-
-    Args:
-        source: The values as they stand there.
-        conj: Whether they are conjugated.
-        neg: Whether they are negated, after that.
-    """
-
-    __slots__ = ("conj", "neg", "source")
-
-    def __init__(self, source: ZipExtent | ZipView, *, conj: bool, neg: bool) -> None:
-        super().__init__(source.dtype, source.shape, self._turned, (source.key, conj, neg))
-        self.source = source
-        self.conj = conj
-        self.neg = neg
-
-    @property
-    def record(self) -> Record:
-        return self.source.record
-
-    def _turned(self) -> Iterator[np.ndarray[Any, Any]]:
-        for block in self.source.blocks():
-            turned = np.conjugate(block) if self.conj else block
-            yield np.negative(turned) if self.neg else turned
+        return (self.region.archive.id, self.region.index, self.start, self.shape, self.dtype, self.strides)

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 __all__ = ["MODULES", "is_fragile"]
 
-MODULES = {"bin": "pytorch", "ckpt": "pytorch", "pt": "pytorch", "pth": "pytorch"}
+MODULES = {
+    "bin": "pytorch",
+    "ckpt": "pytorch",
+    "pt": "pytorch",
+    "pth": "pytorch",
+    "pkl": "pickle",
+    "pickle": "pickle",
+    "joblib": "pickle",
+}
 """The module that most often reads a suffix, where it is not named so: it is asked before the others are imported."""
 
 

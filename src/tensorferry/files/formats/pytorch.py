@@ -1,4 +1,4 @@
-"""Zip files of ``torch.save``: state dicts, checkpoints, single tensors.
+"""Files of ``torch.save``: state dicts, checkpoints, single tensors; zip files, and what was written before them.
 
 https://docs.pytorch.org/docs/stable/notes/serialization.html describes the archive: ``data.pkl`` is a pickle whose
 persistent ids name the storages ``data/0``, ``data/1``, …; ``byteorder`` says how their elements stand.
@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ConversionError, FileFormatError
 from ..base.contents import Contents, FileFinding
 from ..base.format import Format
-from ..pickles.bare import bare_pickle
+from ..pickles.bare import LEGACY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,15 +23,17 @@ if TYPE_CHECKING:
     from ..base.pump import Pump
     from ..encodings.zip_archive import Archive
 
-_MOST_PICKLE = 128 << 20
-_LEGACY = bytes.fromhex("80028a0a6cfc9c46f9206aa850192e")
-"""The pickled magic number of files from before PyTorch 1.6 (torch/serialization.py, MAGIC_NUMBER)."""
+_MOST_METADATA = 128 << 20
+_TAIL = 1 << 16
+_TAR = (b"sys_info", b"storages", b"tensors", b"pickle")
+_CONSTANTS = re.compile(rb"PK\x01\x02.{42}[^/]{1,200}/constants\.pkl", re.DOTALL)
+"""An entry of the directory that only archives of TorchScript have."""
 _METADATA = "tensorferry.metadata.json"
 """Strings by name, in a member that ``torch.load`` does not look at."""
 
 
 class PyTorch(Format):
-    """Zip files of ``torch.save``: https://docs.pytorch.org/docs/stable/notes/serialization.html."""
+    """Files of ``torch.save``: https://docs.pytorch.org/docs/stable/notes/serialization.html."""
 
     name = "pytorch"
     title = "PyTorch"
@@ -48,46 +51,39 @@ class PyTorch(Format):
     first_class = True
 
     def recognises(self, path: Path, head: bytes) -> bool:
-        if head.startswith(_LEGACY[:-1]):
+        if LEGACY.match(head) or _is_tar(head):
             return True
-        if head.startswith(b"PK\3\4"):
-            return _first_member(path).endswith("/data.pkl") or (self._is_named(path) and not _is_other_zip(path))
-        return self._is_named(path) and head[:1] == b"\x80" and head[1:2] <= b"\5"
+        if not head.startswith(b"PK\3\4"):
+            return False
+        named = path.name.lower().endswith(self.suffixes) and first_member(path).partition("/")[2]
+        return bool(named or first_member(path).endswith("/data.pkl")) and not is_script(path)
 
     def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
         from ..encodings.zip_archive import Archive
-        from ..pickles.reader import unpickle
-        from ..pickles.resolver import Resolver
+        from ..pickles.torch import Names
+        from ..pickles.torch_archive import stem_of, unpickled_in
+        from ..pickles.torch_legacy import read_legacy_file
 
-        self._refuse_legacy(path)
-        archive = Archive.open(path, may_lack_sums=True)
-        stem = _stem(archive)
         where = os.fspath(path)
-        pickle = archive[f"{stem}/data.pkl"]
-        resolve = Resolver(archive, stem)
+        if _is_legacy(path):
+            found, others = read_legacy_file(path, allow)
+            return Contents(self.name, (where,), found.leaves, {}, found.tree, others, found.asks_for)
+        archive = Archive.open(path, may_lack_sums=True)
+        stem = stem_of(archive)
         metadata = _metadata(archive, f"{stem}/{_METADATA}")
-        archive.forget_names()
-        found = unpickle(lambda: archive.read_pages(pickle, _MOST_PICKLE), pickle.size, where, allow)
-        # In the same dict, so that there are never both kinds of so many tensors.
-        tensors: dict[str, Any] = found.leaves
-        others = {}
-        for name, leaf in tensors.items():
-            resolved = tensors[name] = resolve(name, leaf)
-            if isinstance(resolved, str):
-                others[name] = resolved
-        for name in others:
-            del tensors[name]
-        others |= {name if name not in tensors else f"{name}@": why for name, why in found.besides.items()}
-        return Contents(self.name, (where,), tensors, metadata, found.tree, others, found.asks_for)
+        found, others = unpickled_in(archive, stem, Names(where, allow))
+        return Contents(self.name, (where,), found.leaves, metadata, found.tree, others, found.asks_for)
 
     def asks_for(self, path: Path) -> tuple[str, ...]:
         from ..encodings.zip_archive import Archive
-        from ..pickles.reader import globals_of
+        from ..pickles.torch import Names
+        from ..pickles.torch_archive import asked_in, stem_of
+        from ..pickles.torch_legacy import asked_in_legacy
 
-        self._refuse_legacy(path)
+        if _is_legacy(path):
+            return asked_in_legacy(path)
         archive = Archive.open(path, may_lack_sums=True)
-        pickle = archive[f"{_stem(archive)}/data.pkl"]
-        return globals_of(lambda: archive.read_pages(pickle, _MOST_PICKLE), os.fspath(path))
+        return asked_in(archive, stem_of(archive), Names(os.fspath(path), frozenset()))
 
     def refuse(self, contents: Contents) -> None:
         from ..pickles.torch_writer import refuse_values
@@ -119,74 +115,66 @@ class PyTorch(Format):
             os.close(descriptor)
 
     def check(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Iterator[FileFinding]:
-        from ..encodings.zip_archive import Archive
-
-        where = os.fspath(path)
-        tensors: dict[str, str] = {}
-        try:
-            for name, stored in self.read(path, allow=allow).tensors.items():
-                region = getattr(stored, "region", None)
-                if region is not None:
-                    tensors.setdefault(region.archive.member(region.index).name, name)
-        except ConversionError as error:
-            yield FileFinding(where, None, None, error.message)
-        try:
-            archive = Archive(where, tolerant=True, may_lack_sums=True)
-        except ConversionError:
-            return  # The same error as above, of the archive's own directory.
-        with archive.held_open():
-            yield from archive.findings(tensors.get)
-
-    def _is_named(self, path: Path) -> bool:
-        return path.name.lower().endswith(self.suffixes)
-
-    @staticmethod
-    def _refuse_legacy(path: Path) -> None:
-        with path.open("rb") as file:
-            head = file.read(64)
-        if head.startswith(b"PK"):
-            return
-        if not head.startswith(_LEGACY[:-1]):
-            raise bare_pickle(path)
-        name = str(path)
-        raise FileFormatError(
-            f"{path} is a bare pickle, as torch.save wrote it before 1.6: it cannot be read without running it.",
-            "where it can be trusted, in Python: "
-            f"import torch; torch.save(torch.load({name!r}, weights_only=True), {name!r})",
-        )
+        return super().check(path, allow=allow) if _is_legacy(path) else check_archive(self, path, allow)
 
 
-def _first_member(path: Path) -> str:
+def check_archive(format: Format, path: Path, allow: frozenset[str]) -> Iterator[FileFinding]:  # noqa: A002 - the term
+    """What is wrong with a zip archive of tensors: what reading it says, and all of its members."""
+    from ..encodings.zip_archive import Archive
+
+    where = os.fspath(path)
+    tensors: dict[str, str] = {}
+    try:
+        for name, stored in format.read(path, allow=allow).tensors.items():
+            region = getattr(stored, "region", None)
+            if region is not None:
+                tensors.setdefault(region.archive.member(region.index).name, name)
+    except ConversionError as error:
+        yield FileFinding(where, None, None, error.message)
+    try:
+        archive = Archive(where, tolerant=True, may_lack_sums=True)
+    except ConversionError:
+        return  # The same error as above, of the archive's own directory.
+    with archive.held_open():
+        yield from archive.findings(tensors.get)
+
+
+def is_script(path: Path) -> bool:
+    """Whether a zip archive is one of TorchScript, which has its constants and version at the end."""
+    with path.open("rb") as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
+        return _CONSTANTS.search(file.read(_TAIL)) is not None
+
+
+def first_member(path: Path) -> str:
+    """The name of the first member of a zip archive."""
     with path.open("rb") as file:
         head = file.read(30)
         return file.read(int.from_bytes(head[26:28], "little")).decode(errors="replace")
 
 
-def _is_other_zip(path: Path) -> bool:
-    return not _first_member(path).partition("/")[2]
-
-
-def _stem(archive: Archive) -> str:
-    stems = [
-        name.removesuffix("/data.pkl") for name in archive.names if name.endswith("/data.pkl") and name.count("/") == 1
-    ]
-    if len(stems) != 1:
-        raise FileFormatError(f"{archive.path} is a zip archive, but has no data.pkl as torch.save writes it.")
-    code = f"{stems[0]}/code/"
-    if f"{stems[0]}/constants.pkl" in archive or any(name.startswith(code) for name in archive.names):
+def _is_legacy(path: Path) -> bool:
+    with path.open("rb") as file:
+        head = file.read(64)
+    if _is_tar(head):
         raise FileFormatError(
-            f"{archive.path} is a TorchScript archive: it holds a program, and its weights belong to that.",
-            "where it can be trusted, in Python: import torch; "
-            f"torch.save(torch.jit.load({archive.path!r}).state_dict(), 'weights.pt')",
+            f"{path} is a tar archive, as torch.save wrote them before 0.2: it cannot be read without running it.",
+            "where it can be trusted, in Python: "
+            f"import torch; torch.save(torch.load({str(path)!r}, weights_only=False), {str(path)!r})",
         )
-    return stems[0]
+    return LEGACY.match(head) is not None
+
+
+def _is_tar(head: bytes) -> bool:
+    """Whether a file begins with the name of the first member of such an archive."""
+    return head.rstrip(b"\0") in _TAR and len(head) == 64
 
 
 def _metadata(archive: Archive, name: str) -> dict[str, str]:
     if name not in archive:
         return {}
     try:
-        found: Any = json.loads(archive.read_bytes(archive[name], _MOST_PICKLE))
+        found: Any = json.loads(archive.read_bytes(archive[name], _MOST_METADATA))
     except (ValueError, RecursionError) as error:
         raise FileFormatError(f"{archive.path}: {name} is no JSON ({error}).") from None
     if type(found) is not dict or not all(type(value) is str for value in found.values()):

@@ -9,12 +9,14 @@ process or never return), lets few bytes make the memo as large as they like, an
 
 from __future__ import annotations
 
+from codecs import escape_decode
 from struct import Struct
 from struct import error as StructError  # noqa: N812 - a class
 from typing import TYPE_CHECKING, Any
 
 from ...errors import FileFormatError, UnsafeFileError
-from .words import Ordered
+from .tape import LINE, MOST_BYTES, Tape
+from .words import Ordered, Span
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +32,7 @@ _MOST_STEPS = 20_000_000
 _MOST_CONTAINERS = 4_000_000
 _MOST_MARKS = 1_000
 _MOST_INTEGER = 1_024
+_ROUND = 1 << 14
 _ALIKE = ", or with many that were made to have one hash"
 
 _MODULES = {"__builtin__": "builtins", "copy_reg": "copyreg"}
@@ -40,20 +43,25 @@ _NAMES = {"__builtin__.long": "builtins.int", "__builtin__.unicode": "builtins.s
 _U16, _I32, _U32, _U64, _DOUBLE = (Struct(code) for code in ("<H", "<i", "<I", "<Q", ">d"))
 
 
-class Machine:
+class Machine(Tape):
     """Runs a pickle, opcode by opcode.
 
     Args:
-        data: The pickle.
+        data: As for `Tape`.
         vocabulary: What its names mean.
-        where: The file, for messages.
+        where: As for `Tape`.
+        begin: As for `Tape`; `at` is the pickle's end when it was run.
+        most: Steps that it may take, about.
     """
 
-    def __init__(self, data: bytes | mmap, vocabulary: Vocabulary, where: str) -> None:
-        self.data = data
+    def __init__(
+        self, data: bytes | mmap, vocabulary: Vocabulary, where: str, begin: int = 0, most: int = _MOST_STEPS
+    ) -> None:
+        super().__init__(data, where, begin)
         self.vocabulary = vocabulary
-        self.where = where
-        self.at = 0
+        if vocabulary.span_from < 1 << 62:
+            vocabulary.machine = self
+        self.most = most
         self.stack: list[Any] = []
         self.marked: list[list[Any]] = []
         self.memo: dict[int, Any] = {}
@@ -69,12 +77,14 @@ class Machine:
         """
         data, handlers, start = self.data, _HANDLERS, 0
         try:
-            for _ in range(_MOST_STEPS):
-                start = self.at
-                self.at = start + 1
-                handlers[data[start]](self)
-                if self.done:
-                    return self.stack[-1]
+            for _ in range(0, self.most, _ROUND):
+                for _ in range(_ROUND):
+                    start = self.at
+                    self.at = start + 1
+                    handlers[data[start]](self)
+                    if self.done:
+                        return self.stack[-1]
+                self.weigh(self.at)
         except (IndexError, KeyError, TypeError, ValueError, OverflowError, AttributeError, StructError) as error:
             if isinstance(error, UnsafeFileError | FileFormatError):
                 raise
@@ -82,29 +92,7 @@ class Machine:
             fits = not isinstance(error, TypeError | AttributeError)
             what = f"{type(error).__name__}: {error}" if fits else "a value is not what is done with it"
             raise FileFormatError(f"{self.where}: its pickle is damaged at byte {start} ({what}).") from None
-        raise self.bomb(f"takes more than {_MOST_STEPS:,} steps")
-
-    def bomb(self, what: str) -> UnsafeFileError:
-        return UnsafeFileError(f"{self.where}: its pickle {what}, out of all proportion.")
-
-    def take(self, nbytes: int) -> bytes:
-        start = self.at
-        self.at = end = start + nbytes
-        if end > len(self.data):
-            raise FileFormatError(
-                f"{self.where}: its pickle is cut off: {nbytes:,} bytes at {start:,} reach past its {len(self.data):,}."
-            )
-        return self.data[start:end]
-
-    def line(self) -> str:
-        end = self.data.find(b"\n", self.at, self.at + 1_000)
-        if end < 0:
-            raise FileFormatError(f"{self.where}: its pickle has a name without an end at byte {self.at}.")
-        start, self.at = self.at, end + 1
-        return self.data[start:end].decode()
-
-    def unpack(self, kind: Struct) -> Any:
-        return kind.unpack(self.take(kind.size))[0]
+        raise self.bomb(f"takes more than {self.most:,} steps")
 
     def contain(self, weight: int = 1) -> None:
         self.containers += weight
@@ -120,16 +108,17 @@ class Machine:
     def push_unicode(self) -> None:
         data, start = self.data, self.at + 4
         self.at = end = start + int.from_bytes(data[start - 4 : start], "little")
-        if end > len(data):
-            self.at = start
-            self.take(end - start)
+        if end - start > LINE or end > len(data):
+            self.reach(start, end - start)
         self.stack.append(data[start:end].decode("utf-8", "surrogatepass"))
 
     def push_text(self, nbytes: int) -> None:
         self.stack.append(self.take(nbytes).decode("utf-8", "surrogatepass"))
 
-    def push_bytes(self, kind: Struct) -> None:
-        self.stack.append(self.take(self.unpack(kind)))
+    def push_bytes(self, kind: Struct, made: type = bytes) -> None:
+        count = self.unpack(kind)
+        found = made(self.take(count)) if count < self.vocabulary.span_from else Span(self.leave(count), count, made)
+        self.stack.append(found)
 
     def push_latin(self, nbytes: int) -> None:
         self.stack.append(self.take(nbytes).decode("latin-1"))
@@ -139,8 +128,11 @@ class Machine:
             raise self.bomb(f"has an integer of {nbytes:,} bytes")
         self.stack.append(int.from_bytes(self.take(nbytes), "little", signed=True))
 
-    def push_bytearray(self) -> None:
-        self.stack.append(bytearray(self.take(self.unpack(_U64))))
+    def push_line(self, read: Callable[[str], Any]) -> None:
+        self.stack.append(read(self.line()))
+
+    def push_unicode_line(self) -> None:
+        self.stack.append(self.line("raw-unicode-escape", MOST_BYTES))
 
     def push_new(self, make: Callable[[], Any], weight: int) -> None:
         self.contain(weight)
@@ -314,18 +306,20 @@ def _constant(value: Any) -> _Handler:
     return lambda machine: machine.stack.append(value)
 
 
-_UNUSED = {
-    ord("F"): "FLOAT",
-    ord("I"): "INT",
-    ord("L"): "LONG",
-    ord("S"): "STRING",
-    ord("V"): "UNICODE",
-    ord("g"): "GET",
-    ord("p"): "PUT",
-    0x97: "NEXT_BUFFER",
-    0x98: "READONLY_BUFFER",
-}
-"""Opcodes that are refused: the text forms of protocol 0, in which ``torch.save`` cannot write, and foreign buffers."""
+def _integer(line: str) -> int | bool:
+    """A line of protocols 0 and 1, which have truth values as ``00`` and ``01``."""
+    return line == "01" if line in ("00", "01") else int(line.removesuffix("L"))
+
+
+def _quoted(line: str) -> str:
+    """A line of Python 2: what it has between quotes, with its escapes."""
+    if len(line) < 2 or line[0] != line[-1] or line[0] not in "'\"":
+        raise ValueError("text without quotes")
+    return escape_decode(line[1:-1])[0].decode("latin-1")
+
+
+_UNUSED = {0x97: "NEXT_BUFFER", 0x98: "READONLY_BUFFER"}
+"""Opcodes that are refused: foreign buffers."""
 
 _KNOWN: dict[int, _Handler] = {
     0x80: lambda m: m.take(1) and None,
@@ -348,7 +342,14 @@ _KNOWN: dict[int, _Handler] = {
     ord("C"): lambda m: m.stack.append(m.take(m.take(1)[0])),
     ord("B"): lambda m: m.push_bytes(_U32),
     0x8E: lambda m: m.push_bytes(_U64),
-    0x96: Machine.push_bytearray,
+    0x96: lambda m: m.push_bytes(_U64, bytearray),
+    ord("F"): lambda m: m.push_line(float),
+    ord("I"): lambda m: m.push_line(_integer),
+    ord("L"): lambda m: m.push_line(_integer),
+    ord("S"): lambda m: m.push_line(_quoted),
+    ord("V"): Machine.push_unicode_line,
+    ord("g"): lambda m: m.get(int(m.line()), 0),
+    ord("p"): lambda m: m.put(int(m.line())),
     ord(")"): _constant(()),
     ord("]"): lambda m: m.push_new(list, 1),
     ord("}"): lambda m: m.push_new(dict, 1),

@@ -10,27 +10,33 @@ import numpy as np
 
 from ...host.numpy_dtypes import numpy_dtype, of_numpy
 from ..base.contents import NotTensor
-from .standins import OPAQUE, ArrayOf, DTypeOf, Words
-from .words import Global
+from .python import PythonWords
+from .standins import OPAQUE, ArrayOf, DTypeOf
+from .words import Global, Span
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = ["NUMPY_CALLS", "NumPyWords"]
 
+_MOST_AXES = 64
+_MOST_BYTES = 1 << 63
 _NUMPY_CODE = re.compile(r"\?|b1|[iu][1248]|f(?:2|4|8|12|16)|c(?:8|16|24|32)|[SU][0-9]{1,6}|[mM]8|O8?|V[0-9]{1,6}")
 
 
-class NumPyWords(Words):
+class NumPyWords(PythonWords):
     """What NumPy's names mean: https://numpy.org/doc/stable/reference/generated/numpy.ndarray.__reduce__.html."""
 
     def dtype_of(self, code: Any, *_: Any) -> DTypeOf:
         """``numpy.dtype(code, …)``."""
         if type(code) is Global and code.name.startswith("ml_dtypes."):
-            return DTypeOf(numpy_dtype(code.name.removeprefix("ml_dtypes.")))
+            found = numpy_dtype(code.name.removeprefix("ml_dtypes."))
+            return DTypeOf(found, found.itemsize)
         if type(code) is not str or not _NUMPY_CODE.fullmatch(code.lstrip("<>=|")):
             raise self.wrong(f"has a dtype of NumPy that is unknown: {str(code)[:50] if type(code) is str else '?'}")
-        return DTypeOf(None if code.lstrip("<>=|")[0] in "OV" else np.dtype(code))
+        plain = code.lstrip("<>=|")
+        itemsize = 0 if plain[0] == "O" else np.dtype(code).itemsize
+        return DTypeOf(None if plain[0] in "OV" else np.dtype(code), itemsize)
 
     def set_order(self, instance: DTypeOf, state: Any) -> None:
         """A dtype's state: its byte order, and the unit of times."""
@@ -53,32 +59,43 @@ class NumPyWords(Words):
         self, array: ArrayOf, _version: Any, shape: Any, dtype: Any, fortran: Any = False, raw: Any = None
     ) -> None:
         """An array's state: its shape, dtype, order and bytes."""
-        array.values, array.reason = self._values(raw, dtype, shape, fortran is True or fortran == 1)
+        self._fill(array, raw, dtype, shape, fortran is True or fortran == 1)
 
     def array_from_buffer(self, raw: Any, dtype: Any, shape: Any, order: Any = "C", *_: Any) -> ArrayOf:
         """``_frombuffer(raw, dtype, shape, order)``: how protocol 5 has arrays."""
-        return ArrayOf("array", *self._values(raw, dtype, shape, type(order) is str and order == "F"))
+        return self._fill(ArrayOf("array"), raw, dtype, shape, type(order) is str and order == "F")
 
     def scalar_of(self, dtype: Any, raw: Any = None) -> Any:
         """``scalar(dtype, raw)``."""
-        values, reason = self._values(raw, dtype, (), False)
-        if values is None and type(dtype) is DTypeOf and dtype.numpy is not None and dtype.numpy.kind in "mMSU":
+        made = self._fill(ArrayOf("scalar"), raw, dtype, (), False)
+        if type(raw) is bytes and made.reason and dtype.numpy is not None and dtype.numpy.kind in "mMSU":
             return np.frombuffer(raw, dtype.numpy)[0]
-        return ArrayOf("scalar", values, reason)
+        return made
 
-    def _values(self, raw: Any, dtype: Any, shape: Any, fortran: bool) -> tuple[Any, str | None]:
+    def _fill(self, array: ArrayOf, raw: Any, dtype: Any, shape: Any, fortran: bool) -> ArrayOf:
         if type(dtype) is not DTypeOf or type(shape) is not tuple or not all(type(n) is int and n >= 0 for n in shape):
             raise self.wrong("has an array of NumPy without a shape or dtype")
         if dtype.numpy is None:
-            return None, "it is an array of objects or records"
-        if type(raw) not in (bytes, bytearray) or prod(shape) * dtype.numpy.itemsize != len(raw):
-            raise self.wrong(f"has an array of NumPy of shape {list(shape[:64])} that its bytes do not fit")
+            array.reason = "it is an array of objects or records"
+            return array
+        if type(raw) is str:
+            raw = self.encoded(raw)  # As Python 2 has bytes.
+        nbytes = raw.nbytes if type(raw) is Span else len(raw) if type(raw) in (bytes, bytearray) else -1
+        if prod(shape) * dtype.numpy.itemsize != nbytes or len(shape) > _MOST_AXES:
+            raise self.wrong(f"has an array of NumPy of shape {list(shape[:_MOST_AXES])} that its bytes do not fit")
+        if prod(length or 1 for length in shape) * dtype.numpy.itemsize >= _MOST_BYTES:
+            array.reason = f"its shape {list(shape)} is larger than that of any array"
+            return array
         if of_numpy(dtype.numpy) is None:
             why = f"its dtype is {dtype.numpy}, which has no counterpart"
-            return None, NotTensor(why) if dtype.numpy.kind in "SU" else why
-        flat = np.frombuffer(raw, dtype.numpy)
-        values = flat.astype(dtype.numpy.newbyteorder("="), copy=False)
-        return values.reshape(shape, order="F" if fortran else "C"), None
+            array.reason = NotTensor(why) if dtype.numpy.kind in "SU" else why
+        elif type(raw) is Span:
+            array.placed = raw.start, dtype.numpy, shape, fortran
+        else:
+            held: Any = raw
+            values = np.frombuffer(held, dtype.numpy).astype(dtype.numpy.newbyteorder("="), copy=False)
+            array.values = values.reshape(shape, order="F" if fortran else "C")
+        return array
 
 
 def _timed(dtype: np.dtype[Any], metadata: Any) -> np.dtype[Any] | None:

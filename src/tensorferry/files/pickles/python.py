@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .standins import Words
-from .words import Global, Ordered
+from .words import Global, Ordered, Span
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,8 +70,10 @@ class PythonWords(Words):
         """``bytes()``: how protocol 2 has no bytes."""
         return b""
 
-    def bytearray_of(self, raw: Any = b"", encoding: Any = "latin1") -> bytearray:
+    def bytearray_of(self, raw: Any = b"", encoding: Any = "latin1") -> bytearray | Span:
         """``bytearray(text, encoding)``, or of bytes."""
+        if type(raw) is Span:
+            return raw._replace(kind=bytearray)
         return bytearray(raw if type(raw) in (bytes, bytearray) else self.encoded(raw, encoding))
 
 

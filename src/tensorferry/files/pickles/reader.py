@@ -13,23 +13,20 @@ from ..base.contents import Ref, Special
 from ..base.nesting import DEEPEST, MOST, names, relabel
 from ..base.wording import named
 from .shortcuts import run
-from .standins import InstanceOf, Leaf, TensorOf, title
-from .torch import Names
-from .words import Global, Ordered
+from .standins import HINT, InstanceOf, Leaf, TensorOf, title
+from .words import Global, Ordered, Span
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from mmap import mmap
 
-__all__ = ["Unpickled", "globals_of", "unpickle"]
+    from .torch import Names
+
+__all__ = ["Unpickled", "described", "globals_of", "root_of"]
 
 _PLAIN = frozenset({str, int, float, bool, complex, bytes, bytearray, type(None), Special})
 _FACTORIES: dict[str, Any] = {each.__name__: each for each in (dict, list, set, tuple, int, float, str, bool)}
 _TAKEN = frozenset(dir(OrderedDict()))
-_HINT = (
-    'allow=["NAME"] if it is the class of a plain container (it is never imported); otherwise ask its author for the '
-    "weights alone"
-)
 
 
 class Unpickled(NamedTuple):
@@ -48,33 +45,43 @@ class Unpickled(NamedTuple):
     besides: dict[str, str]
 
 
-def unpickle(
-    read: Callable[[], bytes | mmap], nbytes: int, where: str, allow: frozenset[str] = frozenset()
-) -> Unpickled:
-    """Read a pickle.
+def root_of(read: Callable[[], bytes | mmap], vocabulary: Names, begin: int = 0) -> Any:
+    """What a pickle makes in a vocabulary's stand-ins; what it asks for is refused before anything else.
 
     Args:
         read: Gives the pickle; see `run`.
-        nbytes: How long it is.
-        where: The file, for messages.
-        allow: Names of classes whose objects are read as dicts of their attributes.
+        vocabulary: What its names mean.
+        begin: Where it begins in what `read` gives.
 
     Raises:
         FileFormatError: It is damaged, or describes tensors that cannot be.
         UnsafeFileError: It asks for anything that is not data, or takes memory or time out of all proportion.
     """
-    vocabulary = Names(where, allow)
     try:
-        root = run(read, vocabulary, where)
+        root = run(read, vocabulary, vocabulary.where, begin)
     except FileFormatError:
         _refuse(vocabulary)
         raise
     _refuse(vocabulary)
+    return root
+
+
+def described(root: Any, vocabulary: Names, nbytes: int) -> Unpickled:
+    """The tree of what a pickle made.
+
+    Args:
+        root: What it made.
+        vocabulary: The vocabulary by which.
+        nbytes: How long the pickle is.
+
+    Raises:
+        UnsafeFileError: It has what is no data, or is out of all proportion.
+    """
     asks_for = tuple(vocabulary.asked)
     flat = _flat(root)
     if flat is not None:
         tree = None
-        attributes = _Walk(where, nbytes).attributes(root)
+        attributes = _Walk(vocabulary, nbytes).attributes(root)
         views = {id(leaf.view): leaf.view for leaf in flat.values()}.values()
         plain = all(view.kind == "tensor" and not view.requires_grad for view in views)
         if attributes or not plain or getattr(root, "factory", None) is not None:
@@ -82,7 +89,7 @@ def unpickle(
             tree.update((name, Ref(name, leaf.kind, leaf.requires_grad)) for name, leaf in flat.items())
         found = {**flat} if type(flat) is Ordered else flat
         return Unpickled(found, tree, asks_for, _besides(vocabulary, found))
-    tree = _Walk(where, nbytes).node(root, 0)
+    tree = _Walk(vocabulary, nbytes).node(root, 0)
     leaves: dict[str, Any] = {}
     own = iter(names(tree, Leaf))
 
@@ -95,23 +102,25 @@ def unpickle(
     return Unpickled(leaves, tree, asks_for, _besides(vocabulary, leaves))
 
 
-def globals_of(read: Callable[[], bytes | mmap], where: str) -> tuple[str, ...]:
+def globals_of(read: Callable[[], bytes | mmap], vocabulary: Names, begin: int = 0) -> tuple[str, ...]:
     """The globals that a pickle names, as far as it can be read.
 
     Args:
         read: Gives the pickle; see `run`.
-        where: The file, for messages.
+        vocabulary: What its names mean.
+        begin: Where it begins in what `read` gives.
     """
-    vocabulary = Names(where, frozenset())
-    # What it named until then is told; `unpickle` tells what is wrong with it.
+    # What it named until then is told; `root_of` tells what is wrong with it.
     with suppress(FileFormatError, UnsafeFileError):
-        run(read, vocabulary, where)
+        run(read, vocabulary, vocabulary.where, begin)
     return tuple(dict.fromkeys([*vocabulary.asked, *vocabulary.refused]))
 
 
 def _refuse(vocabulary: Names) -> None:
     if vocabulary.refused:
-        raise UnsafeFileError(f"{vocabulary.where} asks for {named(vocabulary.refused)}; it was not run.", _HINT)
+        raise UnsafeFileError(
+            f"{vocabulary.where} asks for {named(vocabulary.refused)}; it was not run.", vocabulary.hint
+        )
 
 
 def _besides(vocabulary: Names, leaves: dict[str, Any]) -> dict[str, str]:
@@ -140,8 +149,9 @@ def _container(node: dict[Any, Any], attributes: dict[str, Any]) -> dict[Any, An
 class _Walk:
     """Turns what a pickle made into a tree, node by node, so that nothing is counted once and used a thousand times."""
 
-    def __init__(self, where: str, nbytes: int) -> None:
-        self.where = where
+    def __init__(self, vocabulary: Names, nbytes: int) -> None:
+        self.where = vocabulary.where
+        self.machine = vocabulary.machine
         self.left = min(MOST, nbytes + 100_000)
 
     def node(self, node: Any, depth: int) -> Any:
@@ -162,17 +172,19 @@ class _Walk:
             return made
         if kind is list or kind is tuple:
             return kind(self.node(child, depth + 1) for child in node)
+        if kind is Span:
+            return node.kind(self.machine.take_left(node))
         if kind is set or kind is frozenset:
             self.left -= len(node)
             return node
         if kind is InstanceOf:
             return self.instance(node, depth)
         what = f"{title(node)} itself" if kind is Global else title(node)
-        raise UnsafeFileError(f"{self.where} holds {what}, which is no data.", _HINT)
+        raise UnsafeFileError(f"{self.where} holds {what}, which is no data.", HINT)
 
     def special(self, node: Special) -> Special:
         if node.kind == "qscheme":
-            raise UnsafeFileError(f"{self.where} holds a {node.kind}, {node.value!s}, which stands for no data.", _HINT)
+            raise UnsafeFileError(f"{self.where} holds a {node.kind}, {node.value!s}, which stands for no data.", HINT)
         return node
 
     def attributes(self, node: Any, depth: int = 0) -> dict[str, Any]:

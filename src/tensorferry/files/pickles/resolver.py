@@ -1,16 +1,19 @@
-"""`Resolver`: from what a pickle describes to the places in its archive where the bytes are."""
+"""`Resolver`: from what a pickle describes to the places in its archive, or its file, where the bytes are."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from ...core.dtypes import find
 from ...core.layout import is_compact
 from ...errors import FileFormatError
-from ...host.numpy_dtypes import by_numpy
-from ..base.stored import InMemory
+from ...host.numpy_dtypes import by_numpy, numpy_dtype
+from ..base.stored import Extent, InMemory, Turned, View
 from ..encodings.zip_archive import is_number
-from ..encodings.zip_tensors import MemberForm, MemberRegion, ZipExtent, ZipTurned, ZipView
+from ..encodings.zip_tensors import MemberForm, MemberRegion, ZipExtent, ZipView
 from .standins import ArrayOf, OtherOf, StorageOf
 
 if TYPE_CHECKING:
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
     from ..encodings.zip_archive import Archive
     from .standins import TensorOf, ViewOf
 
-__all__ = ["Resolver"]
+__all__ = ["ArchiveResolver", "FileResolver", "Resolver"]
 
 
 class _Form(NamedTuple):
@@ -38,28 +41,15 @@ class _Series(NamedTuple):
     plain: bool
 
 
-class Resolver:
+class Resolver(ABC):
     """Finds the bytes of stand-ins.
 
     Args:
-        archive: The archive.
-        stem: The name of its folder.
+        path: The file.
     """
 
-    def __init__(self, archive: Archive, stem: str) -> None:
-        self._archive = archive
-        self._prefix = f"{stem}/data/"
-        self._regions: dict[str, MemberRegion] = {}
-        self._forms: dict[Any, _Form] = {}
-        self._series: dict[int, _Series] = {}
-        self._places = archive.numbered(self._prefix)
-        self._swapped = False
-        byteorder = f"{stem}/byteorder"
-        if byteorder in archive:
-            order = archive.read_bytes(archive[byteorder], 16)
-            if order not in (b"little", b"big"):
-                raise FileFormatError(f"{archive.path}: its byteorder is {order!r}, neither little nor big.")
-            self._swapped = order == b"big"
+    def __init__(self, path: str) -> None:
+        self.path = path
 
     def __call__(self, name: str, leaf: Any) -> Stored | str:
         """Where the bytes of a stand-in are.
@@ -78,23 +68,127 @@ class Resolver:
         if kind is OtherOf:
             return leaf.reason  # type: ignore[no-any-return]
         if kind is ArrayOf:
-            if leaf.values is None:
-                if leaf.reason is None:
-                    raise FileFormatError(
-                        f"{self._archive.path}: its pickle has an array of NumPy, {name}, without values."
-                    )
-                return leaf.reason  # type: ignore[no-any-return]
-            return InMemory(leaf.values, by_numpy()[leaf.values.dtype], (self._archive.path, "pickle", id(leaf)))
+            return self._array(name, leaf)
         if kind is StorageOf:
-            if leaf.dtype is None:
-                return "it is quantised"
-            layout = MemberForm(
-                self._archive, leaf.dtype, (leaf.size,), self._swapped and find(leaf.dtype).itemsize > 1
-            )
-            return ZipExtent(layout, self._region(name, leaf))
-        return self._tensor(name, leaf)
+            return "it is quantised" if leaf.dtype is None else self.storage(name, leaf, leaf.dtype)
+        return self.tensor(name, leaf)
 
-    def _tensor(self, name: str, leaf: TensorOf) -> Stored:
+    @abstractmethod
+    def storage(self, name: str, leaf: StorageOf, dtype: str) -> Stored:
+        """All of a storage."""
+
+    @abstractmethod
+    def tensor(self, name: str, leaf: TensorOf) -> Stored:
+        """A view of a storage."""
+
+    def all(self, leaves: dict[str, Any]) -> dict[str, str]:
+        """Put what they stand for in the place of stand-ins by name; take out those that cannot be carried.
+
+        Returns:
+            Why those that were taken out cannot.
+        """
+        # In the same dict, so that there are never both kinds of so many tensors.
+        others = {}
+        for name, leaf in leaves.items():
+            resolved = leaves[name] = self(name, leaf)
+            if isinstance(resolved, str):
+                others[name] = resolved
+        for name in others:
+            del leaves[name]
+        return others
+
+    def _array(self, name: str, leaf: ArrayOf) -> Stored | str:
+        if leaf.reason is not None:
+            return leaf.reason
+        if leaf.placed is not None:
+            return self._placed(*leaf.placed)
+        if leaf.values is None:
+            raise FileFormatError(f"{self.path}: its pickle has an array of NumPy, {name}, without values.")
+        return InMemory(leaf.values, by_numpy()[leaf.values.dtype], (self.path, "pickle", id(leaf)))
+
+    def _placed(self, start: int, dtype: np.dtype[Any], shape: tuple[int, ...], fortran: bool) -> Stored:
+        swapped = not dtype.isnative
+        name = by_numpy()[dtype.newbyteorder("=")]
+        if not fortran or len(shape) < 2:
+            return Extent(name, shape, self.path, start, swapped=swapped)
+        steps = [dtype.itemsize]
+        for length in shape[:-1]:
+            steps.append(steps[-1] * length)
+        return View(name, shape, self.path, start, tuple(steps), swapped=swapped)
+
+
+class FileResolver(Resolver):
+    """Finds the bytes of stand-ins in a file that is one run of pickles and storages, whose bytes are little-endian.
+
+    Args:
+        path: The file.
+        places: Where each storage begins, by its name in the pickle; or its bytes, if they are encoded there.
+    """
+
+    def __init__(self, path: str, places: dict[str, int | bytes]) -> None:
+        super().__init__(path)
+        self._places = places
+
+    def storage(self, name: str, leaf: StorageOf, dtype: str) -> Stored:
+        """As the base says."""
+        return self._at(name, leaf, dtype, 0, (leaf.size,), None)
+
+    def tensor(self, name: str, leaf: TensorOf) -> Stored:
+        """As the base says."""
+        view = leaf.view
+        itemsize = find(view.dtype).itemsize
+        compact = is_compact(view.shape, view.strides, 1)
+        strides = None if compact else tuple(step * itemsize for step in view.strides)
+        stored = self._at(name, leaf.storage, view.dtype, view.offset * itemsize, view.shape, strides)
+        return Turned(stored, conj=view.conj, neg=view.neg) if view.conj or view.neg else stored
+
+    def _at(
+        self, name: str, storage: StorageOf, dtype: str, start: int, shape: tuple[int, ...], strides: Any
+    ) -> Stored:
+        place = self._places.get(storage.key)
+        if place is None:
+            raise FileFormatError(f"{self.path}: the bytes of {name}, storage {storage.key[:100]}, are not there.")
+        if isinstance(place, bytes):
+            values: np.ndarray[Any, Any] = np.ndarray(shape, numpy_dtype(dtype), place, start, strides)
+            return InMemory(values, dtype, (self.path, storage.key, start, shape, dtype, strides))
+        if strides is None:
+            return Extent(dtype, shape, self.path, place + start)
+        return View(dtype, shape, self.path, place + start, strides)
+
+
+class ArchiveResolver(Resolver):
+    """Finds the bytes of stand-ins in a zip archive.
+
+    Args:
+        archive: The archive.
+        stem: The name of its folder.
+        folder: The name of that of the storages, in it.
+    """
+
+    def __init__(self, archive: Archive, stem: str, folder: str = "data") -> None:
+        super().__init__(archive.path)
+        self._archive = archive
+        self._folder = folder
+        self._prefix = f"{stem}/{folder}/"
+        self._regions: dict[str, MemberRegion] = {}
+        self._forms: dict[Any, _Form] = {}
+        self._series: dict[int, _Series] = {}
+        self._places = archive.numbered(self._prefix)
+        self._swapped = False
+        byteorder = f"{stem}/byteorder"
+        if byteorder in archive:
+            order = archive.read_bytes(archive[byteorder], 16)
+            if order not in (b"little", b"big"):
+                raise FileFormatError(f"{archive.path}: its byteorder is {order!r}, neither little nor big.")
+            self._swapped = order == b"big"
+
+    def storage(self, name: str, leaf: StorageOf, dtype: str) -> Stored:
+        """As the base says."""
+        layout = MemberForm(self._archive, dtype, (leaf.size,), self._swapped and find(dtype).itemsize > 1)
+        return ZipExtent(layout, self._region(name, leaf))
+
+    def tensor(self, name: str, leaf: TensorOf) -> Stored:
+        """As the base says."""
         number, view = leaf.number, leaf.view
         if number is not None:
             series = self._series.get(id(view)) or self._begin(view)
@@ -109,7 +203,7 @@ class Resolver:
             stored = ZipExtent(form.layout._replace(start=start) if start else form.layout, region)
         else:
             stored = ZipView(view.dtype, view.shape, region, start, form.strides, swapped=form.layout.swapped)
-        return ZipTurned(stored, conj=view.conj, neg=view.neg) if view.conj or view.neg else stored
+        return Turned(stored, conj=view.conj, neg=view.neg) if view.conj or view.neg else stored
 
     def _begin(self, view: ViewOf) -> _Series:
         layout, itemsize, strides = self._form(view)
@@ -142,16 +236,18 @@ class Resolver:
         if region is None:
             index = self._place(storage.key)
             if index is None:
-                raise FileFormatError(f"{self._archive.path}: the bytes of {name}, data/{storage.key}, are not there.")
+                raise FileFormatError(
+                    f"{self._archive.path}: the bytes of {name}, {self._folder}/{storage.key}, are not there."
+                )
             if self._archive.size(index) != storage.nbytes:
                 member = self._archive.member(index)
                 raise FileFormatError(
-                    f"{self._archive.path}: the bytes of {name}, data/{storage.key} (at byte {member.header}), are "
+                    f"{self.path}: the bytes of {name}, {self._folder}/{storage.key} (at byte {member.header}), are "
                     f"{member.size:,}; its pickle says {storage.size:,} elements of {storage.dtype}."
                 )
             if self._archive.is_deflated(index):
                 raise FileFormatError(
-                    f"{self._archive.path}: the bytes of {name}, data/{storage.key}, are compressed.",
+                    f"{self._archive.path}: the bytes of {name}, {self._folder}/{storage.key}, are compressed.",
                     "load it with what made it, and save it again",
                 )
             region = self._regions[storage.key] = MemberRegion(self._archive, index)

@@ -23,18 +23,19 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 
-def run(read: Callable[[], bytes | mmap], vocabulary: Vocabulary, where: str) -> Any:
-    """What a pickle makes, in plain values and a vocabulary's stand-ins.
+def run(read: Callable[[], bytes | mmap], vocabulary: Vocabulary, where: str, begin: int = 0) -> Any:
+    """What a pickle makes, in plain values and a vocabulary's stand-ins; `Vocabulary.machine` says where it ended.
 
     Args:
         read: Gives the pickle; pages of a map are given back while it is read, so it may be asked for again.
         vocabulary: What its names mean.
         where: The file, for messages.
+        begin: Where it begins in what `read` gives.
     """
     try:
-        return _QuickMachine(read(), vocabulary, where).run()
+        return _QuickMachine(read(), vocabulary, where, begin).run()
     except _Replay:
-        return Machine(read(), vocabulary, where).run()
+        return Machine(read(), vocabulary, where, begin).run()
 
 
 class _Replay(Exception):  # noqa: N818 - a signal, not an error
@@ -83,8 +84,8 @@ def _numbers(raw: bytes) -> tuple[int, ...] | None:
 class _QuickMachine(Machine):
     """A machine that looks for the pattern where a tensor may begin."""
 
-    def __init__(self, data: bytes | mmap, vocabulary: Vocabulary, where: str) -> None:
-        super().__init__(data, vocabulary, where)
+    def __init__(self, data: bytes | mmap, vocabulary: Vocabulary, where: str, begin: int) -> None:
+        super().__init__(data, vocabulary, where, begin)
         self.repeats = Repeats(data, vocabulary)
         self.highest = -1
         self.skipped = False

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 __all__ = [
+    "HINT",
     "OPAQUE",
     "ArrayOf",
     "DTypeOf",
@@ -125,12 +126,19 @@ class ArrayOf(Leaf):
         kind: As for `Ref`.
         values: Its values; ``None`` until its state is known.
         reason: Why it cannot be carried, or ``None``.
+        placed: Where its values stand if they were left there: first byte, dtype, shape, whether in Fortran's order.
     """
 
     kind: str
     values: np.ndarray[Any, Any] | None = None
     reason: str | None = None
     requires_grad: bool = False
+    placed: tuple[int, np.dtype[Any], tuple[int, ...], bool] | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is known yet but that it is an array."""
+        return self.values is None and self.reason is None and self.placed is None
 
 
 @dataclass(slots=True, eq=False)
@@ -161,9 +169,15 @@ class InstanceOf:
 
 @dataclass(slots=True, eq=False)
 class DTypeOf:
-    """A dtype of NumPy; `numpy` is ``None`` for those whose arrays cannot be carried."""
+    """A dtype of NumPy; `numpy` is ``None`` for those whose arrays cannot be carried.
+
+    Args:
+        numpy: The dtype.
+        itemsize: Bytes of an element; 0 for objects.
+    """
 
     numpy: np.dtype[Any] | None
+    itemsize: int
 
 
 def title(instance: Any) -> str:
@@ -183,6 +197,12 @@ _TITLES = {
     Ordered: "an OrderedDict",
 }
 
+HINT = (
+    'allow=["NAME"] if it is the class of a plain container (it is never imported); otherwise ask its author for the '
+    "weights alone"
+)
+"""What to do about a pickle that asks for what is not known."""
+
 OPAQUE = Global("")
 """Stands for everything that comes of what was refused."""
 
@@ -194,6 +214,9 @@ class Words:
         where: The file, for messages.
     """
 
+    span_from = 1 << 62
+    machine: Any = None
+
     def __init__(self, where: str) -> None:
         self.where = where
         self.keys = Keys()
@@ -203,6 +226,11 @@ class Words:
         """Note something that it asks for and will not get."""
         if len(self.refused) < 100:
             self.refused[demand[:200]] = None
+
+    @property
+    def hint(self) -> str:
+        """What to do about what was refused."""
+        return HINT
 
     def wrong(self, what: str) -> FileFormatError:
         """The error for a pickle that breaks the rules."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...core.dtypes import DTYPES
 from ...errors import UnsafeFileError
@@ -13,7 +13,7 @@ from ..base.contents import NotTensor, Special
 from ..encodings.zip_archive import is_number
 from .numpy import NUMPY_CALLS, NumPyWords
 from .parts import QUANTISED, quantised, sparse
-from .python import FACTORIES, PYTHON_CALLS, PythonWords
+from .python import FACTORIES, PYTHON_CALLS
 from .standins import OPAQUE, ArrayOf, DTypeOf, InstanceOf, Leaf, OtherOf, StorageOf, TensorOf, ViewOf, title
 from .words import Global, Ordered
 
@@ -66,15 +66,18 @@ _SPECIALS |= {
     )
 }
 _PLAIN = frozenset({str, int, float, bool, complex, bytes, Special, Global})
-_CLASSES = frozenset({"numpy.ndarray", "torch.Tensor", "torch.nn.parameter.Parameter"})
+_CLASSES = frozenset({"numpy.ndarray", "numpy.memmap", "torch.Tensor", "torch.nn.parameter.Parameter"})
 """Names that are only ever arguments."""
+
+_SEVERAL = ("torch.distributed.", "deepspeed.")
+"""Before the names of classes in what one of several processes saves."""
 
 _MOST_AXES = 64
 _MOST_ELEMENTS = 1 << 62
 _MOST_BYTES = 1 << 63
 
 
-class Names(NumPyWords, PythonWords):
+class Names(NumPyWords):
     """The vocabulary of `torch.save`, NumPy and plain Python, and nothing beyond.
 
     Args:
@@ -82,6 +85,8 @@ class Names(NumPyWords, PythonWords):
         allow: Names of classes whose objects are kept as what they were given.
     """
 
+    calls: ClassVar[dict[str, Callable[..., Any]]]
+    """Functions that are known by name, and what is done instead."""
     rebuilds = frozenset({Global("torch._utils._rebuild_tensor_v2"), Global("torch._utils._rebuild_tensor_v3")})
 
     def __init__(self, where: str, allow: frozenset[str]) -> None:
@@ -93,6 +98,13 @@ class Names(NumPyWords, PythonWords):
         self.besides: list[tuple[Leaf, dict[str, str]]] = []
         self.largest = -1
 
+    @property
+    def hint(self) -> str:
+        """As the base says."""
+        if any(name.startswith(_SEVERAL) for name in self.refused):
+            return "the path of its folder, with what the other processes saved: a part alone cannot be put together"
+        return super().hint
+
     def find(self, name: str) -> Any:
         """As the base says."""
         self.asked[name] = None
@@ -102,7 +114,7 @@ class Names(NumPyWords, PythonWords):
         module, _, last = name.rpartition(".")
         if module == "torch" and last in DTYPES:
             return Special("dtype", last)
-        known = name in _CALLS or name in _STORAGE_CLASSES or name in FACTORIES or name in _CLASSES
+        known = name in self.calls or name in _STORAGE_CLASSES or name in FACTORIES or name in _CLASSES
         if not known and name not in self.allow and not (module == "ml_dtypes" and last in DTYPES):
             self.refuse(name)
             return OPAQUE
@@ -114,7 +126,7 @@ class Names(NumPyWords, PythonWords):
             return OPAQUE
         if type(function) is not Global or type(arguments) is not tuple:
             raise self.wrong("calls what is no function")
-        handler = _CALLS.get(function.name)
+        handler = self.calls.get(function.name)
         if handler is not None:
             return handler(self, *arguments)
         if function.name not in self.allow:
@@ -128,7 +140,7 @@ class Names(NumPyWords, PythonWords):
             instance.attributes = state
         elif type(instance) is InstanceOf:
             instance.state = state
-        elif type(instance) is ArrayOf and instance.values is None and instance.reason is None:
+        elif type(instance) is ArrayOf and instance.is_empty:
             self.fill_array(instance, *state)
         elif type(instance) is DTypeOf:
             self.set_order(instance, state)
@@ -156,7 +168,7 @@ class Names(NumPyWords, PythonWords):
             raise self.wrong("describes a storage without a name or a possible size")
         dtype = _STORAGE_CLASSES[kind.name]
         named = "untyped_storage" if kind.name.endswith(".UntypedStorage") else "storage"
-        found = self._known(name)
+        found = self.known(name)
         if found is None:
             raw = QUANTISED.get(kind.name.rpartition(".")[2].removesuffix("Storage")) if dtype is None else None
             found = self.storages[name] = StorageOf(name, dtype, size, named, raw)
@@ -176,7 +188,8 @@ class Names(NumPyWords, PythonWords):
         self.repeated.append(another)
         return another
 
-    def _known(self, name: str) -> StorageOf | None:
+    def known(self, name: str) -> StorageOf | None:
+        """The storage of a name, if it was described."""
         found = self.storages.get(name)
         if found is None and self.repeated and is_number(name):
             place = bisect_left(self.repeated, int(name), key=_number)
@@ -328,7 +341,7 @@ def _other(reason: str) -> Callable[..., OtherOf]:
     return lambda *_: OtherOf(reason)
 
 
-_CALLS: dict[str, Callable[..., Any]] = {
+Names.calls = {
     "torch._utils._rebuild_tensor": Names.tensor_v2,
     "torch._utils._rebuild_tensor_v2": Names.tensor_v2,
     "torch._utils._rebuild_tensor_v3": Names.tensor_v3,
@@ -347,7 +360,7 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "torch.device": Names.device,
     "torch.serialization._get_layout": Names.layout,
 }
-_CALLS |= PYTHON_CALLS | NUMPY_CALLS
+Names.calls |= PYTHON_CALLS | NUMPY_CALLS
 """Functions of PyTorch (torch/_utils.py), NumPy and Python that pickles of data name, and what is done instead.
 
 https://docs.pytorch.org/docs/stable/notes/serialization.html lists those that ``torch.load(weights_only=True)`` knows.

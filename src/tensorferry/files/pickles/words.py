@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 if TYPE_CHECKING:
     from ..base.keys import Keys
 
-__all__ = ["Global", "Ordered", "Vocabulary"]
+__all__ = ["Global", "Ordered", "Span", "Vocabulary"]
 
 
 class Global(NamedTuple):
@@ -31,6 +31,20 @@ class Ordered(dict[Any, Any]):
         self.factory = factory
 
 
+class Span(NamedTuple):
+    """Bytes of a pickle that are left where they stand in it, because there may be many.
+
+    Args:
+        start: The first.
+        nbytes: How many.
+        kind: ``bytes`` or ``bytearray``.
+    """
+
+    start: int
+    nbytes: int
+    kind: type
+
+
 class Vocabulary(Protocol):
     """What a pickle's names mean. Its methods raise `UnsafeFileError` for what they refuse."""
 
@@ -51,6 +65,12 @@ class Vocabulary(Protocol):
 
     keys: Keys
     """Which keys dicts may have."""
+
+    machine: Any
+    """The machine that runs the pickle, if any bytes are left where they stand."""
+
+    span_from: int
+    """Bytes from which a run of bytes is left where it stands, as a `Span`."""
 
     repeated: list[Any]
     """What `again` made, in order."""

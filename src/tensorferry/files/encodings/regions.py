@@ -1,0 +1,174 @@
+"""Whole tensors from the regions of them that several processes have saved, copied box by box in constant memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ...core.dtypes import find
+from ...errors import FileFormatError, UnsafeFileError
+from ...host.numpy_dtypes import numpy_dtype
+from ..base.stored import Decoded, Extent, InMemory, Packed, View
+from .slabs import slabs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ..base.stored import Stored
+
+__all__ = ["Region", "joined"]
+
+Array = np.ndarray[Any, Any]
+
+_BOX_BYTES = 1 << 22
+_MOST_CORNERS = 20_000_000
+_MOST_AXES = 64
+_MOST_BYTES = 1 << 63
+
+
+class Region(NamedTuple):
+    """Part of a tensor: a box of it.
+
+    Args:
+        start: Its first element, on each axis.
+        shape: Its lengths.
+        stored: Its values, as they are saved.
+        offset: The place of its first element among those; they are row-major, and all of them if it is 0.
+    """
+
+    start: tuple[int, ...]
+    shape: tuple[int, ...]
+    stored: Stored
+    offset: int = 0
+
+
+class _Joined(Decoded):
+    """A tensor in regions."""
+
+    __slots__ = ("grid", "regions")
+
+    def __init__(
+        self, dtype: str, shape: tuple[int, ...], grid: tuple[int, ...], regions: list[Region], key: object
+    ) -> None:
+        super().__init__(dtype, shape, self._read, key)
+        self.grid = grid
+        self.regions = regions
+
+    @property
+    def parts(self) -> list[Stored]:
+        """What it is made of, for who compares checksums."""
+        return [region.stored for region in self.regions]
+
+    def where(self, element: int) -> tuple[str | None, int | None]:
+        at = np.unravel_index(element, self.grid) if self.grid else ()
+        for region in self.regions:
+            inner = tuple(int(a) - b for a, b in zip(at, region.start, strict=True))
+            if all(0 <= a < length for a, length in zip(inner, region.shape, strict=True)):
+                place = int(np.ravel_multi_index(inner, region.shape)) if inner else 0
+                return region.stored.where(region.offset + place)
+        return None, None
+
+    def _read(self) -> Iterator[Array]:
+        dtype = numpy_dtype(self.dtype)
+        for box in slabs(self.grid, dtype.itemsize, nbytes=_BOX_BYTES):
+            lengths = [each.stop - each.start for each in box]
+            whole = np.empty(lengths, dtype)
+            for region in self.regions:
+                cuts = [
+                    (max(each.start, begin), min(each.stop, begin + length))
+                    for each, begin, length in zip(box, region.start, region.shape, strict=True)
+                ]
+                if all(begin < end for begin, end in cuts):
+                    inner = [
+                        (begin - first, end - first) for (begin, end), first in zip(cuts, region.start, strict=True)
+                    ]
+                    into = tuple(slice(a - each.start, b - each.start) for (a, b), each in zip(cuts, box, strict=True))
+                    whole[into] = _part(region, inner)
+            yield whole
+
+
+def _part(region: Region, box: Sequence[tuple[int, int]]) -> Array:
+    """A box of a region, which is one run of its values: the inner axes are whole, the outer ones single."""
+    stored, shape = region.stored, tuple(end - begin for begin, end in box)
+    stored = getattr(stored, "inner", stored)
+    first = tuple(begin for begin, _ in box)
+    if isinstance(stored, Packed):
+        place = region.offset + (int(np.ravel_multi_index(first, region.shape)) if first else 0)
+        begin = stored.offset + place * find(stored.dtype).itemsize
+        return Extent(stored.dtype, shape, stored.path, begin, swapped=stored.swapped).load()
+    if isinstance(stored, View) and not region.offset:
+        begin = stored.offset + sum(a * step for a, step in zip(first, stored.strides, strict=True))
+        return View(stored.dtype, shape, stored.path, begin, stored.strides, swapped=stored.swapped).load()
+    flat = stored.load().reshape(-1)[region.offset : region.offset + prod(region.shape)]
+    found: Array = flat.reshape(region.shape)[tuple(slice(*each) for each in box)]
+    return found
+
+
+def joined(
+    where: str, name: str, dtype: str, shape: tuple[int, ...], regions: Sequence[Region], *, flat: bool = False
+) -> Stored:
+    """A whole tensor from its regions.
+
+    Args:
+        where: The folder, for messages.
+        name: The name of the tensor, likewise.
+        dtype: Canonical name.
+        shape: Its lengths.
+        regions: What there is of it.
+        flat: Whether they are runs of its values, in row-major order, not boxes.
+
+    Raises:
+        FileFormatError: They do not cover it, lie outside of it, or overlap.
+        UnsafeFileError: There are out of all proportion many.
+    """
+    if len(shape) > _MOST_AXES or prod(length or 1 for length in shape) * find(dtype).itemsize >= _MOST_BYTES:
+        raise FileFormatError(f"{where}: {name[:200]} is {list(shape[:_MOST_AXES])}, larger than any array.")
+    grid = (prod(shape),) if flat else shape
+    kept = [each for each in regions if prod(each.shape)]
+    what = f"{where}: the pieces of {name[:200]}, which is {list(shape[:64])},"
+    for each in kept:
+        if len(each.start) != len(grid) or any(
+            begin < 0 or begin + length > whole
+            for begin, length, whole in zip(each.start, each.shape, grid, strict=True)
+        ):
+            raise FileFormatError(f"{what} lie outside of it: one of {list(each.shape)} at {list(each.start)}.")
+        if each.stored.dtype != dtype:
+            raise FileFormatError(f"{what} are of {each.stored.dtype}, where it is {dtype}.")
+    have, want = sum(prod(each.shape) for each in kept), prod(grid)
+    if have < want:
+        raise FileFormatError(f"{what} do not cover it: {have:,} of its {want:,} elements are there.")
+    if not want:
+        return InMemory(np.empty(shape, numpy_dtype(dtype)), dtype, (where, name))
+    _refuse_overlaps(what, grid, kept)
+    first = kept[0]
+    if len(kept) == 1 and not first.offset and first.stored.shape == shape:
+        return first.stored
+    # What it is made of, so that it is one with another of the same bytes and no other.
+    key = tuple((each.start, each.shape, each.offset, each.stored.key) for each in kept)
+    return _Joined(dtype, shape, grid, kept, (shape, key))
+
+
+def _refuse_overlaps(what: str, grid: tuple[int, ...], regions: list[Region]) -> None:
+    """Refuse regions that do not tile a tensor.
+
+    The differences along all axes of what each region covers are its corners, with signs. They add up to those of the
+    tensor if, and only if, each element is covered once.
+    """
+    if len(regions) << len(grid) > _MOST_CORNERS:
+        raise UnsafeFileError(f"{what} are {len(regions):,}, on {len(grid)} axes: out of all proportion.")
+    corners: Counter[tuple[int, ...]] = Counter()
+    _count(corners, -1, (0,) * len(grid), grid)
+    for each in regions:
+        _count(corners, 1, each.start, each.shape)
+    if any(corners.values()):
+        raise FileFormatError(f"{what} overlap.")
+
+
+def _count(corners: Counter[tuple[int, ...]], sign: int, start: tuple[int, ...], shape: tuple[int, ...]) -> None:
+    ends = [((begin, 1), (begin + length, -1)) for begin, length in zip(start, shape, strict=True)]
+    for corner in product(*ends):
+        corners[tuple(place for place, _ in corner)] += sign * prod(side for _, side in corner)

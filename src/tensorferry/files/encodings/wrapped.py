@@ -1,0 +1,91 @@
+"""Files inside of others, compressed or in a tar archive: they are named, with the command that takes them out."""
+
+from __future__ import annotations
+
+import bz2
+import lzma
+import shlex
+import zlib
+from typing import TYPE_CHECKING
+
+from ...errors import FileFormatError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["wrapped"]
+
+_MAGIC = {
+    b"\x1f\x8b\x08": ("gzip", "gunzip -c {} > {}"),
+    b"\x28\xb5\x2f\xfd": ("Zstandard", "zstd -d {} -o {}"),
+    b"BZh": ("bzip2", "bunzip2 -c {} > {}"),
+    b"\xfd7zXZ\0": ("xz", "unxz -c {} > {}"),
+    b"\x04\x22\x4d\x18": ("LZ4", "lz4 -d {} {}"),
+}
+"""The first bytes, what people call it, and the command."""
+_SUFFIXES = (".gz", ".zst", ".zstd", ".bz2", ".xz", ".lz4", ".lzma", ".z")
+_INFLATE = (
+    "in Python: import zlib; from pathlib import Path; "
+    "Path({1!r}).write_bytes(zlib.decompress(Path({0!r}).read_bytes()))"
+)
+_UNXZ = "in Python: import lzma; from pathlib import Path; Path({1!r}).write_bytes(lzma.open({0!r}).read())"
+_SHOWN = 1 << 10
+
+
+def wrapped(path: Path, head: bytes) -> FileFormatError | None:
+    """The error for what has another file inside, with what takes it out; ``None`` if it is no such file.
+
+    Args:
+        path: The file.
+        head: Its first bytes.
+    """
+    inside, out = _first(path), path.with_name(_plain(path.name))
+    for magic, (what, command) in _MAGIC.items():
+        if head.startswith(magic):
+            hint = command.format(shlex.quote(str(path)), shlex.quote(str(out)))
+            return FileFormatError(f"{path} is compressed, by {what}{_kind(inside)}: nothing in it has a place.", hint)
+    if head[:1] == b"\x78" and int.from_bytes(head[:2], "big") % 31 == 0 and inside:
+        what, hint = "zlib, as joblib does", _INFLATE
+    elif head.startswith(b"\x5d\0\0") and inside:
+        what, hint = "LZMA", _UNXZ
+    else:
+        return _tar(path)
+    hint = hint.format(str(path), str(out))
+    return FileFormatError(f"{path} is compressed, by {what}{_kind(inside)}: nothing in it has a place.", hint)
+
+
+def _plain(name: str) -> str:
+    suffix = next((each for each in _SUFFIXES if name.lower().endswith(each)), "")
+    stem, dot, last = name.rpartition(".")
+    return name[: -len(suffix)] if suffix else f"{stem}.unpacked.{last}" if dot else f"{name}.unpacked"
+
+
+def _first(path: Path) -> bytes:
+    """The first bytes inside, if the standard library can tell."""
+    with path.open("rb") as file:
+        raw = file.read(_SHOWN)
+    for make in (lambda: zlib.decompressobj(47), bz2.BZ2Decompressor, lzma.LZMADecompressor):
+        try:
+            return make().decompress(raw, 64)
+        except (zlib.error, OSError, ValueError, lzma.LZMAError):
+            continue
+    return b""
+
+
+def _kind(inside: bytes) -> str:
+    if inside.startswith(b"PK\3\4"):
+        return ", and has a zip archive inside"
+    return ", and has a pickle inside" if inside[:1] == b"\x80" else ""
+
+
+def _tar(path: Path) -> FileFormatError | None:
+    with path.open("rb") as file:
+        first = file.read(512)
+    if first[257:262] != b"ustar":
+        return None
+    name = first[:100].rstrip(b"\0").decode(errors="replace")
+    quoted = shlex.quote(str(path))
+    return FileFormatError(
+        f"{path} is a tar archive, which begins with {name[:80]!r}.",
+        f"tar -C {shlex.quote(str(path.parent))} -xf {quoted}",
+    )

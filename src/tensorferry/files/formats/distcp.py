@@ -1,0 +1,356 @@
+"""Folders of ``torch.distributed.checkpoint``, read without it: one tree of whole tensors.
+
+``.metadata`` is a pickle that says which region of which tensor is where in the files beside it; each region there is a
+file of ``torch.save`` (torch/distributed/checkpoint/filesystem.py). So is each value that is no tensor.
+"""
+
+from __future__ import annotations
+
+import os
+from itertools import pairwise
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...core.dtypes import DTYPES
+from ...errors import ConversionError, FileFormatError, UnsafeFileError
+from ..base.contents import MOST_TENSORS, Contents, Ref, Special
+from ..base.format import Format, owned
+from ..base.nesting import DEEPEST, names, relabel
+from ..base.raw import mapped, read_pages
+from ..base.stored import Stored
+from ..base.wording import named
+from ..encodings.paths import refuse_links_out
+
+if TYPE_CHECKING:
+    import mmap
+    from collections.abc import Callable, Hashable, Iterator
+    from pathlib import Path
+
+    import numpy as np
+
+    from ..base.stored import Record
+    from ..pickles.standins import InstanceOf
+
+_METADATA = ".metadata"
+_MOST_METADATA = 1 << 28
+_MOST_VALUES = 1 << 28
+
+
+class TorchDistributed(Format):
+    """Checkpoints of several processes: https://docs.pytorch.org/docs/stable/distributed.checkpoint.html."""
+
+    name = "torch_distributed"
+    title = "PyTorch, distributed"
+    suffixes = (".distcp",)
+    dtypes = frozenset(DTYPES)
+    is_folder = True
+    holds_tree = True
+    writes = False
+    rank = 5
+
+    def recognises(self, path: Path, head: bytes) -> bool:
+        if head:
+            return path.name == _METADATA or path.name.endswith(self.suffixes)
+        return (path / _METADATA).is_file()
+
+    def own_entries(self, folder: Path) -> list[str]:
+        return owned(folder, lambda name: name == _METADATA or name.endswith(self.suffixes))
+
+    def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
+        from ..pickles.reader import root_of
+        from ..pickles.torch_distributed import DistributedNames
+
+        folder = _folder(path)
+        refuse_links_out(folder, _METADATA)
+        where = folder / _METADATA
+        vocabulary = DistributedNames(os.fspath(where), allow)
+        return _Checkpoint(folder, root_of(lambda: _pages(where), vocabulary), vocabulary.asked, allow).contents()
+
+    def asks_for(self, path: Path) -> tuple[str, ...]:
+        from ..pickles.reader import globals_of
+        from ..pickles.torch_distributed import DistributedNames
+
+        where = _folder(path) / _METADATA
+        return globals_of(lambda: _pages(where), DistributedNames(os.fspath(where), frozenset()))
+
+
+def _folder(path: Path) -> Path:
+    """The folder that a path is, or whose metadata it is."""
+    if path.is_dir():
+        return path
+    if path.name != _METADATA:
+        raise FileFormatError(f"{path} is what one of several processes saved, of a checkpoint.", f"{path.parent}")
+    return path.parent
+
+
+def _pages(path: Path) -> mmap.mmap:
+    size = path.stat().st_size
+    if size > _MOST_METADATA:
+        raise UnsafeFileError(f"{path} is larger than {_MOST_METADATA:,} bytes, out of all proportion.")
+    return read_pages(os.fspath(path), 0, size)
+
+
+class _Item(NamedTuple):
+    """Where something is: a file, the first byte, and how many."""
+
+    path: str
+    offset: int
+    nbytes: int
+
+
+class _Leaf(NamedTuple):
+    """A tensor in the tree."""
+
+    stored: Any
+
+
+class _Saved(Stored):
+    """A region, whose file of ``torch.save`` is opened when it is read.
+
+    Args:
+        dtype: Canonical name.
+        shape: Lengths of the axes.
+        item: Where it is.
+        name: The tensor's, for messages.
+    """
+
+    __slots__ = ("_inner", "_item", "_name", "dtype", "shape")
+
+    def __init__(self, dtype: str, shape: tuple[int, ...], item: _Item, name: str) -> None:
+        self.dtype = dtype
+        self.shape = shape
+        self._item = item
+        self._name = name
+        self._inner: Stored | None = None
+
+    @property
+    def inner(self) -> Stored:
+        """The tensor there.
+
+        Raises:
+            FileFormatError: There is none, or another than the metadata says.
+            UnsafeFileError: It asks for what is no data.
+        """
+        if self._inner is None:
+            found = _opened(self._item, frozenset())[0]
+            stored = next(iter(found.leaves.values()), None)
+            if len(found.leaves) != 1 or (getattr(stored, "dtype", None), getattr(stored, "shape", None)) != (
+                self.dtype,
+                self.shape,
+            ):
+                raise FileFormatError(
+                    f"{self._item.path}: at byte {self._item.offset} there is {stored!r}, where the metadata has "
+                    f"{self.dtype}{list(self.shape)} of {self._name[:200]}."
+                )
+            self._inner = stored
+        return self._inner  # type: ignore[return-value]
+
+    @property
+    def record(self) -> Record | None:
+        """The checksummed region that it lies in."""
+        return getattr(self.inner, "record", None)
+
+    @property
+    def key(self) -> Hashable:
+        return self._item
+
+    def where(self, element: int) -> tuple[str | None, int | None]:
+        try:
+            return self.inner.where(element)
+        except ConversionError:
+            return self._item.path, self._item.offset
+
+    def blocks(self) -> Iterator[np.ndarray[Any, Any]]:
+        return self.inner.blocks()
+
+    def array(self, map_of: Callable[[str], mmap.mmap] = mapped) -> np.ndarray[Any, Any]:
+        return self.inner.array(map_of)
+
+    def load(self) -> np.ndarray[Any, Any]:
+        return self.inner.load()
+
+
+def _opened(item: _Item, allow: frozenset[str], wrap: Any = None) -> Any:
+    """What a file of ``torch.save`` holds that is a part of another."""
+    from ..encodings.zip_archive import Archive
+    from ..pickles.torch import Names
+    from ..pickles.torch_archive import stem_of, unpickled_in
+
+    archive = Archive.open(item.path, may_lack_sums=True, within=(item.offset, item.nbytes))
+    return unpickled_in(archive, stem_of(archive), Names(item.path, allow), wrap=wrap)
+
+
+class _Checkpoint:
+    """A folder, as its metadata has it.
+
+    Args:
+        folder: The folder.
+        root: The metadata, in stand-ins.
+        asked: The globals that it asks for.
+        allow: Classes that values may have.
+    """
+
+    def __init__(self, folder: Path, root: Any, asked: dict[str, None], allow: frozenset[str]) -> None:
+        from ..pickles.torch_distributed import fields
+
+        self._folder = folder
+        self._where = os.fspath(folder / _METADATA)
+        self._asked = dict(asked)
+        self._allow = allow
+        self._fields = fields
+        metadata = fields(root, ".Metadata")
+        self._described: Any = metadata.get("state_dict_metadata")
+        places = metadata.get("storage_data")
+        self._paths: Any = metadata.get("planner_data") or {}
+        if type(self._described) is not dict or type(places) is not dict or type(self._paths) is not dict:
+            raise FileFormatError(f"{self._where} does not say which tensors there are, or where.")
+        if len(self._described) > MOST_TENSORS:
+            raise UnsafeFileError(f"{self._where} has more than {MOST_TENSORS:,} tensors, out of all proportion.")
+        self._items = self._validated(places)
+        self._values_left = _MOST_VALUES
+
+    def _validated(self, places: dict[Any, Any]) -> dict[tuple[Any, Any], _Item]:
+        """Where each region is: in a file that is there, of which no two have the same bytes."""
+        from ..pickles.torch_distributed import lengths
+
+        found: dict[tuple[Any, Any], _Item] = {}
+        sizes: dict[str, int | None] = {}
+        for index, info in places.items():
+            asked, at = self._fields(index, ".MetadataIndex"), self._fields(info, "._StorageInfo")
+            name, file, offset, nbytes = (
+                asked.get("fqn"),
+                at.get("relative_path"),
+                at.get("offset"),
+                at.get("length"),
+            )
+            if type(name) is not str or type(file) is not str or type(offset) is not int or type(nbytes) is not int:
+                raise FileFormatError(f"{self._where}: a place in it has no name, file, offset or length.")
+            if at.get("transform_descriptors"):
+                raise FileFormatError(
+                    f"{self._where}: {name[:200]} was put through {at['transform_descriptors']!s:.100}, as extensions "
+                    "of torch.distributed.checkpoint do; they are not known.",
+                    "a checkpoint that was saved without _extensions=",
+                )
+            if file in ("", ".", "..") or any(character in file for character in "/\\\0"):
+                raise UnsafeFileError(f"{self._where} names the file {file[:200]!r}, which leads out of its folder.")
+            path = os.fspath(self._folder / file)
+            if file not in sizes:
+                sizes[file] = os.stat(path).st_size if os.path.isfile(path) else None  # noqa: PTH116, PTH113 - plain strings
+            size = sizes[file]
+            if size is not None and not 0 <= offset <= offset + nbytes <= size:
+                raise FileFormatError(
+                    f"{path} is {size:,} bytes long; {name[:200]} should be at {offset:,}, and is {nbytes:,} bytes."
+                )
+            place = lengths(asked.get("offset"))
+            if found.setdefault((name, place), _Item(path, offset, nbytes)) != (path, offset, nbytes):
+                raise FileFormatError(f"{self._where} has {name[:200]} twice at {place}.")
+        missing = [file for file, size in sizes.items() if size is None]
+        if missing:
+            raise FileFormatError(f"{self._where} names files that are missing: {named(missing)}.", "get them too")
+        self._files = tuple(os.fspath(self._folder / file) for file in sizes)
+        ordered = sorted((item, name) for (name, _), item in found.items())
+        for (before, first), (after, second) in pairwise(ordered):
+            if before.path == after.path and before.offset + before.nbytes > after.offset:
+                raise UnsafeFileError(f"{before.path}: {second[:200]} overlaps {first[:200]} at byte {after.offset}.")
+        return found
+
+    def contents(self) -> Contents:
+        """The tree of all tensors and values."""
+        others: dict[str, str] = {}
+        root: dict[Any, Any] = {}
+        flat = True
+        for name, described in self._described.items():
+            keys = self._paths.get(name, (name,))
+            if type(name) is not str or type(keys) is not tuple or not 0 < len(keys) < DEEPEST:
+                raise FileFormatError(f"{self._where} has no name, or place in a tree, of {str(name)[:100]}.")
+            is_tensor = bool(self._fields(described, ".TensorStorageMetadata"))
+            flat = flat and is_tensor and keys == (name,)
+            value, reason = self._tensor(name, described) if is_tensor else self._value(name)
+            if reason:
+                others[name] = reason
+            else:
+                self._put(root, keys, value)
+        tree = self._listed(root)
+        own = iter(names(tree, _Leaf))
+        tensors: dict[str, Stored] = {}
+
+        def label(leaf: _Leaf) -> Any:
+            name = next(own)
+            tensors[name] = leaf.stored
+            return Ref(name)
+
+        tree = relabel(tree, label, _Leaf)
+        paths = (*self._files, self._where)
+        return Contents("torch_distributed", paths, tensors, {}, None if flat else tree, others, tuple(self._asked))
+
+    def _tensor(self, name: str, described: InstanceOf) -> tuple[Any, str]:
+        from ..encodings.regions import Region, joined
+        from ..pickles.torch_distributed import lengths
+
+        about = self._fields(described, ".TensorStorageMetadata")
+        properties, shape, chunks = about.get("properties"), lengths(about.get("size")), about.get("chunks")
+        state = getattr(properties, "state", None)
+        dtype = state[0] if type(state) is tuple and state else self._fields(properties, "").get("dtype")
+        if type(dtype) is not Special or dtype.kind != "dtype" or shape is None or type(chunks) is not list:
+            raise FileFormatError(f"{self._where} does not say of what dtype and shape {name[:200]} is.")
+        own = str(dtype.value)
+        if own not in DTYPES:
+            return None, f"its dtype is torch.{own}, which has no counterpart"
+        if len(shape) > 64 or prod(length or 1 for length in shape) * DTYPES[own].itemsize >= 1 << 63:
+            return None, f"its shape {list(shape[:64])} is larger than that of any array"
+        regions = []
+        for chunk in chunks:
+            inside = self._fields(chunk, ".ChunkStorageMetadata")
+            start, sizes = lengths(inside.get("offsets")), lengths(inside.get("sizes"))
+            if start is None or sizes is None or len(start) != len(sizes):
+                raise FileFormatError(f"{self._where} has a piece of {name[:200]} without a place or size.")
+            item = self._items.get((name, start)) or (self._items.get((name, None)) if len(chunks) == 1 else None)
+            if item is None:
+                raise FileFormatError(
+                    f"{self._where} does not say where the piece of {name[:200]} at {list(start)} is."
+                )
+            regions.append(Region(start, sizes, _Saved(own, sizes, item, name)))
+        return _Leaf(joined(self._where, name, own, shape, regions)), ""
+
+    def _value(self, name: str) -> tuple[Any, str]:
+        item = self._items.get((name, None))
+        if item is None:
+            raise FileFormatError(f"{self._where} does not say where the value {name[:200]} is.")
+        self._values_left -= item.nbytes
+        if self._values_left < 0:
+            raise UnsafeFileError(
+                f"{self._where} has more than {_MOST_VALUES:,} bytes of values, out of all proportion."
+            )
+        # In a list, so that it is told apart from a mapping of tensors alone.
+        found, others = _opened(item, self._allow, lambda root: [root])
+        self._asked |= dict.fromkeys(found.asks_for)
+        if others:
+            return None, f"it holds what cannot be carried: {next(iter(others.values()))}"
+        return relabel(found.tree, lambda ref: _Leaf(found.leaves[ref.name]))[0], ""
+
+    def _put(self, root: dict[Any, Any], keys: tuple[Any, ...], value: Any) -> None:
+        node: Any = root
+        for key in keys[:-1]:
+            node = node.setdefault(key, _Node()) if type(key) in (str, int) else None
+            if type(node) is not _Node:
+                raise FileFormatError(f"{self._where} has both a value and more at {'.'.join(map(str, keys))[:200]}.")
+        if type(keys[-1]) not in (str, int) or keys[-1] in node:
+            raise FileFormatError(f"{self._where} has two values at {'.'.join(map(str, keys))[:200]}.")
+        node[keys[-1]] = value
+
+    def _listed(self, node: Any) -> Any:
+        """Containers as they were: those that have places in the stead of keys are lists."""
+        made = {key: self._listed(child) if type(child) is _Node else child for key, child in node.items()}
+        numbered = [key for key in made if type(key) is int]
+        if not numbered:
+            return made
+        if len(numbered) != len(made) or sorted(numbered) != list(range(len(made))):
+            raise FileFormatError(f"{self._where} has a list with places {named(made)}.")
+        return [made[place] for place in range(len(made))]
+
+
+class _Node(dict[Any, Any]):
+    """A container, while the tree is built."""
+
+
+FORMAT = TorchDistributed()

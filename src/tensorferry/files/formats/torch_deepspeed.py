@@ -1,0 +1,380 @@
+"""Folders of DeepSpeed with ZeRO-1, 2 and 3, read without it: whole parameters in their master precision.
+
+Each process has a file with its part of the optimizer, whose flat vectors hold the parameters one after the other: all
+processes' together in stages 1 and 2, each parameter's parts in stage 3. ``*_model_states.pt`` says which parameters in
+which order, and has what is not shared out (deepspeed/utils/zero_to_fp32.py puts them together likewise).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...core.dtypes import DTYPES
+from ...errors import FileFormatError, FormatLimitError
+from ..base.contents import Contents, NotTensor
+from ..base.format import Format
+from ..base.nesting import relabel
+from ..base.raw import read_at
+from ..base.wording import named
+from ..encodings.paths import refuse_links_out
+from ..pickles.standins import InstanceOf, Leaf, TensorOf
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ..encodings.regions import Region
+    from ..pickles.resolver import ArchiveResolver
+    from ..pickles.torch import Names
+
+_PARTS = re.compile(r"(?:[a-z0-9]+_)?zero_pp_rank_(\d{1,6})_mp_rank_(\d{1,6})_optim_states\.pt")
+_LATEST = "latest"
+_PACKAGES = ("deepspeed.", "torch.distributed.")
+_LAYOUT = frozenset(
+    {"param_shapes", "buffer_names", "frozen_param_shapes", "frozen_param_fragments", "shared_params", "module"}
+    | {"base_optimizer_state", "optimizer_state_dict", "single_partition_of_fp32_groups", "fp32_flat_groups"}
+    | {"zero_stage", "group_paddings", "param_alignment_paddings", "partition_count", "param_slice_mappings"}
+)
+"""What says how the tensors are shared out, and is not so once they are whole."""
+
+
+class DeepSpeed(Format):
+    """ZeRO checkpoints: https://deepspeed.readthedocs.io/en/latest/model-checkpointing.html."""
+
+    name = "deepspeed"
+    title = "DeepSpeed ZeRO"
+    dtypes = frozenset(DTYPES)
+    is_folder = True
+    holds_tree = True
+    writes = False
+    rank = 5
+
+    def recognises(self, path: Path, head: bytes) -> bool:
+        return not head and path.is_dir() and (any(map(_PARTS.fullmatch, _listed(path))) or _latest(path) is not None)
+
+    def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
+        models, optimizers = _files(path)
+        refuse_links_out(models[0].parent, models[0].name)
+        return _Checkpoint(
+            os.fspath(path), [_Saved(each, allow) for each in models], [_Saved(each, allow) for each in optimizers]
+        ).contents()
+
+    def asks_for(self, path: Path) -> tuple[str, ...]:
+        from ..pickles.torch_archive import asked_in
+
+        models, optimizers = _files(path)
+        asked: dict[str, None] = {}
+        for each in (*models, *optimizers):
+            archive, stem, vocabulary = _archive(each, frozenset())
+            asked |= dict.fromkeys(asked_in(archive, stem, vocabulary))
+        return tuple(asked)
+
+
+def _listed(folder: Path) -> list[str]:
+    return os.listdir(folder)  # noqa: PTH208 - names only
+
+
+def _latest(folder: Path) -> Path | None:
+    """The folder of a step that is named in the file ``latest`` beside it."""
+    marker = folder / _LATEST
+    if not marker.is_file() or marker.stat().st_size > 1_000:
+        return None
+    name = read_at(os.fspath(marker), 0, marker.stat().st_size).decode(errors="replace").strip()
+    if name in ("", ".", "..") or any(character in name for character in "/\\\0") or not (folder / name).is_dir():
+        return None
+    return folder / name if any(map(_PARTS.fullmatch, _listed(folder / name))) else None
+
+
+def _files(path: Path) -> tuple[list[Path], list[Path]]:
+    """The files with the model's states, one or one for each process, and those with the optimizer's."""
+    folder = path if any(map(_PARTS.fullmatch, _listed(path))) else _latest(path)
+    if folder is None:
+        raise FileFormatError(f"{path} has no file of a ZeRO optimizer.")
+    entries = _listed(folder)
+    ranks: dict[int, str] = {}
+    for name in entries:
+        match = _PARTS.fullmatch(name)
+        if (match is not None and int(match[2])) or "expert_" in name or re.match(r"layer_\d+", name):
+            raise FormatLimitError(
+                f"{folder} is of a model that is itself in parts ({name}), by tensors, experts or stages: how they go "
+                "together is not said there.",
+                "python -m deepspeed.checkpoint.ds_to_universal",
+            )
+        if match is not None and ranks.setdefault(int(match[1]), name) != name:
+            raise FileFormatError(
+                f"{folder} has two optimizers of process {int(match[1])}: {ranks[int(match[1])]}, {name}."
+            )
+    missing = sorted({*range(min(max(ranks) + 1, 100_000))} - ranks.keys())
+    if missing:
+        raise FileFormatError(f"{folder} lacks the optimizers of processes {named(missing)}.", "get them too")
+    own = [f"zero_pp_rank_{rank}_mp_rank_00_model_states.pt" for rank in sorted(ranks)]
+    models = own if own[0] in entries else ["mp_rank_00_model_states.pt"]
+    missing_files = [name for name in models if name not in entries]
+    if missing_files:
+        raise FileFormatError(f"{folder} lacks {named(missing_files)}.", "get them too")
+    return [folder / name for name in models], [folder / ranks[rank] for rank in sorted(ranks)]
+
+
+def _archive(path: Path, allow: frozenset[str]) -> tuple[Any, str, Names]:
+    from ..encodings.zip_archive import Archive
+    from ..pickles.torch_archive import stem_of
+    from ..pickles.torch_distributed import DistributedNames
+
+    archive = Archive.open(path, may_lack_sums=True)
+    return archive, stem_of(archive), DistributedNames(os.fspath(path), allow, _PACKAGES)
+
+
+@dataclass(slots=True, eq=False)
+class _Whole(Leaf):
+    """A tensor that was put together, or why it cannot be carried."""
+
+    stored: Any
+
+
+class _Saved:
+    """A file, in stand-ins.
+
+    Args:
+        path: The file.
+        allow: As for `Format.read`.
+    """
+
+    def __init__(self, path: Path, allow: frozenset[str]) -> None:
+        from ..pickles.reader import root_of
+        from ..pickles.resolver import ArchiveResolver
+        from ..pickles.torch_archive import MOST_PICKLE
+
+        self.path = os.fspath(path)
+        archive, stem, self.vocabulary = _archive(path, allow)
+        pickle = archive[f"{stem}/data.pkl"]
+        self.nbytes = pickle.size
+        self.root: Any = root_of(lambda: archive.read_pages(pickle, MOST_PICKLE), self.vocabulary)
+        self.resolve: ArchiveResolver = ArchiveResolver(archive, stem)
+        if not isinstance(self.root, dict):
+            raise FileFormatError(f"{path} holds no dict, as DeepSpeed saves it.")
+
+    def part(self, holder: Any, key: str, kind: type) -> Any:
+        """Something that a dict of it has to have."""
+        found = holder.get(key) if isinstance(holder, dict) else None
+        if not isinstance(found, kind):
+            raise FileFormatError(f"{self.path} has no {key}, as DeepSpeed saves it.")
+        return found
+
+    def vector(self, leaf: Any, name: str) -> Any:
+        """A flat vector, packed."""
+        from ..base.stored import Packed
+
+        stored = self.resolve(name, leaf) if type(leaf) is TensorOf and len(leaf.view.shape) == 1 else None
+        if not isinstance(stored, Packed):
+            raise FileFormatError(f"{self.path}: {name} is no flat vector.")
+        return stored
+
+
+class _Place(NamedTuple):
+    """Where a parameter is in the vectors of a group: the group, the first element, and the shape."""
+
+    group: int
+    offset: int
+    shape: tuple[int, ...]
+
+
+class _Checkpoint:
+    """What is in the files of all processes.
+
+    Args:
+        where: The folder, for messages.
+        models: The model's states.
+        optimizers: The optimizer's, of each process.
+    """
+
+    def __init__(self, where: str, models: list[_Saved], optimizers: list[_Saved]) -> None:
+        self._where = where
+        self._models = models
+        self._optimizers = optimizers
+        self._states = [each.part(each.root, "optimizer_state_dict", dict) for each in optimizers]
+        stage = self._states[0].get("zero_stage")
+        if type(stage) is InstanceOf and len(stage.arguments) == 1:
+            stage = stage.arguments[0]
+        if stage not in (1, 2, 3) or type(stage) is not int:
+            raise FileFormatError(f"{optimizers[0].path} is of no stage of ZeRO that is known: {str(stage)[:50]}.")
+        self._is_third = stage == 3
+        counts = self._states[0].get("partition_count")
+        most = max(counts) if isinstance(counts, list) and counts else counts
+        if most != len(optimizers):
+            raise FileFormatError(
+                f"{where} is of {str(most)[:50]} processes, and has the optimizers of {len(optimizers)}.",
+                "get them too",
+            )
+        if self._is_third and len(models) != len(optimizers):
+            raise FileFormatError(f"{where} has the model's states of {len(models)} processes, of {len(optimizers)}.")
+        key = "fp32_flat_groups" if self._is_third else "single_partition_of_fp32_groups"
+        self._vectors = [
+            [saved.vector(leaf, f"{key}.{group}") for group, leaf in enumerate(saved.part(state, key, list))]
+            for saved, state in zip(optimizers, self._states, strict=True)
+        ]
+        self._places = dict(self._placed())
+
+    def _placed(self) -> Iterator[tuple[str, _Place]]:
+        """Where each parameter is; in stage 3, of which each process has an equal part, from its first group on."""
+        first = self._models[0]
+        groups = first.part(first.root, "param_shapes", list)
+        paddings = self._states[0].get("param_alignment_paddings")
+        offset = 0
+        for group, shapes in enumerate(groups):
+            offset = offset if self._is_third else 0
+            padding = paddings[group] if isinstance(paddings, list) and group < len(paddings) else ()
+            for place, (name, shape) in enumerate(self._shapes(shapes)):
+                yield name, _Place(group, offset, shape)
+                offset += -(-prod(shape) // len(self._optimizers)) if self._is_third else prod(shape)
+                if not self._is_third and place < len(padding) and type(padding[place]) is int:
+                    offset += max(padding[place], 0)
+
+    def _shapes(self, shapes: Any) -> list[tuple[str, tuple[int, ...]]]:
+        from ..pickles.torch_distributed import lengths
+
+        found = []
+        for name, told in shapes.items() if isinstance(shapes, dict) else [("", None)]:
+            shape = lengths(told)
+            if type(name) is not str or shape is None or len(shape) > 64:
+                raise FileFormatError(f"{self._models[0].path} does not say of what shape {str(name)[:100]!r} is.")
+            found.append((name, shape))
+        return found
+
+    def _whole(self, name: str, place: _Place, vectors: list[list[Any]]) -> _Whole:
+        """A parameter, from the vectors of all processes by group."""
+        from ..encodings.regions import joined
+
+        count = prod(place.shape)
+        regions: list[Region] = []
+        if self._is_third:
+            part = -(-count // len(vectors))
+            for rank, groups in enumerate(vectors):
+                begin = rank * part
+                regions += _runs(groups, place.offset, max(min(part, count - begin), 0), begin)
+        elif place.group < len(vectors[0]):
+            regions += _runs([groups[place.group] for groups in vectors], place.offset, count, 0)
+        dtype = vectors[0][0].dtype if vectors[0] else "float32"
+        return _Whole(joined(self._where, name, dtype, place.shape, regions, flat=True))
+
+    def contents(self) -> Contents:
+        """The tree of all that is whole, and of the values beside."""
+        from ..pickles.reader import described
+
+        first, others = self._models[0], dict[str, str]()
+        tree: dict[Any, Any] = {"module": self._module(others), "optimizer": self._optimizer(others)}
+        tree["optimizer"] |= self._values(self._optimizers[0], self._states[0])
+        tree |= self._values(first, {key: value for key, value in first.root.items() if key != "optimizer"})
+        found = described(tree, first.vocabulary, first.nbytes)
+        tensors = {}
+        for name, leaf in found.leaves.items():
+            stored = leaf.stored if type(leaf) is _Whole else "it stands in an object"
+            if isinstance(stored, str):
+                others[name] = stored
+            else:
+                tensors[name] = stored
+        paths = tuple(each.path for each in (*self._models, *self._optimizers))
+        asked = tuple(
+            dict.fromkeys(name for each in (*self._models, *self._optimizers) for name in each.vocabulary.asked)
+        )
+        return Contents("deepspeed", paths, tensors, {}, found.tree, others, asked)
+
+    def _values(self, saved: _Saved, holder: dict[Any, Any]) -> dict[Any, Any]:
+        """What a dict has beside the layout; tensors as they are."""
+        kept = {key: value for key, value in holder.items() if key not in _LAYOUT}
+        made: dict[Any, Any] = relabel(kept, lambda leaf: _Whole(saved.resolve("a value", leaf)), Leaf)
+        return made
+
+    def _module(self, others: dict[str, str]) -> dict[str, Any]:
+        """The state dict: parameters, in the precision that the optimizer has them in, and what is not shared out."""
+        first = self._models[0]
+        module = first.part(first.root, "module", dict)
+        made = {name: self._whole(name, place, self._vectors) for name, place in self._places.items()}
+        made |= self._frozen()
+        shared = first.root.get("shared_params")
+        for name, other in shared.items() if isinstance(shared, dict) else ():
+            if type(name) is str and type(other) is str and other in made:
+                made[name] = made[other]
+        # Tied in the file itself: one tensor there under two names.
+        known = {_identity(leaf): made[name] for name, leaf in module.items() if name in made and _identity(leaf)}
+        ordered: dict[str, Any] = {}
+        for name, leaf in module.items():
+            if name in made or _identity(leaf) in known:
+                ordered[name] = made.get(name) or known[_identity(leaf)]
+            elif self._is_third and type(leaf) is TensorOf and leaf.view.shape == (0,):
+                others[f"module.{name}"] = NotTensor("its place is empty: most likely it is tied to another parameter")
+            else:
+                ordered[name] = _Whole(first.resolve(str(name), leaf)) if isinstance(leaf, Leaf) else leaf
+        return ordered | {name: leaf for name, leaf in made.items() if name not in ordered}
+
+    def _frozen(self) -> dict[str, Any]:
+        """Parameters that are not trained, which no optimizer has."""
+        from ..encodings.regions import joined
+
+        shapes = self._models[0].root.get("frozen_param_shapes")
+        made = {}
+        for name, shape in self._shapes(shapes) if shapes else ():
+            regions: list[Region] = []
+            if not self._is_third:
+                fragments = self._models[0].part(self._models[0].root, "frozen_param_fragments", dict)
+                made[name] = _Whole(self._models[0].resolve(name, self._models[0].part(fragments, name, TensorOf)))
+                continue
+            dtype, done = "float32", 0
+            for saved in self._models:
+                stored = saved.vector(saved.part(saved.root, "frozen_param_fragments", dict).get(name), name)
+                regions += _runs([stored], 0, min(stored.size, prod(shape) - done), done)
+                dtype, done = stored.dtype, min(done + stored.size, prod(shape))
+            made[name] = _Whole(joined(self._where, name, dtype, shape, regions, flat=True))
+        return made
+
+    def _optimizer(self, others: dict[str, str]) -> dict[str, Any]:
+        """The optimizer's states by parameter, as the parameters are put together; the rest as process 0 has it."""
+        key = "optimizer_state_dict" if self._is_third else "base_optimizer_state"
+        bases = [state.get(key) for state in self._states]
+        found = [base.get("state") if isinstance(base, dict) else None for base in bases]
+        states = [state for state in found if isinstance(state, dict)]
+        if len(states) != len(found):
+            others["optimizer.state"] = "it is not kept as one dict for each process"
+            return {}
+        made: dict[str, Any] = {}
+        kinds = dict.fromkeys(kind for each in states[0].values() if isinstance(each, dict) for kind in each)
+        for kind in kinds:
+            leaves = [[each.get(kind) for each in state.values() if isinstance(each, dict)] for state in states]
+            flat = all(type(leaf) is TensorOf and len(leaf.view.shape) == 1 for own in leaves for leaf in own)
+            if flat and all(len(own) == len(self._vectors[0]) for own in leaves):
+                vectors = [
+                    [saved.vector(leaf, str(kind)) for leaf in own]
+                    for saved, own in zip(self._optimizers, leaves, strict=True)
+                ]
+                made[kind] = {name: self._whole(name, place, vectors) for name, place in self._places.items()}
+            else:
+                made[kind] = self._values(self._optimizers[0], dict(enumerate(leaves[0])))
+        rest = {name: value for name, value in (bases[0] or {}).items() if name != "state"}
+        return made | self._values(self._optimizers[0], rest)
+
+
+def _runs(vectors: list[Any], offset: int, count: int, begin: int) -> list[Region]:
+    """The pieces of a run of values in vectors that follow each other, as pieces of what begins there."""
+    from ..encodings.regions import Region
+
+    found = []
+    for stored in vectors:
+        here = min(max(stored.size - offset, 0), count)
+        if here > 0:
+            found.append(Region((begin,), (here,), stored, offset))
+        count, begin = count - max(here, 0), begin + max(here, 0)
+        offset = max(offset - stored.size, 0) if here <= 0 else 0
+    return found
+
+
+def _identity(leaf: Any) -> Any:
+    """What makes two tensors of a file one; nothing for an empty one."""
+    if type(leaf) is not TensorOf or not prod(leaf.view.shape):
+        return None
+    return leaf.storage.key, leaf.view.offset, leaf.view.shape, leaf.view.strides
+
+
+FORMAT = DeepSpeed()

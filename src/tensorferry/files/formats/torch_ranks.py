@@ -1,0 +1,190 @@
+"""Folders with a file of ``torch.save`` from each process of several, which share out tensors: FSDP's, and DTensors.
+
+A ``ShardedTensor`` (of FSDP's ``SHARDED_STATE_DICT``) and a ``DTensor`` say which regions of the whole they have; what
+else is in the files is the same in all of them, or is told of.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...core.dtypes import DTYPES
+from ...errors import FileFormatError
+from ..base.contents import Contents, NotTensor, Ref
+from ..base.format import Format
+from ..base.nesting import written
+from ..base.wording import named
+from ..encodings.paths import refuse_links_out
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ..pickles.reader import Unpickled
+    from ..pickles.resolver import ArchiveResolver
+
+_NAMED = re.compile(r"(.*?)(?:rank|shard)[-_.]?(\d{1,6})((?:[-_.].*)?\.(?:pt|pth|bin|ckpt))", re.IGNORECASE)
+"""A file's name: what stands before its number, the number, and what stands behind."""
+_TENSORS = (".pt", ".pth", ".bin", ".ckpt", ".safetensors")
+_MOST_RANKS = 100_000
+
+
+class _Rank(NamedTuple):
+    """What one process saved."""
+
+    path: str
+    found: Unpickled
+    resolve: ArchiveResolver
+
+
+class TorchRanks(Format):
+    """Sharded state dicts, a file for each process: https://docs.pytorch.org/docs/stable/fsdp.html."""
+
+    name = "torch_ranks"
+    title = "PyTorch, a file per process"
+    dtypes = frozenset(DTYPES)
+    is_folder = True
+    holds_tree = True
+    writes = False
+    rank = 6
+
+    def recognises(self, path: Path, head: bytes) -> bool:
+        return not head and path.is_dir() and len(_sets(path)) > 0
+
+    def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
+        files = _files(path)
+        refuse_links_out(path, files[0].name)
+        return _merged(os.fspath(path), [_opened(file, allow) for file in files])
+
+    def asks_for(self, path: Path) -> tuple[str, ...]:
+        from ..encodings.zip_archive import Archive
+        from ..pickles.torch_archive import asked_in, stem_of
+        from ..pickles.torch_distributed import RankNames
+
+        asked: dict[str, None] = {}
+        for file in _files(path):
+            archive = Archive.open(file, may_lack_sums=True)
+            asked |= dict.fromkeys(asked_in(archive, stem_of(archive), RankNames(os.fspath(file), frozenset())))
+        return tuple(asked)
+
+
+def _sets(folder: Path) -> dict[tuple[str, str], dict[int, str]]:
+    """The files of a folder that are named by processes: by what their names have in common, and by number.
+
+    None, if there are tensors in others: the folder is something else then.
+    """
+    found: dict[tuple[str, str], dict[int, str]] = {}
+    for name in os.listdir(folder):  # noqa: PTH208 - names only
+        match = _NAMED.fullmatch(name)
+        if match is not None:
+            found.setdefault((match[1], match[3]), {})[int(match[2])] = name
+        elif name.lower().endswith(_TENSORS):
+            return {}
+    return found
+
+
+def _files(folder: Path) -> list[Path]:
+    found = _sets(folder)
+    if len(found) != 1:
+        several = [f"{before}…{behind}" for before, behind in found]
+        raise FileFormatError(
+            f"{folder} has files of several sets of processes: {named(several)}.", "a folder with one of them each"
+        )
+    (ranks,) = found.values()
+    missing = sorted(set(range(max(ranks) + 1 if max(ranks) < _MOST_RANKS else 0)) - ranks.keys())
+    if missing or max(ranks) >= _MOST_RANKS:
+        raise FileFormatError(f"{folder} lacks the files of processes {named(missing)}.", "get them too")
+    return [folder / ranks[rank] for rank in sorted(ranks)]
+
+
+def _opened(path: Path, allow: frozenset[str]) -> _Rank:
+    from ..encodings.zip_archive import Archive
+    from ..pickles.reader import described, root_of
+    from ..pickles.resolver import ArchiveResolver
+    from ..pickles.torch_archive import MOST_PICKLE, stem_of
+    from ..pickles.torch_distributed import RankNames
+
+    where = os.fspath(path)
+    archive = Archive.open(path, may_lack_sums=True)
+    stem = stem_of(archive)
+    pickle = archive[f"{stem}/data.pkl"]
+    vocabulary = RankNames(where, allow)
+    root = root_of(lambda: archive.read_pages(pickle, MOST_PICKLE), vocabulary)
+    return _Rank(where, described(root, vocabulary, pickle.size), ArchiveResolver(archive, stem))
+
+
+def _merged(where: str, ranks: list[_Rank]) -> Contents:
+    from ..pickles.torch_distributed import PiecesOf
+
+    first = ranks[0].found
+    contents = Contents("torch_ranks", tuple(rank.path for rank in ranks), tree=first.tree)
+    contents.asks_for = tuple(dict.fromkeys(name for rank in ranks for name in rank.found.asks_for))
+    contents.others |= {name if name not in first.leaves else f"{name}@": why for name, why in first.besides.items()}
+    for rank in ranks[1:]:
+        if rank.found.leaves.keys() != first.leaves.keys():
+            odd = rank.found.leaves.keys() ^ first.leaves.keys()
+            raise FileFormatError(f"{rank.path} has other tensors than {ranks[0].path}: {named(sorted(odd))}.")
+    for name, leaf in first.leaves.items():
+        leaves = [rank.found.leaves[name] for rank in ranks]
+        if type(leaf) is PiecesOf:
+            _join(where, name, ranks, contents)
+            continue
+        if len({type(each) for each in leaves}) > 1:
+            raise FileFormatError(f"{where}: {name[:200]} is shared out by some of the processes only.")
+        stored = ranks[0].resolve(name, leaf)
+        if isinstance(stored, str):
+            contents.others[name] = stored
+            continue
+        contents.tensors[name] = stored
+        for number, (rank, other) in enumerate(zip(ranks[1:], leaves[1:], strict=True), 1):
+            if _differ(stored, rank.resolve(name, other)):
+                contents.others[f"{name} (process {number})"] = "it is not what process 0 has under that name"
+    plain = [written(_values(rank.found.tree)) for rank in ranks]
+    for number, text in enumerate(plain):
+        if text != plain[0]:
+            contents.others[f"values (process {number})"] = NotTensor("its values are not those of process 0")
+    return contents
+
+
+def _join(where: str, name: str, ranks: list[_Rank], contents: Contents) -> None:
+    from ..encodings.regions import Region, joined
+    from ..pickles.torch_distributed import PiecesOf
+
+    regions: dict[Any, Region] = {}
+    whole: Any = None
+    for rank in ranks:
+        leaf = rank.found.leaves[name]
+        if type(leaf) is not PiecesOf or (whole or (leaf.dtype, leaf.shape)) != (leaf.dtype, leaf.shape):
+            raise FileFormatError(f"{rank.path}: {name[:200]} is not what it is in {ranks[0].path}.")
+        whole = leaf.dtype, leaf.shape
+        for start, tensor in leaf.pieces:
+            stored = rank.resolve(name, tensor)
+            if isinstance(stored, str):
+                contents.others[name] = stored
+                return
+            before = regions.setdefault((start, stored.shape), Region(start, stored.shape, stored))
+            if _differ(before.stored, stored):
+                contents.others[f"{name} ({rank.path})"] = "it is not what another process has of the same region"
+    if whole[0] not in DTYPES:
+        contents.others[name] = f"its dtype is torch.{whole[0]}, which has no counterpart"
+        return
+    contents.tensors[name] = joined(where, name, whole[0], whole[1], [*regions.values()])
+
+
+def _differ(a: Any, b: Any) -> bool:
+    """Whether two tensors differ, as far as their headers tell: dtype, shape and checksum."""
+    if (getattr(a, "dtype", None), getattr(a, "shape", None)) != (getattr(b, "dtype", None), getattr(b, "shape", None)):
+        return True
+    sums = [getattr(getattr(each, "record", None), "crc", None) for each in (a, b)]
+    return None not in sums and sums[0] != sums[1]
+
+
+def _values(tree: Any) -> Any:
+    """A tree with nothing to tell one tensor from another, or ``None`` for one of tensors alone."""
+    from ..base.nesting import relabel
+
+    return relabel(tree, lambda ref: Ref(ref.name))
+
+
+FORMAT = TorchRanks()

@@ -1,0 +1,204 @@
+"""The words of ``torch.distributed`` in pickles: its objects are kept as what they were given, and never made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from ..base.contents import Special
+from ..base.keys import Keys
+from .standins import OPAQUE, InstanceOf, Leaf, OtherOf, TensorOf
+from .torch import Names
+from .words import Global
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["DistributedNames", "PiecesOf", "RankNames", "fields", "lengths"]
+
+_PATHS = frozenset(
+    f"pathlib.{module}{kind}"
+    for module in ("", "_local.")
+    for kind in ("PosixPath", "WindowsPath", "PurePosixPath", "PureWindowsPath")
+)
+
+
+class _ObjectKeys(Keys):
+    """As `Keys`; and objects, which are told apart by being another."""
+
+    def takes(self, key: Any) -> bool:
+        return type(key) is InstanceOf or super().takes(key)
+
+
+class DistributedNames(Names):
+    """The vocabulary of what processes save together.
+
+    Args:
+        where: The file, for messages.
+        allow: As for `Names`.
+        packages: Names of modules all of whose objects are kept as what they were given.
+    """
+
+    def __init__(self, where: str, allow: frozenset[str], packages: Iterable[str] = ("torch.distributed.",)) -> None:
+        super().__init__(where, allow)
+        self.keys = _ObjectKeys()
+        self._packages = tuple(packages)
+        self._kept: set[str] = set()
+
+    def is_kept(self, name: str) -> bool:
+        """Whether a name is one of those objects' classes."""
+        return name.startswith(self._packages) or name in _PATHS
+
+    def find(self, name: str) -> Any:
+        """As the base says."""
+        if name == "builtins.getattr" or self.is_kept(name):
+            self.asked[name] = None
+            self._kept.add(name)
+            return Global(name)
+        return super().find(name)
+
+    def call(self, function: Any, arguments: Any) -> Any:
+        """As the base says."""
+        if type(function) is Global and type(arguments) is tuple:
+            if function.name == "builtins.getattr":
+                return self._inner(*arguments)
+            if function.name in self._kept:
+                return InstanceOf(function.name, arguments)
+        return super().call(function, arguments)
+
+    def _inner(self, outer: Any, name: Any) -> Any:
+        """A class in another one."""
+        if type(outer) is not Global or type(name) is not str or not self.is_kept(outer.name):
+            self.refuse("builtins.getattr")
+            return OPAQUE
+        inner = Global(f"{outer.name}.{name}")
+        self._kept.add(inner.name)
+        return inner
+
+
+def fields(instance: Any, kind: str) -> dict[Any, Any]:
+    """The attributes of an object whose class's name ends so; none if it is another."""
+    if type(instance) is not InstanceOf or not instance.name.endswith(kind):
+        return {}
+    states = instance.state if type(instance.state) is tuple else (instance.state,)
+    return {name: value for state in states if type(state) is dict for name, value in state.items()}
+
+
+def lengths(value: Any) -> tuple[int, ...] | None:
+    """What may be a shape, or a place in one, as such."""
+    if type(value) is Special:
+        value = value.value
+    if type(value) not in (list, tuple) or not all(type(each) is int and each >= 0 for each in value):
+        return None
+    return tuple(value)
+
+
+@dataclass(slots=True, eq=False)
+class PiecesOf(Leaf):
+    """What a process has of a tensor that is shared out among several.
+
+    Args:
+        dtype: Canonical name.
+        shape: Lengths of the whole.
+        pieces: Each piece that it has: the first element on each axis, and the tensor.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    pieces: list[tuple[tuple[int, ...], TensorOf]]
+
+
+class RankNames(DistributedNames):
+    """The vocabulary of what one process saves of tensors that it shares with others."""
+
+    def of_type(self, function: Any, kind: Any, arguments: Any, state: Any) -> Any:
+        """As the base says; a ``ShardedTensor`` or ``DTensor`` becomes what there is of it."""
+        name = kind.name if type(kind) is Global else ""
+        if name.endswith(".ShardedTensor"):
+            return self._sharded(state)
+        if name.endswith(".DTensor") and self.is_kept(name):
+            own = fields(InstanceOf(name, (), state), name)
+            return self._placed(own.get("_local_tensor"), fields(own.get("_spec"), ".DTensorSpec"))
+        return super().of_type(function, kind, arguments, state)
+
+    def _sharded(self, state: Any) -> Any:
+        shards, about = (*state, None, None)[:2] if type(state) is tuple else (None, None)
+        metadata = fields(about, ".ShardedTensorMetadata")
+        shape = lengths(metadata.get("size"))
+        properties = getattr(metadata.get("tensor_properties"), "state", None)
+        dtype = properties[0] if type(properties) is tuple and properties else None
+        if type(shards) is not list or shape is None or type(dtype) is not Special:
+            raise self.wrong("has a ShardedTensor without shards, size or dtype")
+        pieces = []
+        for shard in shards:
+            own = fields(shard, ".Shard")
+            about = fields(own.get("metadata"), ".ShardMetadata")
+            start, tensor = lengths(about.get("shard_offsets")), own.get("tensor")
+            pieces.append(self._piece(start, tensor))
+        return PiecesOf(str(dtype.value), shape, pieces)
+
+    def _piece(self, start: Any, tensor: Any) -> tuple[tuple[int, ...], TensorOf]:
+        if start is None or type(tensor) is not TensorOf or len(start) != len(tensor.view.shape):
+            raise self.wrong("has a piece of a tensor without a place, or of no tensor")
+        return start, tensor
+
+    def _placed(self, tensor: Any, spec: dict[Any, Any]) -> Any:
+        about = fields(spec.get("mesh"), ".DeviceMesh")
+        meta, placements = spec.get("tensor_meta"), spec.get("placements")
+        given = meta.arguments if type(meta) is InstanceOf else ()
+        shape = lengths(given[0] if given else None)
+        mesh, mine = _mesh_shape(about), lengths(about.get("_coordinate_on_dim"))
+        if tensor is OPAQUE:
+            return OPAQUE
+        if (
+            shape is None
+            or mesh is None
+            or mine is None
+            or type(placements) is not tuple
+            or type(tensor) is not TensorOf
+        ):
+            raise self.wrong("has a DTensor without a tensor, shape, mesh, place in it or placements")
+        if not len(mesh) == len(mine) == len(placements):
+            raise self.wrong("has a DTensor whose placements do not fit its mesh")
+        start, left = [0] * len(shape), [*shape]
+        for placement, count, place in zip(placements, mesh, mine, strict=True):
+            kind = placement.name.rpartition(".")[2] if type(placement) is InstanceOf else ""
+            if kind == "Replicate":
+                continue
+            axis = fields(placement, ".Shard").get("dim")
+            if kind != "Shard":
+                return OtherOf(
+                    f"it is placed as {kind or 'nothing that is known'}, which only its processes can put together"
+                )
+            if type(axis) is not int or not 0 <= axis < len(shape) or not 0 <= place < count:
+                raise self.wrong("has a DTensor that is shared out along an axis, or to a place, that is not there")
+            # As torch.chunk does it.
+            most = -(-left[axis] // count)
+            begin = min(place * most, left[axis])
+            start[axis] += begin
+            left[axis] = min(most, left[axis] - begin)
+        if tuple(left) != tensor.view.shape:
+            raise self.wrong(
+                f"has a piece of shape {list(tensor.view.shape)} where its DTensor's placements say {left}"
+            )
+        return PiecesOf(tensor.view.dtype, shape, [self._piece(tuple(start), tensor)])
+
+
+def _mesh_shape(about: dict[Any, Any]) -> tuple[int, ...] | None:
+    """How many processes are along each axis of a mesh, as several releases have it."""
+    if type(about.get("mesh")) is TensorOf:
+        return about["mesh"].view.shape  # type: ignore[no-any-return]
+    axes = fields(about.get("_layout"), "._MeshLayout").get("axes")
+    if type(axes) is not tuple:
+        return None
+    found = []
+    for axis in axes:
+        counts = lengths(fields(axis, "._FlatLayout").get("shape"))
+        if counts is None:
+            return None
+        found.append(prod(counts))
+    return tuple(found)
+
+
+RankNames.calls = Names.calls | {"torch._tensor._rebuild_from_type_v2": RankNames.of_type}
