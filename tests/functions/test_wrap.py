@@ -542,6 +542,36 @@ def test_64_bit_results_where_only_this_thread_has_them():
     ]
 
 
+@pytest.mark.parametrize("shape", [(5,), (), (0,), (2, 0, 3)])
+@pytest.mark.parametrize("kind", ["bool", "int4", "uint8", "int32", "float16", "bfloat16", "float8_e5m2", "complex64"])
+def test_every_dtype_crosses_under_jit(kind, shape):
+    """XLA's own memory is read and written, also where there is none."""
+    x = jnp.ones(shape, kind)
+    found = jax.jit(ferry.wrap(lambda x: (x, x[..., None]), inner="numpy", shapes=None))(x)
+    assert [y.dtype for y in found] == [x.dtype] * 2
+    assert [y.shape for y in found] == [shape, (*shape, 1)]
+    assert (np.asarray(found[0]) == np.asarray(x)).all()
+
+
+@pytest.mark.parametrize("inner", ["torch", "tensorflow", "numpy"])
+def test_what_a_function_keeps_under_jit_is_its_own(inner):
+    """Not XLA's memory, which is there for the time of the call."""
+    kept, given = [], []
+
+    def function(x):
+        kept.append(x)
+        given.append(x + 1)
+        return given[-1]
+
+    step = jax.jit(ferry.wrap(function, inner=inner, shapes=lambda x: x)).lower(jnp.ones(1000)).compile()
+    kept.clear()
+    given.clear()
+    for number in range(8):
+        step(jnp.full(1000, float(number))).block_until_ready()
+    assert [float(x[-1]) for x in kept] == list(range(8))
+    assert [float(x[-1]) for x in given] == list(range(1, 9))
+
+
 def test_random_state_of_both_sides_is_as_it_was():
     torch.manual_seed(3)
     before, numbers = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002 - the global state is meant

@@ -126,7 +126,7 @@ def explain_wrap(function: Callable[..., Any], /, *args: Any, **keywords: Any) -
         outputs,
         flat.inner.derivatives(flat) if outer.differentiates else "none: there is no graph",
         outer.modes,
-        (*notes, *(() if flat.lent_to is None else (_LENT,)), *flat.inner.remarks(flat), *outer.remarks()),
+        (*notes, *((_LENT,) if flat.lends else ()), *flat.inner.remarks(flat), *outer.remarks()),
     )
 
 
@@ -134,7 +134,7 @@ def _plan_in(flat: Flat, tensor: Any) -> Plan | None:
     if registry.backend_of(tensor).preview(tensor)[1].abstract == "traced":
         return None
     try:
-        return foresee(tensor, flat.lent_to or flat.into).plan
+        return foresee(tensor, flat.lent_to).plan
     except CopyRequiredError:
         return foresee(tensor, flat.into).plan
 

@@ -8,13 +8,14 @@ from functools import lru_cache
 from itertools import compress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..backends import fast_paths, registry
+from ..backends import registry
 from ..core import dtypes
 from ..core.dtype_names import name_of
 from ..errors import ConversionError, LossyCastError, UnsupportedTypeError
 from ..execution.recipes import conversion_as
 from ..host.numpy_dtypes import numpy_dtype
 from ..trees.walk import take_apart
+from .converters import converter, converter_to, sharing_first
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from ..core.derivations import Spec
     from ..trees.structure import Structure
 
-__all__ = ["NO_PATHS", "TENSOR", "Flat", "Looked", "OutputTree", "Source", "note"]
+__all__ = ["TENSOR", "Flat", "Looked", "OutputTree", "Source", "note"]
 
 
 class Source(NamedTuple):
@@ -70,10 +71,6 @@ class OutputTree(NamedTuple):
 TENSOR: Any = type("Tensor", (), {"__slots__": ()})()
 """Stands for a tensor in a tree."""
 
-
-_TENSORS: set[type] = set()
-"""Types that have been met as tensors."""
-NO_PATHS: Any = {}
 _ONE = OutputTree(None, (TENSOR,))
 
 
@@ -119,16 +116,20 @@ class Flat:
         """What it was seen to draw random numbers from, as weak references: it may make another in each call."""
         self.changes_inputs = False
         """Whether it was seen to write into its arguments."""
-        self.into = conversion_as(inner.name, dtype=source.dtype, copy=source.copy)
-        self.into_own = conversion_as(inner.name, dtype=source.dtype, copy=True)
-        borrows = not source.dtype and source.copy is None and inner.borrows(self)
-        self.lent_to = conversion_as(inner.name, copy=False) if borrows else None
-        """How memory is lent for the time of a call, where the function cannot keep it."""
         self.asks = source.dtype is not None or source.copy is not None
         """Whether more is asked of a conversion than the target."""
-        self.paths = NO_PATHS if self.asks else fast_paths.paths_to(inner.name)
-        self.shares_writable = self.into.target.capabilities.memory.writable
-        """Whether the inner framework takes writable memory as it is."""
+        self.into = conversion_as(inner.name, dtype=source.dtype, copy=source.copy)
+        self.lends = not self.asks and inner.borrows(self)
+        """Whether memory is lent for the time of a call, as the function cannot keep it."""
+        self.lent_to = conversion_as(inner.name, copy=False) if self.lends else self.into
+        ordinary = converter(self.into) if self.asks else converter_to(inner.name)
+        self.enter = sharing_first(self.lent_to, self.into) if self.lends else ordinary
+        """Takes a tensor to the inner framework."""
+        self.enter_lent = converter(conversion_as(inner.name, dtype=source.dtype, copy=True))
+        """The same for an array that is lent to us."""
+        if self.into.target.capabilities.memory.writable:
+            # It would keep writable memory as it is.
+            self.enter_lent = lambda array: ordinary(array.copy())
         self.look = lru_cache(maxsize=256)(self._look)
         self.fit = f'wrap(function, inner="{inner.name}", dtype="fit")'
         """What lets numbers be narrowed."""
@@ -142,6 +143,8 @@ class Flat:
         self._takes_tensors = self.tensors == len(leaves) and structure.rebuild(places) == (places, {})
         """Whether its arguments are tensors, by position."""
         self._leaves = leaves
+        self._own: set[type] = set()
+        """Types of tensors that are the inner framework's."""
         self._here = threading.local()
 
     def arguments(self, tensors: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -159,10 +162,15 @@ class Flat:
 
     def parted(self, result: Any) -> tuple[Any, ...]:
         """The tensors of what the function gave."""
-        if type(result) in _TENSORS or registry.is_known_tensor(type(result)):
-            _TENSORS.add(type(result))
+        if type(result) in self._own:
             self._here.tree = self.tree = _ONE
-            return (self._tensor(result),)
+            return (result,)
+        if registry.is_known_tensor(type(result)):
+            found = self._tensor(result)
+            if found is result:
+                self._own.add(type(result))
+            self._here.tree = self.tree = _ONE
+            return (found,)
         leaves, structure = take_apart(result)
         found = [self._tensor(leaf) for leaf in leaves]
         kept = tuple(leaf if tensor is None else TENSOR for leaf, tensor in zip(leaves, found, strict=True))

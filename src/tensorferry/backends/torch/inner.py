@@ -37,7 +37,7 @@ class TorchInner:
 
     def environment(self) -> Hashable:
         """Autocast, of each kind of device; ``None``: it is off."""
-        if not torch.is_autocast_enabled("cpu") and not torch.is_autocast_enabled("cuda"):
+        if not _is_any_autocast_on():
             return None
         return tuple(
             (kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in ("cpu", "cuda")
@@ -77,7 +77,7 @@ class TorchInner:
     def native(self, flat: Flat, rules: tuple[Rule, ...]) -> Callable[..., Sequence[Any]]:
         """Gradients by autograd as long as nothing of `torch.func` is around them, which takes its own alone."""
         if not rules:
-            return lambda *tensors: _forward(flat, tensors)
+            return partial(_forward, flat)
         found: Callable[..., Sequence[Any]] = partial(_of_a_derivative, flat)
         last = max((index for index, rule in enumerate(rules) if not isinstance(rule, Vjp)), default=-1)
         for index, rule in enumerate(rules):
@@ -117,6 +117,13 @@ class TorchInner:
         return [(tuple(each.shape), BACKEND.names[each.dtype]) for each in results]
 
 
+def _autocast_on() -> bool:
+    return any(map(torch.is_autocast_enabled, ("cpu", "cuda")))
+
+
+_is_any_autocast_on: Callable[[], bool] = getattr(torch._C, "_is_any_autocast_enabled", _autocast_on)
+
+
 def _short(error: BaseException) -> str:
     return str(error).strip().partition("\n")[0][:200]
 
@@ -125,14 +132,15 @@ def _is_array(leaf: Any) -> bool:
     return type(leaf).__module__ == "numpy" and hasattr(leaf, "dtype")
 
 
-def _forward(flat: Flat, tensors: Sequence[Any]) -> Sequence[Any]:
-    results: Sequence[Any]
+def _forward(flat: Flat, *tensors: Any) -> Sequence[Any]:
     if not flat.careful:
-        results = flat(*tensors)
+        results: Sequence[Any] = flat(*tensors)
     else:
         with torch.enable_grad():
             results = _watched(flat, tensors)
-    _refuse_closed_over(flat, results)
+    for each in results:
+        if each.requires_grad:
+            _refuse_closed_over(flat, results)
     return results
 
 
