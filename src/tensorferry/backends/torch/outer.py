@@ -33,10 +33,12 @@ class TorchOuter:
         return tuple(map(int, tensor.shape)), BACKEND.names[tensor.dtype]
 
     def apply(self, function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
-        recorded = torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
-        if not recorded and not _is_transformed() and _are_plain(tensors):
-            return _run(function, tensors)
-        found: Any = _Call.apply(function, *tensors)
+        if _is_transformed() or not _are_plain(tensors):
+            found: Any = _Call.apply(function, *tensors)
+        elif torch.is_grad_enabled() and any([each.requires_grad for each in tensors]):
+            found = _PlainCall.apply(function, *tensors)
+        else:
+            found = _run(function, tensors)
         return found  # type: ignore[no-any-return]
 
     def entrance(self, wrapped: Any) -> Any:
@@ -96,6 +98,18 @@ class _Call(torch.autograd.Function):  # type: ignore[misc]
         return found, (0,) * len(found)
 
 
+class _PlainCall(_Call):
+    """The same where nothing is transformed: PyTorch binds the arguments by their signature for `setup_context`."""
+
+    setup_context = torch.autograd.Function.setup_context
+
+    @staticmethod
+    def forward(ctx: Any, function: Function, *tensors: Any) -> Any:
+        outputs = tuple(_run(function, tensors))
+        _Call.setup_context(ctx, (function, *tensors), outputs)
+        return outputs
+
+
 def _run(function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
     if any(map(torch._C._functorch.is_legacy_batchedtensor, tensors)):
         return _run_batched(function, tensors)
@@ -122,7 +136,7 @@ def _run_batched(function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
     return [torch._add_batch_dim(y, 0, level) for y in OUTER.apply(derived, whole)]
 
 
-for _each in (_Call.forward, _Call.setup_context, _Call.backward, _Call.jvp, _Call.vmap):
+for _each in (_Call.forward, _PlainCall.forward, _Call.setup_context, _Call.backward, _Call.jvp, _Call.vmap):
     # Autograd calls them, maybe while torch.compile looks at what is called.
     BACKEND.shield(_each)
 
