@@ -199,7 +199,7 @@ class Function:
             return [self._eased(tensor, index, enter) for index, tensor in enumerate(tensors)]
 
     def _eased(self, tensor: Any, index: int, enter: Callable[[Any], Any]) -> Any:
-        """One of several tensors of which one was refused: all the same if it can be, or the error as the call says it."""
+        """One of several tensors, of which one was refused: all the same if it can be, or the error of the call."""
         flat = self.flat
         try:
             return enter(tensor)

@@ -35,7 +35,7 @@ class TorchOuter:
     def apply(self, function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
         if _is_transformed() or not _are_plain(tensors):
             found: Any = _Call.apply(function, *tensors)
-        elif torch.is_grad_enabled() and any([each.requires_grad for each in tensors]):
+        elif torch.is_grad_enabled() and any(each.requires_grad for each in tensors):
             found = _PlainCall.apply(function, *tensors)
         else:
             found = _run(function, tensors)
