@@ -78,7 +78,7 @@ def test_a_length_that_changes(dynamic):
 
 
 def test_more_lengths_than_pytorch_compiles_for():
-    """Where the graph may break there is no limit; where not, we say what to do before PyTorch refuses, who does not."""
+    """Where the graph may break there is no limit; where not, we say what to do before PyTorch refuses."""
 
     def square(x):
         return of_square(x * 2)

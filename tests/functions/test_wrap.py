@@ -456,38 +456,7 @@ for call in (double, jax.jit(double)):
     )
 
 
-# -- errors, contexts, threads ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("inner", ["torch", "jax", "numpy"])
-def test_an_exception_keeps_its_type_and_names_its_side(inner):
-    def function(x):
-        raise KeyError("no such thing")
-
-    x = ones if inner != "jax" else torch.ones(3)
-    with pytest.raises(KeyError, match="no such thing") as caught:
-        ferry.wrap(function, inner=inner)(x)
-    assert any(f"which is {inner}'s" in note for note in caught.value.__notes__)
-
-
-def test_an_exception_under_jit_is_named():
-    """XLA makes its own error of it, which has the type's name and the side in its text."""
-
-    def function(x):
-        if x[0] == 2:
-            raise KeyError("no such thing")
-        return x
-
-    with pytest.raises((RuntimeError, ValueError), match=r"KeyError: 'no such thing'.*which is numpy's"):
-        jax.jit(ferry.wrap(function, inner="numpy"))(2 * ones).block_until_ready()
-
-
-def test_an_exception_in_backward_keeps_its_type():
-    def vjp(primals, outputs, cotangents):
-        raise ZeroDivisionError("here")
-
-    with pytest.raises(ZeroDivisionError):
-        ferry.wrap(np.sin, inner="numpy", vjp=vjp)(torch.ones(3, requires_grad=True)).sum().backward()
+# -- contexts, threads ------------------------------------------------------------------------------
 
 
 def test_gradients_do_not_depend_on_no_grad():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import traceback
+from collections import deque
 from contextlib import suppress
 from functools import lru_cache
 from itertools import compress
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from ..core.derivations import Spec
     from ..trees.structure import Structure
 
-__all__ = ["TENSOR", "Flat", "Looked", "OutputTree", "Source", "note"]
+__all__ = ["TENSOR", "Flat", "Looked", "OutputTree", "Source", "first_of", "note", "put_aside"]
 
 
 class Source(NamedTuple):
@@ -255,6 +257,32 @@ class Flat:
         tree = self.take_tree()
         self.tree = _ONE if tree is None else tree
         return Looked(found, self.tree)
+
+
+_aside: deque[tuple[str, str, Exception]] = deque(maxlen=8)
+"""What was raised where a runtime called back: by its words and its side."""
+
+
+def put_aside(error: Exception, flat: Flat) -> str:
+    """Keep an exception of which a runtime is going to make one of its own; what that has to say."""
+    error = first_of(error) or error
+    words = f"{type(error).__qualname__}: {error}"
+    traceback.clear_frames(error.__traceback__)
+    _aside.append((words, flat.side, error))
+    sides = dict.fromkeys([*getattr(error, "__notes__", ()), flat.side])
+    return f"{words} ({'; '.join(sides)})"
+
+
+def first_of(error: Exception) -> Exception | None:
+    """What a runtime has made an exception of, which it may have raised on another thread; ``None``: it made none."""
+    text = str(error) if _aside else ""
+    for each in reversed(list(_aside) if text else []):
+        words, side, first = each
+        if words in text and side in text and first is not error:
+            with suppress(ValueError):  # another thread took it
+                _aside.remove(each)
+            return first
+    return None
 
 
 def note(error: BaseException, flat: Flat) -> None:

@@ -13,7 +13,7 @@ from ..execution.recipes import conversion_as
 from ..execution.run import convert
 from ..trees.structure import placed
 from .converters import converter, converter_to, sharing_first
-from .flat import note
+from .flat import first_of, note, put_aside
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -135,10 +135,21 @@ class Function:
             ConversionError: A tensor cannot cross.
         """
         flat = self.flat
-        if flat.inner.environment() == flat.environment:
-            return self._run(tensors, back, want)
-        with flat.inner.under(flat.environment):
-            return self._run(tensors, back, want)
+        try:
+            if flat.inner.environment() == flat.environment:
+                return self._run(tensors, back, want)
+            with flat.inner.under(flat.environment):
+                return self._run(tensors, back, want)
+        except Exception as error:
+            first = first_of(error)
+            if first is None:
+                raise
+            note(first, flat)
+            raise first from error
+
+    def aside(self, error: Exception) -> str:
+        """Keep what was raised for whoever called the runtime that called this; what is said to the runtime."""
+        return put_aside(error, self.flat)
 
     def _run(self, tensors: Sequence[Any], back: str, want: Sequence[str] | None) -> list[Any]:
         flat = self.flat

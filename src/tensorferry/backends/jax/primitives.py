@@ -131,11 +131,6 @@ def _filler(function: Function, promised: Sequence[Spec]) -> Callable[[list[Any]
     return subnormals.unflushed(function.filler(want))
 
 
-def _told(error: Exception, function: Function) -> RuntimeError:
-    """XLA makes an error of its own of one, which has its text alone."""
-    return RuntimeError(f"{type(error).__qualname__}: {error} ({function.flat.side})")
-
-
 def _giving(function: Function, promised: Sequence[Spec]) -> Callable[..., tuple[Any, ...]]:
     """What XLA calls with arrays, to be given arrays."""
     _refuse_narrowing(function, promised)
@@ -147,7 +142,7 @@ def _giving(function: Function, promised: Sequence[Spec]) -> Callable[..., tuple
         try:
             fill([*map(np.asarray, arrays)], outs)
         except Exception as error:
-            raise _told(error, function) from error
+            raise RuntimeError(function.aside(error)) from error
         return tuple(outs)
 
     return callback
@@ -163,7 +158,7 @@ def _filling(function: Function, promised: Sequence[Spec], count: int) -> Callab
         try:
             fill(arrays[:count], arrays[count:])
         except Exception as error:
-            raise _told(error, function) from error
+            raise RuntimeError(function.aside(error)) from error
         return ()
 
     return callback

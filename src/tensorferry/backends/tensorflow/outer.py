@@ -80,7 +80,7 @@ def _run(function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
     fits = function.flat.source.dtype is not None and any(isinstance(rule, Vjp) for rule in function.rules)
     if tf.executing_eagerly():
         want = [name for _, name in function.specs([OUTER.spec(each) for each in tensors])] if fits else None
-        return function.run(tensors, "tensorflow", want=want)
+        return function.run(tensors, "tensorflow", want)
     specs = [OUTER.spec(each) for each in tensors]
     known = all(-1 not in shape for shape, _ in specs)
     promised = function.specs([(tuple(2 if length < 0 else length for length in shape), name) for shape, name in specs])
@@ -101,7 +101,14 @@ def _host(
 
     @subnormals.unflushed
     def host(*tensors: Any) -> Any:
-        results = function.run(tensors, "tensorflow", want=want)
+        try:
+            results = function.run(tensors, "tensorflow", want)
+        except Exception as error:
+            # TensorFlow makes an error of its own of it, which has its text, and its notes where there are any.
+            told = function.aside(error)
+            if hasattr(error, "add_note"):
+                raise
+            raise RuntimeError(told) from error
         return results if shapes is None else function.checked(results, shapes)
 
     return host

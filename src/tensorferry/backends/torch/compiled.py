@@ -89,8 +89,8 @@ def _warn_of_limit(code: Any) -> None:
             f"{code.co_qualname if hasattr(code, 'co_qualname') else code.co_name} is compiled with fullgraph=True and "
             "calls a function of another framework, so that each length is compiled anew; PyTorch compiles "
             f"{limit} times (torch._dynamo.config.recompile_limit), of which this is the last, and then raises "
-            "FailOnRecompileLimitHit.\n\nHint: torch.compile(function) without fullgraph= takes every length; or pad to "
-            "few lengths; or torch._dynamo.config.recompile_limit = 64",
+            "FailOnRecompileLimitHit.\n\nHint: torch.compile(function) without fullgraph= takes every length; or pad "
+            "to few lengths; or torch._dynamo.config.recompile_limit = 64",
             UserWarning,
             stacklevel=2,
         )
