@@ -87,6 +87,28 @@ def test_a_method_is_bound():
     assert list(inspect.signature(Model.call).parameters) == ["self", "x"]
 
 
+def test_methods_of_no_object():
+    """Above these decorators it does what it does below them."""
+
+    class Model:
+        scale = 3.0
+
+        @ferry.wrap(inner="torch")
+        @staticmethod
+        def alone(x):
+            return torch.sin(x)
+
+        @ferry.wrap(inner="torch")
+        @classmethod
+        def of_class(cls, x):
+            return torch.sin(x) * cls.scale
+
+    expected = jnp.sin(ones)
+    for model in (Model, Model()):
+        assert jnp.allclose(model.alone(ones), expected)
+        assert jnp.allclose(jax.jit(model.of_class)(ones), 3 * expected)
+
+
 def test_integers_and_bools_pass():
     """They have no gradient, and their dtype is kept both ways."""
     wrapped = to_jax(lambda x, k, flag: ((x * k * flag).sum(), (k + 1), flag))
@@ -121,6 +143,21 @@ def test_other_tensors_among_the_arguments():
         to_jax(lambda x, y: x * y)(jnp.ones(2), x)
     assert "grad=" not in caught.value.hint  # wrap takes none
     assert to_jax(lambda x, y: x * y)(jnp.ones(2), x.detach()).tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("inside", [lambda function: function, jax.jit])
+def test_arrays_of_numpys_beside_the_inner_frameworks_tensors_become_its(inside):
+    """They say nothing about who calls, so the call is the function's own; in trees and by keyword, too."""
+    array = np.full(3, 2, np.float32)
+    wrapped = to_torch(lambda x, tree, *, y: x * tree["a"] * y)
+    assert jax.grad(lambda x: inside(wrapped)(x, {"a": array}, y=array).sum())(ones).tolist() == [4, 4, 4]
+    x = torch.ones(3, requires_grad=True)
+    to_jax(torch.mul)(x, array).sum().backward()
+    assert x.grad.tolist() == [2, 2, 2]
+    assert ferry.explain_wrap(to_jax(torch.mul), x, array).derivatives == "its own"
+    with pytest.raises(ferry.LossyCastError, match=r'args\[1\]\["a"\] of') as caught:
+        wrapped(ones, {"a": np.ones(3)}, y=array)
+    assert caught.value.hint == 'wrap(function, inner="jax", dtype="fit")'
 
 
 def test_which_framework_calls():

@@ -12,7 +12,7 @@ from ..errors import ConversionError, CopyRequiredError, UnsupportedTypeError, s
 from ..execution.recipes import conversion_as
 from ..execution.run import foresee, prepare_described
 from ..planning.render import size_text
-from .wrap import WRAPPED
+from .wrap import WRAPPED, Own
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,7 +113,7 @@ def explain_wrap(function: Callable[..., Any], /, *args: Any, **keywords: Any) -
     if isinstance(function, MethodType):
         args = (function.__self__, *args)
     call = wrapped.ready(args, keywords)
-    if call is None:
+    if isinstance(call, Own):
         return WrapPlan(wrapped.source.name, wrapped.inner, wrapped.inner, (), (), "its own", (), ())
     flat, outer = call.function.flat, call.outer
     inputs = tuple((flat.path(index), _plan_in(flat, tensor)) for index, tensor in enumerate(call.tensors))

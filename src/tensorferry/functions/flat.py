@@ -16,6 +16,7 @@ from ..core.dtype_names import name_of
 from ..errors import ConversionError, LossyCastError, UnsupportedTypeError
 from ..execution.recipes import conversion_as
 from ..host.numpy_dtypes import numpy_dtype
+from ..trees.structure import placed
 from ..trees.walk import take_apart
 from .converters import converter, converter_to, sharing_first
 
@@ -26,7 +27,19 @@ if TYPE_CHECKING:
     from ..core.derivations import Spec
     from ..trees.structure import Structure
 
-__all__ = ["TENSOR", "Flat", "Looked", "OutputTree", "Source", "first_of", "note", "put_aside"]
+__all__ = [
+    "TENSOR",
+    "Flat",
+    "Looked",
+    "OutputTree",
+    "Source",
+    "first_of",
+    "fit",
+    "note",
+    "path_of",
+    "put_aside",
+    "refusal_of",
+]
 
 
 class Source(NamedTuple):
@@ -93,6 +106,29 @@ class Looked(NamedTuple):
     tree: OutputTree
 
 
+@lru_cache(maxsize=64)
+def positional(count: int) -> Structure:
+    """The tree of as many positional arguments, which are no trees."""
+    return take_apart(((TENSOR,) * count, {}))[1]
+
+
+def refusal_of(kind: type) -> UnsupportedTypeError | None:
+    """Why a framework's type is no tensor, though it has numbers; ``None``: it is none, or one of Python's own."""
+    refused = registry.refusal_of(kind)
+    ordinary = [backend for backend in registry.known().values() if not backend.capabilities.memory.exists]
+    return None if refused is None or any(backend.refusal(kind) for backend in ordinary) else refused
+
+
+def fit(inner: str) -> str:
+    """What lets numbers be narrowed."""
+    return f'wrap(function, inner="{inner}", dtype="fit")'
+
+
+def path_of(structure: Structure, index: int) -> str:
+    """What leads to a leaf among the positional and the keyword arguments."""
+    return list(structure.paths())[index].replace("$[0]", "args", 1).replace("$[1]", "keywords", 1)
+
+
 class Flat:
     """What a user has written, as a function of the tensors among its arguments; the others are fixed.
 
@@ -133,20 +169,20 @@ class Flat:
             # It would keep writable memory as it is.
             self.enter_lent = lambda array: ordinary(array.copy())
         self.look = lru_cache(maxsize=256)(self._look)
-        self.fit = f'wrap(function, inner="{inner.name}", dtype="fit")'
-        """What lets numbers be narrowed."""
+        self.fit = fit(inner.name)
         self.side = f"raised in {source.name}, which is {inner.name}'s and was called across frameworks"
         """What is said of an exception."""
         self.tensors = sum(leaf is TENSOR for leaf in leaves)
         self.tree = _ONE
         """What it gave last."""
         self._structure = structure
-        places = tuple(range(len(leaves)))
-        self._takes_tensors = self.tensors == len(leaves) and structure.rebuild(places) == (places, {})
+        self._takes_tensors = self.tensors == len(leaves) and structure.is_like(positional(len(leaves)))
         """Whether its arguments are tensors, by position."""
         self._leaves = leaves
         self._own: set[type] = set()
         """Types of tensors that are the inner framework's."""
+        self._no_tensors: set[type] = set()
+        """Types of what else it gave."""
         self._here = threading.local()
 
     def arguments(self, tensors: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -181,12 +217,20 @@ class Flat:
 
     def _tensor(self, leaf: Any) -> Any:
         """A part of what the function gave, as a tensor of the inner framework; ``None``: it is none."""
+        if type(leaf) in self._no_tensors:
+            return None
         found = self.inner.output(leaf)
-        if found is None and registry.is_tensor(type(leaf)):
-            raise UnsupportedTypeError(
-                f"{self.source.name} is {self.inner.name}'s, and gave a tensor of {registry.backend_of(leaf).name}'s.",
-                f'convert(x, "{self.inner.name}") where it returns',
-            )
+        if found is None:
+            if registry.is_tensor(type(leaf)):
+                owner = registry.backend_of(leaf).name
+                raise UnsupportedTypeError(
+                    f"{self.source.name} is {self.inner.name}'s, and gave a tensor of {owner}'s.",
+                    f'convert(x, "{self.inner.name}") where it returns',
+                )
+            refused = refusal_of(type(leaf))
+            if refused is not None:
+                raise placed(refused, f"what {self.source.name} gives")
+            self._no_tensors.add(type(leaf))
         return found
 
     @staticmethod
@@ -202,10 +246,8 @@ class Flat:
 
     def path(self, index: int) -> str:
         """What leads to a tensor among the arguments."""
-        places = [place for place, leaf in zip(self._structure.paths(), self._leaves, strict=True) if leaf is TENSOR]
-        if index >= len(places):
-            return f"tensor {index}"
-        return places[index].replace("$[0]", "args", 1).replace("$[1]", "keywords", 1)
+        places = [place for place, leaf in enumerate(self._leaves) if leaf is TENSOR]
+        return path_of(self._structure, places[index]) if index < len(places) else f"tensor {index}"
 
     def admitted(self, spec: Spec, index: int) -> Spec:
         """What a tensor is on the inner side.

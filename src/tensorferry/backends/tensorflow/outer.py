@@ -34,7 +34,11 @@ class TensorflowOuter:
                 "How many axes this tensor has is not known while it is traced.", "x.set_shape([None, 3])"
             )
         shape = tuple(-1 if length is None else length for length in tensor.shape)
-        return shape, BACKEND.names[tensor.dtype.base_dtype]
+        name = BACKEND.names.get(tensor.dtype.base_dtype)
+        if name is None:
+            why, hint = BACKEND.capabilities.objects.abstract["text"]
+            raise UnsupportedTypeError(f"This tensorflow object has no values to carry: {why}.", hint)
+        return shape, name
 
     def apply(self, function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
         # A variable is read here, where the tape sees it.

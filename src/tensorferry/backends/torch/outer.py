@@ -33,8 +33,10 @@ class TorchOuter:
         return tuple(map(int, tensor.shape)), BACKEND.names[tensor.dtype]
 
     def apply(self, function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
-        if _is_transformed() or not _are_plain(tensors):
-            found: Any = _Call.apply(function, *tensors)
+        if any(each.is_nested for each in tensors):
+            found: Any = _run(function, tensors)  # which refuses it in the core's words
+        elif _is_transformed() or not _are_plain(tensors):
+            found = _Call.apply(function, *tensors)
         elif torch.is_grad_enabled() and any(each.requires_grad for each in tensors):
             found = _PlainCall.apply(function, *tensors)
         else:
@@ -98,10 +100,10 @@ class _Call(torch.autograd.Function):  # type: ignore[misc]
         return found, (0,) * len(found)
 
 
-class _PlainCall(_Call):
+class _PlainCall(torch.autograd.Function):  # type: ignore[misc]
     """The same where nothing is transformed: PyTorch binds the arguments by their signature for `setup_context`."""
 
-    setup_context = torch.autograd.Function.setup_context
+    backward = staticmethod(_Call.backward)
 
     @staticmethod
     def forward(ctx: Any, function: Function, *tensors: Any) -> Any:
