@@ -18,6 +18,7 @@ from .flat import first_of, note, put_aside
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from ..backends.functions import Outer
     from ..core.derivations import Rule, Spec
     from .flat import Flat
 
@@ -123,13 +124,12 @@ class Function:
 
     # -- the call -------------------------------------------------------------------------------------
 
-    def run(self, tensors: Sequence[Any], back: str, want: Sequence[str] | None = None) -> list[Any]:
+    def run(self, tensors: Sequence[Any], outer: Outer) -> list[Any]:
         """Carry tensors to the inner framework, call there, and carry back what comes out.
 
         Args:
-            tensors: Of any framework.
-            back: The framework of what is to come out.
-            want: The dtypes of what is to come out, where they may be others than the inner framework's.
+            tensors: Of the framework that calls.
+            outer: It.
 
         Raises:
             ConversionError: A tensor cannot cross.
@@ -137,9 +137,9 @@ class Function:
         flat = self.flat
         try:
             if flat.inner.environment() == flat.environment:
-                return self._run(tensors, back, want)
+                return self._run(tensors, outer)
             with flat.inner.under(flat.environment):
-                return self._run(tensors, back, want)
+                return self._run(tensors, outer)
         except Exception as error:
             first = first_of(error)
             if first is None:
@@ -151,11 +151,14 @@ class Function:
         """Keep what was raised for whoever called the runtime that called this; what is said to the runtime."""
         return put_aside(error, self.flat)
 
-    def _run(self, tensors: Sequence[Any], back: str, want: Sequence[str] | None) -> list[Any]:
-        flat = self.flat
+    def _run(self, tensors: Sequence[Any], outer: Outer) -> list[Any]:
+        flat, back = self.flat, outer.name
         inside = self._inside(tensors, flat.enter)
         results = self._called(inside)
         if not flat.lends:
+            fits = flat.source.dtype is not None and any(isinstance(rule, Vjp) for rule in self.rules)
+            # Gradients are of their inputs' dtypes.
+            want = [name for _, name in self.specs([*map(outer.spec, tensors)])] if fits else None
             return self._outside(results, back, want)
         shared, leave = converter(conversion_as(back, copy=False)), converter_to(back)
         fresh = flat.inner.fresh(results, inside)
@@ -167,7 +170,7 @@ class Function:
         What is the same in each call is looked up here, once.
 
         Args:
-            want: As for `run`.
+            want: The dtypes of what is to come out, where they may be others than the inner framework's.
 
         Raises:
             ConversionError: When it is called: other shapes or dtypes come out than those of the arrays.

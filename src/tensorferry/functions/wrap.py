@@ -23,6 +23,7 @@ from ..trees.structure import placed
 from ..trees.walk import take_apart
 from .flat import TENSOR, Flat, OutputTree, Source, fit, path_of, positional, refusal_of
 from .function import Function
+from .key import Key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -69,54 +70,6 @@ def inner_of(name: str) -> Inner:
 def outer_of(name: str) -> Outer:
     """What puts functions among a framework's own."""
     return _side(name, "outer")  # type: ignore[no-any-return]
-
-
-class _Key:
-    """What distinguishes one set of arguments from another, tensors aside."""
-
-    __slots__ = ("_hash", "environment", "fixed", "leaves", "structure")
-
-    def __init__(self, structure: Structure, leaves: tuple[Any, ...], environment: Hashable) -> None:
-        self.structure = structure
-        self.leaves = leaves
-        self.environment = environment
-        self.fixed = tuple(_fixed(leaf) for leaf in leaves)
-        self._hash = hash((self.fixed, environment))
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, _Key)
-            and self.fixed == other.fixed
-            and self.environment == other.environment
-            and self.structure.is_like(other.structure)
-        )
-
-
-class _Itself:
-    """Stands for an object that cannot be hashed."""
-
-    def __init__(self, x: Any) -> None:
-        self._x = x
-
-    def __hash__(self) -> int:
-        return id(self._x)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Itself) and self._x is other._x
-
-
-def _fixed(leaf: Any) -> Hashable:
-    kind = type(leaf)
-    if kind is float or kind is complex:
-        return kind, repr(leaf)
-    try:
-        hash(leaf)
-    except TypeError:
-        return _Itself(leaf)
-    return kind, leaf
 
 
 def _is_of(x: Any, name: str) -> bool:
@@ -254,17 +207,17 @@ class Wrapped:
         outer = outer_of(outer_name)
         if structure.is_like(positional(len(args))) and all(_is_of(x, outer_name) for x in args):
             self._plain[tuple(map(type, args))] = outer
-        return Call(self._function(_Key(structure, tuple(leaves), inner.environment())), tensors, outer)
+        return Call(self._function(Key(structure, tuple(leaves), inner.environment())), tensors, outer)
 
     def function_of(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> Function:
         """What is called with arguments in which `TENSOR` stands for each tensor."""
         leaves, structure = take_apart((args, keywords))
-        return self._function(_Key(structure, tuple(leaves), inner_of(self.inner).environment()))
+        return self._function(Key(structure, tuple(leaves), inner_of(self.inner).environment()))
 
     def _make_of_tensors(self, count: int, environment: Hashable) -> Function:
-        return self._function(_Key(positional(count), (TENSOR,) * count, environment))
+        return self._function(Key(positional(count), (TENSOR,) * count, environment))
 
-    def _make(self, key: _Key) -> Function:
+    def _make(self, key: Key) -> Function:
         self._refuse_others(key.structure, key.leaves)
         flat = Flat(self.source, inner_of(self.inner), key.structure, key.leaves, key.environment)
         return Function(flat, flat.tensors)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ...core.derivations import Spec
     from ..functions import Function
 
-__all__ = ["binding"]
+__all__ = ["binding", "spec_of"]
 
 jax: Any = registry.load(BACKEND).jax  # type: ignore[attr-defined]
 jnp: Any = jax.numpy
@@ -60,7 +60,8 @@ def _make() -> Any:
         return _Fallback(error)
 
 
-def _spec(aval: Any) -> Spec:
+def spec_of(aval: Any) -> Spec:
+    """See `Outer.spec`."""
     try:
         return tuple(aval.shape), _NAMES[np.dtype(aval.dtype)]
     except (KeyError, TypeError):
@@ -89,7 +90,7 @@ def _held(function: Function, specs: Sequence[Spec]) -> list[Spec]:
 
 
 def _promised(function: Function, avals: Sequence[Any]) -> list[Spec]:
-    return _held(function, function.specs([_spec(aval) for aval in avals]))
+    return _held(function, function.specs([spec_of(aval) for aval in avals]))
 
 
 def _is_inexact(dtype: Any) -> bool:
@@ -103,19 +104,14 @@ def _conj(x: Any) -> Any:
 
 def _run_here(function: Function, arrays: Sequence[Any]) -> list[Any]:
     """Call a function with arrays that have values."""
+    from .outer import OUTER
+
     for array in arrays:
         if isinstance(array, jax.Array) and array.sharding.num_devices > 1:
             raise _sharded(function, array.sharding.num_devices)
-    results = function.run(arrays, "jax", want=_wanted(function, arrays))
+    results = function.run(arrays, OUTER)
     device = next((array.device for array in arrays if isinstance(array, jax.Array)), None)
     return results if device is None or device.platform == "cpu" else [jax.device_put(each, device) for each in results]
-
-
-def _wanted(function: Function, arrays: Sequence[Any]) -> list[str] | None:
-    """The dtypes of what comes out, if they have to be told."""
-    if function.flat.source.dtype is None or not any(isinstance(rule, Vjp) for rule in function.rules):
-        return None
-    return [name for _, name in function.specs([_spec(array) for array in arrays])]
 
 
 def _sharded(function: Function, count: int) -> UnsupportedTypeError:

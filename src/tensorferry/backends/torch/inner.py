@@ -7,9 +7,10 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ...core.derivations import EVERY, Jvp, Vjp, chosen
+from ...core.derivations import Jvp, Vjp, chosen
 from ...errors import GradientError, UnsupportedTypeError
 from .. import registry
+from ..functions import Inner
 from .modules import opened
 from .tensors import BACKEND
 
@@ -28,11 +29,10 @@ _CLOSED_OVER = "pass them as arguments; the parameters of a module: apply, param
 _RANDOM = "random numbers that no generator= was given for differ each time that it is called, also for its gradient"
 
 
-class TorchInner:
+class TorchInner(Inner):
     """Calls functions of PyTorch's."""
 
     name = "torch"
-    keeps_outputs = False
     looks_first = True
 
     def environment(self) -> Hashable:
@@ -55,17 +55,8 @@ class TorchInner:
             return leaf
         return torch.as_tensor(leaf) if isinstance(leaf, (bool, int, float, complex)) or _is_array(leaf) else None
 
-    def borrows(self, flat: Flat) -> bool:
-        return False
-
-    def fresh(self, results: Sequence[Any], inputs: Sequence[Any]) -> Sequence[bool]:
-        return [False] * len(results)
-
     def module(self, module: Any, state: bool) -> tuple[Callable[..., Any], Sequence[dict[str, Any]]] | None:
         return opened(module, state) if isinstance(module, torch.nn.Module) else None
-
-    def derivatives(self, flat: Flat) -> str:
-        return EVERY
 
     def remarks(self, flat: Flat) -> Sequence[str]:
         if flat.careful:

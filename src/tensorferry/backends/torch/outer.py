@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.derivations import Jvp, Vjp, Vmap
 from .. import registry
+from ..functions import Outer
 from .compiled import entrance
 from .tensors import BACKEND
 
@@ -21,11 +22,10 @@ __all__ = ["OUTER"]
 torch: Any = registry.load(BACKEND).torch  # type: ignore[attr-defined]
 
 
-class TorchOuter:
+class TorchOuter(Outer):
     """Puts functions into PyTorch's graph."""
 
     name = "torch"
-    differentiates = True
     modes = ("torch.func", "torch.vmap", "forward-mode AD", "torch.compile")
 
     def spec(self, tensor: Any) -> Spec:
@@ -45,9 +45,6 @@ class TorchOuter:
 
     def entrance(self, wrapped: Any) -> Any:
         return entrance(wrapped)
-
-    def remarks(self) -> Sequence[str]:
-        return ()
 
 
 class _Call(torch.autograd.Function):  # type: ignore[misc]
@@ -117,10 +114,7 @@ def _run(function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
         return _run_batched(function, tensors)
     if any(map(torch.Tensor._is_zerotensor, tensors)):  # autograd's zeros, which have no memory
         tensors = [torch.zeros_like(each) if each._is_zerotensor() else each for each in tensors]
-    want = None
-    if function.flat.source.dtype is not None and any(isinstance(rule, Vjp) for rule in function.rules):
-        want = [name for _, name in function.specs([OUTER.spec(each) for each in tensors])]
-    results = function.run(tensors, "torch", want=want)
+    results = function.run(tensors, OUTER)
     device = tensors[0].device if tensors else None
     if device is not None and device.type != "cpu":
         return [each.to(device) for each in results]
