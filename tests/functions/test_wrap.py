@@ -521,6 +521,30 @@ def test_autocast_is_as_it_was_when_it_was_called():
     assert wrapped(a).tolist() == exact.tolist()
 
 
+def test_default_dtypes_are_the_callers():
+    """The function meets PyTorch's as it is, and it is so afterwards, also where it raised."""
+
+    def function(x):
+        if x.dim() > 1:
+            raise KeyError("no such thing")
+        return x.sum() * torch.zeros(()).to(torch.float32) + x.sum(), torch.ones(2)
+
+    wrapped = to_jax(function)
+    assert [str(y.dtype) for y in jax.jit(wrapped)(ones)] == ["float32", "float32"]
+    torch.set_default_dtype(torch.float64)
+    try:
+        with jax.enable_x64():
+            assert [str(y.dtype) for y in jax.jit(lambda x: wrapped(x))(ones)] == ["float32", "float64"]  # noqa: PLW0108
+            gradient = jax.jit(jax.grad(lambda x: to_jax(function)(x)[0]))(ones)
+        assert (gradient.tolist(), str(gradient.dtype)) == ([1, 1, 1], "float32")
+        with pytest.raises(KeyError):
+            to_jax(function)(jnp.ones((2, 2)))
+        assert torch.get_default_dtype() is torch.float64
+        assert not jax.config.jax_enable_x64
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
 def test_x64_reaches_the_gradient_outside_of_its_block():
     """A backward pass is not in the block, and may be on another thread."""
     x = torch.ones(2, dtype=torch.float64, requires_grad=True)

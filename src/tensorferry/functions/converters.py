@@ -38,18 +38,25 @@ def sharing_first(sharing: Conversion, copying: Conversion) -> Converter:
 
 
 @lru_cache(maxsize=64)
-def converter_to(name: str) -> Converter:
-    """One tensor to a framework of which nothing is asked, by the fast path of its type if that takes it."""
+def converter_to(name: str, *, lent: bool = False) -> Converter:
+    """One tensor to a framework of which nothing is asked, by the fast path of its type if that takes it.
+
+    Args:
+        name: The framework.
+        lent: Whether it is an array that is lent to us, to be copied first.
+    """
     conversion, paths, refusals = conversion_as(name), fast_paths.paths_to(name), fast_paths.REFUSALS
 
-    def leave(x: Any) -> Any:
+    def convert_here(x: Any) -> Any:
+        if lent:
+            x = x.copy()
         try:
             found = paths[type(x)](x)
         except refusals:
             found = None
         return convert(x, conversion) if found is None else found
 
-    return leave
+    return convert_here
 
 
 registry.on_change.append(converter_to.cache_clear)

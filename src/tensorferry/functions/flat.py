@@ -167,7 +167,9 @@ class Flat:
         """The same for an array that is lent to us."""
         if self.into.target.capabilities.memory.writable:
             # It would keep writable memory as it is.
-            self.enter_lent = lambda array: ordinary(array.copy())
+            self.enter_lent = (
+                (lambda array: ordinary(array.copy())) if self.asks else converter_to(inner.name, lent=True)
+            )
         self.look = lru_cache(maxsize=256)(self._look)
         self.fit = fit(inner.name)
         self.side = f"raised in {source.name}, which is {inner.name}'s and was called across frameworks"
@@ -194,15 +196,17 @@ class Flat:
     def __call__(self, *tensors: Any) -> tuple[Any, ...]:
         """Call it; what it gave besides tensors is kept for this thread, see `take_tree`."""
         if self._takes_tensors:
-            return self.parted(self.source.function(*tensors))
-        args, keywords = self.arguments(tensors)
-        return self.parted(self.source.function(*args, **keywords))
-
-    def parted(self, result: Any) -> tuple[Any, ...]:
-        """The tensors of what the function gave."""
+            result = self.source.function(*tensors)
+        else:
+            args, keywords = self.arguments(tensors)
+            result = self.source.function(*args, **keywords)
         if type(result) in self._own:
             self._here.tree = self.tree = _ONE
             return (result,)
+        return self._parted(result)
+
+    def _parted(self, result: Any) -> tuple[Any, ...]:
+        """The tensors of what the function gave."""
         if registry.is_known_tensor(type(result)):
             found = self._tensor(result)
             if found is result:

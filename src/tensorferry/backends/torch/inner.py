@@ -36,17 +36,18 @@ class TorchInner(Inner):
     looks_first = True
 
     def environment(self) -> Hashable:
-        """Autocast, of each kind of device; ``None``: it is off."""
+        """The default dtype, and autocast of each kind of device if it is on; ``None``: what PyTorch starts with."""
+        default = torch.get_default_dtype()
         if not _is_any_autocast_on():
-            return None
-        return tuple(
-            (kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in ("cpu", "cuda")
-        )
+            return None if default is torch.float32 else (default, ())
+        kinds = ("cpu", "cuda")
+        return default, tuple((kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in kinds)
 
     @contextmanager
     def under(self, environment: Any) -> Iterator[None]:
+        # The default dtype is the whole process's: it decides what is promised, and stays as it is.
         with ExitStack() as stack:
-            for kind, on, dtype in environment or (("cpu", False, None), ("cuda", False, None)):
+            for kind, on, dtype in (environment or (None, ()))[1] or (("cpu", False, None), ("cuda", False, None)):
                 stack.enter_context(torch.autocast(kind, enabled=on, dtype=dtype))
             yield
 
