@@ -2,7 +2,8 @@
 
 There is one primitive, and it calls a `Function`. Its tangents are such a call again, linear in its last arguments;
 transposed, that is a call of the function's gradient. It is lowered to a callback that is handed NumPy arrays, on the
-CPU over XLA's own memory, of what comes out too. Where a version of JAX has other interfaces, `jax.pure_callback` and `jax.custom_vjp` stand in: see `_Fallback`.
+CPU over XLA's own memory, of what comes out too. Where a version of JAX has other interfaces, `jax.pure_callback` and
+`jax.custom_vjp` stand in: see `_Fallback`.
 """
 
 from __future__ import annotations
