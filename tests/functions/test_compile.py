@@ -77,6 +77,31 @@ def test_a_length_that_changes(dynamic):
         torch.testing.assert_close(*(torch.autograd.grad(each(x, x), x) for each in (compiled, of_pair)))
 
 
+def test_more_lengths_than_pytorch_compiles_for():
+    """Where the graph may break there is no limit; where not, we say what to do before PyTorch refuses."""
+
+    def square(x):
+        return of_square(x * 2)
+
+    def call(compiled, lengths):
+        for length in lengths:
+            x = torch.ones(length, requires_grad=True)
+            assert torch.autograd.grad(compiled(x), x)[0].tolist() == [8] * length
+
+    torch._dynamo.reset()
+    call(torch.compile(square, backend="eager"), range(2, 14))
+    torch._dynamo.reset()
+    with torch._dynamo.config.patch(recompile_limit=3):
+        whole = torch.compile(square, fullgraph=True, backend="eager")
+        call(whole, range(2, 4))
+        with pytest.warns(UserWarning, match=r"square is compiled with fullgraph=True(.|\n)*Hint: torch.compile"):
+            call(whole, range(4, 5))
+        with pytest.raises(torch._dynamo.exc.FailOnRecompileLimitHit):
+            call(whole, range(5, 6))
+    with torch._dynamo.config.patch(recompile_limit=64):
+        call(whole, range(5, 16))
+
+
 def test_exported():
     """Without Dynamo, as torch.export traces."""
 

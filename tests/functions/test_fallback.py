@@ -15,6 +15,30 @@ x = jnp.arange(3.0)
 
 def test_this_version_has_what_the_primitive_takes():
     assert not primitives.binding().remarks
+    assert primitives.binding().by_buffer is not None
+
+
+@pytest.fixture
+def _no_buffers(monkeypatch):
+    """As JAX 0.6.0 is, and as it is on a device."""
+    primitive = primitives._Primitive()
+    monkeypatch.setattr(primitive, "by_buffer", None)
+    monkeypatch.setattr(primitives, "_binding", primitive)
+
+
+@pytest.mark.usefixtures("_no_buffers")
+def test_without_xlas_own_memory():
+    wrapped = ferry.wrap(lambda x: (x**3, x.long() + 7), inner="torch", dtype="fit")
+    cubes, numbers = jax.jit(wrapped)(x.astype("bfloat16"))
+    assert (cubes.dtype, cubes.tolist(), numbers.dtype) == ("bfloat16", [0, 1, 8], "int32")
+    assert jax.jit(jax.hessian(lambda x: wrapped(x)[0].sum()))(x).tolist() == [[0, 0, 0], [0, 6, 0], [0, 0, 12]]
+
+
+@pytest.mark.usefixtures("_no_buffers")
+def test_64_bit_results_that_would_be_narrowed_are_refused():
+    wrapped = ferry.wrap(lambda x: x.double() / 3, inner="torch")
+    with jax.enable_x64(), pytest.raises(ferry.LossyCastError, match="only this thread"):
+        jax.jit(wrapped)(x)
 
 
 @pytest.fixture

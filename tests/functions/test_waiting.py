@@ -7,7 +7,6 @@ from tests.support import python
 
 PROGRAM = """
 import faulthandler, sys, threading
-faulthandler.dump_traceback_later(60, exit=True)  # the watchdog: who waits is shown
 import jax, jax.numpy as jnp, numpy as np, torch
 import tensorferry as ferry
 
@@ -15,39 +14,45 @@ modes, calls = sys.argv[1].split(), int(sys.argv[2])
 torch.set_num_threads(1)
 x = jnp.asarray(np.random.default_rng(0).normal(size=(700, 700)).astype("float32"))
 double = ferry.wrap(lambda x: x * 2 + 1, inner="torch")
-inside = ferry.wrap(jax.jit(lambda x: jnp.sin(x) @ x), inner="jax")
+inside = ferry.wrap(jax.jit(lambda x: jnp.sin(x) * x), inner="jax")
 around = ferry.wrap(lambda x: inside(x) * 2, inner="torch", shapes=lambda x: x)
-steps = {
-    "jit": jax.jit(lambda x: jax.grad(lambda x: double(x).sum())(x) + double(x)),
-    "inside": jax.jit(lambda x: jax.grad(lambda x: around(x).sum())(x) + around(x)),
-    "eager": double,
-}
+gradient = lambda function: jax.jit(lambda x: jax.grad(lambda x: function(x).sum())(x) + function(x))
+steps = {"jit": jax.jit(double), "grad": gradient(double), "inside": gradient(around), "eager": double}
 
-def work(mode):
+def watched():
+    faulthandler.dump_traceback_later(60, exit=True)  # the watchdog, anew for each call that ends: who waits is shown
+
+def work(step, own):
     for _ in range(calls):
-        steps[mode](steps[mode](x)).block_until_ready()
+        (own or step)(x).block_until_ready()
+        watched()
 
 for mode in modes:
-    threads = [threading.Thread(target=work, args=(mode,)) for _ in range(4)]
+    watched()
+    # Jitted in the threads: each compiles, too.
+    made = [jax.jit(lambda x, k=k: steps[mode](x) + k) if mode == "jit" else None for k in range(4)]
+    threads = [threading.Thread(target=work, args=(steps[mode], own)) for own in made]
     for each in threads:
         each.start()
     for each in threads:
         each.join()
 print("done")
 """
+MODES = ["jit", "grad", "inside", "eager"]
 
 
-def finishes(modes, calls):
-    done = python(PROGRAM, modes, calls, timeout=90)
+def finishes(modes, calls, seconds):
+    done = python(PROGRAM, modes, calls, timeout=seconds)
     assert done.stdout == "done\n", done.stderr[-4000:]
 
 
 def test_four_threads():
-    finishes("jit inside", 6)
+    finishes(" ".join(MODES), 6, 120)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("run", range(20))
-@pytest.mark.parametrize(("mode", "calls"), [("jit", 100), ("eager", 100), ("inside", 15)])
-def test_four_threads_many_times(mode, calls, run):
-    finishes(mode, calls)
+@pytest.mark.parametrize("mode", MODES)
+def test_four_threads_many_times(mode, run):
+    """4 threads with 200 calls each; the watchdog waits 60 seconds for a call, however busy the machine is."""
+    finishes(mode, 200, 900)

@@ -87,6 +87,28 @@ def test_a_method_is_bound():
     assert list(inspect.signature(Model.call).parameters) == ["self", "x"]
 
 
+def test_methods_of_no_object():
+    """Above these decorators it does what it does below them."""
+
+    class Model:
+        scale = 3.0
+
+        @ferry.wrap(inner="torch")
+        @staticmethod
+        def alone(x):
+            return torch.sin(x)
+
+        @ferry.wrap(inner="torch")
+        @classmethod
+        def of_class(cls, x):
+            return torch.sin(x) * cls.scale
+
+    expected = jnp.sin(ones)
+    for model in (Model, Model()):
+        assert jnp.allclose(model.alone(ones), expected)
+        assert jnp.allclose(jax.jit(model.of_class)(ones), 3 * expected)
+
+
 def test_integers_and_bools_pass():
     """They have no gradient, and their dtype is kept both ways."""
     wrapped = to_jax(lambda x, k, flag: ((x * k * flag).sum(), (k + 1), flag))
@@ -121,6 +143,21 @@ def test_other_tensors_among_the_arguments():
         to_jax(lambda x, y: x * y)(jnp.ones(2), x)
     assert "grad=" not in caught.value.hint  # wrap takes none
     assert to_jax(lambda x, y: x * y)(jnp.ones(2), x.detach()).tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("inside", [lambda function: function, jax.jit])
+def test_arrays_of_numpys_beside_the_inner_frameworks_tensors_become_its(inside):
+    """They say nothing about who calls, so the call is the function's own; in trees and by keyword, too."""
+    array = np.full(3, 2, np.float32)
+    wrapped = to_torch(lambda x, tree, *, y: x * tree["a"] * y)
+    assert jax.grad(lambda x: inside(wrapped)(x, {"a": array}, y=array).sum())(ones).tolist() == [4, 4, 4]
+    x = torch.ones(3, requires_grad=True)
+    to_jax(torch.mul)(x, array).sum().backward()
+    assert x.grad.tolist() == [2, 2, 2]
+    assert ferry.explain_wrap(to_jax(torch.mul), x, array).derivatives == "its own"
+    with pytest.raises(ferry.LossyCastError, match=r'args\[1\]\["a"\] of') as caught:
+        wrapped(ones, {"a": np.ones(3)}, y=array)
+    assert caught.value.hint == 'wrap(function, inner="jax", dtype="fit")'
 
 
 def test_which_framework_calls():
@@ -456,38 +493,7 @@ for call in (double, jax.jit(double)):
     )
 
 
-# -- errors, contexts, threads ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("inner", ["torch", "jax", "numpy"])
-def test_an_exception_keeps_its_type_and_names_its_side(inner):
-    def function(x):
-        raise KeyError("no such thing")
-
-    x = ones if inner != "jax" else torch.ones(3)
-    with pytest.raises(KeyError, match="no such thing") as caught:
-        ferry.wrap(function, inner=inner)(x)
-    assert any(f"which is {inner}'s" in note for note in caught.value.__notes__)
-
-
-def test_an_exception_under_jit_is_named():
-    """XLA makes its own error of it, which has the type's name and the side in its text."""
-
-    def function(x):
-        if x[0] == 2:
-            raise KeyError("no such thing")
-        return x
-
-    with pytest.raises((RuntimeError, ValueError), match=r"KeyError: 'no such thing'.*which is numpy's"):
-        jax.jit(ferry.wrap(function, inner="numpy"))(2 * ones).block_until_ready()
-
-
-def test_an_exception_in_backward_keeps_its_type():
-    def vjp(primals, outputs, cotangents):
-        raise ZeroDivisionError("here")
-
-    with pytest.raises(ZeroDivisionError):
-        ferry.wrap(np.sin, inner="numpy", vjp=vjp)(torch.ones(3, requires_grad=True)).sum().backward()
+# -- contexts, threads ------------------------------------------------------------------------------
 
 
 def test_gradients_do_not_depend_on_no_grad():
@@ -515,6 +521,30 @@ def test_autocast_is_as_it_was_when_it_was_called():
     assert wrapped(a).tolist() == exact.tolist()
 
 
+def test_default_dtypes_are_the_callers():
+    """The function meets PyTorch's as it is, and it is so afterwards, also where it raised."""
+
+    def function(x):
+        if x.dim() > 1:
+            raise KeyError("no such thing")
+        return x.sum() * torch.zeros(()).to(torch.float32) + x.sum(), torch.ones(2)
+
+    wrapped = to_jax(function)
+    assert [str(y.dtype) for y in jax.jit(wrapped)(ones)] == ["float32", "float32"]
+    torch.set_default_dtype(torch.float64)
+    try:
+        with jax.enable_x64():
+            assert [str(y.dtype) for y in jax.jit(lambda x: wrapped(x))(ones)] == ["float32", "float64"]  # noqa: PLW0108
+            gradient = jax.jit(jax.grad(lambda x: to_jax(function)(x)[0]))(ones)
+        assert (gradient.tolist(), str(gradient.dtype)) == ([1, 1, 1], "float32")
+        with pytest.raises(KeyError):
+            to_jax(function)(jnp.ones((2, 2)))
+        assert torch.get_default_dtype() is torch.float64
+        assert not jax.config.jax_enable_x64
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
 def test_x64_reaches_the_gradient_outside_of_its_block():
     """A backward pass is not in the block, and may be on another thread."""
     x = torch.ones(2, dtype=torch.float64, requires_grad=True)
@@ -540,6 +570,36 @@ def test_64_bit_results_where_only_this_thread_has_them():
         [2**40, 2**40 + 1, 2**40 + 2],
         [0, 1, 2],
     ]
+
+
+@pytest.mark.parametrize("shape", [(5,), (), (0,), (2, 0, 3)])
+@pytest.mark.parametrize("kind", ["bool", "int4", "uint8", "int32", "float16", "bfloat16", "float8_e5m2", "complex64"])
+def test_every_dtype_crosses_under_jit(kind, shape):
+    """XLA's own memory is read and written, also where there is none."""
+    x = jnp.ones(shape, kind)
+    found = jax.jit(ferry.wrap(lambda x: (x, x[..., None]), inner="numpy", shapes=None))(x)
+    assert [y.dtype for y in found] == [x.dtype] * 2
+    assert [y.shape for y in found] == [shape, (*shape, 1)]
+    assert (np.asarray(found[0]) == np.asarray(x)).all()
+
+
+@pytest.mark.parametrize("inner", ["torch", "tensorflow", "numpy"])
+def test_what_a_function_keeps_under_jit_is_its_own(inner):
+    """Not XLA's memory, which is there for the time of the call."""
+    kept, given = [], []
+
+    def function(x):
+        kept.append(x)
+        given.append(x + 1)
+        return given[-1]
+
+    step = jax.jit(ferry.wrap(function, inner=inner, shapes=lambda x: x)).lower(jnp.ones(1000)).compile()
+    kept.clear()
+    given.clear()
+    for number in range(8):
+        step(jnp.full(1000, float(number))).block_until_ready()
+    assert [float(x[-1]) for x in kept] == list(range(8))
+    assert [float(x[-1]) for x in given] == list(range(1, 9))
 
 
 def test_random_state_of_both_sides_is_as_it_was():

@@ -6,7 +6,10 @@ them gradients follow one convention, PyTorch's: of ``y = a * x`` the gradient i
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
+
+from ..core.derivations import EVERY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -54,9 +57,9 @@ class Function(Protocol):
     def kept(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[Any, ...]: ...
     def specs(self, specs: Sequence[Spec]) -> tuple[Spec, ...]: ...
     def adjoint(self, linear: Sequence[int], outs: Sequence[int]) -> Any: ...
-    def run(
-        self, tensors: Sequence[Any], back: str, *, lent: bool = False, want: Sequence[str] | None = None
-    ) -> list[Any]: ...
+    def run(self, tensors: Sequence[Any], outer: Outer) -> list[Any]: ...
+    def aside(self, error: Exception) -> str: ...
+    def filler(self, want: Sequence[str] | None = None) -> Callable[[Sequence[Any], Sequence[Any]], None]: ...
     def checked(self, results: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> Sequence[Any]: ...
 
 
@@ -64,18 +67,18 @@ class Inner(Protocol):
     """Calls functions that are written for a framework, with tensors of its own."""
 
     name: str
-    keeps_outputs: bool
+    keeps_outputs: bool = False
     """Whether a derivative is told what the function gave."""
-    looks_first: bool
+    looks_first: bool = False
     """Whether a function is to be looked at before it is called with inputs such as it has not met."""
 
     def environment(self) -> Hashable:
         """What its functions depend on besides their arguments, as things are now on this thread."""
-        ...
+        return None
 
     def under(self, environment: Any) -> AbstractContextManager[Any]:
         """Things as they were then."""
-        ...
+        return nullcontext()
 
     def output(self, leaf: Any) -> Any:
         """A number or a tensor that a function gave, as a tensor of the framework; ``None``: it is something else."""
@@ -99,30 +102,30 @@ class Inner(Protocol):
 
     def borrows(self, flat: Any) -> bool:
         """Whether a function cannot keep, nor write into, memory that is lent to it for the time of a call."""
-        ...
+        return False
 
     def fresh(self, results: Sequence[Any], inputs: Sequence[Any]) -> Sequence[bool]:
         """Of what a function gave that `borrows`: whether nobody else has a result, or memory in common with it."""
-        ...
+        return [False] * len(results)
 
     def module(self, module: Any, state: bool) -> tuple[Callable[..., Any], Sequence[dict[str, Any]]] | None:
         """A module as a function of its parameters, with `state` of its buffers too, and those; ``None``: none."""
-        ...
+        return None
 
     def derivatives(self, flat: Flat) -> str:
         """Which derivatives there are, as a person reads it."""
-        ...
+        return EVERY
 
     def remarks(self, flat: Flat) -> Sequence[str]:
         """What a person should know of this function."""
-        ...
+        return ()
 
 
 class Outer(Protocol):
     """Puts functions of another framework among a framework's own."""
 
     name: str
-    differentiates: bool
+    differentiates: bool = True
     """Whether it has gradients at all."""
     modes: tuple[str, ...]
     """What else of the framework's holds around such a function."""
@@ -137,8 +140,8 @@ class Outer(Protocol):
 
     def entrance(self, wrapped: Any) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
         """What is called in the place of a wrapped function, if its backend `is_traced`."""
-        ...
+        return wrapped  # type: ignore[no-any-return]
 
     def remarks(self) -> Sequence[str]:
         """What a person should know of how functions are put in on this machine."""
-        ...
+        return ()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["EVERY", "Jvp", "Rule", "Spec", "Vjp", "Vmap", "chosen"]
+__all__ = ["EVERY", "Jvp", "Rule", "Spec", "Vjp", "Vmap", "chosen", "derived"]
 
 Spec = tuple[tuple[int, ...], str]
 """The shape and the canonical dtype of a tensor."""
@@ -57,6 +57,13 @@ class Vmap(NamedTuple):
 
 
 Rule = Vjp | Jvp | Vmap
+
+
+def derived(function: Callable[..., Any], rules: Sequence[Rule], how: Mapping[type, Callable[..., Any]]) -> Any:
+    """What is derived from a function by each rule in turn, by what does it for that kind of rule."""
+    for rule in rules:
+        function = how[type(rule)](function, rule)
+    return function
 
 
 def chosen(function: Callable[..., Sequence[Any]], inputs: Sequence[Any], rule: Vjp | Jvp) -> Callable[..., Any]:

@@ -12,7 +12,7 @@ from ..errors import ConversionError, CopyRequiredError, UnsupportedTypeError, s
 from ..execution.recipes import conversion_as
 from ..execution.run import foresee, prepare_described
 from ..planning.render import size_text
-from .wrap import WRAPPED
+from .wrap import WRAPPED, Own
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,7 +113,7 @@ def explain_wrap(function: Callable[..., Any], /, *args: Any, **keywords: Any) -
     if isinstance(function, MethodType):
         args = (function.__self__, *args)
     call = wrapped.ready(args, keywords)
-    if call is None:
+    if isinstance(call, Own):
         return WrapPlan(wrapped.source.name, wrapped.inner, wrapped.inner, (), (), "its own", (), ())
     flat, outer = call.function.flat, call.outer
     inputs = tuple((flat.path(index), _plan_in(flat, tensor)) for index, tensor in enumerate(call.tensors))
@@ -126,7 +126,7 @@ def explain_wrap(function: Callable[..., Any], /, *args: Any, **keywords: Any) -
         outputs,
         flat.inner.derivatives(flat) if outer.differentiates else "none: there is no graph",
         outer.modes,
-        (*notes, *(() if flat.lent_to is None else (_LENT,)), *flat.inner.remarks(flat), *outer.remarks()),
+        (*notes, *((_LENT,) if flat.lends else ()), *flat.inner.remarks(flat), *outer.remarks()),
     )
 
 
@@ -134,7 +134,7 @@ def _plan_in(flat: Flat, tensor: Any) -> Plan | None:
     if registry.backend_of(tensor).preview(tensor)[1].abstract == "traced":
         return None
     try:
-        return foresee(tensor, flat.lent_to or flat.into).plan
+        return foresee(tensor, flat.lent_to).plan
     except CopyRequiredError:
         return foresee(tensor, flat.into).plan
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import threading
+import traceback
+from collections import deque
 from contextlib import suppress
 from functools import lru_cache
 from itertools import compress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..backends import fast_paths, registry
+from ..backends import registry
 from ..core import dtypes
 from ..core.dtype_names import name_of
 from ..errors import ConversionError, LossyCastError, UnsupportedTypeError
 from ..execution.recipes import conversion_as
 from ..host.numpy_dtypes import numpy_dtype
+from ..trees.structure import placed
 from ..trees.walk import take_apart
+from .converters import converter, converter_to, sharing_first
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -23,7 +27,19 @@ if TYPE_CHECKING:
     from ..core.derivations import Spec
     from ..trees.structure import Structure
 
-__all__ = ["NO_PATHS", "TENSOR", "Flat", "Looked", "OutputTree", "Source", "note"]
+__all__ = [
+    "TENSOR",
+    "Flat",
+    "Looked",
+    "OutputTree",
+    "Source",
+    "first_of",
+    "fit",
+    "note",
+    "path_of",
+    "put_aside",
+    "refusal_of",
+]
 
 
 class Source(NamedTuple):
@@ -70,10 +86,6 @@ class OutputTree(NamedTuple):
 TENSOR: Any = type("Tensor", (), {"__slots__": ()})()
 """Stands for a tensor in a tree."""
 
-
-_TENSORS: set[type] = set()
-"""Types that have been met as tensors."""
-NO_PATHS: Any = {}
 _ONE = OutputTree(None, (TENSOR,))
 
 
@@ -92,6 +104,29 @@ class Looked(NamedTuple):
 
     specs: tuple[Spec, ...]
     tree: OutputTree
+
+
+@lru_cache(maxsize=64)
+def positional(count: int) -> Structure:
+    """The tree of as many positional arguments, which are no trees."""
+    return take_apart(((TENSOR,) * count, {}))[1]
+
+
+def refusal_of(kind: type) -> UnsupportedTypeError | None:
+    """Why a framework's type is no tensor, though it has numbers; ``None``: it is none, or one of Python's own."""
+    refused = registry.refusal_of(kind)
+    ordinary = [backend for backend in registry.known().values() if not backend.capabilities.memory.exists]
+    return None if refused is None or any(backend.refusal(kind) for backend in ordinary) else refused
+
+
+def fit(inner: str) -> str:
+    """What lets numbers be narrowed."""
+    return f'wrap(function, inner="{inner}", dtype="fit")'
+
+
+def path_of(structure: Structure, index: int) -> str:
+    """What leads to a leaf among the positional and the keyword arguments."""
+    return list(structure.paths())[index].replace("$[0]", "args", 1).replace("$[1]", "keywords", 1)
 
 
 class Flat:
@@ -119,29 +154,37 @@ class Flat:
         """What it was seen to draw random numbers from, as weak references: it may make another in each call."""
         self.changes_inputs = False
         """Whether it was seen to write into its arguments."""
-        self.into = conversion_as(inner.name, dtype=source.dtype, copy=source.copy)
-        self.into_own = conversion_as(inner.name, dtype=source.dtype, copy=True)
-        borrows = not source.dtype and source.copy is None and inner.borrows(self)
-        self.lent_to = conversion_as(inner.name, copy=False) if borrows else None
-        """How memory is lent for the time of a call, where the function cannot keep it."""
         self.asks = source.dtype is not None or source.copy is not None
         """Whether more is asked of a conversion than the target."""
-        self.paths = NO_PATHS if self.asks else fast_paths.paths_to(inner.name)
-        self.shares_writable = self.into.target.capabilities.memory.writable
-        """Whether the inner framework takes writable memory as it is."""
+        self.into = conversion_as(inner.name, dtype=source.dtype, copy=source.copy)
+        self.lends = not self.asks and inner.borrows(self)
+        """Whether memory is lent for the time of a call, as the function cannot keep it."""
+        self.lent_to = conversion_as(inner.name, copy=False) if self.lends else self.into
+        ordinary = converter(self.into) if self.asks else converter_to(inner.name)
+        self.enter = sharing_first(self.lent_to, self.into) if self.lends else ordinary
+        """Takes a tensor to the inner framework."""
+        self.enter_lent = converter(conversion_as(inner.name, dtype=source.dtype, copy=True))
+        """The same for an array that is lent to us."""
+        if self.into.target.capabilities.memory.writable:
+            # It would keep writable memory as it is.
+            self.enter_lent = (
+                (lambda array: ordinary(array.copy())) if self.asks else converter_to(inner.name, lent=True)
+            )
         self.look = lru_cache(maxsize=256)(self._look)
-        self.fit = f'wrap(function, inner="{inner.name}", dtype="fit")'
-        """What lets numbers be narrowed."""
+        self.fit = fit(inner.name)
         self.side = f"raised in {source.name}, which is {inner.name}'s and was called across frameworks"
         """What is said of an exception."""
         self.tensors = sum(leaf is TENSOR for leaf in leaves)
         self.tree = _ONE
         """What it gave last."""
         self._structure = structure
-        places = tuple(range(len(leaves)))
-        self._takes_tensors = self.tensors == len(leaves) and structure.rebuild(places) == (places, {})
+        self._takes_tensors = self.tensors == len(leaves) and structure.is_like(positional(len(leaves)))
         """Whether its arguments are tensors, by position."""
         self._leaves = leaves
+        self._own: set[type] = set()
+        """Types of tensors that are the inner framework's."""
+        self._no_tensors: set[type] = set()
+        """Types of what else it gave."""
         self._here = threading.local()
 
     def arguments(self, tensors: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -153,16 +196,23 @@ class Flat:
     def __call__(self, *tensors: Any) -> tuple[Any, ...]:
         """Call it; what it gave besides tensors is kept for this thread, see `take_tree`."""
         if self._takes_tensors:
-            return self.parted(self.source.function(*tensors))
-        args, keywords = self.arguments(tensors)
-        return self.parted(self.source.function(*args, **keywords))
-
-    def parted(self, result: Any) -> tuple[Any, ...]:
-        """The tensors of what the function gave."""
-        if type(result) in _TENSORS or registry.is_known_tensor(type(result)):
-            _TENSORS.add(type(result))
+            result = self.source.function(*tensors)
+        else:
+            args, keywords = self.arguments(tensors)
+            result = self.source.function(*args, **keywords)
+        if type(result) in self._own:
             self._here.tree = self.tree = _ONE
-            return (self._tensor(result),)
+            return (result,)
+        return self._parted(result)
+
+    def _parted(self, result: Any) -> tuple[Any, ...]:
+        """The tensors of what the function gave."""
+        if registry.is_known_tensor(type(result)):
+            found = self._tensor(result)
+            if found is result:
+                self._own.add(type(result))
+            self._here.tree = self.tree = _ONE
+            return (found,)
         leaves, structure = take_apart(result)
         found = [self._tensor(leaf) for leaf in leaves]
         kept = tuple(leaf if tensor is None else TENSOR for leaf, tensor in zip(leaves, found, strict=True))
@@ -171,12 +221,20 @@ class Flat:
 
     def _tensor(self, leaf: Any) -> Any:
         """A part of what the function gave, as a tensor of the inner framework; ``None``: it is none."""
+        if type(leaf) in self._no_tensors:
+            return None
         found = self.inner.output(leaf)
-        if found is None and registry.is_tensor(type(leaf)):
-            raise UnsupportedTypeError(
-                f"{self.source.name} is {self.inner.name}'s, and gave a tensor of {registry.backend_of(leaf).name}'s.",
-                f'convert(x, "{self.inner.name}") where it returns',
-            )
+        if found is None:
+            if registry.is_tensor(type(leaf)):
+                owner = registry.backend_of(leaf).name
+                raise UnsupportedTypeError(
+                    f"{self.source.name} is {self.inner.name}'s, and gave a tensor of {owner}'s.",
+                    f'convert(x, "{self.inner.name}") where it returns',
+                )
+            refused = refusal_of(type(leaf))
+            if refused is not None:
+                raise placed(refused, f"what {self.source.name} gives")
+            self._no_tensors.add(type(leaf))
         return found
 
     @staticmethod
@@ -192,10 +250,8 @@ class Flat:
 
     def path(self, index: int) -> str:
         """What leads to a tensor among the arguments."""
-        places = [place for place, leaf in zip(self._structure.paths(), self._leaves, strict=True) if leaf is TENSOR]
-        if index >= len(places):
-            return f"tensor {index}"
-        return places[index].replace("$[0]", "args", 1).replace("$[1]", "keywords", 1)
+        places = [place for place, leaf in enumerate(self._leaves) if leaf is TENSOR]
+        return path_of(self._structure, places[index]) if index < len(places) else f"tensor {index}"
 
     def admitted(self, spec: Spec, index: int) -> Spec:
         """What a tensor is on the inner side.
@@ -247,6 +303,32 @@ class Flat:
         tree = self.take_tree()
         self.tree = _ONE if tree is None else tree
         return Looked(found, self.tree)
+
+
+_aside: deque[tuple[str, str, Exception]] = deque(maxlen=8)
+"""What was raised where a runtime called back: by its words and its side."""
+
+
+def put_aside(error: Exception, flat: Flat) -> str:
+    """Keep an exception of which a runtime is going to make one of its own; what that has to say."""
+    error = first_of(error) or error
+    words = f"{type(error).__qualname__}: {error}"
+    traceback.clear_frames(error.__traceback__)
+    _aside.append((words, flat.side, error))
+    sides = dict.fromkeys([*getattr(error, "__notes__", ()), flat.side])
+    return f"{words} ({'; '.join(sides)})"
+
+
+def first_of(error: Exception) -> Exception | None:
+    """What a runtime has made an exception of, which it may have raised on another thread; ``None``: it made none."""
+    text = str(error) if _aside else ""
+    for each in reversed(list(_aside) if text else []):
+        words, side, first = each
+        if words in text and side in text and first is not error:
+            with suppress(ValueError):  # another thread took it
+                _aside.remove(each)
+            return first
+    return None
 
 
 def note(error: BaseException, flat: Flat) -> None:

@@ -6,19 +6,20 @@ from functools import lru_cache
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..backends import fast_paths
 from ..core.derivations import Jvp, Vjp, Vmap
+from ..core.names import EXCHANGE
 from ..errors import ConversionError, CopyRequiredError, LossyCastError, ShapeError
 from ..execution.recipes import conversion_as
 from ..execution.run import convert
 from ..trees.structure import placed
-from .flat import NO_PATHS, note
+from .converters import converter, converter_to, sharing_first
+from .flat import first_of, note, put_aside
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
+    from ..backends.functions import Outer
     from ..core.derivations import Rule, Spec
-    from ..execution.recipes import Conversion
     from .flat import Flat
 
 __all__ = ["Adjoint", "Function"]
@@ -123,66 +124,124 @@ class Function:
 
     # -- the call -------------------------------------------------------------------------------------
 
-    def run(
-        self, tensors: Sequence[Any], back: str, *, lent: bool = False, want: Sequence[str] | None = None
-    ) -> list[Any]:
+    def run(self, tensors: Sequence[Any], outer: Outer) -> list[Any]:
         """Carry tensors to the inner framework, call there, and carry back what comes out.
 
         Args:
-            tensors: Of any framework.
-            back: The framework of what is to come out.
-            lent: Whether their memory is theirs for the time of the call only.
-            want: The dtypes of what is to come out, where they may be others than the inner framework's.
+            tensors: Of the framework that calls.
+            outer: It.
 
         Raises:
             ConversionError: A tensor cannot cross.
         """
         flat = self.flat
-        if flat.inner.environment() == flat.environment:
-            return self._run(tensors, back, lent, want)
-        with flat.inner.under(flat.environment):
-            return self._run(tensors, back, lent, want)
-
-    def _run(self, tensors: Sequence[Any], back: str, lent: bool, want: Sequence[str] | None) -> list[Any]:
-        flat = self.flat
-        lends = flat.lent_to is not None and not lent
-        if lent and flat.shares_writable:
-            tensors, lent = [tensor.copy() for tensor in tensors], False
-        into = flat.into_own if lent else flat.into
-        paths = NO_PATHS if lent else flat.paths
-        inside = []
-        for index, tensor in enumerate(tensors):
-            try:
-                inside.append(
-                    _carried(tensor, into, paths) if not lends else _shared(tensor, flat.lent_to or into, into)
-                )
-            except ConversionError as error:
-                if index >= flat.tensors and isinstance(error, CopyRequiredError):
-                    # Consent is to arguments and results: nobody chooses how a gradient lies in memory.
-                    inside.append(convert(tensor, conversion_as(flat.inner.name, dtype=flat.source.dtype)))
-                    continue
-                if isinstance(error, LossyCastError):
-                    error.hint = flat.fit if flat.source.dtype is None else None
-                raise placed(error, f"{flat.path(index)} of {flat.source.name}") from None
-        native = self.native
         try:
-            results = native(*inside)
+            if flat.inner.environment() == flat.environment:
+                return self._run(tensors, outer)
+            with flat.inner.under(flat.environment):
+                return self._run(tensors, outer)
         except Exception as error:
-            note(error, flat)
+            first = first_of(error)
+            if first is None:
+                raise
+            note(first, flat)
+            raise first from error
+
+    def aside(self, error: Exception) -> str:
+        """Keep what was raised for whoever called the runtime that called this; what is said to the runtime."""
+        return put_aside(error, self.flat)
+
+    def _run(self, tensors: Sequence[Any], outer: Outer) -> list[Any]:
+        flat, back = self.flat, outer.name
+        inside = self._inside(tensors, flat.enter)
+        results = self._called(inside)
+        if not flat.lends:
+            fits = flat.source.dtype is not None and any(isinstance(rule, Vjp) for rule in self.rules)
+            # Gradients are of their inputs' dtypes.
+            want = [name for _, name in self.specs([*map(outer.spec, tensors)])] if fits else None
+            return self._outside(results, back, want)
+        shared, leave = converter(conversion_as(back, copy=False)), converter_to(back)
+        fresh = flat.inner.fresh(results, inside)
+        return [shared(each) if one else leave(each) for each, one in zip(results, fresh, strict=True)]
+
+    def filler(self, want: Sequence[str] | None = None) -> Callable[[Sequence[Any], Sequence[Any]], None]:
+        """What calls it with NumPy arrays that are lent to it, and writes what comes out into others.
+
+        What is the same in each call is looked up here, once.
+
+        Args:
+            want: The dtypes of what is to come out, where they may be others than the inner framework's.
+
+        Raises:
+            ConversionError: When it is called: other shapes or dtypes come out than those of the arrays.
+        """
+        flat, inner, native = self.flat, self.flat.inner, self.native
+        expected, environment = flat.environment, inner.environment
+        enter, leave = flat.enter_lent, converter_to(EXCHANGE)
+
+        def fill(arrays: Sequence[Any], outs: Sequence[Any]) -> None:
+            if environment() != expected:
+                with inner.under(expected):
+                    return fill(arrays, outs)
+            try:
+                inside = [enter(each) for each in arrays]
+            except ConversionError:
+                inside = self._inside(arrays, enter)
+            try:
+                results = native(*inside)
+            except Exception as error:
+                note(error, flat)
+                raise
+            if flat.asks or len(results) != len(outs):
+                results = self.checked(self._outside(results, EXCHANGE, want), [out.shape for out in outs])
+            for out, result in zip(outs, results):  # noqa: B905 - as many
+                array = leave(result)
+                if array.shape != out.shape:
+                    self.checked([*map(leave, results)], [each.shape for each in outs])
+                if array.dtype is not out.dtype and array.dtype != out.dtype:
+                    raise LossyCastError(f"{flat.source.name} gave {array.dtype}, and before it promised {out.dtype}.")
+                out[...] = array
+            return None
+
+        return fill
+
+    def _inside(self, tensors: Sequence[Any], enter: Callable[[Any], Any]) -> list[Any]:
+        try:
+            return [enter(each) for each in tensors]
+        except ConversionError:
+            # Again, to see which one it is.
+            return [self._eased(tensor, index, enter) for index, tensor in enumerate(tensors)]
+
+    def _eased(self, tensor: Any, index: int, enter: Callable[[Any], Any]) -> Any:
+        """One of several tensors, of which one was refused: all the same if it can be, or the error of the call."""
+        flat = self.flat
+        try:
+            return enter(tensor)
+        except ConversionError as error:
+            if index >= flat.tensors and isinstance(error, CopyRequiredError):
+                # Consent is to arguments and results: nobody chooses how a gradient lies in memory.
+                return convert(tensor, conversion_as(flat.inner.name, dtype=flat.source.dtype))
+            if isinstance(error, LossyCastError):
+                error.hint = flat.fit if flat.source.dtype is None else None
+            raise placed(error, f"{flat.path(index)} of {flat.source.name}") from None
+
+    def _called(self, inside: Sequence[Any]) -> Sequence[Any]:
+        try:
+            return (self._native or self.native)(*inside)
+        except Exception as error:
+            note(error, self.flat)
             raise
+
+    def _outside(self, results: Sequence[Any], back: str, want: Sequence[str] | None) -> list[Any]:
+        flat = self.flat
+        if not flat.asks:
+            leave = converter_to(back)
+            return [leave(each) for each in results]
         copy, fit = flat.source.copy, flat.source.dtype
-        if fit is None and want is None and not (copy is False and self.rules):
-            outside, paths = conversion_as(back, copy=copy), NO_PATHS if flat.asks else fast_paths.paths_to(back)
-            if lends:
-                shared, fresh = conversion_as(back, copy=False), flat.inner.fresh(results, inside)
-                ways = [(shared, NO_PATHS) if one else (outside, paths) for one in fresh]
-                return [_carried(each, *way) for each, way in zip(results, ways, strict=True)]
-            return [_carried(each, outside, paths) for each in results]
-        pairs = zip(results, want or repeat(fit), strict=False)
         eased = None if self.rules else copy
         return [
-            _shared(each, conversion_as(back, dtype=name, copy=copy), conversion_as(back, dtype=name, copy=eased))
-            for each, name in pairs
+            sharing_first(conversion_as(back, dtype=name, copy=copy), conversion_as(back, dtype=name, copy=eased))(each)
+            for each, name in zip(results, want or repeat(fit), strict=False)
         ]
 
     def checked(self, results: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> Sequence[Any]:
@@ -199,23 +258,6 @@ class Function:
                 "pad to one shape inside the function; or call it outside jit",
             )
         return results
-
-
-def _carried(tensor: Any, conversion: Conversion, paths: Mapping[type, Callable[[Any], Any]]) -> Any:
-    """Convert one tensor, by the fast path of its type if that takes it."""
-    try:
-        found = paths[type(tensor)](tensor)
-    except fast_paths.REFUSALS:
-        found = None
-    return convert(tensor, conversion) if found is None else found
-
-
-def _shared(tensor: Any, sharing: Conversion, copying: Conversion) -> Any:
-    """Convert one tensor over the same memory if that can be."""
-    try:
-        return convert(tensor, sharing)
-    except CopyRequiredError:
-        return convert(tensor, copying)
 
 
 def _without(spec: Spec, axis: int | None) -> Spec:

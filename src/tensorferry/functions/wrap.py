@@ -9,12 +9,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 
 from ..backends import registry, tracers
 from ..core.names import EXCHANGE
-from ..errors import GradientError, UnknownFrameworkError, UnsupportedTypeError, shown
+from ..errors import (
+    ConversionError,
+    GradientError,
+    LossyCastError,
+    UnknownFrameworkError,
+    UnsupportedTypeError,
+    shown,
+)
 from ..execution.recipes import conversion_as
 from ..execution.run import convert
+from ..trees.structure import placed
 from ..trees.walk import take_apart
-from .flat import TENSOR, Flat, Source
+from .flat import TENSOR, Flat, OutputTree, Source, fit, path_of, positional, refusal_of
 from .function import Function
+from .key import Key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -63,60 +72,6 @@ def outer_of(name: str) -> Outer:
     return _side(name, "outer")  # type: ignore[no-any-return]
 
 
-class _Key:
-    """What distinguishes one set of arguments from another, tensors aside."""
-
-    __slots__ = ("_hash", "environment", "fixed", "leaves", "structure")
-
-    def __init__(self, structure: Structure, leaves: tuple[Any, ...], environment: Hashable) -> None:
-        self.structure = structure
-        self.leaves = leaves
-        self.environment = environment
-        self.fixed = tuple(_fixed(leaf) for leaf in leaves)
-        self._hash = hash((self.fixed, environment))
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, _Key)
-            and self.fixed == other.fixed
-            and self.environment == other.environment
-            and self.structure.is_like(other.structure)
-        )
-
-
-class _Itself:
-    """Stands for an object that cannot be hashed."""
-
-    def __init__(self, x: Any) -> None:
-        self._x = x
-
-    def __hash__(self) -> int:
-        return id(self._x)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Itself) and self._x is other._x
-
-
-def _fixed(leaf: Any) -> Hashable:
-    kind = type(leaf)
-    if kind is float or kind is complex:
-        return kind, repr(leaf)
-    try:
-        hash(leaf)
-    except TypeError:
-        return _Itself(leaf)
-    return kind, leaf
-
-
-@lru_cache(maxsize=64)
-def _flat(count: int) -> Structure:
-    """The tree of as many positional arguments, which are no trees."""
-    return take_apart(((TENSOR,) * count, {}))[1]
-
-
 def _is_of(x: Any, name: str) -> bool:
     owner = registry.BY_TYPE.get(type(x))
     return owner is not None and owner.name == name and registry.is_known_tensor(type(x))
@@ -139,6 +94,18 @@ class Call(NamedTuple):
         """The shapes and dtypes of the tensors; an axis of unknown length counts as two."""
         found = [self.outer.spec(each) for each in self.tensors]
         return tuple((tuple(2 if length < 0 else length for length in shape), name) for shape, name in found)
+
+
+class Own(NamedTuple):
+    """A call with tensors of the inner framework alone, which is one like any other.
+
+    Args:
+        args: Its positional arguments.
+        keywords: Its keywords.
+    """
+
+    args: tuple[Any, ...]
+    keywords: dict[str, Any]
 
 
 class Wrapped:
@@ -180,8 +147,8 @@ class Wrapped:
     def __call__(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Call it as the user did."""
         call = self.ready(args, keywords)
-        if call is None:
-            return self.source.function(*args, **keywords)
+        if isinstance(call, Own):
+            return self.source.function(*call.args, **call.keywords)
         function, tensors, outer = call
         flat = function.flat
         if flat.inner.looks_first and not flat.careful:
@@ -202,8 +169,8 @@ class Wrapped:
             # It may be called all the same, with values.
             call.function.flat.careful = True
 
-    def ready(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> Call | None:
-        """The call; ``None``: all tensors are the inner framework's, so that it is a call like any other.
+    def ready(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> Call | Own:
+        """The call, with tensors of the framework that calls alone.
 
         Raises:
             UnsupportedTypeError: Nothing tells the outer framework, or several do.
@@ -216,37 +183,52 @@ class Wrapped:
         leaves, structure = take_apart((args, keywords))
         places = [index for index, leaf in enumerate(leaves) if registry.is_tensor(type(leaf))]
         names = {registry.backend_of(leaves[index]).name for index in places}
+        if not places:
+            self._refuse_others(structure, leaves)
         outer_name = self.outer or self._outer_of(names)
-        if outer_name == self.inner:
-            return None
-        outer = outer_of(outer_name)
+        if names == {self.inner} and outer_name == self.inner:
+            return Own(args, keywords)
         tensors = []
         for index in places:
             leaf, leaves[index] = leaves[index], TENSOR
-            owner = registry.BY_TYPE.get(type(leaf))
-            if owner is None or owner.name != outer_name:
+            if registry.backend_of(leaf).name != outer_name:
                 # In a graph its gradient would be lost.
                 try:
                     leaf = convert(leaf, conversion_as(outer_name, grad="error", dtype=self.source.dtype))
-                except GradientError as error:
-                    error.hint = "x.detach() first"
-                    raise
+                except ConversionError as error:
+                    if isinstance(error, GradientError):
+                        error.hint = "x.detach() first"
+                    if isinstance(error, LossyCastError):
+                        error.hint = fit(self.inner)
+                    raise placed(error, f"{path_of(structure, index)} of {self.source.name}") from None
             tensors.append(leaf)
-        if structure.is_like(_flat(len(args))) and all(_is_of(x, outer_name) for x in args):
+        if outer_name == self.inner:
+            return Own(*OutputTree(structure, tuple(leaves)).filled(tensors))
+        outer = outer_of(outer_name)
+        if structure.is_like(positional(len(args))) and all(_is_of(x, outer_name) for x in args):
             self._plain[tuple(map(type, args))] = outer
-        return Call(self._function(_Key(structure, tuple(leaves), inner.environment())), tensors, outer)
+        return Call(self._function(Key(structure, tuple(leaves), inner.environment())), tensors, outer)
 
     def function_of(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> Function:
         """What is called with arguments in which `TENSOR` stands for each tensor."""
         leaves, structure = take_apart((args, keywords))
-        return self._function(_Key(structure, tuple(leaves), inner_of(self.inner).environment()))
+        return self._function(Key(structure, tuple(leaves), inner_of(self.inner).environment()))
 
     def _make_of_tensors(self, count: int, environment: Hashable) -> Function:
-        return self._function(_Key(_flat(count), (TENSOR,) * count, environment))
+        return self._function(Key(positional(count), (TENSOR,) * count, environment))
 
-    def _make(self, key: _Key) -> Function:
+    def _make(self, key: Key) -> Function:
+        self._refuse_others(key.structure, key.leaves)
         flat = Flat(self.source, inner_of(self.inner), key.structure, key.leaves, key.environment)
         return Function(flat, flat.tensors)
+
+    def _refuse_others(self, structure: Structure, leaves: Sequence[Any]) -> None:
+        """Refuse what another framework has for numbers and is no tensor: fixed, it would be lost in the inner one."""
+        for index, leaf in enumerate(leaves):
+            refused = refusal_of(type(leaf))
+            top = type(leaf).__module__.partition(".")[0]
+            if refused is not None and top not in registry.known()[self.inner].owns:
+                raise placed(refused, f"{path_of(structure, index)} of {self.source.name}")
 
     def _outer_of(self, names: set[str]) -> str:
         others = sorted(names - {self.inner, EXCHANGE, *(name for name in names if not brings(name, "outer"))})
@@ -258,14 +240,12 @@ class Wrapped:
                 f"{what} was called with tensors of {' and '.join(others)}: in whose graph is it to be?",
                 f'wrap(function, inner="{self.inner}", outer="{others[0]}")',
             )
-        if names == {self.inner}:
-            return self.inner
-        if names and self.inner not in names:
-            return EXCHANGE
+        if names:
+            # NumPy's arrays beside a framework's tensors become its.
+            return self.inner if self.inner in names else EXCHANGE
         likely = next(each for each in registry.known() if brings(each, "outer") and each not in (EXCHANGE, self.inner))
         raise UnsupportedTypeError(
-            f"No argument of {what} tells which framework calls it"
-            + (f", as the tensors are {self.inner}'s and NumPy's." if names else ": there are no tensors."),
+            f"No argument of {what} tells which framework calls it: there are no tensors.",
             f'wrap(function, inner="{self.inner}", outer="{likely}")',
         )
 
@@ -361,6 +341,11 @@ def wrap(
         raise TypeError(f"dtype must be None or 'fit', not {shown(dtype)}")
     if copy not in (None, False):
         raise TypeError(f"copy must be None or False, not {shown(copy)}")
+    if isinstance(function, (staticmethod, classmethod)):
+        # What is above such a decorator goes below it.
+        return type(function)(
+            wrap(function.__func__, inner=inner, outer=outer, vjp=vjp, jvp=jvp, shapes=shapes, dtype=dtype, copy=copy)
+        )
     if not callable(function) or isinstance(function, type):
         raise TypeError(f"a function is wrapped, or an object that is called, not {shown(function)}")
     what = getattr(function, "__qualname__", None) or type(function).__qualname__

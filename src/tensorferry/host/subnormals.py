@@ -54,17 +54,19 @@ def unflushed(function: Function) -> Function:
     """Decorate a function that a framework's thread calls: it meets subnormals as on a thread of Python's."""
 
     @wraps(function)
-    def on_any_thread(*arguments: Any, **keywords: Any) -> Any:
+    def on_any_thread(*arguments: Any) -> Any:
         if _SMALLEST * 1.0:
-            return function(*arguments, **keywords)
+            return function(*arguments)
         # As `_ordinary` does, of which the block takes as long as a small function.
-        environment, before = _environment(), ctypes.create_string_buffer(_ROOM)
-        environment.get(before)
-        environment.set(environment.default)
+        get, put, default = _environment()
+        before = _free.pop() if _free else _room()
+        get(before)
+        put(default)
         try:
-            return function(*arguments, **keywords)
+            return function(*arguments)
         finally:
-            environment.set(before)
+            put(before)
+            _free.append(before)
 
     return cast("Function", on_any_thread)
 
@@ -130,42 +132,54 @@ _be_quiet, _be_as = _find_switch()
 
 
 class _Environment(NamedTuple):
-    """C's functions for a thread's floating-point environment, and its default one."""
+    """C's functions for what a thread's floating-point unit is set to, and its default; all take addresses."""
 
-    get: Callable[[Any], int]
-    set: Callable[[Any], int]
-    default: Any
+    get: Callable[[int], int]
+    set: Callable[[int], int]
+    default: int
 
 
 _ROOM = 512
 """Bytes, more than any platform's `fenv_t` has."""
+_made: list[Any] = []
+_free: list[int] = []
+"""Addresses of memory for an environment: as many as there were threads at once that needed one."""
+
+
+def _room() -> int:
+    _made.append(ctypes.create_string_buffer(_ROOM))
+    return ctypes.addressof(_made[-1])
 
 
 @cache
 def _environment() -> _Environment:
     # Without giving the interpreter's lock away: the register is this thread's.
-    library = ctypes.PyDLL(None)
-    try:
-        get, put = library.fegetenv, library.fesetenv
-    except AttributeError:
-        library = ctypes.PyDLL("libm.so.6")
-        get, put = library.fegetenv, library.fesetenv
-    get.argtypes, put.argtypes = (ctypes.c_void_p,), (ctypes.c_void_p,)
-    try:
-        default: Any = ctypes.addressof(ctypes.c_char.in_dll(library, "_FE_DFL_ENV"))
-    except ValueError:
-        default = ctypes.c_void_p(-1)  # so it is written in glibc and in musl
-    return _Environment(get, put, default)
+    for name in (None, "libm.so.6"):
+        library = ctypes.PyDLL(name)
+        # The modes alone, without the flags, take half the time; where there are none, all.
+        for get, put in (("fegetmode", "fesetmode"), ("fegetenv", "fesetenv")):
+            if not hasattr(library, get):
+                continue
+            functions = getattr(library, get), getattr(library, put)
+            for function in functions:
+                function.argtypes = (ctypes.c_void_p,)
+            try:
+                default = ctypes.addressof(ctypes.c_char.in_dll(library, "_FE_DFL_ENV"))
+            except ValueError:
+                default = -1  # so it is written in glibc and in musl
+            return _Environment(*functions, default)
+    raise OSError("this platform has no fegetenv")
 
 
 @contextmanager
 def _ordinary() -> Iterator[None]:
     """The environment that a program starts with, for this thread and the time of the block."""
-    environment = _environment()
-    before = ctypes.create_string_buffer(_ROOM)
-    environment.get(before)
-    environment.set(environment.default)
+    get, put, default = _environment()
+    before = _free.pop() if _free else _room()
+    get(before)
+    put(default)
     try:
         yield
     finally:
-        environment.set(before)
+        put(before)
+        _free.append(before)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...core.derivations import EVERY, Jvp, Vjp, chosen
+from ...core.derivations import Jvp, Vjp, Vmap, chosen, derived
 from ...host.numpy_dtypes import by_numpy, numpy_dtype
 from .. import registry
+from ..functions import Inner
 from .tensors import BACKEND
 
 if TYPE_CHECKING:
@@ -31,12 +32,10 @@ _ALONE = 2
 """The references to an object in a tuple that nobody else has: the tuple's, and the one of the call that counts."""
 
 
-class JaxInner:
+class JaxInner(Inner):
     """Calls functions of JAX's."""
 
     name = "jax"
-    keeps_outputs = False
-    looks_first = False
 
     def environment(self) -> Hashable:
         """Whether there are 64-bit dtypes, which may be so on one thread alone, and whether jit is switched off."""
@@ -55,11 +54,8 @@ class JaxInner:
         """What is derived from a function that is jitted is jitted too."""
         if not rules:
             return flat
-        found: Callable[..., Sequence[Any]] = flat
-        for rule in rules:
-            derive = _vjp if isinstance(rule, Vjp) else _jvp if isinstance(rule, Jvp) else _vmap
-            found = derive(found, rule)
-        return jax.jit(found) if _is_jitted(flat) else found
+        found = derived(flat, rules, {Vjp: _vjp, Jvp: _jvp, Vmap: _vmap})
+        return jax.jit(found) if _is_jitted(flat) else found  # type: ignore[no-any-return]
 
     def shapes(self, flat: Flat, specs: Sequence[Spec]) -> Sequence[Spec]:
         inputs = [jax.ShapeDtypeStruct(shape, numpy_dtype(name)) for shape, name in specs]
@@ -72,22 +68,20 @@ class JaxInner:
 
     def fresh(self, results: Sequence[Any], inputs: Sequence[Any]) -> Sequence[bool]:
         # What a jitted function passes through, or has as a constant, is an object that somebody else has too.
-        alone = [sys.getrefcount(results[i]) <= _ALONE and results[i].nbytes >= _WORTH for i in range(len(results))]
+        alone = [sys.getrefcount(results[i]) <= _ALONE and _bytes(results[i]) >= _WORTH for i in range(len(results))]
         if not any(alone) or any(x.is_deleted() for x in inputs):
             return [False] * len(results)
         known = [x.unsafe_buffer_pointer() for x in (*results, *inputs)]
         return [one and known.count(known[index]) == 1 for index, one in enumerate(alone)]
 
-    def module(self, module: Any, state: bool) -> None:
-        return None
-
-    def derivatives(self, flat: Flat) -> str:
-        return EVERY
-
     def remarks(self, flat: Flat) -> Sequence[str]:
         if _is_jitted(flat):
             return ()
         return ["the function is not jitted, so it and its gradients run one operation at a time: jax.jit(function)"]
+
+
+def _bytes(x: Any) -> int:
+    return x.size * x.dtype.itemsize  # type: ignore[no-any-return]  # `nbytes` takes three times as long
 
 
 def _is_jitted(flat: Flat) -> bool:

@@ -1,8 +1,9 @@
 """A primitive of JAX's that calls functions of other frameworks: the one place for what JAX does not promise to keep.
 
 There is one primitive, and it calls a `Function`. Its tangents are such a call again, linear in its last arguments;
-transposed, that is a call of the function's gradient. It is lowered to a callback that is handed NumPy arrays. Where a
-version of JAX has other interfaces, `jax.pure_callback` and `jax.custom_vjp` stand in: see `_Fallback`.
+transposed, that is a call of the function's gradient. It is lowered to a callback that is handed NumPy arrays, on the
+CPU over XLA's own memory, of what comes out too. Where a version of JAX has other interfaces, `jax.pure_callback` and
+`jax.custom_vjp` stand in: see `_Fallback`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import inspect
 import threading
 import warnings
-from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ...core.derivations import Spec
     from ..functions import Function
 
-__all__ = ["binding"]
+__all__ = ["binding", "spec_of"]
 
 jax: Any = registry.load(BACKEND).jax  # type: ignore[attr-defined]
 jnp: Any = jax.numpy
@@ -61,7 +61,8 @@ def _make() -> Any:
         return _Fallback(error)
 
 
-def _spec(aval: Any) -> Spec:
+def spec_of(aval: Any) -> Spec:
+    """See `Outer.spec`."""
     try:
         return tuple(aval.shape), _NAMES[np.dtype(aval.dtype)]
     except (KeyError, TypeError):
@@ -90,7 +91,7 @@ def _held(function: Function, specs: Sequence[Spec]) -> list[Spec]:
 
 
 def _promised(function: Function, avals: Sequence[Any]) -> list[Spec]:
-    return _held(function, function.specs([_spec(aval) for aval in avals]))
+    return _held(function, function.specs([spec_of(aval) for aval in avals]))
 
 
 def _is_inexact(dtype: Any) -> bool:
@@ -104,19 +105,14 @@ def _conj(x: Any) -> Any:
 
 def _run_here(function: Function, arrays: Sequence[Any]) -> list[Any]:
     """Call a function with arrays that have values."""
+    from .outer import OUTER
+
     for array in arrays:
         if isinstance(array, jax.Array) and array.sharding.num_devices > 1:
             raise _sharded(function, array.sharding.num_devices)
-    results = function.run(arrays, "jax", want=_wanted(function, arrays))
+    results = function.run(arrays, OUTER)
     device = next((array.device for array in arrays if isinstance(array, jax.Array)), None)
     return results if device is None or device.platform == "cpu" else [jax.device_put(each, device) for each in results]
-
-
-def _wanted(function: Function, arrays: Sequence[Any]) -> list[str] | None:
-    """The dtypes of what comes out, if they have to be told."""
-    if function.flat.source.dtype is None or not any(isinstance(rule, Vjp) for rule in function.rules):
-        return None
-    return [name for _, name in function.specs([_spec(array) for array in arrays])]
 
 
 def _sharded(function: Function, count: int) -> UnsupportedTypeError:
@@ -126,47 +122,54 @@ def _sharded(function: Function, count: int) -> UnsupportedTypeError:
     )
 
 
-def _called_back(function: Function, promised: Sequence[Spec], as_words: Sequence[bool]) -> Callable[..., Any]:
-    """What XLA calls with NumPy arrays over its own memory, which is theirs for the time of the call."""
-    shapes = [shape for shape, _ in promised]
+def _filler(function: Function, promised: Sequence[Spec]) -> Callable[[list[Any], list[Any]], None]:
+    """What fills NumPy arrays from others that are lent, on a thread of XLA's."""
     want = [name for _, name in promised] if function.flat.source.dtype else None
+    return subnormals.unflushed(function.filler(want))
 
-    @subnormals.unflushed
-    def callback(*arrays: Any) -> Any:
+
+def _giving(function: Function, promised: Sequence[Spec]) -> Callable[..., tuple[Any, ...]]:
+    """What XLA calls with arrays, to be given arrays."""
+    _refuse_narrowing(function, promised)
+    fill = _filler(function, promised)
+    dtypes = [numpy_dtype(name) for _, name in promised]
+
+    def callback(*arrays: Any) -> tuple[Any, ...]:
+        outs = [np.empty(shape, dtype) for (shape, _), dtype in zip(promised, dtypes, strict=True)]
         try:
-            results = function.run(arrays, "numpy", lent=True, want=want)
+            fill([*map(np.asarray, arrays)], outs)
         except Exception as error:
-            # XLA makes an error of its own of it, which has its text alone.
-            raise RuntimeError(f"{type(error).__qualname__}: {error} ({function.flat.side})") from error
-        found = function.checked(results, shapes)
-        for (_, name), array in zip(promised, found, strict=True):
-            if _NAMES[array.dtype] != name:
-                raise LossyCastError(f"{function.flat.source.name} gave {array.dtype}, and before it promised {name}.")
-        return tuple(_words(x) if words else x for x, words in zip(found, as_words, strict=True))
+            raise RuntimeError(function.aside(error)) from error
+        return tuple(outs)
 
     return callback
 
 
-# -- 64-bit results where only this thread has 64-bit dtypes: JAX narrows them on its callback threads -----------
+def _filling(function: Function, promised: Sequence[Spec], count: int) -> Callable[..., tuple[()]]:
+    """What XLA calls with its own memory, of so many arguments and of what comes out; it is ours for the call alone."""
+    fill = _filler(function, promised)
+
+    def callback(_: Any, *buffers: Any) -> tuple[()]:
+        # `np.asarray` takes as long again.
+        arrays = [each.__array__() for each in buffers]
+        try:
+            fill(arrays[:count], arrays[count:])
+        except Exception as error:
+            raise RuntimeError(function.aside(error)) from error
+        return ()
+
+    return callback
 
 
-def _words(array: Any) -> Any:
-    """The bits of an array as 32-bit words along a last axis of its own."""
-    whole = np.ascontiguousarray(array).reshape(array.shape)
-    return whole.reshape(*array.shape, 1).view(np.uint32)
-
-
-def _from_words(words: Any, dtype: Any) -> Any:
-    if dtype.kind == "c":
-        real, imag = (jax.lax.bitcast_convert_type(words[..., i : i + 2], np.float64) for i in (0, 2))
-        return jax.lax.complex(real, imag)
-    return jax.lax.bitcast_convert_type(words, dtype)
-
-
-def _is_wide_here_alone() -> bool:
-    """Whether this thread has 64-bit dtypes, and others have not."""
+def _refuse_narrowing(function: Function, promised: Sequence[Spec]) -> None:
+    """Refuse 64-bit results that this thread alone may have: JAX would narrow them on its callback threads."""
     everywhere = import_module("jax._src.config").enable_x64.get_global()
-    return bool(jax.config.jax_enable_x64) and not everywhere
+    if jax.config.jax_enable_x64 and not everywhere and any(name in _WIDE for _, name in promised):
+        raise LossyCastError(
+            f"{function.flat.source.name} gives 64-bit numbers, which this JAX narrows on its callback threads, as "
+            "only this thread has them.",
+            'jax.config.update("jax_enable_x64", True)',
+        )
 
 
 # -- the primitive ------------------------------------------------------------------------------------------------
@@ -190,13 +193,12 @@ class _Primitive:
         self.options = {"returns_token": False} if "returns_token" in known else {}
         if not {"ctx", "callback", "token", "operands", "operand_avals", "result_avals"} <= set(known):
             raise TypeError("emit_python_callback takes other arguments")
-        self.call, self.words = primitive_of("tensorferry_call"), primitive_of("tensorferry_call_words")
-        for primitive in (self.call, self.words):
-            primitive.multiple_results = True
-            mlir.register_lowering(primitive, partial(self._lower, words=primitive is self.words))
+        self.by_buffer = _by_buffer()
+        self.call = primitive_of("tensorferry_call")
+        self.call.multiple_results = True
+        mlir.register_lowering(self.call, self._lower)
         self.call.def_impl(lambda *arrays, function: _run_here(function, arrays))
         self.call.def_abstract_eval(self._abstract)
-        self.words.def_abstract_eval(self._abstract_words)
         ad.primitive_jvps[self.call] = self._jvp
         ad.primitive_transposes[self.call] = self._transpose
         batching.primitive_batchers[self.call] = self._batch
@@ -210,14 +212,6 @@ class _Primitive:
 
     def _abstract(self, *avals: Any, function: Function) -> list[Any]:
         return [jax.core.ShapedArray(shape, numpy_dtype(name)) for shape, name in _promised(function, avals)]
-
-    def _abstract_words(self, *avals: Any, function: Function) -> list[Any]:
-        return [
-            jax.core.ShapedArray((*shape, numpy_dtype(name).itemsize // 4), np.dtype(np.uint32))
-            if name in _WIDE
-            else jax.core.ShapedArray(shape, numpy_dtype(name))
-            for shape, name in _promised(function, avals)
-        ]
 
     def _jvp(self, primals: Sequence[Any], tangents: Sequence[Any], *, function: Function) -> Any:
         zero, float0 = self.ad.Zero, jax.dtypes.float0
@@ -255,28 +249,35 @@ class _Primitive:
         results = self.call.bind(*arguments, function=function.derived(Vmap(tuple(dims), size)))
         return results, [0] * len(results)
 
-    def _lower(self, ctx: Any, *operands: Any, function: Function, words: bool) -> Any:
-        devices = getattr(ctx.module_context.axis_context, "num_devices", 1)
+    def _lower(self, ctx: Any, *operands: Any, function: Function) -> Any:
+        module = ctx.module_context
+        devices = getattr(module.axis_context, "num_devices", 1)
         if devices > 1:
             raise _sharded(function, devices)
         promised = _promised(function, ctx.avals_in)
-        if not words and _is_wide_here_alone() and any(name in _WIDE for _, name in promised):
-            in_words = partial(self._in_words, function, promised)
-            return self.mlir.lower_fun(in_words, multiple_results=True)(ctx, *operands)
         function.native  # noqa: B018 - a derivative that is not there is refused before anything is run
-        as_words = [words and name in _WIDE for _, name in promised]
-        callback = _called_back(function, promised, as_words)
+        if self.by_buffer is not None and tuple(module.platforms) == ("cpu",):
+            module.add_host_callback(_filling(function, promised, len(operands)))
+            return self.by_buffer(ctx, *operands, index=np.uint64(len(module.host_callbacks) - 1))
+        callback = _giving(function, promised)
         results, _, keep = self.emit(
             ctx, callback, None, list(operands), ctx.avals_in, ctx.avals_out, has_side_effect=False, **self.options
         )
-        if keep is not None and hasattr(ctx.module_context, "add_keepalive"):
-            ctx.module_context.add_keepalive(keep)
+        if keep is not None and hasattr(module, "add_keepalive"):
+            module.add_keepalive(keep)
         return results
 
-    def _in_words(self, function: Function, promised: Sequence[Spec], *arrays: Any) -> list[Any]:
-        found = self.words.bind(*arrays, function=function)
-        wanted = [numpy_dtype(name) for _, name in promised]
-        return [_from_words(x, dtype) if _NAMES[dtype] in _WIDE else x for x, dtype in zip(found, wanted, strict=True)]
+
+def _by_buffer() -> Any:
+    """What lowers to a callback that is given XLA's own memory, for what comes out too; ``None``: JAX has none yet.
+
+    See https://docs.jax.dev/en/latest/_autosummary/jax.experimental.buffer_callback.buffer_callback.html.
+    """
+    try:
+        import_module("jax.experimental.buffer_callback")
+    except ImportError:  # before 0.6.1
+        return None
+    return import_module("jax.ffi").ffi_lowering("xla_buffer_python_cpu_callback", has_side_effect=False)
 
 
 def _aval(x: Any) -> Any:
@@ -312,11 +313,7 @@ class _Fallback:
         def call(*arrays: Any) -> Any:
             promised = _promised(function, arrays)
             shapes = [jax.ShapeDtypeStruct(shape, numpy_dtype(name)) for shape, name in promised]
-            host = _called_back(function, promised, [False] * len(promised))
-
-            def callback(*values: Any) -> Any:
-                return host(*map(np.asarray, values))
-
+            callback = _giving(function, promised)
             return tuple(jax.pure_callback(callback, tuple(shapes), *arrays, vmap_method="sequential"))
 
         def forward(*arrays: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,10 +10,10 @@ from ...core.derivations import Jvp, Vjp, Vmap
 from ...core.dtypes import DTYPES
 from ...errors import GradientError, ShapeError, UnsupportedTypeError
 from ...host.numpy_dtypes import numpy_dtype, of_numpy
+from ..functions import Inner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import Callable, Sequence
 
     from ...core.derivations import Rule, Spec
     from ..functions import Flat
@@ -24,18 +23,11 @@ __all__ = ["INNER"]
 _ONE = "vjp(primals, outputs, cotangents) and jvp(primals, tangents) are first derivatives"
 
 
-class NumpyInner:
+class NumpyInner(Inner):
     """Calls functions of NumPy's."""
 
     name = "numpy"
     keeps_outputs = True
-    looks_first = False
-
-    def environment(self) -> Hashable:
-        return None
-
-    def under(self, environment: Any) -> AbstractContextManager[Any]:
-        return nullcontext()
 
     def output(self, leaf: Any) -> Any:
         is_number = isinstance(leaf, (np.ndarray, np.generic, bool, int, float, complex))
@@ -62,15 +54,6 @@ class NumpyInner:
                 'wrap(function, inner="numpy", shapes=lambda x: x) says them without a call',
             ) from error
         return [(y.shape, of_numpy(y.dtype) or "") for y in results]
-
-    def borrows(self, flat: Flat) -> bool:
-        return False
-
-    def fresh(self, results: Sequence[Any], inputs: Sequence[Any]) -> Sequence[bool]:
-        return [False] * len(results)
-
-    def module(self, module: Any, state: bool) -> None:
-        return None
 
     def derivatives(self, flat: Flat) -> str:
         given = (("reverse", flat.source.vjp), ("forward", flat.source.jvp))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...host.numpy_dtypes import of_numpy
+from ..functions import Outer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["OUTER"]
 
 
-class NumpyOuter:
+class NumpyOuter(Outer):
     """Calls functions with arrays."""
 
     name = "numpy"
@@ -26,13 +27,7 @@ class NumpyOuter:
         return tensor.shape, of_numpy(tensor.dtype) or ""
 
     def apply(self, function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
-        return function.run(tensors, "numpy")
-
-    def entrance(self, wrapped: Any) -> Any:
-        return wrapped
-
-    def remarks(self) -> Sequence[str]:
-        return ()
+        return function.run(tensors, self)
 
 
 OUTER = NumpyOuter()

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from copy import copy
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ...core.derivations import EVERY, Jvp, Vjp, chosen
+from ...core.derivations import Jvp, Vjp, Vmap, chosen, derived
 from ...errors import GradientError, UnsupportedTypeError
 from .. import registry
+from ..functions import Inner
 from .tensors import BACKEND
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import Callable, Iterator, Sequence
 
     from ...core.derivations import Rule, Spec
     from ..functions import Flat
@@ -27,18 +28,11 @@ _UNTRACEABLE = (tf.errors.OperatorNotAllowedInGraphError, AttributeError, NotImp
 _VARIABLES = "pass them as arguments; of a layer of Keras: layer.stateless_call(trainable, non_trainable, x)"
 
 
-class TensorflowInner:
+class TensorflowInner(Inner):
     """Calls functions of TensorFlow's."""
 
     name = "tensorflow"
-    keeps_outputs = False
     looks_first = True
-
-    def environment(self) -> Hashable:
-        return None
-
-    def under(self, environment: Any) -> AbstractContextManager[Any]:
-        return nullcontext()
 
     def output(self, leaf: Any) -> Any:
         if isinstance(leaf, tf.Tensor):
@@ -46,31 +40,13 @@ class TensorflowInner:
         is_number = isinstance(leaf, (bool, int, float, complex, tf.Variable, tf.IndexedSlices))
         return tf.convert_to_tensor(leaf) if is_number or type(leaf).__module__ == "numpy" else None
 
-    def borrows(self, flat: Flat) -> bool:
-        return False
-
-    def fresh(self, results: Sequence[Any], inputs: Sequence[Any]) -> Sequence[bool]:
-        return [False] * len(results)
-
-    def module(self, module: Any, state: bool) -> None:
-        return None
-
-    def derivatives(self, flat: Flat) -> str:
-        return EVERY
-
     def remarks(self, flat: Flat) -> Sequence[str]:
         if flat.careful:
             return ["it cannot be traced, so it is not known whether it draws random numbers; jit needs shapes="]
         return ()
 
     def native(self, flat: Flat, rules: tuple[Rule, ...]) -> Callable[..., Sequence[Any]]:
-        found: Callable[..., Sequence[Any]] = flat
-        for rule in rules:
-            if isinstance(rule, Vjp):
-                found = _vjp(flat, found, rule)
-            else:
-                found = _jvp(found, rule) if isinstance(rule, Jvp) else _vmap(found, rule)
-        return found
+        return derived(flat, rules, {Vjp: partial(_vjp, flat), Jvp: _jvp, Vmap: _vmap})  # type: ignore[no-any-return]
 
     def shapes(self, flat: Flat, specs: Sequence[Spec]) -> Sequence[Spec]:
         """By tracing it, when it is seen whether it draws random numbers, or uses or changes variables."""

@@ -8,6 +8,7 @@ from ...core.derivations import Vjp
 from ...errors import UnsupportedTypeError
 from ...host import subnormals
 from .. import registry
+from ..functions import Outer
 from .tensors import BACKEND
 
 if TYPE_CHECKING:
@@ -21,11 +22,10 @@ __all__ = ["OUTER"]
 tf: Any = registry.load(BACKEND).tf  # type: ignore[attr-defined]
 
 
-class TensorflowOuter:
+class TensorflowOuter(Outer):
     """Puts functions among TensorFlow's."""
 
     name = "tensorflow"
-    differentiates = True
     modes = ("tf.GradientTape", "tf.function")
 
     def spec(self, tensor: Any) -> Spec:
@@ -34,17 +34,15 @@ class TensorflowOuter:
                 "How many axes this tensor has is not known while it is traced.", "x.set_shape([None, 3])"
             )
         shape = tuple(-1 if length is None else length for length in tensor.shape)
-        return shape, BACKEND.names[tensor.dtype.base_dtype]
+        name = BACKEND.names.get(tensor.dtype.base_dtype)
+        if name is None:
+            why, hint = BACKEND.capabilities.objects.abstract["text"]
+            raise UnsupportedTypeError(f"This tensorflow object has no values to carry: {why}.", hint)
+        return shape, name
 
     def apply(self, function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
         # A variable is read here, where the tape sees it.
         return _call(function, [tf.convert_to_tensor(each) for each in tensors])
-
-    def entrance(self, wrapped: Any) -> Any:
-        return wrapped
-
-    def remarks(self) -> Sequence[str]:
-        return ()
 
 
 OUTER = TensorflowOuter()
@@ -77,31 +75,33 @@ def _call(function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
 
 
 def _run(function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
-    fits = function.flat.source.dtype is not None and any(isinstance(rule, Vjp) for rule in function.rules)
     if tf.executing_eagerly():
-        want = [name for _, name in function.specs([OUTER.spec(each) for each in tensors])] if fits else None
-        return function.run(tensors, "tensorflow", want=want)
+        return function.run(tensors, OUTER)
     specs = [OUTER.spec(each) for each in tensors]
     known = all(-1 not in shape for shape, _ in specs)
     promised = function.specs([(tuple(2 if length < 0 else length for length in shape), name) for shape, name in specs])
     # Refused while it is traced, and not when it runs.
     _ = function.native
-    want = [name for _, name in promised] if fits else None
     types = [BACKEND.dtypes[name] for _, name in promised]
-    results = tf.py_function(_host(function, want, [shape for shape, _ in promised] if known else None), tensors, types)
+    results = tf.py_function(_host(function, [shape for shape, _ in promised] if known else None), tensors, types)
     for result, (shape, _) in zip(results, promised, strict=True):
         result.set_shape(shape if known else [None] * len(shape))
     return results  # type: ignore[no-any-return]
 
 
-def _host(
-    function: Function, want: Sequence[str] | None, shapes: Sequence[tuple[int, ...]] | None
-) -> Callable[..., Any]:
+def _host(function: Function, shapes: Sequence[tuple[int, ...]] | None) -> Callable[..., Any]:
     """What TensorFlow calls with tensors that have values."""
 
     @subnormals.unflushed
     def host(*tensors: Any) -> Any:
-        results = function.run(tensors, "tensorflow", want=want)
+        try:
+            results = function.run(tensors, OUTER)
+        except Exception as error:
+            # TensorFlow makes an error of its own of it, which has its text, and its notes where there are any.
+            told = function.aside(error)
+            if hasattr(error, "add_note"):
+                raise
+            raise RuntimeError(told) from error
         return results if shapes is None else function.checked(results, shapes)
 
     return host

@@ -6,6 +6,7 @@ See https://docs.pytorch.org/docs/stable/torch.compiler_dynamo_overview.html.
 
 from __future__ import annotations
 
+import warnings
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -68,9 +69,31 @@ def _is_whole() -> bool:
     torch._dynamo.allow_in_graph(_in_graph)
     translator = torch._dynamo.symbolic_convert.InstructionTranslator
     try:
-        return bool(getattr(translator.current_tx(), "one_graph", False))
+        whole = bool(getattr(translator.current_tx(), "one_graph", False))
     except AttributeError:  # torch.export traces without Dynamo
         return False
+    if whole:
+        _warn_of_limit(translator.current_tx().f_code)
+    return whole
+
+
+def _warn_of_limit(code: Any) -> None:
+    """Say before it is met where PyTorch ends, whose error does not say what to do."""
+    try:
+        limit = torch._dynamo.config.recompile_limit
+        made = len(torch._C._dynamo.eval_frame._debug_get_cache_entry_list(code))
+    except AttributeError:  # it is not public
+        return
+    if made == limit - 1:
+        warnings.warn(
+            f"{code.co_qualname if hasattr(code, 'co_qualname') else code.co_name} is compiled with fullgraph=True and "
+            "calls a function of another framework, so that each length is compiled anew; PyTorch compiles "
+            f"{limit} times (torch._dynamo.config.recompile_limit), of which this is the last, and then raises "
+            "FailOnRecompileLimitHit.\n\nHint: torch.compile(function) without fullgraph= takes every length; or pad "
+            "to few lengths; or torch._dynamo.config.recompile_limit = 64",
+            UserWarning,
+            stacklevel=2,
+        )
 
 
 @_at_trace

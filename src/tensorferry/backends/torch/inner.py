@@ -7,9 +7,10 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ...core.derivations import EVERY, Jvp, Vjp, chosen
+from ...core.derivations import Jvp, Vjp, chosen
 from ...errors import GradientError, UnsupportedTypeError
 from .. import registry
+from ..functions import Inner
 from .modules import opened
 from .tensors import BACKEND
 
@@ -28,25 +29,25 @@ _CLOSED_OVER = "pass them as arguments; the parameters of a module: apply, param
 _RANDOM = "random numbers that no generator= was given for differ each time that it is called, also for its gradient"
 
 
-class TorchInner:
+class TorchInner(Inner):
     """Calls functions of PyTorch's."""
 
     name = "torch"
-    keeps_outputs = False
     looks_first = True
 
     def environment(self) -> Hashable:
-        """Autocast, of each kind of device; ``None``: it is off."""
-        if not torch.is_autocast_enabled("cpu") and not torch.is_autocast_enabled("cuda"):
-            return None
-        return tuple(
-            (kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in ("cpu", "cuda")
-        )
+        """The default dtype, and autocast of each kind of device if it is on; ``None``: what PyTorch starts with."""
+        default = torch.get_default_dtype()
+        if not _is_any_autocast_on():
+            return None if default is torch.float32 else (default, ())
+        kinds = ("cpu", "cuda")
+        return default, tuple((kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in kinds)
 
     @contextmanager
     def under(self, environment: Any) -> Iterator[None]:
+        # The default dtype is the whole process's: it decides what is promised, and stays as it is.
         with ExitStack() as stack:
-            for kind, on, dtype in environment or (("cpu", False, None), ("cuda", False, None)):
+            for kind, on, dtype in (environment or (None, ()))[1] or (("cpu", False, None), ("cuda", False, None)):
                 stack.enter_context(torch.autocast(kind, enabled=on, dtype=dtype))
             yield
 
@@ -55,17 +56,8 @@ class TorchInner:
             return leaf
         return torch.as_tensor(leaf) if isinstance(leaf, (bool, int, float, complex)) or _is_array(leaf) else None
 
-    def borrows(self, flat: Flat) -> bool:
-        return False
-
-    def fresh(self, results: Sequence[Any], inputs: Sequence[Any]) -> Sequence[bool]:
-        return [False] * len(results)
-
     def module(self, module: Any, state: bool) -> tuple[Callable[..., Any], Sequence[dict[str, Any]]] | None:
         return opened(module, state) if isinstance(module, torch.nn.Module) else None
-
-    def derivatives(self, flat: Flat) -> str:
-        return EVERY
 
     def remarks(self, flat: Flat) -> Sequence[str]:
         if flat.careful:
@@ -77,7 +69,7 @@ class TorchInner:
     def native(self, flat: Flat, rules: tuple[Rule, ...]) -> Callable[..., Sequence[Any]]:
         """Gradients by autograd as long as nothing of `torch.func` is around them, which takes its own alone."""
         if not rules:
-            return lambda *tensors: _forward(flat, tensors)
+            return partial(_forward, flat)
         found: Callable[..., Sequence[Any]] = partial(_of_a_derivative, flat)
         last = max((index for index, rule in enumerate(rules) if not isinstance(rule, Vjp)), default=-1)
         for index, rule in enumerate(rules):
@@ -117,6 +109,13 @@ class TorchInner:
         return [(tuple(each.shape), BACKEND.names[each.dtype]) for each in results]
 
 
+def _autocast_on() -> bool:
+    return any(map(torch.is_autocast_enabled, ("cpu", "cuda")))
+
+
+_is_any_autocast_on: Callable[[], bool] = getattr(torch._C, "_is_any_autocast_enabled", _autocast_on)
+
+
 def _short(error: BaseException) -> str:
     return str(error).strip().partition("\n")[0][:200]
 
@@ -125,14 +124,15 @@ def _is_array(leaf: Any) -> bool:
     return type(leaf).__module__ == "numpy" and hasattr(leaf, "dtype")
 
 
-def _forward(flat: Flat, tensors: Sequence[Any]) -> Sequence[Any]:
-    results: Sequence[Any]
+def _forward(flat: Flat, *tensors: Any) -> Sequence[Any]:
     if not flat.careful:
-        results = flat(*tensors)
+        results: Sequence[Any] = flat(*tensors)
     else:
         with torch.enable_grad():
             results = _watched(flat, tensors)
-    _refuse_closed_over(flat, results)
+    for each in results:
+        if each.requires_grad:
+            _refuse_closed_over(flat, results)
     return results
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.derivations import Jvp, Vjp, Vmap
 from .. import registry
+from ..functions import Outer
 from .compiled import entrance
 from .tensors import BACKEND
 
@@ -21,11 +22,10 @@ __all__ = ["OUTER"]
 torch: Any = registry.load(BACKEND).torch  # type: ignore[attr-defined]
 
 
-class TorchOuter:
+class TorchOuter(Outer):
     """Puts functions into PyTorch's graph."""
 
     name = "torch"
-    differentiates = True
     modes = ("torch.func", "torch.vmap", "forward-mode AD", "torch.compile")
 
     def spec(self, tensor: Any) -> Spec:
@@ -33,17 +33,18 @@ class TorchOuter:
         return tuple(map(int, tensor.shape)), BACKEND.names[tensor.dtype]
 
     def apply(self, function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
-        recorded = torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
-        if not recorded and not _is_transformed() and _are_plain(tensors):
-            return _run(function, tensors)
-        found: Any = _Call.apply(function, *tensors)
+        if any(each.is_nested for each in tensors):
+            found: Any = _run(function, tensors)  # which refuses it in the core's words
+        elif _is_transformed() or not _are_plain(tensors):
+            found = _Call.apply(function, *tensors)
+        elif torch.is_grad_enabled() and any(each.requires_grad for each in tensors):
+            found = _PlainCall.apply(function, *tensors)
+        else:
+            found = _run(function, tensors)
         return found  # type: ignore[no-any-return]
 
     def entrance(self, wrapped: Any) -> Any:
         return entrance(wrapped)
-
-    def remarks(self) -> Sequence[str]:
-        return ()
 
 
 class _Call(torch.autograd.Function):  # type: ignore[misc]
@@ -96,15 +97,24 @@ class _Call(torch.autograd.Function):  # type: ignore[misc]
         return found, (0,) * len(found)
 
 
+class _PlainCall(torch.autograd.Function):  # type: ignore[misc]
+    """The same where nothing is transformed: PyTorch binds the arguments by their signature for `setup_context`."""
+
+    backward = staticmethod(_Call.backward)
+
+    @staticmethod
+    def forward(ctx: Any, function: Function, *tensors: Any) -> Any:
+        outputs = tuple(_run(function, tensors))
+        _Call.setup_context(ctx, (function, *tensors), outputs)
+        return outputs
+
+
 def _run(function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
     if any(map(torch._C._functorch.is_legacy_batchedtensor, tensors)):
         return _run_batched(function, tensors)
     if any(map(torch.Tensor._is_zerotensor, tensors)):  # autograd's zeros, which have no memory
         tensors = [torch.zeros_like(each) if each._is_zerotensor() else each for each in tensors]
-    want = None
-    if function.flat.source.dtype is not None and any(isinstance(rule, Vjp) for rule in function.rules):
-        want = [name for _, name in function.specs([OUTER.spec(each) for each in tensors])]
-    results = function.run(tensors, "torch", want=want)
+    results = function.run(tensors, OUTER)
     device = tensors[0].device if tensors else None
     if device is not None and device.type != "cpu":
         return [each.to(device) for each in results]
@@ -122,7 +132,7 @@ def _run_batched(function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
     return [torch._add_batch_dim(y, 0, level) for y in OUTER.apply(derived, whole)]
 
 
-for _each in (_Call.forward, _Call.setup_context, _Call.backward, _Call.jvp, _Call.vmap):
+for _each in (_Call.forward, _PlainCall.forward, _Call.setup_context, _Call.backward, _Call.jvp, _Call.vmap):
     # Autograd calls them, maybe while torch.compile looks at what is called.
     BACKEND.shield(_each)
 

@@ -1,0 +1,74 @@
+"""What holds numbers and is no tensor is refused in the core's words, as an argument and as a result."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import pytest
+import tensorflow as tf
+import torch
+from jax.experimental import sparse
+
+import tensorferry as ferry
+
+double = ferry.wrap(lambda x: x * 2, inner="jax")
+RAGGED = tf.ragged.constant([[1.0, 2.0], [3.0]])
+ROWS = "rows of unequal lengths"
+
+
+def jagged():
+    return torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged, requires_grad=True)
+
+
+@pytest.mark.parametrize(
+    ("wrapped", "make", "words"),
+    [
+        (double, lambda: RAGGED, ROWS),
+        (double, lambda: tf.sparse.from_dense(tf.eye(2)), "indices and values"),
+        (double, lambda: torch.eye(2).to_sparse(), "is sparse"),
+        (double, jagged, "wrapper subclass"),
+        (double, lambda: tf.constant(["a"]), "strings"),
+    ],
+    ids=["ragged", "sparse-tf", "sparse-torch", "jagged", "strings"],
+)
+def test_an_argument(wrapped, make, words):
+    with pytest.raises(ferry.UnsupportedTypeError, match=f"{words}(.|\\n)*args") as caught:
+        wrapped(make())
+    assert caught.value.hint
+
+
+def test_beside_a_tensor_and_where_it_is_traced():
+    """As a fixed value it would reach the inner framework as it is, and its gradient nobody."""
+    both = ferry.wrap(lambda x, tree: x, inner="jax")
+    with pytest.raises(ferry.UnsupportedTypeError, match=rf'{ROWS}. - at args\[1\]\["r"\] of'):
+        both(tf.ones(2), {"r": RAGGED})
+    for x, words in ((RAGGED, ROWS), (tf.constant(["a"]), "string")):
+        with pytest.raises(ferry.UnsupportedTypeError, match=words):
+            tf.function(lambda x: double(x), autograph=False)(x)  # noqa: PLW0108 - a signature is read of it
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_result(nested):
+    def function(x):
+        rows = tf.RaggedTensor.from_row_lengths(x, [1, 2])
+        return {"rows": rows, "x": x} if nested else rows
+
+    with pytest.raises(ferry.UnsupportedTypeError, match=f"{ROWS}. - at what"):
+        ferry.wrap(function, inner="tensorflow")(torch.ones(3))
+    with pytest.raises(ferry.UnsupportedTypeError, match="is sparse"):
+        ferry.wrap(torch.Tensor.to_sparse, inner="torch")(jnp.ones((3, 3)))
+
+
+def test_sparse_arrays_of_jax_are_trees():
+    """As for `convert_tree`: what they are made of crosses."""
+    x = sparse.BCOO.fromdense(jnp.eye(2))
+    assert ferry.wrap(lambda x: x.data * 2, inner="torch")(x).tolist() == [2, 2]
+
+
+def test_what_holds_no_numbers_is_fixed():
+    """Text, nothing, classes, and objects of the inner framework's own."""
+    wrapped = ferry.wrap(lambda x, *rest: (x, *rest), inner="jax")
+    rest = ("a", None, b"", float, jax.ShapeDtypeStruct((3,), "float32"))
+    found = wrapped(torch.ones(3), *rest[:4])
+    assert found[1:] == rest[:4]
+    assert ferry.wrap(lambda x, like: x.reshape(like.shape), inner="jax")(torch.ones(3), rest[4]).shape == (3,)
