@@ -147,6 +147,15 @@ def test_parameters_and_states_are_whole(stage, count, made, tmp_path):
     assert agrees(dict(ferry.load(out, "torch")), {name: whole[name] for name in ferry.load(out)})
 
 
+def test_the_model_beside_what_processes_saved_goes_first(made, tmp_path):
+    """As a trainer leaves them: the folder is its model, and the checkpoint is the folder in it."""
+    written(tmp_path / "global_step2", 2, 2, made, "")
+    (tmp_path / "latest").write_text("global_step2")
+    ferry.save({"weight": torch.ones(2)}, tmp_path / "model.safetensors")
+    assert list(ferry.load(tmp_path)) == ["weight"]
+    assert ferry.open(tmp_path / "global_step2").format == "deepspeed"
+
+
 def saved_again(folder, name, change):
     path = folder / name
     held = torch.load(path, weights_only=False)

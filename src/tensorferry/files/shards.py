@@ -178,10 +178,10 @@ def lone(folder: Path) -> Path:
 
 def _lone_among(folder: Path, among: Iterable[Format]) -> Path | None:
     among = list(among)
-    if recognised(folder, b"", among) is not None:
-        return folder
+    # A trainer keeps the model's file beside what its processes saved.
     usual = (folder / f"{each.shard_stem}{each.suffixes[0]}" for each in among if each.index_suffix)
-    return next((path for path in usual if path.is_file()), None)
+    found = next((path for path in usual if path.is_file()), None)
+    return folder if found is None and recognised(folder, b"", among) is not None else found
 
 
 def _place(index: Path, name: str) -> Path | None:
