@@ -57,6 +57,9 @@ def observe(source: Any, result: Any) -> Observation:
     """Look whether `result` shares `source`'s memory; neither is changed in the end."""
     first, second = address(source), address(result)
     by_address = None if first is None or second is None else first == second
+    if first is None and result is source and not isinstance(source, list):
+        # A frame has a memory for each column, and no address.
+        return Observation(shared=True, by_address=True, by_mutation=None, writable=None)
     by_mutation = None
     if by_address is not None:
         for writer, reader in ((result, source), (source, result)):
