@@ -154,9 +154,14 @@ def frame_of(
 
 def nulls_hint(found: Column) -> Hint:
     """What to write for nulls in a column."""
-    kind, asked = DTYPES[found.dtype].kind, f'dtype="{found.asked}", ' if found.asked else ""
+    kind = DTYPES[found.dtype].kind
     value = "False" if kind == "bool" else '"nan"' if kind == "float" else "0"
-    return Hint(f'{{again:x|{asked}nulls={value}}}, which stands in their place; or {{again:x|{asked}nulls="mask"}}')
+    if not found.asked:
+        return Hint(f'{{again:x|nulls={value}}}, which stands in their place; or {{again:x|nulls="mask"}}')
+    return Hint(
+        f'{{again:x|dtype="{found.asked}", nulls={value}}}, which stands in their place; '
+        f'or {{again:x|dtype="{found.asked}", nulls="mask"}}'
+    )
 
 
 def _dtype_of(kind: str, numbers: Sequence[tuple[object, Column]], request: Request | None, apart: str) -> str:

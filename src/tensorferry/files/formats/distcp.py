@@ -229,7 +229,7 @@ class _Checkpoint:
                 raise FileFormatError(
                     f"{self._where}: {name[:200]} was put through {at['transform_descriptors']!s:.100}, as extensions "
                     "of torch.distributed.checkpoint do; they are not known.",
-                    "a checkpoint that was saved without _extensions=",
+                    "a checkpoint that was saved without extensions",
                 )
             if file in ("", ".", "..") or any(character in file for character in "/\\\0"):
                 raise UnsafeFileError(f"{self._where} names the file {file[:200]!r}, which leads out of its folder.")
