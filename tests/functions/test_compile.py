@@ -93,7 +93,7 @@ def test_more_lengths_than_pytorch_compiles_for():
     call(torch.compile(square, backend="eager"), range(2, 14))
 
 
-# In a process of its own: after its error PyTorch leaves its hook of all frames behind, which changes counts of references.
+# In a process of its own: after its error PyTorch leaves its hook of frames behind, which changes counts of references.
 LIMIT = """
 import warnings
 import torch, jax, tensorferry as ferry
