@@ -256,6 +256,13 @@ INLINE int read_row_as(Reader *reader, char code, PyObject *row, int is_list, Py
     char *to = reader->to; /* not the reader's own, which what is written might lie over for all the compiler knows */
     int found = 0;
     Range range = {INT64_MAX, INT64_MIN};
+    if (direct != NULL)
+        for (Py_ssize_t ahead = stop - AT_ONCE; start < ahead; start++) {
+            PREFETCH(direct[start + AT_ONCE]);
+            found |= read_element(&to, found & MISFIT ? 0 : code, direct[start], &range);
+            if (found < 0)
+                return DOUBT; /* at once: the elements that follow may be gone */
+        }
     for (; start < stop; start += AT_ONCE) {
         int count = (int)(stop - start < AT_ONCE ? stop - start : AT_ONCE);
         for (int index = 0; index < count; index++) {
@@ -272,7 +279,7 @@ INLINE int read_row_as(Reader *reader, char code, PyObject *row, int is_list, Py
         for (int index = 0; index < count; index++) {
             found |= read_element(&to, found & MISFIT ? 0 : code, elements[index], &range);
             if (found < 0)
-                return DOUBT; /* at once: the elements that follow may be gone */
+                return DOUBT;
         }
     }
     reader->to = to;
