@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -27,6 +29,15 @@ def wanted(array):
 
 def told(found):
     return (found.smallest, found.largest, found.zeros, found.nans, found.infinite)
+
+
+@pytest.mark.parametrize("values", [[1.7e308] * 3, [-1.7e308] * 9 + [5e-324], [1e-300] * 4 + [1.7e308] * 4])
+def test_the_mean_of_large_numbers_is_finite(values):
+    """Their sum is beyond any float; one by one, so that blocks of other sizes come after each other."""
+    array = np.array(values)
+    found = statistics(Decoded("float64", array.shape, lambda: iter(array.reshape(-1, 1)), 0))
+    exact = sum(map(Fraction, values)) / len(values)
+    assert found.mean == pytest.approx(float(exact), rel=1e-12)
 
 
 @pytest.mark.parametrize("dtype", sorted(DTYPES))
@@ -67,4 +78,3 @@ def test_later_values_may_reach_a_thousand_powers_of_two_further():
     steps = [np.array([2.0**power]) for power in (-1074, -500, 0, 700, 1023)]
     found = statistics(Decoded("float64", (5,), lambda: iter(steps), 0))
     assert (found.smallest, found.largest, sum(found.histogram)) == (2.0**-1074, 2.0**1023, 5)
-    assert statistics(InMemory(np.array([1.7e308, 1.7e308]), "float64", 0)).mean == np.inf

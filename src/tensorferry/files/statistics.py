@@ -96,11 +96,13 @@ class _Tally:
         self._smallest = low if self._smallest is None else min(self._smallest, low)
         self._largest = high if self._largest is None else max(self._largest, high)
         self._zeros += values.size - int(np.count_nonzero(values))
-        self._sum += float(values.sum())
         self._count += values.size
         self._widen(frexp(max(abs(low), abs(high)))[1])
+        # In units of 2**reach the sum of large values is no infinity.
+        values = np.ldexp(values, -self._reach)
+        self._sum += float(values.sum())
         # Bins of equal width from -2**reach to 2**reach.
-        places = (np.ldexp(values, -self._reach) + 1) * (_BINS // 2)
+        places = (values + 1) * (_BINS // 2)
         self._bins += np.bincount(np.minimum(places.astype(np.int64), _BINS - 1), minlength=_BINS)
 
     def _widen(self, reach: int) -> None:
@@ -112,6 +114,7 @@ class _Tally:
             self._bins = np.zeros(_BINS, np.int64)
             self._bins[_BINS // 4 : _BINS // 4 * 3] = joined
             self._reach += 1
+            self._sum /= 2
 
     def result(self) -> Statistics:
         """What was found."""
@@ -123,7 +126,7 @@ class _Tally:
         if high > low:
             columns = np.clip((centres - low) / (high - low) * _COLUMNS, 0, _COLUMNS - 1).astype(np.int64)
         counts = np.bincount(columns, self._bins, _COLUMNS).astype(np.int64).tolist()
-        mean = self._sum / self._count
+        mean = ldexp(self._sum / self._count, self._reach)
         return Statistics(
             self._smallest, self._largest, mean, self._zeros, self._nans, self._infinite, tuple(map(int, counts))
         )

@@ -181,7 +181,7 @@ def _differ(a: Any, b: Any) -> bool:
 
 
 def _values(tree: Any) -> Any:
-    """A tree with nothing to tell one tensor from another, or ``None`` for one of tensors alone."""
+    """A tree in which a tensor is its name, whatever stood there and whether it required grad."""
     from ..base.nesting import relabel
 
     return relabel(tree, lambda ref: Ref(ref.name))
