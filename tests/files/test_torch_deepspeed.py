@@ -147,6 +147,17 @@ def test_parameters_and_states_are_whole(stage, count, made, tmp_path):
     assert agrees(dict(ferry.load(out, "torch")), {name: whole[name] for name in ferry.load(out)})
 
 
+def test_what_only_another_process_has_is_told_of(made, tmp_path):
+    """Values are process 0's; where another's differ, that is listed."""
+    folder = tmp_path / "global_step2"
+    written(folder, 2, 2, made, "")
+    path = folder / "zero_pp_rank_1_mp_rank_00_optim_states.pt"
+    state = torch.load(path, weights_only=False)
+    state["optimizer_state_dict"]["mine"] = 7
+    torch.save(state, path)
+    assert dict(ferry.open(folder).others) == {f"values ({path.name})": "its values are not those of process 0"}
+
+
 def test_the_model_beside_what_processes_saved_goes_first(made, tmp_path):
     """As a trainer leaves them: the folder is its model, and the checkpoint is the folder in it."""
     written(tmp_path / "global_step2", 2, 2, made, "")

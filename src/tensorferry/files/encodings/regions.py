@@ -12,6 +12,8 @@ import numpy as np
 from ...core.dtypes import find
 from ...errors import FileFormatError, UnsafeFileError
 from ...host.numpy_dtypes import numpy_dtype
+from ..base.contents import Ref
+from ..base.nesting import relabel, written
 from ..base.stored import Decoded, Extent, InMemory, Packed, View
 from .slabs import slabs
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
     from ..base.stored import Stored
 
-__all__ = ["Region", "joined"]
+__all__ = ["Region", "differ", "joined", "values_of"]
 
 Array = np.ndarray[Any, Any]
 
@@ -150,6 +152,19 @@ def joined(
     # What it is made of, so that it is one with another of the same bytes and no other.
     key = tuple((each.start, each.shape, each.offset, each.stored.key) for each in kept)
     return _Joined(dtype, shape, grid, kept, (shape, key))
+
+
+def differ(a: Any, b: Any) -> bool:
+    """Whether what two processes have of one tensor differs, as far as headers tell: dtype, shape and checksum."""
+    if (getattr(a, "dtype", None), getattr(a, "shape", None)) != (getattr(b, "dtype", None), getattr(b, "shape", None)):
+        return True
+    sums = [getattr(getattr(each, "record", None), "crc", None) for each in (a, b)]
+    return None not in sums and sums[0] != sums[1]
+
+
+def values_of(tree: Any) -> str:
+    """What a process saved beside tensors, to be compared: a tensor in it is its name, and no more."""
+    return written(relabel(tree, lambda ref: Ref(ref.name)))
 
 
 def _refuse_overlaps(what: str, grid: tuple[int, ...], regions: list[Region]) -> None:

@@ -269,6 +269,7 @@ class _Checkpoint:
         tree["optimizer"] |= self._values(self._optimizers[0], self._states[0])
         tree |= self._values(first, {key: value for key, value in first.root.items() if key != "optimizer"})
         found = described(tree, first.vocabulary, first.nbytes)
+        self._tell_of_others(others)
         tensors = {}
         for name, leaf in found.leaves.items():
             stored = leaf.stored if type(leaf) is _Whole else "it stands in an object"
@@ -281,6 +282,28 @@ class _Checkpoint:
             dict.fromkeys(name for each in (*self._models, *self._optimizers) for name in each.vocabulary.asked)
         )
         return Contents("deepspeed", paths, tensors, {}, found.tree, others, asked)
+
+    def _tell_of_others(self, others: dict[str, str]) -> None:
+        """List the files that have other values, beside what is shared out, than the one that they are taken from."""
+        from ..encodings.regions import differ
+
+        for files, holders in ((self._optimizers, self._states), (self._models, [each.root for each in self._models])):
+            plain, tensors = self._beside(files[0], holders[0])
+            for saved, holder in zip(files[1:], holders[1:], strict=True):
+                own, leaves = self._beside(saved, holder)
+                same = own == plain and leaves.keys() == tensors.keys()
+                if not same or any(differ(tensors[name], leaf) for name, leaf in leaves.items()):
+                    what = f"values ({os.path.basename(saved.path)})"  # noqa: PTH119 - a plain string
+                    others[what] = NotTensor("its values are not those of process 0")
+
+    def _beside(self, saved: _Saved, holder: dict[Any, Any]) -> tuple[str, dict[str, Any]]:
+        """The values of a file that are not shared out, as text, and the tensors among them."""
+        from ..encodings.regions import values_of
+        from ..pickles.reader import described
+
+        kept = self._values(saved, {key: value for key, value in holder.items() if key != "optimizer"})
+        found = described(kept, saved.vocabulary, saved.nbytes)
+        return values_of(found.tree), {name: getattr(leaf, "stored", None) for name, leaf in found.leaves.items()}
 
     def _values(self, saved: _Saved, holder: dict[Any, Any]) -> dict[Any, Any]:
         """What a dict has beside the layout; tensors as they are."""

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.dtypes import DTYPES
 from ...errors import FileFormatError
-from ..base.contents import Contents, NotTensor, Ref
+from ..base.contents import Contents, NotTensor
 from ..base.format import Format
-from ..base.nesting import written
 from ..base.wording import named
 from ..encodings.paths import refuse_links_out
 
@@ -115,6 +114,7 @@ def _opened(path: Path, allow: frozenset[str]) -> _Rank:
 
 
 def _merged(where: str, ranks: list[_Rank]) -> Contents:
+    from ..encodings.regions import differ, values_of
     from ..pickles.torch_distributed import PiecesOf
 
     first = ranks[0].found
@@ -138,9 +138,9 @@ def _merged(where: str, ranks: list[_Rank]) -> Contents:
             continue
         contents.tensors[name] = stored
         for number, (rank, other) in enumerate(zip(ranks[1:], leaves[1:], strict=True), 1):
-            if _differ(stored, rank.resolve(name, other)):
+            if differ(stored, rank.resolve(name, other)):
                 contents.others[f"{name} (process {number})"] = "it is not what process 0 has under that name"
-    plain = [written(_values(rank.found.tree)) for rank in ranks]
+    plain = [values_of(rank.found.tree) for rank in ranks]
     for number, text in enumerate(plain):
         if text != plain[0]:
             contents.others[f"values (process {number})"] = NotTensor("its values are not those of process 0")
@@ -148,7 +148,7 @@ def _merged(where: str, ranks: list[_Rank]) -> Contents:
 
 
 def _join(where: str, name: str, ranks: list[_Rank], contents: Contents) -> None:
-    from ..encodings.regions import Region, joined
+    from ..encodings.regions import Region, differ, joined
     from ..pickles.torch_distributed import PiecesOf
 
     regions: dict[Any, Region] = {}
@@ -164,27 +164,12 @@ def _join(where: str, name: str, ranks: list[_Rank], contents: Contents) -> None
                 contents.others[name] = stored
                 return
             before = regions.setdefault((start, stored.shape), Region(start, stored.shape, stored))
-            if _differ(before.stored, stored):
+            if differ(before.stored, stored):
                 contents.others[f"{name} ({rank.path})"] = "it is not what another process has of the same region"
     if whole[0] not in DTYPES:
         contents.others[name] = f"its dtype is torch.{whole[0]}, which has no counterpart"
         return
     contents.tensors[name] = joined(where, name, whole[0], whole[1], [*regions.values()])
-
-
-def _differ(a: Any, b: Any) -> bool:
-    """Whether two tensors differ, as far as their headers tell: dtype, shape and checksum."""
-    if (getattr(a, "dtype", None), getattr(a, "shape", None)) != (getattr(b, "dtype", None), getattr(b, "shape", None)):
-        return True
-    sums = [getattr(getattr(each, "record", None), "crc", None) for each in (a, b)]
-    return None not in sums and sums[0] != sums[1]
-
-
-def _values(tree: Any) -> Any:
-    """A tree in which a tensor is its name, whatever stood there and whether it required grad."""
-    from ..base.nesting import relabel
-
-    return relabel(tree, lambda ref: Ref(ref.name))
 
 
 FORMAT = TorchRanks()
