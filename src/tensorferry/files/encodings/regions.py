@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ..base.stored import Stored
 
-__all__ = ["Region", "differ", "joined", "values_of"]
+__all__ = ["Region", "differ", "joined", "runs", "values_of"]
 
 Array = np.ndarray[Any, Any]
 
@@ -152,6 +152,18 @@ def joined(
     # What it is made of, so that it is one with another of the same bytes and no other.
     key = tuple((each.start, each.shape, each.offset, each.stored.key) for each in kept)
     return _Joined(dtype, shape, grid, kept, (shape, key))
+
+
+def runs(vectors: Sequence[Any], offset: int, count: int, begin: int) -> list[Region]:
+    """The pieces of a run of values in vectors that follow each other, as pieces of what begins there."""
+    found = []
+    for stored in vectors:
+        here = min(max(stored.size - offset, 0), count)
+        if here > 0:
+            found.append(Region((begin,), (here,), stored, offset))
+        count, begin = count - max(here, 0), begin + max(here, 0)
+        offset = max(offset - stored.size, 0) if here <= 0 else 0
+    return found
 
 
 def differ(a: Any, b: Any) -> bool:

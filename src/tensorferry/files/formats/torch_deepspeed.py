@@ -246,7 +246,7 @@ class _Checkpoint:
 
     def _whole(self, name: str, place: _Place, vectors: list[list[Any]]) -> _Whole:
         """A parameter, from the vectors of all processes by group."""
-        from ..encodings.regions import joined
+        from ..encodings.regions import joined, runs
 
         count = prod(place.shape)
         regions: list[Region] = []
@@ -254,9 +254,9 @@ class _Checkpoint:
             part = -(-count // len(vectors))
             for rank, groups in enumerate(vectors):
                 begin = rank * part
-                regions += _runs(groups, place.offset, max(min(part, count - begin), 0), begin)
+                regions += runs(groups, place.offset, max(min(part, count - begin), 0), begin)
         elif place.group < len(vectors[0]):
-            regions += _runs([groups[place.group] for groups in vectors], place.offset, count, 0)
+            regions += runs([groups[place.group] for groups in vectors], place.offset, count, 0)
         dtype = vectors[0][0].dtype if vectors[0] else "float32"
         return _Whole(joined(self._where, name, dtype, place.shape, regions, flat=True))
 
@@ -335,7 +335,7 @@ class _Checkpoint:
 
     def _frozen(self) -> dict[str, Any]:
         """Parameters that are not trained, which no optimizer has."""
-        from ..encodings.regions import joined
+        from ..encodings.regions import joined, runs
 
         shapes = self._models[0].root.get("frozen_param_shapes")
         made = {}
@@ -348,7 +348,7 @@ class _Checkpoint:
             dtype, done = "float32", 0
             for saved in self._models:
                 stored = saved.vector(saved.part(saved.root, "frozen_param_fragments", dict).get(name), name)
-                regions += _runs([stored], 0, min(stored.size, prod(shape) - done), done)
+                regions += runs([stored], 0, min(stored.size, prod(shape) - done), done)
                 dtype, done = stored.dtype, min(done + stored.size, prod(shape))
             made[name] = _Whole(joined(self._where, name, dtype, shape, regions, flat=True))
         return made
@@ -377,20 +377,6 @@ class _Checkpoint:
                 made[kind] = self._values(self._optimizers[0], dict(enumerate(leaves[0])))
         rest = {name: value for name, value in (bases[0] or {}).items() if name != "state"}
         return made | self._values(self._optimizers[0], rest)
-
-
-def _runs(vectors: list[Any], offset: int, count: int, begin: int) -> list[Region]:
-    """The pieces of a run of values in vectors that follow each other, as pieces of what begins there."""
-    from ..encodings.regions import Region
-
-    found = []
-    for stored in vectors:
-        here = min(max(stored.size - offset, 0), count)
-        if here > 0:
-            found.append(Region((begin,), (here,), stored, offset))
-        count, begin = count - max(here, 0), begin + max(here, 0)
-        offset = max(offset - stored.size, 0) if here <= 0 else 0
-    return found
 
 
 def _identity(leaf: Any) -> Any:
