@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import suppress
-from math import inf
 from typing import TYPE_CHECKING, Any
 
 from tensorferry.errors import ConversionError, UnsafeFileError
@@ -168,7 +167,7 @@ def _data(
         "error": None,
     }
     if found is not None:
-        data["statistics"] = {name: None if each is None else _plainly(each) for name, each in found.items()}
+        data["statistics"] = {name: None if each is None else each._asdict() for name, each in found.items()}
     if every:
         blocks = blocks_of(contents)
         data["all"] = [
@@ -183,11 +182,6 @@ def _data(
             for name, stored in contents.tensors.items()
         ]
     return data
-
-
-def _plainly(found: Statistics) -> dict[str, Any]:
-    # A sum of large numbers may be infinite, which JSON has not.
-    return {key: str(each) if each in (inf, -inf) else each for key, each in found._asdict().items()}
 
 
 def _print_statistics(found: dict[str, Statistics | None]) -> None:
