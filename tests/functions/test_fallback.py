@@ -68,3 +68,12 @@ def test_complex_gradients_of_the_other_way():
     wrapped = ferry.wrap(lambda z: (z * z).real.sum(), inner="torch")
     assert jax.grad(wrapped)(z).tolist() == jax.grad(lambda z: (z * z).real.sum())(z).tolist()
     assert torch.is_grad_enabled()
+
+
+def test_where_jax_keeps_callbacks_otherwise_the_older_way_stands_in(monkeypatch):
+    """What the newer one is lowered with is looked for when the primitive is made, not when it is used."""
+    from jax.interpreters import mlir
+
+    assert primitives._by_buffer(mlir) is not None
+    monkeypatch.delattr(mlir.ModuleContext, "add_host_callback")
+    assert primitives._by_buffer(mlir) is None

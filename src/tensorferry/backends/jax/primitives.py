@@ -193,7 +193,7 @@ class _Primitive:
         self.options = {"returns_token": False} if "returns_token" in known else {}
         if not {"ctx", "callback", "token", "operands", "operand_avals", "result_avals"} <= set(known):
             raise TypeError("emit_python_callback takes other arguments")
-        self.by_buffer = _by_buffer()
+        self.by_buffer = _by_buffer(mlir)
         self.call = primitive_of("tensorferry_call")
         self.call.multiple_results = True
         mlir.register_lowering(self.call, self._lower)
@@ -268,7 +268,7 @@ class _Primitive:
         return results
 
 
-def _by_buffer() -> Any:
+def _by_buffer(mlir: Any) -> Any:
     """What lowers to a callback that is given XLA's own memory, for what comes out too; ``None``: JAX has none yet.
 
     See https://docs.jax.dev/en/latest/_autosummary/jax.experimental.buffer_callback.buffer_callback.html.
@@ -276,6 +276,9 @@ def _by_buffer() -> Any:
     try:
         import_module("jax.experimental.buffer_callback")
     except ImportError:  # before 0.6.1
+        return None
+    # What it is lowered with is not promised.
+    if not hasattr(getattr(mlir, "ModuleContext", None), "add_host_callback"):
         return None
     return import_module("jax.ffi").ffi_lowering("xla_buffer_python_cpu_callback", has_side_effect=False)
 
