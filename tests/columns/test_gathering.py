@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import tracemalloc
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import tensorferry as ferry
+from tensorferry.backends import registry
 
 pa = pytest.importorskip("pyarrow")
 pd = pytest.importorskip("pandas", reason="pandas is not in this environment")
@@ -100,3 +102,9 @@ def test_gathering_takes_the_memory_of_the_result(name):
     # One column may be read into memory of its own first, where it lies in pieces.
     assert allocated <= made.nbytes * 4 / 3 + 100_000
     assert made.tolist() == rows.tolist()
+
+
+def test_a_pandas_without_its_blocks_is_read_by_columns():
+    """They are no promise of pandas'."""
+    pytest.importorskip("pandas")
+    assert registry.ready("pandas").whole(SimpleNamespace()) is None

@@ -103,7 +103,8 @@ class PandasBackend(ColumnBackend):
         return None if _holds_text(objects) else objects
 
     def whole(self, x: Any) -> Gathered | Array | None:
-        blocks = x._mgr.blocks
+        # pandas does not promise them; without, each column is read by itself.
+        blocks = getattr(getattr(x, "_mgr", None), "blocks", ())
         dtypes = {block.dtype for block in blocks}
         name = of_plain(dtypes.pop()) if len(dtypes) == 1 else None
         if name is None:
