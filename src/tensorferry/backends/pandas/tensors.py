@@ -104,7 +104,7 @@ class PandasBackend(ColumnBackend):
 
     def whole(self, x: Any) -> Gathered | Array | None:
         # pandas does not promise them; without, each column is read by itself.
-        blocks = getattr(getattr(x, "_mgr", None), "blocks", ())
+        blocks: Any = getattr(getattr(x, "_mgr", None), "blocks", ())
         dtypes = {block.dtype for block in blocks}
         name = of_plain(dtypes.pop()) if len(dtypes) == 1 else None
         if name is None:
