@@ -1,6 +1,7 @@
 """README.md in other languages: the same sections, the same code, and each names the others."""
 
 import doctest
+import hashlib
 import re
 from pathlib import Path
 
@@ -31,6 +32,13 @@ def _outline(text):
 def _code(text):
     """The pieces of code in the sentences; a translation may have them in another order."""
     return sorted(re.findall(r"`[^`\n]+`", re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)))
+
+
+def _sections(text):
+    """A digest of each section's sentences, and its heading."""
+    prose = re.sub(r"^```.*?^```$", "```", text.partition("\n")[2], flags=re.MULTILINE | re.DOTALL)
+    for section in re.split(r"^(?=#+ )", prose, flags=re.MULTILINE)[1:]:
+        yield hashlib.sha256(" ".join(section.split()).encode()).hexdigest()[:6], section.partition("\n")[0]
 
 
 def _links(text):
@@ -66,6 +74,16 @@ def test_nothing_is_left_out(name):
     """The same headings, tables, lists and blocks in the same order, and the same links."""
     assert list(_outline(_text(name))) == list(_outline(_text("README.md")))
     assert _links(_text(name)) == _links(_text("README.md"))
+
+
+@pytest.mark.parametrize("name", TRANSLATED)
+def test_the_translation_is_of_the_readme_as_it_is(name):
+    """A section of README.md that changed has to be translated again; then its digest goes into the last line."""
+    last = _text(name).splitlines()[-1]
+    current = dict(_sections(_text("README.md")))
+    changed = [heading for digest, heading in current.items() if digest not in last]
+
+    assert changed == [], f"translate these, then end {name} with: <!-- of README.md: {' '.join(current)} -->"
 
 
 @pytest.mark.parametrize("name", TRANSLATED)
