@@ -17,6 +17,9 @@ LANGUAGES = ("ko", "ja", "zh_CN")
 # The pages that are wholly translated. The others stay English, and have no catalog.
 PAGES = ("index.md", "tutorial/*.md", "explanation/memory.md", "reference/glossary.md", "playground/*.md")
 
+# What the theme says, which Sphinx does not translate; written by hand.
+THEME = "sphinx"
+
 
 def pages() -> list[str]:
     """Return the translated pages, by their names without a suffix."""
@@ -69,7 +72,7 @@ def main() -> None:
     parser.add_argument("templates", type=Path, help="the folder that `sphinx-build -b gettext` wrote")
     templates = parser.parse_args().templates
     for language in LANGUAGES:
-        kept = set()
+        kept = {catalog_path(language, THEME)}
         for page in pages():
             path = catalog_path(language, page)
             catalog = read(path, language)

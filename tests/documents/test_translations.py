@@ -57,7 +57,16 @@ def test_every_catalog_belongs_to_a_page():
     """A page that was removed or renamed leaves no catalog behind."""
     found = {path for language in update.LANGUAGES for path in (LOCALE / language).rglob("*.po")}
 
-    assert found == {update.catalog_path(*each) for each in CATALOGS}
+    theme = {update.catalog_path(language, update.THEME) for language in update.LANGUAGES}
+    assert found == {update.catalog_path(*each) for each in CATALOGS} | theme
+
+
+def test_the_words_of_the_theme_are_translated():
+    """The same words in each language, none of them missing."""
+    words = {language: dict(_translated(language, update.THEME)) for language in update.LANGUAGES}
+
+    assert words["ko"]
+    assert words["ko"].keys() == words["ja"].keys() == words["zh_CN"].keys()
 
 
 @catalogs
@@ -98,6 +107,14 @@ def test_code_links_and_roles_stay(language, page):
     changed = [(source, text) for source, text in _translated(language, page) if _marks(source) != _marks(text)]
 
     assert changed == []
+
+
+@catalogs
+def test_a_translation_is_one_paragraph(language, page):
+    """Sphinx leaves a message in English whose translation is read as a list or a heading; "1\\." is no list."""
+    block = re.compile(r"\s|\d+[.)] |[-+*>#|] |#+ |```|:::|---|===")
+
+    assert [text for _, text in _translated(language, page) if block.match(text)] == []
 
 
 @catalogs
