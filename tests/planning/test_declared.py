@@ -28,7 +28,8 @@ def tensor():
         misalignment=some(4), requires_grad=some(True), writable=some(False), conjugate=some(True), swapped=some(True),
         memory_map=some(True), pinned=some(True), weak_dtype=some("float32"),
     )
-    return rng.choice(names), shape, rng.choice(widths), {{key: value for key, value in asked.items() if value is not None}}
+    told = {{key: value for key, value in asked.items() if value is not None}}
+    return rng.choice(names), shape, rng.choice(widths), told
 
 def request():
     asked = dict(
