@@ -28,7 +28,7 @@ def open(path: Path, /, *, allow: Iterable[str] = ()) -> Contents:  # noqa: A001
     ('safetensors', 'float16', (2, 3))
 
     Args:
-        path: A file of any format in docs/files.md, a folder of shards, or its ``index.json``.
+        path: A file of any format in docs/reference/files.md, a folder of shards, or its ``index.json``.
         allow: Names of classes, such as ``"package.Config"``, that a pickle may contain as plain containers of
             their attributes; they are never imported.
 
