@@ -156,9 +156,10 @@ def page(found: Mapping[str, Answer], words: Mapping[str, str], *, at: str, size
         f"<div class='playground' data-at='{at}'>"
         f"{_cases(words)}<div class='pg-sides'>"
         f"<form class='pg-controls' autocomplete='off' aria-label='{escape(words['have'])}'>{_controls(first, words)}</form>"
-        f"<div class='pg-shown'><p class='pg-status' role='status' aria-live='polite'>{escape(words['first'])}</p>"
-        f"<noscript><p>{escape(words['no-script'])}</p></noscript>"
-        f"<div class='pg-answer'>{first.html}</div></div></div></div>"
+        f"<div class='pg-shown'><p class='pg-status' role='status'>{escape(words['first'])}</p>"
+        f"<noscript><p>{escape(words['no-script'])}</p></noscript><p class='pg-said' role='status'></p>"
+        f"<div class='pg-answer'>{first.html}</div></div></div>"
+        f"<button type='button' class='pg-bar'>{escape(first.said)}</button></div>"
         f"<script type='application/json' id='playground-kept'>{kept}</script>"
         f"<script defer src='{at}/playground.js'></script>"
     )
@@ -191,10 +192,11 @@ def _controls(first: Answer, words: Mapping[str, str]) -> str:
         f"{_radios('to', names.items(), first, words)}"
         f"{_radios('copy', zip(CHOICES['copy'], _of(words, 'copy-none', 'copy-yes', 'copy-no'), strict=True), first, words)}"
         f"{_select('as', _named('as', words), first, words)}"
+        f"<details class='pg-more'><summary>{escape(words['more'])}</summary><div>"
         f"{_select('casting', _named('casting', words), first, words)}"
         f"{_select('place', _named('place', words), first, words)}"
         f"{_select('grad', [(each, each) for each in CHOICES['grad']], first, words)}"
-        f"{_checks('options', OPTIONS, first, words)}</div>"
+        f"{_checks('options', OPTIONS, first, words)}</div></details></div>"
     )
 
 

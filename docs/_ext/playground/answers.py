@@ -40,6 +40,7 @@ class Answer(NamedTuple):
         values: The value of each control.
         impossible: By control and choice: why it cannot be chosen.
         said: The answer in a line.
+        note: What has been changed besides.
         html: The answer whole.
     """
 
@@ -47,6 +48,7 @@ class Answer(NamedTuple):
     values: dict[str, str]
     impossible: dict[str, dict[str, str]]
     said: str
+    note: str
     html: str
 
 
@@ -67,14 +69,15 @@ def answer(setting: Setting, words: Mapping[str, str], changed: str = "") -> Ans
         changed: The control that has been changed; others that are impossible with its value are put right.
     """
     setting, put_right = _put_right(setting, changed)
-    told = [words["adjusted"].format(what=", ".join(words[name] for name in put_right))] if put_right else []
+    named = ", ".join(words.get(name, f"{name}=") for name in put_right)
+    note = words["adjusted"].format(what=named) if put_right else ""
     found = refused(setting, words)
     if found is not None:
         said, html = _refusal(found, words, absent=_absent(setting, words) is not None)
     else:
         plan = explain(tensor(setting), setting["to"], **keywords(setting))
         said, html = _plan(plan, setting, words)
-    return Answer(setting.query, dict(setting), _impossible(setting, words), " ".join([said, *told]), html)
+    return Answer(setting.query, dict(setting), _impossible(setting, words), said, note, html)
 
 
 # -- what is possible -----------------------------------------------------------------------------
@@ -186,7 +189,7 @@ def said_of_writes(plan: Plan, words: Mapping[str, str]) -> dict[str, str]:
         shows = "x-shows" if result.writable is not False else "x-shows-through"
         of_source = [words[shows if shared else "x-stays"], *_remarks(source, words)]
     if result.writable is False:
-        of_result = [_closed(result, "y", words).format(reason=plan.reason)]
+        of_result = [_closed(result, "y", words).format(reason=plan.reason.removeprefix("read-only: "))]
     else:
         of_result = [words["y-shows" if shared else "y-stays"]]
     return {"source": " ".join(one + of_source), "result": " ".join(one + of_result)}

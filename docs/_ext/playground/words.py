@@ -34,6 +34,7 @@ WORDS = {
     "place-none": "where it lies, if possible",
     "grad": "grad=",
     "options": "Options",
+    "more": "More keywords",
     "list": "Python list",
     "cases": "The 27 cases",
     "cases-help": "Each is a link to one setting. The tour on your machine, tensorferry tour, runs them.",
@@ -58,8 +59,8 @@ WORDS = {
     "hint": "Instead",
     # -- writes
     "write": "Write, and see who changes",
-    "write-x": "Write to x",
-    "write-y": "Write to y",
+    "write-x": "Write to the source, x",
+    "write-y": "Write to the result, y",
     "write-start": "Press one of the buttons.",
     "x-shows": "A write to x shows in y: both lie over the same bytes.",
     "x-shows-through": "A write to x shows in y, though nobody can write to y itself: it lies over the bytes of x.",
@@ -71,7 +72,7 @@ WORDS = {
     "y-shows": "A write to y shows in x: both lie over the same bytes.",
     "y-stays": "A write to y stays in y: it has bytes of its own.",
     "y-immutable": "Nobody can write to y: {framework} does not let its tensors change.",
-    "y-closed": "Nobody can write through y, which is read-only: {reason}.",
+    "y-closed": "y is read-only, nobody can write through it: {reason}.",
     "same-object": "x and y are two names of one object.",
     # -- the steps
     "steps": "Step by step",
@@ -99,7 +100,7 @@ WORDS = {
     "no-axis": "There is no axis to do that along.",
     "no-graph": "Only floats and complex numbers can require grad.",
     # -- the live part
-    "first": "Rendered when the site was built. Change anything, and the planner is loaded into this page.",
+    "first": "Made when the site was built. Change anything, and the planner is loaded into this page.",
     "loading": "Loading the planner ({size}, once) …",
     "ready": "The planner runs in this page; nothing is sent anywhere.",
     "failed": "The planner could not be loaded: {why}. The 27 cases still work.",

@@ -6,6 +6,8 @@
   const form = page.querySelector("form");
   const shown = page.querySelector(".pg-answer");
   const status = page.querySelector(".pg-status");
+  const said = page.querySelector(".pg-said");
+  const bar = page.querySelector(".pg-bar");
   const title = page.querySelector(".pg-case");
   const { words, first, size } = JSON.parse(document.getElementById("playground-kept").textContent);
   const known = new Map([[first.query, first]]);
@@ -109,7 +111,11 @@
     for (const link of page.querySelectorAll(".pg-cases a")) {
       link.toggleAttribute("aria-current", link.hash === `#${name}`);
     }
-    say(answer.said);
+    const more = form.querySelector(".pg-more");
+    more.open ||= [...more.querySelectorAll("[name]")].some(({ name }) => answer.values[name] !== first.values[name]);
+    say([name ? words.first : words.ready, answer.note].filter(Boolean).join(" "));
+    said.textContent = answer.said;
+    bar.textContent = answer.said;
   }
 
   /** Show what the address says. */
@@ -143,6 +149,8 @@
   page.querySelector(".pg-cases ul").addEventListener("click", ({ target }) => {
     if (target.closest("a")) target.closest("details").open = false;
   });
+
+  bar.addEventListener("click", () => shown.scrollIntoView());
 
   // -- buttons ----------------------------------------------------------------------------------
 
