@@ -73,7 +73,7 @@ def answer(setting: Setting, words: Mapping[str, str], changed: str = "") -> Ans
     note = words["adjusted"].format(what=named) if put_right else ""
     found = refused(setting, words)
     if found is not None:
-        said, html = _refusal(found, words, absent=_absent(setting, words) is not None)
+        said, html = _refusal(found, setting, words)
     else:
         plan = explain(tensor(setting), setting["to"], **keywords(setting))
         said, html = _plan(plan, setting, words)
@@ -225,13 +225,18 @@ def _verdict(plan: Plan, words: Mapping[str, str]) -> tuple[str, str]:
 # -- as HTML --------------------------------------------------------------------------------------
 
 
-def _refusal(found: _Refused, words: Mapping[str, str], *, absent: bool) -> tuple[str, str]:
-    kind = "absent" if absent else "refused"
+def _refusal(found: _Refused, setting: Setting, words: Mapping[str, str]) -> tuple[str, str]:
+    kind = "refused" if _exists(setting) else "absent"
     parts = [f"<h2 class='pg-verdict {kind}'>{escape(words[kind])}</h2><p class='pg-error'>"]
     parts += [f"<code>{found.kind}</code> "] if found.kind else []
     parts.append(f"<span>{escape(found.message)}</span></p>")
     if found.hint is not None:
         parts.append(f"<p class='pg-hint'><b>{escape(words['hint'])}</b> <code>{escape(found.hint)}</code></p>")
+    plain = Setting({**DEFAULTS, **{name: setting[name] for name in ("from", "shape", "to", *_SOURCE)}})
+    if keywords(setting) and refused(plain, words) is None:
+        plan = explain(tensor(plain), plain["to"])
+        verdict = ", ".join(words[word] if word in words else word for word in _verdict(plan, words))
+        parts.append(f"<h3>{escape(words['without'])}: {escape(verdict)}</h3>{_memory(plan, words)}")
     return f"{words[kind]}: {found.message}", "".join(parts)
 
 

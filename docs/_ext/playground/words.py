@@ -29,7 +29,7 @@ WORDS = {
     "as": "dtype=",
     "as-none": "as it is",
     "casting": "casting=",
-    "casting-none": "keep each value, round floats",
+    "casting-none": "only round floats",
     "place": "device=",
     "place-none": "where it lies, if possible",
     "grad": "grad=",
@@ -57,6 +57,7 @@ WORDS = {
     "reason": "Why",
     "careful": "Careful",
     "hint": "Instead",
+    "without": "Without the keywords",
     # -- writes
     "write": "Write, and see who changes",
     "write-x": "Write to the source, x",

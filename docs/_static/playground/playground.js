@@ -120,18 +120,16 @@
 
   /** Show what the address says. */
   async function follow() {
-    const words = decodeURIComponent(location.hash.slice(1));
-    if (/^C\d\d$/.test(words)) {
-      const found = await caseNamed(words);
-      if (found) show(found, words);
-      return;
+    const said = location.hash.slice(1);
+    if (/^C\d\d$/.test(said)) {
+      const found = await caseNamed(said);
+      if (found && location.hash === `#${said}`) show(found, said);
+    } else if (said.includes("=")) {
+      const answer = known.get(said) ?? (await ask(said, ""));
+      if (answer) show(answer);
+    } else if (!said) {
+      show(first, "C13");
     }
-    if (!words.includes("=")) {
-      if (!words) show(first, "C13");
-      return;
-    }
-    const answer = known.get(words) ?? (await ask(words, ""));
-    if (answer) show(answer);
   }
 
   /** The setting that the controls have. */
@@ -145,7 +143,6 @@
     show(answer);
   });
   addEventListener("hashchange", follow);
-  addEventListener("popstate", follow);
   page.querySelector(".pg-cases ul").addEventListener("click", ({ target }) => {
     if (target.closest("a")) target.closest("details").open = false;
   });
