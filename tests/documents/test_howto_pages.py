@@ -63,7 +63,8 @@ FILES = {
 
 def _commands(page):
     """Each command of a page, with what the page shows below it, if anything."""
-    for block, shown in re.findall(r"^```sh\n(.*?)^```\n(?:```text\n(.*?)^```)?", page.read_text("utf-8"), re.M | re.S):
+    found = re.findall(r"^```sh\n(.*?)^```\n(?:```text\n(.*?)^```)?", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    for block, shown in found:
         lines = block.splitlines()
         assert len(lines) == 1 or not shown
         yield from ((line, shown) for line in lines)
@@ -74,7 +75,7 @@ def _run(line, capsys):
     if line.startswith("python "):
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         words = [sys.executable, *shlex.split(line)[1:]]
-        ended = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)  # noqa: S603 - our own pages
+        ended = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
         return ended.returncode, ended.stdout + ended.stderr
     name, *words = shlex.split(line)
     assert name == "tensorferry"
@@ -102,11 +103,25 @@ def test_commands_print_what_is_shown(page, tmp_path, monkeypatch, capsys):
     assert not (tmp_path / "owned").exists()
 
 
+def test_what_is_compiled_gives_what_is_shown():
+    """Doctest clears its names, which PyTorch's guards still refer to; so these lines run in a module of their own."""
+    text = (FOLDER / "inside-jit.md").read_text("utf-8")
+    blocks = re.findall(r"^```python\n((?!>>> ).*?)^```", text, re.MULTILINE | re.DOTALL)
+    names = sys.modules[__name__].__dict__
+
+    assert len(blocks) == 2
+    for block in blocks:
+        *lines, last = block.splitlines()
+        call, shown = last.split("  # ")
+        exec("\n".join(lines), names)  # noqa: S102 - our own pages
+        assert repr(eval(call, names)) == shown  # noqa: S307
+
+
 def test_every_page_is_among_the_questions():
     """The list, the contents and the folder have the same pages; a question is asked in one way."""
     text = (FOLDER / "index.md").read_text("utf-8")
-    contents = re.search(r"```{toctree}\n(.*?)```", text, re.S)[1].split("\n\n")[-1].split()
-    listed = dict(re.findall(r"^- \[(.+)\]\((.+)\.md\)", text, re.M))
+    contents = re.search(r"```{toctree}\n(.*?)```", text, re.DOTALL)[1].split("\n\n")[-1].split()
+    listed = dict(re.findall(r"^- \[(.+)\]\((.+)\.md\)", text, re.MULTILINE))
 
     assert sorted(contents) == sorted(listed.values()) == [page.stem for page in PAGES]
     titles = {page.read_text("utf-8").partition("\n")[0].removeprefix("# "): page.stem for page in PAGES}
