@@ -9,7 +9,7 @@ from io import BytesIO
 from pathlib import Path
 
 from babel.messages.catalog import Catalog
-from babel.messages.pofile import read_po, write_po
+from babel.messages.pofile import read_po, unescape, write_po
 
 LOCALE = Path(__file__).parent
 DOCS = LOCALE.parent
@@ -54,7 +54,13 @@ def read(path: Path, language: str) -> Catalog:
     if not path.exists():
         return Catalog(locale=language)
     with path.open("rb") as file:
-        return read_po(file, locale=language)
+        catalog = read_po(file, locale=language)
+    # Babel writes what a message was before it changed, and reads it as a comment.
+    for message in catalog:
+        before = " ".join(comment[2:] for comment in message.user_comments if comment.startswith("| "))
+        message.user_comments = [comment for comment in message.user_comments if not comment.startswith("| ")]
+        message.previous_id = [unescape(before.removeprefix("msgid "))] if before and message.fuzzy else []
+    return catalog
 
 
 def text(catalog: Catalog, language: str, source: str) -> str:
@@ -76,8 +82,12 @@ def main() -> None:
         for page in pages():
             path = catalog_path(language, page)
             catalog = read(path, language)
+            before = {message.id: message.previous_id for message in catalog if message.fuzzy}
             with (templates / f"{page}.pot").open("rb") as file:
                 catalog.update(read_po(file), update_header_comment=False)
+            for message in catalog:
+                if message.fuzzy and not message.previous_id:
+                    message.previous_id = before.get(message.id, [])
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text(catalog, language, digest(page)), encoding="utf-8")
             kept.add(path)
