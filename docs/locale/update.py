@@ -72,6 +72,16 @@ def text(catalog: Catalog, language: str, source: str) -> str:
     return f'msgid ""\nmsgstr ""\n{lines}\n{body.getvalue().decode().strip()}\n'
 
 
+def with_code(translation: str, source: str) -> str:
+    """Return a translated document with its source's blocks of code; unchanged where it has not as many."""
+    block = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+    code = block.findall(source)
+    if len(block.findall(translation)) != len(code):
+        return translation
+    blocks = iter(code)
+    return block.sub(lambda _: next(blocks), translation)
+
+
 def main() -> None:
     """Merge Sphinx's templates into the catalogs; a message that changed is marked as fuzzy."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -93,6 +103,9 @@ def main() -> None:
             kept.add(path)
         for path in set((LOCALE / language).rglob("*.po")) - kept:
             path.unlink()
+    readme = (DOCS.parent / "README.md").read_text(encoding="utf-8")
+    for path in DOCS.parent.glob("README.*.md"):
+        path.write_text(with_code(path.read_text(encoding="utf-8"), readme), encoding="utf-8")
 
 
 if __name__ == "__main__":
