@@ -31,6 +31,10 @@ myst_enable_extensions = ["attrs_block", "attrs_inline", "colon_fence", "deflist
 # GitHub makes an anchor of every heading; so do we, that a link works in both places.
 myst_heading_anchors = 6
 nitpicky = True
+default_role = "named"
+maximum_signature_line_length = 80
+add_module_names = False
+toc_object_entries_show_parents = "hide"
 # Code that leaves something out has an ellipsis, which is not Python.
 suppress_warnings = ["misc.highlighting_failure"]
 
