@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from docutils import nodes
 from reference import Generated
 
 import tensorferry as ferry
@@ -52,22 +51,14 @@ def _marked(outcome: str) -> str:
 
 
 def _head(corner: str, targets: list[str]) -> list[str]:
-    return [f"| {corner} | {' | '.join(f'`{name}`' for name in targets)} |", "|---" * (len(targets) + 1) + "|"]
+    return [
+        "{.matrix}",
+        f"| {corner} | {' | '.join(f'`{name}`' for name in targets)} |",
+        "|---" * (len(targets) + 1) + "|",
+    ]
 
 
-class Table(Generated):
-    """Tables of many columns, which the style sheet makes narrow."""
-
-    def run(self) -> list[nodes.Node]:
-        """Mark them."""
-        made = super().run()
-        for each in made:
-            for table in each.findall(nodes.table):
-                table["classes"].append("matrix")
-        return made
-
-
-class Pairs(Table):
+class Pairs(Generated):
     """Every pair of source and target: whether memory is shared, and why."""
 
     def made(self) -> list[str]:
@@ -88,7 +79,7 @@ class Pairs(Table):
         return [*lines, ""]
 
 
-class DtypesOfPairs(Table):
+class DtypesOfPairs(Generated):
     """For each source and dtype, what becomes of it in each target."""
 
     def made(self) -> list[str]:
