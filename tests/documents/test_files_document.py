@@ -1,4 +1,4 @@
-"""docs/files.md: its commands run, what it shows is what comes out, its table is what the formats declare."""
+"""docs/reference/files.md: its commands run, what it shows is what comes out, its table is what the formats declare."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tensorferry.cli.app import app
 from tensorferry.core.dtypes import DTYPES
 from tensorferry.files.registry import formats
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "files.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "files.md"
 TEXT = DOCUMENT.read_text(encoding="utf-8")
 
 

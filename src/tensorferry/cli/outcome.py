@@ -22,7 +22,7 @@ __all__ = ["SCHEMA", "code_of", "counted", "failed", "none_of", "plain", "progre
 __all__ += ["waiting", "without_collecting", "writing"]
 
 SCHEMA = "tensorferry.files/1"
-"""The version of the JSON of all commands on files; docs/files-schema.json describes it."""
+"""The version of the JSON of all commands on files; docs/reference/files-schema.json describes it."""
 
 
 def code_of(error: BaseException) -> int:
