@@ -32,11 +32,11 @@ LANGUAGES := en ko ja zh_CN
 # What people have beside tensorferry, for tests/everyday; pinned in constraints.txt.
 NEIGHBOURS := datasets equinox gymnasium pandas pillow polars xarray
 
-.PHONY: help demo install test test-device slow gpu coverage mutants floors everyday package sanitize docs docs-test bench lint types clean
+.PHONY: help demo install test test-device slow gpu coverage mutants floors everyday package sanitize docs docs-test translations bench lint types clean
 .DEFAULT_GOAL := help
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 demo: $(VENV)/.demo ## install into .venv, take the tour, carry real weights through files
 	$(BIN)/tensorferry tour
@@ -105,6 +105,11 @@ docs: $(VENV)/.docs ## the documentation in four languages, in build/site; warni
 		$(BIN)/python -m sphinx -q -b html -j auto -W --keep-going -D language=$$language -d build/doctrees/$$language docs build/site/$$language; \
 	done
 	cp docs/_templates/start.html build/site/index.html
+
+# What changed in the English pages; docs/locale/README.md says how it is translated.
+translations: $(VENV)/.docs ## the messages of the translated pages, put into docs/locale
+	$(BIN)/python -m sphinx -q -b gettext docs build/gettext
+	$(BIN)/python docs/locale/update.py build/gettext
 
 docs-test: docs $(VENV)/.test ## the built documentation in a browser; skipped, with the reason, where there is no Chromium
 	$(BIN)/python -m pytest -q -m browser --benchmark-disable tests/site $(PYTEST_ARGS)

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 class OutsidePages(SphinxTransform):
     """Make a download of every link to a Markdown file outside of the site's folder."""
 
-    default_priority = 5
+    # After Sphinx has put in the translations, which have these links as well.
+    default_priority = 25
 
     def apply(self, **_: object) -> None:
         """Replace the links."""
