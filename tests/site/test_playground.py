@@ -84,6 +84,13 @@ def go(page, query):
     settled(page)
 
 
+def open_case(page, name):
+    """Follow the link to a case; what is read aloud says when it is shown."""
+    page.evaluate("name => { document.querySelector('.pg-said').textContent = ''; location.hash = name; }", name)
+    page.wait_for_function("document.querySelector('.pg-said').textContent")
+    assert text(page, ".pg-case b") == [name]
+
+
 def text(page, selector):
     """The text of what is there, as it stands in the page."""
     return page.locator(selector).evaluate_all("all => all.map(each => each.textContent)")
@@ -148,8 +155,7 @@ def test_a_link_from_elsewhere_shows_its_case(page, address):
 )
 def test_a_write_is_drawn_and_said(playground, name, side, drawn):
     """The element that is written is marked, or it is said why nobody may write; again, and the mark is gone."""
-    playground.evaluate("name => { location.hash = name; }", name)
-    playground.wait_for_function("name => document.querySelector('.pg-case b').textContent === name", arg=name)
+    open_case(playground, name)
     button = playground.locator(f"[data-write={side}]")
     button.click()
 
@@ -167,8 +173,7 @@ def test_a_write_is_drawn_and_said(playground, name, side, drawn):
 
 def test_the_steps_are_walked(playground):
     """Forward to the last and back before the first; each shows the code up to itself."""
-    playground.evaluate("location.hash = 'C21'")
-    playground.wait_for_function("document.querySelector('.pg-case b').textContent === 'C21'")
+    open_case(playground, "C21")
     back, forward = playground.locator("[data-walk='-1']"), playground.locator("[data-walk='1']")
     count = playground.locator(".pg-steps li").count()
     seen = []
@@ -207,8 +212,7 @@ def test_it_fits_and_can_be_read(playground, width, scheme):
     playground.set_viewport_size({"width": width, "height": 800})
     playground.emulate_media(color_scheme=scheme)
     for name in ("C13", "C08", "C21", "C11"):
-        playground.evaluate("name => { location.hash = name; }", name)
-        playground.wait_for_function("name => document.querySelector('.pg-case b').textContent === name", arg=name)
+        open_case(playground, name)
         assert playground.evaluate("document.documentElement.scrollWidth") == width
         figure = playground.locator(".pg-figure:visible")
         assert figure.count() == 1
@@ -236,8 +240,8 @@ def test_a_page_that_is_a_file_says_why_it_has_no_planner(browser, site):
 def test_every_control_changes_the_answer(live):
     """One after the other, from the same setting: the address, the controls and the call say what was chosen."""
     chosen = {
-        "from": "torch", "dtype": "bfloat16", "shape": "2,5", "layout": "transposed", "device": "cuda:0", "requires": "1",
-        "to": "jax", "copy": "True", "as": "float32", "casting": "unsafe", "place": "cpu", "grad": "error",
+        "from": "torch", "dtype": "bfloat16", "shape": "2,5", "layout": "transposed", "device": "cuda:0",
+        "requires": "1", "to": "jax", "copy": "True", "as": "float32", "casting": "unsafe", "place": "cpu", "grad": "error",
         "pinned": "1", "non_blocking": "1", "variable": "1",
     }  # fmt: skip
     assert set(chosen) == set(settings.DEFAULTS)
@@ -282,7 +286,7 @@ def test_back_and_forward_follow_the_settings(live):
 
 
 def test_the_keyboard_is_enough(live):
-    """From control to control by Tab, choices by arrows, buttons by the space bar; the focus can be seen all the way."""
+    """From control to control by Tab, choices by arrows, buttons by the space bar; the focus is seen all the way."""
     go(live, "from=numpy&to=jax")
     live.locator("[name=from]:checked").focus()
     live.keyboard.press("ArrowRight")
