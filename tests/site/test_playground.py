@@ -220,6 +220,8 @@ def test_it_fits_and_can_be_read(playground, width, scheme):
         scale = "svg => svg.getBoundingClientRect().width / svg.viewBox.baseVal.width"
         assert figure.locator("svg").evaluate(scale) > 0.85
     assert playground.locator(".pg-bar").is_visible() == (width == 360)
+    tops = [playground.locator(part).bounding_box()["y"] for part in (".pg-picture", ".pg-controls")]
+    assert (tops[0] < tops[1]) == (width == 360)
 
 
 def test_a_page_that_is_a_file_says_why_it_has_no_planner(browser, site):
@@ -241,8 +243,8 @@ def test_every_control_changes_the_answer(live):
     """One after the other, from the same setting: the address, the controls and the call say what was chosen."""
     chosen = {
         "from": "torch", "dtype": "bfloat16", "shape": "2,5", "layout": "transposed", "device": "cuda:0",
-        "requires": "1", "to": "jax", "copy": "True", "as": "float32", "casting": "unsafe", "place": "cpu", "grad": "error",
-        "pinned": "1", "non_blocking": "1", "variable": "1",
+        "requires": "1", "to": "jax", "copy": "True", "as": "float32", "casting": "unsafe", "place": "cpu",
+        "grad": "error", "pinned": "1", "non_blocking": "1", "variable": "1",
     }  # fmt: skip
     assert set(chosen) == set(settings.DEFAULTS)
     for control, value in chosen.items():
