@@ -11,9 +11,9 @@ from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
 from tensorferry.backends.declared import declarations, explain, stand_in
+from tensorferry.core.sizes import size_text
 from tensorferry.errors import ConversionError
-from tensorferry.planning.picture import STYLE, picture
-from tensorferry.planning.strips import size_text
+from tensorferry.planning.picture import drawing
 
 from .settings import CHOICES, DEFAULTS, NAMES, OPTIONS, ImpossibleError, Setting, given, keywords, read, tensor
 
@@ -237,7 +237,7 @@ def _refusal(found: _Refused, setting: Setting, words: Mapping[str, str]) -> tup
         plan = explain(tensor(plain), plain["to"])
         verdict = ", ".join(words.get(word, word) for word in _verdict(plan, words))
         parts.append(f"<h3>{escape(words['without'])}: {escape(verdict)}</h3>{_memory(plan, words)}")
-    return f"{words[kind]}: {found.message}", "".join(parts)
+    return f"{words[kind]}: {found.message}", f"<div class='pg-top'>{''.join(parts)}</div>"
 
 
 def _plan(plan: Plan, setting: Setting, words: Mapping[str, str]) -> tuple[str, str]:
@@ -248,10 +248,9 @@ def _plan(plan: Plan, setting: Setting, words: Mapping[str, str]) -> tuple[str, 
         f"<p class='pg-reason'><b>{escape(words['reason'])}</b> <span>{escape(plan.reason)}</span></p>",
         *warnings,
         _memory(plan, words),
-        _steps(plan, words),
-        _code(plan, setting, words),
     ]
-    return f"{words[kind]}, {copied}: {plan.reason}", "".join(parts)
+    rest = f"<div class='pg-rest'>{_steps(plan, words)}{_code(plan, setting, words)}</div>"
+    return f"{words[kind]}, {copied}: {plan.reason}", f"<div class='pg-top'>{''.join(parts)}</div>{rest}"
 
 
 def _memory(plan: Plan, words: Mapping[str, str]) -> str:
@@ -259,7 +258,7 @@ def _memory(plan: Plan, words: Mapping[str, str]) -> str:
     figures = []
     for written in (None, "source", "result"):
         for name, width in _WIDTHS:
-            drawn = picture(plan, width=width, written=written).replace(f"<style>{STYLE}</style>", "")
+            drawn = drawing(plan, width, written, styled=False)
             marks = f"data-written='{written or ''}'{' hidden' if written else ''}"
             figures.append(f"<div class='pg-figure {name}' {marks}>{drawn}</div>")
     said = said_of_writes(plan, words)
