@@ -207,7 +207,14 @@ def test_a_case_makes_the_call_that_the_tour_makes(name):
 
 HERE = [name for name in settings.NAMES if name != "cupy"]
 KINDS = ("", "dtype=bfloat16", "dtype=int8&shape=5", "layout=transposed", "layout=second", "layout=broadcast")
-MORE = ("layout=reversed", "layout=off&shape=2,3,5", "requires=1", "layout=transposed&requires=1", "shape=0,3", "shape=")
+MORE = (
+    "layout=reversed",
+    "layout=off&shape=2,3,5",
+    "requires=1",
+    "layout=transposed&requires=1",
+    "shape=0,3",
+    "shape=",
+)
 
 
 def made(setting):
@@ -233,7 +240,11 @@ def test_the_code_makes_the_tensor_and_the_call_does_what_is_shown(source, kind)
         plan = explain(described, target)
         exec(answers.call(asked), {"ferry": ferry}, names)  # noqa: S102
         result = ferry.describe(names["y"])
-        assert (result.dtype, result.shape, result.writable) == (plan.result.dtype, plan.result.shape, plan.result.writable)
+        assert (result.dtype, result.shape, result.writable) == (
+            plan.result.dtype,
+            plan.result.shape,
+            plan.result.writable,
+        )
         if found.misalignment == described.misalignment and "python" not in (source, target) and found.size:
             assert ferry.shares_memory(names["x"], names["y"]) == plan.shares_memory, asked.query
 
@@ -259,7 +270,9 @@ def write(x):
     return True
 
 
-@pytest.mark.parametrize("kind", ["", "copy=True", "layout=transposed", "layout=broadcast", "layout=reversed", "requires=1"])
+@pytest.mark.parametrize(
+    "kind", ["", "copy=True", "layout=transposed", "layout=broadcast", "layout=reversed", "requires=1"]
+)
 @pytest.mark.parametrize("source", HERE)
 def test_what_is_said_of_a_write_is_what_a_write_does(source, kind):
     """To either side, in fresh tensors: it is allowed if the page says so, and seen on the other if the page says so."""
@@ -292,7 +305,9 @@ def test_every_word_is_used_and_every_gap_is_filled():
     code = "".join(path.read_text(encoding="utf-8") for path in FOLDER.glob("*.py") if path.name != "words.py")
     code += (ROOT / "docs" / "_static" / "playground" / "playground.js").read_text(encoding="utf-8")
     controls = {*settings.CHOICES, *settings.LAYOUTS, *cases.CASES}
-    derived = {f"{name}-none" for name in settings.CHOICES} | {f"{side}-{end}" for side in "xy" for end in ("closed", "immutable", "shows", "stays")}
+    derived = {f"{name}-none" for name in settings.CHOICES} | {
+        f"{side}-{end}" for side in "xy" for end in ("closed", "immutable", "shows", "stays")
+    }
     derived |= {f"copied-{path}" for path in ("host", "bus", "device")} | {"shape-help", "shared", "same", "copied"}
     unused = [key for key in WORDS if key not in controls | derived and not re.search(rf"[\"'.]{key}\b", code)]
     assert unused == []

@@ -242,9 +242,7 @@ def _refusal(found: _Refused, setting: Setting, words: Mapping[str, str]) -> tup
 
 def _plan(plan: Plan, setting: Setting, words: Mapping[str, str]) -> tuple[str, str]:
     kind, copied = _verdict(plan, words)
-    warnings = [
-        f"<p class='pg-careful'><b>{escape(words['careful'])}</b> {escape(text)}</p>" for text in plan.warnings
-    ]
+    warnings = [f"<p class='pg-careful'><b>{escape(words['careful'])}</b> {escape(text)}</p>" for text in plan.warnings]
     parts = [
         f"<h2 class='pg-verdict {kind}'>{escape(words[kind])} <small>{escape(copied)}</small></h2>",
         f"<p class='pg-reason'><b>{escape(words['reason'])}</b> <span>{escape(plan.reason)}</span></p>",
@@ -311,4 +309,3 @@ def _code(plan: Plan, setting: Setting, words: Mapping[str, str]) -> str:
         for word, code in (("code-given", given(setting)), ("code-call", one_call), ("code-hand", plan.code))
     ]
     return f"<section class='pg-code'><h3>{escape(words['code'])}</h3>{''.join(blocks)}</section>"
-

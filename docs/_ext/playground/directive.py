@@ -128,7 +128,9 @@ def page(found: Mapping[str, Answer], words: Mapping[str, str], *, at: str, size
         size: What has to be loaded for the planner; empty: it is not there.
     """
     first = found[FIRST]
-    kept = json.dumps({"words": words, "first": first._asdict(), "size": size}, ensure_ascii=False).replace("</", "<\\/")
+    kept = json.dumps({"words": words, "first": first._asdict(), "size": size}, ensure_ascii=False).replace(
+        "</", "<\\/"
+    )
     return (
         f"<style>{STYLE}</style><link rel='stylesheet' href='{at}/playground.css'>"
         # What a link to a case leads to is the page's top.
