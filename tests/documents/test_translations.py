@@ -35,8 +35,8 @@ def _translated(language, page):
 
 
 def _words(message):
-    """A message without its code, its links' targets and its roles' targets."""
-    return re.sub(r"`+[^`]*`+|\]\([^)]*\)|<[^>]*>", " ", message)
+    """A message without its code (copy=True too), placeholders, and the targets of its links and roles."""
+    return re.sub(r"`+[^`]*`+|\]\([^)]*\)|<[^>]*>|\{\w+\}|\w+=\S*", " ", message)
 
 
 def _marks(message):

@@ -12,8 +12,9 @@ import tensorferry as ferry
 from tensorferry.backends.registry import NAMES, backend_named, backends, known, outside
 from tensorferry.core.devices import device_name
 from tensorferry.core.dtypes import KEYWORDS
+from tensorferry.core.sizes import size_text
 from tensorferry.planning.preconditions import refuse_place
-from tensorferry.planning.render import PATHS, size_text
+from tensorferry.planning.render import PATHS
 
 from ..core.dtype_names import name_of
 from .code import print_code

@@ -9,8 +9,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+from tensorferry.core.sizes import size_text
 from tensorferry.errors import ConversionError, ResumableError, UnsafeFileError, VerificationError
-from tensorferry.planning.render import size_text
 
 from .console import EXIT_REFUSED, EXIT_RESUMABLE, EXIT_UNVERIFIED, EXIT_USAGE, err, print_json, printable
 from .hints import as_options

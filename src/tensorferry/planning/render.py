@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..core.dtypes import find
+from ..core.sizes import size_text
 
 if TYPE_CHECKING:
     from ..core.info import TensorInfo
     from .step import Step
 
-__all__ = ["PATHS", "Rendered", "size_text"]
+__all__ = ["PATHS", "Rendered"]
 
 
 class Rendered:
@@ -82,20 +82,6 @@ def _code(plan: Rendered) -> str:
     if expression != "y":
         lines.append(f"y = {expression}")
     return "\n".join(lines)
-
-
-def size_text(nbytes: int) -> str:
-    """A number of bytes for people: ``24 B``, ``1.5 KiB``, ``400 MiB``.
-
-    >>> size_text(24), size_text(1536), size_text(400 << 20)
-    ('24 B', '1.5 KiB', '400 MiB')
-    """
-    size = float(nbytes)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{size:.3g} {unit}" if size < 1000 else f"{size:.0f} {unit}"
-        size /= 1024
-    return f"{size:.3g} TiB"
 
 
 def _summary(plan: Rendered) -> str:
@@ -172,14 +158,13 @@ _STYLE = (
     ".tensorferry .warning{border-left:3px solid #d97706;padding-left:.6em}"
     ".tensorferry svg text{font:12px system-ui,sans-serif;fill:currentColor}"
 )
-_SHARED, _APART, _UNUSED = "#2563eb", "#d97706", "#9ca3af"
-_CELLS = 32
-_CELL = 14
 
 
 def _to_html(plan: Rendered) -> str:
     """The plan for notebooks, with the blocks of bytes that source and result occupy."""
     from html import escape
+
+    from .picture import picture
 
     rows = "".join(
         f"<tr><td>{number}</td><td><code>{escape(step.code)}</code></td>"
@@ -191,52 +176,5 @@ def _to_html(plan: Rendered) -> str:
     return (
         f"<div class='tensorferry'><style>{_STYLE}</style>"
         f"<div><b>{escape(str(plan.source))}</b><br>&rarr; <b>{escape(str(plan.result))}</b></div>"
-        f"<div>{escape(_summary(plan))}</div>{_picture(plan)}{steps}{warnings}</div>"
+        f"<div>{escape(_summary(plan))}</div>{picture(plan)}{steps}{warnings}</div>"
     )
-
-
-def _picture(plan: Rendered) -> str:
-    """Source and result as two strips of memory cells; one strip if they are the same memory."""
-    if plan.source.size == 0:
-        return ""
-    shared = plan.shares_memory
-    colour = _SHARED if shared else _APART
-    strips = [("source and result" if shared else "source", plan.source, colour if shared else _UNUSED)]
-    if not shared and plan.result.framework != "python":
-        strips.append(("result", plan.result, _APART))
-    from html import escape
-
-    parts, top = [], 0
-    for label, info, fill in strips:
-        filled, per_cell = _occupied(info)
-        caption = f"{label}: {size_text(info.nbytes)} on {info.device}, one block = {size_text(per_cell)}"
-        parts.append(f"<text x='0' y='{top + 12}'>{escape(caption)}</text>")
-        parts += [
-            f"<rect x='{index * (_CELL + 2)}' y='{top + 18}' width='{_CELL}' height='{_CELL}' rx='2' "
-            f"fill='{fill}' fill-opacity='{1 if used else 0.18}'/>"
-            for index, used in enumerate(filled)
-        ]
-        top += 44
-    width = max(_CELLS * (_CELL + 2), 420)
-    label = "one memory, shared" if shared else "separate memories"
-    return (
-        f"<svg role='img' aria-label='{label}' width='{width}' height='{top}' "
-        f"viewBox='0 0 {width} {top}'>{''.join(parts)}</svg>"
-    )
-
-
-def _occupied(info: TensorInfo) -> tuple[list[bool], int]:
-    """Which of at most 32 equal blocks of the spanned bytes hold an element, and a block's size."""
-    itemsize = find(info.dtype).itemsize
-    reach = sum((length - 1) * abs(step) for length, step in zip(info.shape, info.strides, strict=True)) + itemsize
-    per_cell = max(itemsize, -(-reach // _CELLS))
-    filled = [False] * (-(-reach // per_cell))
-    # Blocks are few: the offsets of a thinned-out grid of elements reach each that is occupied.
-    offsets = {0}
-    for length, step in sorted(zip(info.shape, info.strides, strict=True), key=lambda axis: -abs(axis[1])):
-        stride = abs(step)
-        pace = 1 if stride >= per_cell else max(1, per_cell // (2 * stride)) if stride else length
-        offsets = {at + index * stride for at in offsets for index in [*range(0, length, pace), length - 1]}
-    for at in offsets:
-        filled[min(at // per_cell, len(filled) - 1)] = True
-    return filled, per_cell

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..planning.render import size_text
+from ..core.sizes import size_text
 from .plans import PlansOfLeaves
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..planning.render import size_text
+from ..core.sizes import size_text
 
 if TYPE_CHECKING:
     from ..planning.plan import Plan
