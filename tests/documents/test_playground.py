@@ -7,6 +7,7 @@ import json
 import random
 import re
 import string
+import subprocess
 import sys
 import zipfile
 from html import escape, unescape
@@ -14,7 +15,7 @@ from urllib.parse import parse_qsl
 
 import numpy as np
 import pytest
-from tests.support import ROOT, python, survives
+from tests.support import ROOT, survives
 
 import tensorferry as ferry
 from tensorferry.backends.declared import explain
@@ -29,7 +30,7 @@ FOLDER = ROOT / "docs" / "_ext" / "playground"
 
 
 def read(query):
-    return settings.read(parse_qsl(query))
+    return settings.read(parse_qsl(query, keep_blank_values=True))
 
 
 def some_setting(rng):
@@ -56,7 +57,7 @@ for number in range(500):
     shown = answers.answer(setting, WORDS)
     try:
         info = settings.tensor(setting)
-    except settings.Impossible as found:
+    except settings.ImpossibleError as found:
         absent += 1
         told = [WORDS["absent"], WORDS[found.word].format(**found.facts)]
     except ferry.ConversionError as error:
@@ -71,7 +72,8 @@ for number in range(500):
             told += [getattr(error, "hint", None) or ""]
         else:
             plans += 1
-            told = [plan.reason, plan.code, *plan.warnings, *(word for step in plan.steps for word in (step.code, step.why))]
+            told = [plan.reason, plan.code, *plan.warnings]
+            told += [word for step in plan.steps for word in (step.code, step.why)]
     for text in told:
         assert escape(text) in shown.html, (setting.query, text, shown.html)
     assert settings.read(dict(item.partition("=")[::2] for item in shown.query.split("&"))).items() >= {{
@@ -104,48 +106,49 @@ def test_the_planner_needs_its_archive_and_the_standard_library(tmp_path):
         "from playground.answers import answer_json\n"
         f"print(json.dumps([answer_json(query, {json.dumps(WORDS)!r}) for query in {queries!r}]))\n"
     )
-    done = python(code, isolated=True)
-    assert done.returncode == 0, done.stderr
+    command = [sys.executable, "-I", "-S", "-c", code]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
     assert json.loads(done.stdout) == [answers.answer_json(query, json.dumps(WORDS)) for query in queries]
 
 
 # -- settings ---------------------------------------------------------------------------------------
 
 
+def is_there(setting):
+    try:
+        settings.tensor(setting)
+    except (settings.ImpossibleError, ferry.ConversionError):
+        return False
+    return True
+
+
 def test_what_is_disabled_says_why_and_is_refused():
-    """Each choice that is offered gives a tensor; each that is not gives the reason when the address asks for it."""
-    rng = random.Random(3)
+    """Each choice that is offered gives a tensor; each that is not, the reason when the address asks for it."""
+    rng = random.Random(3)  # noqa: S311 - settings, no secrets
     seen = set()
-    for _ in range(40):
+    for _ in range(30):
         setting = some_setting(rng)
-        shown = answers.answer(setting, WORDS)
+        impossible = answers.answer(setting, WORDS).impossible
         for control in ("dtype", "layout", "device", "requires"):
             for choice in settings.CHOICES[control]:
-                other = answers.answer(settings.Setting({**setting, control: choice}), WORDS)
-                why = shown.impossible.get(control, {}).get(choice)
-                assert (f"'pg-verdict absent'" in other.html) == (why is not None)
-                assert why is None or escape(why) in other.html
+                other = settings.Setting({**setting, control: choice})
+                why = impossible.get(control, {}).get(choice)
+                assert is_there(other) == (why is None)
+                assert why is None or why == answers.refused(other, WORDS).message
                 seen.add(control if why else "")
         for option in settings.OPTIONS:
-            why = shown.impossible.get(option, {}).get("1")
-            known = explain(settings.tensor(settings.DEFAULTS), "torch")  # one that has a plan
-            assert known.shares_memory
-            try:
-                explain(settings.tensor(settings.DEFAULTS), setting["to"], **{option: True})
-            except TypeError as error:
-                assert why == str(error)
-            except ferry.ConversionError:
-                assert why is None
-            else:
-                assert why is None
+            asked = settings.Setting({**settings.DEFAULTS, "to": setting["to"], option: "1"})
+            found, why = answers.refused(asked, WORDS), impossible.get(option, {}).get("1")
+            assert (found is not None and found.kind == "TypeError") == (why is not None)
+            assert why is None or why == found.message
     assert seen == {"", "dtype", "layout", "device", "requires"}
 
 
 def test_another_framework_leaves_no_setting_that_cannot_be():
     """What is impossible beside the control that a reader has changed is put right, and said; the change is kept."""
-    rng = random.Random(4)
+    rng = random.Random(4)  # noqa: S311
     changed = 0
-    for _ in range(200):
+    for _ in range(60):
         before = some_setting(rng)
         for name in ("from", "dtype", "layout", "device", "requires"):
             shown = answers.answer(before, WORDS, name)
@@ -154,7 +157,7 @@ def test_another_framework_leaves_no_setting_that_cannot_be():
             assert bool(differs) == bool(shown.note)
             assert all(WORDS[key] in shown.note for key in differs)
             changed += bool(differs)
-    assert changed > 100
+    assert changed > 30
     lost = answers.answer(read("from=jax&variable=1&to=tensorflow"), WORDS, "to")
     assert lost.values["variable"] == "1"
     assert not lost.note
@@ -198,9 +201,9 @@ def test_a_case_makes_the_call_that_the_tour_makes(name):
         said = f'{keyword}="{value}"' if isinstance(value, str) else f"{keyword}={value}"
         assert said in told
     if setting["requires"]:
-        assert "scores" in told or "requires_grad=True" in told
+        assert re.search(r"scores|model\(|requires_grad=True", told)
     if setting["device"] != "cpu":
-        assert "gpu" in told or "cuda" in told
+        assert re.search(r"gpu|cuda|\.cpu\(\)", told)
 
 
 # -- what the code does -----------------------------------------------------------------------------
@@ -213,8 +216,16 @@ MORE = (
     "requires=1",
     "layout=transposed&requires=1",
     "shape=0,3",
-    "shape=",
 )
+
+
+def possible(kinds):
+    """Those of the settings of each framework that is here of which there is such a tensor."""
+    queries = [f"from={source}&{kind}" for source in HERE for kind in kinds]
+    listed = [
+        query if "dtype" in query else query.replace("from=python", "from=python&dtype=float64") for query in queries
+    ]
+    return [query for query in listed if answers.refused(read(query), WORDS) is None]
 
 
 def made(setting):
@@ -224,28 +235,29 @@ def made(setting):
     return names
 
 
-@pytest.mark.parametrize("kind", [*KINDS, *MORE])
-@pytest.mark.parametrize("source", HERE)
-def test_the_code_makes_the_tensor_and_the_call_does_what_is_shown(source, kind):
+@pytest.mark.parametrize("query", possible([*KINDS, *MORE, "shape="]))
+def test_the_code_makes_the_tensor_and_the_call_does_what_is_shown(query):
     """What is described is what is made; memory is shared where the page says so, and who may write is who may."""
-    setting = read(f"from={source}&{kind}" + ("&dtype=float64" if source == "python" and "dtype" not in kind else ""))
-    if answers.refused(setting, WORDS) is not None:
-        pytest.skip(f"there is no such tensor: {answers.refused(setting, WORDS).message}")
+    setting = read(query)
     names = made(setting)
     found, described = ferry.describe(names["x"]), settings.tensor(setting)
     # The allocator decides at which address within a line memory starts, but for frameworks that align it.
-    assert found._replace(misalignment=0) == described._replace(misalignment=0)
+    any_place = {"misalignment": 0, **({} if found.size else {"strides": ()})}
+    assert found._replace(**any_place) == described._replace(**any_place)
     for target in HERE:
         asked = settings.Setting({**setting, "to": target})
         plan = explain(described, target)
         exec(answers.call(asked), {"ferry": ferry}, names)  # noqa: S102
+        if target == "python":
+            assert names["y"] == np.asarray(ferry.to_numpy(names["x"])).tolist()
+            continue
         result = ferry.describe(names["y"])
         assert (result.dtype, result.shape, result.writable) == (
             plan.result.dtype,
             plan.result.shape,
             plan.result.writable,
         )
-        if found.misalignment == described.misalignment and "python" not in (source, target) and found.size:
+        if found.misalignment == described.misalignment and setting["from"] != "python" and found.size:
             assert ferry.shares_memory(names["x"], names["y"]) == plan.shares_memory, asked.query
 
 
@@ -270,15 +282,13 @@ def write(x):
     return True
 
 
-@pytest.mark.parametrize(
-    "kind", ["", "copy=True", "layout=transposed", "layout=broadcast", "layout=reversed", "requires=1"]
-)
-@pytest.mark.parametrize("source", HERE)
-def test_what_is_said_of_a_write_is_what_a_write_does(source, kind):
-    """To either side, in fresh tensors: it is allowed if the page says so, and seen on the other if the page says so."""
-    setting = read(f"from={source}&{kind}" + ("&dtype=float64" if source == "python" else ""))
-    if answers.refused(setting, WORDS) is not None:
-        pytest.skip(f"there is no such tensor: {answers.refused(setting, WORDS).message}")
+WRITTEN = ("", "copy=True", "layout=transposed", "layout=broadcast", "layout=reversed", "requires=1")
+
+
+@pytest.mark.parametrize("query", possible(WRITTEN))
+def test_what_is_said_of_a_write_is_what_a_write_does(query):
+    """To either side, in fresh tensors: it is allowed if the page says so, and seen on the other side likewise."""
+    setting = read(query)
     for target in HERE:
         asked = settings.Setting({**setting, "to": target})
         said = answers.said_of_writes(explain(settings.tensor(asked), target, **settings.keywords(asked)), WORDS)
@@ -305,10 +315,9 @@ def test_every_word_is_used_and_every_gap_is_filled():
     code = "".join(path.read_text(encoding="utf-8") for path in FOLDER.glob("*.py") if path.name != "words.py")
     code += (ROOT / "docs" / "_static" / "playground" / "playground.js").read_text(encoding="utf-8")
     controls = {*settings.CHOICES, *settings.LAYOUTS, *cases.CASES}
-    derived = {f"{name}-none" for name in settings.CHOICES} | {
-        f"{side}-{end}" for side in "xy" for end in ("closed", "immutable", "shows", "stays")
-    }
-    derived |= {f"copied-{path}" for path in ("host", "bus", "device")} | {"shape-help", "shared", "same", "copied"}
+    derived = {f"{name}-none" for name in settings.CHOICES} | {"shape-help"}
+    derived |= {f"{side}-{end}" for side in "xy" for end in ("closed", "immutable", "shows", "stays")}
+    derived |= {"shared", "same", "copied", *(f"copied-{path}" for path in ("host", "bus", "device"))}
     unused = [key for key in WORDS if key not in controls | derived and not re.search(rf"[\"'.]{key}\b", code)]
     assert unused == []
     gaps = {gap for text in WORDS.values() for _, gap, _, _ in string.Formatter().parse(text) if gap}

@@ -15,7 +15,7 @@ from tensorferry.errors import ConversionError
 from tensorferry.planning.picture import STYLE, picture
 from tensorferry.planning.strips import size_text
 
-from .settings import CHOICES, DEFAULTS, NAMES, OPTIONS, Impossible, Setting, given, keywords, read, tensor
+from .settings import CHOICES, DEFAULTS, NAMES, OPTIONS, ImpossibleError, Setting, given, keywords, read, tensor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,7 +57,7 @@ def answer_json(query: str, words: str, changed: str = "") -> str:
     from urllib.parse import parse_qsl
 
     stand_in()
-    return json.dumps(answer(read(parse_qsl(query)), json.loads(words), changed)._asdict())
+    return json.dumps(answer(read(parse_qsl(query, keep_blank_values=True)), json.loads(words), changed)._asdict())
 
 
 def answer(setting: Setting, words: Mapping[str, str], changed: str = "") -> Answer:
@@ -107,7 +107,7 @@ def _absent(setting: Setting, words: Mapping[str, str]) -> _Refused | None:
     """Why there is no such tensor; ``None``: there is one."""
     try:
         tensor(setting)
-    except Impossible as found:
+    except ImpossibleError as found:
         return _Refused("", words[found.word].format(**found.facts))
     except ConversionError as error:
         return _Refused(type(error).__name__, error.message, error.hint)
@@ -158,7 +158,7 @@ def _put_right(setting: Setting, changed: str) -> tuple[Setting, list[str]]:
 def _exists(setting: Setting) -> bool:
     try:
         tensor(setting)
-    except (Impossible, ConversionError):
+    except (ImpossibleError, ConversionError):
         return False
     return True
 
@@ -235,7 +235,7 @@ def _refusal(found: _Refused, setting: Setting, words: Mapping[str, str]) -> tup
     plain = Setting({**DEFAULTS, **{name: setting[name] for name in ("from", "shape", "to", *_SOURCE)}})
     if keywords(setting) and refused(plain, words) is None:
         plan = explain(tensor(plain), plain["to"])
-        verdict = ", ".join(words[word] if word in words else word for word in _verdict(plan, words))
+        verdict = ", ".join(words.get(word, word) for word in _verdict(plan, words))
         parts.append(f"<h3>{escape(words['without'])}: {escape(verdict)}</h3>{_memory(plan, words)}")
     return f"{words[kind]}: {found.message}", "".join(parts)
 
@@ -260,9 +260,8 @@ def _memory(plan: Plan, words: Mapping[str, str]) -> str:
     for written in (None, "source", "result"):
         for name, width in _WIDTHS:
             drawn = picture(plan, width=width, written=written).replace(f"<style>{STYLE}</style>", "")
-            figures.append(
-                f"<div class='pg-figure {name}' data-written='{written or ''}'{' hidden' if written else ''}>{drawn}</div>"
-            )
+            marks = f"data-written='{written or ''}'{' hidden' if written else ''}"
+            figures.append(f"<div class='pg-figure {name}' {marks}>{drawn}</div>")
     said = said_of_writes(plan, words)
     buttons = [
         f"<button type='button' data-write='{side}' aria-pressed='false' data-said='{escape(said[side])}'>"

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
 import npm
-import tensorferry
 from docutils import nodes
 from sphinx.addnodes import translatable
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
+
+import tensorferry
 from tensorferry.cli.cases import CASES as TOUR
 from tensorferry.planning.picture import STYLE
 from tensorferry.planning.strips import size_text
@@ -137,7 +138,7 @@ def page(found: Mapping[str, Answer], words: Mapping[str, str], *, at: str, size
         f"{''.join(f'<span id={name!r}></span>' for name in CASES)}"
         f"<div class='playground' data-at='{at}'>"
         f"{_cases(words)}<div class='pg-sides'>"
-        f"<form class='pg-controls' autocomplete='off' aria-label='{escape(words['have'])}'>{_controls(first, words)}</form>"
+        f"<form class='pg-controls' autocomplete='off'>{_controls(first, words)}</form>"
         f"<div class='pg-shown'><p class='pg-status' role='status'>{escape(words['first'])}</p>"
         f"<noscript><p>{escape(words['no-script'])}</p></noscript><p class='pg-said' role='status'></p>"
         f"<div class='pg-answer'>{first.html}</div></div></div>"
@@ -162,6 +163,7 @@ def _cases(words: Mapping[str, str]) -> str:
 
 def _controls(first: Answer, words: Mapping[str, str]) -> str:
     names = {**NAMES, "python": words["list"]}
+    copies = zip(CHOICES["copy"], (words[key] for key in ("copy-none", "copy-yes", "copy-no")), strict=True)
     return (
         f"<div class='pg-group'><h2>{escape(words['have'])}</h2>"
         f"{_radios('from', names.items(), first, words)}"
@@ -172,7 +174,7 @@ def _controls(first: Answer, words: Mapping[str, str]) -> str:
         f"{_checks('requires', ('requires',), first, words)}</div>"
         f"<div class='pg-group'><h2>{escape(words['want'])}</h2>"
         f"{_radios('to', names.items(), first, words)}"
-        f"{_radios('copy', zip(CHOICES['copy'], _of(words, 'copy-none', 'copy-yes', 'copy-no'), strict=True), first, words)}"
+        f"{_radios('copy', copies, first, words)}"
         f"{_select('as', _named('as', words), first, words)}"
         f"<details class='pg-more'><summary>{escape(words['more'])}</summary><div>"
         f"{_select('casting', _named('casting', words), first, words)}"
@@ -180,10 +182,6 @@ def _controls(first: Answer, words: Mapping[str, str]) -> str:
         f"{_select('grad', [(each, each) for each in CHOICES['grad']], first, words)}"
         f"{_checks('options', OPTIONS, first, words)}</div></details></div>"
     )
-
-
-def _of(words: Mapping[str, str], *keys: str) -> list[str]:
-    return [words[key] for key in keys]
 
 
 def _named(control: str, words: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -222,7 +220,7 @@ def _select(control: str, choices: Iterable[tuple[str, str]], first: Answer, wor
 def _text(control: str, first: Answer, words: Mapping[str, str]) -> str:
     return (
         f"<p class='pg-line'><label for='pg-{control}'>{escape(words[control])}</label>"
-        f"<input id='pg-{control}' name='{control}' value='{escape(first.values[control])}' size='10' inputmode='numeric' "
+        f"<input id='pg-{control}' name='{control}' value='{escape(first.values[control])}' size='10' "
         f"spellcheck='false' title='{escape(words[f'{control}-help'])}'></p>"
     )
 

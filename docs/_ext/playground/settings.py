@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from tensorferry.backends.declared import declarations
@@ -20,7 +20,7 @@ __all__ = [
     "DEFAULTS",
     "NAMES",
     "OPTIONS",
-    "Impossible",
+    "ImpossibleError",
     "Setting",
     "given",
     "keywords",
@@ -61,7 +61,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "casting": ("", *CASTINGS),
     "place": ("", "cpu", "cuda", "cuda:1", "mps", "tpu"),
     "grad": ("detach", "error"),
-    **{option: ("", "1") for option in OPTIONS},
+    **dict.fromkeys(OPTIONS, ("", "1")),
 }
 """What each control of the page offers; the shape is free."""
 
@@ -79,12 +79,15 @@ class Setting(dict[str, str]):
 DEFAULTS = Setting(
     {
         **{name: values[0] for name, values in CHOICES.items()},
-        **{"from": "numpy", "to": "torch", "dtype": "float32", "shape": "3,4"},
+        "from": "numpy",
+        "to": "torch",
+        "dtype": "float32",
+        "shape": "3,4",
     }
 )
 
 
-class Impossible(ValueError):
+class ImpossibleError(ValueError):
     """There is no such tensor.
 
     Args:
@@ -110,7 +113,7 @@ def tensor(setting: Setting) -> TensorInfo:
     """The tensor that a setting describes, at an address where a 64-byte line starts if its layout does not say else.
 
     Raises:
-        Impossible: There is no such tensor, as the page knows.
+        ImpossibleError: There is no such tensor, as the page knows.
         ConversionError: There is none, as the planner says.
     """
     framework, dtype, layout = setting["from"], setting["dtype"], setting["layout"]
@@ -119,7 +122,7 @@ def tensor(setting: Setting) -> TensorInfo:
     if listed:
         _refuse_list(lengths, dtype, layout)
     elif layout != "plain" and not lengths:
-        raise Impossible("no-axis")
+        raise ImpossibleError("no-axis")
     strides, offset = _lie(lengths, find(dtype).itemsize, layout)
     info = TensorInfo(
         framework,
@@ -138,7 +141,7 @@ def tensor(setting: Setting) -> TensorInfo:
     _refuse_layout(info)
     refuse_place(info, declarations()[framework])
     if info.requires_grad and find(dtype).kind not in ("float", "complex"):
-        raise Impossible("no-graph")
+        raise ImpossibleError("no-graph")
     return info
 
 
@@ -181,9 +184,9 @@ def _lengths(text: str) -> tuple[int, ...]:
     try:
         lengths = tuple(int(part) for part in text.split(",")) if text else ()
     except ValueError:
-        raise Impossible("not-shape", shape=repr(text)) from None
+        raise ImpossibleError("not-shape", shape=repr(text)) from None
     if min(lengths, default=0) < 0 or prod(lengths) > _MOST:
-        raise Impossible("not-shape", shape=repr(text))
+        raise ImpossibleError("not-shape", shape=repr(text))
     return lengths
 
 
@@ -207,22 +210,22 @@ def _lie(lengths: tuple[int, ...], itemsize: int, layout: str) -> tuple[tuple[in
 
 def _refuse_list(lengths: tuple[int, ...], dtype: str, layout: str) -> None:
     if dtype not in _READ_AS:
-        raise Impossible("no-list-dtype", dtype=dtype)
+        raise ImpossibleError("no-list-dtype", dtype=dtype)
     if layout != "plain":
-        raise Impossible("no-list-layout")
+        raise ImpossibleError("no-list-layout")
     if 0 in lengths[:-1]:
-        raise Impossible("no-list-empty")
+        raise ImpossibleError("no-list-empty")
 
 
 def _refuse_layout(info: TensorInfo) -> None:
     """Raise for strides and addresses that the framework's own tensors never have: what it adopts, it can have."""
     memory, name = declarations()[info.framework].capabilities.memory, NAMES[info.framework]
     if memory.strides == "compact" and not is_compact(info.shape, info.strides, find(info.dtype).itemsize):
-        raise Impossible("no-strides", framework=name)
+        raise ImpossibleError("no-strides", framework=name)
     if memory.strides == "non-negative" and any(step < 0 for step in info.strides):
-        raise Impossible("no-negative", framework=name)
+        raise ImpossibleError("no-negative", framework=name)
     if memory.alignment > 1 and info.misalignment % memory.alignment:
-        raise Impossible("no-offset", framework=name)
+        raise ImpossibleError("no-offset", framework=name)
 
 
 def _zeros(framework: str, shape: tuple[int, ...], dtype: str, device: str) -> tuple[list[str], str, str, str]:

@@ -105,7 +105,7 @@ WORDS = {
     "loading": "Loading the planner ({size}, once) …",
     "ready": "The planner runs in this page; nothing is sent anywhere.",
     "failed": "The planner could not be loaded: {why}. The 27 cases still work.",
-    "from-file": "From a file the planner cannot be loaded: start python -m http.server in this folder. The 27 cases work.",
+    "from-file": "A page that is a file cannot load the planner: serve it, with python -m http.server. The 27 cases work.",
     "left-out": "This build of the site has no planner, as npm could not fetch Pyodide. The 27 cases work.",
     "adjusted": "Also changed: {what}.",
     "no-script": "The controls need JavaScript.",
