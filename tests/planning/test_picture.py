@@ -258,7 +258,8 @@ def test_what_cannot_be_written_is_not_marked(info, to, said):
         (TensorInfo("torch", ()), "python", "1 object, in memory of its own"),
         (TensorInfo("jax", (8, 8), device="cuda", shards=4), "numpy", "4 parts, each in memory of its own"),
         (TensorInfo("numpy", (3, 4), kind="rows"), "torch", "3 parts, each in memory of its own"),
-        (TensorInfo("jax", (3,), abstract="traced"), "jax", "no memory"),
+        (TensorInfo("python", (3, 4), kind="stack"), "torch", "3 parts, each in memory of its own"),
+        (TensorInfo("jax", (3,), abstract="traced"), "jax", "no memory: traced"),
         (TensorInfo("numpy", (3,), memory_map=True), "torch", "cpu: a file that is mapped into memory"),
         (TensorInfo("torch", (3,), pinned=True), "numpy", "cpu: page-locked host memory"),
     ],
@@ -281,6 +282,22 @@ def test_what_cannot_be_asked_for(how):
     """Another width, another side."""
     with pytest.raises(ValueError, match="must be"):
         picture(ferry.explain(TensorInfo("torch", (3,)), "numpy"), **how)
+
+
+def test_a_page_has_both_widths_and_the_way_of_each_step():
+    """A notebook shows the picture that fits, and what each step is and why; nothing is said twice with one id."""
+    plan = ferry.explain(TensorInfo("numpy", (1000,), "float64"), "torch", device="cuda:0", dtype="float32")
+    root = ET.fromstring(plan._repr_html_().replace("&rarr;", "to"))  # noqa: S314 - made here
+    across = [svg.get("viewBox").split()[2] for svg in root.iter(f"{SVG}svg")]
+    assert len(across) == 2
+    assert float(across[1]) <= 344 < float(across[0])
+    ids = [each.get("id") for each in root.iter() if each.get("id")]
+    assert len(set(ids)) == len(ids) == 4
+    steps = [["".join(cell.itertext()) for cell in row.iter("td")] for row in root.iter("tr")][1:]
+    assert [row[1] for row in steps] == [step.code for step in plan.steps]
+    assert [row[2] for row in steps] == ["3.91 KiB through host memory", "none move", "3.91 KiB over the bus"]
+    values = ["".join(each.itertext()) for each in root.iter("span")]
+    assert values == ["numpy float64[1000] on cpu", "torch float32[1000] on cuda:0"]
 
 
 def test_sizes():

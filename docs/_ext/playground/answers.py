@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tensorferry.backends.declared import declarations, explain, stand_in
 from tensorferry.errors import ConversionError
-from tensorferry.planning.picture import STYLE, picture
+from tensorferry.planning.canvas import STYLE
+from tensorferry.planning.picture import picture
 from tensorferry.planning.strips import size_text
 
 from .settings import CHOICES, DEFAULTS, NAMES, OPTIONS, ImpossibleError, Setting, given, keywords, read, tensor

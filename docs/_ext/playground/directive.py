@@ -17,7 +17,7 @@ from sphinx.util.docutils import SphinxDirective
 
 import tensorferry
 from tensorferry.cli.cases import CASES as TOUR
-from tensorferry.planning.picture import STYLE
+from tensorferry.planning.canvas import STYLE
 from tensorferry.planning.strips import size_text
 
 from .answers import Answer, answer

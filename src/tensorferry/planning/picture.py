@@ -3,56 +3,19 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
-from zlib import crc32
 
 from ..core.devices import HOST, kind_of
 from ..core.info import JOINS, NUMBERS
 from ..core.sizes import size_text
-from .strips import GUTTER, Canvas, clean, ends, fitted, strip, touched
+from .canvas import GUTTER, Canvas, fitted
+from .step import WAYS
+from .strips import ends, strip, touched
 
 if TYPE_CHECKING:
     from ..core.info import TensorInfo
     from .render import Rendered
 
-__all__ = ["STYLE", "WAYS", "picture"]
-
-WAYS = {"host": "through host memory", "bus": "over the bus", "device": "within device memory"}
-"""How bytes go that a step writes."""
-
-_LIGHT = (
-    "--f-shared:var(--ferry-shared,#2563eb);--f-source:var(--ferry-source,#b45309);"
-    "--f-result:var(--ferry-result,#0f766e);--f-written:var(--ferry-written,#be185d);--f-ink:var(--ferry-ink,#fff)"
-)
-_DARK = (
-    "--f-shared:var(--ferry-shared,#8ab4ff);--f-source:var(--ferry-source,#fbbf24);"
-    "--f-result:var(--ferry-result,#5eead4);--f-written:var(--ferry-written,#f9a8d4);--f-ink:var(--ferry-ink,#111827)"
-)
-STYLE = (
-    f".ferry-memory{{{_LIGHT};display:block;max-width:100%;height:auto;font:12px system-ui,sans-serif}}"
-    f"svg.ferry-memory:root{{color:#1f2937}}"
-    f"@media (prefers-color-scheme:dark){{.ferry-memory{{{_DARK}}}svg.ferry-memory:root{{color:#e5e7eb}}}}"
-    f"body[data-theme='light'] .ferry-memory,[data-jp-theme-light='true'] .ferry-memory{{{_LIGHT}}}"
-    f"body[data-theme='dark'] .ferry-memory,[data-jp-theme-light='false'] .ferry-memory{{{_DARK}}}"
-    ".ferry-memory text{fill:currentColor}"
-    ".ferry-memory .name{font-weight:600}"
-    ".ferry-memory .quiet,.ferry-memory .ruler{opacity:.78}"
-    ".ferry-memory .ruler,.ferry-memory .number text{font-size:10px}"
-    ".ferry-memory .end{text-anchor:end}"
-    ".ferry-memory .mid,.ferry-memory .number text{text-anchor:middle}"
-    ".ferry-memory .number text{fill:var(--f-ink);font-weight:600}"
-    ".ferry-memory .place{fill:currentColor;fill-opacity:.045;stroke:currentColor;stroke-opacity:.22}"
-    ".ferry-memory .row{fill:none;stroke:currentColor;stroke-opacity:.4}"
-    ".ferry-memory .grid{fill:none;stroke:currentColor;stroke-opacity:.13}"
-    ".ferry-memory .edge{fill:none;stroke:currentColor;stroke-width:2.5}"
-    ".ferry-memory .line{fill:none;stroke:currentColor;stroke-width:1.3}"
-    ".ferry-memory .shape{fill:currentColor}"
-    ".ferry-memory .shared{fill:var(--f-shared)}"
-    ".ferry-memory .source{fill:var(--f-source)}"
-    ".ferry-memory .result{fill:var(--f-result)}"
-    ".ferry-memory .none{fill:none;stroke:currentColor;stroke-dasharray:4 3}"
-    ".ferry-memory .written{fill:none;stroke:var(--f-written);stroke-width:3.5}"
-)
-"""What every picture carries; the colours are ``--ferry-shared``, ``-source``, ``-result``, ``-written``, ``-ink``."""
+__all__ = ["drawing", "memory_kind", "picture"]
 
 _PENCIL = "M0 9.5l.6-2.6L7.3.2l2 2L2.6 8.9zM6.2 1.4l2 2"
 _LOCK = "M1.5 4.2h7v5.6h-7zM3 4V2.8a2 2 0 0 1 4 0V4"
@@ -82,6 +45,17 @@ def picture(plan: Rendered, *, width: Literal[64, 32] = 64, written: Literal["so
     Raises:
         ValueError: Another width, or another side.
     """
+    return drawing(plan, width, written)
+
+
+def drawing(
+    plan: Rendered,
+    width: Literal[64, 32] = 64,
+    written: Literal["source", "result"] | None = None,
+    *,
+    styled: bool = True,
+) -> str:
+    """A `picture` for a page that has the style already, or not."""
     if width not in (64, 32):
         raise ValueError(f"width must be 64 or 32 bytes, not {width!r}")
     if written not in (None, "source", "result"):
@@ -96,17 +70,11 @@ def picture(plan: Rendered, *, width: Literal[64, 32] = 64, written: Literal["so
         canvas.y += 4
         canvas.lines(_said_of_write(plan, written), "name", 10)
     if any("class='number'" in part for part in canvas.parts):
+        canvas.y += 3
         canvas.lines("Numbers: the order of reading.", "quiet", 10)
     canvas.y += 6
     title, told = _title(plan), _told(plan) + ("" if written is None else f" {_said_of_write(plan, written)}")
-    body = "".join(canvas.parts)
-    name = f"ferry-{crc32((title + told + body).encode()):08x}"
-    return (
-        f"<svg xmlns='http://www.w3.org/2000/svg' class='ferry-memory' role='img' "
-        f"aria-labelledby='{name}-t {name}-d' width='{canvas.width}' height='{canvas.y:g}' "
-        f"viewBox='0 0 {canvas.width} {canvas.y:g}'><title id='{name}-t'>{clean(title)}</title>"
-        f"<desc id='{name}-d'>{clean(told)}</desc><style>{STYLE}</style>{body}</svg>"
-    )
+    return canvas.svg(title, told, styled=styled)
 
 
 # -- in words -----------------------------------------------------------------------------------
@@ -122,7 +90,7 @@ def _told(plan: Rendered) -> str:
     if not source.size:
         return "There are no elements, so there are no bytes to share or to copy."
     if plan.shares_memory:
-        kind = _kind(source)
+        kind = memory_kind(source)
         same = f"the same {_many(touched(source).total, 'byte')}" if kind == "block" else "the same"
         return f"source and result are {same}; {_who_writes(plan)}."
     ways = [f"{size_text(step.bytes)} {WAYS[step.path]}" for step in plan.steps if step.copies]
@@ -138,7 +106,7 @@ def _who_writes(plan: Rendered) -> str:
 
 
 def _whereabouts(info: TensorInfo) -> str:
-    kind = _kind(info)
+    kind = memory_kind(info)
     if kind == "block":
         return f"{_many(touched(info).total, 'byte')} on {info.device}"
     return _NOT_A_BLOCK[kind].format(many=_many(_count(info), "part")) + f" on {info.device}"
@@ -171,14 +139,14 @@ def _is_writable(info: TensorInfo) -> bool:
     return info.writable is not False and info.abstract is None
 
 
-def _kind(info: TensorInfo) -> str:
+def memory_kind(info: TensorInfo) -> str:
     """What a tensor's memory is drawn as: one block, or what else it is."""
     if info.abstract is not None:
         return "none"
-    if info.framework == "python" or info.kind in NUMBERS:
-        return "objects"
     if info.kind in JOINS or info.shards > 1:
         return "parts"
+    if info.framework == "python" or info.kind in NUMBERS:
+        return "objects"
     return "values" if info.kind.startswith("copied ") else "block"
 
 
@@ -267,7 +235,7 @@ def _name(canvas: Canvas, name: str, info: TensorInfo) -> None:
 
 def _details(info: TensorInfo) -> str:
     """What of a block is touched, where that is not all of it from a 64-byte line on."""
-    if _kind(info) != "block" or not info.size:
+    if memory_kind(info) != "block" or not info.size:
         return ""
     memory = touched(info)
     told = [size_text(memory.total)]
@@ -279,13 +247,13 @@ def _details(info: TensorInfo) -> str:
     if not info.is_compact:
         told.append(f"strides {list(info.strides)}")
     if memory.total < info.nbytes:
-        told.append(f"{_many(info.size, 'element')} over the same bytes")
+        told.append(f"{_many(info.size, 'element')} share them")
     return ", ".join(told)
 
 
 def _memory(canvas: Canvas, info: TensorInfo, colour: str, *, written: bool) -> None:
     """A strip of bytes, or what there is instead."""
-    kind = _kind(info)
+    kind = memory_kind(info)
     if kind == "objects" and info.size:
         _boxes(canvas, info.size, colour, "objects, each in memory of its own", written=written)
     elif kind == "parts" and info.size:
@@ -293,7 +261,8 @@ def _memory(canvas: Canvas, info: TensorInfo, colour: str, *, written: bool) -> 
     elif kind == "block" and info.size:
         strip(canvas, info, colour, written=written)
     else:
-        words = "no elements: no bytes" if not info.size else _NOT_A_BLOCK[kind]
+        why = f"no memory: {info.abstract}" if kind == "none" else _NOT_A_BLOCK["values"]
+        words = why if info.size else "no elements: no bytes"
         canvas.y += 30
         wide = canvas.right - canvas.left
         canvas.add(f"<rect class='none' x='{canvas.left}' y='{canvas.y - 26:g}' width='{wide}' height='24' rx='4'/>")
@@ -319,7 +288,7 @@ def _boxes(canvas: Canvas, many: int, colour: str, words: str, *, written: bool)
 
 def _bracket(canvas: Canvas, info: TensorInfo, *, down: bool) -> None:
     """From a name to the memory under or above it."""
-    block = _kind(info) == "block" and info.size > 0
+    block = memory_kind(info) == "block" and info.size > 0
     left, right = ends(canvas, info) if block else (canvas.left, canvas.right)
     canvas.y += 10
     y, height = canvas.y - (5 if down else 4), 6 if down else -6

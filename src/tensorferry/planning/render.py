@@ -1,16 +1,17 @@
-"""A plan as code, as text, as plain data, and as HTML with a picture of the memory."""
+"""A plan as code, as text and as plain data."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from ..core.sizes import size_text
+from .step import WAYS
 
 if TYPE_CHECKING:
     from ..core.info import TensorInfo
     from .step import Step
 
-__all__ = ["PATHS", "Rendered"]
+__all__ = ["Rendered"]
 
 
 class Rendered:
@@ -55,10 +56,9 @@ class Rendered:
         return _to_text(self)
 
     def _repr_html_(self) -> str:
-        return _to_html(self)
+        from .page import plan_page
 
-
-PATHS = {"host": "host memory", "bus": "the bus", "device": "device memory", "none": "no bytes"}
+        return plan_page(self, _summary(self))
 
 
 def _code(plan: Rendered) -> str:
@@ -107,7 +107,7 @@ def _to_text(plan: Rendered) -> str:
         lines.append("   nothing to do: x is returned as it is")
     width = max((len(step.code) for step in plan.steps), default=0)
     for number, step in enumerate(plan.steps, 1):
-        cost = f"  [{size_text(step.bytes)} over {PATHS[step.path]}]" if step.copies else ""
+        cost = f"  [{size_text(step.bytes)} {WAYS[step.path]}]" if step.copies else ""
         lines.append(f"{number:2}. {step.code:<{width}}  # {step.why}{cost}")
     lines += ["", f"   dtype {_kept(plan.keeps_dtype, plan.source.dtype, plan.result.dtype)}"]
     if plan.source.requires_grad:
@@ -145,36 +145,3 @@ def _to_dict(plan: Rendered) -> dict[str, Any]:
         "warnings": list(plan.warnings),
         "code": plan.code,
     }
-
-
-# -- HTML ---------------------------------------------------------------------------------------
-
-_STYLE = (
-    ".tensorferry{font-family:system-ui,sans-serif;font-size:14px;line-height:1.45;max-width:56em}"
-    ".tensorferry table{border-collapse:collapse;margin:.6em 0}"
-    ".tensorferry td,.tensorferry th{text-align:left;padding:.2em .8em .2em 0;vertical-align:top;font-weight:normal}"
-    ".tensorferry code{font-family:ui-monospace,monospace;font-size:13px;white-space:pre-wrap}"
-    ".tensorferry .why{opacity:.75}"
-    ".tensorferry .warning{border-left:3px solid #d97706;padding-left:.6em}"
-    ".tensorferry svg text{font:12px system-ui,sans-serif;fill:currentColor}"
-)
-
-
-def _to_html(plan: Rendered) -> str:
-    """The plan for notebooks, with the blocks of bytes that source and result occupy."""
-    from html import escape
-
-    from .picture import picture
-
-    rows = "".join(
-        f"<tr><td>{number}</td><td><code>{escape(step.code)}</code></td>"
-        f"<td class='why'>{escape(step.why)}</td><td>{size_text(step.bytes) if step.copies else ''}</td></tr>"
-        for number, step in enumerate(plan.steps, 1)
-    )
-    steps = f"<table>{rows}</table>" if rows else "<p>Nothing to do: x is returned as it is.</p>"
-    warnings = "".join(f"<p class='warning'>{escape(text)}</p>" for text in plan.warnings)
-    return (
-        f"<div class='tensorferry'><style>{_STYLE}</style>"
-        f"<div><b>{escape(str(plan.source))}</b><br>&rarr; <b>{escape(str(plan.result))}</b></div>"
-        f"<div>{escape(_summary(plan))}</div>{picture(plan)}{steps}{warnings}</div>"
-    )

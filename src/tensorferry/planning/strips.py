@@ -2,95 +2,30 @@
 
 from __future__ import annotations
 
-from html import escape
 from itertools import pairwise
 from typing import TYPE_CHECKING
-from unicodedata import category, east_asian_width
 
 from ..core.dtypes import find
 from ..core.layout import ALIGNMENT
 from ..core.sizes import size_text
 from ..core.touched import Touched
+from .canvas import GUTTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from ..core.info import TensorInfo
+    from .canvas import Canvas
 
-__all__ = ["GUTTER", "Canvas", "clean", "ends", "fitted", "strip", "touched"]
+__all__ = ["bar", "blocks_of", "ends", "strip", "touched"]
 
-GUTTER = 34
-"""Room at the left of a row for the number of its first byte."""
-_BYTE = {64: 10, 32: 9}
-"""How wide a byte is, by how many of them are in a row."""
-_ROW, _PITCH = 20, 26
+_ROW, _PITCH, _BAR = 20, 26, 12
 _EXACT_LINES = 4
 """Lines of 64 bytes up to which each element is drawn."""
 _BLOCKS = 128
 """Blocks that larger memory is drawn as."""
-_LETTER, _DIGIT = 6.9, 6.2
-"""How wide a letter of a label and a digit in an element are taken to be: no usual font has wider ones."""
-
-
-def clean(text: str) -> str:
-    """A text for XML, which has no control characters and no halves of a pair."""
-    return escape(
-        "".join("\N{REPLACEMENT CHARACTER}" if category(letter) in ("Cc", "Cs") else letter for letter in text)
-    )
-
-
-def _wide(text: str) -> float:
-    return sum(_LETTER * (1.9 if east_asian_width(letter) in "WF" else 1) for letter in text)
-
-
-def fitted(text: str, width: float, lines: int = 3) -> list[str]:
-    """A text in lines that are no wider than there is room; what is too long for all of them ends in an ellipsis."""
-    found = [""]
-    for word in text.split():
-        whole = f"{found[-1]} {word}".lstrip()
-        if _wide(whole) <= width:
-            found[-1] = whole
-            continue
-        found.append(word)
-        while _wide(found[-1]) > width:
-            cut = max(int(len(found[-1]) * width / _wide(found[-1])), 1)
-            found[-1:] = [found[-1][:cut], found[-1][cut:]]
-    found = [line for line in found if line]
-    if len(found) > lines:
-        found[lines - 1 :] = [found[lines - 1][: max(int(width / _LETTER / 1.9) - 1, 1)] + "…"]
-    return found
-
-
-class Canvas:
-    """What has been drawn so far, from the top down.
-
-    Args:
-        columns: Bytes in a row.
-    """
-
-    def __init__(self, columns: int) -> None:
-        self.columns = columns
-        self.byte = _BYTE[columns]
-        self.left = GUTTER
-        self.right = GUTTER + columns * self.byte
-        self.width = self.right + 10
-        self.y = 0.0
-        self.parts: list[str] = []
-
-    def add(self, part: str) -> None:
-        """Draw something."""
-        self.parts.append(part)
-
-    def text(self, x: float, y: float, words: str, kind: str = "") -> None:
-        """Write something."""
-        marked = f" class='{kind}'" if kind else ""
-        self.add(f"<text x='{x:g}' y='{y:g}'{marked}>{clean(words)}</text>")
-
-    def lines(self, words: str, kind: str = "", left: float = GUTTER) -> None:
-        """Write something in as many lines as it takes, and go below it."""
-        for line in fitted(words, self.right - left):
-            self.y += 16
-            self.text(left, self.y - 4, line, kind)
+_DIGIT = 6.2
+"""How wide a digit in an element is taken to be."""
 
 
 def touched(info: TensorInfo) -> Touched:
@@ -129,7 +64,7 @@ def strip(canvas: Canvas, info: TensorInfo, kind: str, *, written: bool) -> None
     else:
         line = (base + memory.first) // ALIGNMENT
         window = line * ALIGNMENT, min((line + 1) * ALIGNMENT, base + memory.span)
-        canvas.lines(f"line {line + 1:,} of {lines:,}, of its first element", "quiet")
+        canvas.lines(f"the 64-byte line of its first element: number {line + 1:,} of {lines:,}", "quiet")
         _ruler(canvas, range(0, canvas.columns + 1, 8), "byte")
         _elements(canvas, memory, window, base, kind, written=written)
         canvas.y += 2
@@ -261,24 +196,55 @@ def _short(nbytes: float) -> str:
     return "…"
 
 
+def blocks_of(nbytes: int, most: int, least: int = 1) -> int:
+    """How large equal blocks are, a power of two, of which some bytes take no more than so many."""
+    size = least
+    while -(-nbytes // size) > most:
+        size *= 2
+    return size
+
+
+def bar(canvas: Canvas, info: TensorInfo, kind: str, size: int) -> None:
+    """Draw the memory of a tensor as one row of equal blocks, each as full as the part of it that is touched."""
+    memory = touched(info)
+    blocks = -(-memory.span // size)
+    top = canvas.y + 2
+    canvas.y += _BAR + 4
+    canvas.add(f"<rect class='row' x='{canvas.left}' y='{top:g}' width='{blocks * canvas.byte}' height='{_BAR}'/>")
+    _fill(canvas, memory, 0, range(blocks), size, {0: top}, _BAR, kind)
+
+
 def _overview(canvas: Canvas, memory: Touched, base: int, kind: str, *, written: bool) -> None:
     """All of the memory in equal blocks, each as full as the part of it that is touched."""
-    whole, size = base + memory.span, ALIGNMENT
-    while -(-whole // size) > _BLOCKS:
-        size *= 2
-    blocks = -(-whole // size)
-    canvas.lines(f"all of it, {size_text(size)} in each block", "quiet")
+    size = blocks_of(base + memory.span, _BLOCKS, ALIGNMENT)
+    blocks = -(-(base + memory.span) // size)
+    partly = "" if memory.total == memory.span else ", full where all of it is touched"
+    canvas.lines(f"all of it: {size_text(size)} in each block{partly}", "quiet")
     columns = canvas.columns
     tops = _rows(canvas, 0, blocks, {row: _short(row * columns * size) for row in range(-(-blocks // columns))})
-    drawn = []
-    for block in range(blocks):
-        share = memory.count(block * size - base, (block + 1) * size - base) / size
-        if share:
-            row, column = divmod(block, columns)
-            high = max(round(share * (_ROW - 2), 1), 1)
-            x = canvas.left + column * canvas.byte
-            drawn.append(f"M{x + 0.5:g} {tops[row] + _ROW - 1:g}v{-high:g}h{canvas.byte - 1}v{high:g}z")
-    canvas.add(f"<path class='{kind}' d='{''.join(drawn)}'/>")
+    _fill(canvas, memory, base, range(blocks), size, tops, _ROW, kind)
     if written:
         block = (base + memory.first) // size
         _cells(canvas, [(block, block + 1)], 0, (0, blocks), tops, "written")
+
+
+def _fill(
+    canvas: Canvas,
+    memory: Touched,
+    base: int,
+    blocks: range,
+    size: int,
+    tops: Mapping[int, float],
+    height: int,
+    kind: str,
+) -> None:
+    """Blocks in their rows, filled from below."""
+    drawn = []
+    for block in blocks:
+        share = memory.count(block * size - base, (block + 1) * size - base) / size
+        if share:
+            row, column = divmod(block, canvas.columns)
+            high = max(round(share * (height - 2), 1), 1)
+            x = canvas.left + column * canvas.byte
+            drawn.append(f"M{x + 0.5:g} {tops[row] + height - 1:g}v{-high:g}h{canvas.byte - 1}v{high:g}z")
+    canvas.add(f"<path class='{kind}' d='{''.join(drawn)}'/>")
