@@ -238,7 +238,7 @@ def _refusal(found: _Refused, setting: Setting, words: Mapping[str, str]) -> tup
         plan = explain(tensor(plain), plain["to"])
         verdict = ", ".join(words.get(word, word) for word in _verdict(plan, words))
         parts.append(f"<h3>{escape(words['without'])}: {escape(verdict)}</h3>{_memory(plan, words)}")
-    return f"{words[kind]}: {found.message}", "".join(parts)
+    return f"{words[kind]}: {found.message}", f"<div class='pg-top'>{''.join(parts)}</div>"
 
 
 def _plan(plan: Plan, setting: Setting, words: Mapping[str, str]) -> tuple[str, str]:
@@ -249,10 +249,9 @@ def _plan(plan: Plan, setting: Setting, words: Mapping[str, str]) -> tuple[str, 
         f"<p class='pg-reason'><b>{escape(words['reason'])}</b> <span>{escape(plan.reason)}</span></p>",
         *warnings,
         _memory(plan, words),
-        _steps(plan, words),
-        _code(plan, setting, words),
     ]
-    return f"{words[kind]}, {copied}: {plan.reason}", "".join(parts)
+    rest = f"<div class='pg-rest'>{_steps(plan, words)}{_code(plan, setting, words)}</div>"
+    return f"{words[kind]}, {copied}: {plan.reason}", f"<div class='pg-top'>{''.join(parts)}</div>{rest}"
 
 
 def _memory(plan: Plan, words: Mapping[str, str]) -> str:

@@ -104,9 +104,9 @@ WORDS = {
     "first": "Made when the site was built. Change anything, and the planner is loaded into this page.",
     "loading": "Loading the planner ({size}, once) …",
     "ready": "The planner runs in this page; nothing is sent anywhere.",
-    "failed": "The planner could not be loaded: {why}. The 27 cases still work.",
-    "from-file": "A page that is a file cannot load the planner: serve it, with python -m http.server. The 27 cases work.",
-    "left-out": "This build of the site has no planner, as npm could not fetch Pyodide. The 27 cases work.",
+    "failed": "The planner could not be loaded: {why}. The cases work.",
+    "from-file": "A page that is a file cannot load the planner: serve it by python -m http.server. The cases work.",
+    "left-out": "This build of the site has no planner, as npm could not fetch Pyodide. The cases work.",
     "adjusted": "Also changed: {what}.",
     "no-script": "The controls need JavaScript.",
 }

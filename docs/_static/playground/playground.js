@@ -147,7 +147,7 @@
     if (target.closest("a")) target.closest("details").open = false;
   });
 
-  bar.addEventListener("click", () => shown.scrollIntoView());
+  bar.addEventListener("click", () => shown.firstElementChild.scrollIntoView());
 
   // -- buttons ----------------------------------------------------------------------------------
 
