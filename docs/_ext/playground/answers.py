@@ -11,10 +11,9 @@ from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
 from tensorferry.backends.declared import declarations, explain, stand_in
+from tensorferry.core.sizes import size_text
 from tensorferry.errors import ConversionError
-from tensorferry.planning.canvas import STYLE
-from tensorferry.planning.picture import picture
-from tensorferry.planning.strips import size_text
+from tensorferry.planning.picture import drawing
 
 from .settings import CHOICES, DEFAULTS, NAMES, OPTIONS, ImpossibleError, Setting, given, keywords, read, tensor
 
@@ -259,7 +258,7 @@ def _memory(plan: Plan, words: Mapping[str, str]) -> str:
     figures = []
     for written in (None, "source", "result"):
         for name, width in _WIDTHS:
-            drawn = picture(plan, width=width, written=written).replace(f"<style>{STYLE}</style>", "")
+            drawn = drawing(plan, width, written, styled=False)
             marks = f"data-written='{written or ''}'{' hidden' if written else ''}"
             figures.append(f"<div class='pg-figure {name}' {marks}>{drawn}</div>")
     said = said_of_writes(plan, words)

@@ -17,13 +17,13 @@ from sphinx.util.docutils import SphinxDirective
 
 import tensorferry
 from tensorferry.cli.cases import CASES as TOUR
+from tensorferry.core.sizes import size_text
 from tensorferry.planning.canvas import STYLE
-from tensorferry.planning.strips import size_text
 
 from .answers import Answer, answer
 from .bundle import bundle
 from .cases import CASES, FIRST
-from .settings import CHOICES, NAMES, OPTIONS, read
+from .settings import CHOICES, KEYWORDS_OF, NAMES, OPTIONS, read
 from .words import WORDS
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ def _cases(words: Mapping[str, str]) -> str:
 
 def _controls(first: Answer, words: Mapping[str, str]) -> str:
     names = {**NAMES, "python": words["list"]}
-    copies = zip(CHOICES["copy"], (words[key] for key in ("copy-none", "copy-yes", "copy-no")), strict=True)
+    copies = [(each, f"copy={each}" if each else words["copy-none"]) for each in CHOICES["copy"]]
     return (
         f"<div class='pg-group'><h2>{escape(words['have'])}</h2>"
         f"{_radios('from', names.items(), first, words)}"
@@ -186,6 +186,10 @@ def _controls(first: Answer, words: Mapping[str, str]) -> str:
 
 def _named(control: str, words: Mapping[str, str]) -> list[tuple[str, str]]:
     return [(each, each or words[f"{control}-none"]) for each in CHOICES[control]]
+
+
+def _label(control: str, words: Mapping[str, str]) -> str:
+    return words.get(control) or f"{KEYWORDS_OF[control]}="
 
 
 def _why(control: str, first: Answer) -> str:
@@ -212,7 +216,7 @@ def _select(control: str, choices: Iterable[tuple[str, str]], first: Answer, wor
         for value, name in choices
     )
     return (
-        f"<p class='pg-line'><label for='pg-{control}'>{escape(words[control])}</label>"
+        f"<p class='pg-line'><label for='pg-{control}'>{escape(_label(control, words))}</label>"
         f"<select id='pg-{control}' name='{control}'>{made}</select></p>"
     )
 

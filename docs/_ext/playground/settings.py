@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CHOICES",
     "DEFAULTS",
+    "KEYWORDS_OF",
     "NAMES",
     "OPTIONS",
     "ImpossibleError",
@@ -37,6 +38,9 @@ NAMES = {
     "cupy": "CuPy",
 }
 """The frameworks of the page, as people write them."""
+
+KEYWORDS_OF = {"copy": "copy", "as": "dtype", "casting": "casting", "place": "device", "grad": "grad"}
+"""The keyword that each control of the call stands for; those of the options stand for themselves."""
 
 LAYOUTS = ("plain", "transposed", "second", "reversed", "broadcast", "off")
 DEVICES = ("cpu", "cuda:0", "cuda:1", "mps:0", "tpu:0")
@@ -150,11 +154,9 @@ def keywords(setting: Setting) -> dict[str, object]:
     said: dict[str, object] = {}
     if setting["copy"]:
         said["copy"] = setting["copy"] == "True"
-    for control, keyword in (("as", "dtype"), ("casting", "casting"), ("place", "device")):
-        if setting[control]:
-            said[keyword] = setting[control]
-    if setting["grad"] != "detach":
-        said["grad"] = setting["grad"]
+    for control in ("as", "casting", "place", "grad"):
+        if setting[control] != DEFAULTS[control]:
+            said[KEYWORDS_OF[control]] = setting[control]
     return {**said, **{option: True for option in OPTIONS if setting[option]}}
 
 
