@@ -18,7 +18,7 @@ from tensorferry.files.formats.hdf5 import FORMAT
 from tensorferry.files.formats.hdf5.reader import LARGEST_CHUNK
 from tensorferry.files.registry import may_end_process
 
-SCHEMA = jsonschema.Draft202012Validator(json.loads((ROOT / "docs" / "files-schema.json").read_text()))
+SCHEMA = jsonschema.Draft202012Validator(json.loads((ROOT / "docs" / "reference" / "files-schema.json").read_text()))
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
 ENDED = "FileFormatError: {} is damaged: HDF5's library ended the process that read it (SIG"
 

@@ -32,7 +32,9 @@ from tensorferry.files.base.pump import Pump
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = str(Path(tensorferry.__file__).parents[1])
-SCHEMA = jsonschema.Draft202012Validator(json.loads((ROOT / "docs" / "files-schema.json").read_text(encoding="utf-8")))
+SCHEMA = jsonschema.Draft202012Validator(
+    json.loads((ROOT / "docs" / "reference" / "files-schema.json").read_text(encoding="utf-8"))
+)
 HOSTILE = "w\x1b[2J\x9b31m\u202e\r\n\x07"
 
 
@@ -112,7 +114,7 @@ def files(tmp_path_factory, state):
 
 
 def test_the_schema_is_one():
-    """docs/files-schema.json is a JSON Schema of the draft that it names, and refuses what is none of the commands'."""
+    """files-schema.json is a JSON Schema of the draft that it names, and refuses what is none of the commands'."""
     jsonschema.Draft202012Validator.check_schema(SCHEMA.schema)
     assert not SCHEMA.is_valid({"schema": "tensorferry.files/1", "command": "inspect"})
     assert not SCHEMA.is_valid({"schema": "tensorferry.files/2", "command": "inspect", "files": [], "error": None})
@@ -682,7 +684,7 @@ def test_an_output_that_does_not_verify_is_not_published(run, files, tmp_path, m
     ],
 )
 def test_each_error_of_a_conversion_has_its_exit_code(run, files, tmp_path, monkeypatch, error, code):
-    """The table in docs/files.md holds, with the message on stderr and in the JSON."""
+    """The table in docs/reference/files.md holds, with the message on stderr and in the JSON."""
 
     def fail(*_, **__):
         raise error

@@ -7,11 +7,11 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from tensorferry.core.sizes import size_text
 from tensorferry.errors import ConversionError, FileFormatError, UnsafeFileError
 from tensorferry.files.base.blocks import blocks_of
 from tensorferry.files.shards import asked_for, open_path
 from tensorferry.files.summary import Summary, disk_bytes, summarise
-from tensorferry.planning.render import size_text
 
 from .console import EXIT_REFUSED, printable
 from .listing import facts, heading, rows
