@@ -26,14 +26,17 @@ export TF_CPP_MIN_LOG_LEVEL ?= 3
 FLOOR_TESTS := tests/floors tests/conformance tests/sequences tests/backends/test_variables.py tests/cases tests/property \
 	tests/cli tests/files/test_hdf5.py tests/files/test_zarr.py tests/files/test_arrow.py tests/files/test_orbax.py tests/files/test_executors.py
 
+# Those of the documentation; what is not translated stays English.
+LANGUAGES := en ko ja zh_CN
+
 # What people have beside tensorferry, for tests/everyday; pinned in constraints.txt.
 NEIGHBOURS := datasets equinox gymnasium pandas pillow polars xarray
 
-.PHONY: help demo install test test-device slow gpu coverage mutants floors everyday package sanitize bench lint types clean
+.PHONY: help demo install test test-device slow gpu coverage mutants floors everyday package sanitize docs docs-test translations bench lint types clean
 .DEFAULT_GOAL := help
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 demo: $(VENV)/.demo ## install into .venv, take the tour, carry real weights through files
 	$(BIN)/tensorferry tour
@@ -42,25 +45,25 @@ demo: $(VENV)/.demo ## install into .venv, take the tour, carry real weights thr
 install: $(VENV)/.test $(VENV)/.lint ## everything for working on tensorferry
 
 test: $(VENV)/.test ## the tests (no slow ones, no benchmarks; gpu tests say why they are skipped)
-	$(BIN)/python -m pytest -n $(JOBS) -q -m "not slow" --benchmark-disable $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) -q -m "not slow and not browser" --benchmark-disable $(PYTEST_ARGS)
 
 # In processes of their own: PyTorch keeps a device until one ends. Three minutes on two cores, and half a minute for the
 # first time, when it is built. `make slow` has one more of half a minute.
 test-device: $(VENV)/.test ## the tests on a simulated device, which a C++ compiler makes; skipped, with the reason, where there is none
 	$(BIN)/python tests/device/build.py
-	FERRY_TEST_DEVICE=1 $(BIN)/python -m pytest -n $(JOBS) -q -m "not slow" --benchmark-disable tests/device $(PYTEST_ARGS)
+	FERRY_TEST_DEVICE=1 $(BIN)/python -m pytest -n $(JOBS) -q -m "not slow and not browser" --benchmark-disable tests/device $(PYTEST_ARGS)
 
 slow: $(VENV)/.test ## the long tests
 	$(BIN)/python -m pytest -n $(JOBS) -q -m slow --benchmark-disable --ignore=tests/device $(PYTEST_ARGS)
 	$(BIN)/python tests/device/build.py
 	FERRY_TEST_DEVICE=1 $(BIN)/python -m pytest -q -m slow --benchmark-disable tests/device $(PYTEST_ARGS)
 
-gpu: $(VENV)/.test ## the tests that need a GPU, and what it is measured at: docs/devices.md says where that has been done
+gpu: $(VENV)/.test ## the tests that need a GPU, and what it is measured at: docs/reference/devices.md says where that has been done
 	$(BIN)/python -m pytest -q -m gpu --benchmark-disable $(PYTEST_ARGS)
 	$(BIN)/python -m benchmarks --only GPU --no-page
 
 coverage: $(VENV)/.test ## the tests, and which lines and branches of src/ they run; fails below the floor in pyproject.toml
-	$(BIN)/python -m pytest -n $(JOBS) -q -m "not slow" --benchmark-disable --cov --cov-report=term:skip-covered $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) -q -m "not slow and not browser" --benchmark-disable --cov --cov-report=term:skip-covered $(PYTEST_ARGS)
 
 mutants: $(VENV)/.test ## small faults put into planning/, execution/ and the casts, one at a time: what no test finds is listed (long)
 	$(BIN)/python tests/mutants/mutants.py $(MUTANTS)
@@ -73,7 +76,7 @@ floors: ## an environment with the oldest release of everything that pyproject.t
 	$(FLOORS)/bin/python -m pip --disable-pip-version-check install -q -r $(FLOORS)/floors.txt
 	$(FLOORS)/bin/python -m pip --disable-pip-version-check install -q --no-deps -e .
 	$(FLOORS)/bin/python -m pip check
-	$(FLOORS)/bin/python -m pytest -n $(JOBS) -q -m "not slow" --benchmark-disable -W ignore::DeprecationWarning \
+	$(FLOORS)/bin/python -m pytest -n $(JOBS) -q -m "not slow and not browser" --benchmark-disable -W ignore::DeprecationWarning \
 		-W ignore::PendingDeprecationWarning $(FLOOR_TESTS) $(PYTEST_ARGS)
 
 everyday: ## an environment with pandas, polars, PIL, xarray, datasets, gymnasium, equinox …, and tests/everyday in it (slow)
@@ -95,6 +98,21 @@ package: ## the sdist, the wheel and the one of Python alone, made in dist/, eac
 		$(PACKAGE)/bin/python -m pip check; \
 		$(PACKAGE)/bin/python -I -W error tests/package/smoke.py; \
 	done
+
+# Each language has doctrees of its own: a translation is put into them.
+docs: $(VENV)/.docs ## the documentation in four languages, in build/site; warnings are errors
+	set -e; for language in $(LANGUAGES); do \
+		$(BIN)/python -m sphinx -q -b html -j auto -W --keep-going -D language=$$language -d build/doctrees/$$language docs build/site/$$language; \
+	done
+	cp docs/_templates/start.html build/site/index.html
+
+# What changed in the English pages; docs/locale/README.md says how it is translated.
+translations: $(VENV)/.docs ## the messages of the translated pages, put into docs/locale
+	$(BIN)/python -m sphinx -q -b gettext docs build/gettext
+	$(BIN)/python docs/locale/update.py build/gettext
+
+docs-test: docs $(VENV)/.test ## the built documentation in a browser; skipped, with the reason, where there is no Chromium
+	$(BIN)/python -m pytest -q -m browser --benchmark-disable tests/site $(PYTEST_ARGS)
 
 # The package is copied: what is in use elsewhere stays as it was built. The sanitizer keeps what is freed: memory grows.
 sanitize: $(VENV)/.test ## the extension's tests, the long ones too, under AddressSanitizer and UndefinedBehaviourSanitizer (slow)
@@ -142,6 +160,10 @@ $(VENV)/.demo: $(VENV)/.torch $(INPUTS)
 
 $(VENV)/.test: $(VENV)/.demo $(INPUTS)
 	$(PIP) install -q -c constraints.txt -e '.[test]'
+	@touch $@
+
+$(VENV)/.docs: $(INPUTS) | $(VENV)/bin/python
+	$(PIP) install -q -c constraints.txt -e '.[docs]'
 	@touch $@
 
 $(VENV)/.lint: $(INPUTS) | $(VENV)/bin/python

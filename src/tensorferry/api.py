@@ -76,24 +76,25 @@ def to_numpy(
             numbers or of tensors of equal shapes; ``range``, ``bytes``, ``bytearray``,
             ``array.array``, ``memoryview``; an object with ``__dlpack__``, a buffer,
             ``__array_interface__`` or ``__array__``.
-        copy: ``None`` shares where the sharing rule allows it, ``True`` never, ``False`` always or
-            raises.
-        dtype: A dtype of any framework, or a name; ``None`` keeps the source's, bit for bit, or raises where the
-            target has it not. ``"fit"`` takes the widest narrower one of the kind there, or if there are only wider
-            ones the narrowest that holds every value; ``"default"`` the target's own default of the kind.
+        copy: ``None`` shares memory where the sharing rule allows it, ``True`` never shares, ``False`` always
+            shares, or raises.
+        dtype: A dtype of any framework, or a name. ``None`` keeps the source's, bit for bit, or raises if the target
+            does not have it. ``"fit"`` keeps it if the target has it; if not, it takes the widest narrower dtype of
+            the same kind, or the narrowest wider one that holds every value. ``"default"`` takes the dtype that the
+            target gives Python numbers of that kind (PyTorch: float32 for floats).
         casting: ``None`` rounds floats to a named dtype and keeps every other value or raises;
             ``"safe"``, ``"same_value"``, ``"same_kind"`` and ``"unsafe"`` as in NumPy.
         device: ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or a framework's device; ``None`` stays on the
             source's device where the target can live there, else the host.
         grad: ``"detach"`` leaves the autograd graph, ``"error"`` refuses to.
-        nulls: For columns of tables: a value of their dtype that stands in the place of nulls, ``"nan"`` for floats, or
-            ``"mask"``, which gives a pair: the values, with zeros there, and a mask, true where there is a value.
+        nulls: For columns of tables: a value of their dtype that replaces nulls, ``"nan"`` for floats, or ``"mask"``,
+            which gives a pair: the values, with zeros for nulls, and a mask that is true where there is a value.
         ragged: For columns of lists of unequal lengths: ``"rows"`` gives a list with a tensor for each row.
-        pad: For the same: a number that fills up the rows, at their ends.
+        pad: For the same columns: a number that fills short rows up, at their ends.
         out: An array of the source's shape to write into instead of allocating.
-        non_blocking: Let what comes from a device of PyTorch's come through page-locked memory, in which the result
-            lies then; if there is none, through other. The result is complete all the same.
-        pinned: Put the result into page-locked memory, which a device's bus reads and writes at its own speed.
+        non_blocking: Copy from a PyTorch device through page-locked memory, if there is any; the result then is in
+            that memory. The result is complete when it is returned, in either case.
+        pinned: Put the result into page-locked memory, from which a device copies at the full speed of the bus.
             (https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html)
 
     Returns:
@@ -107,7 +108,7 @@ def to_numpy(
         DeviceError: There is no such device, or the target cannot live there; or ``pinned=True``, and
             neither side's framework can lock memory here.
         ShapeError: Ragged input, or an `out` of another shape.
-        TypeError: A keyword's value is none of those above.
+        TypeError: A keyword has a value that is not listed above.
 
     .. versionadded:: 0.1
     """
@@ -154,9 +155,9 @@ def to_torch(
         ragged: As for `to_numpy`.
         pad: As for `to_numpy`.
         out: A tensor of the source's shape to write into; it must not require grad.
-        non_blocking: Go to a device through page-locked memory without waiting; correct without the
-            caller synchronising. (https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html)
-            To the host as for `to_numpy`.
+        non_blocking: Copy to a device through page-locked memory without waiting; the caller need not
+            synchronize. (https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html)
+            To the host: as for `to_numpy`.
         pinned: As for `to_numpy`; with ``device="cpu"``.
 
     Raises:
@@ -357,7 +358,7 @@ def convert(
     out: Any = None,
     **options: Unpack[Options],
 ) -> Any:
-    """Any tensor as a tensor of a framework that is named, or like another tensor.
+    """Any tensor as a tensor of the framework that you name, or like another tensor.
 
     >>> import numpy as np, tensorferry as ferry
     >>> ferry.convert([1, 2], to="numpy")
@@ -368,10 +369,10 @@ def convert(
     Args:
         x: As for `to_numpy`.
         to: ``"numpy"``, ``"torch"``, ``"tensorflow"``, ``"jax"``, ``"cupy"``, ``"python"`` or the name of
-            a registered backend; what else they are called (``"np"``, ``"pt"``, ``"tf"``, ``"jnp"`` …); a
-            framework's module (``jax.numpy``) or tensor class (``torch.Tensor``).
-        like: Instead of `to`: a tensor whose framework, dtype and device the result takes. The result is the
-            framework's plain tensor, also where this is a parameter, a variable or of another subclass.
+            a registered backend; a short name (``"np"``, ``"pt"``, ``"tf"``, ``"jnp"`` …); a framework's
+            module (``jax.numpy``) or tensor class (``torch.Tensor``).
+        like: Instead of `to`: a tensor whose framework, dtype and device the result takes. The result is a plain
+            tensor of that framework, even if `like` is a parameter, a variable or another subclass.
         copy: As for `to_numpy`.
         dtype: As for `to_numpy`; beside `like`, it wins over its dtype.
         casting: As for `to_numpy`.
@@ -381,13 +382,13 @@ def convert(
         ragged: As for `to_numpy`.
         pad: As for `to_numpy`.
         out: As for `to_numpy`.
-        **options: What the target's own function takes besides: ``variable`` (TensorFlow),
-            ``non_blocking`` and ``pinned`` (NumPy, PyTorch).
+        **options: Keywords that only some targets take: ``variable`` (TensorFlow), ``non_blocking`` and
+            ``pinned`` (NumPy, PyTorch).
 
     Raises:
         ConversionError: As for `to_numpy`.
-        UnknownFrameworkError: `to` is no framework's name; the hint has the nearest.
-        TypeError: Neither or both of `to` and `like`, or a keyword that nothing knows, or not the target.
+        UnknownFrameworkError: `to` is not the name of a framework; the hint has the nearest name.
+        TypeError: Neither or both of `to` and `like`; or a keyword that does not exist, or not for this target.
 
     .. versionadded:: 0.1
     """

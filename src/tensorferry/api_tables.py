@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import cleandoc
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -59,7 +60,7 @@ def _with(declared: Callable[Keywords, Any]) -> Callable[[Callable[[object], Any
         source = cast("FunctionType", declared)
         made = FunctionType(source.__code__, source.__globals__, function.__name__)
         made.__kwdefaults__, made.__annotations__ = source.__kwdefaults__, source.__annotations__
-        made.__doc__ = f"{function.__doc__ or ''}\n{source.__doc__ or ''}"
+        made.__doc__ = f"{cleandoc(function.__doc__ or '')}\n\n{cleandoc(source.__doc__ or '')}"
         made.__qualname__ = function.__qualname__
         return cast("Callable[Keywords, Any]", made)
 
@@ -69,14 +70,14 @@ def _with(declared: Callable[Keywords, Any]) -> Callable[[Callable[[object], Any
 @converts_to("arrow")
 @_with(_keywords)
 def to_arrow(x: object) -> Any:
-    """Any tensor as an array of Arrow's: a ``pa.Array`` of one axis, a ``pa.FixedShapeTensorArray`` of more.
+    """Any tensor as an Arrow array: of one axis a ``pa.Array``, of more a ``pa.FixedShapeTensorArray``.
 
     >>> import tensorferry as ferry
     >>> ferry.to_arrow([1.5, 2.5]).type
     DataType(double)
 
-    Arrow's arrays are immutable, so a writable source is copied unless ``copy=False`` consents to share. They have
-    neither complex numbers nor bfloat16, and one axis at least.
+    Arrow arrays are immutable, so a writable source is copied unless ``copy=False`` consents to share. They cannot
+    hold complex numbers or bfloat16, and have at least one axis.
     """
 
 
@@ -89,8 +90,8 @@ def to_pandas(x: object) -> Any:
     >>> ferry.to_pandas([[1, 2], [3, 4]]).shape
     (2, 2)
 
-    pandas takes its memory for its own, so a writable source is copied unless ``copy=False`` consents to share.
-    What is over memory of an immutable framework can be read, and not be written.
+    pandas expects that nobody else writes to its memory, so a writable source is copied unless ``copy=False`` consents
+    to share. A result that shares the memory of an immutable framework is read-only.
     """
 
 
@@ -103,6 +104,6 @@ def to_polars(x: object) -> Any:
     >>> ferry.to_polars(range(3)).to_list()
     [0, 1, 2]
 
-    polars' columns are immutable, so a writable source is copied unless ``copy=False`` consents to share; a frame
-    has a memory for each column, and is always copied.
+    Columns of polars are immutable, so a writable source is copied unless ``copy=False`` consents to share. A
+    ``pl.DataFrame`` keeps each column in memory of its own, so it is always a copy.
     """

@@ -73,7 +73,7 @@ def test_sizes_have_the_units_that_python_has(cli):
     words = ["explain", "--from", "numpy", "--to", "torch", "--shape", "1024,1536", "--copy"]
     text = cli(*words).stdout
     assert ferry.explain(ferry.TensorInfo("numpy", (1024, 1536), "float32"), "torch", copy=True).bytes_copied == 6 << 20
-    assert "[6 MiB over host memory]" in text
+    assert "[6 MiB through host memory]" in text
     assert ["copied", "6", "MiB"] in [line.split() for line in text.splitlines()]
 
 

@@ -32,7 +32,9 @@ def test_every_first_class_format_and_framework_is_gone_through(weights, capsys)
     """Each format from the file, each pair of formats, a lone array, and each framework from each format."""
     assert roundtrip.run(weights, as_json=True) == 0
     data = json.loads(capsys.readouterr().out)
-    jsonschema.Draft202012Validator(json.loads((ROOT / "docs" / "files-schema.json").read_text())).validate(data)
+    jsonschema.Draft202012Validator(
+        json.loads((ROOT / "docs" / "reference" / "files-schema.json").read_text())
+    ).validate(data)
     whole = {name for name, each in formats().items() if each.first_class and not each.holds_one}
     assert whole == {"safetensors", "pytorch", "npz"}
     pairs = [(row["from"], row["to"]) for row in data["journeys"]]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -328,6 +331,20 @@ def test_a_slice_in_torch_format_goes_to_jax(rows):
     batch = ferry.convert_tree(rows.with_format("torch")[:2], "jax", dtype="fit")
     assert isinstance(batch["y"], jax.Array)
     assert batch["text"] == ["a", "b"]
+
+
+def test_the_page_on_hugging_face_does_what_it_says(rows):
+    """Expected: the lines that the page cannot run without the package give a batch, whole and in a loop."""
+    page = Path(__file__).parents[2] / "docs" / "howto" / "hugging-face-batches.md"
+    (block,) = re.findall(r"^```python\n((?!>>> ).*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    first, *loop = block.splitlines()
+
+    for lines in ([first], loop):
+        names = {"dataset": rows, "ferry": ferry}
+        exec("\n".join(lines), names)  # noqa: S102 - our own page
+        assert torch.equal(names["batch"]["x"], torch.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=torch.float64))
+        assert names["batch"]["y"].tolist() == [0, 1]
+        assert names["batch"]["text"].to_pylist() == ["a", "b"]
 
 
 def test_ragged_rows_are_refused_by_their_path(datasets):

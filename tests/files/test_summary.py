@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tensorferry.files.base.contents import Contents, Ref
 from tensorferry.files.base.stored import InMemory
 from tensorferry.files.folds import fold
+from tensorferry.files.overview import modules
 from tensorferry.files.summary import disk_bytes, summarise, values_of
 
 WORDS = st.sampled_from(["layers.", "h", ".w", "#", "##", "", "-", "é", "\x1b[2J", "\0", "bn", "x", "2a", " "])
@@ -167,3 +168,26 @@ def test_many_values_at_one_place_are_named_in_one_pass():
 
     assert len(found) > 500
     assert lines["line"] < 100 * len(found)
+
+
+@given(st.dictionaries(NAMES, KINDS, min_size=1, max_size=60))
+def test_every_parameter_is_in_one_module(entries):
+    """Whatever the names are, the modules' parameters are all there are."""
+    found = modules(fold((name, *kind) for name, kind in entries.items()))
+
+    assert found == {} or sum(found.values()) == sum(int(np.prod(shape)) for _, shape in entries.values())
+
+
+def test_modules_that_differ_in_a_number_are_named_by_it_if_they_are_few():
+    """Tensors of two layers that have the same name and shape are counted in their layers, not in a third one."""
+    few = {"0.weight": (3, 4), "0.bias": (4,), "1.weight": (4,), "1.bias": (4,)}
+    many = {f"layers.{n}.{part}": (2,) for n in range(40) for part in ("w", "b")} | {
+        "layers.40.w": (3,),
+        "layers.40.b": (3,),
+    }
+
+    assert modules(fold((name, "float32", shape) for name, shape in few.items())) == {"0": 16, "1": 8}
+    assert modules(fold((name, "float32", shape) for name, shape in {**many, "embed.w": (10,)}.items())) == {
+        "layers.#": 166,
+        "embed": 10,
+    }

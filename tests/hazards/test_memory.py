@@ -40,13 +40,13 @@ def first(x):
 
 
 def docs():
-    page = ROOT / "docs" / "hazards.md"
-    assert page.exists(), "docs/hazards.md is where the hazards that code cannot prevent are written down"
+    page = ROOT / "docs" / "reference" / "hazards.md"
+    assert page.exists(), "docs/reference/hazards.md is where the hazards that code cannot prevent are written down"
     return page.read_text(encoding="utf-8")
 
 
 def section(name):
-    """The lines of docs/hazards.md that belong to one hazard."""
+    """The lines of docs/reference/hazards.md that belong to one hazard."""
     text = docs()
     assert name in text
     rest = text[text.index(name) + len(name) :]

@@ -336,7 +336,7 @@ def test_H46_a_worker_forked_after_torch_and_numpy_conversions():
 
 def test_H47_torn_tensors_are_documented():
     """The page names the hazard and says to hold a lock."""
-    page = ROOT / "docs" / "hazards.md"
+    page = ROOT / "docs" / "reference" / "hazards.md"
     assert page.exists()
     text = page.read_text(encoding="utf-8")
     assert "H47" in text

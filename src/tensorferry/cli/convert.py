@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
+from tensorferry.core.sizes import size_text
 from tensorferry.errors import ConversionError
 from tensorferry.files.convert import convert_files
-from tensorferry.planning.render import size_text
 
 from .console import EXIT_INTERRUPTED, err, out, printable
 from .outcome import counted, failed, progress, result, writing

@@ -12,8 +12,9 @@ import tensorferry as ferry
 from tensorferry.backends.registry import NAMES, backend_named, backends, known, outside
 from tensorferry.core.devices import device_name
 from tensorferry.core.dtypes import KEYWORDS
+from tensorferry.core.sizes import size_text
 from tensorferry.planning.preconditions import refuse_place
-from tensorferry.planning.render import PATHS, size_text
+from tensorferry.planning.step import WAYS
 
 from ..core.dtype_names import name_of
 from .code import print_code
@@ -127,7 +128,7 @@ def _print_steps(console: Console, plan: Plan) -> None:
     for number, step in enumerate(plan.steps, 1):
         console.print(Text(f"{number:>{len(margin) - 2}}", "quiet"), end="")
         print_code(console, step.code, margin, first="  ")
-        cost = f"{size_text(step.bytes)} over {PATHS[step.path]}" if step.copies else "no copy"
+        cost = f"{size_text(step.bytes)} {WAYS[step.path]}" if step.copies else "no copy"
         words = Text.assemble(step.why, "  ", (f"[{cost}]", "copied" if step.copies else "quiet"))
         console.print(Padding(words, (0, 0, 0, len(margin))))
     if not plan.steps:

@@ -27,7 +27,9 @@ _Allow = Annotated[
         help="A class such as package.Config that a pickle may contain, read as a plain container; it is not imported.",
     ),
 ]
-_Json = Annotated[bool, typer.Option("--json", help="Print plain data as JSON on stdout (docs/files-schema.json).")]
+_Json = Annotated[
+    bool, typer.Option("--json", help="Print JSON on stdout (docs/reference/files-schema.json describes it).")
+]
 _Words = Optional[list[str]]  # noqa: UP045
 
 _InProcess = Annotated[

@@ -9,8 +9,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+from tensorferry.core.sizes import size_text
 from tensorferry.errors import ConversionError, ResumableError, UnsafeFileError, VerificationError
-from tensorferry.planning.render import size_text
 
 from .console import EXIT_REFUSED, EXIT_RESUMABLE, EXIT_UNVERIFIED, EXIT_USAGE, err, print_json, printable
 from .hints import as_options
@@ -22,7 +22,7 @@ __all__ = ["SCHEMA", "code_of", "counted", "failed", "none_of", "plain", "progre
 __all__ += ["waiting", "without_collecting", "writing"]
 
 SCHEMA = "tensorferry.files/1"
-"""The version of the JSON of all commands on files; docs/files-schema.json describes it."""
+"""The version of the JSON of all commands on files; docs/reference/files-schema.json describes it."""
 
 
 def code_of(error: BaseException) -> int:

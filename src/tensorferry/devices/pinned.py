@@ -15,8 +15,8 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ..core.sizes import size_text
 from ..errors import DeviceError, frames_of_ours
-from ..planning.render import size_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,6 +20,8 @@ __all__ = ["convert_files", "load", "open", "save"]
 def open(path: Path, /, *, allow: Iterable[str] = ()) -> Contents:  # noqa: A001 - `ferry.open`, as in `os.open`
     """What a file holds, from its header: names, dtypes, shapes, ties, metadata. No data is read, and no code run.
 
+    HDF5 is read by its library in this process, which damage may end: docs/files.md says how to read it in another.
+
     >>> import numpy as np, tempfile, tensorferry as ferry
     >>> folder = tempfile.mkdtemp()
     >>> _ = ferry.save({"weight": np.zeros((2, 3), "float16")}, f"{folder}/model.safetensors")
@@ -28,13 +30,13 @@ def open(path: Path, /, *, allow: Iterable[str] = ()) -> Contents:  # noqa: A001
     ('safetensors', 'float16', (2, 3))
 
     Args:
-        path: A file of any format in docs/files.md, a folder of shards, or its ``index.json``.
+        path: A file of any format in docs/reference/files.md, a folder of shards, or its ``index.json``.
         allow: Names of classes, such as ``"package.Config"``, that a pickle may contain as plain containers of
             their attributes; they are never imported.
 
     Raises:
         OSError: It cannot be read.
-        FileFormatError: It breaks its format's rules, or is of none that is known.
+        FileFormatError: It breaks its format's rules, or its format is not known.
         UnsafeFileError: It asks for code to be run, or would take memory out of all proportion.
         FrameworkNotInstalledError: The library that its format needs is not installed.
 
@@ -61,7 +63,7 @@ def load(
     strict: bool = False,
     dequantize: bool = False,
 ) -> Any:
-    """What a file holds as a read-only mapping, whose tensors are made when they are used.
+    """The content of a file as a read-only mapping, whose tensors are made when they are used.
 
     >>> import numpy as np, tempfile, tensorferry as ferry
     >>> folder = tempfile.mkdtemp()
@@ -70,24 +72,24 @@ def load(
     >>> state["weight"], state["step"]
     (array([1., 1.], dtype=float16), 7)
 
-    The file is mapped into memory; what is compressed or encoded there (in some ``.npz``, in Parquet, in Orbax) is
-    decoded when it is used. Other tensors share the memory of the map: in NumPy and PyTorch they can be written, and
-    the map is private, so that nothing of it reaches the file; in TensorFlow and JAX where the file's alignment
-    allows (as in what `save` writes). What another process writes into the file meanwhile may show or not, and this
-    process ends if it cuts the file short, as with every memory map: ``copy=True`` gives tensors of their own. A file
-    that has been replaced is an error. Checksums are not looked at here: ``tensorferry check`` does.
+    The file is mapped into memory; compressed or encoded tensors (in some ``.npz``, in Parquet, in Orbax) are decoded
+    when they are used. The others share the memory of the map. In NumPy and PyTorch they can be written, and no write
+    reaches the file: the map is private. TensorFlow and JAX share it if the tensor is aligned in the file, as `save`
+    aligns it. If another process writes to the file meanwhile, the change may show or not; if it shortens the file,
+    this process ends, as with every memory map: ``copy=True`` gives tensors with memory of their own. A file that has
+    been replaced is an error. Checksums are not compared here: ``tensorferry check`` compares them.
 
     Args:
         path: As for `open`.
         to: As for `convert`: ``"numpy"``, ``"torch"``, ``"tensorflow"``, ``"jax"``, or ``"python"`` for lists …
-        names: A glob of the tensors to have, or several; ``None``: all, and the other values.
+        names: A pattern (``"encoder.*"``) of the tensors to load, or several; ``None``: all, and the other values.
         device: As for `to_numpy`, for each tensor.
         copy: As for `to_numpy`, for each tensor.
         dtype: As for `convert_tree`, by the names that tensors have in the file; ``"fit"`` lets JAX without 64-bit
             types have them narrowed.
         allow: As for `open`.
-        strict: Refuse a file that holds what cannot be had from it (text, nested tensors …), rather than list it in the
-            result's ``skipped``.
+        strict: Refuse a file with something that cannot be loaded (text, tensors without values …), instead of listing
+            it in the result's ``skipped``.
         dequantize: As for `convert_files`; otherwise tensors in quantised blocks are arrays of their bytes.
 
     Returns:
@@ -95,7 +97,7 @@ def load(
         gives all of it at once in plain containers.
 
     Warns:
-        UserWarning: Something is left out, and the result is no mapping that could list it.
+        UserWarning: Something is left out, and the result is not a mapping that could list it.
 
     Raises:
         OSError: It cannot be read.
@@ -103,7 +105,8 @@ def load(
         UnsafeFileError: As for `open`.
         FileFormatError: When a tensor is used: the file has been replaced.
         ValueError: `names` is empty.
-        FormatLimitError: A glob of `names`, or a name in `dtype`, fits no tensor; `strict`, and not all can be had.
+        FormatLimitError: A pattern in `names`, or a name in `dtype`, fits no tensor; or `strict`, and something cannot
+            be loaded.
         UnsupportedTypeError: There is no such dtype.
         FrameworkNotInstalledError: The framework, or the library that the format needs, is not installed.
         ConversionError: When a tensor is used: as for `to_numpy`; the message ends in its name.
@@ -149,7 +152,7 @@ def save(
     overwrite: bool = False,
     unknown: Unknown = "error",
 ) -> Report:
-    """Write tensors of any framework, mixed too, with what stands around them, to a file of any format.
+    """Write tensors of any framework, also of several, with the containers around them, to a file of any format.
 
     >>> import numpy as np, tempfile, tensorferry as ferry
     >>> folder = tempfile.mkdtemp()

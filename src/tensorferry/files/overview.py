@@ -13,12 +13,15 @@ if TYPE_CHECKING:
     from .base.blocks import Blocks
     from .folds import Fold
 
+    _Entry = tuple[list[str], int, Fold]
+
 __all__ = ["Shards", "modules", "quantisation", "shards"]
 
 _SHARD = re.compile(r"(.*-)(\d{5})-of-(\d{5})(\.[\w.]+)")
 _PACKED = re.compile(r"(.*[./])?(qweight|qzeros|scales|g_idx|SCB|weight|absmax|bitsandbytes__(?:nf4|fp4))")
 _MOST_SHARDS = 10_000
 _MOST_PARTS = 12
+_MOST_UNFOLDED = 4096
 
 
 class Shards(NamedTuple):
@@ -42,22 +45,49 @@ def modules(folds: Sequence[Fold]) -> dict[str, int]:
     Returns:
         Nothing, if there are no parts but the tensors.
     """
-    entries = [(re.split("[./]", each.name), each.total * prod(each.shape)) for each in folds]
-    groups: dict[tuple[str, ...], list[tuple[list[str], int]]] = {(): entries}
+    entries = [(re.split("[./]", each.name), each.total * prod(each.shape), each) for each in folds]
+    groups: dict[tuple[str, ...], list[_Entry]] = {(): entries}
     while len(groups) < _MOST_PARTS:
-        largest = max(groups, key=lambda each: sum(size for _, size in groups[each]))
+        largest = max(groups, key=lambda each: sum(size for _, size, _ in groups[each]))
         depth = len(largest) + 1
-        size = sum(size for _, size in groups[largest])
-        if not any(len(path) > depth for path, _ in groups[largest]) or (
-            len(groups) > 1 and 4 * size < 3 * sum(size for _, size in entries)
+        size = sum(size for _, size, _ in groups[largest])
+        if not any(len(path) > depth for path, _, _ in groups[largest]) or (
+            len(groups) > 1 and 4 * size < 3 * sum(size for _, size, _ in entries)
         ):
             break
-        apart: dict[tuple[str, ...], list[tuple[list[str], int]]] = {}
-        for path, size in groups.pop(largest):
-            apart.setdefault((*path[:depth],), []).append((path, size))
-        groups |= apart
-    found = {".".join(each): sum(size for _, size in inside) for each, inside in groups.items()}
+        groups |= _apart(largest, groups.pop(largest))
+    found = {".".join(each): sum(size for _, size, _ in inside) for each, inside in groups.items()}
     return found if 1 < len(found) < sum(each.total for each in folds) else {}
+
+
+def _apart(name: tuple[str, ...], inside: list[_Entry]) -> dict[tuple[str, ...], list[_Entry]]:
+    """The parts of a part. Those that differ in a number alone are several if they are few, and else one with ``#``."""
+    depth = len(name)
+    if any("#" in path[depth] for path, _, _ in inside if len(path) > depth):
+        # A fold has tensors of one shape: layers of other sizes, with numbers of their own, stand beside it.
+        few = sum(fold.total for _, _, fold in inside) <= _MOST_UNFOLDED
+        several = [each for entry in inside for each in _unfolded(entry, depth)] if few else []
+        if several and len({tuple(path[: depth + 1]) for path, _, _ in several}) <= _MOST_PARTS:
+            inside = several
+        else:
+            inside = [(_numberless(path, depth), size, fold) for path, size, fold in inside]
+    apart: dict[tuple[str, ...], list[_Entry]] = {}
+    for entry in inside:
+        apart.setdefault((*entry[0][: depth + 1],), []).append(entry)
+    return apart
+
+
+def _numberless(path: list[str], depth: int) -> list[str]:
+    return [*path[:depth], *(re.sub(r"\d+", "#", part) for part in path[depth : depth + 1]), *path[depth + 1 :]]
+
+
+def _unfolded(entry: _Entry, depth: int) -> Iterator[_Entry]:
+    path, size, fold = entry
+    if fold.total == 1:
+        yield entry
+        return
+    for name in fold.unfold():
+        yield [*path[:depth], *re.split("[./]", name)[depth:]], size // fold.total, fold
 
 
 def quantisation(folds: Iterable[Fold], blocks: Mapping[str, Blocks], values: Mapping[str, object]) -> dict[str, int]:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..backends import registry
 from ..core.info import TensorInfo
+from ..core.sizes import size_text
 from ..errors import ConversionError, CopyRequiredError, UnsupportedTypeError, shown
 from ..execution.recipes import conversion_as
 from ..execution.run import foresee, prepare_described
-from ..planning.render import size_text
 from .wrap import WRAPPED, Own
 
 if TYPE_CHECKING:

@@ -298,28 +298,28 @@ def wrap(
     >>> params["w"].grad
     tensor([18.,  4.])
 
-    Called with tensors of PyTorch, JAX or TensorFlow it is a part of that framework's graph, jit and batching; what
-    holds in which is told in the page on functions, and for one call by `explain_wrap`. Trees go in and out; whatever
-    is no tensor is fixed, as a static argument of `jax.jit` is. Gradients follow the convention of the framework that
-    calls: of complex numbers JAX's is the conjugate of the others'. Called with tensors of `inner` alone, it is the
-    function itself.
+    Called with tensors of PyTorch, JAX or TensorFlow it is a part of that framework's graph, jit and batching. The page
+    on functions says which derivatives and modes each pair has; `explain_wrap` says it for one call. Trees go in and
+    out; an argument that is not a tensor is static, as a static argument of `jax.jit`. Gradients follow the convention
+    of the framework that calls: for complex numbers, JAX's gradient is the conjugate of the others'. Called only with
+    tensors of `inner`, it is the function itself.
 
     Args:
         function: What to call; without it, `wrap` gives a decorator.
         inner: The framework that the function is written for.
-        outer: The framework that calls it; ``None``: that of the arguments which are not `inner`'s.
-        vjp: The gradient of a function of NumPy's: ``vjp(primals, outputs, cotangents)`` gives gradients, all of them
+        outer: The framework that calls it; ``None``: the framework of the arguments that are not tensors of `inner`.
+        vjp: The gradient of a NumPy function: ``vjp(primals, outputs, cotangents)`` gives gradients, all of them
             tuples. Of ``y = a * x`` the gradient is ``conj(a) * cotangent``. ``None`` stands for zeros.
         jvp: Its forward mode: ``jvp(primals, tangents)`` gives the tangents of the outputs, all of them tuples.
-        shapes: What the function gives, without values: it is called with the same arguments, of which the tensors
-            have only ``shape`` and ``dtype``, and gives such. Where it is left out the framework is asked; NumPy has
-            no answer, so a function of its is called once with ones when it is traced.
+        shapes: A function that gives the shapes and dtypes of the results: it is called with the same arguments, whose
+            tensors have only ``shape`` and ``dtype``, and returns such objects. Without it the framework is asked;
+            NumPy cannot say, so a NumPy function is called once with ones when it is traced.
         dtype: ``"fit"`` lets numbers be narrowed for a framework without their dtype, as for `convert`.
         copy: ``False`` is consent to share memory where the sharing rule copies, as for `convert`.
 
     Raises:
         UnknownFrameworkError: There is no such framework.
-        TypeError: `vjp` or `jvp` of a function that is not NumPy's, or a keyword's value is none of those above.
+        TypeError: `vjp` or `jvp` for a function that is not NumPy's, or a keyword has a value that is not listed above.
         UnsupportedTypeError: When it is called: the framework brings nothing for functions; the arguments do not tell
             `outer`; the function draws random numbers, or its shapes depend on values where it is traced.
         GradientError: When it is called: there is no such derivative, or the function uses tensors that require grad

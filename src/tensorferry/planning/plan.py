@@ -29,7 +29,7 @@ class Plan(Rendered):
         result: What will come out.
         request: What was asked for.
         steps: What is done, in order.
-        shares_memory: Whether the result lies over the source's memory.
+        shares_memory: Whether the result uses the source's memory.
         reason: Why memory is shared, or why not.
         warnings: What can go wrong afterwards, if anything.
         imports: The import lines that `code` needs.

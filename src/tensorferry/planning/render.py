@@ -1,16 +1,17 @@
-"""A plan as code, as text, as plain data, and as HTML with a picture of the memory."""
+"""A plan as code, as text and as plain data."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..core.dtypes import find
+from ..core.sizes import size_text
+from .step import WAYS
 
 if TYPE_CHECKING:
     from ..core.info import TensorInfo
     from .step import Step
 
-__all__ = ["PATHS", "Rendered", "size_text"]
+__all__ = ["Rendered"]
 
 
 class Rendered:
@@ -55,10 +56,9 @@ class Rendered:
         return _to_text(self)
 
     def _repr_html_(self) -> str:
-        return _to_html(self)
+        from .page import plan_page
 
-
-PATHS = {"host": "host memory", "bus": "the bus", "device": "device memory", "none": "no bytes"}
+        return plan_page(self, _summary(self))
 
 
 def _code(plan: Rendered) -> str:
@@ -84,20 +84,6 @@ def _code(plan: Rendered) -> str:
     return "\n".join(lines)
 
 
-def size_text(nbytes: int) -> str:
-    """A number of bytes for people: ``24 B``, ``1.5 KiB``, ``400 MiB``.
-
-    >>> size_text(24), size_text(1536), size_text(400 << 20)
-    ('24 B', '1.5 KiB', '400 MiB')
-    """
-    size = float(nbytes)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{size:.3g} {unit}" if size < 1000 else f"{size:.0f} {unit}"
-        size /= 1024
-    return f"{size:.3g} TiB"
-
-
 def _summary(plan: Rendered) -> str:
     """Share or copy, in one line."""
     if plan.shares_memory:
@@ -121,7 +107,7 @@ def _to_text(plan: Rendered) -> str:
         lines.append("   nothing to do: x is returned as it is")
     width = max((len(step.code) for step in plan.steps), default=0)
     for number, step in enumerate(plan.steps, 1):
-        cost = f"  [{size_text(step.bytes)} over {PATHS[step.path]}]" if step.copies else ""
+        cost = f"  [{size_text(step.bytes)} {WAYS[step.path]}]" if step.copies else ""
         lines.append(f"{number:2}. {step.code:<{width}}  # {step.why}{cost}")
     lines += ["", f"   dtype {_kept(plan.keeps_dtype, plan.source.dtype, plan.result.dtype)}"]
     if plan.source.requires_grad:
@@ -159,84 +145,3 @@ def _to_dict(plan: Rendered) -> dict[str, Any]:
         "warnings": list(plan.warnings),
         "code": plan.code,
     }
-
-
-# -- HTML ---------------------------------------------------------------------------------------
-
-_STYLE = (
-    ".tensorferry{font-family:system-ui,sans-serif;font-size:14px;line-height:1.45;max-width:56em}"
-    ".tensorferry table{border-collapse:collapse;margin:.6em 0}"
-    ".tensorferry td,.tensorferry th{text-align:left;padding:.2em .8em .2em 0;vertical-align:top;font-weight:normal}"
-    ".tensorferry code{font-family:ui-monospace,monospace;font-size:13px;white-space:pre-wrap}"
-    ".tensorferry .why{opacity:.75}"
-    ".tensorferry .warning{border-left:3px solid #d97706;padding-left:.6em}"
-    ".tensorferry svg text{font:12px system-ui,sans-serif;fill:currentColor}"
-)
-_SHARED, _APART, _UNUSED = "#2563eb", "#d97706", "#9ca3af"
-_CELLS = 32
-_CELL = 14
-
-
-def _to_html(plan: Rendered) -> str:
-    """The plan for notebooks, with the blocks of bytes that source and result occupy."""
-    from html import escape
-
-    rows = "".join(
-        f"<tr><td>{number}</td><td><code>{escape(step.code)}</code></td>"
-        f"<td class='why'>{escape(step.why)}</td><td>{size_text(step.bytes) if step.copies else ''}</td></tr>"
-        for number, step in enumerate(plan.steps, 1)
-    )
-    steps = f"<table>{rows}</table>" if rows else "<p>Nothing to do: x is returned as it is.</p>"
-    warnings = "".join(f"<p class='warning'>{escape(text)}</p>" for text in plan.warnings)
-    return (
-        f"<div class='tensorferry'><style>{_STYLE}</style>"
-        f"<div><b>{escape(str(plan.source))}</b><br>&rarr; <b>{escape(str(plan.result))}</b></div>"
-        f"<div>{escape(_summary(plan))}</div>{_picture(plan)}{steps}{warnings}</div>"
-    )
-
-
-def _picture(plan: Rendered) -> str:
-    """Source and result as two strips of memory cells; one strip if they are the same memory."""
-    if plan.source.size == 0:
-        return ""
-    shared = plan.shares_memory
-    colour = _SHARED if shared else _APART
-    strips = [("source and result" if shared else "source", plan.source, colour if shared else _UNUSED)]
-    if not shared and plan.result.framework != "python":
-        strips.append(("result", plan.result, _APART))
-    from html import escape
-
-    parts, top = [], 0
-    for label, info, fill in strips:
-        filled, per_cell = _occupied(info)
-        caption = f"{label}: {size_text(info.nbytes)} on {info.device}, one block = {size_text(per_cell)}"
-        parts.append(f"<text x='0' y='{top + 12}'>{escape(caption)}</text>")
-        parts += [
-            f"<rect x='{index * (_CELL + 2)}' y='{top + 18}' width='{_CELL}' height='{_CELL}' rx='2' "
-            f"fill='{fill}' fill-opacity='{1 if used else 0.18}'/>"
-            for index, used in enumerate(filled)
-        ]
-        top += 44
-    width = max(_CELLS * (_CELL + 2), 420)
-    label = "one memory, shared" if shared else "separate memories"
-    return (
-        f"<svg role='img' aria-label='{label}' width='{width}' height='{top}' "
-        f"viewBox='0 0 {width} {top}'>{''.join(parts)}</svg>"
-    )
-
-
-def _occupied(info: TensorInfo) -> tuple[list[bool], int]:
-    """Which of at most 32 equal blocks of the spanned bytes hold an element, and a block's size."""
-    itemsize = find(info.dtype).itemsize
-    reach = sum((length - 1) * abs(step) for length, step in zip(info.shape, info.strides, strict=True)) + itemsize
-    per_cell = max(itemsize, -(-reach // _CELLS))
-    filled = [False] * (-(-reach // per_cell))
-    # Blocks are few: the offsets of a thinned-out grid of elements reach each that is occupied.
-    offsets = {0}
-    for length, step in sorted(zip(info.shape, info.strides, strict=True), key=lambda axis: -abs(axis[1])):
-        stride = abs(step)
-        pace = 1 if stride >= per_cell else max(1, per_cell // (2 * stride)) if stride else length
-        offsets = {at + index * stride for at in offsets for index in [*range(0, length, pace), length - 1]}
-    for at in offsets:
-        filled[min(at // per_cell, len(filled) - 1)] = True
-    return filled, per_cell

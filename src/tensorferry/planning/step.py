@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any, NamedTuple
 
-__all__ = ["Path", "Step"]
+__all__ = ["WAYS", "Path", "Step"]
 
 
 class Path(str, Enum):
@@ -20,6 +20,10 @@ class Path(str, Enum):
 
     def __format__(self, spec: str) -> str:
         return str.__format__(self, spec)
+
+
+WAYS = {Path.HOST: "through host memory", Path.BUS: "over the bus", Path.DEVICE: "within device memory"}
+"""How bytes go that a step writes, in words."""
 
 
 class Step(NamedTuple):

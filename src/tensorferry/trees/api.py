@@ -70,37 +70,37 @@ def convert_tree(
     >>> ferry.convert_tree(batch, "numpy", leaves="numbers")["label"]
     array(1)
 
-    Containers are dict, list, tuple and their kin and subclasses, named tuples, deques, dataclasses, attrs
+    Containers are dict, list, tuple and their subclasses, named tuples, deques, dataclasses, attrs
     classes, namespaces, mappings, structured NumPy arrays (as a dict of their fields), tables of pandas, polars, Arrow,
-    datasets and what offers Arrow's interfaces (as a dict of their columns), caches of transformers,
+    datasets and every object with Arrow's interfaces (as a dict of their columns), caches of transformers,
     pydantic models, graphs of PyTorch Geometric, TensorDicts (a dict in another framework), and
-    what is registered with optree, or with a framework that is imported. Their types, the order of keys
-    and all that is no tensor are kept; ``None`` passes through; the tree that came in is never changed.
-    A tensor or a container that is there twice is converted once, and what overlaps in one memory still does.
-    The result *may share memory* with the tree, as `convert` would: `snapshot` never does.
+    every class registered with optree, or with a framework that is imported. Their types, the order of keys
+    and everything that is not a tensor are kept; ``None`` stays ``None``; the tree that came in is never changed.
+    A tensor or a container that occurs twice is converted once, and tensors that overlap in memory still overlap.
+    The result *may share memory* with the tree, as with `convert`; `snapshot` never does.
 
     Args:
         tree: The tree, or one tensor.
         to: As for `convert`.
-        like: Instead of `to`: a tensor whose framework and device all leaves take, and those of its kind its dtype;
-            or a tree of the same structure, of which each leaf takes its own. `dtype` beside it counts for the leaves
-            of which it speaks.
+        like: Instead of `to`: one tensor, whose framework and device all leaves take, and whose dtype the leaves of
+            its kind take; or a tree of the same structure, with one such tensor for each leaf. `dtype`, if given too,
+            wins for the leaves that it names.
         copy: As for `convert`.
-        dtype: One dtype is for the leaves of its kind (an integer one for signed and unsigned), ``"fit"`` and
-            ``"default"`` are for all. Or a mapping to those, or to ``None``, from dotted names of leaves with ``*``,
-            which win over dtypes, which win over ``"float"``, ``"int"``, ``"uint"``, ``"bool"`` and ``"complex"``:
-            ``{"image": "bfloat16", "encoder.*": "fit", "int64": "int32", "bool": "uint8"}``.
+        dtype: One dtype changes the leaves of its kind (an integer dtype: signed and unsigned integers), ``"fit"`` and
+            ``"default"`` all leaves. A mapping says more:
+            ``{"image": "bfloat16", "encoder.*": "fit", "int64": "int32", "bool": "uint8"}``. Its keys are dotted names
+            of leaves with ``*``; dtypes; or the kinds ``"float"``, ``"int"``, ``"uint"``, ``"bool"``, ``"complex"``.
+            Names win over dtypes, and dtypes over kinds. A value may be ``None``: keep the dtype.
         casting: As for `convert`.
         device: As for `convert`.
         grad: As for `convert`.
-        out: A tree of the same structure with what the results are written into. Nothing is written unless
-            every leaf can be.
-        leaves: ``"tensors"`` converts what has memory of a framework's; ``"numbers"`` Python numbers and
-            NumPy's scalars too, each as a tensor of shape ``()``; a callable what it says yes to, which can
-            be a container (a list of numbers, say).
-        unknown: What is done about an object that is neither tensor nor plain value nor container, and holds a
+        out: A tree of the same structure, into whose tensors the results are written. Nothing is written unless
+            every leaf can be written.
+        leaves: ``"tensors"`` converts tensors; ``"numbers"`` also Python numbers and NumPy scalars, each to a tensor
+            of shape ``()``; a callable decides for each value, containers (a list of numbers) included.
+        unknown: What happens to an object that is not a tensor, a plain value or a known container, but holds a
             tensor: ``"error"`` refuses it, ``"keep"`` keeps it as it is.
-        coalesce: Let small leaves cross the bus together, in one transfer for each pair of devices.
+        coalesce: Send small leaves over the bus together, in one transfer for each pair of devices.
         nulls: For columns of tables, as for `to_numpy`; with ``"mask"``, the mask of a column is a leaf beside it,
             ``<name>_mask``.
         ragged: For columns of tables, as for `to_numpy`.
@@ -111,8 +111,8 @@ def convert_tree(
     Raises:
         ConversionError: A leaf cannot be converted, as for `convert`; the message ends in its path,
             ``$["encoder"][3].weight``.
-        UnsupportedTypeError: `dtype` has a name that no leaf has; the hint has the nearest.
-        TreeError: Several cannot: a group of their errors. Nothing half-converted is returned.
+        UnsupportedTypeError: `dtype` has a name that no leaf has; the hint has the nearest name.
+        TreeError: Several leaves cannot be converted: a group of their errors. Nothing half-converted is returned.
         TypeError: As for `convert`.
 
     .. versionadded:: 0.1
@@ -123,7 +123,7 @@ def convert_tree(
 
 
 def snapshot(tree: Tree, /, *, unknown: Unknown = "error") -> Tree:
-    """The tensors of a tree as they are now, each of its own framework, in memory that nobody else has.
+    """A copy of a tree: each tensor in its own framework, in memory that it shares with nothing else.
 
     >>> import numpy as np, tensorferry as ferry
     >>> state = {"weight": np.zeros(2), "step": 3}
@@ -133,16 +133,16 @@ def snapshot(tree: Tree, /, *, unknown: Unknown = "error") -> Tree:
     {'weight': array([0., 0.]), 'step': 3}
 
     Where `convert_tree` may share memory, `snapshot` never does: each tensor is converted to its own framework with
-    ``copy=True``, on its device. What is there twice is copied once, and what overlaps still does. Tensors
-    come outside the autograd graph, as plain ones: no parameters, no variables.
+    ``copy=True``, on its device. A tensor that occurs twice is copied once, and tensors that overlap still overlap.
+    The copies are plain tensors outside the autograd graph: not parameters, not variables.
 
     Args:
-        tree: As for `convert_tree`; everything that is no tensor stays as it is.
+        tree: As for `convert_tree`; everything that is not a tensor stays as it is.
         unknown: As for `convert_tree`.
 
     Raises:
-        ConversionError: A tensor has not one memory to copy (sparse, quantized, deleted …); several raise a
-            `TreeError`.
+        ConversionError: A tensor has no single block of memory to copy (sparse, quantized, deleted …); several such
+            tensors raise a `TreeError`.
 
     .. versionadded:: 0.1
     """

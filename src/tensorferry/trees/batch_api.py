@@ -77,12 +77,12 @@ def collate(
     >>> batch["input_ids"].tolist(), batch["labels"].tolist(), batch["input_ids_mask"].tolist()
     ([[5, 7, 2], [9, 0, 0]], [[5, 7, 2], [9, -100, -100]], [[True, True, True], [True, False, False]])
 
-    Each leaf takes one allocation, into which the samples are written. Tensors of several frameworks stack
-    where one dtype holds them all; numbers take the target's own dtype, as in `convert`, and the tensors' where they
-    stand among tensors and keep their values there. Integers, floats, complex numbers and bools do not meet in one
-    leaf unless `dtype` names what they become. What is no number (strings, other objects) becomes a list; where all
-    samples have ``None``, so has the result. A plain list of numbers, or of such lists, directly below a key of a
-    mapping is one tensor; elsewhere (a sample itself, in a tuple or a dataclass) it is a container like any other.
+    Each leaf is allocated once, and the samples are written into it. Tensors of several frameworks stack if one dtype
+    holds them all. Python numbers take the target's own dtype, as in `convert`; among tensors they take the tensors'
+    dtype if it keeps their values. Integers, floats, complex numbers and bools are never mixed in one leaf, unless
+    `dtype` names what they become. Strings and other objects become a list; if all samples have ``None``, the batch
+    has ``None``. A plain list of numbers, or of such lists, directly below a key of a mapping is one tensor;
+    elsewhere (a sample itself, in a tuple or a dataclass) it is a container like any other.
 
     Args:
         samples: Trees of one structure, at least one.
@@ -95,27 +95,27 @@ def collate(
         leaves: As for `convert_tree`; here Python numbers stack too, and lists of them below keys, unless
             ``"tensors"`` is asked for, or a callable says what is one leaf.
         unknown: As for `convert_tree`; what is kept becomes a list.
-        pad: What leaves of unequal lengths are filled up with: a number for all leaves that have an axis, or a
-            mapping to numbers from dotted names with ``*``, as `dtype` has them: ``{"input_ids": 0, "labels": -100}``.
-        pad_to_multiple_of: What the length of each leaf that `pad` speaks of becomes a multiple of, on the first axis
-            on which its samples differ; on its first where they are all alike.
-        padding_side: The side of that axis on which the filling stands. All other axes are padded to the longest, on
+        pad: The number that fills leaves of unequal lengths up: one for all leaves that have an axis, or a mapping
+            from dotted names with ``*``, as for `dtype`: ``{"input_ids": 0, "labels": -100}``.
+        pad_to_multiple_of: The length of each padded leaf becomes a multiple of this, on the first axis on which its
+            samples differ; on its first axis if they are all equally long.
+        padding_side: The side of that axis on which the padding goes. All other axes are padded to the longest, on
             the right.
-        mask: Add a leaf ``<name>_mask`` beside each that `pad` speaks of: bool, of shape (batch, length of that axis),
-            true where the sample has data; also where all are equally long.
+        mask: Add a leaf ``<name>_mask`` beside each leaf that `pad` names: bool, of shape (batch, length of that axis),
+            true where the sample has data; also if all samples are equally long.
         lengths: Add ``<name>_lengths`` likewise: int64, or the target's widest, of shape (batch,).
         nulls: For samples that are tables, or have columns of some, as for `convert_tree`.
         **options: As for `convert`.
 
     Raises:
-        ShapeError: There are no samples, or a leaf's shapes differ and `pad` says nothing of it, or they have not as
-            many axes; the message has both shapes and the path.
-        UnsupportedTypeError: The samples are different trees, or have a tensor where others have none; `pad` has a name
-            that no leaf has; a mask or lengths are wanted beside a leaf that is below no str key of a dict, or has a
-            neighbour of that name.
+        ShapeError: There are no samples; or the shapes of a leaf differ and `pad` does not name it, or differ in the
+            number of axes; the message has both shapes and the path.
+        UnsupportedTypeError: The samples are different trees, or one has a tensor where another does not; `pad` has a
+            name that no leaf has; a mask or lengths are asked for beside a leaf that is not below a string key of a
+            dict, or that has a neighbour of that name.
         ConversionError: As for `convert`; several leaves raise a `TreeError`.
-        LossyCastError: What is filled in does not fit into a leaf's dtype; or integers meet floats.
-        TypeError: As for `convert`; or a keyword says how something is padded, and `pad` says of nothing that it is.
+        LossyCastError: The padding does not fit into a leaf's dtype; or integers meet floats in one leaf.
+        TypeError: As for `convert`; or a keyword about padding is given without `pad`.
         ValueError: `pad_to_multiple_of` is less than 1.
 
     .. versionadded:: 0.1

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..planning.render import size_text
+from ..core.sizes import size_text
 from .plans import PlansOfLeaves
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ..planning.plan import Plan
     from .plans import KeptLeaf
 
@@ -94,13 +96,9 @@ class BatchPlan(PlansOfLeaves):
         return f"{many} of {samples}{kept}: {size_text(self.bytes_copied)} copied"
 
     def _repr_html_(self) -> str:
-        from html import escape
+        from .pages import leaves_page
 
-        rows = [(leaf.path, f"{leaf.plan.source} -> {leaf.plan.result}", leaf.what) for leaf in self.leaves]
-        rows += [(leaf.path, leaf.type, leaf.why) for leaf in self.kept]
-        cells = "".join(
-            f"<tr><td><code>{escape(path)}</code></td><td>{escape(what)}</td><td>{escape(why)}</td></tr>"
-            for path, what, why in rows
-        )
-        warnings = "".join(f"<p>Warning: {escape(warning)}</p>" for warning in self.warnings)
-        return f"<div><b>{escape(self._head())}</b><table>{cells}</table>{warnings}</div>"
+        return leaves_page(self._head(), self.leaves, lambda leaf: leaf.what, self._kept_words(), self.warnings)
+
+    def _kept_words(self) -> Iterator[str]:
+        return (f"{leaf.path}  {leaf.type}: {leaf.why}" for leaf in self.kept)

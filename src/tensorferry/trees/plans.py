@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..planning.render import size_text
+from ..core.sizes import size_text
 
 if TYPE_CHECKING:
     from ..planning.plan import Plan
@@ -174,16 +174,9 @@ class TreePlan(PlansOfLeaves):
         return f"{many}{kept}: {size_text(self.bytes_copied)} copied, {size_text(self.bytes_shared)} shared"
 
     def _repr_html_(self) -> str:
-        from html import escape
+        from .pages import leaves_page
 
-        rows = "".join(
-            f"<tr><td><code>{escape(leaf.path)}</code></td><td>{escape(str(leaf.plan.source))}</td>"
-            f"<td>{escape(str(leaf.plan.result))}</td><td>{escape(_what(leaf))}</td></tr>"
-            for leaf in self.leaves
-        )
-        batches = "".join(f"<p>{escape(str(each))}</p>" for each in (*self.batches, *self.kept))
-        warnings = "".join(f"<p>Warning: {escape(warning)}</p>" for warning in self.warnings)
-        return f"<div><b>{escape(self._head())}</b><table>{rows}</table>{batches}{warnings}</div>"
+        return leaves_page(self._head(), self.leaves, _what, (*self.batches, *self.kept), self.warnings)
 
 
 def _what(leaf: LeafPlan) -> str:

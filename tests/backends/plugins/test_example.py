@@ -20,7 +20,7 @@ from tensorferry import testing
 from tensorferry.backends import registry
 
 EXAMPLE = ROOT / "examples" / "backend"
-PAGE = ROOT / "docs" / "backends.md"
+PAGE = ROOT / "docs" / "howto" / "add-a-framework.md"
 PACKAGE = ("pyproject.toml", "tensorferry_array_api_strict.py")
 UNREACHABLE = re.compile(
     r"ConnectionError|connection|name resolution|No matching distribution|timed out", re.IGNORECASE

@@ -1,0 +1,124 @@
+"""What pictures of memory are drawn on: text that fits, one style for light and dark, and the ``<svg>`` around it."""
+
+from __future__ import annotations
+
+from html import escape
+from unicodedata import category, east_asian_width
+from zlib import crc32
+
+__all__ = ["GUTTER", "STYLE", "Canvas", "clean", "fitted"]
+
+GUTTER = 34
+"""Room at the left of a row for the number of its first byte."""
+_BYTE = {64: 10, 32: 9}
+"""How wide a byte is, by how many of them are in a row."""
+_LETTER = 6.9
+"""How wide a letter is taken to be: in no usual font is a text wider."""
+
+_LIGHT = (
+    "--f-shared:var(--ferry-shared,#2563eb);--f-source:var(--ferry-source,#b45309);"
+    "--f-result:var(--ferry-result,#0f766e);--f-written:var(--ferry-written,#be185d);--f-ink:var(--ferry-ink,#fff)"
+)
+_DARK = (
+    "--f-shared:var(--ferry-shared,#8ab4ff);--f-source:var(--ferry-source,#fbbf24);"
+    "--f-result:var(--ferry-result,#5eead4);--f-written:var(--ferry-written,#f9a8d4);--f-ink:var(--ferry-ink,#111827)"
+)
+STYLE = (
+    f".ferry-memory{{{_LIGHT};display:block;max-width:100%;height:auto;font:12px system-ui,sans-serif}}"
+    f"svg.ferry-memory:root{{color:#1f2937}}"
+    f"@media (prefers-color-scheme:dark){{.ferry-memory{{{_DARK}}}svg.ferry-memory:root{{color:#e5e7eb}}}}"
+    f"body[data-theme='light'] .ferry-memory,[data-jp-theme-light='true'] .ferry-memory{{{_LIGHT}}}"
+    f"body[data-theme='dark'] .ferry-memory,[data-jp-theme-light='false'] .ferry-memory{{{_DARK}}}"
+    ".ferry-memory text{fill:currentColor}"
+    ".ferry-memory .name{font-weight:600}"
+    ".ferry-memory .quiet,.ferry-memory .ruler{opacity:.78}"
+    ".ferry-memory .ruler,.ferry-memory .number text{font-size:10px}"
+    ".ferry-memory .end{text-anchor:end}"
+    ".ferry-memory .mid,.ferry-memory .number text{text-anchor:middle}"
+    ".ferry-memory .number text{fill:var(--f-ink);font-weight:600}"
+    ".ferry-memory .place{fill:currentColor;fill-opacity:.045;stroke:currentColor;stroke-opacity:.22}"
+    ".ferry-memory .row{fill:none;stroke:currentColor;stroke-opacity:.4}"
+    ".ferry-memory .grid{fill:none;stroke:currentColor;stroke-opacity:.13}"
+    ".ferry-memory .edge{fill:none;stroke:currentColor;stroke-width:2.5}"
+    ".ferry-memory .line{fill:none;stroke:currentColor;stroke-width:1.3}"
+    ".ferry-memory .shape{fill:currentColor}"
+    ".ferry-memory .shared{fill:var(--f-shared)}"
+    ".ferry-memory .source{fill:var(--f-source)}"
+    ".ferry-memory .result{fill:var(--f-result)}"
+    ".ferry-memory .none{fill:none;stroke:currentColor;stroke-dasharray:4 3}"
+    ".ferry-memory .written{fill:none;stroke:var(--f-written);stroke-width:3.5}"
+)
+"""What every picture carries; the colours are ``--ferry-shared``, ``-source``, ``-result``, ``-written``, ``-ink``."""
+
+
+def clean(text: str) -> str:
+    """A text for XML, which has no control characters and no halves of a pair."""
+    return escape(
+        "".join("\N{REPLACEMENT CHARACTER}" if category(letter) in ("Cc", "Cs") else letter for letter in text)
+    )
+
+
+def _wide(text: str) -> float:
+    return sum(_LETTER * (1.9 if east_asian_width(letter) in "WF" else 1) for letter in text)
+
+
+def fitted(text: str, width: float, lines: int = 3) -> list[str]:
+    """A text in lines that are no wider than there is room; what is too long for all of them ends in an ellipsis."""
+    found = [""]
+    for word in text.split():
+        whole = f"{found[-1]} {word}".lstrip()
+        if _wide(whole) <= width:
+            found[-1] = whole
+            continue
+        found.append(word)
+        while _wide(found[-1]) > width:
+            cut = max(int(len(found[-1]) * width / _wide(found[-1])), 1)
+            found[-1:] = [found[-1][:cut], found[-1][cut:]]
+    found = [line for line in found if line]
+    if len(found) > lines:
+        found[lines - 1 :] = [found[lines - 1][: max(int(width / _LETTER / 1.9) - 1, 1)] + "…"]
+    return found
+
+
+class Canvas:
+    """What has been drawn so far, from the top down.
+
+    Args:
+        columns: Bytes in a row.
+    """
+
+    def __init__(self, columns: int) -> None:
+        self.columns = columns
+        self.byte = _BYTE[columns]
+        self.left = GUTTER
+        self.right = GUTTER + columns * self.byte
+        self.width = self.right + 10
+        self.y = 0.0
+        self.parts: list[str] = []
+
+    def add(self, part: str) -> None:
+        """Draw something."""
+        self.parts.append(part)
+
+    def svg(self, title: str, told: str, *, styled: bool = True) -> str:
+        """All of it as an ``<svg>`` element with a title, the same in words, and its style if asked for."""
+        body = "".join(self.parts)
+        name = f"ferry-{crc32((title + told + body).encode()):08x}"
+        style = f"<style>{STYLE}</style>" if styled else ""
+        return (
+            f"<svg xmlns='http://www.w3.org/2000/svg' class='ferry-memory' role='img' "
+            f"aria-labelledby='{name}-t {name}-d' width='{self.width}' height='{self.y:g}' "
+            f"viewBox='0 0 {self.width} {self.y:g}'><title id='{name}-t'>{clean(title)}</title>"
+            f"<desc id='{name}-d'>{clean(told)}</desc>{style}{body}</svg>"
+        )
+
+    def text(self, x: float, y: float, words: str, kind: str = "") -> None:
+        """Write something."""
+        marked = f" class='{kind}'" if kind else ""
+        self.add(f"<text x='{x:g}' y='{y:g}'{marked}>{clean(words)}</text>")
+
+    def lines(self, words: str, kind: str = "", left: float = GUTTER) -> None:
+        """Write something in as many lines as it takes, and go below it."""
+        for line in fitted(words, self.right - left):
+            self.y += 16
+            self.text(left, self.y - 4, line, kind)

@@ -1,0 +1,96 @@
+"""A plan as HTML for notebooks: its picture, and a table of its steps with the way that each takes."""
+
+from __future__ import annotations
+
+import re
+from html import escape
+from typing import TYPE_CHECKING
+
+from ..core.sizes import size_text
+from .canvas import STYLE, clean
+from .picture import drawing
+from .step import WAYS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Literal
+
+    from ..core.info import TensorInfo
+    from .render import Rendered
+    from .step import Step
+
+__all__ = ["both_widths", "change", "code", "page", "plan_page", "table", "warned"]
+
+_PAGE = (
+    ".ferry{font:14px/1.45 system-ui,sans-serif;max-width:60em;container-type:inline-size}"
+    ".ferry p{margin:.3em 0}"
+    ".ferry .value{white-space:nowrap}"
+    ".ferry .scroll{overflow-x:auto;max-width:100%}"
+    ".ferry .scroll table{border-collapse:collapse;margin:.5em 0;font-size:13px;table-layout:auto;width:auto}"
+    ".ferry .scroll :is(td,th){text-align:left;vertical-align:top;padding:.25em 1em .25em 0;border:0;"
+    "background:none;white-space:nowrap;font-size:13px}"
+    ".ferry .scroll th{font-weight:600;border-bottom:1px solid}"
+    ".ferry .scroll tr{background:none}"
+    ".ferry .scroll td.words{white-space:normal;min-width:15em}"
+    ".ferry code{font:13px ui-monospace,monospace;white-space:pre;background:none;color:inherit;padding:0;border:0}"
+    ".ferry .warning{border-left:3px solid var(--ferry-source,#d97706);padding-left:.6em}"
+    ".ferry figure{margin:.6em 0;overflow:visible}"
+    ".ferry .narrow{display:none}"
+    "@container (max-width:600px){.ferry .wide{display:none}.ferry .narrow{display:block}}"
+)
+
+
+def page(parts: Iterable[str]) -> str:
+    """Parts of a page with all the style that they take."""
+    return f"<div class='ferry'><style>{_PAGE}{STYLE}</style>{''.join(parts)}</div>"
+
+
+def both_widths(draw: Callable[[Literal[64, 32]], str]) -> str:
+    """A picture for a screen and one for a phone; the room that there is decides which is seen."""
+    return f"<figure class='wide'>{draw(64)}</figure><figure class='narrow'>{draw(32)}</figure>"
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Rows of HTML under their heads; the last cell of each is words, which may go over several lines."""
+    head = "".join(f"<th>{clean(each)}</th>" for each in heads)
+    lines = (
+        "".join(f"<td>{cell}</td>" for cell in cells) + f"<td class='words'>{words}</td>" for *cells, words in rows
+    )
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    return f"<div class='scroll' tabindex='0'><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+
+
+def code(text: str) -> str:
+    """What is typed."""
+    return f"<code>{clean(text)}</code>"
+
+
+def change(source: TensorInfo, result: TensorInfo) -> str:
+    """From what to what; a line ends between what is said of a tensor, and not inside it."""
+    return f"{_values(source)} &rarr; {_values(result)}"
+
+
+def warned(warnings: Iterable[str]) -> str:
+    """What can go wrong afterwards."""
+    return "".join(f"<p class='warning'><b>Warning:</b> {clean(text)}</p>" for text in warnings)
+
+
+def plan_page(plan: Rendered, summary: str) -> str:
+    """A plan: from what to what, the memory, and the steps."""
+
+    def draw(width: Literal[64, 32]) -> str:
+        return drawing(plan, width, styled=False)
+
+    rows = [(str(number), code(step.code), _way(step), escape(step.why)) for number, step in enumerate(plan.steps, 1)]
+    steps = table(("", "step", "bytes", "why"), rows) if rows else "<p>Nothing to do: x is returned as it is.</p>"
+    head = f"<p><b>{change(plan.source, plan.result)}</b></p><p>{clean(summary)}</p>"
+    return page([head, both_widths(draw), steps, warned(plan.warnings)])
+
+
+def _values(info: TensorInfo) -> str:
+    values = re.split(r", (?![^\[]*\])", str(info))
+    return ", ".join(f"<span class='value'>{clean(value)}</span>" for value in values)
+
+
+def _way(step: Step) -> str:
+    return f"{size_text(step.bytes)} {WAYS[step.path]}" if step.copies else "none move"
