@@ -273,7 +273,7 @@ def list_reader(
 
 
 def is_filled(dtype: str, wanted: str, check: str) -> bool:
-    """Whether numbers of one dtype are read as another to the bits of a cast: rounded as that does, or found not to fit."""
+    """Whether numbers of one dtype are read as another to the bits of a cast, or found not to fit."""
     if (dtype, wanted) in _ROUNDED_ONCE:
         return check in ("", "finite")
     if dtype == "float64" and wanted in ("float16", "bfloat16"):
