@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from docutils import nodes
 from pygments.lexers.special import TextLexer
 
 if TYPE_CHECKING:
@@ -23,7 +24,9 @@ release = version = metadata.version("tensorferry")
 language = "en"
 
 extensions = ["myst_parser", "sphinx_copybutton"]
-extensions += [name for name in ("memory", "playground", "reference", "repository", "timeline") if find_spec(name)]
+extensions += [
+    name for name in ("accessible", "memory", "playground", "reference", "repository", "timeline") if find_spec(name)
+]
 
 exclude_patterns = ["_ext", "_templates", "locale"]
 templates_path = ["_templates"]
@@ -31,6 +34,10 @@ myst_enable_extensions = ["attrs_block", "attrs_inline", "colon_fence", "deflist
 # GitHub makes an anchor of every heading; so do we, that a link works in both places.
 myst_heading_anchors = 6
 nitpicky = True
+default_role = "named"
+maximum_signature_line_length = 80
+add_module_names = False
+toc_object_entries_show_parents = "hide"
 # Code that leaves something out has an ellipsis, which is not Python.
 suppress_warnings = ["misc.highlighting_failure"]
 
@@ -66,6 +73,14 @@ pygments_style = "a11y-high-contrast-light"
 pygments_dark_style = "a11y-high-contrast-dark"
 
 
+def end_without_a_blank_line(_app: Sphinx, tree: nodes.document) -> None:
+    """Doctest needs a blank line at the end of an example; a reader does not."""
+    for block in tree.findall(nodes.literal_block):
+        text = block.astext().rstrip()
+        block.rawsource, block.children = text, [nodes.Text(text)]
+
+
 def setup(app: Sphinx) -> None:
     """Know the drawing of the floors in architecture.md as text."""
     app.add_lexer("floors", TextLexer)
+    app.connect("doctree-read", end_without_a_blank_line)

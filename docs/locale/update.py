@@ -9,7 +9,7 @@ from io import BytesIO
 from pathlib import Path
 
 from babel.messages.catalog import Catalog
-from babel.messages.pofile import read_po, write_po
+from babel.messages.pofile import read_po, unescape, write_po
 
 LOCALE = Path(__file__).parent
 DOCS = LOCALE.parent
@@ -54,7 +54,13 @@ def read(path: Path, language: str) -> Catalog:
     if not path.exists():
         return Catalog(locale=language)
     with path.open("rb") as file:
-        return read_po(file, locale=language)
+        catalog = read_po(file, locale=language)
+    # Babel writes what a message was before it changed, and reads it as a comment.
+    for message in catalog:
+        before = " ".join(comment[2:] for comment in message.user_comments if comment.startswith("| "))
+        message.user_comments = [comment for comment in message.user_comments if not comment.startswith("| ")]
+        message.previous_id = [unescape(before.removeprefix("msgid "))] if before and message.fuzzy else []
+    return catalog
 
 
 def text(catalog: Catalog, language: str, source: str) -> str:
@@ -64,6 +70,16 @@ def text(catalog: Catalog, language: str, source: str) -> str:
     header = (f"Language: {language}", "Content-Type: text/plain; charset=UTF-8", "Content-Transfer-Encoding: 8bit")
     lines = "".join(f'"{line}\\n"\n' for line in (*header, f"X-Source-Digest: {source}"))
     return f'msgid ""\nmsgstr ""\n{lines}\n{body.getvalue().decode().strip()}\n'
+
+
+def with_code(translation: str, source: str) -> str:
+    """Return a translated document with its source's blocks of code; unchanged where it has not as many."""
+    block = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+    code = block.findall(source)
+    if len(block.findall(translation)) != len(code):
+        return translation
+    blocks = iter(code)
+    return block.sub(lambda _: next(blocks), translation)
 
 
 def main() -> None:
@@ -76,13 +92,20 @@ def main() -> None:
         for page in pages():
             path = catalog_path(language, page)
             catalog = read(path, language)
+            before = {message.id: message.previous_id for message in catalog if message.fuzzy}
             with (templates / f"{page}.pot").open("rb") as file:
                 catalog.update(read_po(file), update_header_comment=False)
+            for message in catalog:
+                if message.fuzzy and not message.previous_id:
+                    message.previous_id = before.get(message.id, [])
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text(catalog, language, digest(page)), encoding="utf-8")
             kept.add(path)
         for path in set((LOCALE / language).rglob("*.po")) - kept:
             path.unlink()
+    readme = (DOCS.parent / "README.md").read_text(encoding="utf-8")
+    for path in DOCS.parent.glob("README.*.md"):
+        path.write_text(with_code(path.read_text(encoding="utf-8"), readme), encoding="utf-8")
 
 
 if __name__ == "__main__":

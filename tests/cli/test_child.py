@@ -102,6 +102,35 @@ def test_it_can_be_read_in_process(damaged, good):
     assert done("inspect", good, "--in-process") == done("inspect", good)
 
 
+PYTHON = """
+import multiprocessing, sys
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+import tensorferry as ferry
+
+def read(call, *arguments):
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as child:
+        try:
+            return type(child.submit(call, *arguments).result()).__name__
+        except BrokenProcessPool:
+            return "ended"
+
+if __name__ == "__main__":
+    good, damaged, out = sys.argv[1:]
+    print(read(ferry.open, good), read(ferry.convert_files, good, out), read(ferry.convert_files, damaged, out + "2"))
+    print(ferry.load(out)["g/d3"].tolist(), flush=True)
+    ferry.open(damaged)
+"""
+
+
+def test_python_reads_it_where_it_is_called(damaged, good, tmp_path):
+    """As documented: in this process, which damage ends, or in one of the caller's, as the page shows."""
+    (tmp_path / "reads.py").write_text(PYTHON)
+    code, out, _ = done(good, damaged, tmp_path / "out.safetensors", code=(tmp_path / "reads.py",))
+    assert out.splitlines() == ["Contents Report ended", "[1.0, 1.0, 1.0]"]
+    assert code < 0
+
+
 def test_a_good_file_is_read_as_ever(good, tmp_path):
     """Its output and exit codes come through, arguments of all kinds go in."""
     assert done("inspect", good, "--json")[0] == 0

@@ -213,12 +213,36 @@ def test_inspect_says_whether_shards_are_complete(run, tmp_path):
     assert lines_of(done, "shards") == [f"2 of 3; missing: {second}"]
     (told,) = run("inspect", tmp_path / "model" / third, "--json").data["files"]
     assert told["shards"] == {"total": 3, "missing": [second]}
-    assert (run("inspect", tmp_path / "model").code, second in run("inspect", tmp_path / "model").err) == (2, True)
     odd = ["a-00000-of-00003", "a-00004-of-00003", "a-00001-of-99999", "a-1-of-3"]
     for name in odd:
         tensorferry.save(held, tmp_path / f"{name}.safetensors")
         (told,) = run("inspect", tmp_path / f"{name}.safetensors", "--json").data["files"]
         assert told["shards"] is None
+
+
+def test_inspect_shows_what_is_there_of_shards(run, tmp_path):
+    """What the others hold, which are missing and what is in them; exit code 2. convert refuses, naming them."""
+    held = {f"layers.{n}": torch.ones(64) for n in range(3)} | {"step": 3}
+    tensorferry.save(held | {"again": held["layers.0"]}, tmp_path / "model", to="safetensors", shard=300)
+    second = "model-00002-of-00003.safetensors"
+    (tmp_path / "model" / second).unlink()
+    done = run("inspect", tmp_path / "model", "--values")
+    assert done.code == 2
+    assert lines_of(done, "shards") == [f"2 of 3; missing: {second}"]
+    assert lines_of(done, "tensors") == ["3"]
+    assert lines_of(done, "others") == [f"layers.1: its shard {second} is missing"]
+    assert f"missing: {second}, with layers.1." in done.err
+    told = run("inspect", tmp_path / "model", "--json")
+    (file,) = told.data["files"]
+    assert (told.code, file["tensors"], file["error"]["type"]) == (2, 3, "FileFormatError")
+    assert file["others"] == {"layers.1": f"its shard {second} is missing"}
+    refused = run("convert", tmp_path / "model", tmp_path / "out.safetensors")
+    assert refused.code == 2
+    assert f"missing: {second}, with layers.1." in refused.err
+    assert not (tmp_path / "out.safetensors").exists()
+    for each in (tmp_path / "model").glob("*.safetensors"):
+        each.unlink()
+    assert lines_of(run("inspect", tmp_path / "model"), "tensors") == ["0"]
 
 
 def test_inspect_says_how_it_is_quantised(run, tmp_path):

@@ -1,4 +1,4 @@
-"""docs/reference/files.md: its commands run, what it shows is what comes out, its table is what the formats declare."""
+"""docs/reference/files.md: its commands run, what it shows is what comes out."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ import torch
 import torch.distributed.checkpoint
 
 from tensorferry.cli.app import app
-from tensorferry.core.dtypes import DTYPES
-from tensorferry.files.registry import formats
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "files.md"
 TEXT = DOCUMENT.read_text(encoding="utf-8")
@@ -82,33 +80,6 @@ def test_what_is_shown_is_what_comes_out(run):
 
 def _plain(text):
     return [re.sub(r":\d+: |\d+\.\d+ KiB", ":", " ".join(line.split())) for line in text.splitlines()]
-
-
-def _table():
-    """What the formats declare."""
-    yield "| `--to` | format | suffixes | install | values | metadata | writes |"
-    yield "|---|---|---|---|---|---|---|"
-    listed = sorted(formats().values(), key=lambda each: (bool(each.module), each.rank, each.name))
-    for each in listed:
-        suffixes = " ".join(f"`{suffix}`" for suffix in each.suffixes) + (" (folders)" if each.is_folder else "")
-        marks = ("yes" if held else "" for held in (each.holds_tree, each.holds_metadata, each.writes))
-        install = f"`{each.module}`" if each.module else ""
-        yield f"| `{each.name}` | {each.title} | {suffixes} | {install} | {' | '.join(marks)} |"
-    yield ""
-    yield "| format | dtypes that it does not hold |"
-    yield "|---|---|"
-    for each in listed:
-        lacking = [name for name in DTYPES if name not in each.dtypes]
-        held = [name for name in DTYPES if name in each.dtypes]
-        words = ", ".join(lacking) or "none"
-        yield f"| {each.title} | {words if len(lacking) <= len(held) else 'all but ' + ', '.join(held)} |"
-
-
-def test_the_table_of_formats_is_what_they_declare():
-    """The table names every format with what it can hold; a format that is added or changed has to change it."""
-    shown = TEXT.partition("<!-- formats: from what each declares -->\n")[2].partition("<!-- /formats -->")[0]
-
-    assert shown.strip("\n").splitlines() == list(_table())
 
 
 def test_the_exit_codes_are_those_of_the_code():

@@ -35,8 +35,8 @@ def _translated(language, page):
 
 
 def _words(message):
-    """A message without its code, its links' targets and its roles' targets."""
-    return re.sub(r"`+[^`]*`+|\]\([^)]*\)|<[^>]*>", " ", message)
+    """A message without its code (copy=True too), placeholders, and the targets of its links and roles."""
+    return re.sub(r"`+[^`]*`+|\]\([^)]*\)|<[^>]*>|\{\w+\}|\w+=\S*", " ", message)
 
 
 def _marks(message):
@@ -137,6 +137,15 @@ def test_a_term_is_translated_one_way(language, page):
                 otherwise.append((name, row[language], source, text))
 
     assert otherwise == []
+
+
+def test_code_is_copied_into_a_translated_document():
+    """Blocks are replaced in order, and only where there are as many: an added block needs a place."""
+    source = "one\n\n```python\n>>> 2\n2\n\n```\n\ntwo\n\n```sh\nls\n```\n"
+    translated = "eins\n\n```python\n>>> 1\n1\n\n```\n\nzwei\n\n```sh\ndir\n```\n"
+
+    assert update.with_code(translated, source) == source.replace("one", "eins").replace("two", "zwei")
+    assert update.with_code(translated + "\n```sh\n```\n", source) == translated + "\n```sh\n```\n"
 
 
 def test_the_table_of_terms_has_no_gaps():

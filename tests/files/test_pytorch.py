@@ -327,15 +327,13 @@ def test_big_endian_files_are_swapped(tmp_path):
 
 
 def test_what_is_no_tensor_to_carry_is_listed(tmp_path):
-    """Nested and meta tensors, dtypes without a counterpart, and attributes of tensors, stand among the others."""
+    """Meta tensors, dtypes without a counterpart, and attributes of tensors, stand among the others."""
     attributed = torch.nn.Parameter(torch.zeros(1))
     attributed.note = "mine"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # torch calls it experimental
         half = torch.zeros(2, dtype=torch.complex32)
-        nested = torch.nested.nested_tensor([torch.zeros(1), torch.zeros(2)])
     value = {
-        "nested": nested,
         "meta": torch.zeros(2, device="meta"),
         "attributed": attributed,
         "half": half,
@@ -344,8 +342,8 @@ def test_what_is_no_tensor_to_carry_is_listed(tmp_path):
     }
     found = FORMAT.read(saved(tmp_path, value))
     assert list(found.tensors) == ["attributed", "kept"]
-    assert set(found.others) == {"nested", "meta", "half", "objects", "attributed@note"}
-    assert "nested" in found.others["nested"]
+    assert set(found.others) == {"meta", "half", "objects", "attributed@note"}
+    assert "meta" in found.others["meta"]
 
 
 def quantised(kind=torch.qint8):
@@ -423,6 +421,92 @@ def test_quantised_and_sparse_tensors_are_parts(tmp_path, in_parts, through):
     assert (floats["scheme"], floats["dtype"]) == ("per_channel_affine", "quint8")
 
 
+@pytest.fixture
+def packed():
+    """Tensors quantised to two and to four numbers in a byte, their last byte full and not."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # torch calls them deprecated
+        scales, zero_points = torch.tensor([0.1, 0.2, 0.3]), torch.tensor([0.0, 1.0, 2.0])
+        of = {kind: getattr(torch, kind) for kind in ("quint4x2", "quint2x4")}
+        rows = {4: torch.linspace(0, 1.5, 12).reshape(3, 4), 5: torch.linspace(0, 1.5, 15).reshape(3, 5)}
+        channels = {
+            f"{kind} {count}": torch.quantize_per_channel(each, scales, zero_points, 0, dtype)
+            for kind, dtype in of.items()
+            for count, each in rows.items()
+        }
+        yield channels | {"one scale": torch.quantize_per_tensor(rows[5], 0.1, 3, torch.quint4x2)}
+
+
+@pytest.mark.parametrize("through", [None, "a.safetensors", "a.npz", "again.pt"])
+def test_several_numbers_in_a_byte_are_the_bytes_that_torch_has(tmp_path, packed, through):
+    """As `int_repr` gives them, with scales, zero points, axis, size and how they are packed."""
+    path = saved(tmp_path, packed)
+    if through:
+        ferry.convert_files(path, tmp_path / through, verify=True, tensors_only=through == "a.npz")
+        path = tmp_path / through
+    found = ferry.load(path, "torch", strict=True)
+    for name, wanted in packed.items():
+        values, scale, zero_point, size = (
+            found[f"{name}.{part}"] if through == "a.npz" else found[name][part]
+            for part in ("values", "scale", "zero_point", "size")
+        )
+        assert torch.equal(values, wanted.int_repr()), name
+        assert tuple(size.tolist()) == tuple(wanted.shape)
+        if name == "one scale":
+            assert (scale.item(), zero_point.item()) == (wanted.q_scale(), wanted.q_zero_point())
+            continue
+        assert torch.equal(scale, wanted.q_per_channel_scales())
+        assert torch.equal(zero_point, wanted.q_per_channel_zero_points())
+        # The first number of a byte is in its low bits: what unpacks so is what torch computes with.
+        bits = 4 if "4x2" in name else 2
+        each = torch.stack([values >> shift & (1 << bits) - 1 for shift in range(0, 8, bits)], 1).flatten()
+        numbers = each[: wanted.numel()].reshape(wanted.shape).float()
+        exact = (numbers - zero_point[:, None]) * scale[:, None]
+        assert torch.allclose(exact, wanted.dequantize(), rtol=0, atol=1e-6), name
+
+
+def test_a_part_of_a_packed_tensor_is_listed(tmp_path, packed):
+    """Whose first number need not begin a byte."""
+    found = FORMAT.read(saved(tmp_path, {"q": packed["one scale"][1:], "w": torch.ones(1)}))
+    assert (list(found.tensors), list(found.others)) == (["w"], ["q"])
+    assert "several numbers in a byte" in found.others["q"]
+
+
+def ragged(layout):
+    """Two tensors in one, of each layout that torch has for it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # torch calls it a prototype
+        parts = [torch.arange(6.0).reshape(2, 3), torch.arange(12.0, 24.0).reshape(4, 3)]
+        return torch.nested.nested_tensor(parts, layout=layout, requires_grad=layout is torch.jagged)
+
+
+@pytest.mark.parametrize("through", [None, "a.safetensors", "again.pt"])
+def test_nested_tensors_are_parts(tmp_path, through):
+    """Of which torch makes the same tensors again."""
+    plain, jagged = ragged(torch.strided), ragged(torch.jagged)
+    narrow = torch.nested.narrow(torch.ones(2, 5, 3), 1, torch.tensor([0, 1]), torch.tensor([3, 2]), torch.jagged)
+    path = saved(tmp_path, {"plain": plain, "turned": plain.transpose(1, 2), "jagged": jagged, "narrow": narrow})
+    if through:
+        ferry.convert_files(path, tmp_path / through, verify=True)
+        path = tmp_path / through
+    found = ferry.load(path, "torch", strict=True)
+    for name, wanted in (("plain", plain), ("turned", plain.transpose(1, 2))):
+        parts = found[name]
+        assert parts["layout"] == "nested"
+        for size, stride, offset, each in zip(
+            *(parts[part].tolist() for part in ("sizes", "strides", "offsets")), wanted.unbind(), strict=True
+        ):
+            assert torch.equal(parts["values"].as_strided(size, stride, offset), each)
+    for name, wanted in (("jagged", jagged), ("narrow", narrow)):
+        parts = found[name]
+        again = torch.nested.nested_tensor_from_jagged(
+            parts["values"], parts["offsets"], parts.get("lengths"), jagged_dim=int(parts["jagged_dim"])
+        )
+        assert parts["layout"] == "jagged"
+        assert all(map(torch.equal, again.unbind(), wanted.unbind()))
+    assert FORMAT.read(saved(tmp_path, {"j": jagged})).tree["j"]["values"] == Ref("j.values", "tensor", True)
+
+
 def test_the_parts_of_a_lone_tensor_and_of_a_parameter(tmp_path):
     """What stands alone is the parts; a sparse parameter's values are one; an attribute is told, and not lost."""
     assert ferry.load(saved(tmp_path, quantised()))["scale"] == 0.1
@@ -464,6 +548,9 @@ _COO, _CSR, _STRIDED = (
     for kind in ("sparse_coo", "sparse_csr", "strided")
 )
 _INDICES = hostile.tensor(kind="Long", key="1", size=(2, 1), stride=(1, 1), numel=2)
+_OFFSETS = hostile.tensor(kind="Long", key="1", size=(2,), stride=(1,), numel=2)
+_FLAT = hostile.tensor(size=(6,), stride=(1,))
+_FOUR = opcodes(("storage", hostile.named("torch", "QUInt4x2Storage"), "0", "cpu", 24)) + b"Q"
 HOSTILE_PARTS = {
     "quantised without a storage": (5, 0, (2,), (1,), (_EACH, 0.1, 3)),
     "a scale that is text": (_RAW, 0, (2,), (1,), (_EACH, "x", 3)),
@@ -490,6 +577,13 @@ HOSTILE_PARTS = {
     "a negative size": (_COO, (_INDICES, _DENSE, (-2, 3))),
     "an endless size": (_COO, (_INDICES, _DENSE, (1 << 70, 3))),
     "values that do not fit": (_COO, (_INDICES, _DENSE, (2, 3))),
+    "packed past its storage": (_FOUR, 0, (99,), (1,), (_EACH, 0.1, 3)),
+    "packed without sizes": (_FOUR, 0, 5, (1,), (_EACH, 0.1, 3)),
+    "packed in negative sizes": (_FOUR, 0, (-2,), (1,), (_EACH, 0.1, 3)),
+    "nested without a buffer": (5, _INDICES, _INDICES, _OFFSETS),
+    "nested in places that do not fit": (_DENSE, _INDICES, _INDICES, _INDICES),
+    "nested without strides": (_FLAT, _INDICES, 5, _OFFSETS),
+    "nested at offsets of text": (_FLAT, _INDICES, _INDICES, ["a", "b"]),
 }
 
 
@@ -497,7 +591,7 @@ HOSTILE_PARTS = {
 def test_hostile_parts_are_refused(tmp_path, case):
     """What torch could not have saved is an error that says so, in the file's words."""
     arguments = HOSTILE_PARTS[case]
-    function = "_rebuild_sparse_tensor" if len(arguments) == 2 else "_rebuild_qtensor"
+    function = {2: "_rebuild_sparse_tensor", 4: "_rebuild_nested_tensor"}.get(len(arguments), "_rebuild_qtensor")
     body = hostile.named("torch._utils", function) + opcodes(arguments) + b"R"
     path = tmp_path / "a.pt"
     path.write_bytes(hostile.torch_zip(hostile.PROTO2 + body + hostile.STOP))

@@ -158,6 +158,28 @@ def test_what_only_another_process_has_is_told_of(made, tmp_path):
     assert dict(ferry.open(folder).others) == {f"values ({path.name})": "its values are not those of process 0"}
 
 
+@pytest.mark.parametrize("stage", [1, 3])
+def test_states_that_are_one_for_a_group_are_compared(stage, made, tmp_path):
+    """A step, or a learning rate, that is another in another process is listed by its name, and convert asks."""
+    folder, key = tmp_path / "global_step2", "optimizer_state_dict" if stage == 3 else "base_optimizer_state"
+    written(folder, stage, 3, made)
+
+    def change(held):
+        held["optimizer_state_dict"][key]["state"][1]["step"] = torch.tensor(9.0)
+
+    saved_again(folder, OPTIM, change)
+    told = {f"optimizer.step ({OPTIM})": "its values are not those of process 0"}
+    assert dict(ferry.open(folder).others) == told
+    assert ferry.load(folder, "torch")["optimizer"]["step"][1] == 2.0
+    with pytest.raises(FormatLimitError, match=r"optimizer\.step"):
+        ferry.convert_files(folder, tmp_path / "out.safetensors")
+    report = ferry.convert_files(folder, tmp_path / "out.safetensors", tensors_only=True)
+    assert any("optimizer.step" in warning for warning in report.warnings)
+    last = OPTIM.replace("rank_1", "rank_2")
+    saved_again(folder, last, lambda held: held["optimizer_state_dict"][key]["param_groups"][0].update(lr=7.0))
+    assert dict(ferry.open(folder).others) == {**told, f"optimizer ({last})": "its values are not those of process 0"}
+
+
 def test_the_model_beside_what_processes_saved_goes_first(made, tmp_path):
     """As a trainer leaves them: the folder is its model, and the checkpoint is the folder in it."""
     written(tmp_path / "global_step2", 2, 2, made, "")

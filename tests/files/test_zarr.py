@@ -405,7 +405,8 @@ def test_damage_in_version_2_is_found(tmp_path):
         whole = chunk.read_bytes()
         for damaged in (whole[: len(whole) // 2], b"", b"\xff" * 40):
             chunk.write_bytes(damaged)
-            with pytest.raises(FileFormatError):
+            # Damage may say that there are gigabytes in it.
+            with pytest.raises((FileFormatError, UnsafeFileError)):
                 FORMAT.read(tmp_path / "theirs").tensors[name].load()
         chunk.write_bytes(whole)
     assert same_bits(arrays(FORMAT.read(tmp_path / "theirs")) | held, arrays(FORMAT.read(tmp_path / "theirs")))

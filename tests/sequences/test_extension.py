@@ -27,6 +27,7 @@ from tensorferry.backends import fast_paths
 from tensorferry.core import info
 from tensorferry.execution import recipes
 from tensorferry.host import casts
+from tensorferry.host.numpy_dtypes import numpy_dtype
 from tensorferry.sequences import flags, numbers, reader
 
 extension = pytest.mark.skipif(
@@ -238,6 +239,79 @@ def test_every_kind_of_float_keeps_its_bits(dtype):
     assert result.tobytes() == casts.cast(exactly, dtype).tobytes()
 
 
+def between(dtype):
+    """Every float of 16 bits, each middle between two of them, and what lies beside: float64."""
+    with np.errstate(invalid="ignore"):  # of NaN that signals
+        every = np.arange(1 << 16, dtype=np.uint16).view(numpy_dtype(dtype)).astype(np.float64)
+    finite = np.sort(every[np.isfinite(every)])
+    middle = (finite[1:] + finite[:-1]) / 2
+    beside = [middle * (1 + sign * 2.0**-bits) for sign in (1, -1) for bits in (52, 40, 25)]
+    return np.concatenate([every[~np.isnan(every)], middle, *beside])
+
+
+@extension
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("rows", [1, 500])
+def test_floats_of_16_bits_are_those_of_a_cast(dtype, rows):
+    """In long lists, of which blocks are read, and in short ones; NaN with any payload beside numbers."""
+    tried = between(dtype)
+    dice = np.random.default_rng(5)
+    payloads = dice.integers(1, 1 << 52, 3000, np.uint64) >> dice.integers(0, 52, 3000, np.uint64)
+    signs = dice.integers(0, 2, 3000, np.uint64) << np.uint64(63)
+    nans = (np.uint64(0x7FF << 52) | signs | np.maximum(payloads, 1)).view(np.float64)
+    tried = np.concatenate([tried, dice.permutation(np.concatenate([nans, tried]))])
+    for part in dice.permutation(tried)[:10_000].reshape(500, 20) if rows > 1 else [tried]:
+        result = np.empty(len(part), numpy_dtype(dtype))
+        found = numbers.fill(result, "float64", "", part.tolist(), part.shape)
+        assert found & ~flags.SPECIAL == flags.FLOAT
+        assert result.tobytes() == casts.cast(part, dtype).tobytes()
+
+
+@extension
+@pytest.mark.parametrize(
+    ("dtype", "largest", "beyond"),
+    [
+        ("float16", 65519.99999999999, 65520.0),
+        ("bfloat16", 3.39617e38, 3.39618e38),
+    ],
+)
+def test_a_float_that_becomes_infinite_is_a_misfit(dtype, largest, beyond):
+    """Wherever it stands; what rounds down is none, nor is an infinity."""
+    for odd, misfits in ((largest, False), (-largest, False), (beyond, True), (-beyond, True), (math.inf, False)):
+        for place in (0, 31, 32, 99):
+            row = [1.0] * 100
+            row[place] = odd
+            found = numbers.fill(np.empty(100, numpy_dtype(dtype)), "float64", "finite", row, (100,))
+            assert bool(found & flags.MISFIT) == misfits
+            # The cast of what was asked for takes it, and casting="same_value" says where it stands.
+            assert np.isinf(ferry.to_numpy(row, dtype=dtype)[place]) == (misfits or math.isinf(odd))
+            if misfits:
+                with pytest.raises(ferry.LossyCastError, match=rf"\[{place}\]"):
+                    ferry.to_numpy(row, dtype=dtype, casting="same_value")
+
+
+@extension
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_where_a_cast_rounds_otherwise_the_extension_is_not_asked(dtype, monkeypatch):
+    """As another version of NumPy or ml_dtypes may: then it is the cast that counts."""
+
+    class Otherwise:
+        @staticmethod
+        def fill(memory, *rest):
+            found = extension_of_today.fill(memory, *rest)
+            memory.view(np.uint16)[2] ^= 1
+            return found
+
+    extension_of_today = numbers._extension
+    assert numbers.is_filled("float64", dtype, "")
+    monkeypatch.setattr(numbers, "_extension", Otherwise)
+    numbers._are_cast_alike.cache_clear()
+    try:
+        assert not numbers.is_filled("float64", dtype, "")
+    finally:
+        numbers._are_cast_alike.cache_clear()
+
+
 @extension
 def test_integers_of_every_length_are_read():
     """Around each power of two, in either sign: ints of any number of digits."""
@@ -265,7 +339,7 @@ def test_an_integer_that_does_not_fit_is_a_misfit(name):
 
 
 @extension
-@pytest.mark.parametrize("dtype", [None, "float32", "bfloat16", "int32"])
+@pytest.mark.parametrize("dtype", [None, "float32", "bfloat16", "float8_e5m2", "int32"])
 @pytest.mark.parametrize("nested", [False, True])
 def test_a_long_list_takes_its_result_and_a_mebibyte(dtype, nested):
     """In one pass, into what is wanted of it; where that is a cast, a chunk at a time."""

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from tensorferry.core.sizes import size_text
-from tensorferry.errors import ConversionError, UnsafeFileError
+from tensorferry.errors import ConversionError, FileFormatError, UnsafeFileError
 from tensorferry.files.base.blocks import blocks_of
 from tensorferry.files.shards import asked_for, open_path
 from tensorferry.files.summary import Summary, disk_bytes, summarise
@@ -50,8 +50,9 @@ def _report(
     path: Path, allow: frozenset[str], *, every: bool, as_json: bool, values: bool, first: bool
 ) -> tuple[int, dict[str, Any] | None]:
     """Print what one file holds, or give it as plain data; with the exit code."""
+    lacking: list[FileFormatError] = []
     try:
-        contents = open_path(path, allow=allow)
+        contents = open_path(path, allow=allow, lacking=lacking)
         allowed = _allowed(path, contents, allow)
         summary = summarise(path, contents)
         found = _statistics(contents) if values and summary.safe else None
@@ -62,9 +63,10 @@ def _report(
             return code_of(error), {"path": str(path), "error": told(error, "inspect")}
         show_error(error, "inspect")
         return code_of(error), None
-    code = 0 if summary.safe else EXIT_REFUSED
+    code = EXIT_REFUSED if not summary.safe else max(map(code_of, lacking), default=0)
     if as_json:
-        return code, _data(summary, contents, allowed, found, every=every)
+        data = _data(summary, contents, allowed, found, every=every)
+        return code, {**data, "error": told(lacking[0], "inspect")} if lacking else data
     with writing():
         _title(summary.path, first=first)
         facts(list(_facts(summary, allowed, every=every)))
@@ -74,6 +76,8 @@ def _report(
             _print_statistics(found)
         else:
             _print(summary, contents, every=every)
+    for error in lacking:
+        show_error(error, "inspect")
     return code, None
 
 
@@ -99,7 +103,7 @@ def _allowed(path: Path, contents: Contents, allow: frozenset[str]) -> list[str]
     if not named:
         return []
     try:
-        open_path(path)
+        open_path(path, lacking=[])
     except UnsafeFileError:
         return named
     return []

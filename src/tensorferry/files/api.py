@@ -20,6 +20,8 @@ __all__ = ["convert_files", "load", "open", "save"]
 def open(path: Path, /, *, allow: Iterable[str] = ()) -> Contents:  # noqa: A001 - `ferry.open`, as in `os.open`
     """What a file holds, from its header: names, dtypes, shapes, ties, metadata. No data is read, and no code run.
 
+    HDF5 is read by its library in this process, which damage may end: docs/files.md says how to read it in another.
+
     >>> import numpy as np, tempfile, tensorferry as ferry
     >>> folder = tempfile.mkdtemp()
     >>> _ = ferry.save({"weight": np.zeros((2, 3), "float16")}, f"{folder}/model.safetensors")
@@ -86,8 +88,8 @@ def load(
         dtype: As for `convert_tree`, by the names that tensors have in the file; ``"fit"`` lets JAX without 64-bit
             types have them narrowed.
         allow: As for `open`.
-        strict: Refuse a file with something that cannot be loaded (text, for example), instead of listing it in the
-            result's ``skipped``.
+        strict: Refuse a file with something that cannot be loaded (text, tensors without values …), instead of listing
+            it in the result's ``skipped``.
         dequantize: As for `convert_files`; otherwise tensors in quantised blocks are arrays of their bytes.
 
     Returns:

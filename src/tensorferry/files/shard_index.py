@@ -126,6 +126,10 @@ class ShardIndex:
         """The shards, in the order in which they are mentioned."""
         return list(dict.fromkeys(self.weight_map.values()))
 
+    def of(self, file: str) -> list[str]:
+        """The tensors of a shard."""
+        return [tensor for tensor, place in self.weight_map.items() if place == file]
+
     def differences(self, shards: Mapping[str, Contents]) -> Iterator[tuple[str, str]]:
         """The tensors on which the index and the shards that are there disagree, and how."""
         for tensor, file in self.weight_map.items():

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ConversionError, FileFormatError, UnsafeFileError
 from .base.contents import Contents, FileFinding
-from .base.tree_strings import TIES, unpack
+from .base.tree_strings import TIES, TREE, unpack
 from .base.wording import named
 from .pieces import merged_tree
 from .registry import each_format, format_of, formats, own_formats, recognised
@@ -21,13 +21,19 @@ if TYPE_CHECKING:
 
 __all__ = ["asked_for", "check_folder", "index_of", "lone", "open_path"]
 
+_MOST_TOLD = 3
 
-def open_path(path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
+
+def open_path(
+    path: Path, *, allow: frozenset[str] = frozenset(), lacking: list[FileFormatError] | None = None
+) -> Contents:
     """What a file holds, or all the shards of a folder together.
 
     Args:
         path: A file, a folder of shards, or the index of one.
         allow: As for `Format.read`.
+        lacking: Takes the error that shards are missing, whose tensors are then among the others; without it, it is
+            raised.
 
     Raises:
         OSError: It cannot be read.
@@ -38,7 +44,7 @@ def open_path(path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
     """
     index = index_of(path)
     if index is not None:
-        return _together(index, _format_of_index(index), allow)
+        return _together(index, _format_of_index(index), allow, lacking)
     if path.is_dir():
         path = lone(path)
     found = format_of(path)
@@ -131,8 +137,7 @@ def check_folder(index: Path, *, allow: frozenset[str] = frozenset()) -> Iterato
     for name in plan.files():
         shard = _place(index, name)
         if shard is None:
-            lacking = [tensor for tensor, file in plan.weight_map.items() if file == name]
-            yield FileFinding(str(index), None, None, f"the shard {name} is missing, with {named(lacking)}")
+            yield FileFinding(str(index), None, None, f"the shard {name} is missing, with {named(plan.of(name))}")
             continue
         findings = list(found.check(shard, allow=allow))
         yield from findings
@@ -195,12 +200,19 @@ def _place(index: Path, name: str) -> Path | None:
     return shard
 
 
-def _together(index: Path, found: Format, allow: frozenset[str]) -> Contents:
+def _together(
+    index: Path, found: Format, allow: frozenset[str], lacking: list[FileFormatError] | None = None
+) -> Contents:
     plan = ShardIndex.read(index)
     places = {name: _place(index, name) for name in plan.files()}
-    missing = [name for name, place in places.items() if place is None]
+    missing = {name: plan.of(name) for name, place in places.items() if place is None}
     if missing:
-        raise FileFormatError(f"{index} names shards that are missing: {named(missing)}.", "get them too")
+        told = "; ".join(f"{name}, with {named(of)}" for name, of in [*missing.items()][:_MOST_TOLD])
+        more = f"; {len(missing) - _MOST_TOLD} more" if len(missing) > _MOST_TOLD else ""
+        error = FileFormatError(f"{index} names shards that are missing: {told}{more}.", "get them too")
+        if lacking is None:
+            raise error
+        lacking.append(error)
     found.ensure_loaded()
     shards = {name: found.read(place, allow=allow) for name, place in places.items() if place is not None}
     different = list(plan.differences(shards))
@@ -208,7 +220,13 @@ def _together(index: Path, found: Format, allow: frozenset[str]) -> Contents:
         first = "; ".join(f"{tensor}: {message}" for tensor, message in different[:3])
         more = f"; {len(different) - 3} more" if len(different) > 3 else ""
         raise FileFormatError(f"{index} and its shards contradict each other: {first}{more}.")
-    return _merged(index, found, plan, shards)
+    if not missing:
+        return _merged(index, found, plan, shards)
+    # How all of them nest, and which are tied, is not told of those that are there.
+    plan.metadata = {key: text for key, text in plan.metadata.items() if key not in (TIES, TREE)}
+    there = _merged(index, found, plan, shards)
+    there.others |= {tensor: f"its shard {name} is missing" for name, of in missing.items() for tensor in of}
+    return there
 
 
 def _merged(index: Path, found: Format, plan: ShardIndex, shards: Mapping[str, Contents]) -> Contents:
@@ -224,7 +242,7 @@ def _merged(index: Path, found: Format, plan: ShardIndex, shards: Mapping[str, C
         whole.asks_for = tuple(dict.fromkeys((*whole.asks_for, *shard.asks_for)))
         whole.refuses = tuple(dict.fromkeys((*whole.refuses, *shard.refuses)))
     for tensor, file in plan.weight_map.items():
-        if tensor in shards[file].tensors:
+        if file in shards and tensor in shards[file].tensors:
             whole.tensors[tensor] = shards[file].tensors[tensor]
     if TIES not in whole.metadata:
         whole.tensors |= tied

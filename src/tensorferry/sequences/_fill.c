@@ -10,6 +10,7 @@
 #include <Python.h>
 
 #include <float.h>
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -38,7 +39,8 @@ enum {
 
 enum { DEEPEST = 64, AT_ONCE = 32 };
 
-/* What elements are written as: a character of the struct module's, two of them, or 0: they are only looked at. */
+/* What elements are written as: a character of the struct module's, 'E' (bfloat16), two of them, or 0: they are only
+   looked at. */
 typedef struct {
     char code;
     char *to;
@@ -51,7 +53,8 @@ typedef struct {
    is not part of the stable ABI, so it is known of versions up to 3.14, and tried out in each process; else they are
    asked. */
 static int knows_floats = 0, knows_lists = 0;
-static enum { UNKNOWN, SIZED, TAGGED } knows_ints = UNKNOWN;
+typedef enum { UNKNOWN, SIZED, TAGGED } Layout;
+static Layout knows_ints = UNKNOWN;
 
 INLINE double float_of(PyObject *element)
 {
@@ -62,32 +65,41 @@ INLINE double float_of(PyObject *element)
     return value;
 }
 
-INLINE long long int_of(PyObject *element, int *overflow)
+/* An int of at most two digits; 0: it has more. */
+INLINE int short_int(Layout layout, PyObject *element, int64_t *value)
 {
     /* A signed count of digits, or from 3.12 one shifted by three bits whose lowest are the sign; digits of 30 bits. */
     const char *at = (const char *)element + sizeof(PyObject);
-    long long value, sign;
+    int64_t sign;
     Py_ssize_t count;
     uint64_t word;
-    if (knows_ints != UNKNOWN) {
-        memcpy(&count, at, sizeof count);
-        if (knows_ints == SIZED) {
-            sign = (long long)count >> 63;
-            count = (Py_ssize_t)((count ^ sign) - sign);
-        } else {
-            sign = -(long long)(count >> 1 & 1);
-            count >>= 3;
-        }
-        if (count <= 2) {
-            /* Without a jump, which for numbers of any size is foreseen half the time: two digits, or what is before
-               the first, and that. */
-            size_t one = (size_t)(count >> 1) ^ 1;
-            memcpy(&word, at + sizeof count - 4 * one, sizeof word);
-            value = (uint32_t)(word >> 32 * one) | ((long long)(word >> 32) << 30 & ((long long)one - 1));
-            value &= -(long long)(count != 0);
-            *overflow = 0;
-            return (value ^ sign) - sign;
-        }
+    size_t one;
+    memcpy(&count, at, sizeof count);
+    if (layout == SIZED) {
+        sign = (int64_t)count >> 63;
+        count = (Py_ssize_t)((count ^ sign) - sign);
+    } else {
+        sign = -(int64_t)(count >> 1 & 1);
+        count >>= 3;
+    }
+    if (count > 2)
+        return 0;
+    /* Without a jump, which for numbers of any size is foreseen half the time: two digits, or what is before the first,
+       and that. */
+    one = (size_t)(count >> 1) ^ 1;
+    memcpy(&word, at + sizeof count - 4 * one, sizeof word);
+    *value = (uint32_t)(word >> 32 * one) | ((int64_t)(word >> 32) << 30 & ((int64_t)one - 1));
+    *value &= -(int64_t)(count != 0);
+    *value = (*value ^ sign) - sign;
+    return 1;
+}
+
+INLINE long long int_of(PyObject *element, int *overflow)
+{
+    int64_t value;
+    if (knows_ints != UNKNOWN && short_int(knows_ints, element, &value)) {
+        *overflow = 0;
+        return value;
     }
     return PyLong_AsLongLongAndOverflow(element, overflow);
 }
@@ -107,10 +119,66 @@ INLINE int put(char **to, const void *value, size_t size)
     return 0;
 }
 
+/* A float's upper half, as a double becomes one: by way of a float, each time rounded to even. */
+INLINE uint16_t to_bfloat16(double value)
+{
+    float narrow = (float)value;
+    uint32_t bits;
+    memcpy(&bits, &narrow, sizeof bits);
+    return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+}
+
+INLINE uint64_t bits_of(double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+/* Rounded to even where all but ten bits are cut off; no choice is a jump, so that several can be done at once. */
+INLINE uint16_t to_float16(double value)
+{
+    const uint64_t bits = bits_of(value), size = bits & INT64_MAX;
+    const uint64_t normal = ((size + (1ULL << 41) - 1 + (size >> 42 & 1)) >> 42) - (1008ULL << 10); /* with another bias */
+    /* Where a double's last bit is worth as much as a subnormal's, the sum is rounded as that is. */
+    const uint64_t subnormal = bits_of(fabs(value) + 0x1p28);
+    const uint64_t is_small = 0 - ((size - (1009ULL << 52)) >> 63);
+    /* 65520 lies halfway from the largest to what would be the next. */
+    const uint64_t is_large = 0 - ((bits_of(65520.0) - 1 - size) >> 63);
+    return (uint16_t)((subnormal & is_small) | (normal & ~is_small & ~is_large) | (0x7C00 & is_large) |
+                      (bits >> 48 & 0x8000));
+}
+
+/* NaN in bfloat16 keeps its sign, and in float16 as much as there is place for, or else it is 1. */
+INLINE uint16_t nan_as(char code, double value)
+{
+    uint64_t bits;
+    uint16_t half;
+    memcpy(&bits, &value, sizeof bits);
+    half = (uint16_t)(code == 'E' ? 0x7FC0 : bits >> 42 & 0x3FF ? 0x7C00 | (bits >> 42 & 0x3FF) : 0x7C01);
+    return (uint16_t)(half | (bits >> 48 & 0x8000));
+}
+
+INLINE int is_infinite(char code, uint16_t half)
+{
+    return (half & 0x7FFF) == (code == 'E' ? 0x7F80 : 0x7C00);
+}
+
+INLINE int put_half(char **to, char code, double value)
+{
+    uint16_t half = value != value ? nan_as(code, value) : code == 'E' ? to_bfloat16(value) : to_float16(value);
+    if (is_infinite(code, half) && value - value == 0.0)
+        return MISFIT;
+    return put(to, &half, sizeof half);
+}
+
 INLINE int put_float(char **to, char code, double value)
 {
     float narrow;
     switch (code) {
+    case 'e':
+    case 'E':
+        return put_half(to, code, value);
     case 'd':
         return put(to, &value, sizeof value);
     case 'f':
@@ -249,19 +317,144 @@ INLINE int read_element(char **to, char code, PyObject *element, Range *range)
     return DOUBT;
 }
 
+INLINE int read_each(char **to, char code, PyObject *const *elements, int count, Range *range)
+{
+    int found = 0;
+    for (int index = 0; index < count; index++) {
+        found |= read_element(to, found & MISFIT ? 0 : code, elements[index], range);
+        if (found < 0)
+            return DOUBT; /* at once: the elements that follow may be gone */
+    }
+    return found;
+}
+
+static int read_some(char **to, char code, PyObject *const *elements, int count, Range *range)
+{
+    /* As the most frequent of all, in a loop that is made for it. */
+    return code == 'd' ? read_each(to, 'd', elements, count, range) : read_each(to, code, elements, count, range);
+}
+
+/* As many floats, or ints, of which most lists are made: in loops of which the compiler does several steps at once. */
+static int put_floats(char **to, char code, const double *values)
+{
+    const uint64_t largest = bits_of(FLT_MAX);
+    int found = FLOAT, infinite = 0;
+    uint64_t beyond = 0;
+    float narrow[AT_ONCE];
+    uint16_t halves[AT_ONCE];
+    for (int index = 0; index < AT_ONCE; index++)
+        beyond |= largest - (bits_of(values[index]) & INT64_MAX);
+    if (beyond >> 63) {
+        for (int index = 0; index < AT_ONCE; index++)
+            found |= read_float(to, found & MISFIT ? 0 : code, values[index]);
+        return found;
+    }
+    switch (code) {
+    case 'd':
+        return found | put(to, values, AT_ONCE * sizeof *values);
+    case 'f':
+        for (int index = 0; index < AT_ONCE; index++)
+            narrow[index] = (float)values[index];
+        return found | put(to, narrow, sizeof narrow);
+    case 'E':
+        for (int index = 0; index < AT_ONCE; index++)
+            halves[index] = to_bfloat16(values[index]);
+        break;
+    case 'e':
+        for (int index = 0; index < AT_ONCE; index++)
+            halves[index] = to_float16(values[index]);
+        break;
+    default:
+        for (int index = 0; code && index < AT_ONCE; index++)
+            found |= put_float(to, code, values[index]);
+        return found;
+    }
+    for (int index = 0; index < AT_ONCE; index++)
+        infinite |= is_infinite(code, halves[index]);
+    return found | (infinite ? MISFIT : put(to, halves, sizeof halves));
+}
+
+static int put_ints(char **to, char code, const int64_t *values, Range *range)
+{
+    int found = INT;
+    int32_t narrow[AT_ONCE];
+    int64_t low = INT64_MAX, high = INT64_MIN, every = 0, bits = 0;
+    for (int index = 0; index < AT_ONCE; index++) {
+        every |= values[index];
+        bits |= values[index] ^ (values[index] >> 63);
+    }
+    if (bits >> 53) {
+        for (int index = 0; index < AT_ONCE; index++) {
+            low = values[index] < low ? values[index] : low;
+            high = values[index] > high ? values[index] : high;
+        }
+    } else {
+        /* Of as many bits as the least and the greatest, which is all that is asked of them. */
+        low = every < 0 ? ~bits : 0;
+        high = bits;
+    }
+    range->low = low < range->low ? low : range->low;
+    range->high = high > range->high ? high : range->high;
+    if (code == 'q')
+        return found | put(to, values, AT_ONCE * sizeof *values);
+    if (code == 'i' && bits <= INT32_MAX) {
+        for (int index = 0; index < AT_ONCE; index++)
+            narrow[index] = (int32_t)values[index];
+        return found | put(to, narrow, sizeof narrow);
+    }
+    for (int index = 0; code && index < AT_ONCE; index++)
+        found |= found & MISFIT ? 0 : put_int(to, code, values[index]);
+    return found;
+}
+
+static int are_floats(PyObject *const *elements, double *values)
+{
+    PyTypeObject *const type = &PyFloat_Type;
+    int index = 0;
+    for (; index < AT_ONCE && Py_TYPE(elements[index]) == type; index++)
+        memcpy(&values[index], (const char *)elements[index] + sizeof(PyObject), sizeof *values);
+    return index == AT_ONCE;
+}
+
+static int are_short_ints(PyObject *const *elements, int64_t *values)
+{
+    PyTypeObject *const type = &PyLong_Type;
+    const Layout layout = knows_ints;
+    int index = 0;
+    while (index < AT_ONCE && Py_TYPE(elements[index]) == type && short_int(layout, elements[index], &values[index]))
+        index++;
+    return index == AT_ONCE;
+}
+
+static int read_block(char **to, char code, PyObject *const *elements, Range *range)
+{
+    double floats[AT_ONCE];
+    int64_t ints[AT_ONCE];
+    if (knows_floats && are_floats(elements, floats))
+        return put_floats(to, code, floats);
+    if (knows_ints != UNKNOWN && are_short_ints(elements, ints))
+        return put_ints(to, code, ints, range);
+    return read_some(to, code, elements, AT_ONCE, range);
+}
+
 /* A row of elements. Those to come are asked for before they are read: they may lie anywhere in memory. */
-INLINE int read_row_as(Reader *reader, char code, PyObject *row, int is_list, Py_ssize_t start, Py_ssize_t stop)
+static int read_row(Reader *reader, PyObject *row, int is_list, Py_ssize_t start, Py_ssize_t stop)
 {
     PyObject *const *direct = is_list && knows_lists ? elements_of(row) : NULL, *elements[AT_ONCE];
-    char *to = reader->to; /* not the reader's own, which what is written might lie over for all the compiler knows */
+    const char code = reader->code;
+    char *to = reader->to;
     int found = 0;
     Range range = {INT64_MAX, INT64_MIN};
     if (direct != NULL)
-        for (Py_ssize_t ahead = stop - AT_ONCE; start < ahead; start++) {
-            PREFETCH(direct[start + AT_ONCE]);
-            found |= read_element(&to, found & MISFIT ? 0 : code, direct[start], &range);
+        for (; stop - start >= 2 * AT_ONCE; start += AT_ONCE) {
+            for (int index = AT_ONCE; index < 2 * AT_ONCE; index++) {
+                /* Its type and its value, between which a line of the cache may end. */
+                PREFETCH(direct[start + index]);
+                PREFETCH((const char *)direct[start + index] + sizeof(PyObject));
+            }
+            found |= read_block(&to, found & MISFIT ? 0 : code, direct + start, &range);
             if (found < 0)
-                return DOUBT; /* at once: the elements that follow may be gone */
+                return DOUBT;
         }
     for (; start < stop; start += AT_ONCE) {
         int count = (int)(stop - start < AT_ONCE ? stop - start : AT_ONCE);
@@ -276,33 +469,13 @@ INLINE int read_row_as(Reader *reader, char code, PyObject *row, int is_list, Py
             PREFETCH(element);
             elements[index] = element;
         }
-        for (int index = 0; index < count; index++) {
-            found |= read_element(&to, found & MISFIT ? 0 : code, elements[index], &range);
-            if (found < 0)
-                return DOUBT;
-        }
+        found |= count == AT_ONCE ? read_block(&to, found & MISFIT ? 0 : code, elements, &range)
+                                  : read_some(&to, found & MISFIT ? 0 : code, elements, count, &range);
+        if (found < 0)
+            return DOUBT;
     }
     reader->to = to;
     return found | found_in(&range);
-}
-
-static int read_row(Reader *reader, PyObject *row, int is_list, Py_ssize_t start, Py_ssize_t stop)
-{
-    /* Each a loop of its own, made for it. */
-    switch (reader->code) {
-    case 'd':
-        return read_row_as(reader, 'd', row, is_list, start, stop);
-    case 'f':
-        return read_row_as(reader, 'f', row, is_list, start, stop);
-    case 'q':
-        return read_row_as(reader, 'q', row, is_list, start, stop);
-    case 'i':
-        return read_row_as(reader, 'i', row, is_list, start, stop);
-    case 0:
-        return read_row_as(reader, 0, row, is_list, start, stop);
-    default:
-        return read_row_as(reader, reader->code, row, is_list, start, stop);
-    }
 }
 
 static int read_rows(Reader *reader, PyObject *rows, Py_ssize_t level)
@@ -339,6 +512,8 @@ static Py_ssize_t size_of(char code)
         return 1;
     case 'h':
     case 'H':
+    case 'e':
+    case 'E':
         return 2;
     case 'i':
     case 'I':
@@ -414,8 +589,8 @@ static int has_room(const Reader *reader, Py_ssize_t room)
 PyDoc_STRVAR(fill_doc,
              "fill(memory, code, rows, shape=None, start=0, stop=shape[0], /)\n--\n\n"
              "Write the numbers of nested lists and tuples of a shape into memory, or those of a part of its first axis, as\n"
-             "a character of the struct module's says, or 'F' and 'D': complex numbers of two of 'f' and 'd'. Without a\n"
-             "shape they are one row, as long as the memory has room for.\n\n"
+             "a character of the struct module's says, or 'E': bfloat16, or 'F' and 'D': complex numbers of two of 'f'\n"
+             "and 'd'. Without a shape they are one row, as long as the memory has room for.\n\n"
              "Gives which numbers there are, as flags. With MISFIT among them, and as DOUBT, the memory does not hold them.");
 
 static PyObject *fill(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t count)

@@ -6,6 +6,7 @@ What is found in them is told by flags, the same for both; whatever is in doubt 
 from __future__ import annotations
 
 import os
+import struct
 from functools import cache
 from itertools import chain
 from math import hypot
@@ -70,6 +71,8 @@ _CODES = {
     "uint16": "H",
     "uint32": "I",
     "uint64": "Q",
+    "float16": "e",
+    "bfloat16": "E",
     "float32": "f",
     "float64": "d",
     "complex64": "F",
@@ -269,12 +272,39 @@ def list_reader(
     return read
 
 
-@cache
 def is_filled(dtype: str, wanted: str, check: str) -> bool:
     """Whether numbers of one dtype are read as another to the bits of a cast: rounded once, or found not to fit."""
     if (dtype, wanted) in _ROUNDED_ONCE:
         return check in ("", "finite")
+    if dtype == "float64" and wanted in ("float16", "bfloat16"):
+        return check in ("", "finite") and _extension is not None and _are_cast_alike(wanted)
     return wanted == dtype or (dtype == "int64" and wanted in _INTEGERS)
+
+
+_HALFWAY = [
+    sign * size * (1 + odd * 2.0**-bits + part)
+    for sign in (1, -1)
+    for size in (1.0, 2.0**-20, 2.0**-130)
+    for bits in (8, 11)
+    for odd in (1, 3)
+    for part in (-(2.0**-40), 0.0, 2.0**-40)
+]
+"""Floats that lie between two of 16 bits, or beside the middle."""
+_NANS = struct.pack("<4Q", 0x7FF8000000000000, 0xFFF8000000000000, 0x7FF0000000000001, 0x7FF5555555555555)
+
+
+@cache
+@subnormals.kept
+def _are_cast_alike(wanted: str) -> bool:
+    """Whether the extension makes the floats of 16 bits that a cast does, which is tried out.
+
+    ml_dtypes 0.6 makes bfloat16 by way of float32, another version may not; what NumPy's float16 keeps of NaN is
+    what the processor does.
+    """
+    tried, dtype = np.array([*_HALFWAY, *struct.unpack("<4d", _NANS)]), numpy_dtype(wanted)
+    filled = np.empty(tried.shape, dtype)
+    found = _extension.fill(filled, _CODES[wanted], tried.tolist())  # type: ignore[union-attr]
+    return not found & flags.MISFIT and filled.tobytes() == tried.astype(dtype).tobytes()
 
 
 @cache

@@ -285,16 +285,19 @@ class _Checkpoint:
 
     def _tell_of_others(self, others: dict[str, str]) -> None:
         """List the files that have other values, beside what is shared out, than the one that they are taken from."""
+        self._compare("values", self._optimizers, self._states, others)
+        self._compare("values", self._models, [each.root for each in self._models], others)
+
+    def _compare(self, what: str, files: list[_Saved], holders: list[dict[Any, Any]], others: dict[str, str]) -> None:
         from ..encodings.regions import differ
 
-        for files, holders in ((self._optimizers, self._states), (self._models, [each.root for each in self._models])):
-            plain, tensors = self._beside(files[0], holders[0])
-            for saved, holder in zip(files[1:], holders[1:], strict=True):
-                own, leaves = self._beside(saved, holder)
-                same = own == plain and leaves.keys() == tensors.keys()
-                if not same or any(differ(tensors[name], leaf) for name, leaf in leaves.items()):
-                    what = f"values ({os.path.basename(saved.path)})"  # noqa: PTH119 - a plain string
-                    others[what] = NotTensor("its values are not those of process 0")
+        plain, tensors = self._beside(files[0], holders[0])
+        for saved, holder in zip(files[1:], holders[1:], strict=True):
+            own, leaves = self._beside(saved, holder)
+            same = own == plain and leaves.keys() == tensors.keys()
+            if not same or any(differ(tensors[name], leaf) for name, leaf in leaves.items()):
+                name = os.path.basename(saved.path)  # noqa: PTH119 - a plain string
+                others[f"{what} ({name})"] = NotTensor("its values are not those of process 0")
 
     def _beside(self, saved: _Saved, holder: dict[Any, Any]) -> tuple[str, dict[str, Any]]:
         """The values of a file that are not shared out, as text, and the tensors among them."""
@@ -374,9 +377,12 @@ class _Checkpoint:
                 ]
                 made[kind] = {name: self._whole(name, place, vectors) for name, place in self._places.items()}
             else:
-                made[kind] = self._values(self._optimizers[0], dict(enumerate(leaves[0])))
-        rest = {name: value for name, value in (bases[0] or {}).items() if name != "state"}
-        return made | self._values(self._optimizers[0], rest)
+                single = [dict(enumerate(own)) for own in leaves]
+                made[kind] = self._values(self._optimizers[0], single[0])
+                self._compare(f"optimizer.{kind}", self._optimizers, single, others)
+        rest = [{name: value for name, value in (base or {}).items() if name != "state"} for base in bases]
+        self._compare("optimizer", self._optimizers, rest, others)
+        return made | self._values(self._optimizers[0], rest[0])
 
 
 def _identity(leaf: Any) -> Any:

@@ -1,21 +1,25 @@
-"""Quantised and sparse tensors of PyTorch as dicts of the plain tensors that they are made of.
+"""Quantised, sparse and nested tensors of PyTorch as dicts of the plain tensors that they are made of.
 
 `names`, the first argument, is the vocabulary that met them, `tensorferry.files.pickles.torch.Names`.
 """
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
 
+from ...core.layout import is_compact
 from ..base.contents import Special
 from .standins import OPAQUE, ArrayOf, OtherOf, StorageOf, TensorOf
 
-__all__ = ["QUANTISED", "quantised", "sparse"]
+__all__ = ["QUANTISED", "jagged", "nested", "quantised", "sparse"]
 
-QUANTISED = {"QInt8": "int8", "QUInt8": "uint8", "QInt32": "int32"}
+QUANTISED = {"QInt8": "int8", "QUInt8": "uint8", "QInt32": "int32", "QUInt4x2": "uint4x2", "QUInt2x4": "uint2x4"}
 """The integers in storages of dtypes that torch only quantises with."""
+_IN_A_BYTE = {"uint4x2": 2, "uint2x4": 4}
+_PACKING = {2: "two in a byte, the first in the low bits", 4: "four in a byte, the first in the low bits"}
 
 _COMPRESSED = {
     "sparse_csr": ("crow_indices", "col_indices"),
@@ -67,15 +71,25 @@ def quantised(
         return OPAQUE
     if type(storage) is not StorageOf or type(quantizer) is not tuple or len(quantizer) < 3:
         raise names.wrong("describes a quantised tensor without a storage or a scale")
-    if storage.raw is None:
-        return OtherOf("it is quantised to several numbers in a byte")
+    raw, packed = storage.raw, _IN_A_BYTE.get(storage.raw or "")
+    if raw is None:
+        raise names.wrong("describes a quantised tensor in a storage of no quantised dtype")
     scheme, scale, zero_point, *axes = quantizer
-    raw = StorageOf(storage.key, storage.raw, storage.size, "storage")
-    values = names.tensor_v2(raw, offset, size, stride, grad, hooks)
+    plain = StorageOf(storage.key, "uint8" if packed else raw, storage.size, "storage")
+    if packed:
+        if not _lengths(size) or not _lengths(stride) or len(size) != len(stride):
+            raise names.wrong("describes a quantised tensor whose sizes and strides do not fit each other")
+        if offset != 0 or not is_compact(size, stride, 1):
+            return OtherOf("it is a part of a tensor that is quantised to several numbers in a byte")
+        values = names.tensor_v2(plain, 0, (-(-prod(size) // packed),), (1,), grad, hooks)
+    else:
+        values = names.tensor_v2(plain, offset, size, stride, grad, hooks)
     if type(values) is not TensorOf:
         return values
     made: dict[str, Any] = {"scheme": scheme.value if type(scheme) is Special and scheme.kind == "qscheme" else None}
-    made["dtype"] = f"q{storage.raw}"
+    made["dtype"] = f"q{raw}"
+    if packed:
+        made |= {"packing": _PACKING[packed], "size": _array([*size], "int64")}
     if not axes and made["scheme"] == "per_tensor_affine" and type(scale) is float and type(zero_point) is int:
         return {**made, "values": values, "scale": _array(scale, "float64"), "zero_point": _array(zero_point, "int64")}
     axis = axes[0] if len(axes) == 1 else None
@@ -87,6 +101,49 @@ def quantised(
     if {_shape(scale), _shape(zero_point)} != {(size[axis],)}:
         raise names.wrong("describes a quantised tensor whose scales do not fit its axis")
     return {**made, "values": values, "scale": scale, "zero_point": zero_point, "axis": _array(axis, "int64")}
+
+
+def nested(names: Any, buffer: Any, sizes: Any, strides: Any, offsets: Any) -> Any:
+    """``_rebuild_nested_tensor(…)``: one buffer, and how each tensor views it."""
+    if OPAQUE in (buffer, sizes, strides, offsets):
+        return OPAQUE
+    offsets = _of_list(offsets, "int64")
+    if (
+        type(buffer) is not TensorOf
+        or len(buffer.view.shape) != 1
+        or len(_shape(sizes) or ()) not in (1, 2)
+        or _shape(strides) != _shape(sizes)
+        or _shape(offsets) != _shape(sizes)[:1]
+    ):
+        raise names.wrong("describes a nested tensor whose sizes, strides and offsets do not fit each other")
+    return {"layout": "nested", "sizes": sizes, "strides": strides, "offsets": offsets, "values": buffer}
+
+
+def jagged(names: Any, made_of: Any) -> Any:
+    """``_rebuild_njt(…)``: the values of all, and where along one axis each begins."""
+    if type(made_of) is not dict:
+        raise names.wrong("describes a nested tensor without values")
+    values, offsets, lengths = (made_of.get(part) for part in ("values", "offsets", "lengths"))
+    if OPAQUE in (values, offsets, lengths):
+        return OPAQUE
+    axis, grad = made_of.get("_ragged_idx", 1), made_of.get("requires_grad", False)
+    if (
+        type(values) is not TensorOf
+        or len(_shape(offsets) or ()) != 1
+        or (lengths is not None and len(_shape(lengths) or ()) != 1)
+        or type(axis) is not int
+        or not 0 < axis <= len(values.view.shape)
+        or type(grad) is not bool
+    ):
+        raise names.wrong("describes a nested tensor whose values, offsets and axis do not fit each other")
+    made = {"layout": "jagged", "offsets": offsets, "jagged_dim": _array(axis, "int64")}
+    if lengths is not None:
+        made["lengths"] = lengths
+    return {**made, "values": values.but(requires_grad=grad)}
+
+
+def _lengths(found: Any) -> bool:
+    return type(found) is tuple and all(type(each) is int and 0 <= each < 1 << 63 for each in found)
 
 
 def _array(value: Any, dtype: str) -> ArrayOf:

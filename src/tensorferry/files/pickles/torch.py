@@ -12,7 +12,7 @@ from ...host.numpy_dtypes import of_numpy
 from ..base.contents import NotTensor, Special
 from ..encodings.zip_archive import is_number
 from .numpy import NUMPY_CALLS, NumPyWords
-from .parts import QUANTISED, quantised, sparse
+from .parts import QUANTISED, jagged, nested, quantised, sparse
 from .python import FACTORIES, PYTHON_CALLS
 from .standins import OPAQUE, ArrayOf, DTypeOf, InstanceOf, Leaf, OtherOf, StorageOf, TensorOf, ViewOf, title
 from .words import Global, Ordered
@@ -67,7 +67,14 @@ _SPECIALS |= {
 }
 _PLAIN = frozenset({str, int, float, bool, complex, bytes, Special, Global})
 _CLASSES = frozenset({"numpy.ndarray", "numpy.memmap", "torch.Tensor", "torch.nn.parameter.Parameter"})
+_JAGGED = "torch.nested._internal.nested_tensor.NestedTensor"
+_ARGUMENTS = _CLASSES | {_JAGGED}
 """Names that are only ever arguments."""
+_TWICE = frozenset({"_ragged_idx", "_values", "_offsets", "_lengths", "_metadata_cache"})
+"""Attributes of a jagged tensor that say again what it is made of."""
+_DYNAMO = ("_dynamo_", "_specialize_on", "_has_dynamo_dim_marking")
+"""Before the names of attributes in which ``torch.compile`` keeps which axes may change; jagged tensors have them."""
+_MARK = "an axis that may change"
 
 _SEVERAL = ("torch.distributed.", "deepspeed.")
 """Before the names of classes in what one of several processes saves."""
@@ -114,7 +121,7 @@ class Names(NumPyWords):
         module, _, last = name.rpartition(".")
         if module == "torch" and last in DTYPES:
             return Special("dtype", last)
-        known = name in self.calls or name in _STORAGE_CLASSES or name in FACTORIES or name in _CLASSES
+        known = name in self.calls or name in _STORAGE_CLASSES or name in FACTORIES or name in _ARGUMENTS
         if not known and name not in self.allow and not (module == "ml_dtypes" and last in DTYPES):
             self.refuse(name)
             return OPAQUE
@@ -144,7 +151,7 @@ class Names(NumPyWords):
             self.fill_array(instance, *state)
         elif type(instance) is DTypeOf:
             self.set_order(instance, state)
-        elif instance is not OPAQUE:
+        elif instance is not OPAQUE and instance is not _MARK:
             self.refuse(f"the state of {title(instance)} to be set")
         return instance
 
@@ -272,7 +279,9 @@ class Names(NumPyWords):
         if not isinstance(made, Leaf) or type(kind) is not Global:
             return whole
         besides = _attributes(state)
-        if kind.name not in _CLASSES:
+        if kind.name == _JAGGED:
+            besides = {name: why for name, why in besides.items() if name not in _TWICE}
+        elif kind.name not in _CLASSES:
             besides["class"] = NotTensor(f"that it is of the class {kind.name}")
         if whole is not made:
             self._with_attributes(made, besides)
@@ -333,7 +342,10 @@ def _attributes(state: Any) -> dict[str, str]:
         for name, value in part.items() if type(part) is dict else [("state", part)] if part else ():
             inside = value.values() if type(value) is dict else value if type(value) in (list, tuple) else (value,)
             plain = all(each is None or type(each) in _PLAIN for each in inside)
-            found[str(name)] = NotTensor("an attribute of a tensor") if plain else "an attribute that may hold tensors"
+            if not str(name).startswith(_DYNAMO):
+                found[str(name)] = (
+                    NotTensor("an attribute of a tensor") if plain else "an attribute that may hold tensors"
+                )
     return found
 
 
@@ -352,7 +364,9 @@ Names.calls = {
     "torch._utils._rebuild_sparse_tensor": sparse,
     "torch._utils._rebuild_sparse_csr_tensor": sparse,
     "torch._utils._rebuild_qtensor": quantised,
-    "torch._utils._rebuild_nested_tensor": _other("it is nested"),
+    "torch._utils._rebuild_nested_tensor": nested,
+    "torch.nested._internal.nested_tensor._rebuild_njt": jagged,
+    "torch._dynamo.decorators._DimRange": lambda *_: _MARK,
     "torch._utils._rebuild_meta_tensor_no_storage": _other("it is on the meta device, without values"),
     "torch._utils._rebuild_wrapper_subclass": _other("it is of a class that holds no memory of its own"),
     "torch._tensor._rebuild_from_type_v2": Names.of_type,

@@ -73,7 +73,6 @@ class Layout(NamedTuple):
         chunks: Those of a chunk.
         lone: The file that holds them packed, if that is how they lie.
         plain: The description as the library knows it: dtypes that it has not are unsigned integers.
-        compressor: The codec that comes last, when it is written.
     """
 
     kind: str
@@ -81,7 +80,6 @@ class Layout(NamedTuple):
     chunks: tuple[int, ...]
     lone: str | None
     plain: dict[str, Any]
-    compressor: str = ""
 
 
 def description_of(folder: Path) -> str | None:
@@ -158,8 +156,7 @@ def _layout_v3(node: Node) -> Layout | str:
     keys = ("shape", "chunk_grid", "chunk_key_encoding", "codecs", "zarr_format", "node_type")
     plain = {key: found[key] for key in keys if key in found}
     plain |= {"data_type": _held_as(kind), "fill_value": _fill(found.get("fill_value"), kind), "attributes": {}}
-    last = codecs[-1]["name"] if codecs and isinstance(codecs[-1], dict) else ""
-    return Layout(kind, shape, chunks, _lone("c", shape, chunks, separator) if packed else None, plain, last)
+    return Layout(kind, shape, chunks, _lone("c", shape, chunks, separator) if packed else None, plain)
 
 
 def _layout_v2(node: Node) -> Layout | str:
@@ -182,8 +179,7 @@ def _layout_v2(node: Node) -> Layout | str:
     plain = {key: found[key] for key in keys if key in found}
     held = np.dtype(f"<u{find(kind).itemsize}").str if extended else code
     plain |= {"dtype": held, "fill_value": _fill(found.get("fill_value"), kind), "attributes": {}}
-    last = codecs[-1]["id"] if codecs else ""
-    return Layout(kind, shape, chunks, _lone("", shape, chunks, separator) if packed else None, plain, last)
+    return Layout(kind, shape, chunks, _lone("", shape, chunks, separator) if packed else None, plain)
 
 
 def _no_tensor(kind: Any, *, is_text: bool) -> str:

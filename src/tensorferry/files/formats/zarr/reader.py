@@ -118,32 +118,33 @@ def _reading(folder: Path, layout: Layout, dtype: str) -> Any:
         from zarr.core.metadata import ArrayV2Metadata, ArrayV3Metadata
         from zarr.storage import LocalStore, StorePath
 
+        from .bounded import bounded
+
         class Store(LocalStore):  # type: ignore[misc, unused-ignore]  # without zarr it has no types
             async def get(self, key: str, prototype: Any = None, byte_range: Any = None) -> Any:
-                found = await super().get(key, prototype, byte_range)
-                if found is not None and byte_range is None and layout.compressor == "blosc":
-                    _refuse_cut_blosc(found.to_bytes(), key)
-                return found
+                _refuse_long(folder / key, most)
+                return await super().get(key, prototype, byte_range)
 
         try:
             described: Any = (ArrayV3Metadata if layout.plain["zarr_format"] == 3 else ArrayV2Metadata).from_dict(
                 dict(layout.plain)
             )
+            described, most = bounded(described, prod(layout.chunks) * row.itemsize, row.itemsize)
             store = StorePath(Store(str(folder), read_only=True), "")
             array: Any = Array(AsyncArray(metadata=described, store_path=store))
             for box in slabs(layout.shape, row.itemsize, layout.chunks, 2 * CHUNK_BYTES):
                 values = np.asarray(array[box])
                 yield values.astype(values.dtype.newbyteorder("="), copy=False).view(numpy_dtype(row.name))
+        except UnsafeFileError as error:
+            raise UnsafeFileError(f"{folder}: {error}") from error
         except Exception as error:  # every codec has exceptions of its own
             raise FileFormatError(f"{folder} cannot be read as Zarr: {type(error).__name__}: {error}.") from error
 
     return read
 
 
-def _refuse_cut_blosc(raw: bytes, key: str) -> None:
-    """Refuse a chunk that is shorter than its header says, past whose end the library would read.
-
-    https://github.com/Blosc/c-blosc/blob/main/README_CHUNK_FORMAT.rst describes it.
-    """
-    if int.from_bytes(raw[12:16], "little") != len(raw):
-        raise ValueError(f"the chunk {key} is cut off")
+def _refuse_long(path: Path, most: int) -> None:
+    """Refuse the file of a chunk that is longer than a chunk can be, before it is read."""
+    held = path.stat().st_size if path.is_file() else 0
+    if held > most:
+        raise UnsafeFileError(f"{path.name} has {held:,} bytes, where a chunk has {most:,} at most: a bomb.")

@@ -1,0 +1,28 @@
+// Runs the planner: Pyodide, with our own sources. It is asked for one answer at a time, and sends nothing anywhere.
+import { loadPyodide } from "./pyodide.mjs";
+
+async function start() {
+  const here = new URL(".", import.meta.url);
+  const [python, response] = await Promise.all([
+    loadPyodide({ indexURL: here.href }),
+    fetch(new URL("sources.zip", here)),
+  ]);
+  if (!response.ok) throw new Error(`sources.zip: ${response.status}`);
+  python.unpackArchive(await response.arrayBuffer(), "zip", { extractDir: "/sources" });
+  return python.runPython(`
+import sys
+sys.path.insert(0, "/sources")
+from playground.answers import answer_json
+answer_json
+`);
+}
+
+const planner = start();
+
+onmessage = async ({ data: { number, query, words, changed } }) => {
+  try {
+    postMessage({ number, answer: JSON.parse((await planner)(query, words, changed)) });
+  } catch (error) {
+    postMessage({ number, error: String(error.message ?? error) });
+  }
+};

@@ -1,0 +1,100 @@
+"""Plans by what frameworks declare, and nothing else: where no framework is, nor NumPy, nor the rest of tensorferry.
+
+A page in a browser makes its plans with this.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from ..core import names
+from ..core.names import EXCHANGE
+from ..core.request import make_request
+from ..errors import ConversionError, UnknownFrameworkError
+from ..planning.planner import make_plan
+from ..planning.preconditions import refuse_place
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from typing_extensions import Unpack
+
+    from ..core.declaration import Declared
+    from ..core.info import TensorInfo
+    from ..planning.plan import Plan
+    from ..typing import Casting, Grad, Options
+
+__all__ = ["declarations", "explain", "stand_in"]
+
+
+@cache
+def declarations() -> Mapping[str, Declared]:
+    """What each framework with a folder here declares, by its name.
+
+    >>> sorted(declarations())[:3]
+    ['array-like', 'arrow', 'cupy']
+    """
+    import pkgutil
+
+    from .. import backends as package
+
+    folders = [module.name for module in pkgutil.iter_modules(package.__path__) if module.ispkg]
+    found = [import_module(f"{package.__name__}.{name}.declared").DECLARED for name in folders]
+    return {each.name: each for each in found}
+
+
+def explain(
+    info: TensorInfo,
+    to: str,
+    *,
+    copy: bool | None = None,
+    dtype: object = None,
+    casting: Casting | None = None,
+    device: object = None,
+    grad: Grad = "detach",
+    **options: Unpack[Options],
+) -> Plan:
+    """What `tensorferry.explain` says of a description, where no framework has been imported.
+
+    >>> from tensorferry import TensorInfo
+    >>> explain(TensorInfo("torch", (3, 4), device="cuda:0", requires_grad=True), "numpy").code
+    'y = x.detach().cpu().numpy()'
+
+    Args:
+        info: The tensor, which need not exist.
+        to: The canonical name of the target.
+        copy: As for `tensorferry.convert`.
+        dtype: As for `tensorferry.convert`.
+        casting: As for `tensorferry.convert`.
+        device: As for `tensorferry.convert`.
+        grad: As for `tensorferry.convert`.
+        **options: As for `tensorferry.convert`.
+
+    Raises:
+        TypeError: A keyword's value is not one of those that it takes, or the target has no such option.
+        ConversionError: There is no such framework, no such tensor, or no such plan; the message says why.
+    """
+    target = _named(to)
+    try:
+        request = make_request(target, copy, dtype, casting, device, grad, tuple(options.items()))
+        source = _named(info.framework)
+        refuse_place(info, source)
+        return make_plan(info, request, source, target, _named(EXCHANGE))
+    except ConversionError as error:
+        error.said_of("explain", to)
+        raise
+
+
+def stand_in() -> None:
+    """Tell descriptions of tensors what there is, if the registry of backends, which does that, is not loaded."""
+    if names.registry.known is dict:
+        names.registry = names.Registry(lambda name: _named(name).name, _named, declarations, declarations)
+
+
+def _named(name: object) -> Declared:
+    found = declarations().get(name) if isinstance(name, str) else None
+    if found is None:
+        raise UnknownFrameworkError(f"{name!r} is not the name of a framework.", f"one of {', '.join(declarations())}")
+    return found

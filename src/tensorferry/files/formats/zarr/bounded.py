@@ -1,0 +1,209 @@
+"""Codecs of Zarr's chunks that give no more bytes than the chunk is declared to have.
+
+The library's own give all that is in there, and only then compare: a chunk of a few kilobytes may hold gigabytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import bz2
+import dataclasses
+import lzma
+import zlib
+from functools import partial
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ....errors import UnsafeFileError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["bounded"]
+
+_OVERHEAD = 1 << 20
+_MOST_WINDOW = 1 << 28
+"""Bytes that LZMA may take for what it looks back at: four times those of its highest preset."""
+_MOST_WIDER = 16
+"""How much wider numbers may be while they are encoded: from one byte to a complex128."""
+_CHECKSUMS = frozenset({"adler32", "crc32", "crc32c", "fletcher32"})
+_NUMBERS = frozenset({"astype", "bitround", "delta"})
+_STREAMS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "gzip": lambda _: zlib.decompressobj(31),
+    "zlib": lambda _: zlib.decompressobj(15),
+    "bz2": lambda _: bz2.BZ2Decompressor(),
+    "lzma": lambda settings: _lzma(settings.get("format", lzma.FORMAT_XZ), settings.get("filters")),
+}
+_PLACES = {"blosc": 4, "lz4": 0}
+"""Where 4 bytes say how many come out: README_CHUNK_FORMAT.rst of c-blosc; numcodecs writes it before its LZ4."""
+_COMPRESSORS = frozenset({*_STREAMS, *_PLACES, "zstd"})
+
+
+def _lzma(form: int, filters: Any) -> lzma.LZMADecompressor:
+    if any(each.get("dict_size", 0) > _MOST_WINDOW for each in filters or ()):
+        raise UnsafeFileError(f"a chunk of it asks for more than {_MOST_WINDOW:,} bytes to look back at.")
+    return lzma.LZMADecompressor(form, memlimit=None if filters else _MOST_WINDOW, filters=filters)
+
+
+class _Size(NamedTuple):
+    """How many bytes something has: at most, and whether exactly."""
+
+    most: int
+    exact: bool = True
+
+    def after(self, name: str) -> _Size:
+        """What a codec of that name makes of as many."""
+        if name in _COMPRESSORS:
+            return _Size(self.most + self.most // 8 + _OVERHEAD, False)
+        if name in _CHECKSUMS:
+            return _Size(self.most + 4, self.exact)
+        return _Size(self.most * _MOST_WIDER, False) if name in _NUMBERS else self
+
+
+def bounded(described: Any, nbytes: int, itemsize: int) -> tuple[Any, int]:
+    """A description of an array as the library has it, with codecs that are bounded.
+
+    Args:
+        described: The library's ``ArrayV2Metadata`` or ``ArrayV3Metadata``.
+        nbytes: Of a chunk.
+        itemsize: Bytes of an element.
+
+    Returns:
+        The description, and how many bytes a chunk's file may have.
+    """
+    if hasattr(described, "codecs"):
+        codecs, size = _bounded_v3(described.codecs, _Size(nbytes), itemsize)
+        return dataclasses.replace(described, codecs=codecs), size.most
+    size = _Size(nbytes)
+    filters = []
+    for each in described.filters or ():
+        filters.append(_bounded_v2(each, size))
+        size = size.after(each.codec_id)
+    compressor = described.compressor
+    if compressor is not None:
+        compressor, size = _bounded_v2(compressor, size), size.after(compressor.codec_id)
+    # Set as it stands: its own constructor takes the library's codecs only.
+    object.__setattr__(described, "filters", tuple(filters) or None)
+    object.__setattr__(described, "compressor", compressor)
+    return described, size.most
+
+
+def _bounded_v3(codecs: Any, size: _Size, itemsize: int) -> tuple[tuple[Any, ...], _Size]:
+    from zarr.codecs import ShardingCodec
+
+    found = []
+    for codec in codecs:
+        name, settings = codec.to_dict()["name"], codec.to_dict().get("configuration") or {}
+        if isinstance(codec, ShardingCodec):
+            piece = _Size(prod(codec.chunk_shape) * itemsize)
+            inner, encoded = _bounded_v3(codec.codecs, piece, itemsize)
+            found.append(
+                ShardingCodec(
+                    chunk_shape=codec.chunk_shape,
+                    codecs=inner,
+                    index_codecs=codec.index_codecs,
+                    index_location=codec.index_location,
+                )
+            )
+            # Each has a place of 16 bytes in the index; a writer may have left what it no longer needs.
+            size = _Size(2 * (size.most // max(piece.most, 1)) * (encoded.most + 16) + _OVERHEAD, False)
+        else:
+            found.append(_codec_v3(name, settings, size) if name in _COMPRESSORS else codec)
+            size = size.after(name)
+    return tuple(found), size
+
+
+def _codec_v3(name: str, settings: dict[str, Any], size: _Size) -> Any:
+    from zarr.abc.codec import BytesBytesCodec
+
+    class Bounded(BytesBytesCodec):  # type: ignore[misc, unused-ignore]  # without zarr it has no types
+        is_fixed_size = False
+
+        def to_dict(self) -> dict[str, Any]:
+            return {"name": name, "configuration": settings}
+
+        def _decode_sync(self, chunk_bytes: Any, chunk_spec: Any) -> Any:
+            raw = _expanded(name, settings, chunk_bytes.to_bytes(), size)
+            return chunk_spec.prototype.buffer.from_bytes(raw)
+
+        async def _decode_single(self, chunk_bytes: Any, chunk_spec: Any) -> Any:
+            return await asyncio.to_thread(self._decode_sync, chunk_bytes, chunk_spec)
+
+        def compute_encoded_size(self, _length: int, _chunk_spec: Any) -> int:
+            raise NotImplementedError
+
+    return Bounded()
+
+
+def _bounded_v2(codec: Any, size: _Size) -> Any:
+    if codec.codec_id not in _COMPRESSORS:
+        return codec
+    from numcodecs.abc import Codec
+
+    decode = partial(_expanded, codec.codec_id, codec.get_config())
+
+    class Bounded(Codec):  # type: ignore[misc, unused-ignore]  # it has no types
+        codec_id = codec.codec_id
+
+        def encode(self, buf: Any) -> Any:
+            return codec.encode(buf)
+
+        def decode(self, buf: Any, out: Any = None) -> Any:
+            return decode(np.ascontiguousarray(buf).tobytes(), size)
+
+    return Bounded()
+
+
+def _expanded(name: str, settings: dict[str, Any], raw: bytes, size: _Size) -> Any:
+    """What is compressed in a chunk, or in a part of one.
+
+    Raises:
+        UnsafeFileError: It is more than its size.
+    """
+    if name in _STREAMS:
+        return _streamed(partial(_STREAMS[name], settings), raw, size.most)
+    import numcodecs
+
+    codec = {"blosc": numcodecs.Blosc, "lz4": getattr(numcodecs, "LZ4", None), "zstd": numcodecs.Zstd}[name]()
+    told = _told(raw) if name == "zstd" else int.from_bytes(raw[_PLACES[name] :][:4], "little")
+    if told is None:
+        if not size.exact:
+            raise ValueError("a chunk of it is compressed twice, and does not say to how many bytes")
+        told = size.most
+    _refuse_more(told, size.most)
+    if name == "blosc" and int.from_bytes(raw[12:16], "little") != len(raw):
+        # The library would read past its end.
+        raise ValueError("a chunk of it is cut off")
+    # Into memory of that size: behind a frame that says how much it holds may stand one that does not.
+    return codec.decode(raw, out=np.empty(told, np.uint8)) if name == "zstd" else codec.decode(raw)
+
+
+def _streamed(start: Callable[[], Any], raw: bytes, most: int) -> bytes:
+    pieces, left = [], most + 1
+    while raw:
+        stream = start()
+        piece = stream.decompress(raw, left)
+        pieces.append(piece)
+        left -= len(piece)
+        _refuse_more(most + 1 - left, most)
+        if not stream.eof:
+            raise ValueError("a chunk of it is cut off")
+        # One stream may follow another, and zeros the last.
+        raw = stream.unused_data.lstrip(b"\0")
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _told(raw: bytes) -> int | None:
+    """How many bytes the first frame of Zstandard says that it has in it: RFC 8878, 3.1.1.1."""
+    flags = raw[4] if raw[:4] == b"\x28\xb5\x2f\xfd" and len(raw) > 4 else 0
+    is_single = flags >> 5 & 1
+    width = (is_single, 2, 4, 8)[flags >> 6]
+    start = 5 + (1 - is_single) + (0, 1, 2, 4)[flags & 3]
+    return int.from_bytes(raw[start : start + width], "little") + (256 if width == 2 else 0) if width else None
+
+
+def _refuse_more(nbytes: int, most: int) -> None:
+    if nbytes > most:
+        raise UnsafeFileError(f"a chunk of it holds {nbytes:,} bytes or more, where {most:,} are declared: a bomb.")
