@@ -16,8 +16,8 @@ STATIC = ROOT / "docs" / "_static"
 
 def drawn() -> dict[Path, str]:
     """The pictures, by their files."""
-    shared = ferry.explain(ferry.TensorInfo("torch", (3, 4), "float32", strides=(4, 12), requires_grad=True), "numpy")
-    return {STATIC / "shared.svg": f"{picture(shared)}\n"}
+    gpu = ferry.TensorInfo("torch", (256, 1024), "float32", device="cuda:0", requires_grad=True)
+    return {STATIC / "plan.svg": f"{picture(ferry.explain(gpu, 'numpy', dtype='bfloat16'))}\n"}
 
 
 def main() -> None:

@@ -80,3 +80,13 @@ def test_a_kernel_gives_what_is_kept(made, name):
     """In a process of its own: the same words, and each plan as a page."""
     notebook, kept = read(name), made.same_words(read(name))
     assert made.same_words(made.executed(notebook, FOLDER)) == kept
+
+
+def test_pictures_are_what_the_code_draws():
+    """`make pictures` draws them anew when the code has changed."""
+    sys.path.insert(0, str(ROOT / "docs"))
+    drawn = importlib.import_module("pictures").drawn()
+    sys.path.remove(str(ROOT / "docs"))
+    assert [file.name for file in drawn] == ["plan.svg"]
+    for file, text in drawn.items():
+        assert file.read_text(encoding="utf-8") == text
