@@ -24,7 +24,9 @@ release = version = metadata.version("tensorferry")
 language = "en"
 
 extensions = ["myst_parser", "sphinx_copybutton"]
-extensions += [name for name in ("memory", "playground", "reference", "repository", "timeline") if find_spec(name)]
+extensions += [
+    name for name in ("accessible", "memory", "playground", "reference", "repository", "timeline") if find_spec(name)
+]
 
 exclude_patterns = ["_ext", "_templates", "locale"]
 templates_path = ["_templates"]

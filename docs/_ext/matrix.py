@@ -72,7 +72,7 @@ class Pairs(Generated):
             for target, (outcome, why) in zip(targets, outcomes, strict=True):
                 alike = why.replace(f" {target} ", " target's ").replace("a target's", "the target's")
                 reasons.setdefault((outcome, alike), {}).setdefault(label, []).append(target)
-        lines += ["", "| | reason, as the plan says it | pairs |", "|---|---|---|"]
+        lines += ["", "| memory | reason, as the plan says it | pairs |", "|---|---|---|"]
         for (outcome, why), pairs in sorted(reasons.items()):
             listed = "; ".join(f"{label} to {', '.join(to)}" for label, to in pairs.items())
             lines.append(f"| {_marked(outcome)} | {why} | {listed} |")

@@ -88,8 +88,8 @@ def load(
         dtype: As for `convert_tree`, by the names that tensors have in the file; ``"fit"`` lets JAX without 64-bit
             types have them narrowed.
         allow: As for `open`.
-        strict: Refuse a file with something that cannot be loaded (text, tensors without values …), instead of listing it in the
-            result's ``skipped``.
+        strict: Refuse a file with something that cannot be loaded (text, tensors without values …), instead of listing
+            it in the result's ``skipped``.
         dequantize: As for `convert_files`; otherwise tensors in quantised blocks are arrays of their bytes.
 
     Returns:
