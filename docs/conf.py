@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from importlib import metadata
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,9 +23,7 @@ release = version = metadata.version("tensorferry")
 language = "en"
 
 extensions = ["myst_parser", "sphinx_copybutton"]
-extensions += [
-    name for name in ("accessible", "memory", "playground", "reference", "repository", "timeline") if find_spec(name)
-]
+extensions += ["accessible", "memory", "playground", "reference", "repository", "timeline"]
 
 exclude_patterns = ["_ext", "_templates", "locale"]
 templates_path = ["_templates"]
@@ -55,6 +52,7 @@ html_theme = "furo"
 html_title = "tensorferry"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_favicon = "_static/favicon.svg"
 html_copy_source = False
 html_show_sphinx = False
 html_show_copyright = False

@@ -28,7 +28,9 @@ def _improve(_app: Sphinx, _page: str, _template: str, context: dict[str, Any], 
     """Change what goes into the page's template."""
     for part in ("body", "furo_navigation_tree"):
         if context.get(part):
-            context[part] = _readable(context[part])
+            # What scripts keep is not the page's HTML, though it may look so.
+            parts = re.split(r"(<script\b.*?</script>)", context[part], flags=re.DOTALL)
+            context[part] = "".join(_readable(each) if index % 2 == 0 else each for index, each in enumerate(parts))
 
 
 def setup(app: Sphinx) -> ExtensionMetadata:

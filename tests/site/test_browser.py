@@ -83,9 +83,9 @@ def test_the_page_is_as_dark_as_the_system(page, site):
     assert shades[1] < 3 * 60
 
 
-def test_the_search_finds_a_word(page, site):
-    """A word that is on many pages is found, and a result leads to its page; without a server."""
-    page.goto((site / "en" / "index.html").as_uri())
+def test_the_search_finds_a_word(page, address):
+    """A word that is on many pages is found, and a result leads to its page."""
+    page.goto(f"{address}/en/index.html")
     page.fill("input[name=q]", "bfloat16")
     page.press("input[name=q]", "Enter")
     page.wait_for_selector("#search-results li a")
@@ -97,9 +97,9 @@ def test_the_search_finds_a_word(page, site):
     assert "bfloat16" in page.inner_text("article")
 
 
-def test_a_message_of_an_error_is_found(page, site):
+def test_a_message_of_an_error_is_found(page, address):
     """Who searches for the words of a message comes to the error."""
-    page.goto((site / "en" / "search.html").as_uri() + "?q=cannot+share+this+memory")
+    page.goto(f"{address}/en/search.html?q=cannot+share+this+memory")
     page.wait_for_selector("#search-results li a")
 
     assert "Errors" in page.locator("#search-results li a").all_inner_texts()
