@@ -32,7 +32,7 @@ LANGUAGES := en ko ja zh_CN
 # What people have beside tensorferry, for tests/everyday; pinned in constraints.txt.
 NEIGHBOURS := datasets equinox gymnasium pandas pillow polars xarray
 
-.PHONY: help demo install test test-device slow gpu coverage mutants floors everyday package sanitize docs docs-test translations bench lint types clean
+.PHONY: help demo install test test-device slow gpu coverage mutants floors everyday package sanitize docs docs-test translations pictures bench lint types clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -105,6 +105,10 @@ docs: $(VENV)/.docs ## the documentation in four languages, in build/site; warni
 		$(BIN)/python -m sphinx -q -b html -j auto -W --keep-going -D language=$$language -d build/doctrees/$$language docs build/site/$$language; \
 	done
 	cp docs/_templates/start.html build/site/index.html
+
+# The pictures and notebooks that the repository keeps; a test says when they are not what the code makes.
+pictures: $(VENV)/.test ## the pictures in docs/_static and the notebooks in examples, made anew
+	$(BIN)/python docs/pictures.py
 
 # What changed in the English pages; docs/locale/README.md says how it is translated.
 translations: $(VENV)/.docs ## the messages of the translated pages, put into docs/locale

@@ -63,7 +63,7 @@ def _read(limits: dict[str, float], *names: str) -> tuple[Case, ...]:
 def _in_one_pass(target: str) -> tuple[Case, ...]:
     return tuple(
         Case(f'ferry.to_{target}({name}, dtype="{dtype}")', f"ferry.to_{target}({name})", Target(ratio=1.3))
-        for name, dtype in (("floats", "float32"), ("floats", "bfloat16"), ("ints", "int32"))
+        for name, dtype in (("floats", "float32"), ("floats", "bfloat16"), ("floats", "float16"), ("ints", "int32"))
     )
 
 

@@ -83,7 +83,9 @@ def dataset() -> dict[str, Any]:
 
 
 def _no_datasets() -> str | None:
-    return None if importlib.util.find_spec("datasets") is not None else "datasets is not installed"
+    if importlib.util.find_spec("datasets") is not None:
+        return None
+    return "datasets is not installed: `.everyday/bin/python -m benchmarks --only dataset`, after `make everyday`"
 
 
 _SMALL = (

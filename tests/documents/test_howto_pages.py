@@ -65,7 +65,7 @@ def _commands(page):
     """Each command of a page, with what the page shows below it, if anything."""
     found = re.findall(r"^```sh\n(.*?)^```\n(?:```text\n(.*?)^```)?", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
     for block, shown in found:
-        lines = block.splitlines()
+        lines = block.replace("\\\n", "").splitlines()
         assert len(lines) == 1 or not shown
         yield from ((line, shown) for line in lines)
 

@@ -330,3 +330,51 @@ def test_the_text_of_an_answer_is_escaped():
     plain = unescape(re.sub(r"<[^>]*>", "", shown.html))
     assert "negative stride on axis 0" in plain
     assert "&lt;" not in plain
+
+
+CONF = """
+import sys
+sys.path.insert(0, {ext!r})
+extensions = ["myst_parser", "playground"]
+playground_pyodide = "absent"
+locale_dirs = ["locale"]
+gettext_compact = False
+"""
+
+PO = """
+msgid ""
+msgstr "Content-Type: text/plain; charset=UTF-8\\n"
+
+msgid "Write to the source, x"
+msgstr "Schreibe <x>"
+
+msgid "Framework"
+msgstr "Rahmen"
+"""
+
+
+def test_without_npm_the_page_is_built_and_says_that_it_has_no_planner(tmp_path):
+    """And in another language: its words come from the catalog of its page, and English where that has none."""
+    pytest.importorskip("myst_parser", reason="Sphinx is not installed: make docs installs it")
+    source, built = tmp_path / "docs", tmp_path / "site"
+    catalog = source / "locale" / "de" / "LC_MESSAGES" / "index.po"
+    catalog.parent.mkdir(parents=True)
+    catalog.write_text(PO, encoding="utf-8")
+    (source / "conf.py").write_text(CONF.format(ext=str(ROOT / "docs" / "_ext")), encoding="utf-8")
+    (source / "index.md").write_text("# A page\n\n```{playground}\n```\n", encoding="utf-8")
+    command = [sys.executable, "-m", "sphinx", "-W", "-q", "-b", "html", "-D", "language=de", str(source), str(built)]
+    environment = {"PYTHONPATH": str(ROOT / "src"), "PATH": str(tmp_path)}
+    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tmp_path, env=environment)
+    assert done.returncode == 0, done.stderr
+    page = (built / "index.html").read_text(encoding="utf-8")
+    kept = json.loads(re.search(r"id='playground-kept'>(.*?)</script>", page, re.DOTALL)[1])
+
+    assert kept["size"] == ""
+    assert not list(built.rglob("pyodide*"))
+    assert kept["words"] == {**kept["words"], **WORDS, "write-x": "Schreibe <x>", "from": "Rahmen", "to": "Rahmen"}
+    assert f">{escape('Schreibe <x>')}</button>" in page
+    assert "<legend>Rahmen</legend>" in page
+    script = (built / "_static" / "playground" / "cases.js").read_text(encoding="utf-8")
+    found = json.loads(script.partition(" = ")[2].rstrip(";\n"))
+    assert sorted(found) == sorted(cases.CASES)
+    assert all(escape("Schreibe <x>") in case["html"] for case in found.values())

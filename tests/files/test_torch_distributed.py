@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 import pickle
 import shutil
 import subprocess
@@ -20,6 +22,7 @@ from tensorferry.errors import FileFormatError, UnsafeFileError
 from tensorferry.files.base.stored import InMemory
 from tensorferry.files.check import check_path
 from tensorferry.files.encodings.regions import Region, joined
+from tensorferry.files.formats.distcp import FORMAT
 
 torch = pytest.importorskip("torch", reason="the folders are written by torch itself")
 dcp = pytest.importorskip("torch.distributed.checkpoint", reason="this torch was built without torch.distributed")
@@ -262,6 +265,35 @@ def test_large_tensors_in_pieces_take_no_memory(tmp_path):
     peak, _ = peak_of(lambda: ferry.convert_files(tmp_path / "c", tmp_path / "a.safetensors", verify=True))
     assert peak < 24 << 20
     assert ferry.load(tmp_path / "a.safetensors")["a"].shape == (1024, 1 << 14)
+
+
+def test_tens_of_thousands_of_empty_pieces_are_refused(tmp_path):
+    """Before anything of them is read, with the command that puts them together; not where there is more in them."""
+    from torch.distributed.checkpoint import metadata
+    from torch.distributed.checkpoint.filesystem import _StorageInfo
+
+    count, out = 6_000, io.BytesIO()
+    torch.save(torch.ones(1), out)
+    one = out.getvalue()
+    (tmp_path / "__0_0.distcp").write_bytes(one * count)
+    chunks = [metadata.ChunkStorageMetadata(torch.Size([n]), torch.Size([1])) for n in range(count)]
+    properties = metadata.TensorProperties(dtype=torch.float32)
+    whole = metadata.Metadata(
+        {"x": metadata.TensorStorageMetadata(properties, torch.Size([count]), chunks)},
+        {"x": ("x",)},
+        {
+            metadata.MetadataIndex("x", torch.Size([n]), n): _StorageInfo("__0_0.distcp", n * len(one), len(one))
+            for n in range(count)
+        },
+    )
+    (tmp_path / ".metadata").write_bytes(pickle.dumps(whole))
+    with pytest.raises(UnsafeFileError, match="out of all proportion") as refused:
+        ferry.open(tmp_path)
+    assert f"dcp_to_torch {tmp_path} OUT.pt" in refused.value.hint
+    with pytest.raises(UnsafeFileError):
+        FORMAT.asks_for(tmp_path)
+    os.truncate(tmp_path / "__0_0.distcp", 16 * len(pickle.dumps(whole)))
+    assert ferry.open(tmp_path).tensors["x"].shape == (count,)
 
 
 def _without(name):

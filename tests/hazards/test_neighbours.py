@@ -254,3 +254,14 @@ def test_H63_the_producersthe_producers_own_error_is_the_cause(target):
         ferry.convert(Broken(), target)
     assert isinstance(caught.value.__cause__, TypeError)
     assert len(calls) == 1
+
+
+@pytest.mark.parametrize("call", [ferry.to_numpy, ferry.describe, lambda x: ferry.explain(x, "torch")])
+def test_a_list_of_descriptions_is_not_read_as_rows(call):
+    """A `TensorInfo` is a named tuple: its fields are no row of numbers, nor leaves of a sample."""
+    info = ferry.TensorInfo("torch", (2,))
+
+    with pytest.raises(ferry.UnsupportedTypeError, match=r"The TensorInfo at x\[0\] describes a tensor"):
+        call([info, info])
+    with pytest.raises(ferry.UnsupportedTypeError, match="A TensorInfo describes a tensor"):
+        ferry.explain_collate([{"x": info}, {"x": info}], "numpy")

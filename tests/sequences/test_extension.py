@@ -239,6 +239,12 @@ def test_every_kind_of_float_keeps_its_bits(dtype):
     assert result.tobytes() == casts.cast(exactly, dtype).tobytes()
 
 
+def need_filled(dtype):
+    """Skip where a cast makes other floats of 16 bits than the extension: it is not asked for them there."""
+    if not numbers.is_filled("float64", dtype, ""):
+        pytest.skip(f"this NumPy or ml_dtypes rounds {dtype} otherwise, or keeps something else of NaN")
+
+
 def between(dtype):
     """Every float of 16 bits, each middle between two of them, and what lies beside: float64."""
     with np.errstate(invalid="ignore"):  # of NaN that signals
@@ -254,6 +260,7 @@ def between(dtype):
 @pytest.mark.parametrize("rows", [1, 500])
 def test_floats_of_16_bits_are_those_of_a_cast(dtype, rows):
     """In long lists, of which blocks are read, and in short ones; NaN with any payload beside numbers."""
+    need_filled(dtype)
     tried = between(dtype)
     dice = np.random.default_rng(5)
     payloads = dice.integers(1, 1 << 52, 3000, np.uint64) >> dice.integers(0, 52, 3000, np.uint64)
@@ -277,6 +284,7 @@ def test_floats_of_16_bits_are_those_of_a_cast(dtype, rows):
 )
 def test_a_float_that_becomes_infinite_is_a_misfit(dtype, largest, beyond):
     """Wherever it stands; what rounds down is none, nor is an infinity."""
+    need_filled(dtype)
     for odd, misfits in ((largest, False), (-largest, False), (beyond, True), (-beyond, True), (math.inf, False)):
         for place in (0, 31, 32, 99):
             row = [1.0] * 100
@@ -302,8 +310,8 @@ def test_where_a_cast_rounds_otherwise_the_extension_is_not_asked(dtype, monkeyp
             memory.view(np.uint16)[2] ^= 1
             return found
 
+    need_filled(dtype)
     extension_of_today = numbers._extension
-    assert numbers.is_filled("float64", dtype, "")
     monkeypatch.setattr(numbers, "_extension", Otherwise)
     numbers._are_cast_alike.cache_clear()
     try:

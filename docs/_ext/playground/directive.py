@@ -87,7 +87,7 @@ def _fetch(app: Sphinx) -> None:
     app.env.playground_size = ""
     if app.builder.format != "html":
         return
-    folder = ROOT / "build" / "pyodide"
+    folder = Path(app.config.playground_pyodide)
     try:
         npm.fetch("pyodide", folder)
     except (OSError, subprocess.CalledProcessError) as error:
@@ -250,6 +250,7 @@ def setup(app: Sphinx) -> ExtensionMetadata:
     """Add the directive, and what it needs."""
     app.add_node(Playground, html=(visit, None), gettext=(_skip, None))
     app.add_directive("playground", PlaygroundDirective)
+    app.add_config_value("playground_pyodide", str(ROOT / "build" / "pyodide"), "env", str)
     app.connect("builder-inited", _fetch)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -232,18 +233,22 @@ def open_gathered(
     """The same of a table that its library gathers; if it is kept, of itself."""
     if kept is not None:
         return TensorInfo(framework, whole.shape, whole.dtype, kind=note), kept
-    itemsize = find(whole.dtype).itemsize
     by_rows = _takes_rows(target)
-    said = " ".join(filter(None, [f"{COPIED}{kind}", note]))
-    info = TensorInfo(
+    said = f"{COPIED}{kind} {note}" if note else f"{COPIED}{kind}"
+    return _gathered(framework, *whole[:2], by_rows, said), Later(lambda: whole.read(by_rows))
+
+
+@lru_cache(maxsize=256)
+def _gathered(framework: str, shape: tuple[int, int], dtype: str, by_rows: bool, said: str) -> TensorInfo:
+    itemsize = find(dtype).itemsize
+    return TensorInfo(
         framework,
-        whole.shape,
-        whole.dtype,
-        strides=None if by_rows else (itemsize, itemsize * max(whole.shape[0], 1)),
+        shape,
+        dtype,
+        strides=None if by_rows else (itemsize, itemsize * max(shape[0], 1)),
         misalignment=_ANYWHERE,
         kind=f"{said}: {_APART}",
     )
-    return info, Later(lambda: whole.read(by_rows))
 
 
 def _takes_rows(target: Backend | None) -> bool:

@@ -76,8 +76,8 @@ def _report(
             _print_statistics(found)
         else:
             _print(summary, contents, every=every)
-    for error in lacking:
-        show_error(error, "inspect")
+    for incomplete in lacking:
+        show_error(incomplete, "inspect")
     return code, None
 
 

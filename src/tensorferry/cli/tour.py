@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .digits import Digits
     from .doctor import Status
 
-__all__ = ["CASES", "run", "unknown_cases"]
+__all__ = ["CASES", "World", "run", "unknown_cases"]
 
 _NAMES = {"torch": ("torch", "torch"), "tensorflow": ("tf", "tensorflow"), "jax": ("jnp", "jax.numpy")}
 _STATUS_STYLE = {HELD: "ok", PLANNED: "warn", SKIPPED: "quiet", FAILED: "bad"}
@@ -62,7 +62,7 @@ def run(ids: Sequence[str], *, brief: bool, as_json: bool) -> int:
     with quiet("loading the frameworks, training a classifier …"):
         status = ferry.frameworks(load=True)
         here = working(status)
-        world = _World(here)
+        world = World(here)
         worlds = _five_worlds(world)
     console = out()
     if not as_json:
@@ -91,7 +91,7 @@ def run(ids: Sequence[str], *, brief: bool, as_json: bool) -> int:
     return EXIT_FAILED if failed else 0
 
 
-class _World:
+class World:
     """The libraries that work here, the digits, and the trained model."""
 
     def __init__(self, here: frozenset[str]) -> None:
@@ -114,7 +114,7 @@ class _World:
         return names
 
 
-def _play(record: Played, case: Case, world: _World, status: Status) -> None:
+def _play(record: Played, case: Case, world: World, status: Status) -> None:
     missing = [name for name in case.needs if name not in world.here]
     if missing:
         record.status = SKIPPED
@@ -132,7 +132,7 @@ def _play(record: Played, case: Case, world: _World, status: Status) -> None:
         record.reason = f"{type(error).__name__}: {error}"
 
 
-def _five_worlds(world: _World) -> list[dict[str, Any]]:
+def _five_worlds(world: World) -> list[dict[str, Any]]:
     """The same predictions in every world: how they got there, and how well they score."""
     from sklearn.metrics import accuracy_score
 
@@ -176,7 +176,7 @@ def _memory_word(shared: bool, writable: bool | None) -> str:
 # -- printing -------------------------------------------------------------------------------------
 
 
-def _print_opening(console: Console, status: Status, world: _World, rows: list[dict[str, Any]]) -> None:
+def _print_opening(console: Console, status: Status, world: World, rows: list[dict[str, Any]]) -> None:
     from . import digits
 
     console.print(Text("A tour of tensorferry", "title"))
@@ -209,7 +209,7 @@ def _print_opening(console: Console, status: Status, world: _World, rows: list[d
     console.print(Padding(table, (0, 0, 0, 2)))
 
 
-def _print_pictures(console: Console, world: _World) -> None:
+def _print_pictures(console: Console, world: World) -> None:
     from .digits import picture
 
     names = world.fresh()

@@ -20,7 +20,7 @@ __all__ = ["convert_files", "load", "open", "save"]
 def open(path: Path, /, *, allow: Iterable[str] = ()) -> Contents:  # noqa: A001 - `ferry.open`, as in `os.open`
     """What a file holds, from its header: names, dtypes, shapes, ties, metadata. No data is read, and no code run.
 
-    HDF5 is read by its library in this process, which damage may end: docs/files.md says how to read it in another.
+    HDF5 is read by its library in this process, which damage may end; docs/reference/files.md says how to bound that.
 
     >>> import numpy as np, tempfile, tensorferry as ferry
     >>> folder = tempfile.mkdtemp()

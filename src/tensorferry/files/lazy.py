@@ -280,7 +280,9 @@ def lazily(contents: Contents, load: Callable[..., Any], asked: dict[str, Any], 
         raise FormatLimitError(*unknown)
     tree = contents.tree
     if tree is None:
-        tree = {name: Ref(name) for name in (*contents.tensors, *contents.others)}
+        # Without a call for each, of which there may be a hundred thousand.
+        make, rest = tuple.__new__, tuple(Ref._field_defaults.values())
+        tree = {name: make(Ref, (name, *rest)) for name in (*contents.tensors, *contents.others)}
     if contents.others and asked["strict"]:
         name, why = next(iter(contents.others.items()))
         raise FormatLimitError(

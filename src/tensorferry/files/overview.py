@@ -100,9 +100,9 @@ def quantisation(folds: Iterable[Fold], blocks: Mapping[str, Blocks], values: Ma
     for each in blocks.values():
         kind = each.kind.replace("gguf.", "", 1)
         found[kind] = found.get(kind, 0) + 1
-    for place, value in values.items():
-        above = place[: -len("scheme")]
-        if place.endswith("scheme") and str(value).startswith("per_") and str(values.get(f"{above}dtype"))[:1] == "q":
+    for place in [each for each in values if each.endswith("scheme")]:
+        value, above = values[place], place[: -len("scheme")]
+        if str(value).startswith("per_") and str(values.get(f"{above}dtype"))[:1] == "q":
             kind = f"{values[f'{above}dtype']} {value}"
             found[kind] = found.get(kind, 0) + 1
     packed: dict[str, dict[str, list[Fold]]] = {}

@@ -73,6 +73,9 @@ class Summary:
         return not self.refuses
 
 
+_PLAIN = frozenset({int, float, str, bool})
+
+
 def summarise(path: Path, contents: Contents) -> Summary:
     """What a file holds, in a few lines."""
     tensors = contents.tensors
@@ -149,7 +152,9 @@ def values_of(contents: Contents) -> dict[str, Any]:
             continue
         # Marked values (a dtype, a device) are named tuples of plain values.
         children: Any = None
-        if isinstance(node, Mapping):
+        if type(node) in _PLAIN:
+            pass  # There may be millions, and to ask for a mapping takes longest.
+        elif isinstance(node, Mapping):
             children = node.items()
         elif isinstance(node, (list, tuple)) and not hasattr(node, "_fields"):
             children = enumerate(node)

@@ -23,8 +23,9 @@ __all__ = ["both_widths", "change", "code", "page", "plan_page", "table", "warne
 
 _PAGE = (
     ".ferry{font:14px/1.45 system-ui,sans-serif;max-width:60em;container-type:inline-size}"
-    ".ferry p{margin:.3em 0}"
+    ".ferry p{margin:.3em 0;overflow-wrap:anywhere}"
     ".ferry .value{white-space:nowrap}"
+    ".ferry p .value{display:inline-block;max-width:100%;overflow:auto hidden;vertical-align:bottom}"
     ".ferry .scroll{overflow-x:auto;max-width:100%}"
     ".ferry .scroll table{border-collapse:collapse;margin:.5em 0;font-size:13px;table-layout:auto;width:auto}"
     ".ferry .scroll :is(td,th){text-align:left;vertical-align:top;padding:.25em 1em .25em 0;border:0;"

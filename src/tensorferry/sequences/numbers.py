@@ -211,7 +211,7 @@ look = _look_by_numpy if _extension is None else _extension.look
 
 
 def fill(result: Array, dtype: str, check: str, x: Any, shape: tuple[int, ...]) -> int:
-    """Write numbers into new, packed memory in one pass, rounded once; and what is found in them, by flags.
+    """Write numbers into new, packed memory in one pass, as a cast rounds them; and what is found in them, by flags.
 
     `DOUBT`, too, if that cannot be done: then they are read as an array of what they are, which is cast.
 
@@ -273,7 +273,7 @@ def list_reader(
 
 
 def is_filled(dtype: str, wanted: str, check: str) -> bool:
-    """Whether numbers of one dtype are read as another to the bits of a cast: rounded once, or found not to fit."""
+    """Whether numbers of one dtype are read as another to the bits of a cast, or found not to fit."""
     if (dtype, wanted) in _ROUNDED_ONCE:
         return check in ("", "finite")
     if dtype == "float64" and wanted in ("float16", "bfloat16"):

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from ..backends import registry
-from ..errors import ConversionError, GradientError, LossyCastError, ShapeError
+from ..core.info import TensorInfo
+from ..errors import ConversionError, GradientError, LossyCastError, ShapeError, UnsupportedTypeError
 from ..host import subnormals
 from ..host.numpy_dtypes import of_numpy
 from . import flags, numbers
@@ -191,6 +192,11 @@ def _with_numbers(x: Any, path: str, depth: int = 0) -> Any:
         UnsupportedTypeError: A tensor has no numbers to give, as one with a mask.
         GradientError: A tensor requires grad.
     """
+    if isinstance(x, TensorInfo):
+        raise UnsupportedTypeError(
+            f"The TensorInfo at {path} describes a tensor, and has no values.",
+            'explain_tree(x, "numpy") says what would be done with each',
+        )
     if isinstance(x, (list, tuple)) and depth < DEEPEST:
         # Of a copy: what a tensor's own class does may change the list.
         return [_with_numbers(each, f"{path}[{index}]", depth + 1) for index, each in enumerate([*x])]

@@ -208,7 +208,7 @@ def _collate(
 
     if type(samples) is not list:
         _refuse_one_value(samples)
-    rule = leaf_rule(leaves, unknown=unknown)
+    rule = leaf_rule(leaves, infos=looks, unknown=unknown)
     if nulls is not None or (padding is not None and (padding["mask"] or padding["lengths"])):
         # Beside a column of a table there is a place for another only in the dict that it becomes.
         from .tables import said_in

@@ -38,7 +38,7 @@ def _capabilities(x64: bool) -> Capabilities:
             abstract={
                 "traced": (
                     _TRACED,
-                    "convert before or after the traced function; inside it, stay in JAX, or use jax.pure_callback",
+                    "convert before or after the traced function; inside it, stay in JAX, or call what wrap makes",
                 ),
                 "deleted": (
                     "it has been deleted or donated: its memory belongs to another array",

@@ -12,6 +12,7 @@ from ...columns.layouts import CATEGORIES, DATES, are_integers
 from ...columns.pieces import Decoded, Missing, Piece
 from ...core.names import EXCHANGE
 from ...host import memory
+from ...host.copies import gather
 from ...host.numpy_dtypes import of_numpy
 from .. import registry
 from ..columnar import ColumnBackend
@@ -119,14 +120,14 @@ class PandasBackend(ColumnBackend):
             if len(blocks) < x.shape[1]:
                 array = x.to_numpy(copy=True)
                 return np.ascontiguousarray(array) if by_rows else _by_columns(array)
-            # Each column is a block: they are put in order and read in one go.
+            # Each column is a block: they are put in order.
             columns = [blocks[place].values for place in x._mgr.blknos.tolist()]
             shape: tuple[int, int] = x.shape if by_rows else x.shape[::-1]
             result = memory.compact(shape, columns[0].dtype)
             if by_rows:
                 write_columns(result, [(index, column[0]) for index, column in enumerate(columns)])
                 return result
-            np.concatenate(columns, out=result)
+            gather(columns, result)
             turned: Array = result.T
             return turned
 

@@ -62,8 +62,8 @@ class PolarsBackend(ColumnBackend):
         return issubclass(kind, self._pl.DataFrame)
 
     def whole(self, x: Any) -> Gathered | Array | None:
-        dtypes = x.dtypes
-        # Those that are one object need not be compared.
+        # By their classes, which are the same objects: dtypes of numbers have no parameters.
+        dtypes = [*map(type, x.dtypes)]
         name = self._plain.get(dtypes[0]) if dtypes and dtypes.count(dtypes[0]) == len(dtypes) else None
         if name is None or not x.height or any(x.null_count().row(0)):
             return None

@@ -10,6 +10,7 @@ import ast
 import json
 import re
 import struct
+from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -188,6 +189,7 @@ def _descr(dtype: str) -> str:
     return f"<V{find(dtype).itemsize}" if text == "<f1" else text
 
 
+@lru_cache(256)
 def _fields(text: str) -> tuple[Any, bool, tuple[int, ...]]:
     usual = _USUAL.fullmatch(text)
     if usual is not None:

@@ -212,11 +212,17 @@ class Archive(Mapping[str, Member]):
             raise wrong("overlaps what stands after it")
         return int(begin)
 
-    def record(self, member: Member) -> Record:
-        """The region of a stored member, with its checksum."""
+    def record(self, member: Member, begin: int | None = None) -> Record:
+        """The region of a stored member, with its checksum.
+
+        Args:
+            member: The member.
+            begin: Its `offset`, if that is known.
+        """
         if member.method != STORED:
             raise self._wrong(member)("is compressed, where it must be stored as it is")
-        return Record(self.path, self.offset(member), member.size, None if self.lacks_sums else member.crc)
+        begin = self.offset(member) if begin is None else begin
+        return Record(self.path, begin, member.size, None if self.lacks_sums else member.crc)
 
     def read_bytes(self, member: Member, limit: int) -> bytes:
         """All of a member, its checksum compared.

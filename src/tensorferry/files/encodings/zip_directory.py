@@ -96,7 +96,7 @@ class Directory:
 
     def after(self, header: int) -> int:
         """The byte at which the next local header begins, or the directory."""
-        at = int(np.searchsorted(self._order, header, side="right"))
+        at = int(self._order.searchsorted(header, side="right"))
         return int(self._order[at]) if at < len(self._order) else self.begin
 
     def _locate(self) -> tuple[int, int, int]:

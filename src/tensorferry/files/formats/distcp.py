@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 _METADATA = ".metadata"
 _MOST_METADATA = 1 << 28
 _MOST_VALUES = 1 << 28
+_FEW_METADATA = 1 << 19
+"""Bytes of about 5,000 pieces."""
+_LEAST_RATIO = 16
+"""A piece takes about 100 bytes of metadata, and 1,500 as torch.save writes it, before there is a value in it."""
 
 
 class TorchDistributed(Format):
@@ -63,6 +67,7 @@ class TorchDistributed(Format):
         folder = _folder(path)
         refuse_links_out(folder, _METADATA)
         where = folder / _METADATA
+        _refuse_fragments(folder, where)
         vocabulary = DistributedNames(os.fspath(where), allow)
         return _Checkpoint(folder, root_of(lambda: _pages(where), vocabulary), vocabulary.asked, allow).contents()
 
@@ -71,6 +76,7 @@ class TorchDistributed(Format):
         from ..pickles.torch_distributed import DistributedNames
 
         where = _folder(path) / _METADATA
+        _refuse_fragments(where.parent, where)
         return globals_of(lambda: _pages(where), DistributedNames(os.fspath(where), frozenset()))
 
 
@@ -81,6 +87,21 @@ def _folder(path: Path) -> Path:
     if path.name != _METADATA:
         raise FileFormatError(f"{path} is what one of several processes saved, of a checkpoint.", f"{path.parent}")
     return path.parent
+
+
+def _refuse_fragments(folder: Path, where: Path) -> None:
+    """Refuse a folder of tens of thousands of pieces with next to nothing in them, each of which has to be opened."""
+    described = where.stat().st_size
+    if described <= _FEW_METADATA:
+        return
+    with os.scandir(folder) as entries:
+        held = sum(each.stat().st_size for each in entries if each.name != _METADATA and each.is_file())
+    if held < _LEAST_RATIO * described:
+        raise UnsafeFileError(
+            f"{where} has {described:,} bytes that say where pieces are, and those are no more than {held:,}: out of "
+            "all proportion.",
+            f"python -m torch.distributed.checkpoint.format_utils dcp_to_torch {folder} OUT.pt, if you trust it",
+        )
 
 
 def _pages(path: Path) -> mmap.mmap:

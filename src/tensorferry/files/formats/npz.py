@@ -47,6 +47,10 @@ _OUTSIDE = re.compile(r"^/|^[A-Za-z]:|(?:^|/)\.\.(?:/|$)|[\\\0]", re.MULTILINE)
 """Names that would lead out of the folder into which somebody unpacks the archive."""
 
 
+_USUAL = 256
+"""Bytes in which the header of an array is, if it has no thousand fields."""
+
+
 class _Npz(Format):
     """Arrays by name, as `numpy.savez` writes them: https://numpy.org/doc/stable/reference/generated/numpy.savez.html."""
 
@@ -70,16 +74,9 @@ class _Npz(Format):
         archive = Archive.open(path)
         contents = Contents(self.name, (str(path),))
         contents.metadata = _commented(archive.comment, str(path))
-        with path.open("rb", buffering=0) as file:
+        with archive.held_open(), path.open("rb", buffering=0) as file:
             for member_name in archive:
-                name, stored, held = _array(archive, archive[member_name], file.fileno())
-                if name in contents.tensors or name in contents.others:
-                    raise FileFormatError(f"{path} has two arrays named {name!r}.")
-                if isinstance(stored, str):
-                    contents.others[name] = stored
-                else:
-                    contents.tensors[name] = stored
-                contents.metadata |= held
+                _put(contents, *_array(archive, archive[member_name], file.fileno()))
         return unpack(contents)
 
     def refuse(self, contents: Contents) -> None:
@@ -119,6 +116,7 @@ class _Npz(Format):
             yield FileFinding(str(path), None, None, error.message)
             return
         damaged = set()
+        contents = Contents(self.name, (str(path),))
         with archive.held_open(), path.open("rb", buffering=0) as file:
             for finding in archive.findings(_tensor):
                 damaged.add(finding.tensor)
@@ -128,7 +126,8 @@ class _Npz(Format):
                 if _tensor(member_name) in damaged:
                     continue
                 try:
-                    name, stored, _ = _array(archive, member, file.fileno())
+                    name, stored, held = _array(archive, member, file.fileno())
+                    _put(contents, name, stored, held)
                 except ConversionError as error:
                     damaged.add(_tensor(member_name))
                     yield FileFinding(str(path), member.header, _tensor(member_name), error.message)
@@ -137,9 +136,20 @@ class _Npz(Format):
                     yield FileFinding(str(path), member.header, name, stored, error=False)
         if not damaged:
             try:
-                self.read(path)
+                contents.metadata |= _commented(archive.comment, str(path))
+                unpack(contents)
             except ConversionError as error:
                 yield FileFinding(str(path), None, None, error.message)
+
+
+def _put(contents: Contents, name: str, stored: Stored | str, held: dict[str, str]) -> None:
+    if name in contents.tensors or name in contents.others:
+        raise FileFormatError(f"{contents.paths[0]} has two arrays named {name!r}.")
+    if isinstance(stored, str):
+        contents.others[name] = stored
+    else:
+        contents.tensors[name] = stored
+    contents.metadata |= held
 
 
 def _tensor(member_name: str) -> str:
@@ -156,10 +166,11 @@ def _array(archive: Archive, member: Member, descriptor: int) -> tuple[str, Stor
             return os.pread(descriptor, min(count, member.size), begin)
         return next(archive.open_blocks(member), b"")[:count]
 
-    if start(6) != arrays.MAGIC:
+    head = start(_USUAL)
+    if not head.startswith(arrays.MAGIC):
         return name, NotTensor("a member that is no array"), {}
     try:
-        header = arrays.parse_header(start, where)
+        header = arrays.parse_header(lambda count: start(count) if count > _USUAL else head[:count], where)
     except UnsafeFileError:
         return name, NotTensor("Python objects: a pickle, which could run any code"), {}
     end = header.length + header.nbytes if header.dtype or header.void else member.size
@@ -175,7 +186,7 @@ def _array(archive: Archive, member: Member, descriptor: int) -> tuple[str, Stor
     if not header.dtype:
         return name, header.why, held
     if member.method == STORED:
-        return name, arrays.stored_at(header, archive.path, begin, archive.record(member)), held
+        return name, arrays.stored_at(header, archive.path, begin, archive.record(member, begin)), held
     read = _by_columns if header.fortran and sum(length > 1 for length in header.shape) > 1 else _by_rows
     return name, Decoded(header.dtype, header.shape, read(archive, member, header), (archive.path, member.header)), held
 

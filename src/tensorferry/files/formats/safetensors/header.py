@@ -99,6 +99,7 @@ _FIELDS = ("dtype", "shape", "data_offsets")
 _LONGEST_ENTRY = 1 << 16
 _LONGEST_NAME = 1 << 20
 _USUAL_ENTRY = 80
+_SHORTEST_ENTRY = 40
 _MOST_MORE = 1 << 20
 _WINDOW = 1 << 17
 """Bytes of a header that are in memory at a time."""
@@ -124,6 +125,7 @@ class Scan:
         self._more_bytes = 0
         self._aside: dict[str, tuple[int, int]] = {}
         self._shapes: dict[bytes, tuple[tuple[int, ...], int, int]] = {}
+        self._usual: dict[tuple[bytes, bytes], tuple[str, tuple[int, ...], int]] = {}
         with path.open("rb", buffering=0) as file:
             self._descriptor = file.fileno()
             self._size = os.fstat(self._descriptor).st_size
@@ -194,12 +196,11 @@ class Scan:
         return read_at(self.path, start, min(length, self._data - start), self._descriptor)
 
     def _whole_entries(self) -> None:
-        """Read the entries that are whole in the window.
-
-        Raises:
-            Cut: One is not; it begins at ``_at``.
-        """
-        match_at, add, text, base, position = _ENTRY.match, self._add, self._text, self._base, self._at
+        """Read the entries that are whole in the window; `Cut` is raised where one is not, which begins at ``_at``."""
+        match_at, text, base, position = _ENTRY.match, self._text, self._base, self._at
+        tensors, others, path, data, usual = self.tensors, self.others, self.path, self._data, self._usual
+        # As many as a window can have are below the limit.
+        quick = len(tensors) + len(self.findings) + len(text) // _SHORTEST_ENTRY < MOST_TENSORS
         closing = b","
         while closing == b",":
             match = match_at(text, position)
@@ -207,24 +208,30 @@ class Scan:
                 self._at = position
                 position, closing = self._other_entry(text, base, position)
                 continue
-            name, dtype, shape, begin, end, closing = match.groups()
+            raw, dtype, shape, begin, end, closing = match.groups()
+            start, stop, known = int(begin), int(end), usual.get((dtype, shape))
             try:
-                add(name.decode(), dtype.decode(), shape, int(begin), int(end), base + position)
+                name = raw.decode()
             except UnicodeDecodeError:
                 self._find("a name is not UTF-8", base + position)
+            else:
+                # What `_add` does with nearly every entry, without the call.
+                fits = known is not None and start == self._reached and stop - start == known[2] and quick
+                if known is None or not fits or name in tensors or name in others or name == METADATA:
+                    self._add(name, dtype.decode(), shape, start, stop, base + position)
+                else:
+                    tensors[name] = Extent(known[0], known[1], path, data + start)
+                    self._reached = stop
             position = match.end()
         self._at = position
 
     def _add(self, name: str, dtype: str, raw: bytes, begin: int, end: int, at: int) -> None:
         if len(self.tensors) + len(self.findings) >= MOST_TENSORS:
             raise UnsafeFileError(f"{self.path} has more than {MOST_TENSORS:,} tensors, out of all proportion.")
-        try:
-            shape, size, span = self._shapes[raw]
-        except KeyError:
-            counted = _shape(raw)
-            if counted is None:
-                return self._find(f"shape [{raw[:80].decode()}] is not one of whole numbers", at, name)
-            shape, size, span = self._shapes[raw] = counted
+        counted = self._shapes.get(raw) or _shape(raw)
+        if counted is None:
+            return self._find(f"shape [{raw[:80].decode()}] is not one of whole numbers", at, name)
+        shape, size, span = self._shapes[raw] = counted
         if name in self.tensors or name in self.others:
             return self._find("the name stands there twice", at, name)
         if name == METADATA:
@@ -250,6 +257,7 @@ class Scan:
             self.tensors[name] = _nibbles(shape, self.path, offset)
         else:
             self.tensors[name] = Extent(_DTYPES[dtype], shape, self.path, offset)
+            self._usual[dtype.encode(), raw] = _DTYPES[dtype], shape, end - begin
         if bits % 8 or name in self.others:
             self._aside[name] = begin, end
         if begin != self._reached:

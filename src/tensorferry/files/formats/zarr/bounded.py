@@ -128,10 +128,10 @@ def _codec_v3(name: str, settings: dict[str, Any], size: _Size) -> Any:
             raw = _expanded(name, settings, chunk_bytes.to_bytes(), size)
             return chunk_spec.prototype.buffer.from_bytes(raw)
 
-        async def _decode_single(self, chunk_bytes: Any, chunk_spec: Any) -> Any:
-            return await asyncio.to_thread(self._decode_sync, chunk_bytes, chunk_spec)
+        async def _decode_single(self, chunk_data: Any, chunk_spec: Any) -> Any:
+            return await asyncio.to_thread(self._decode_sync, chunk_data, chunk_spec)
 
-        def compute_encoded_size(self, _length: int, _chunk_spec: Any) -> int:
+        def compute_encoded_size(self, input_byte_length: int, chunk_spec: Any) -> int:
             raise NotImplementedError
 
     return Bounded()

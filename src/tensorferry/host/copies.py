@@ -1,0 +1,62 @@
+"""A copy of many arrays into one, on several processors where there is much to copy."""
+
+from __future__ import annotations
+
+import os
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .memory import MAPPED
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    Array = np.ndarray[Any, Any]
+
+__all__ = ["gather", "processors"]
+
+_MOST = 4
+"""Threads that copy at the same time: a few of them take all that memory gives."""
+
+
+def processors() -> int:
+    """On how many processors this process may run."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def gather(rows: Sequence[Array], out: Array) -> None:
+    """Copy arrays of one row each into the rows of another, of the same dtype; all are there when it returns.
+
+    One processor copies less than memory gives, and waits for new memory from the system, page by page: so from
+    `memory.MAPPED` bytes on several of them copy, as NumPy does that without the interpreter's lock.
+
+    >>> import numpy as np
+    >>> result = np.empty((2, 3))
+    >>> gather([np.ones((1, 3)), np.zeros((1, 3))], result)
+    >>> result.tolist()
+    [[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]]
+
+    Args:
+        rows: The arrays.
+        out: What is written, which nobody else has.
+    """
+    threads = min(_MOST, len(rows), processors()) if out.nbytes >= MAPPED else 1
+    if threads < 2:
+        np.concatenate(rows, out=out)
+        return
+    from concurrent.futures import ThreadPoolExecutor  # which brings logging: not for a few bytes
+
+    ends = [len(rows) * share // threads for share in range(threads + 1)]
+    parts = [slice(start, end) for start, end in pairwise(ends)]
+    with ThreadPoolExecutor(threads - 1, thread_name_prefix="tensorferry") as others:
+        try:
+            copies = [others.submit(np.concatenate, rows[part], out=out[part]) for part in parts[1:]]
+        except RuntimeError:  # the interpreter is about to end, or there are no more threads
+            copies, parts = [], [slice(None)]
+        np.concatenate(rows[parts[0]], out=out[parts[0]])
+        for each in copies:
+            each.result()
