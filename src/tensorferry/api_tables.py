@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from inspect import cleandoc
+import sys
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     Keywords = ParamSpec("Keywords")
 
 __all__ = ["to_arrow", "to_pandas", "to_polars"]
+
+# From Python 3.13 on the compiler takes it away: https://docs.python.org/3/whatsnew/3.13.html#other-language-changes
+_MARGIN = "    " if sys.version_info < (3, 13) else ""
 
 
 def _keywords(
@@ -60,7 +63,7 @@ def _with(declared: Callable[Keywords, Any]) -> Callable[[Callable[[object], Any
         source = cast("FunctionType", declared)
         made = FunctionType(source.__code__, source.__globals__, function.__name__)
         made.__kwdefaults__, made.__annotations__ = source.__kwdefaults__, source.__annotations__
-        made.__doc__ = f"{cleandoc(function.__doc__ or '')}\n\n{cleandoc(source.__doc__ or '')}"
+        made.__doc__ = f"{(function.__doc__ or '').rstrip()}\n\n{_MARGIN}{source.__doc__}"
         made.__qualname__ = function.__qualname__
         return cast("Callable[Keywords, Any]", made)
 
