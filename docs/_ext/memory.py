@@ -53,7 +53,8 @@ class Drawn(SphinxDirective):
             return []
         if "alt" in self.options:
             told = clean(self.options["alt"])
-            html = re.sub(r"(<desc[^>]*>)[^<]*", lambda found: found[1] + told, html)
+            html = re.sub(r"<desc>[^<]*", lambda _: f"<desc>{told}", html)
+            html = re.sub(r"aria-label='[^']*'", lambda _: f"aria-label='{told}'", html)
         figure = nodes.figure("", nodes.raw("", html, format="html"), classes=["ferry-figure"])
         self.set_source_info(figure)
         if "caption" not in self.options:

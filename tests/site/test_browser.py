@@ -38,10 +38,10 @@ def axe():
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_is_accessible(page, site, axe, name, scheme):
+def test_a_page_is_accessible(page, address, axe, name, scheme):
     """What axe finds on a page is neither serious nor critical; contrast is measured, light and dark."""
     page.emulate_media(color_scheme=scheme)
-    page.goto((site / "en" / name).as_uri())
+    page.goto(f"{address}/en/{name}")
     page.evaluate(axe)
     found = page.evaluate("axe.run()")
 

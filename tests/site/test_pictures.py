@@ -49,9 +49,9 @@ def test_a_page_is_drawn(tmp_path):
     assert (code, said) == (0, "")
     assert html.count("<svg ") == 4
     assert "<em>same</em>" in html
-    assert html.count("in other &lt;words&gt;</desc>") == 2
+    assert html.count("in other &lt;words&gt;</desc>") == html.count("aria-label='in other &lt;words&gt;'") == 2
     assert html.count("source and result are") == 0
-    assert html.count("what crosses the bus while a loop works") == 2
+    assert html.count("<title>what crosses the bus while a loop works") == 2
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from html import escape
 from unicodedata import category, east_asian_width
-from zlib import crc32
 
 __all__ = ["GUTTER", "STYLE", "Canvas", "clean", "fitted"]
 
@@ -102,14 +101,13 @@ class Canvas:
 
     def svg(self, title: str, told: str, *, styled: bool = True) -> str:
         """All of it as an ``<svg>`` element with a title, the same in words, and its style if asked for."""
-        body = "".join(self.parts)
-        name = f"ferry-{crc32((title + told + body).encode()):08x}"
         style = f"<style>{STYLE}</style>" if styled else ""
+        # No ids: one picture may be on a page twice.
         return (
             f"<svg xmlns='http://www.w3.org/2000/svg' class='ferry-memory' role='img' "
-            f"aria-labelledby='{name}-t {name}-d' width='{self.width}' height='{self.y:g}' "
-            f"viewBox='0 0 {self.width} {self.y:g}'><title id='{name}-t'>{clean(title)}</title>"
-            f"<desc id='{name}-d'>{clean(told)}</desc>{style}{body}</svg>"
+            f"aria-label='{clean(title)}. {clean(told)}' width='{self.width}' height='{self.y:g}' "
+            f"viewBox='0 0 {self.width} {self.y:g}'><title>{clean(title)}</title>"
+            f"<desc>{clean(told)}</desc>{style}{''.join(self.parts)}</svg>"
         )
 
     def text(self, x: float, y: float, words: str, kind: str = "") -> None:
