@@ -237,6 +237,26 @@ def test_a_page_that_is_a_file_says_why_it_has_no_planner(browser, site):
     context.close()
 
 
+@pytest.mark.parametrize("lost", ["pyodide.asm.wasm", "sources.zip", "worker.js"])
+def test_what_cannot_be_loaded_is_said_and_tried_again(browser, address, lost):
+    """Without one of its files the page goes on with the cases; the next change asks for the planner anew."""
+    context = browser.new_context()
+    page = context.new_page()
+    page.set_default_timeout(LOADS)
+    page.goto(f"{address}/en/playground/index.html")
+    if not page.evaluate("JSON.parse(document.getElementById('playground-kept').textContent).size"):
+        pytest.skip("the site was built without Pyodide, which comes from npm")
+    context.route(f"**/{lost}", lambda route: route.abort())
+    choose(page, "copy", "True")
+    assert text(page, ".pg-status")[0].startswith(WORDS["failed"].partition("{")[0])
+    open_case(page, "C15")
+    context.unroute(f"**/{lost}")
+    choose(page, "copy", "True")
+    assert text(page, ".pg-status")[0].startswith(WORDS["ready"])
+    assert values(page)["layout"] == "reversed"
+    context.close()
+
+
 # -- with the planner -------------------------------------------------------------------------------
 
 
