@@ -62,9 +62,12 @@ def clean(text: str) -> str:
 
 _CJK = "\u3040-\u30ff\u3400-\u9fff"
 """The letters of Japanese and Chinese, between which a line may end; the words of Korean have spaces between them."""
-_CLOSING = "、。，．；：！？）」』】〉》”’ーぁぃぅぇぉっゃゅょァィゥェォッャュョ"
+_CLOSING = (
+    "\u3001\u3002\uff0c\uff0e\uff1b\uff1a\uff01\uff1f\uff09\u300d\u300f\u3011\u3009\u300b"
+    "\u30fc\u3063\u3083\u3085\u3087\u30c3\u30e3\u30e5\u30e7\u30a1\u30a3\u30a7\u30a9"
+)
 """What no line begins with."""
-_OPENING = "（「『【〈《“‘"
+_OPENING = "\uff08\u300c\u300e\u3010\u3008\u300a"
 """What no line ends with."""
 _PIECES = re.compile(
     rf"\s*[{_OPENING}]*(?:[{_CJK}]|[^\s{_CJK}{_CLOSING}{_OPENING}]+|(?=[{_CLOSING}]))[{_CLOSING}]*|\s*\S"
@@ -119,10 +122,11 @@ class Canvas:
     def svg(self, title: str, told: str, *, styled: bool = True) -> str:
         """All of it as an ``<svg>`` element with a title, the same in words, and its style if asked for."""
         style = f"<style>{STYLE}</style>" if styled else ""
+        aloud = self.words.aloud.format(title=title, told=told)
         # No ids: one picture may be on a page twice.
         return (
             f"<svg xmlns='http://www.w3.org/2000/svg' class='ferry-memory' role='img' "
-            f"aria-label='{clean(self.words.aloud.format(title=title, told=told))}' width='{self.width}' height='{self.y:g}' "
+            f"aria-label='{clean(aloud)}' width='{self.width}' height='{self.y:g}' "
             f"viewBox='0 0 {self.width} {self.y:g}'><title>{clean(title)}</title>"
             f"<desc>{clean(told)}</desc>{style}{''.join(self.parts)}</svg>"
         )
