@@ -27,6 +27,7 @@ import pictures
 from playground import answers, bundle, cases, sentences, settings
 from playground.words import WORDS
 
+BETWEEN = ("before", "after")
 FOLDER = ROOT / "docs" / "_ext" / "playground"
 
 
@@ -322,19 +323,7 @@ def test_every_word_is_used_and_every_gap_is_filled():
     unused = [key for key in WORDS if key not in controls | derived and not re.search(rf"[\"'.]{key}\b", code)]
     assert unused == []
     gaps = {gap for text in WORDS.values() for _, gap, _, _ in string.Formatter().parse(text) if gap}
-    assert gaps == {
-        "framework",
-        "dtype",
-        "shape",
-        "size",
-        "count",
-        "reason",
-        "number",
-        "what",
-        "why",
-        "before",
-        "after",
-    }
+    assert gaps == {"framework", "dtype", "shape", "size", "count", "reason", "number", "what", "why", *BETWEEN}
 
 
 def sayings(query):

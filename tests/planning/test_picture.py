@@ -15,7 +15,7 @@ from tensorferry import TensorInfo
 from tensorferry.core.dtypes import find
 from tensorferry.core.sizes import size_text
 from tensorferry.core.touched import Touched
-from tensorferry.planning.canvas import fitted, wide
+from tensorferry.planning import canvas
 from tensorferry.planning.picture import picture
 from tensorferry.planning.words import WORDS, Words
 
@@ -327,21 +327,33 @@ def test_every_word_can_be_in_another_language(source, copy, written):
     strange = Words(*(re.sub(r"(\{\w+\})|[A-Za-z0-9,-]+", lambda found: found[1] or "語", text) for text in WORDS))
     plan = ferry.explain(info, "numpy", copy=copy)
     root = drawn(plan, words=strange, written=written)
-    kept = {"python", "numpy", "torch", "ndarray", "Tensor", "Parameter", "list", "objects", "float64", "cpu"}
+    kept = {
+        "python",
+        "numpy",
+        "torch",
+        "ndarray",
+        "Tensor",
+        "Parameter",
+        "list",
+        "objects",
+        "float64",
+        "cpu",
+        "numbers",
+    }
     kept |= {"KiB", "K", "B", *source.split()}
     said = " ".join([*words(root), told(root), root.get("aria-label"), root.find(f"{SVG}title").text])
     assert set(re.findall(r"[A-Za-z]+[0-9]*", said)) <= kept
 
 
-@given(text=st.text(alphabet="あ漢、。（）가 a1", max_size=40), width=st.integers(30, 200))
+@given(text=st.text(alphabet="あ漢\u3001\u3002\uff08\uff09가 a1", max_size=40), width=st.integers(30, 200))
 def test_lines_fit_and_lose_nothing(text, width):
     """In any script: no line is wider than there is room, and together they are the text."""
-    lines = fitted(text, width, lines=99)
-    assert all(wide(line) <= width for line in lines)
+    lines = canvas.fitted(text, width, lines=99)
+    assert all(canvas.wide(line) <= width for line in lines)
     assert "".join(lines).replace(" ", "") == text.replace(" ", "")
 
 
 def test_lines_of_japanese_end_between_letters():
     """And none begins with a comma, or ends with a bracket that opens."""
-    assert fitted("一二三、四五（六）七", wide("一二三")) == ["一二", "三、四", "五", "（六）", "七"]
-    assert fitted("첫 요소가 있는", wide("첫 요소")) == ["첫", "요소가", "있는"]
+    assert canvas.fitted("一二三、四五「六」七", canvas.wide("一二三"), 9) == ["一二", "三、四", "五", "「六」", "七"]
+    assert canvas.fitted("첫 요소가 있는", canvas.wide("첫 요소")) == ["첫", "요소가", "있는"]
