@@ -175,6 +175,7 @@ def test_an_address_that_makes_no_sense_is_as_usual():
     shown = answers.answer(read("shape=<b>"), WORDS)
     assert "<b>" not in re.sub(r"<b>[A-Z]", "", shown.html)
     assert escape("'<b>' is no shape") in shown.html
+    assert escape("'3 4' is no shape") in answers.answer(read("shape=3+4"), WORDS).html  # and not 34
 
 
 # -- the 27 cases -----------------------------------------------------------------------------------

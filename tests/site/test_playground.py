@@ -293,6 +293,20 @@ def test_what_cannot_be_is_put_right_and_said(live):
     assert text(live, "#why-layout") == [WORDS["no-negative"].format(framework="PyTorch")]
 
 
+def test_what_is_typed_before_the_answer_is_there_stays(live):
+    """The answer to what was asked is shown, and the next one when what is typed is finished."""
+    go(live, "from=numpy&to=jax")
+    live.evaluate(
+        "(() => { const e = document.querySelector('[name=shape]'); const done = new Event('change', {bubbles: true});"
+        " e.value = '5,6'; e.dispatchEvent(done); e.value = '5,6,7'; })()"
+    )
+    settled(live)
+    assert (values(live)["shape"], "shape=5,6" in live.url, "5,6,7" in live.url) == ("5,6,7", True, False)
+    live.locator("[name=shape]").dispatch_event("change")
+    settled(live)
+    assert (values(live)["shape"], "shape=5,6,7" in live.url) == ("5,6,7", True)
+
+
 def test_back_and_forward_follow_the_settings(live):
     """Each change is a place in the history."""
     go(live, "from=numpy&to=jax")
