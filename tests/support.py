@@ -154,7 +154,7 @@ def survives(code, *arguments, **environment):
 
 
 _NURSERY = """
-import importlib, json, os, signal, sys, tempfile, traceback, warnings
+import gc, importlib, json, os, signal, sys, tempfile, traceback, warnings
 import numpy
 # A PyTorch built for CUDA brings Triton, which ends the process if TensorFlow is there before it.
 for name in ("torch", "torch._dynamo", "tensorflow", "jax", "tensorferry"):
@@ -162,6 +162,8 @@ for name in ("torch", "torch._dynamo", "tensorflow", "jax", "tensorferry"):
         importlib.import_module(name)
     except ImportError:
         pass
+gc.collect()
+gc.freeze()  # else each collection in a child walks through all that the frameworks hold, which takes 0.25 s
 pipe = os.fdopen(os.dup(1), "w")
 for line in sys.stdin:
     job = json.loads(line)
