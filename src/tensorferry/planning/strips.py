@@ -9,7 +9,7 @@ from ..core.dtypes import find
 from ..core.layout import ALIGNMENT
 from ..core.sizes import size_text
 from ..core.touched import Touched
-from .canvas import GUTTER, wide
+from .canvas import GUTTER, clean, wide
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -75,8 +75,12 @@ def strip(canvas: Canvas, info: TensorInfo, kind: str, *, written: bool) -> None
 def _ruler(canvas: Canvas, ticks: Iterable[int]) -> None:
     """Numbers above a row, with the unit in front."""
     canvas.y += 13
-    unit = canvas.words.ruler
-    canvas.text(GUTTER - (6 if wide(unit) < GUTTER - 6 else 4), canvas.y - 3, unit, "end ruler")
+    unit, room = canvas.words.ruler, GUTTER - 6
+    if wide(unit) < room:
+        canvas.text(room, canvas.y - 3, unit, "end ruler")
+    else:
+        squeezed = f"textLength='{room - 3}' lengthAdjust='spacingAndGlyphs'"
+        canvas.add(f"<text x='{room}' y='{canvas.y - 3:g}' class='end ruler' {squeezed}>{clean(unit)}</text>")
     for tick in ticks:
         canvas.text(canvas.left + tick * canvas.byte, canvas.y - 3, str(tick), "mid ruler")
 
