@@ -9,8 +9,10 @@ works on the batches in their order.
 from __future__ import annotations
 
 import inspect
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+import pictures
 from docutils.parsers.rst import directives
 from memory import Drawn
 
@@ -19,10 +21,10 @@ from tensorferry.core.sizes import size_text
 from tensorferry.planning.canvas import Canvas
 from tensorferry.planning.page import both_widths, page
 from tensorferry.planning.plan import Plan
-from tensorferry.planning.step import WAYS, Path
+from tensorferry.planning.step import Path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from sphinx.application import Sphinx
     from sphinx.util.typing import ExtensionMetadata
@@ -80,8 +82,8 @@ def ahead(ways: list[Path], batches: int, depth: int = DEPTH) -> list[Piece]:
     return found
 
 
-def timeline(plan: Plan, batches: int, width: Any = 64) -> str:
-    """Both orders, one below the other and in one scale, as an ``<svg>`` element.
+def timeline(plan: Plan, batches: int, width: Any = 64, table: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Both orders, one below the other and in one scale, as an ``<svg>`` element; `table` translates.
 
     Raises:
         ValueError: Nothing of the plan crosses the bus.
@@ -91,13 +93,15 @@ def timeline(plan: Plan, batches: int, width: Any = 64) -> str:
         raise ValueError("nothing of this plan crosses the bus")
     ways = list(dict.fromkeys(ways))
     nbytes = {way: sum(step.bytes for step in plan.steps if step.path == way) for way in ways}
-    names = {way: f"{WAYS[way]}: {size_text(nbytes[way])} for each batch" for way in ways}
-    names[LOOP] = "your loop works on it"
+    words = pictures.translated(table)
+    told = {key: table.get(text, text) for key, text in pictures.TIMELINE.items()}
+    names = {way: told["lane"].format(way=words.way(way, size_text(nbytes[way]))) for way in ways}
+    names[LOOP] = told["loop"]
     orders = {
-        "convert in the loop: one after the other": in_turn(ways, batches),
-        f"prefetch: up to {DEPTH} batches ahead of the loop": ahead(ways, batches),
+        told["in-turn"]: in_turn(ways, batches),
+        told["ahead"].format(depth=DEPTH): ahead(ways, batches),
     }
-    canvas = Canvas(width)
+    canvas = Canvas(width, words)
     longest = max(piece.stop for pieces in orders.values() for piece in pieces)
     unit = (canvas.right - 12) // longest
     for title, pieces in orders.items():
@@ -107,13 +111,9 @@ def timeline(plan: Plan, batches: int, width: Any = 64) -> str:
             canvas.lines(name, "quiet", 10)
             _lane(canvas, [piece for piece in pieces if piece.lane == lane], unit)
     canvas.y += 6
-    canvas.lines("Time goes to the right, not to scale. Numbers: the batches.", "quiet", 10)
+    canvas.lines(told["scale"], "quiet", 10)
     canvas.y += 6
-    told = (
-        f"With convert, each of {batches} batches is carried and then worked on, one after the other. "
-        f"With prefetch, the next batches are carried while the loop works, and it is over sooner."
-    )
-    return canvas.svg("what crosses the bus while a loop works", told, styled=False)
+    return canvas.svg(told["title"], told["told"].format(batches=batches), styled=False)
 
 
 def _lane(canvas: Canvas, pieces: list[Piece], unit: int) -> None:
@@ -140,8 +140,8 @@ class Timeline(Drawn):
         """The picture, once for a screen and once for a phone."""
         if not isinstance(value, Plan):
             raise TypeError(f"the last line must be a plan, not {type(value).__name__}")
-        batches = self.options.get("batches", 4)
-        return page([both_widths(lambda width: timeline(value, batches, width))])
+        batches, table = self.options.get("batches", 4), pictures.messages_of(self.config)
+        return page([both_widths(lambda width: timeline(value, batches, width, table))])
 
 
 def setup(app: Sphinx) -> ExtensionMetadata:

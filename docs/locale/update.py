@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import re
+import sys
 from io import BytesIO
 from pathlib import Path
 
@@ -13,6 +14,10 @@ from babel.messages.pofile import read_po, unescape, write_po
 
 LOCALE = Path(__file__).parent
 DOCS = LOCALE.parent
+sys.path.insert(0, str(DOCS / "_ext"))
+
+from pictures import CATALOGS  # noqa: E402 - one of the site's own modules
+
 LANGUAGES = ("ko", "ja", "zh_CN")
 # The pages that are wholly translated. The others stay English, and have no catalog.
 PAGES = ("index.md", "tutorial/*.md", "explanation/memory.md", "reference/glossary.md", "playground/*.md")
@@ -27,6 +32,19 @@ def pages() -> list[str]:
     return [page.relative_to(DOCS).with_suffix("").as_posix() for page in found]
 
 
+def names() -> list[str]:
+    """Return the names of all catalogs: those of pages, and those of words that are on no page of their own."""
+    return [*pages(), *CATALOGS]
+
+
+def messages(name: str) -> Catalog:
+    """Return the messages of words that are on no page of their own."""
+    catalog = Catalog()
+    for message in CATALOGS[name]:
+        catalog.add(message)
+    return catalog
+
+
 def catalog_path(language: str, page: str) -> Path:
     """Return where the translation of a page is."""
     return LOCALE / language / "LC_MESSAGES" / f"{page}.po"
@@ -39,6 +57,8 @@ def _options(block: re.Match[str]) -> str:
 
 def digest(page: str) -> str:
     """Return a digest of a page's words. Code and lists of pages are not translated: they do not change it."""
+    if page in CATALOGS:
+        return hashlib.sha256("\n".join(CATALOGS[page]).encode()).hexdigest()[:16]
     text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
     words = re.sub(r"^```(?!\{glossary).*?^```$", _options, text, flags=re.MULTILINE | re.DOTALL)
     return hashlib.sha256(" ".join(words.split()).encode()).hexdigest()[:16]
@@ -89,12 +109,16 @@ def main() -> None:
     templates = parser.parse_args().templates
     for language in LANGUAGES:
         kept = {catalog_path(language, THEME)}
-        for page in pages():
+        for page in names():
             path = catalog_path(language, page)
             catalog = read(path, language)
             before = {message.id: message.previous_id for message in catalog if message.fuzzy}
-            with (templates / f"{page}.pot").open("rb") as file:
-                catalog.update(read_po(file), update_header_comment=False)
+            if page in CATALOGS:
+                template = messages(page)
+            else:
+                with (templates / f"{page}.pot").open("rb") as file:
+                    template = read_po(file)
+            catalog.update(template, update_header_comment=False)
             for message in catalog:
                 if message.fuzzy and not message.previous_id:
                     message.previous_id = before.get(message.id, [])

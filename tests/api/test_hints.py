@@ -235,6 +235,31 @@ def test_what_is_wrong_with_a_keyword_is_not_said_of_x():
         assert caught.value.hint == f"{keyword}= a tensor"
 
 
+def test_what_was_given_in_the_wrong_order():
+    """What goes where is said, by the call that works."""
+    samples = [{"a": 1}, {"a": 2}]
+    hint = hint_of(lambda: ferry.collate("torch", samples))
+    assert eval(next(iter(calls_in(hint))), {**PUBLIC, "x": samples})["a"].tolist() == [1, 2]  # noqa: S307 - that is what it is for
+    with pytest.raises(TypeError, match="the tensor to convert comes first"):
+        ferry.convert_tree("torch", samples)
+    assert hint_of(lambda: ferry.convert([1.5], like="pt")) == 'to="torch"'
+    with pytest.raises(TypeError, match=r"in save\(tree, path\) must be a string or a path"):
+        ferry.save("model.safetensors", {})
+    with pytest.raises(TypeError, match=r"must be a string or a pathlib.Path, not an object of type dict"):
+        ferry.load({})
+    with pytest.raises(TypeError, match=r"shape=\(3,\), not 3"):
+        ferry.TensorInfo("numpy", 3, "float32")
+
+
+def test_text_that_is_numbers_becomes_numbers():
+    """As the hint has it; a list of the same text would be refused too."""
+    pd, pl = (pytest.importorskip(name, reason=f"{name} is not installed") for name in ("pandas", "polars"))
+    for x in (np.array(["1.5", "2"]), pd.Series(["1.5", "2"]), pl.Series(["1.5", "2"])):
+        assert ferry.to_list(pasted(hint_of(lambda x=x: ferry.to_numpy(x)), x)[0]) == [1.5, 2.0]
+    x = pl.Series([None, None])
+    assert np.isnan(ferry.to_numpy(pasted(hint_of(lambda: ferry.to_numpy(x)), x)[0], nulls="nan")).all()
+
+
 # -- the text itself --------------------------------------------------------------------------------
 
 

@@ -202,6 +202,7 @@ def test_a_gradient_that_may_not_be_lost(forked_cli):
         ("--to", "caffe"),
         ("--shape", "3,x"),
         ("--shape", "3,-1"),
+        ("--shape", "3,,4"),
         ("--dtype", "float33"),
         ("--device", "the moon"),
         ("--strides", "4"),

@@ -23,9 +23,11 @@ from tensorferry.cli.cases import CASES as TOUR
 
 sys.path.insert(0, str(ROOT / "docs" / "_ext"))
 
-from playground import answers, bundle, cases, settings
+import pictures
+from playground import answers, bundle, cases, sentences, settings
 from playground.words import WORDS
 
+BETWEEN = ("before", "after")
 FOLDER = ROOT / "docs" / "_ext" / "playground"
 
 
@@ -173,6 +175,7 @@ def test_an_address_that_makes_no_sense_is_as_usual():
     shown = answers.answer(read("shape=<b>"), WORDS)
     assert "<b>" not in re.sub(r"<b>[A-Z]", "", shown.html)
     assert escape("'<b>' is no shape") in shown.html
+    assert escape("'3 4' is no shape") in answers.answer(read("shape=3+4"), WORDS).html  # and not 34
 
 
 # -- the 27 cases -----------------------------------------------------------------------------------
@@ -321,7 +324,50 @@ def test_every_word_is_used_and_every_gap_is_filled():
     unused = [key for key in WORDS if key not in controls | derived and not re.search(rf"[\"'.]{key}\b", code)]
     assert unused == []
     gaps = {gap for text in WORDS.values() for _, gap, _, _ in string.Formatter().parse(text) if gap}
-    assert gaps == {"framework", "dtype", "shape", "size", "count", "reason", "number", "what", "why"}
+    assert gaps == {"framework", "dtype", "shape", "size", "count", "reason", "number", "what", "why", *BETWEEN}
+
+
+def sayings(query):
+    """What the planner says of a setting that has a plan, and why some of its controls' choices are not there."""
+    setting = read(query)
+    shown = answers.answer(setting, WORDS)
+    told = {why for choices in shown.impossible.values() for why in choices.values()}
+    if answers.refused(setting, WORDS) is None:
+        plan = explain(settings.tensor(setting), setting["to"], **settings.keywords(setting))
+        told |= {plan.reason, *plan.warnings, *(step.why for step in plan.steps)}
+    return {text for text in told if not any(re.fullmatch(pattern, text) for pattern in OWN_WORDS)}
+
+
+OWN_WORDS = [re.sub(r"\\\{\w+\\\}", ".+", re.escape(text)) for text in WORDS.values()]
+
+
+@pytest.mark.parametrize("name", cases.CASES)
+def test_what_the_planner_says_of_a_case_can_be_translated(name):
+    """Every sentence is an instance of one that the catalogs have, and that instance is the sentence again."""
+    told = sayings(cases.CASES[name])
+    assert [text for text in told if sentences.found(text) is None] == []
+    assert all(sentences.said(text, {each: each for each in sentences.SENTENCES}) == text for text in told)
+
+
+def test_no_sentence_is_taken_for_another():
+    """Each is found as itself, whatever stands in its gaps."""
+    for sentence in sentences.SENTENCES:
+        gaps = re.findall(r"\{(\w+)\}", sentence)
+        values = {"strides": "(8, 4)", "shape": "(2, 3)", "why": "there are no elements"}
+        text = sentence.format(**{gap: values.get(gap, gap) for gap in gaps})
+        assert sentences.found(text) == (sentence, {gap: values.get(gap, gap) for gap in gaps})
+
+
+def test_an_answer_in_another_language_keeps_the_sentences_that_can_be_searched():
+    """Pictures and the planner's sentences are translated; the planner's own stand in the titles."""
+    table = {**{text: f"<{text}>" for text in (*pictures.WORDS, *sentences.SENTENCES)}}
+    shown = answers.answer(read(cases.CASES["C03"]), {**WORDS, **pictures.of_playground(table)})
+    reason, inner = "read-only: a write would bypass autograd's version check", "<a write would bypass"
+    assert f"title='{escape(reason)}'>{escape('<read-only: ' + inner)}" in shown.html
+    assert escape("<may write>") in shown.html
+    assert ">may write<" not in shown.html
+    assert inner in shown.said
+    assert answers.answer(read(cases.CASES["C03"]), WORDS).html.count(" title=") == 0
 
 
 def test_the_text_of_an_answer_is_escaped():

@@ -15,7 +15,7 @@ _SPEC = importlib.util.spec_from_file_location("update_catalogs", LOCALE / "upda
 update = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(update)
 
-CATALOGS = [(language, page) for language in update.LANGUAGES for page in update.pages()]
+CATALOGS = [(language, name) for language in update.LANGUAGES for name in update.names()]
 catalogs = pytest.mark.parametrize(("language", "page"), CATALOGS, ids=["-".join(each) for each in CATALOGS])
 
 
@@ -80,6 +80,7 @@ def test_the_catalogs_have_every_message_that_sphinx_finds(tmp_path):
     pytest.importorskip("sphinx", reason="Sphinx is not installed: make docs installs it")
     subprocess.run([sys.executable, "-m", "sphinx", "-Q", "-b", "gettext", DOCS, tmp_path], check=True)
     found = {page: update.read(tmp_path / f"{page}.pot", "en") for page in update.pages()}
+    found |= {name: update.messages(name) for name in update.CATALOGS}
 
     assert {each: {source for source, _ in _messages(*each)} for each in CATALOGS} == {
         each: {message.id for message in found[each[1]] if message.id} for each in CATALOGS
@@ -165,7 +166,7 @@ def test_every_exception_is_needed():
         term = re.compile(rf"(?<![\w-])(?:{terms[row['term']]})(?![\w-])", re.IGNORECASE)
         found = [
             source
-            for page in update.pages()
+            for page in update.names()
             for source, _ in _messages("ko" if row["language"] == "all" else row["language"], page)
             if source.startswith(row["message begins with"]) and term.search(_words(source))
         ]

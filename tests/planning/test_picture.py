@@ -15,7 +15,9 @@ from tensorferry import TensorInfo
 from tensorferry.core.dtypes import find
 from tensorferry.core.sizes import size_text
 from tensorferry.core.touched import Touched
+from tensorferry.planning import canvas
 from tensorferry.planning.picture import picture
+from tensorferry.planning.words import WORDS, Words
 
 SVG = "{http://www.w3.org/2000/svg}"
 BYTE = {64: 10, 32: 9}
@@ -311,3 +313,47 @@ def test_sizes():
         1 << 71: "2,048 EiB",
     }
     assert {nbytes: size_text(nbytes) for nbytes in texts} == texts
+
+
+# -- in other languages -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("source", ["python", "numpy", "torch"])
+@pytest.mark.parametrize("copy", [None, True])
+@pytest.mark.parametrize("written", [None, "source", "result"])
+def test_every_word_can_be_in_another_language(source, copy, written):
+    """A picture says nothing but what the table says, values apart."""
+    info = TensorInfo(source, (40, 4), "float64", requires_grad=source == "torch")
+    strange = Words(*(re.sub(r"(\{\w+\})|[A-Za-z0-9,-]+", lambda found: found[1] or "語", text) for text in WORDS))
+    plan = ferry.explain(info, "numpy", copy=copy)
+    root = drawn(plan, words=strange, written=written)
+    kept = {
+        "python",
+        "numpy",
+        "torch",
+        "ndarray",
+        "Tensor",
+        "Parameter",
+        "list",
+        "objects",
+        "float64",
+        "cpu",
+        "numbers",
+    }
+    kept |= {"KiB", "K", "B", *source.split()}
+    said = " ".join([*words(root), told(root), root.get("aria-label"), root.find(f"{SVG}title").text])
+    assert set(re.findall(r"[A-Za-z]+[0-9]*", said)) <= kept
+
+
+@given(text=st.text(alphabet="あ漢\u3001\u3002\uff08\uff09가 a1", max_size=40), width=st.integers(30, 200))
+def test_lines_fit_and_lose_nothing(text, width):
+    """In any script: no line is wider than there is room, and together they are the text."""
+    lines = canvas.fitted(text, width, lines=99)
+    assert all(canvas.wide(line) <= width for line in lines)
+    assert "".join(lines).replace(" ", "") == text.replace(" ", "")
+
+
+def test_lines_of_japanese_end_between_letters():
+    """And none begins with a comma, or ends with a bracket that opens."""
+    assert canvas.fitted("一二三、四五「六」七", canvas.wide("一二三"), 9) == ["一二", "三、四", "五", "「六」", "七"]
+    assert canvas.fitted("첫 요소가 있는", canvas.wide("첫 요소")) == ["첫", "요소가", "있는"]

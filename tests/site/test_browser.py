@@ -88,7 +88,7 @@ def test_the_search_finds_a_word(page, address):
     page.goto(f"{address}/en/index.html")
     page.fill("input[name=q]", "bfloat16")
     page.press("input[name=q]", "Enter")
-    page.wait_for_selector("#search-results li a")
+    page.get_by_text("Search finished").wait_for()  # results come one after the other
     found = page.locator("#search-results li a").all_inner_texts()
     page.locator("#search-results li a").first.click()
     page.wait_for_selector("article h1")
@@ -100,7 +100,7 @@ def test_the_search_finds_a_word(page, address):
 def test_a_message_of_an_error_is_found(page, address):
     """Who searches for the words of a message comes to the error."""
     page.goto(f"{address}/en/search.html?q=cannot+share+this+memory")
-    page.wait_for_selector("#search-results li a")
+    page.get_by_text("Search finished").wait_for()  # results come one after the other
 
     assert "Errors" in page.locator("#search-results li a").all_inner_texts()
 

@@ -187,6 +187,9 @@ def test_names_lead_through_every_container():
         ({"encoder": "bfloat16"}, 'dtype={"encoder.*": "bfloat16"}'),
         ({"encoder.0.wieght": None}, 'dtype={"encoder.0.weight": None}'),
         ({"float": "float16", "Label": "int32"}, 'dtype={"label": "int32"}'),
+        ({'$["encoder"][0]["weight"]': "bfloat16"}, 'dtype={"encoder.0.weight": "bfloat16"}'),
+        ({'$["encoder"][0]': "bfloat16"}, 'dtype={"encoder.0.*": "bfloat16"}'),
+        ({"flaot": "bfloat16"}, 'dtype={"float": "bfloat16"}'),
     ],
 )
 def test_a_name_that_no_leaf_has_is_an_error(mapping, hint):

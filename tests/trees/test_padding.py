@@ -378,6 +378,19 @@ def test_dtypes_are_of_the_leaves_not_of_the_marks():
         assert [batch[key].dtype for key in batch] == [torch.bfloat16, torch.bool, torch.int64]
 
 
+def test_lists_of_numbers_as_samples_are_padded_as_the_hint_says():
+    """A list is a container; that it is one leaf has to be said."""
+    samples = [[5, 7, 2], [9]]
+    with pytest.raises(ferry.UnsupportedTypeError, match="different trees") as caught:
+        ferry.collate(samples, "numpy", pad=0)
+    keyword, _, code = caught.value.hint.partition(", if ")[0].partition("=")
+    batch = ferry.collate(samples, "numpy", pad=0, **{keyword: eval(code)})  # noqa: S307 - that is what the hint is for
+    assert batch.tolist() == [[5, 7, 2], [9, 0, 0]]
+    with pytest.raises(ferry.UnsupportedTypeError, match="different trees") as caught:
+        ferry.collate([{"a": 1}, {"b": 1}], "numpy")
+    assert caught.value.hint == "the same names in all samples"
+
+
 def test_padding_does_not_depend_on_other_samples_types():
     """Arrays, tensors, lists and numbers' rows in one leaf: the tensors' dtype."""
     import torch

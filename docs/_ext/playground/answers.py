@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import reduce
 from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,11 +15,13 @@ from tensorferry.backends.declared import declarations, explain, stand_in
 from tensorferry.core.sizes import size_text
 from tensorferry.errors import ConversionError
 from tensorferry.planning.picture import drawing
+from tensorferry.planning.words import WORDS as PICTURES
 
+from .sentences import said as in_words
 from .settings import CHOICES, DEFAULTS, NAMES, OPTIONS, ImpossibleError, Setting, given, keywords, read, tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from tensorferry.core.info import TensorInfo
     from tensorferry.planning.plan import Plan
@@ -69,8 +72,8 @@ def answer(setting: Setting, words: Mapping[str, str], changed: str = "") -> Ans
         changed: The control that has been changed; others that are impossible with its value are put right.
     """
     setting, put_right = _put_right(setting, changed)
-    named = ", ".join(words.get(name, f"{name}=") for name in put_right)
-    note = words["adjusted"].format(what=named) if put_right else ""
+    named = [words.get(name, f"{name}=") for name in put_right]
+    note = words["adjusted"].format(what=_listed(named, words)) if put_right else ""
     found = refused(setting, words)
     if found is not None:
         said, html = _refusal(found, setting, words)
@@ -121,13 +124,13 @@ def _impossible(setting: Setting, words: Mapping[str, str]) -> dict[str, dict[st
         for choice in CHOICES[control]:
             why = _absent(Setting({**setting, control: choice}), words)
             if why is not None:
-                found.setdefault(control, {})[choice] = why.message
+                found.setdefault(control, {})[choice] = in_words(why.message, words)
     options = declarations()[setting["to"]].capabilities.options
     for option in OPTIONS:
         if option not in options.names | options.finishers:
             asked = Setting({**DEFAULTS, "to": setting["to"], option: "1"})
             why = refused(asked, words)
-            found[option] = {"1": "" if why is None else why.message}
+            found[option] = {"1": "" if why is None else in_words(why.message, words)}
     return found
 
 
@@ -189,7 +192,8 @@ def said_of_writes(plan: Plan, words: Mapping[str, str]) -> dict[str, str]:
         shows = "x-shows" if result.writable is not False else "x-shows-through"
         of_source = [words[shows if shared else "x-stays"], *_remarks(source, words)]
     if result.writable is False:
-        of_result = [_closed(result, "y", words).format(reason=plan.reason.removeprefix("read-only: "))]
+        reason = in_words(plan.reason.removeprefix("read-only: "), words)
+        of_result = [_closed(result, "y", words).format(reason=reason)]
     else:
         of_result = [words["y-shows" if shared else "y-stays"]]
     return {"source": " ".join(one + of_source), "result": " ".join(one + of_result)}
@@ -215,11 +219,14 @@ def _remarks(info: TensorInfo, words: Mapping[str, str]) -> list[str]:
 
 def _verdict(plan: Plan, words: Mapping[str, str]) -> tuple[str, str]:
     """What becomes of the memory: the key of its word, and what is copied over which path."""
-    copied = ", ".join(
-        words[f"copied-{step.path}"].format(size=size_text(step.bytes)) for step in plan.steps if step.copies
-    )
+    copied = [words[f"copied-{step.path}"].format(size=size_text(step.bytes)) for step in plan.steps if step.copies]
     kind = "copied" if not plan.shares_memory else "shared" if plan.steps else "same"
-    return kind, copied or words["copied-nothing"]
+    return kind, _listed(copied, words) or words["copied-nothing"]
+
+
+def _listed(parts: Sequence[str], words: Mapping[str, str]) -> str:
+    """One after the other, as the language lists them."""
+    return reduce(lambda before, after: words["listed"].format(before=before, after=after), parts) if parts else ""
 
 
 # -- as HTML --------------------------------------------------------------------------------------
@@ -235,30 +242,43 @@ def _refusal(found: _Refused, setting: Setting, words: Mapping[str, str]) -> tup
     plain = Setting({**DEFAULTS, **{name: setting[name] for name in ("from", "shape", "to", *_SOURCE)}})
     if keywords(setting) and refused(plain, words) is None:
         plan = explain(tensor(plain), plain["to"])
-        verdict = ", ".join(words.get(word, word) for word in _verdict(plan, words))
-        parts.append(f"<h3>{escape(words['without'])}: {escape(verdict)}</h3>{_memory(plan, words)}")
-    return f"{words[kind]}: {found.message}", f"<div class='pg-top'>{''.join(parts)}</div>"
+        of_plan, copied = _verdict(plan, words)
+        verdict = words["answer"].format(what=words["without"], why=_listed((words[of_plan], copied), words))
+        parts.append(f"<h3>{escape(verdict)}</h3>{_memory(plan, words)}")
+    return words["answer"].format(what=words[kind], why=found.message), f"<div class='pg-top'>{''.join(parts)}</div>"
 
 
 def _plan(plan: Plan, setting: Setting, words: Mapping[str, str]) -> tuple[str, str]:
     kind, copied = _verdict(plan, words)
-    warnings = [f"<p class='pg-careful'><b>{escape(words['careful'])}</b> {escape(text)}</p>" for text in plan.warnings]
+    careful = escape(words["careful"])
+    warnings = [f"<p class='pg-careful'><b>{careful}</b> {_said(text, words)}</p>" for text in plan.warnings]
     parts = [
         f"<h2 class='pg-verdict {kind}'>{escape(words[kind])} <small>{escape(copied)}</small></h2>",
-        f"<p class='pg-reason'><b>{escape(words['reason'])}</b> <span>{escape(plan.reason)}</span></p>",
+        f"<p class='pg-reason'><b>{escape(words['reason'])}</b> {_said(plan.reason, words)}</p>",
         *warnings,
         _memory(plan, words),
     ]
     rest = f"<div class='pg-rest'>{_steps(plan, words)}{_code(plan, setting, words)}</div>"
-    return f"{words[kind]}, {copied}: {plan.reason}", f"<div class='pg-top'>{''.join(parts)}</div>{rest}"
+    verdict = _listed((words[kind], copied), words)
+    said = words["answer"].format(what=verdict, why=in_words(plan.reason, words))
+    return said, f"<div class='pg-top'>{''.join(parts)}</div>{rest}"
+
+
+def _said(text: str, words: Mapping[str, str]) -> str:
+    """What the planner says, in the reader's language, with the planner's own sentence, by which it can be searched."""
+    told = in_words(text, words)
+    title = "" if told == text else f" title='{escape(text)}'"
+    return f"<span{title}>{escape(told)}</span>"
 
 
 def _memory(plan: Plan, words: Mapping[str, str]) -> str:
     """The pictures, and the buttons that write."""
     figures = []
+    language = {field: words.get(f"picture-{field}", english) for field, english in PICTURES._asdict().items()}
+    pictures = PICTURES._replace(**language)
     for written in (None, "source", "result"):
         for name, width in _WIDTHS:
-            drawn = drawing(plan, width, written, styled=False)
+            drawn = drawing(plan, width, written, styled=False, words=pictures)
             marks = f"data-written='{written or ''}'{' hidden' if written else ''}"
             figures.append(f"<div class='pg-figure {name}' {marks}>{drawn}</div>")
     said = said_of_writes(plan, words)
@@ -285,7 +305,7 @@ def _steps(plan: Plan, words: Mapping[str, str]) -> str:
         so_far = replace(plan, steps=plan.steps[:number], imports=()).code
         where = words["step-of"].format(number=number, count=len(plan.steps))
         rows.append(
-            f"<li data-where='{escape(where)}'><code>{escape(step.code)}</code> <span>{escape(step.why)}</span> "
+            f"<li data-where='{escape(where)}'><code>{escape(step.code)}</code> {_said(step.why, words)} "
             f"<small>{escape(cost)}</small><pre hidden>{escape(so_far)}</pre></li>"
         )
     return (

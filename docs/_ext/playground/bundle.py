@@ -22,5 +22,5 @@ def bundle(path: Path) -> None:
         archive.writestr("tensorferry/__init__.py", "")  # its own is all of tensorferry
         for each in sorted({*light, *folders}):
             archive.write(each, Path("tensorferry", each.relative_to(PACKAGE)))
-        for name in ("__init__", "answers", "settings"):
+        for name in ("__init__", "answers", "sentences", "settings"):
             archive.write(HERE / f"{name}.py", f"playground/{name}.py")

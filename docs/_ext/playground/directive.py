@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
 import npm
+import pictures
 from docutils import nodes
 from sphinx.addnodes import translatable
 from sphinx.util import logging
@@ -69,7 +70,11 @@ class PlaygroundDirective(SphinxDirective):
         """The node."""
         made = Playground()
         self.set_source_info(made)
-        for path in (*HERE.glob("*.py"), *Path(tensorferry.__file__).parent.glob("[cp]*/*.py")):
+        for path in (
+            *pictures.catalogs(self.config),
+            *HERE.glob("*.py"),
+            *Path(tensorferry.__file__).parent.glob("[cp]*/*.py"),
+        ):
             self.env.note_dependency(str(path))
         return [made]
 
@@ -107,7 +112,7 @@ def _fetch(app: Sphinx) -> None:
 
 def visit(self: HTML5Translator, node: Playground) -> None:
     """Write the page, and beside it a script with the cases."""
-    words = node["words"]
+    words = {**node["words"], **pictures.of_playground(pictures.messages_of(self.builder.config))}
     found = answers(words)
     scripts = Path(self.builder.outdir, SCRIPTS)
     scripts.mkdir(parents=True, exist_ok=True)

@@ -108,7 +108,7 @@ class ImpossibleError(ValueError):
 def read(words: Mapping[str, str] | Iterable[tuple[str, str]]) -> Setting:
     """The setting that an address asks for; what no control offers is as usual."""
     asked = dict(words)
-    shape = "".join(asked.pop("shape", DEFAULTS["shape"]).strip("()[] ").split())
+    shape = ",".join(part.strip() for part in asked.pop("shape", DEFAULTS["shape"]).strip("()[] ").split(","))
     told = {name: value for name, value in asked.items() if value in CHOICES.get(name, ())}
     return Setting({**DEFAULTS, **told, "shape": shape.rstrip(",")})
 

@@ -51,6 +51,8 @@ WORDS = {
     "careful": "Careful",
     "hint": "Instead",
     "without": "Without the keywords",
+    "listed": "{before}, {after}",
+    "answer": "{what}: {why}",
     # -- writes
     "write": "Write, and see who changes",
     "write-x": "Write to the source, x",

@@ -85,7 +85,7 @@
 
   // -- what is shown ----------------------------------------------------------------------------
 
-  function show(answer, name) {
+  function show(answer, name, typing = false) {
     known.set(answer.query, answer);
     for (const control of form.elements) {
       if (!control.name) continue;
@@ -94,7 +94,7 @@
       if (control.type === "radio" || control.type === "checkbox") {
         control.checked = control.value === value;
         control.disabled = control.value in impossible && !control.checked;
-      } else if (control.value !== value) {
+      } else if (control.value !== value && !(typing && control.type === "text")) {
         control.value = value;
       }
       for (const option of control.options ?? []) option.disabled = option.value in impossible && option.value !== value;
@@ -137,10 +137,11 @@
 
   form.addEventListener("submit", (event) => event.preventDefault());
   form.addEventListener("change", async ({ target }) => {
+    const { value } = form.elements.shape;
     const answer = await ask(query(), target.name);
     if (!answer) return;
     if (location.hash !== `#${answer.query}`) history.pushState(null, "", `#${answer.query}`);
-    show(answer);
+    show(answer, undefined, form.elements.shape.value !== value); // what was typed meanwhile stays
   });
   addEventListener("hashchange", follow);
   page.querySelector(".pg-cases ul").addEventListener("click", ({ target }) => {

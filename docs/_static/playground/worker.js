@@ -17,7 +17,14 @@ answer_json
 `);
 }
 
-const planner = start();
+// Pyodide never says that its WebAssembly cannot be fetched or compiled, but by an error that nobody catches.
+const lost = new Promise((_, failed) => {
+  addEventListener("unhandledrejection", ({ reason }) => failed(reason));
+  addEventListener("error", ({ message }) => failed(new Error(message)));
+});
+lost.catch(() => {});
+const planner = Promise.race([start(), lost]);
+planner.catch(() => {});
 
 onmessage = async ({ data: { number, query, words, changed } }) => {
   try {

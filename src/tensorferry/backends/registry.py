@@ -197,7 +197,7 @@ def canonical(to: object) -> str:
         meant = "" if owner is None else f', "{owner.name}"'
     raise TypeError(
         f"to must be a framework (its name{meant}, its module or its tensor class), not {shown(to)}; "
-        "a tensor goes into like="
+        "the tensor to convert comes first, one to follow goes into like=, a dtype into dtype="
     )
 
 

@@ -179,9 +179,9 @@ def _page(plan: Plan) -> str:
 
 
 def _integers(text: str, option: str) -> tuple[int, ...]:
-    parts = [part.strip() for part in text.strip("()[] ").split(",") if part.strip()]
+    listed = text.strip("()[] ").removesuffix(",")
     try:
-        return tuple(int(part) for part in parts)
+        return tuple(int(part) for part in listed.split(",")) if listed else ()
     except ValueError:
         raise UsageError(f"{text!r} is not a list of whole numbers such as 3,4", option) from None
 

@@ -179,7 +179,7 @@ def casting_scale(source: str, target: str, casting: str | None) -> Scale:
     if casting == "same_kind" and KINDS.index(a.kind) <= KINDS.index(b.kind):
         return Scale(exact=False, check="")
     raise LossyCastError(
-        f'casting="{casting}" does not permit {source} to {target}: not every {source} is a {target}.',
+        f'casting="{casting}" does not permit {source} to {target}: not every value of {source} is one of {target}.',
         f'dtype="{target}", casting="same_value" keeps each value or raises; casting="unsafe" takes what comes',
     )
 

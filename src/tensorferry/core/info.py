@@ -172,6 +172,8 @@ class TensorInfo(_Fields):
         weak_dtype = None if weak_dtype is None else name_of(weak_dtype)
         if operator.index(shards) < 1:
             raise ValueError(f"a tensor lies in 1 shard at least, not in {shards}")
+        if hasattr(shape, "__index__"):
+            raise TypeError(f"shape must be a sequence of lengths, shape=({shape},), not {shape}")
         lengths = tuple(operator.index(length) for length in shape)
         if any(length < 0 for length in lengths):
             raise ValueError(f"shape {lengths} has a negative length")

@@ -248,10 +248,11 @@ def unknown_key(keyword: str, keys: Iterable[tuple[str, object]], names: Iterabl
             continue
         near = _near(name, present)
         listed = ", ".join(near) + (", …" if len(near) < len(known) else "")
-        better = f"{name}.*" if any(each.startswith(f"{name}.") for each in present) else near[0] if near else ""
-        dtype = _is_dtype(name) if keyword == "dtype" else None
-        if dtype is not None:
-            better = dtype
+        dotted = ".".join(_words(name))
+        deeper = any(each.startswith(f"{dotted}.") for each in present)
+        better = f"{dotted}.*" if deeper else near[0] if near else ""
+        if keyword == "dtype" and not deeper:
+            better = _is_dtype(name) or _kind_meant(name, near) or better
         found = f"the nearest are {listed}" if near else "none has a name"
         return (
             f"{keyword}= has the name {shown(name)}, which no tensor has: {found}.",
@@ -273,7 +274,25 @@ def _near(name: str, present: Sequence[str]) -> list[str]:
     from difflib import get_close_matches
 
     names = [each for each in dict.fromkeys(present) if each]
-    return get_close_matches(name, names, n=3) or names[:3]
+    dotted = ".".join(_words(name))
+    found = [each for each in names if f".{dotted}." in f".{each}."]
+    found.sort(key=dotted.__ne__)
+    return found[:3] or get_close_matches(name, names, n=3) or names[:3]
+
+
+def _words(name: str) -> list[str]:
+    """What a name is made of, also one that is written as a path: ``a["b"][0]`` as ``a.b.0``."""
+    import re
+
+    return re.findall(r"[^][.$/\"'\s]+", name)
+
+
+def _kind_meant(name: str, near: Sequence[str]) -> str | None:
+    """The kind or dtype that a name is more like than like any leaf's."""
+    from difflib import get_close_matches
+
+    words = [*KINDS, *dtypes.DTYPES]
+    return next((each for each in get_close_matches(name, [*near, *words], n=1) if each in words), None)
 
 
 def quoted(word: object) -> str:

@@ -31,7 +31,7 @@ def aim(to: object, like: object, dtype: object, device: object) -> tuple[str, A
         DeviceError: `like` is on another device of the host than its first.
     """
     if (to is None) == (like is None):
-        raise TypeError('give one of to and like: convert(x, "numpy") or convert(x, like=y)')
+        raise TypeError('give one of to and like: to="numpy", or like= a tensor')
     if to is not None:
         name = registry.NAMES.get(to) if isinstance(to, str) else None
         return name or registry.canonical(to), dtype, device
@@ -106,7 +106,7 @@ def writing_into(request: Request, out: object) -> Request:
     info = out if isinstance(out, TensorInfo) else _describe(out, "out")
     if info.framework != request.target:
         raise UnsupportedTypeError(
-            f"out= is a {info.framework} tensor, the target is {request.target}.", f"out= of {request.target}"
+            f"out= is a {info.framework} tensor, the target is {request.target}.", f"out= a {request.target} tensor"
         )
     return request._replace(out=info)
 
@@ -115,4 +115,6 @@ def _describe(x: object, keyword: str) -> TensorInfo:
     try:
         return registry.backend_of(x).preview(x)[1]
     except UnsupportedTypeError as error:
-        raise UnsupportedTypeError(f"{keyword}= has to be a tensor. {error.message}", f"{keyword}= a tensor") from error
+        name = registry.NAMES.get(x) if isinstance(x, str) and keyword == "like" else None
+        hint = f"{keyword}= a tensor" if name is None else f'to="{name}"'
+        raise UnsupportedTypeError(f"{keyword}= has to be a tensor. {error.message}", hint) from error

@@ -42,12 +42,10 @@ def open(path: Path, /, *, allow: Iterable[str] = ()) -> Contents:  # noqa: A001
 
     .. versionadded:: 0.1
     """
-    from pathlib import Path
-
-    from .base.wording import several
+    from .base.wording import path_of, several
     from .shards import open_path
 
-    return open_path(Path(path), allow=frozenset(several("allow", allow)))
+    return open_path(path_of(path, "open(path) and load(path)"), allow=frozenset(several("allow", allow)))
 
 
 def load(

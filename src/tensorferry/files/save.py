@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from .base.contents import Contents, Ref
 from .base.raw import mapped
 from .base.stored import Stored, chunks
 from .base.tree_json import FACTORIES, MOST_BITS
+from .base.wording import path_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
@@ -196,5 +196,6 @@ def write(tree: Any, path: str | PathLike[str], **options: Any) -> Report:
     """Write a tree; the arguments are those of `tensorferry.save`."""
     from .convert import write_contents
 
+    place = path_of(path, "save(tree, path)")
     contents = contents_of(tree, options.pop("metadata"), options.pop("unknown"))
-    return write_contents(contents, Path(path), **options)
+    return write_contents(contents, place, **options)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
 from unicodedata import category, east_asian_width
 
-__all__ = ["GUTTER", "STYLE", "Canvas", "clean", "fitted"]
+from .words import WORDS, Words
+
+__all__ = ["GUTTER", "STYLE", "Canvas", "clean", "fitted", "wide"]
 
 GUTTER = 34
 """Room at the left of a row for the number of its first byte."""
@@ -57,22 +60,37 @@ def clean(text: str) -> str:
     )
 
 
-def _wide(text: str) -> float:
+_CJK = "\u3040-\u30ff\u3400-\u9fff"
+"""The letters of Japanese and Chinese, between which a line may end; the words of Korean have spaces between them."""
+_CLOSING = (
+    "\u3001\u3002\uff0c\uff0e\uff1b\uff1a\uff01\uff1f\uff09\u300d\u300f\u3011\u3009\u300b"
+    "\u30fc\u3063\u3083\u3085\u3087\u30c3\u30e3\u30e5\u30e7\u30a1\u30a3\u30a7\u30a9"
+)
+"""What no line begins with."""
+_OPENING = "\uff08\u300c\u300e\u3010\u3008\u300a"
+"""What no line ends with."""
+_PIECES = re.compile(
+    rf"\s*[{_OPENING}]*(?:[{_CJK}]|[^\s{_CJK}{_CLOSING}{_OPENING}]+|(?=[{_CLOSING}]))[{_CLOSING}]*|\s*\S"
+)
+
+
+def wide(text: str) -> float:
+    """How wide a text is taken to be."""
     return sum(_LETTER * (1.9 if east_asian_width(letter) in "WF" else 1) for letter in text)
 
 
 def fitted(text: str, width: float, lines: int = 3) -> list[str]:
     """A text in lines that are no wider than there is room; what is too long for all of them ends in an ellipsis."""
     found = [""]
-    for word in text.split():
-        whole = f"{found[-1]} {word}".lstrip()
-        if _wide(whole) <= width:
-            found[-1] = whole
+    for piece in _PIECES.findall(" ".join(text.split())):
+        if wide(found[-1] + piece) <= width:
+            found[-1] += piece
             continue
-        found.append(word)
-        while _wide(found[-1]) > width:
-            cut = max(int(len(found[-1]) * width / _wide(found[-1])), 1)
-            found[-1:] = [found[-1][:cut], found[-1][cut:]]
+        found.append("")
+        for letter in piece.lstrip():
+            if found[-1] and wide(found[-1] + letter) > width:
+                found.append("")
+            found[-1] += letter
     found = [line for line in found if line]
     if len(found) > lines:
         found[lines - 1 :] = [found[lines - 1][: max(int(width / _LETTER / 1.9) - 1, 1)] + "…"]
@@ -84,10 +102,12 @@ class Canvas:
 
     Args:
         columns: Bytes in a row.
+        words: What it says.
     """
 
-    def __init__(self, columns: int) -> None:
+    def __init__(self, columns: int, words: Words = WORDS) -> None:
         self.columns = columns
+        self.words = words
         self.byte = _BYTE[columns]
         self.left = GUTTER
         self.right = GUTTER + columns * self.byte
@@ -102,10 +122,11 @@ class Canvas:
     def svg(self, title: str, told: str, *, styled: bool = True) -> str:
         """All of it as an ``<svg>`` element with a title, the same in words, and its style if asked for."""
         style = f"<style>{STYLE}</style>" if styled else ""
+        aloud = self.words.aloud.format(title=title, told=told)
         # No ids: one picture may be on a page twice.
         return (
             f"<svg xmlns='http://www.w3.org/2000/svg' class='ferry-memory' role='img' "
-            f"aria-label='{clean(title)}. {clean(told)}' width='{self.width}' height='{self.y:g}' "
+            f"aria-label='{clean(aloud)}' width='{self.width}' height='{self.y:g}' "
             f"viewBox='0 0 {self.width} {self.y:g}'><title>{clean(title)}</title>"
             f"<desc>{clean(told)}</desc>{style}{''.join(self.parts)}</svg>"
         )

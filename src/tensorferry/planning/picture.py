@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Literal
 from ..core.devices import HOST, kind_of
 from ..core.info import JOINS, NUMBERS
 from ..core.sizes import size_text
-from .canvas import GUTTER, Canvas, fitted
-from .step import WAYS
+from .canvas import GUTTER, Canvas, fitted, wide
 from .strips import ends, strip, touched
+from .words import WORDS
 
 if TYPE_CHECKING:
     from ..core.info import TensorInfo
     from .render import Rendered
+    from .words import Words
 
 __all__ = ["drawing", "memory_kind", "picture"]
 
@@ -25,7 +26,13 @@ _STEPS = 6
 """Steps that are drawn of many."""
 
 
-def picture(plan: Rendered, *, width: Literal[64, 32] = 64, written: Literal["source", "result"] | None = None) -> str:
+def picture(
+    plan: Rendered,
+    *,
+    width: Literal[64, 32] = 64,
+    written: Literal["source", "result"] | None = None,
+    words: Words = WORDS,
+) -> str:
     """The memory of a plan's source and result as an ``<svg>`` element.
 
     >>> import tensorferry as ferry
@@ -41,11 +48,12 @@ def picture(plan: Rendered, *, width: Literal[64, 32] = 64, written: Literal["so
         width: Bytes in a row: 64, which is one line, or 32, which can be read on a phone.
         written: The side whose first element is written: it is marked, and on the other side too if that is the same
             memory. A side that may not write, or has no element in memory, is told so in words, and nothing is marked.
+        words: What it says, in another language than English.
 
     Raises:
         ValueError: Another width, or another side.
     """
-    return drawing(plan, width, written)
+    return drawing(plan, width, written, words=words)
 
 
 def drawing(
@@ -54,13 +62,14 @@ def drawing(
     written: Literal["source", "result"] | None = None,
     *,
     styled: bool = True,
+    words: Words = WORDS,
 ) -> str:
     """A `picture` for a page that has the style already, or not."""
     if width not in (64, 32):
         raise ValueError(f"width must be 64 or 32 bytes, not {width!r}")
     if written not in (None, "source", "result"):
         raise ValueError(f'written must be "source", "result" or None, not {written!r}')
-    canvas = Canvas(width)
+    canvas = Canvas(width, words)
     marks = written is not None and _is_writable(plan.source if written == "source" else plan.result)
     if plan.shares_memory:
         _draw_shared(canvas, plan, written=marks)
@@ -68,71 +77,72 @@ def drawing(
         _draw_apart(canvas, plan, written if marks else None)
     if written is not None:
         canvas.y += 4
-        canvas.lines(_said_of_write(plan, written), "name", 10)
+        canvas.lines(_said_of_write(plan, written, words), "name", 10)
     if any("class='number'" in part for part in canvas.parts):
         canvas.y += 3
-        canvas.lines("Numbers: the order of reading.", "quiet", 10)
+        canvas.lines(words.order, "quiet", 10)
     canvas.y += 6
-    title, told = _title(plan), _told(plan) + ("" if written is None else f" {_said_of_write(plan, written)}")
-    return canvas.svg(title, told, styled=styled)
+    told = _told(plan, words) + ("" if written is None else f" {_said_of_write(plan, written, words)}")
+    return canvas.svg(_title(plan, words), told, styled=styled)
 
 
 # -- in words -----------------------------------------------------------------------------------
 
 
-def _title(plan: Rendered) -> str:
-    return f"{plan.source.framework} to {plan.result.framework}: {'one memory' if plan.shares_memory else 'a copy'}"
+def _title(plan: Rendered, words: Words) -> str:
+    title = words.title_shared if plan.shares_memory else words.title_copied
+    return title.format(source=plan.source.framework, result=plan.result.framework)
 
 
-def _told(plan: Rendered) -> str:
+def _told(plan: Rendered, words: Words) -> str:
     """The picture in words."""
-    source, result = plan.source, plan.result
+    source, result, writers = plan.source, plan.result, _who_writes(plan, words)
     if not source.size:
-        return "There are no elements, so there are no bytes to share or to copy."
+        return words.told_empty
     if plan.shares_memory:
-        kind = memory_kind(source)
-        same = f"the same {_many(touched(source).total, 'byte')}" if kind == "block" else "the same"
-        return f"source and result are {same}; {_who_writes(plan)}."
-    ways = [f"{size_text(step.bytes)} {WAYS[step.path]}" for step in plan.steps if step.copies]
-    copied = f"It is copied: {', then '.join(ways)}." if ways else "Nothing is copied."
-    return f"The source is {_whereabouts(source)}. {copied} The result is {_whereabouts(result)}; {_who_writes(plan)}."
+        if memory_kind(source) != "block":
+            return words.told_same.format(writers=writers)
+        return words.told_same_bytes.format(bytes=words.bytes(touched(source).total), writers=writers)
+    ways = words.then.join(_ways(plan, words))
+    told = words.told_copied if ways else words.told_apart
+    sides = {"source": _whereabouts(source, words), "result": _whereabouts(result, words)}
+    return told.format(**sides, ways=ways, writers=writers)
 
 
-def _who_writes(plan: Rendered) -> str:
-    sides = [name for name, info in (("source", plan.source), ("result", plan.result)) if _is_writable(info)]
-    if len(sides) == 2:
-        return "both may write"
-    return f"only the {sides[0]} may write" if sides else "neither may write"
+def _ways(plan: Rendered, words: Words) -> list[str]:
+    """What each step that copies carries, and how."""
+    return [words.way(step.path, size_text(step.bytes)) for step in plan.steps if step.copies]
 
 
-def _whereabouts(info: TensorInfo) -> str:
+def _who_writes(plan: Rendered, words: Words) -> str:
+    if _is_writable(plan.source):
+        return words.both_write if _is_writable(plan.result) else words.source_writes
+    return words.result_writes if _is_writable(plan.result) else words.neither_writes
+
+
+def _whereabouts(info: TensorInfo, words: Words) -> str:
     kind = memory_kind(info)
-    if kind == "block":
-        return f"{_many(touched(info).total, 'byte')} on {info.device}"
-    return _NOT_A_BLOCK[kind].format(many=_many(_count(info), "part")) + f" on {info.device}"
+    memory = {"objects": words.objects, "values": words.values, "none": words.none}.get(kind)
+    if memory is None:
+        memory = words.bytes(touched(info).total) if kind == "block" else _parts(info, words)
+    return words.on.format(memory=memory, device=info.device)
 
 
-_NOT_A_BLOCK = {
-    "objects": "Python objects, each in memory of its own",
-    "parts": "{many}, each in memory of its own",
-    "values": "values that are read, not one block of memory",
-    "none": "no memory",
-}
+def _parts(info: TensorInfo, words: Words) -> str:
+    many = _count(info)
+    return words.one_part if many == 1 else words.part_count.format(count=f"{many:,}")
 
 
-def _said_of_write(plan: Rendered, side: str) -> str:
+def _said_of_write(plan: Rendered, side: str, words: Words) -> str:
     """What becomes of a write to a side."""
-    info, other = (plan.source, "result") if side == "source" else (plan.result, "source")
+    info = plan.source if side == "source" else plan.result
     if not info.size:
-        return f"The {side} has no element to write."
+        return words.source_empty if side == "source" else words.result_empty
     if not _is_writable(info):
-        return f"The {side} is read-only: nothing is written."
-    seen = f"the {other} has changed too" if plan.shares_memory else f"the {other} has not changed"
-    return f"The first element of the {side} is written: {seen}."
-
-
-def _many(number: int, word: str) -> str:
-    return f"1 {word}" if number == 1 else f"{number:,} {word}s"
+        return words.source_closed if side == "source" else words.result_closed
+    if plan.shares_memory:
+        return words.source_seen if side == "source" else words.result_seen
+    return words.source_unseen if side == "source" else words.result_unseen
 
 
 def _is_writable(info: TensorInfo) -> bool:
@@ -166,7 +176,7 @@ class _Place:
     def __enter__(self) -> None:
         self.top, self.at = self.canvas.y + 1, len(self.canvas.parts)
         self.canvas.y += 4
-        self.canvas.lines(_place(self.info), "quiet", 10)
+        self.canvas.lines(_place(self.info, self.canvas.words), "quiet", 10)
         self.canvas.y += 4
 
     def __exit__(self, *_: object) -> None:
@@ -178,11 +188,13 @@ class _Place:
         self.canvas.y += 1
 
 
-def _place(info: TensorInfo) -> str:
+def _place(info: TensorInfo, words: Words) -> str:
+    place = words.on_host if kind_of(info.device) == HOST else words.on_device
     if info.memory_map:
-        return f"{info.device}: a file that is mapped into memory"
-    where = "host memory" if kind_of(info.device) == HOST else "device memory"
-    return f"{info.device}: {'page-locked ' if info.pinned else ''}{where}"
+        place = words.on_map
+    elif info.pinned:
+        place = words.on_pinned
+    return place.format(device=info.device)
 
 
 def _draw_shared(canvas: Canvas, plan: Rendered, *, written: bool) -> None:
@@ -198,7 +210,7 @@ def _draw_shared(canvas: Canvas, plan: Rendered, *, written: bool) -> None:
 def _draw_apart(canvas: Canvas, plan: Rendered, written: str | None) -> None:
     """Two memories, and what is carried from one to the other."""
     source, result = plan.source, plan.result
-    if _place(source) == _place(result):
+    if _place(source, canvas.words) == _place(result, canvas.words):
         with _Place(canvas, source):
             _side(canvas, "source", source, written=written == "source")
             _carried(canvas, plan)
@@ -218,58 +230,59 @@ def _side(canvas: Canvas, name: str, info: TensorInfo, *, written: bool) -> None
 
 def _name(canvas: Canvas, name: str, info: TensorInfo) -> None:
     """Which side it is, what it is, and whether it may write."""
-    mark, words = (_PENCIL, "may write") if _is_writable(info) else (_LOCK, "read-only")
-    room = canvas.right - GUTTER - 90
-    what = f"{name}: {info.framework} {info.kind} {info.dtype}{list(info.shape)}"
-    for number, line in enumerate(fitted(what, room)):
+    words = canvas.words
+    mark, told = (_PENCIL, words.may_write) if _is_writable(info) else (_LOCK, words.read_only)
+    x = canvas.right - max(round(wide(told)), 66)
+    side = words.source if name == "source" else words.result
+    what = words.side.format(side=side, what=f"{info.framework} {info.kind} {info.dtype}{list(info.shape)}")
+    for number, line in enumerate(fitted(what, x - GUTTER - 24)):
         canvas.y += 17
         canvas.text(GUTTER, canvas.y - 4, line, "name")
         if not number:
-            x = canvas.right - 66
             canvas.add(f"<path class='line' d='{mark}' transform='translate({x - 15} {canvas.y - 14:g})'/>")
-            canvas.text(x, canvas.y - 4, words)
-    details = _details(info)
+            canvas.text(x, canvas.y - 4, told)
+    details = _details(info, words)
     if details:
         canvas.lines(details, "quiet")
 
 
-def _details(info: TensorInfo) -> str:
+def _details(info: TensorInfo, words: Words) -> str:
     """What of a block is touched, where that is not all of it from a 64-byte line on."""
     if memory_kind(info) != "block" or not info.size:
         return ""
     memory = touched(info)
     told = [size_text(memory.total)]
     if memory.total < memory.span:
-        told = [f"{size_text(memory.total)} of {size_text(memory.span)}"]
+        told = [words.part_of.format(part=told[0], whole=size_text(memory.span))]
     start = (info.misalignment + memory.low) % 64
     if start:
-        told.append(f"{_many(start, 'byte')} after a 64-byte line")
+        told.append(words.after_line.format(bytes=words.bytes(start)))
     if not info.is_compact:
-        told.append(f"strides {list(info.strides)}")
+        told.append(words.strides.format(strides=list(info.strides)))
     if memory.total < info.nbytes:
-        told.append(f"{_many(info.size, 'element')} share them")
-    return ", ".join(told)
+        told.append(words.elements_share.format(count=f"{info.size:,}"))
+    return words.comma.join(told)
 
 
 def _memory(canvas: Canvas, info: TensorInfo, colour: str, *, written: bool) -> None:
     """A strip of bytes, or what there is instead."""
-    kind = memory_kind(info)
+    kind, words = memory_kind(info), canvas.words
     if kind == "objects" and info.size:
-        _boxes(canvas, info.size, colour, "objects, each in memory of its own", written=written)
+        told = words.one_object if info.size == 1 else words.object_count.format(count=f"{info.size:,}")
+        _boxes(canvas, info.size, colour, told, written=written)
     elif kind == "parts" and info.size:
-        _boxes(canvas, _count(info), colour, "parts, each in memory of its own", written=written)
+        _boxes(canvas, _count(info), colour, _parts(info, words), written=written)
     elif kind == "block" and info.size:
         strip(canvas, info, colour, written=written)
     else:
-        why = f"no memory: {info.abstract}" if kind == "none" else _NOT_A_BLOCK["values"]
-        words = why if info.size else "no elements: no bytes"
+        why = words.no_memory.format(why=info.abstract) if kind == "none" else words.values
         canvas.y += 30
-        wide = canvas.right - canvas.left
-        canvas.add(f"<rect class='none' x='{canvas.left}' y='{canvas.y - 26:g}' width='{wide}' height='24' rx='4'/>")
-        canvas.text(canvas.left + 8, canvas.y - 10, words)
+        across = canvas.right - canvas.left
+        canvas.add(f"<rect class='none' x='{canvas.left}' y='{canvas.y - 26:g}' width='{across}' height='24' rx='4'/>")
+        canvas.text(canvas.left + 8, canvas.y - 10, why if info.size else words.no_elements)
 
 
-def _boxes(canvas: Canvas, many: int, colour: str, words: str, *, written: bool) -> None:
+def _boxes(canvas: Canvas, many: int, colour: str, told: str, *, written: bool) -> None:
     """Separate boxes with their numbers, of many the first."""
     pitch = 40 if canvas.columns == 64 else 30
     drawn = min(many, (_OBJECTS if canvas.columns == 64 else _OBJECTS * 2 // 3))
@@ -283,7 +296,7 @@ def _boxes(canvas: Canvas, many: int, colour: str, words: str, *, written: bool)
         canvas.add(f"<rect class='written' x='{canvas.left + 1}' y='{top:g}' width='{pitch - 10}' height='22' rx='8'/>")
     if many > drawn:
         canvas.text(canvas.left + drawn * pitch + 4, top + 15, "…")
-    canvas.lines(f"{many:,} {words}" if many > 1 else f"1 {words}".replace("s, each", ", "), "quiet")
+    canvas.lines(told, "quiet")
 
 
 def _bracket(canvas: Canvas, info: TensorInfo, *, down: bool) -> None:
@@ -297,13 +310,12 @@ def _bracket(canvas: Canvas, info: TensorInfo, *, down: bool) -> None:
 
 def _carried(canvas: Canvas, plan: Rendered) -> None:
     """An arrow with the steps that copy, and the way that each takes."""
-    steps = [step for step in plan.steps if step.copies]
-    words = [f"{size_text(step.bytes)} {WAYS[step.path]}" for step in steps]
-    if len(words) > _STEPS:
-        words = [*words[: _STEPS - 1], f"and {len(words) - _STEPS + 1} more steps"]
+    ways = _ways(plan, canvas.words)
+    if len(ways) > _STEPS:
+        ways = [*ways[: _STEPS - 1], canvas.words.more_steps.format(count=len(ways) - _STEPS + 1)]
     canvas.y += 6
     top, x = canvas.y, GUTTER + 12
-    for line in words or ["nothing is copied"]:
+    for line in ways or [canvas.words.nothing]:
         canvas.y += 20
         canvas.add(f"<circle class='shape' cx='{x}' cy='{canvas.y - 10:g}' r='3'/>")
         canvas.text(x + 16, canvas.y - 6, line)

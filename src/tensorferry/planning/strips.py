@@ -9,7 +9,7 @@ from ..core.dtypes import find
 from ..core.layout import ALIGNMENT
 from ..core.sizes import size_text
 from ..core.touched import Touched
-from .canvas import GUTTER
+from .canvas import GUTTER, wide
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -59,22 +59,24 @@ def strip(canvas: Canvas, info: TensorInfo, kind: str, *, written: bool) -> None
     base = (info.misalignment + memory.low) % ALIGNMENT
     lines = -(-(base + memory.span) // ALIGNMENT)
     if lines <= _EXACT_LINES:
-        _ruler(canvas, range(0, canvas.columns + 1, 8), "byte")
+        _ruler(canvas, range(0, canvas.columns + 1, 8))
         _elements(canvas, memory, (0, base + memory.span), base, kind, written=written)
     else:
         line = (base + memory.first) // ALIGNMENT
         window = line * ALIGNMENT, min((line + 1) * ALIGNMENT, base + memory.span)
-        canvas.lines(f"the 64-byte line of its first element: number {line + 1:,} of {lines:,}", "quiet")
-        _ruler(canvas, range(0, canvas.columns + 1, 8), "byte")
+        told = canvas.words.first_line.format(number=f"{line + 1:,}", count=f"{lines:,}")
+        canvas.lines(told, "quiet")
+        _ruler(canvas, range(0, canvas.columns + 1, 8))
         _elements(canvas, memory, window, base, kind, written=written)
         canvas.y += 2
         _overview(canvas, memory, base, kind, written=written)
 
 
-def _ruler(canvas: Canvas, ticks: Iterable[int], unit: str) -> None:
+def _ruler(canvas: Canvas, ticks: Iterable[int]) -> None:
     """Numbers above a row, with the unit in front."""
     canvas.y += 13
-    canvas.text(GUTTER - 6, canvas.y - 3, unit, "end ruler")
+    unit = canvas.words.ruler
+    canvas.text(GUTTER - (6 if wide(unit) < GUTTER - 6 else 4), canvas.y - 3, unit, "end ruler")
     for tick in ticks:
         canvas.text(canvas.left + tick * canvas.byte, canvas.y - 3, str(tick), "mid ruler")
 
@@ -218,8 +220,8 @@ def _overview(canvas: Canvas, memory: Touched, base: int, kind: str, *, written:
     """All of the memory in equal blocks, each as full as the part of it that is touched."""
     size = blocks_of(base + memory.span, _BLOCKS, ALIGNMENT)
     blocks = -(-(base + memory.span) // size)
-    partly = "" if memory.total == memory.span else ", full where all of it is touched"
-    canvas.lines(f"all of it: {size_text(size)} in each block{partly}", "quiet")
+    told = canvas.words.blocks if memory.total == memory.span else canvas.words.blocks_partly
+    canvas.lines(told.format(size=size_text(size)), "quiet")
     columns = canvas.columns
     tops = _rows(canvas, 0, blocks, {row: _short(row * columns * size) for row in range(-(-blocks // columns))})
     _fill(canvas, memory, base, range(blocks), size, tops, _ROW, kind)

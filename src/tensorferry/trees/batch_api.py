@@ -221,6 +221,11 @@ def _collate(
 def _refuse_one_value(samples: object) -> None:
     from .tables import is_one_value
 
+    if isinstance(samples, str) and (name := registry.NAMES.get(samples)) is not None:
+        raise UnsupportedTypeError(
+            "collate takes the samples first, and then where they go.",
+            f'collate(x, to="{name}") for samples x; functools.partial(collate, to="{name}") takes them later',
+        )
     if is_one_value(samples):
         raise UnsupportedTypeError(
             f"collate takes the samples of a batch, and a {type(samples).__name__} is one value.",

@@ -63,7 +63,9 @@ def _in_order_of(structure: Structure, found: list[Any], other: Structure, numbe
     if odd:
         raise UnsupportedTypeError(
             f"Samples 0 and {number} are different trees: only one of them has the leaf - at {odd[0]}",
-            "leaves= a callable that says yes to what is one leaf, a list of numbers, say",
+            "leaves=lambda x: isinstance(x, (list, tuple)), if a list of numbers is one leaf"
+            if odd[0].endswith("]") and not odd[0].endswith('"]')
+            else "the same names in all samples",
         )
     _compare(structure.statics(), other.statics(), number)
     return [by_path[path] for path in paths]

@@ -37,12 +37,13 @@ Array = np.ndarray[Any, Any]
 
 _DTYPE = attrgetter("dtype")
 
+_WRITTEN = 'x.astype("float64"), if it is numbers that are written out'
 _HOLDERS = {
     "M": ('x.view("int64")', "a datetime is a count of units: its integers can be carried"),
     "m": ('x.view("int64")', "a timedelta is a count of units: its integers can be carried"),
-    "U": ("x.tolist()", "text has no numbers"),
+    "U": (_WRITTEN, "text has no numbers"),
     "S": ("np.frombuffer(x.tobytes(), np.uint8)", "bytes can be carried as uint8"),
-    "T": ("x.tolist()", "text has no numbers"),
+    "T": (_WRITTEN, "text has no numbers"),
 }
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 _OBJECTS = Refused("holds Python objects", "{x}.infer_objects(), which makes numbers of it where all are")
+_WRITTEN = '{x}.astype("float64"), if it is numbers that are written out'
 _UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 
 
@@ -155,7 +156,7 @@ class PandasBackend(ColumnBackend):
             return self._found_in_numpy(x, dtype, asked)
         values = x if isinstance(x, pd.api.extensions.ExtensionArray) else x.array
         if isinstance(dtype, pd.StringDtype):
-            return Refused(TEXT, "{x}.tolist()", stays=True)
+            return Refused(TEXT, _WRITTEN, stays=True)
         if isinstance(dtype, pd.ArrowDtype):
             return self.found_by_arrow(values.__arrow_array__(), asked)
         if isinstance(dtype, pd.CategoricalDtype):
@@ -186,7 +187,7 @@ class PandasBackend(ColumnBackend):
             since = " since 1970" if dtype.kind == "M" else ""
             return _dates(array.view("i8"), np.isnat(array), f"{unit}{since}", asked)
         if dtype.kind in "US" or (dtype.kind == "O" and _holds_text(x.to_numpy())):
-            return Refused(TEXT, "{x}.tolist()", stays=True)
+            return Refused(TEXT, _WRITTEN, stays=True)
         if dtype.kind == "O":
             return _OBJECTS
         return Refused(f"has dtype {dtype}, which cannot be carried", "{x}.tolist()")

@@ -17,7 +17,7 @@ ABSTRACT = {
     "traced": _TRACED,
     "meta": (
         "a meta tensor has a shape and a dtype, but no memory",
-        'torch.empty_like(x, device="cpu")',
+        'torch.zeros_like(x, device="cpu"), whose values are zeros',
     ),
     "FakeTensor": ("it is a FakeTensor, which has a shape and a dtype, but no memory", "use it outside FakeTensorMode"),
     "real": ("FakeTensorMode is on, which takes no real tensor", "convert it outside FakeTensorMode"),

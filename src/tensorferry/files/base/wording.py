@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
+from pathlib import Path
 
 from ...errors import shown
 
-__all__ = ["RENAME_OR_EXCLUDE", "TENSORS_ONLY", "is_unicode", "named", "several"]
+__all__ = ["RENAME_OR_EXCLUDE", "TENSORS_ONLY", "is_unicode", "named", "path_of", "several"]
 
 RENAME_OR_EXCLUDE = "rename=[…], or exclude=[…]"
 TENSORS_ONLY = "tensors_only=True, which leaves out what is not a tensor"
@@ -26,6 +28,21 @@ def is_unicode(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def path_of(path: object, call: str) -> Path:
+    """The path that a function was given.
+
+    >>> path_of({}, "save(tree, path)")
+    Traceback (most recent call last):
+    TypeError: the path in save(tree, path) must be a string or a pathlib.Path, not an object of type dict
+
+    Raises:
+        TypeError: It is none.
+    """
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"the path in {call} must be a string or a pathlib.Path, not {shown(path)}")
+    return Path(path)
 
 
 def several(keyword: str, values: object) -> tuple[str, ...]:
