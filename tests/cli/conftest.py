@@ -63,7 +63,7 @@ def cli():
 
 @pytest.fixture(scope="session")
 def forked_cli():
-    """The commands for words, where it is not the question how the process starts: half of the time of `cli`."""
+    """The commands for words, where it is not the question how the process starts: a third of the time of `cli`."""
     # The last two are what Typer and NumPy's dtypes import when they are first used.
     return _runner("tensorferry.cli.app", "tensorferry.cli.explain", "typer.rich_utils", "pydantic.main", "ml_dtypes")
 
