@@ -155,9 +155,7 @@ def survives(code, *arguments, **environment):
 
 _NURSERY = """
 import gc, importlib, json, os, signal, sys, tempfile, traceback, warnings
-import numpy
-# A PyTorch built for CUDA brings Triton, which ends the process if TensorFlow is there before it.
-for name in ("torch", "torch._dynamo", "tensorflow", "jax", "tensorferry"):
+for name in sys.argv[1:]:
     try:
         importlib.import_module(name)
     except ImportError:
@@ -167,37 +165,42 @@ gc.freeze()  # else each collection in a child walks through all that the framew
 pipe = os.fdopen(os.dup(1), "w")
 for line in sys.stdin:
     job = json.loads(line)
-    with tempfile.TemporaryFile() as told:
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             child = os.fork()
         if child == 0:
             signal.alarm(300)
-            os.dup2(told.fileno(), 1)
-            os.dup2(told.fileno(), 2)
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            os.dup2(out.fileno(), 1)
+            os.dup2(err.fileno() if job["apart"] else 1, 2)
             os.environ.update(job["environment"])
             sys.argv[1:] = job["arguments"]
             status = 1
             try:
                 exec(compile(job["code"], "<test>", "exec"), {"__name__": "__main__"})
                 status = 0
+            except SystemExit as ended:
+                status = ended.code or 0
             except BaseException:
                 traceback.print_exc()
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(status)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        told.seek(0)
-        words = told.read().decode(errors="replace")
-    print(json.dumps([status, words]), file=pipe, flush=True)
+        words = []
+        for told in (out, err):
+            told.seek(0)
+            words.append(told.read().decode(errors="replace"))
+    print(json.dumps([status, *words]), file=pipe, flush=True)
 """
 
 
 @cache
-def _nursery():
-    """A process that has imported every framework and used none; it forks a child for each piece of code."""
+def _nursery(*modules):
+    """A process that has imported modules and used none; it forks a child for each piece of code."""
     process = subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", _NURSERY],
+        [sys.executable, "-W", "error", "-c", _NURSERY, *modules],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -214,15 +217,25 @@ def _nursery():
     return process
 
 
-def lives(code, *arguments, **environment):
-    """Run code in a process of its own in which every framework is imported; it must reach its end. What it printed."""
-    nursery = _nursery()
+# A PyTorch built for CUDA brings Triton, which ends the process if TensorFlow is there before it.
+FRAMEWORKS = ("numpy", "torch", "torch._dynamo", "tensorflow", "jax", "tensorferry")
+
+
+def forked(modules, code, *arguments, apart=True, **environment):
+    """Run code in a process of its own in which modules are imported; its return code, what it printed, its errors."""
+    nursery = _nursery(*modules)
     job = {
         "code": textwrap.dedent(code),
         "arguments": [str(argument) for argument in arguments],
         "environment": environment,
+        "apart": apart,
     }
     print(json.dumps(job), file=nursery.stdin, flush=True)
-    status, words = json.loads(nursery.stdout.readline())
+    return json.loads(nursery.stdout.readline())
+
+
+def lives(code, *arguments, **environment):
+    """Run code in a process of its own in which every framework is imported; it must reach its end. What it printed."""
+    status, words, _ = forked(FRAMEWORKS, code, *arguments, apart=False, **environment)
     assert status == 0, f"ended with {status}\n{words[-4000:]}"
     return words

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support import FRAMEWORKS, forked
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 
@@ -31,12 +32,46 @@ class Cli:
         )
 
 
+_FORKED = """
+import os, sys
+for name in sys.argv[1].split():
+    os.environ.pop(name, None)
+sys.argv = ["tensorferry", *sys.argv[2:]]
+from tensorferry.cli import main
+main()
+"""
+
+
+def _runner(*modules):
+    """Runs ``tensorferry …`` in a process of its own that is forked, not started: what it imports is there already."""
+
+    def run(*arguments, env=None):
+        unset = " ".join(_DECIDES_LOOKS.difference(env or {}))
+        status, out, err = forked(modules, _FORKED, unset, *arguments, **(env or {}))
+        return subprocess.CompletedProcess(arguments, status, out, err)
+
+    return run
+
+
 _DECIDES_LOOKS = {"COLUMNS", "FORCE_COLOR", "NO_COLOR", "TERM", "TF_CPP_MIN_LOG_LEVEL", "PY_COLORS"}
 
 
 @pytest.fixture(scope="session")
 def cli():
     return Cli()
+
+
+@pytest.fixture(scope="session")
+def forked_cli():
+    """The commands for words, where it is not the question how the process starts: a third of the time of `cli`."""
+    # The last two are what Typer and NumPy's dtypes import when they are first used.
+    return _runner("tensorferry.cli.app", "tensorferry.cli.explain", "typer.rich_utils", "pydantic.main", "ml_dtypes")
+
+
+@pytest.fixture(scope="session")
+def forked_cli_with_frameworks():
+    """The same with every framework imported, for commands that convert with all of them."""
+    return _runner(*FRAMEWORKS)
 
 
 @pytest.fixture(scope="session")

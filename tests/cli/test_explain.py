@@ -37,21 +37,21 @@ def test_a_cuda_tensor_on_any_machine(cli):
     assert [step["path"] for step in plan["steps"]].count("bus") == 1
 
 
-def test_the_text_says_the_same_to_a_person(cli):
-    done = cli("explain", *CUDA)
+def test_the_text_says_the_same_to_a_person(forked_cli):
+    done = forked_cli("explain", *CUDA)
     assert (done.returncode, done.stderr) == (0, "")
     for word in ("cuda:0", "bfloat16", "detach", "cpu", "24", "by hand"):
         assert word in done.stdout
     assert "\x1b" not in done.stdout
 
 
-def test_code_is_never_broken_where_it_goes_to_a_file(cli):
+def test_code_is_never_broken_where_it_goes_to_a_file(forked_cli):
     """However narrow the console: what stands by hand is the plan's code, line for line."""
     words = ["--from", "numpy", "--to", "tensorflow", "--dtype", "float64", "--shape", "4,4", "--strides", "8,32"]
     words += ["--to-dtype", "bfloat16"]
-    code = json.loads(cli("explain", *words, "--json").stdout)["code"]
+    code = json.loads(forked_cli("explain", *words, "--json").stdout)["code"]
     assert max(map(len, code.splitlines())) > 40
-    done = cli("explain", *words, env={"COLUMNS": "40"})
+    done = forked_cli("explain", *words, env={"COLUMNS": "40"})
     assert textwrap.dedent(done.stdout.partition("by hand")[2].lstrip("\n")).strip() == code
 
 
@@ -69,9 +69,9 @@ def test_on_a_terminal_no_line_is_wider_and_no_token_broken(cli):
     assert ast.dump(ast.parse(code)) == ast.dump(ast.parse(told["code"]))
 
 
-def test_sizes_have_the_units_that_python_has(cli):
+def test_sizes_have_the_units_that_python_has(forked_cli):
     words = ["explain", "--from", "numpy", "--to", "torch", "--shape", "1024,1536", "--copy"]
-    text = cli(*words).stdout
+    text = forked_cli(*words).stdout
     assert ferry.explain(ferry.TensorInfo("numpy", (1024, 1536), "float32"), "torch", copy=True).bytes_copied == 6 << 20
     assert "[6 MiB through host memory]" in text
     assert ["copied", "6", "MiB"] in [line.split() for line in text.splitlines()]
@@ -81,8 +81,8 @@ def test_sizes_have_the_units_that_python_has(cli):
     ("option", "value", "near"),
     [("--from", "numpi", "numpy"), ("--casting", "saefe", "safe"), ("--grad", "eror", "error")],
 )
-def test_a_word_that_is_nearly_right(cli, option, value, near):
-    done = cli("explain", "--from", "numpy", "--to", "torch", option, value)
+def test_a_word_that_is_nearly_right(forked_cli, option, value, near):
+    done = forked_cli("explain", "--from", "numpy", "--to", "torch", option, value)
     assert (done.returncode, done.stdout) == (2, "")
     assert f"'{near}'" in done.stderr
 
@@ -117,31 +117,31 @@ def test_colours_where_they_are_asked_for(cli):
         (["--option", "pinned", "--option", "non_blocking"], {"shares_memory": False}),
     ],
 )
-def test_options_reach_the_plan(cli, options, claims):
-    done = cli("explain", "--from", "numpy", "--to", "torch", *options, "--json")
+def test_options_reach_the_plan(forked_cli, options, claims):
+    done = forked_cli("explain", "--from", "numpy", "--to", "torch", *options, "--json")
     assert (done.returncode, done.stderr) == (0, "")
     plan = json.loads(done.stdout)
     assert {name: plan[name] for name in claims} == claims
 
 
-def test_the_options_of_a_target_and_the_kind_of_memory(cli):
+def test_the_options_of_a_target_and_the_kind_of_memory(forked_cli):
     """What is asked for in Python by keyword, and what decides how a large transfer goes, can be asked here too."""
     large = ["explain", "--from", "numpy", "--to", "torch", "--shape", "4096,4096", "--to-device", "cuda:0", "--json"]
     steps = {}
     for marks in ((), ("--option", "non_blocking"), ("--memory-map",)):
-        done = cli(*large, *marks)
+        done = forked_cli(*large, *marks)
         assert (done.returncode, done.stderr) == (0, "")
         steps[marks] = tuple(step["why"] for step in json.loads(done.stdout)["steps"])
     assert len(set(steps.values())) == 3
-    variable = cli("explain", "--from", "numpy", "--to", "tensorflow", "--option", "variable")
+    variable = forked_cli("explain", "--from", "numpy", "--to", "tensorflow", "--option", "variable")
     assert "tf.Variable" in variable.stdout
 
 
-def test_a_list_and_a_typed_buffer_are_two_things(cli):
-    numbers = json.loads(cli("explain", "--from", "list", "--to", "torch", "--json").stdout)
+def test_a_list_and_a_typed_buffer_are_two_things(forked_cli):
+    numbers = json.loads(forked_cli("explain", "--from", "list", "--to", "torch", "--json").stdout)
     assert numbers["shares_memory"] is False
     assert numbers["result"]["dtype"] == "float32"
-    buffer = cli("explain", "--from", "list", "--to", "torch", "--dtype", "int16", "--json")
+    buffer = forked_cli("explain", "--from", "list", "--to", "torch", "--dtype", "int16", "--json")
     assert json.loads(buffer.stdout)["shares_memory"] is True
 
 
@@ -152,44 +152,44 @@ def test_a_list_and_a_typed_buffer_are_two_things(cli):
         (["--to-dtype", "int8", "--casting", "safe"], "LossyCastError"),
     ],
 )
-def test_what_is_impossible_is_exit_code_1_with_the_reason(cli, options, error):
+def test_what_is_impossible_is_exit_code_1_with_the_reason(forked_cli, options, error):
     command = ["explain", "--from", "numpy", "--to", "torch", *options]
-    done = cli(*command)
+    done = forked_cli(*command)
     assert (done.returncode, done.stdout) == (1, "")
     assert error in done.stderr
     assert "Traceback" not in done.stderr
-    told = json.loads(cli(*command, "--json").stdout)
+    told = json.loads(forked_cli(*command, "--json").stdout)
     assert told["error"]["type"] == error
     assert told["error"]["message"]
 
 
-def test_a_framework_that_has_no_place_on_the_host(cli):
+def test_a_framework_that_has_no_place_on_the_host(forked_cli):
     """Its tensor is on a GPU unless it is said to be elsewhere; a place that cannot be is refused with the reason."""
-    done = cli("explain", "--from", "cupy", "--to", "torch", "--json")
+    done = forked_cli("explain", "--from", "cupy", "--to", "torch", "--json")
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["source"]["device"] == "cuda"
     for options in (["--from", "cupy", "--device", "cpu"], ["--from", "numpy", "--device", "cuda"]):
-        refused = cli("explain", *options, "--to", "torch")
+        refused = forked_cli("explain", *options, "--to", "torch")
         assert (refused.returncode, refused.stdout) == (1, "")
         assert "DeviceError" in refused.stderr
         assert "cannot live on" in refused.stderr
         assert "Hint:" in refused.stderr
 
 
-def test_code_of_several_lines_is_code(cli):
+def test_code_of_several_lines_is_code(forked_cli):
     """A step that takes a statement names the value, here and in the code."""
     for target, line in (
         ("tensorflow", 'with tf.device("/device:GPU:1"): y = tf.identity(y)'),
         ("cupy", "with cupy.cuda.Device(1): y = cupy.asarray(y)"),
     ):
-        done = cli("explain", "--from", "numpy", "--to", target, "--to-device", "cuda:1")
+        done = forked_cli("explain", "--from", "numpy", "--to", target, "--to-device", "cuda:1")
         assert done.returncode == 0
         assert line in done.stdout
         assert "{" not in done.stdout
 
 
-def test_a_gradient_that_may_not_be_lost(cli):
-    done = cli("explain", *CUDA, "--grad", "error")
+def test_a_gradient_that_may_not_be_lost(forked_cli):
+    done = forked_cli("explain", *CUDA, "--grad", "error")
     assert done.returncode == 1
     assert "GradientError" in done.stderr
     assert "Hint:" in done.stderr
@@ -216,16 +216,16 @@ def test_a_gradient_that_may_not_be_lost(cli):
         ("--option", "tied"),
     ],
 )
-def test_words_that_mean_nothing_are_wrong_usage(cli, option, value):
-    done = cli("explain", "--from", "numpy", "--to", "torch", option, value)
+def test_words_that_mean_nothing_are_wrong_usage(forked_cli, option, value):
+    done = forked_cli("explain", "--from", "numpy", "--to", "torch", option, value)
     assert (done.returncode, done.stdout) == (2, "")
     assert option in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_html(cli, tmp_path):
+def test_html(forked_cli, tmp_path):
     page = tmp_path / "plan.html"
-    done = cli("explain", *CUDA, "--html", str(page))
+    done = forked_cli("explain", *CUDA, "--html", str(page))
     assert done.returncode == 0
     assert str(page) in done.stderr.replace("\n", "")
     text = page.read_text(encoding="utf-8")
@@ -233,8 +233,8 @@ def test_html(cli, tmp_path):
     assert "detach" in text
 
 
-def test_html_that_cannot_be_written(cli, tmp_path):
-    done = cli("explain", *CUDA, "--html", str(tmp_path / "absent" / "plan.html"))
+def test_html_that_cannot_be_written(forked_cli, tmp_path):
+    done = forked_cli("explain", *CUDA, "--html", str(tmp_path / "absent" / "plan.html"))
     assert (done.returncode, done.stdout) == (2, "")
     assert "No such file" in done.stderr
     assert "Traceback" not in done.stderr
@@ -245,11 +245,11 @@ def test_no_framework_is_needed(cli, absent):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_framework_is_what_people_call_it(cli):
+def test_a_framework_is_what_people_call_it(forked_cli):
     """As in Python: the plan is of the framework that is meant; lists are Python's."""
     for names in (("pt", "np"), ("list", "tf")):
-        done = cli("explain", "--from", names[0], "--to", names[1], "--json")
+        done = forked_cli("explain", "--from", names[0], "--to", names[1], "--json")
         usual = {"pt": "torch", "np": "numpy", "tf": "tensorflow", "list": "python"}
-        same = cli("explain", "--from", usual[names[0]], "--to", usual[names[1]], "--json")
+        same = forked_cli("explain", "--from", usual[names[0]], "--to", usual[names[1]], "--json")
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout == same.stdout

@@ -41,25 +41,25 @@ COMMANDS = ["doctor", "tour", "explain", "inspect", "check", "convert", "diff", 
 
 
 @pytest.mark.parametrize("command", [None, *COMMANDS])
-def test_help_shows_what_is_typed_and_nothing_else(cli, command):
+def test_help_shows_what_is_typed_and_nothing_else(forked_cli, command):
     """Behind a flag nothing is typed; no argument has the name of a type of Python."""
-    done = cli(*filter(None, [command]), "--help")
+    done = forked_cli(*filter(None, [command]), "--help")
     assert (done.returncode, done.stderr) == (0, "")
     assert "--help" in done.stdout
     assert "<" not in done.stdout.replace("[0<=x<=63]", "")
 
 
 @pytest.mark.parametrize(("words", "near"), [(["inspct", "a"], "inspect"), (["inspect", "--jsn", "a"], "--json")])
-def test_a_word_that_is_nearly_right(cli, words, near):
-    done = cli(*words)
+def test_a_word_that_is_nearly_right(forked_cli, words, near):
+    done = forked_cli(*words)
     assert (done.returncode, done.stdout) == (2, "")
     assert near in done.stderr
 
 
 @pytest.mark.parametrize(("words", "missing"), [([], "IN"), (["a.pt"], "OUT"), (["a.pt", "--verify"], "OUT")])
-def test_the_argument_that_is_missing(cli, words, missing):
+def test_the_argument_that_is_missing(forked_cli, words, missing):
     """Of one path it is OUT that is missing, though IN takes as many as there are."""
-    done = cli("convert", *words)
+    done = forked_cli("convert", *words)
     assert (done.returncode, done.stdout) == (2, "")
     assert f"Missing argument '{missing}'" in done.stderr
 
@@ -83,8 +83,8 @@ def test_the_project_names_its_authors():
 
 
 @pytest.mark.parametrize("arguments", [["ferry"], ["doctor", "--no-such"], ["explain"], ["explain", "--from", "torch"]])
-def test_wrong_usage_is_exit_code_2_on_stderr(cli, arguments):
-    done = cli(*arguments)
+def test_wrong_usage_is_exit_code_2_on_stderr(forked_cli, arguments):
+    done = forked_cli(*arguments)
     assert done.returncode == 2
     assert done.stdout == ""
     assert "Usage" in done.stderr

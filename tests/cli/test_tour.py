@@ -64,8 +64,8 @@ def test_the_frameworks_own_words(tour):
     assert any("has no attribute 'detach'" in word for word in words)
 
 
-def test_chosen_cases_in_text(cli):
-    done = cli("tour", "c03", "C10", env={"COLUMNS": "80"})
+def test_chosen_cases_in_text(forked_cli_with_frameworks):
+    done = forked_cli_with_frameworks("tour", "c03", "C10", env={"COLUMNS": "80"})
     assert (done.returncode, done.stderr) == (0, "")
     assert "C03" in done.stdout
     assert "C10" in done.stdout
@@ -101,8 +101,8 @@ def test_without_scikit_learn_the_line_that_installs_it(cli, absent):
     assert "Traceback" not in done.stderr
 
 
-def test_brief_is_a_line_for_each_case(cli):
-    done = cli("tour", "--brief", "C01", "C02", "C03", env={"COLUMNS": "100"})
+def test_brief_is_a_line_for_each_case(forked_cli_with_frameworks):
+    done = forked_cli_with_frameworks("tour", "--brief", "C01", "C02", "C03", env={"COLUMNS": "100"})
     assert done.returncode == 0
     lines = [line for line in done.stdout.splitlines() if line.strip().startswith("C0")]
     assert [line.split()[0] for line in lines] == ["C01", "C02", "C03"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 
 import pytest
-from tests.support import survives
+from tests.support import lives
 
 import tensorferry as ferry
 from tensorferry.execution.run import verifying
@@ -90,7 +90,7 @@ def test_a_lazy_clone_stays_lazy():
 )
 def test_a_freed_tensor_ends_no_process(call):
     """PyTorch's own copy of it, and its stack, do."""
-    survives(
+    lives(
         "import torch, tensorferry as ferry\n"
         "x = torch.arange(4.0)\n"
         "ferry.to_torch(x)\n"
