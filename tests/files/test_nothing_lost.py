@@ -141,7 +141,8 @@ def test_a_tensor_that_cannot_be_carried_is_named(odd, quantised):
         lazy = ferry.load(path)
         assert "q" not in lazy
         assert "q" not in list(lazy)
-        assert len(lazy) == len(list(lazy)) == len(lazy.read())
+        with pytest.warns(UserWarning, match=r"read\(\) leaves out: q"):
+            assert len(lazy) == len(list(lazy)) == len(lazy.read())
         with pytest.raises(ferry.FormatLimitError, match=f"'q' cannot be carried: .*{why}"):
             lazy["q"]
         with pytest.raises(ferry.FormatLimitError, match="q"):
@@ -150,7 +151,8 @@ def test_a_tensor_that_cannot_be_carried_is_named(odd, quantised):
     assert set(lazy.skipped) == {"q", "deep.s"}
     assert (dict(lazy["deep"]), set(lazy["deep"].skipped)) == ({"n": 3}, {"deep.s"})
     assert "meta device" in repr(lazy["deep"])
-    assert lazy.read()["deep"] == {"n": 3}
+    with pytest.warns(UserWarning, match=r"read\(\) leaves out: q, deep\.s"):
+        assert lazy.read()["deep"] == {"n": 3}
     with pytest.raises(KeyError):
         lazy["nothing of that name"]
 
@@ -248,3 +250,27 @@ def test_names_that_name_nothing_are_refused(tmp_path):
         with pytest.raises(TypeError, match="names takes strings, not"):
             ferry.load(tmp_path / "a.safetensors", names=wrong)
     assert set(ferry.load(tmp_path / "a.safetensors", names="a")) == {"a"}
+
+
+def test_read_warns_of_what_plain_containers_cannot_list(tmp_path):
+    """``read()`` gives plain dicts, which have no ``.skipped``: what is left out is said by a warning."""
+    np.savez(tmp_path / "x.npz", weight=np.ones(2), names=np.array(["a", "b"]))
+    loaded = ferry.load(tmp_path / "x.npz")
+
+    with pytest.warns(UserWarning, match=r"x\.npz also holds what read\(\) leaves out: names"):
+        plain = loaded.read()
+
+    assert list(plain) == ["weight"]
+    assert list(loaded.skipped) == ["names"]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "changes"), [("int8", False), ({"int64": "int8"}, False), ("float16", True), ("float32", True)]
+)
+def test_a_dtype_for_no_tensor_is_told(tmp_path, dtype, changes):
+    """A dtype is for the tensors of its kind; where there are none, the report says that nothing changed."""
+    ferry.save({"weight": np.ones(2, "float32")}, tmp_path / "in.safetensors")
+
+    report = ferry.convert_files(tmp_path / "in.safetensors", tmp_path / "out.npz", dtype=dtype)
+
+    assert any("dtype changes nothing" in warning for warning in report.warnings) is not changes

@@ -95,7 +95,7 @@ def load(
         gives all of it at once in plain containers.
 
     Warns:
-        UserWarning: Something is left out, and the result is not a mapping that could list it.
+        UserWarning: Something is left out, and the result is not a mapping that could list it; by ``read()`` likewise.
 
     Raises:
         OSError: It cannot be read.

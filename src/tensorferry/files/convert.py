@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..core.leaf_dtypes import rule_of_words
+from ..core.leaf_dtypes import DtypeRule, dtype_of_leaf, rule_of_words
 from ..errors import FormatLimitError, shown
 from .base.blocks import noted
 from .base.contents import NotTensor
@@ -30,7 +30,7 @@ from .summary import values_of
 from .work import Layout, Work, write_index
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from .base.contents import Contents
     from .base.format import Format
@@ -133,7 +133,7 @@ def convert_files(
     shards = _shards(place, format_, shard, several=len(paths) > 1 or index_of(Path(given[0])) is not None)
     layout = Layout.of(contents, format_, place, shards)
     recipe = FileRecipe(paths, seen, allowed, tuple(selection.items()), format_.name, shards)
-    report = _report(paths, layout, (*_warnings(before, contents, tensors_only=tensors_only),))
+    report = _report(paths, layout, (*_warnings(before, contents, selection),))
     validate_target(
         place,
         overwrite=overwrite or continues,
@@ -307,8 +307,13 @@ def shard_bytes(size: int | str) -> int:
     return nbytes
 
 
-def _warnings(before: Contents, after: Contents, *, tensors_only: bool) -> Iterable[str]:
-    """What is not as it was, though nothing is lost."""
+def _warnings(before: Contents, after: Contents, selection: Mapping[str, Any]) -> Iterable[str]:
+    """What is not as it was, though nothing is lost; and what was asked for of no tensor."""
+    rule = selection["dtype"]
+    if rule != DtypeRule() and all(
+        dtype_of_leaf(rule, each.dtype, name) is None for name, each in before.tensors.items()
+    ):
+        yield "dtype changes nothing: a dtype is for the tensors of its kind, and there are none of that kind."
     shared = overlaps(after)
     if shared:
         pairs = named(f"{name} and {other}" for name, other in shared)
@@ -319,7 +324,7 @@ def _warnings(before: Contents, after: Contents, *, tensors_only: bool) -> Itera
         other = first.setdefault(key, name)
         if after.tensors[other].key != after.tensors[name].key:
             yield f"{other} and {name} are one tensor in the source, and two now: their dtypes differ."
-    if tensors_only:
+    if selection["tensors_only"]:
         left = [*values_of(before), *noted(before.metadata, {})]
         left += [name for name, why in before.others.items() if isinstance(why, NotTensor)]
         if left or before.tree is not None:

@@ -115,10 +115,18 @@ class LazyTree(Mapping[Any, Any]):
         Returns:
             What was saved, of its own container types as far as `save` keeps them.
 
+        Warns:
+            UserWarning: Something is left out, which plain containers have no place to list.
+
         Raises:
             FormatLimitError: A list has a tensor in it that cannot be carried.
         """
-        return self._read(self._node)
+        read, left = self._read(self._node), self.skipped
+        if left:
+            path = self._source.asked["path"]
+            text = f"{path} also holds what read() leaves out: {named(left)}; .skipped says why."
+            warnings.warn(text, UserWarning, stacklevel=frames_of_ours())
+        return read
 
     def _is_skipped(self, node: Any) -> bool:
         return isinstance(node, Ref) and node.name in self._source.others and node.name not in self._source.tensors

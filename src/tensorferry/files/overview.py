@@ -61,9 +61,10 @@ def modules(folds: Sequence[Fold]) -> dict[str, int]:
 
 
 def _apart(name: tuple[str, ...], inside: list[_Entry]) -> dict[tuple[str, ...], list[_Entry]]:
-    """The parts of a part. Those that differ in a number alone are several if they are few, and else one with ``#``."""
+    """The parts of a part. Where a fold and others differ in a number alone, each is a part if they are few."""
     depth = len(name)
-    if any("#" in path[depth] for path, _, _ in inside if len(path) > depth):
+    heads = {path[depth] for path, _, _ in inside if len(path) > depth}
+    if any("#" in head and each != head and _without(each) == head for head in heads for each in heads):
         # A fold has tensors of one shape: layers of other sizes, with numbers of their own, stand beside it.
         few = sum(fold.total for _, _, fold in inside) <= _MOST_UNFOLDED
         several = [each for entry in inside for each in _unfolded(entry, depth)] if few else []
@@ -78,7 +79,11 @@ def _apart(name: tuple[str, ...], inside: list[_Entry]) -> dict[tuple[str, ...],
 
 
 def _numberless(path: list[str], depth: int) -> list[str]:
-    return [*path[:depth], *(re.sub(r"\d+", "#", part) for part in path[depth : depth + 1]), *path[depth + 1 :]]
+    return [*path[:depth], *map(_without, path[depth : depth + 1]), *path[depth + 1 :]]
+
+
+def _without(head: str) -> str:
+    return re.sub(r"\d+", "#", head)
 
 
 def _unfolded(entry: _Entry, depth: int) -> Iterator[_Entry]:
