@@ -14,7 +14,7 @@ import ast
 import re
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import pictures
+import picture_words
 from docutils import nodes
 from docutils.parsers.rst import directives
 from sphinx.util import logging
@@ -56,7 +56,7 @@ class Drawn(SphinxDirective):
             told = clean(self.options["alt"])
             html = re.sub(r"<desc>[^<]*", lambda _: f"<desc>{told}", html)
             html = re.sub(r"aria-label='[^']*'", lambda _: f"aria-label='{told}'", html)
-        for path in pictures.catalogs(self.config):
+        for path in picture_words.catalogs(self.config):
             self.env.note_dependency(str(path))
         figure = nodes.figure("", nodes.raw("", html, format="html"), classes=["ferry-figure"])
         self.set_source_info(figure)
@@ -84,7 +84,7 @@ class Memory(Drawn):
         """The picture, once for a screen and once for a phone."""
         if not isinstance(value, Plan):
             raise TypeError(f"the last line must be a plan, not {type(value).__name__}")
-        words = pictures.words(self.config)
+        words = picture_words.words(self.config)
         return page([both_widths(lambda width: drawing(value, width, styled=False, words=words))])
 
 

@@ -12,7 +12,7 @@ import inspect
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-import pictures
+import picture_words
 from docutils.parsers.rst import directives
 from memory import Drawn
 
@@ -93,8 +93,8 @@ def timeline(plan: Plan, batches: int, width: Any = 64, table: Mapping[str, str]
         raise ValueError("nothing of this plan crosses the bus")
     ways = list(dict.fromkeys(ways))
     nbytes = {way: sum(step.bytes for step in plan.steps if step.path == way) for way in ways}
-    words = pictures.translated(table)
-    told = {key: table.get(text, text) for key, text in pictures.TIMELINE.items()}
+    words = picture_words.translated(table)
+    told = {key: table.get(text, text) for key, text in picture_words.TIMELINE.items()}
     names = {way: told["lane"].format(way=words.way(way, size_text(nbytes[way]))) for way in ways}
     names[LOOP] = told["loop"]
     orders = {
@@ -140,7 +140,7 @@ class Timeline(Drawn):
         """The picture, once for a screen and once for a phone."""
         if not isinstance(value, Plan):
             raise TypeError(f"the last line must be a plan, not {type(value).__name__}")
-        batches, table = self.options.get("batches", 4), pictures.messages_of(self.config)
+        batches, table = self.options.get("batches", 4), picture_words.messages_of(self.config)
         return page([both_widths(lambda width: timeline(value, batches, width, table))])
 
 

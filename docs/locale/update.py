@@ -16,7 +16,7 @@ LOCALE = Path(__file__).parent
 DOCS = LOCALE.parent
 sys.path.insert(0, str(DOCS / "_ext"))
 
-from pictures import CATALOGS  # noqa: E402 - one of the site's own modules
+from picture_words import CATALOGS  # noqa: E402 - one of the site's own modules
 
 LANGUAGES = ("ko", "ja", "zh_CN")
 # The pages that are wholly translated. The others stay English, and have no catalog.

@@ -23,7 +23,7 @@ from tensorferry.cli.cases import CASES as TOUR
 
 sys.path.insert(0, str(ROOT / "docs" / "_ext"))
 
-import pictures
+import picture_words
 from playground import answers, bundle, cases, sentences, settings
 from playground.words import WORDS
 
@@ -360,8 +360,8 @@ def test_no_sentence_is_taken_for_another():
 
 def test_an_answer_in_another_language_keeps_the_sentences_that_can_be_searched():
     """Pictures and the planner's sentences are translated; the planner's own stand in the titles."""
-    table = {**{text: f"<{text}>" for text in (*pictures.WORDS, *sentences.SENTENCES)}}
-    shown = answers.answer(read(cases.CASES["C03"]), {**WORDS, **pictures.of_playground(table)})
+    table = {**{text: f"<{text}>" for text in (*picture_words.WORDS, *sentences.SENTENCES)}}
+    shown = answers.answer(read(cases.CASES["C03"]), {**WORDS, **picture_words.of_playground(table)})
     reason, inner = "read-only: a write would bypass autograd's version check", "<a write would bypass"
     assert f"title='{escape(reason)}'>{escape('<read-only: ' + inner)}" in shown.html
     assert escape("<may write>") in shown.html

@@ -273,7 +273,7 @@ MISTAKES = {
     "none among numbers": ([1, None], "nan"),
     "words": (["1", "2"], "float"),
     "text": ("hello", ""),
-    "array of text": (np.array(["a"]), "tolist"),
+    "array of text": (np.array(["a"]), "astype"),
     "decimal": (decimal.Decimal("1.5"), "float"),
     "datetime": (dt.datetime(2024, 1, 1, tzinfo=dt.timezone.utc), ""),
     "dates": (np.array(["2024-01-01"], "M8[s]"), "int64"),

@@ -17,7 +17,12 @@ else:
 
 ROOT = Path(__file__).resolve().parents[2]
 
-UNTRIED = {"cupy": "needs a GPU", "test": "pinned in constraints.txt", "lint": "pinned in constraints.txt"}
+UNTRIED = {
+    "cupy": "needs a GPU",
+    "docs": "pinned in constraints.txt",
+    "lint": "pinned in constraints.txt",
+    "test": "pinned in constraints.txt",
+}
 """Extras whose floors `make floors` does not install, and why."""
 BUILDS = {"tensorflow": "tensorflow-cpu"}
 """The same release under another name, built for the CPU alone."""

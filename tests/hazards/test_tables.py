@@ -146,9 +146,9 @@ def test_H79_pandas_frames_of_several_dtypes(pd, other):
 
 def test_H79_pandas_columns_that_are_no_numbers(pd):
     """Text, categories, dates, durations, objects: by name, with a line each."""
-    text = pd.Series(["a", "b"])
-    assert refused(text, "text") == ["a", "b"]
-    assert refused(pd.Series(["a", "b"], dtype=object), "text") == ["a", "b"]
+    text = pd.Series(["1", "2.5"])
+    assert refused(text, "text").tolist() == [1.0, 2.5]
+    assert refused(text.astype(object), "text").tolist() == [1.0, 2.5]
     assert ferry.to_list(refused(text.astype("category"), "categories")) == [0, 1]
     assert ferry.to_list(refused(pd.Categorical(["b", "a"]), "categories")) == [1, 0]
     assert refused(pd.Series([1, None]).astype("category"), "nulls")[0] == 1
@@ -217,7 +217,7 @@ def test_H79_polars_nulls_are_refused(pl):
 
 def test_H79_polars_columns_that_are_no_numbers(pl):
     """Each with a line of its own; a query has to run first."""
-    assert refused(pl.Series(["a"]), "text") == ["a"]
+    assert refused(pl.Series(["1.5"]), "text").to_list() == [1.5]
     assert ferry.to_list(refused(pl.Series(["a", "b"], dtype=pl.Categorical), "categories")) is not None
     assert ferry.to_list(refused(pl.Series(["b"], dtype=pl.Enum(["a", "b"])), "categories")) == [1]
     assert ferry.to_list(refused(pl.Series([dt.date(1970, 1, 2)]), "dates")) == [1]

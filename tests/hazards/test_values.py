@@ -547,7 +547,7 @@ EXOTIC = {
     "structured": (lambda: np.zeros(2, [("a", "f4"), ("b", "i8")]), "structured", "convert_tree(x"),
     "datetime64": (lambda: np.zeros(2, "M8[s]"), "datetime64", "int64"),
     "timedelta64": (lambda: np.zeros(2, "m8[s]"), "timedelta64", "int64"),
-    "text": (lambda: np.array(["a", "b"]), "<U1", "tolist"),
+    "text": (lambda: np.array(["a", "b"]), "<U1", "astype"),
     "bytes": (lambda: np.array([b"a", b"b"]), "S1", "uint8"),
     "tf.string": (lambda: tf.constant(["a"]), "string", "tolist"),
 }

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
 import npm
-import pictures
+import picture_words
 from docutils import nodes
 from sphinx.addnodes import translatable
 from sphinx.util import logging
@@ -71,7 +71,7 @@ class PlaygroundDirective(SphinxDirective):
         made = Playground()
         self.set_source_info(made)
         for path in (
-            *pictures.catalogs(self.config),
+            *picture_words.catalogs(self.config),
             *HERE.glob("*.py"),
             *Path(tensorferry.__file__).parent.glob("[cp]*/*.py"),
         ):
@@ -112,7 +112,7 @@ def _fetch(app: Sphinx) -> None:
 
 def visit(self: HTML5Translator, node: Playground) -> None:
     """Write the page, and beside it a script with the cases."""
-    words = {**node["words"], **pictures.of_playground(pictures.messages_of(self.builder.config))}
+    words = {**node["words"], **picture_words.of_playground(picture_words.messages_of(self.builder.config))}
     found = answers(words)
     scripts = Path(self.builder.outdir, SCRIPTS)
     scripts.mkdir(parents=True, exist_ok=True)

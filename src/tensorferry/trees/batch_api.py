@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 from ..backends import fast_paths, registry
 from ..errors import UnsupportedTypeError
 from .api import call_for, targets_of
-from .leaves import leaf_rule
+from .leaves import is_description, leaf_rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -208,14 +208,28 @@ def _collate(
 
     if type(samples) is not list:
         _refuse_one_value(samples)
-    rule = leaf_rule(leaves, infos=looks, unknown=unknown)
+    rule = leaf_rule(leaves, unknown=unknown)
     if nulls is not None or (padding is not None and (padding["mask"] or padding["lengths"])):
         # Beside a column of a table there is a place for another only in the dict that it becomes.
         from .tables import said_in
 
         samples = [said_in(each, index=False, dtype=asked[2], casting=asked[5], nulls=nulls) for each in samples]
-    batch = Batch(list(samples), targets_of(asked, leaves), rule, padding, looks=looks)
+    samples = list(samples)
+    if looks:
+        _refuse_descriptions(samples)
+    batch = Batch(samples, targets_of(asked, leaves), rule, padding, looks=looks)
     return batch.plan() if looks else batch.stack()
+
+
+def _refuse_descriptions(samples: list[Any]) -> None:
+    """Raise for a `TensorInfo`, which would be taken for a container of its fields."""
+    import optree
+
+    if any(map(is_description, optree.tree_leaves(samples, is_leaf=is_description, none_is_leaf=True))):  # type: ignore[arg-type]
+        raise UnsupportedTypeError(
+            "A TensorInfo describes a tensor, and has no values to stack.",
+            'explain_tree(x, "numpy") says what would be done with one sample',
+        )
 
 
 def _refuse_one_value(samples: object) -> None:

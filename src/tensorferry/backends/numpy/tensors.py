@@ -37,7 +37,7 @@ Array = np.ndarray[Any, Any]
 
 _DTYPE = attrgetter("dtype")
 
-_WRITTEN = 'x.astype("float64"), if it is numbers that are written out'
+_WRITTEN = 'x.astype("float64"), which reads numbers that are written out'
 _HOLDERS = {
     "M": ('x.view("int64")', "a datetime is a count of units: its integers can be carried"),
     "m": ('x.view("int64")', "a timedelta is a count of units: its integers can be carried"),

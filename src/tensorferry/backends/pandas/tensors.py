@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 _OBJECTS = Refused("holds Python objects", "{x}.infer_objects(), which makes numbers of it where all are")
-_WRITTEN = '{x}.astype("float64"), if it is numbers that are written out'
+_WRITTEN = '{x}.astype("float64"), which reads numbers that are written out'
 _UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 
 

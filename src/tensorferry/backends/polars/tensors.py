@@ -89,7 +89,7 @@ class PolarsBackend(ColumnBackend):
         if name is not None and x.n_chunks() == 1 and not x.null_count():
             return Column(name, (), [Piece(len(x), x.to_numpy(allow_copy=False))] if len(x) else [])
         if dtype in self._text:
-            return Refused(TEXT, "{x}.cast(float), if it is numbers that are written out", stays=True)
+            return Refused(TEXT, "{x}.cast(float), which reads numbers that are written out", stays=True)
         if dtype == pl.Null:
             return Refused("has nulls alone, and no dtype", "{x}.cast(float)", stays=True)
         if dtype == pl.Object:
