@@ -62,6 +62,23 @@ try:
 except Exception:
     pass
 """
+_ZARR = """
+import gzip, json
+from pathlib import Path
+Path("bomb").mkdir()
+described = {"zarr_format": 2, "shape": [1000], "chunks": [1000], "dtype": "|u1", "order": "C", "fill_value": 0}
+Path("bomb", ".zarray").write_text(json.dumps({**described, "compressor": {"id": "gzip"}, "filters": None}))
+Path("bomb", "0").write_bytes(gzip.compress(bytes(1 << 22)) * 128)
+"""
+_REFUSE_CHUNK = """
+from tensorferry.errors import UnsafeFileError
+try:
+    FORMAT.read(Path("bomb")).tensors["tensor"].load()
+except UnsafeFileError:
+    pass
+else:
+    raise RuntimeError("it was read")
+"""
 _BLOCKS = 'for block in FORMAT.read(Path("a.npz")).tensors["x"].blocks(): pass'
 
 
@@ -113,6 +130,14 @@ _ALONE = (
     _trap("99 MB of a name and backslashes", "b'{\"' + b'\\\\' * 99_000_000"),
     _trap("99 MB of a shape", 'b\'{"a":{"dtype":"U8","shape":[\' + b\'1,\' * 49_000_000'),
     _trap("99 MB of blanks", "b'{' + b' ' * 99_000_000"),
+    _Alone(
+        "refuse a chunk of Zarr that is declared to hold 1,000 bytes, and holds 512 MiB",
+        _ZARR,
+        _READ.format(form="zarr") + "; FORMAT.ensure_loaded()",
+        _REFUSE_CHUNK,
+        16,
+        2.0,
+    ),
     *(
         _Alone(
             f"write and read {form} of 384 MiB",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import re
 
 import numpy as np
 import pytest
@@ -258,10 +259,18 @@ def test_H63_the_producersthe_producers_own_error_is_the_cause(target):
 
 @pytest.mark.parametrize("call", [ferry.to_numpy, ferry.describe, lambda x: ferry.explain(x, "torch")])
 def test_a_list_of_descriptions_is_not_read_as_rows(call):
-    """A `TensorInfo` is a named tuple: its fields are no row of numbers, nor leaves of a sample."""
+    """A `TensorInfo` is a named tuple: its fields are no row of numbers."""
     info = ferry.TensorInfo("torch", (2,))
 
     with pytest.raises(ferry.UnsupportedTypeError, match=r"The TensorInfo at x\[0\] describes a tensor"):
         call([info, info])
-    with pytest.raises(ferry.UnsupportedTypeError, match="A TensorInfo describes a tensor"):
-        ferry.explain_collate([{"x": info}, {"x": info}], "numpy")
+
+
+@pytest.mark.parametrize("call", [ferry.collate, ferry.explain_collate, ferry.convert_tree])
+def test_a_description_is_a_leaf_of_every_tree(call):
+    """It is no container of its fields: where no plan is asked for it is refused, with its path."""
+    within = [{"x": {"y": ferry.TensorInfo("torch", (2,))}}] * 2
+
+    with pytest.raises(ferry.ConversionError) as refused:
+        call(within, "numpy")
+    assert re.search(r'A TensorInfo describes a tensor, and has no values\. - at .*\["y"\]', str(refused.value))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 from ..backends import fast_paths, registry
 from ..errors import UnsupportedTypeError
 from .api import call_for, targets_of
-from .leaves import is_description, leaf_rule
+from .leaves import leaf_rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -214,22 +214,8 @@ def _collate(
         from .tables import said_in
 
         samples = [said_in(each, index=False, dtype=asked[2], casting=asked[5], nulls=nulls) for each in samples]
-    samples = list(samples)
-    if looks:
-        _refuse_descriptions(samples)
-    batch = Batch(samples, targets_of(asked, leaves), rule, padding, looks=looks)
+    batch = Batch(list(samples), targets_of(asked, leaves), rule, padding, looks=looks)
     return batch.plan() if looks else batch.stack()
-
-
-def _refuse_descriptions(samples: list[Any]) -> None:
-    """Raise for a `TensorInfo`, which would be taken for a container of its fields."""
-    import optree
-
-    if any(map(is_description, optree.tree_leaves(samples, is_leaf=is_description, none_is_leaf=True))):  # type: ignore[arg-type]
-        raise UnsupportedTypeError(
-            "A TensorInfo describes a tensor, and has no values to stack.",
-            'explain_tree(x, "numpy") says what would be done with one sample',
-        )
 
 
 def _refuse_one_value(samples: object) -> None:

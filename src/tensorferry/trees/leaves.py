@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from .structure import Structure
 
-__all__ = ["LeafRule", "are_of_one_dtype", "is_description", "leaf_rule"]
+__all__ = ["LeafRule", "are_of_one_dtype", "leaf_rule"]
 
 _NUMBERS = (bool, int, float, complex, np.generic)
 _BOOL = np.dtype(bool)
@@ -34,11 +34,6 @@ class _Unknown(NamedTuple):
     """What is known of a type that is neither tensor nor plain value: its objects may hold a tensor."""
 
     hint: str | None
-
-
-def is_description(x: Any) -> bool:
-    """Whether an object describes a tensor that need not exist."""
-    return isinstance(x, TensorInfo)
 
 
 def leaf_rule(leaves: str | Callable[[Any], bool], *, infos: bool = False, unknown: str = "keep") -> LeafRule:
@@ -81,9 +76,7 @@ class LeafRule:
     @property
     def chosen(self) -> Callable[[Any], bool] | None:
         """Whether an object is a leaf although it may be a container; ``None``: none is."""
-        if self._choose is None:
-            return is_description if self._infos else None
-        return self._ask
+        return None if self._choose is None else self._ask
 
     @property
     def takes_rows(self) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..backends import registry
+from ..core.info import TensorInfo
 from ..host.masked import has_masked
 from . import libraries
 from .containers import is_tuple_with_a_constructor, open_structured, opener_of
@@ -30,7 +31,7 @@ PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, bytearray,
 
 def openers_of(kind: type, leaves: Sequence[Any]) -> tuple[Opener, ...]:
     """What may open the leaves of a type, in the order in which they are asked; none: they are certainly leaves."""
-    if kind in PLAIN:
+    if kind in PLAIN or issubclass(kind, TensorInfo):
         return ()
     if issubclass(kind, (np.ndarray, np.void)):
         arrays = leaves if set(map(type, leaves)) == {kind} else [leaf for leaf in leaves if type(leaf) is kind]

@@ -18,7 +18,6 @@ from ..backends import registry
 from ..backends.nodes import Node, item
 from ..errors import ConversionError, UnsupportedTypeError
 from .containers import is_tuple_with_a_constructor
-from .leaves import is_description
 from .openers import PLAIN, openers_of
 from .rows import RowFinder
 from .structure import ITSELF, NAMESPACE, Inner, Structure
@@ -46,7 +45,7 @@ def take_apart(
     Raises:
         UnsupportedTypeError: It contains itself, or is nested too deep.
     """
-    flat = None if rows or chosen not in (None, is_description) else _take_flat(tree)
+    flat = None if rows or chosen is not None else _take_flat(tree)
     if flat is not None:
         return flat
     walk = Walk(chosen, visits=sharing, rows=rows)
@@ -263,6 +262,8 @@ _LEAVES: set[type] = set(PLAIN)
 def _is_container(x: Any) -> bool:
     if any(opener(x) is not None for opener in openers_of(type(x), [x])):
         return True
+    if _is_ours(x):
+        return False
     spec = optree.tree_structure(x, lambda y: y is not x, none_is_leaf=True, namespace=NAMESPACE)
     return not spec.is_leaf()
 

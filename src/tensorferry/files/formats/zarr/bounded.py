@@ -132,7 +132,7 @@ def _codec_v3(name: str, settings: dict[str, Any], size: _Size) -> Any:
             return await asyncio.to_thread(self._decode_sync, chunk_data, chunk_spec)
 
         def compute_encoded_size(self, input_byte_length: int, chunk_spec: Any) -> int:
-            raise NotImplementedError
+            raise NotImplementedError  # as in zarr's own codecs of variable size: asked for when a shard is written
 
     return Bounded()
 
