@@ -4,9 +4,9 @@
 >>> ferry.to_numpy([1.5, 2.5])
 array([1.5, 2.5])
 
-One call, exact values, and a memory contract that is checked: see `to_numpy` for the keywords,
-`explain` for what a conversion would do and why, `load`, `save` and `convert_files` for files, `errors`
-for what can be raised.
+One call converts a tensor. Values are exact, and it is known before the call whether memory is shared. `to_numpy` lists
+the keywords, `explain` says what a conversion would do and why, `load`, `save` and `convert_files` are for files, and
+`errors` has every error that can be raised.
 """
 
 from __future__ import annotations

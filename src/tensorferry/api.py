@@ -59,7 +59,7 @@ def to_numpy(
     non_blocking: bool = False,
     pinned: bool = False,
 ) -> NumpyArray:
-    """Any tensor as a NumPy array, sharing memory wherever that breaks no promise.
+    """Any tensor as a NumPy array, which shares the tensor's memory if that is safe.
 
     >>> import tensorferry as ferry
     >>> ferry.to_numpy([[1, 2], [3, 4]])
@@ -68,8 +68,8 @@ def to_numpy(
     >>> ferry.to_numpy(range(3), dtype="bfloat16")
     array([0, 1, 2], dtype=bfloat16)
 
-    A tensor that requires grad, and one of an immutable framework, comes as a read-only view;
-    ``copy=True`` gives a writable, independent array. A scalar comes as an array of shape ``()``.
+    If the tensor requires grad or never changes (JAX, TensorFlow), the array is a read-only view. With ``copy=True`` it
+    is writable and has its own memory. A scalar becomes an array of shape ``()``.
 
     Args:
         x: A tensor of any framework that has a backend; a Python number; nested lists or tuples of
@@ -85,15 +85,15 @@ def to_numpy(
         casting: ``None`` rounds floats to a named dtype and keeps every other value or raises;
             ``"safe"``, ``"same_value"``, ``"same_kind"`` and ``"unsafe"`` as in NumPy.
         device: ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or a framework's device; ``None`` stays on the
-            source's device where the target can live there, else the host.
-        grad: ``"detach"`` leaves the autograd graph, ``"error"`` refuses to.
+            source's device if the target can use it, and goes to the host if not.
+        grad: What happens to a tensor in an autograd graph: ``"detach"`` leaves the graph, ``"error"`` raises.
         nulls: For columns of tables: a value of their dtype that replaces nulls, ``"nan"`` for floats, or ``"mask"``,
             which gives a pair: the values, with zeros for nulls, and a mask that is true where there is a value.
         ragged: For columns of lists of unequal lengths: ``"rows"`` gives a list with a tensor for each row.
-        pad: For the same columns: a number that fills short rows up, at their ends.
-        out: An array of the source's shape to write into instead of allocating.
-        non_blocking: Copy from a PyTorch device through page-locked memory, if there is any; the result then is in
-            that memory. The result is complete when it is returned, in either case.
+        pad: For the same columns: the number with which short rows are filled up, at their ends.
+        out: An array of the source's shape, into which the values are written. It is the result.
+        non_blocking: Copy from a PyTorch device through page-locked memory, if there is any; the result is then in
+            that memory. It is complete when it is returned, with and without this keyword.
         pinned: Put the result into page-locked memory, from which a device copies at the full speed of the bus.
             (https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html)
 
@@ -103,11 +103,11 @@ def to_numpy(
     Raises:
         UnsupportedTypeError: `x` is not a tensor, or has no memory (traced, meta, deleted …).
         CopyRequiredError: ``copy=False``, and memory cannot be shared.
-        LossyCastError: A value would be lost, or the target has no such dtype.
+        LossyCastError: A value would be lost, or the target does not have the dtype.
         GradientError: ``grad="error"``, and `x` requires grad.
-        DeviceError: There is no such device, or the target cannot live there; or ``pinned=True``, and
-            neither side's framework can lock memory here.
-        ShapeError: Ragged input, or an `out` of another shape.
+        DeviceError: The device does not exist, or the target cannot use it; or ``pinned=True``, and no framework of
+            the two can lock memory here.
+        ShapeError: Rows have unequal lengths, or `out` has another shape.
         TypeError: A keyword has a value that is not listed above.
 
     .. versionadded:: 0.1
@@ -141,8 +141,8 @@ def to_torch(
     >>> array
     array([1., 1.], dtype=float32)
 
-    PyTorch has no read-only tensors, so immutable sources are copied unless ``copy=False`` consents
-    to share. A conversion from PyTorch to PyTorch stays in the autograd graph.
+    The tensor shares memory if that is safe. PyTorch has no read-only tensors, so a source that cannot be written is
+    copied; ``copy=False`` consents to share. A conversion from PyTorch to PyTorch stays in the autograd graph.
 
     Args:
         x: As for `to_numpy`.
@@ -155,7 +155,7 @@ def to_torch(
         ragged: As for `to_numpy`.
         pad: As for `to_numpy`.
         out: A tensor of the source's shape to write into; it must not require grad.
-        non_blocking: Copy to a device through page-locked memory without waiting; the caller need not
+        non_blocking: Copy to a device through page-locked memory without waiting. You do not have to
             synchronize. (https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html)
             To the host: as for `to_numpy`.
         pinned: As for `to_numpy`; with ``device="cpu"``.
@@ -197,8 +197,8 @@ def to_tensorflow(
     >>> ferry.to_tensorflow([1.5, 2.5]).dtype.name
     'float32'
 
-    TensorFlow tensors are immutable, so a writable source is copied unless ``copy=False`` consents
-    to share, which needs compact memory at a 64-byte aligned address.
+    TensorFlow tensors never change, so a source that can be written is copied. ``copy=False`` consents to share, which
+    needs compact memory at an address that is a multiple of 64.
 
     Args:
         x: As for `to_numpy`.
@@ -243,13 +243,13 @@ def to_jax(
     >>> ferry.to_jax([1, 2]).dtype
     dtype('int32')
 
-    JAX arrays are immutable, so a writable source is copied unless ``copy=False`` consents to share,
-    which needs compact memory at a 64-byte aligned address. Without ``jax_enable_x64`` JAX has no
-    64-bit dtypes: such a source raises, and ``dtype="fit"`` narrows it.
-    (https://docs.jax.dev/en/latest/default_dtypes.html)
+    JAX arrays never change, so a source that can be written is copied. ``copy=False`` consents to share, which needs
+    compact memory at an address that is a multiple of 64. Without ``jax_enable_x64`` JAX has no 64-bit dtypes
+    (https://docs.jax.dev/en/latest/default_dtypes.html). A source that has one raises an error; with ``dtype="fit"``
+    it gets 32 bits.
 
     Args:
-        x: As for `to_numpy`; a tracer comes back as it is.
+        x: As for `to_numpy`; a tracer is returned unchanged.
         copy: As for `to_numpy`.
         dtype: As for `to_numpy`.
         casting: As for `to_numpy`.
@@ -258,7 +258,7 @@ def to_jax(
         nulls: As for `to_numpy`.
         ragged: As for `to_numpy`.
         pad: As for `to_numpy`.
-        out: Refused: JAX arrays are immutable.
+        out: Always an error: JAX arrays never change.
 
     Raises:
         ConversionError: As for `to_numpy`.
@@ -284,7 +284,7 @@ def to_list(
     pad: object = None,
     out: Any = None,
 ) -> Any:
-    """Any tensor as nested lists of Python scalars; one of shape ``()`` as a scalar.
+    """Any tensor as nested lists of Python numbers; a tensor of shape ``()`` as one number.
 
     >>> import numpy as np, tensorferry as ferry
     >>> ferry.to_list(np.float32([[1, 2], [3, 4]]))
@@ -294,15 +294,15 @@ def to_list(
 
     Args:
         x: As for `to_numpy`.
-        copy: ``False`` always raises: Python scalars share no memory.
-        dtype: A dtype to cast to on the way.
+        copy: ``False`` is always an error: Python numbers share no memory.
+        dtype: The dtype to which values are cast before they become Python numbers.
         casting: As for `to_numpy`.
-        device: Only the host.
+        device: Only ``"cpu"``.
         grad: As for `to_numpy`.
         nulls: As for `to_numpy`.
         ragged: As for `to_numpy`.
         pad: As for `to_numpy`.
-        out: Refused: a list is not memory.
+        out: Always an error: values cannot be written into a list.
 
     Raises:
         ConversionError: As for `to_numpy`.
@@ -374,9 +374,9 @@ def convert(
         like: Instead of `to`: a tensor whose framework, dtype and device the result takes. The result is a plain
             tensor of that framework, even if `like` is a parameter, a variable or another subclass.
         copy: As for `to_numpy`.
-        dtype: As for `to_numpy`; beside `like`, it wins over its dtype.
+        dtype: As for `to_numpy`; it wins over the dtype of `like`.
         casting: As for `to_numpy`.
-        device: As for `to_numpy`; beside `like`, it wins over its device.
+        device: As for `to_numpy`; it wins over the device of `like`.
         grad: As for `to_numpy`.
         nulls: As for `to_numpy`.
         ragged: As for `to_numpy`.

@@ -41,7 +41,7 @@ def _keywords(
         copy: As for `to_numpy`.
         dtype: As for `to_numpy`.
         casting: As for `to_numpy`.
-        device: Only the host.
+        device: Only ``"cpu"``.
         grad: As for `to_numpy`.
         nulls: As for `to_numpy`.
         ragged: As for `to_numpy`.
@@ -73,13 +73,13 @@ def _with(declared: Callable[Keywords, Any]) -> Callable[[Callable[[object], Any
 @converts_to("arrow")
 @_with(_keywords)
 def to_arrow(x: object) -> Any:
-    """Any tensor as an Arrow array: of one axis a ``pa.Array``, of more a ``pa.FixedShapeTensorArray``.
+    """Any tensor as an Arrow array: a ``pa.Array`` for one axis, a ``pa.FixedShapeTensorArray`` for more.
 
     >>> import tensorferry as ferry
     >>> ferry.to_arrow([1.5, 2.5]).type
     DataType(double)
 
-    Arrow arrays are immutable, so a writable source is copied unless ``copy=False`` consents to share. They cannot
+    Arrow arrays never change, so a source that can be written is copied; ``copy=False`` consents to share. They cannot
     hold complex numbers or bfloat16, and have at least one axis.
     """
 
@@ -87,26 +87,26 @@ def to_arrow(x: object) -> Any:
 @converts_to("pandas")
 @_with(_keywords)
 def to_pandas(x: object) -> Any:
-    """Any tensor of one axis as a ``pd.Series``, of two as a ``pd.DataFrame``.
+    """Any tensor as a ``pd.Series`` (one axis) or a ``pd.DataFrame`` (two axes).
 
     >>> import tensorferry as ferry
     >>> ferry.to_pandas([[1, 2], [3, 4]]).shape
     (2, 2)
 
-    pandas expects that nobody else writes to its memory, so a writable source is copied unless ``copy=False`` consents
-    to share. A result that shares the memory of an immutable framework is read-only.
+    pandas expects that nobody else writes to its memory, so a source that can be written is copied; ``copy=False``
+    consents to share. A result that shares memory with JAX, TensorFlow, Arrow or polars is read-only.
     """
 
 
 @converts_to("polars")
 @_with(_keywords)
 def to_polars(x: object) -> Any:
-    """Any tensor of one axis as a ``pl.Series``, of two as a ``pl.DataFrame``.
+    """Any tensor as a ``pl.Series`` (one axis) or a ``pl.DataFrame`` (two axes).
 
     >>> import tensorferry as ferry
     >>> ferry.to_polars(range(3)).to_list()
     [0, 1, 2]
 
-    Columns of polars are immutable, so a writable source is copied unless ``copy=False`` consents to share. A
-    ``pl.DataFrame`` keeps each column in memory of its own, so it is always a copy.
+    Columns of polars never change, so a source that can be written is copied; ``copy=False`` consents to share. A
+    ``pl.DataFrame`` has a separate memory for each column, so it is always a copy.
     """

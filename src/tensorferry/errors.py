@@ -4,22 +4,22 @@ The tree, with the builtin that a caller of the frameworks would already catch::
 
     ConversionError                 (Exception)
     ├── CopyRequiredError           (ValueError, BufferError)   copy=False, and memory cannot be shared
-    ├── LossyCastError              (TypeError)                 a value would not survive the dtype
-    ├── GradientError               (RuntimeError)              grad="error", and there is a graph to leave
-    ├── DeviceError                 (RuntimeError)              no such device, or nothing can live there
-    ├── ShapeError                  (ValueError)                ragged input, or `out` of another shape
-    ├── UnsupportedTypeError        (TypeError)                 no tensor, or one that has no memory to carry
-    ├── UnknownFrameworkError       (ValueError)                no framework that is known has this name
-    ├── FrameworkNotInstalledError  (ImportError)               the framework that was named is not here
-    ├── FileFormatError             (ValueError)                a file that breaks its format's rules, or has none
-    ├── TreeError                   (ExceptionGroup)            several leaves of a tree at once
+    ├── LossyCastError              (TypeError)                 the dtype cannot hold a value
+    ├── GradientError               (RuntimeError)              grad="error", and the result would leave the graph
+    ├── DeviceError                 (RuntimeError)              the device does not exist, or cannot be used
+    ├── ShapeError                  (ValueError)                unequal lengths, or `out` of another shape
+    ├── UnsupportedTypeError        (TypeError)                 not a tensor, or a tensor without memory
+    ├── UnknownFrameworkError       (ValueError)                not the name of a framework
+    ├── FrameworkNotInstalledError  (ImportError)               the framework is not installed
+    ├── FileFormatError             (ValueError)                a damaged file, or one of an unknown format
+    ├── TreeError                   (ExceptionGroup)            several leaves of a tree cannot be converted
     ├── UnsafeFileError             (pickle.UnpicklingError)    a file that asks for code to be run, or is a bomb
     ├── FormatLimitError            (TypeError)                 something that the format cannot hold
-    ├── OutputExistsError           (FileExistsError)           the output is there, and nobody said to replace it
-    ├── VerificationError           (RuntimeError)              what was written is not what was read
+    ├── OutputExistsError           (FileExistsError)           the output exists already
+    ├── VerificationError           (RuntimeError)              the output does not read back the same
     └── ResumableError              (RuntimeError)              stopped in the middle; finished parts are kept
 
-    PlanViolation                   (AssertionError)            a plan's claim was not what was observed: our bug
+    PlanViolation                   (AssertionError)            a plan was wrong: a bug in tensorferry
 
 A message says what could not be done and why, then, after a blank line, ``Hint:`` and the code to
 type. It never contains a tensor's values: formatting them could wait for a device.
@@ -96,7 +96,7 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 
 class ConversionError(Exception):
-    """A conversion that cannot be done as asked; the root of the tree.
+    """A conversion is impossible as you asked for it. All other errors are derived from this one.
 
     >>> import tensorferry as ferry
     >>> try:
@@ -133,7 +133,7 @@ class ConversionError(Exception):
 
 
 class CopyRequiredError(ConversionError, ValueError, BufferError):
-    """``copy=False`` was asked for, and the two sides cannot share this memory.
+    """You used ``copy=False``, and the two frameworks cannot share this memory.
 
     The Array API standard names both builtins for this case, hence both bases:
     https://data-apis.org/array-api/latest/API_specification/generated/array_api.from_dlpack.html
@@ -141,64 +141,64 @@ class CopyRequiredError(ConversionError, ValueError, BufferError):
 
 
 class LossyCastError(ConversionError, TypeError):
-    """A dtype that cannot hold what the source holds; values would change in silence."""
+    """The dtype cannot hold a value of the source, or the target does not have the dtype."""
 
 
 class GradientError(ConversionError, RuntimeError):
-    """``grad="error"`` was asked for, and the conversion would leave the autograd graph."""
+    """You used ``grad="error"``, and the conversion would leave the autograd graph."""
 
 
 class DeviceError(ConversionError, RuntimeError):
-    """A device that is not there, or on which the target framework cannot live."""
+    """The device does not exist, or the target framework cannot use it."""
 
 
 class ShapeError(ConversionError, ValueError):
-    """Rows of unequal lengths, leaves of unequal shapes, or an ``out`` of another shape."""
+    """Rows have unequal lengths, leaves have unequal shapes, or ``out`` has another shape."""
 
 
 class UnsupportedTypeError(ConversionError, TypeError):
-    """Not a tensor, or one that has no memory to carry (a tracer, a deleted array, a meta tensor)."""
+    """The object is not a tensor, or a tensor without memory (a tracer, a deleted array, a meta tensor)."""
 
 
 class UnknownFrameworkError(ConversionError, ValueError):
-    """No framework that is known here has the name that was given; `FrameworkNotInstalledError`: it is known."""
+    """The name is not that of a framework. If it is, but the framework is missing: `FrameworkNotInstalledError`."""
 
 
 class FrameworkNotInstalledError(ConversionError, ImportError):
-    """The framework that was named is not installed, or fails when it is imported."""
+    """The framework is not installed, or its import fails."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         ConversionError.__init__(self, message, hint)
 
 
 class FileFormatError(ConversionError, ValueError):
-    """A file that breaks the rules of its format (truncated, overlapping, corrupt), or that no format knows."""
+    """The file breaks the rules of its format (it is cut off or damaged), or its format is not known."""
 
 
 class UnsafeFileError(ConversionError, pickle.UnpicklingError):
-    """A file that asks for code to be run, or that would take memory or time out of all proportion.
+    """The file asks for code to be run, or would need far more memory or time than its size explains.
 
     ``torch.load(weights_only=True)`` raises the same builtin: https://docs.pytorch.org/docs/stable/notes/serialization.html
     """
 
 
 class FormatLimitError(ConversionError, TypeError):
-    """A dtype, a structure or a value that the format asked for cannot hold; nothing was written."""
+    """The format cannot hold a dtype, a structure or a value; nothing was written."""
 
 
 class OutputExistsError(ConversionError, FileExistsError):
-    """The output exists, and replacing it was not asked for; nothing was written."""
+    """The output exists already, and ``overwrite=True`` was not used; nothing was written."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         ConversionError.__init__(self, message, hint)
 
 
 class VerificationError(ConversionError, RuntimeError):
-    """What was written does not read back as what was to be written; nothing was published."""
+    """The output does not read back the same; there is no output then."""
 
 
 class ResumableError(ConversionError, RuntimeError):
-    """A conversion that stopped in the middle; the parts that are finished are kept for ``resume=True``."""
+    """A conversion of files stopped in the middle. Finished parts are kept, and ``resume=True`` continues it."""
 
 
 if sys.version_info >= (3, 11):
@@ -215,10 +215,10 @@ else:
 
 
 class TreeError(ConversionError, _Group):
-    """Several leaves of a tree that cannot be converted as asked; each of `exceptions` ends in its path.
+    """Several leaves of a tree cannot be converted. Each error in `exceptions` ends in the path of its leaf.
 
-    A group for ``except*`` from Python 3.11 on; before, an ordinary error with the same text and the same
-    `exceptions`. One failing leaf alone raises its own error, whose message ends in the path too.
+    From Python 3.11 on it is a group for ``except*``; before, an ordinary error with the same text and the same
+    `exceptions`. If only one leaf fails, its own error is raised, whose message ends in the path too.
 
     Args:
         message: What cannot be done.
@@ -254,4 +254,4 @@ class TreeError(ConversionError, _Group):
 
 
 class PlanViolation(AssertionError):  # noqa: N818 - not an error of the caller's: a broken promise of ours
-    """What was observed after a conversion is not what its plan claimed."""
+    """After a conversion, the result was not as its plan had said."""

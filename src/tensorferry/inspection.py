@@ -25,15 +25,18 @@ __all__ = ["FrameworkStatus", "describe", "explain", "frameworks", "shares_memor
 
 
 def describe(x: object, /) -> TensorInfo:
-    """What a tensor is: framework, shape, dtype, device, strides, who may write, gradient.
+    """Say what a tensor is: framework, shape, dtype, device, strides, who may write, gradient.
 
     >>> import numpy as np, tensorferry as ferry
     >>> info = ferry.describe(np.zeros((2, 3), dtype="int16").T)
     >>> info.framework, info.shape, info.dtype, info.strides
     ('numpy', (3, 2), 'int16', (2, 6))
 
-    Nothing is copied, and no device is waited for; of a list of tensors each one's description is looked at.
-    Python numbers are the exception: to know the shape and dtype of a list, every element is looked at.
+    It copies nothing and waits for no device. In a list of tensors, each tensor is described. In a list of Python
+    numbers every element is read, because the shape and the dtype depend on all of them.
+
+    Args:
+        x: As for `to_numpy`.
 
     Raises:
         UnsupportedTypeError: `x` is not a tensor.
@@ -83,8 +86,8 @@ def explain(
         **options: As for `convert`.
 
     Raises:
-        ConversionError: The same as the conversion would raise, except for what only the values show.
-        DeviceError: A `TensorInfo` is on a device where its framework cannot live.
+        ConversionError: The error that the conversion would raise, unless it depends on values.
+        DeviceError: A `TensorInfo` is on a device that its framework cannot use.
 
     .. versionadded:: 0.1
     """
@@ -114,14 +117,18 @@ def explain(
 
 
 def shares_memory(a: object, b: object, /) -> bool:
-    """Whether two tensors, of any two frameworks, have a byte in common.
+    """Whether two tensors of any frameworks have a byte of memory in common.
 
     >>> import numpy as np, tensorferry as ferry
     >>> array = np.arange(4)
     >>> ferry.shares_memory(array[::2], array), ferry.shares_memory(array[::2], array[1::2])
     (True, False)
 
-    Addresses are compared, values are not looked at. Python numbers share nothing.
+    It compares addresses and strides, and reads no values. Python numbers share nothing.
+
+    Args:
+        a: A tensor.
+        b: Another tensor, of the same framework or of another.
 
     Raises:
         UnsupportedTypeError: One of them is not a tensor, or has no memory.
@@ -153,11 +160,11 @@ class FrameworkStatus(NamedTuple):
     """What is known of one framework on this machine.
 
     Args:
-        installed: Whether it can be imported; ``None`` if that was not tried.
+        installed: Whether it is installed; if it was imported, whether that worked.
         version: Its version.
-        devices: The devices that it sees; empty unless it is loaded.
-        error: Why it cannot be used.
-        install: The line that installs it.
+        devices: The devices that it sees; empty unless it is imported.
+        error: Why it cannot be used, or ``None``.
+        install: The command that installs it.
         package: The package that its backend came from, with its version; ``None`` for tensorferry's own.
     """
 
@@ -170,17 +177,20 @@ class FrameworkStatus(NamedTuple):
 
 
 def frameworks(*, load: bool = False) -> dict[str, FrameworkStatus]:
-    """What is installed here, in which version, with which devices.
+    """Which frameworks are installed here, in which versions, with which devices.
 
     >>> import tensorferry as ferry
     >>> ferry.frameworks()["numpy"].installed
     True
 
-    Those of outside packages are among them, also one whose backend is broken: with its error, and the package.
+    Backends of other packages are included. If one is broken, its entry has the error and the name of the package.
 
     Args:
-        load: Import the frameworks, which can take seconds: only then can their devices be seen, and
-            it be said that one is broken. Frameworks that are imported already are always looked at.
+        load: Import the frameworks, which can take seconds. Without it, the devices of a framework are known only if
+            it is imported already, and so is whether it works.
+
+    Returns:
+        The status of each framework, by its name.
 
     .. versionadded:: 0.1
     """

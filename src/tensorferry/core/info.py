@@ -104,7 +104,7 @@ def _declared(framework: Declaration) -> tuple[str, bool]:
 
 
 class TensorInfo(_Fields):
-    """What a tensor is: everything a plan is made from, and nothing of its values.
+    """What a tensor is: everything that a plan needs, without the values.
 
     >>> info = TensorInfo("torch", shape=(3, 4), dtype="bfloat16", device="cuda:0", requires_grad=True)
     >>> info
@@ -112,12 +112,12 @@ class TensorInfo(_Fields):
     >>> info.strides, info.nbytes
     ((8, 2), 24)
 
-    What is left out takes the framework's ordinary case: compact strides, 64-byte aligned memory,
-    its own mutability, the host (CuPy: the current GPU).
+    What you leave out is as usual for the framework: compact strides, an address that is a multiple of 64, whether it
+    can be written, the host (CuPy: the current GPU).
 
     Args:
-        framework: The name of its backend (``"torch"``, ``"numpy"``, ``"python"`` …), or what else `convert` takes
-            for it; kept as its canonical name.
+        framework: The name of its backend (``"torch"``, ``"numpy"``, ``"python"`` …), or its module or tensor class, as
+            for `convert`; kept as its canonical name.
         shape: Lengths of the axes.
         dtype: A dtype of any framework, or a name; kept as its canonical name.
         device: A device of any framework, or a name; kept as its canonical name.

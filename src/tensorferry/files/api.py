@@ -18,9 +18,10 @@ __all__ = ["convert_files", "load", "open", "save"]
 
 
 def open(path: Path, /, *, allow: Iterable[str] = ()) -> Contents:  # noqa: A001 - `ferry.open`, as in `os.open`
-    """What a file holds, from its header: names, dtypes, shapes, ties, metadata. No data is read, and no code run.
+    """Read the header of a file: names, dtypes, shapes, ties, metadata. No values are read, and no code is run.
 
-    HDF5 is read by its library in this process, which damage may end; docs/reference/files.md says how to bound that.
+    HDF5 is read by its library, which may end this process if the file is damaged; docs/reference/files.md says how to
+    read such a file safely.
 
     >>> import numpy as np, tempfile, tensorferry as ferry
     >>> folder = tempfile.mkdtemp()
@@ -31,13 +32,16 @@ def open(path: Path, /, *, allow: Iterable[str] = ()) -> Contents:  # noqa: A001
 
     Args:
         path: A file of any format in docs/reference/files.md, a folder of shards, or its ``index.json``.
-        allow: Names of classes, such as ``"package.Config"``, that a pickle may contain as plain containers of
-            their attributes; they are never imported.
+        allow: Names of classes, such as ``"package.Config"``, that a pickle may contain. Their objects become dicts of
+            their attributes; the classes are never imported.
+
+    Returns:
+        What the file holds; ``contents.tensors`` has the dtype and shape of each tensor by its name.
 
     Raises:
-        OSError: It cannot be read.
-        FileFormatError: It breaks its format's rules, or its format is not known.
-        UnsafeFileError: It asks for code to be run, or would take memory out of all proportion.
+        OSError: The file cannot be read.
+        FileFormatError: The file breaks the rules of its format, or its format is not known.
+        UnsafeFileError: The file asks for code to be run, or would need far more memory than its size.
         FrameworkNotInstalledError: The library that its format needs is not installed.
 
     .. versionadded:: 0.1
@@ -61,7 +65,7 @@ def load(
     strict: bool = False,
     dequantize: bool = False,
 ) -> Any:
-    """The content of a file as a read-only mapping, whose tensors are made when they are used.
+    """Load a file as a read-only mapping, whose tensors are made when they are used.
 
     >>> import numpy as np, tempfile, tensorferry as ferry
     >>> folder = tempfile.mkdtemp()
@@ -70,42 +74,42 @@ def load(
     >>> state["weight"], state["step"]
     (array([1., 1.], dtype=float16), 7)
 
-    The file is mapped into memory; compressed or encoded tensors (in some ``.npz``, in Parquet, in Orbax) are decoded
-    when they are used. The others share the memory of the map. In NumPy and PyTorch they can be written, and no write
-    reaches the file: the map is private. TensorFlow and JAX share it if the tensor is aligned in the file, as `save`
-    aligns it. If another process writes to the file meanwhile, the change may show or not; if it shortens the file,
-    this process ends, as with every memory map: ``copy=True`` gives tensors with memory of their own. A file that has
-    been replaced is an error. Checksums are not compared here: ``tensorferry check`` compares them.
+    The file is mapped into memory. Compressed or encoded tensors (in some ``.npz``, in Parquet, in Orbax) are decoded
+    when they are used. All others share the memory of the map. In NumPy and PyTorch you can write to them; no write
+    reaches the file, because the map is private. TensorFlow and JAX share the map if the tensor is aligned in the file,
+    as `save` aligns it. If another process writes to the file meanwhile, you may or may not see the change. If it makes
+    the file shorter, this process ends, as with every memory map. With ``copy=True`` tensors have their own memory. A
+    file that has been replaced is an error. Checksums are not compared here: ``tensorferry check`` compares them.
 
     Args:
         path: As for `open`.
         to: As for `convert`: ``"numpy"``, ``"torch"``, ``"tensorflow"``, ``"jax"``, or ``"python"`` for lists …
-        names: A pattern (``"encoder.*"``) of the tensors to load, or several; ``None``: all, and the other values.
+        names: A pattern (``"encoder.*"``) of the tensors to load, or several; ``None`` loads everything.
         device: As for `to_numpy`, for each tensor.
         copy: As for `to_numpy`, for each tensor.
-        dtype: As for `convert_tree`, by the names that tensors have in the file; ``"fit"`` lets JAX without 64-bit
-            types have them narrowed.
+        dtype: As for `convert_tree`; names are those in the file. With ``"fit"``, JAX without 64-bit dtypes gets 32
+            bits.
         allow: As for `open`.
-        strict: Refuse a file with something that cannot be loaded (text, tensors without values …), instead of listing
+        strict: Raise an error if something cannot be loaded (text, tensors without values …), instead of listing
             it in the result's ``skipped``.
         dequantize: As for `convert_files`; otherwise tensors in quantised blocks are arrays of their bytes.
 
     Returns:
-        A `LazyTree`, nested as the file is; the tensor itself if the file holds one without a name. ``read()``
+        A `LazyTree`, nested as in the file; or the tensor, if the file holds one without a name. ``read()``
         gives all of it at once in plain containers.
 
     Warns:
-        UserWarning: Something is left out, and the result is not a mapping that could list it; by ``read()`` likewise.
+        UserWarning: Something is left out, and the result is not a mapping that could list it. ``read()`` warns too.
 
     Raises:
-        OSError: It cannot be read.
+        OSError: The file cannot be read.
         FileFormatError: As for `open`.
         UnsafeFileError: As for `open`.
         FileFormatError: When a tensor is used: the file has been replaced.
         ValueError: `names` is empty.
-        FormatLimitError: A pattern in `names`, or a name in `dtype`, fits no tensor; or `strict`, and something cannot
-            be loaded.
-        UnsupportedTypeError: There is no such dtype.
+        FormatLimitError: A pattern in `names`, or a name in `dtype`, matches no tensor; or with `strict`, something
+            cannot be loaded.
+        UnsupportedTypeError: The dtype does not exist.
         FrameworkNotInstalledError: The framework, or the library that the format needs, is not installed.
         ConversionError: When a tensor is used: as for `to_numpy`; the message ends in its name.
 
@@ -150,7 +154,7 @@ def save(
     overwrite: bool = False,
     unknown: Unknown = "error",
 ) -> Report:
-    """Write tensors of any framework, also of several, with the containers around them, to a file of any format.
+    """Save a tree of tensors, of one framework or of several, to a file of any format.
 
     >>> import numpy as np, tempfile, tensorferry as ferry
     >>> folder = tempfile.mkdtemp()
@@ -158,33 +162,35 @@ def save(
     >>> report.tensors, list(ferry.open(f"{folder}/all.npz").tensors)
     (2, ['a', 'b.c'])
 
-    The file appears whole or not at all: it is written beside its place, flushed to the disk and renamed. Tensors
-    go there one after the other, without the host memory for all of them. Bits are kept, in every dtype; a tensor
-    that appears twice is stored once. Gradients and graphs are not saved.
+    The file is complete, or there is none: it is written beside its place, flushed to the disk and renamed. Tensors
+    are written one after the other, so host memory for one is enough. Every bit is kept, in every dtype. A tensor that
+    appears twice is stored once. Gradients and graphs are not saved.
 
     Args:
-        tree: A tensor, or dicts, lists and tuples of tensors, of plain values (numbers, strings, ``None``) and of each
-            other. A named tuple becomes a tuple, and a mapping a dict: an OrderedDict that holds more than tensors,
-            or has attributes, stays one, and so does a defaultdict of a type of Python. Other containers that
-            `convert_tree` enters become a dict of their fields, or a list: dataclasses, attrs classes, namespaces …
+        tree: A tensor; or dicts, lists and tuples that contain tensors, plain values (numbers, strings, ``None``) and
+            other such containers. A named tuple becomes a tuple, and a mapping a dict; an OrderedDict that has
+            attributes, or holds more than tensors, stays one, and so does a defaultdict of a Python type. Other
+            containers of `convert_tree` (dataclasses, attrs classes, namespaces …) become a dict of their fields or a
+            list.
         path: The file, or with `shard` the folder.
-        to: The format's name; ``None`` goes by the path's suffix.
-        metadata: Strings to put beside the tensors, where the format has a place for them.
+        to: The name of the format; ``None``: as the suffix of the path says.
+        metadata: Strings to put beside the tensors, if the format has a place for them.
         shard: Write a folder of files of at most so many bytes (``"5GB"``) and their index.
-        verify: Read it back and compare, before it appears.
-        overwrite: Replace what is there.
-        unknown: As for `convert_tree`, but a file has no place for an object: both refuse one that holds a tensor.
+        verify: Read the file again and compare, before it appears.
+        overwrite: Replace a file that exists.
+        unknown: As for `convert_tree`; but an object that holds a tensor is always refused, because a file cannot hold
+            objects.
 
     Returns:
         What was written.
 
     Raises:
         ValueError: There is no format named `to`, or `shard` is not a size.
-        OSError: It cannot be written.
-        OutputExistsError: It is there already.
+        OSError: The file cannot be written.
+        OutputExistsError: The file exists already.
         FormatLimitError: The format cannot hold a dtype, a structure or a value; nothing is written.
         UnsupportedTypeError: Something in the tree is neither a tensor nor a plain value; the message says where.
-        VerificationError: It did not read back the same; nothing is published.
+        VerificationError: The file did not read back the same; there is no file then.
 
     .. versionadded:: 0.1
     """
@@ -225,7 +231,7 @@ def convert_files(
     part: tuple[int, int] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Report:
-    r"""Convert a file of one format into another, without running its code and without its size in memory.
+    r"""Convert a file to another format, without running code in it, and with little memory.
 
     >>> import numpy as np, tempfile, tensorferry as ferry
     >>> folder = tempfile.mkdtemp()
@@ -237,43 +243,45 @@ def convert_files(
     Args:
         sources: A file, a folder of shards, its ``index.json``, or several files that make one model.
         target: The file to write; a folder for several, or with `shard`.
-        to: The format's name; ``None`` goes by the target's suffix.
-        dtype: As for `convert_tree`, by the names that tensors have in the source; or as on the command line, one
-            or several of ``"bfloat16"`` and ``"KEY=bfloat16"``. ``"fit"`` is what the format can hold.
-        overflow: What becomes of a finite number that the dtype has no room for: an error, its largest number, or NaN.
-        include: Globs of the tensors to take; none: all.
-        exclude: Globs of the tensors to leave out.
+        to: The name of the format; ``None``: as the suffix of the target says.
+        dtype: As for `convert_tree`; names are those in the source. Or, as on the command line, one or several of
+            ``"bfloat16"`` and ``"KEY=bfloat16"``. ``"fit"`` takes the nearest dtype that the format can hold.
+        overflow: What happens to a finite number that is too large for the dtype: an error, the largest number of the
+            dtype, or NaN.
+        include: Patterns (``"encoder.*"``) of the tensors to convert; without one, all are.
+        exclude: Patterns of the tensors to leave out.
         rename: Substitutions like ``"s/^module\\.//"``, applied to each name in order.
         shard: Write a folder of files of at most so many bytes (``"5GB"``) and their index.
-        tensors_only: Leave out what is not a tensor, and how they nest.
+        tensors_only: Leave out everything that is not a tensor, and the nesting.
         dequantize: Write the numbers of tensors in quantised blocks, as GGUF has them, in float32 or as `dtype` says,
-            by the library of their format; otherwise they are carried as bytes, and the metadata says what these are.
+            computed by the library of their format. Without it the bytes are kept, and the metadata says what they are.
         allow: As for `open`.
-        verify: Read the output back and compare every bit, before it appears.
-        dry_run: Plan it and refuse what has to be refused; write nothing.
-        resume: Go on where an interrupted conversion into a folder stopped.
-        overwrite: Replace what is there.
-        executor: Anything with ``submit``: of `concurrent.futures`, a ``dask.distributed.Client``.
-        jobs: How many files are written at once, without an `executor`.
-        engine: By what.
-        part: ``(i, n)``: do the i-th of n parts, from 1, for machines that share a file system.
-        progress: Is told the number of bytes each time some have been moved, and with `verify` read back.
+        verify: Read the output again and compare every bit, before it appears.
+        dry_run: Raise the same errors, but write nothing.
+        resume: Continue an interrupted conversion into a folder.
+        overwrite: Replace an output that exists.
+        executor: Any object with ``submit``: of `concurrent.futures`, a ``dask.distributed.Client``.
+        jobs: How many files are written at the same time, without an `executor`.
+        engine: What writes them, without an `executor`.
+        part: ``(i, n)``: do the i-th of n parts, counted from 1, on machines that share a file system.
+        progress: A function that is called with a number of bytes, each time after they are copied, and with `verify`
+            after they are read again.
 
     Returns:
-        What was written, or would be.
+        What was written, or would be written.
 
     Raises:
         TypeError: A keyword has a value of the wrong type.
         ValueError: A keyword has no such value: ``engine="x"``, ``shard="much"``, ``rename=["x"]``.
         OSError: A file cannot be read or written.
         OutputExistsError: The target exists already.
-        FileFormatError: A source breaks its format's rules; a checksum does not fit.
+        FileFormatError: A source breaks the rules of its format, or a checksum is wrong.
         UnsafeFileError: A source asks for code to be run.
-        FormatLimitError: The format cannot hold a tensor or a value, a pattern fits nothing, or `dequantize` finds
+        FormatLimitError: The format cannot hold a tensor or a value, a pattern matches nothing, or `dequantize` has
             nothing to do; nothing is written.
-        LossyCastError: ``overflow="raise"``, and a number does not fit.
-        VerificationError: The output did not read back the same; nothing is published.
-        ResumableError: Stopped in the middle; ``resume=True`` goes on.
+        LossyCastError: A number does not fit into the dtype, and ``overflow="raise"``.
+        VerificationError: The output did not read back the same; there is no output then.
+        ResumableError: It was stopped in the middle; ``resume=True`` continues it.
 
     .. versionadded:: 0.1
     """

@@ -47,21 +47,21 @@ _LISTED = 5
 
 @dataclass(frozen=True)
 class Report:
-    """What a conversion did, or would do.
+    """What a conversion of files did, or would do.
 
     Args:
         source: The paths that were given.
         target: The file or folder.
         format: The name of its format.
-        tensors: How many it has, further names of tied ones counted.
-        bytes_read: Of tensors in the sources; ties once.
-        bytes_written: Of tensors in the target; ties once.
+        tensors: The number of names of tensors in it; tied tensors count once for each name.
+        bytes_read: The bytes of the tensors in the sources; tied tensors count once.
+        bytes_written: The bytes of the tensors in the target; tied tensors count once.
         seconds: How long it took.
-        warnings: What is not as it was, though no tensor is lost; with `tensors_only` what was left out.
-        written: The paths that were written, or would be.
-        skipped: The paths that were finished already.
-        verified: Whether what was written was read back and compared.
-        dry_run: Whether nothing was done.
+        warnings: What has changed, though no tensor is lost; with `tensors_only`, what was left out.
+        written: The paths that were written, or would be written.
+        skipped: The paths that were complete already.
+        verified: Whether the output was read again and compared.
+        dry_run: Whether nothing was written.
     """
 
     source: tuple[str, ...]

@@ -42,13 +42,20 @@ _WIDTH = 60
 class LazyTree(Mapping[Any, Any]):
     """What a file holds, as a read-only mapping; `load` makes it.
 
-    A tensor is made when it is used. While somebody holds it, the same object comes again, under each of
-    the names of tied weights; when nobody does, or with ``to="python"``, it is made anew, over the same memory: what
-    was written into it is there as long as this mapping is. Mappings inside are of this kind too; lists and tuples
-    are plain, made when they are used.
+    >>> import numpy as np, tempfile, tensorferry as ferry
+    >>> path = f"{tempfile.mkdtemp()}/model.npz"
+    >>> _ = ferry.save({"weight": np.ones(2), "step": 3}, path)
+    >>> with ferry.load(path) as state:
+    ...     sorted(state), state["weight"]
+    (['step', 'weight'], array([1., 1.]))
 
-    At the end of a ``with`` block, or after `close`, no more tensors are made; those that were made stay as they are.
-    Pickled, it is the path and what was asked of `load`: the file is opened again, and must not have changed.
+    A tensor is made when it is used. As long as something refers to it, you get the same object again, under each of
+    the names of tied weights. Later, and with ``to="python"``, a new object is made. It has the same memory, so what
+    you wrote into it is still there, as long as this mapping exists. Mappings inside are of this kind too; lists and
+    tuples are plain, and made when they are used.
+
+    At the end of a ``with`` block, and after `close`, no more tensors are made; those that were made do not change.
+    A pickle of it has the path and the arguments of `load`: the file is opened again, and must not have changed.
 
     Args:
         source: Makes the tensors.
@@ -102,7 +109,7 @@ class LazyTree(Mapping[Any, Any]):
 
     @property
     def skipped(self) -> dict[str, str]:
-        """What is in the file and cannot be had from here, by name: why not. ``load(…, strict=True)`` refuses it."""
+        """Why something in the file cannot be loaded, by its name. ``load(…, strict=True)`` raises an error instead."""
         others = self._source.others
         if not self._keys or not others:
             return dict(others)
@@ -110,7 +117,7 @@ class LazyTree(Mapping[Any, Any]):
         return {name: why for name, why in others.items() if name in here or name.rpartition("@")[0] in here}
 
     def read(self) -> Any:
-        """All of it at once, as the plain dicts, lists and values that were saved.
+        """Everything at once, as the plain dicts, lists and values that were saved.
 
         Returns:
             What was saved, of its own container types as far as `save` keeps them.

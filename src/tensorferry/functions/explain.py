@@ -32,12 +32,12 @@ class WrapPlan:
         name: The function's name.
         inner: The framework that it is written for.
         outer: The framework that calls it.
-        inputs: The path of each tensor among the arguments, and its plan to the inner framework; ``None``: it has no
-            values yet.
-        outputs: The plan of each tensor that comes out; ``None``: what comes out is known when it is called.
+        inputs: The path of each tensor among the arguments, and its plan to the inner framework; ``None`` for a tensor
+            that has no values yet.
+        outputs: The plan of each tensor in the result; ``None`` if the result is known only after the call.
         derivatives: Which derivatives there are.
-        modes: What else of the outer framework's holds around it.
-        notes: What else there is to know.
+        modes: The functions of the outer framework inside of which the function can be used.
+        notes: Remarks.
     """
 
     name: str
@@ -86,7 +86,7 @@ def _line(plan: Plan) -> str:
 
 
 def explain_wrap(function: Callable[..., Any], /, *args: Any, **keywords: Any) -> WrapPlan:
-    """What a call of a wrapped function would do: what crosses, what is shared or copied, which derivatives hold.
+    """What a call of a wrapped function would do: what is converted and copied, and which derivatives there are.
 
     >>> import numpy as np, torch, tensorferry as ferry
     >>> double = ferry.wrap(lambda x: 2 * x, inner="numpy", vjp=lambda primals, outputs, cts: (2 * cts[0],))
@@ -94,15 +94,15 @@ def explain_wrap(function: Callable[..., Any], /, *args: Any, **keywords: Any) -
     >>> plan.bytes_copied, plan.derivatives
     (0, 'of the first order in reverse mode')
 
-    Nothing is computed; the function is traced where the inner framework can do so.
+    Nothing is computed. The function is traced if the inner framework can do that.
 
     Args:
-        function: What `wrap` gave.
-        *args: What it would be called with.
-        **keywords: Likewise.
+        function: A function that `wrap` has made.
+        *args: The arguments of the call.
+        **keywords: The keyword arguments of the call.
 
     Raises:
-        TypeError: `function` is not one that `wrap` gave.
+        TypeError: `function` was not made by `wrap`.
         ConversionError: The call would raise it.
 
     .. versionadded:: 0.1

@@ -19,32 +19,32 @@ __all__ = ["wrap_module"]
 def wrap_module(
     module: Any, /, *, outer: object = None, state: bool = False, dtype: str | None = None
 ) -> tuple[Any, ...]:
-    """A module as a pure function and its parameters as a tree, for another framework and its optimizers.
+    """Make a pure function and a dict of parameters of a module, for another framework and its optimizers.
 
     >>> import jax, torch, tensorferry as ferry
     >>> apply, params = ferry.wrap_module(torch.nn.Linear(2, 1))
     >>> sorted(params), apply(params, jax.numpy.ones((3, 2))).shape
     (['bias', 'weight'], (3, 1))
 
-    ``apply(params, …)`` is a function of its arguments alone, as `wrap` makes it: jit, batches and every derivative
-    hold. The parameters are copies; the module itself is never changed. A parameter that does not require grad, and
-    every buffer, stays with the module as it is.
+    ``apply(params, …)`` depends only on its arguments. It is a function as `wrap` makes them, with jit, batches and
+    every derivative. The parameters are copies, and the module itself is never changed. Parameters that do not require
+    grad, and all buffers, stay in the module.
 
     Args:
         module: A ``torch.nn.Module``.
-        outer: The framework that calls it; ``None``: the one whose functions are given their parameters, JAX.
+        outer: The framework that calls it; ``None``: JAX.
         state: Whether the buffers are an argument and a result: ``apply, params, state = …``, and then
-            ``out, state = apply(params, state, …)``. Modules that change their buffers, such as batch normalization
-            while it trains, are refused without.
-        dtype: ``"fit"`` lets numbers be narrowed for a framework without their dtype, as for `wrap`.
+            ``out, state = apply(params, state, …)``. Without it, a module that changes its buffers is an error, such as
+            batch normalization while it trains.
+        dtype: ``"fit"``: a dtype that the other framework does not have is replaced, as for `wrap`.
 
     Returns:
-        ``apply`` and the parameters by their names; with `state`, the buffers by theirs too.
+        ``apply``, and a dict of the parameters; with `state`, also a dict of the buffers.
 
     Raises:
-        UnsupportedTypeError: `module` is no module. When ``apply`` is called: the module changes its buffers and
-            `state` was not asked for, or draws random numbers, as dropout does while it trains.
-        ConversionError: A parameter cannot cross.
+        UnsupportedTypeError: `module` is not a module. When ``apply`` is called: the module changes its buffers and
+            `state` is not set, or it uses random numbers, as dropout does while it trains.
+        ConversionError: A parameter cannot be converted.
 
     .. versionadded:: 0.1
     """

@@ -286,7 +286,7 @@ def wrap(
     dtype: str | None = None,
     copy: bool | None = None,
 ) -> Any:
-    """A function of one framework that takes and gives another's tensors, with gradients.
+    """Let a function of one framework be called with tensors of another, with gradients.
 
     >>> import jax, torch, tensorferry as ferry
     >>> @ferry.wrap(inner="jax")
@@ -298,11 +298,11 @@ def wrap(
     >>> params["w"].grad
     tensor([18.,  4.])
 
-    Called with tensors of PyTorch, JAX or TensorFlow it is a part of that framework's graph, jit and batching. The page
-    on functions says which derivatives and modes each pair has; `explain_wrap` says it for one call. Trees go in and
-    out; an argument that is not a tensor is static, as a static argument of `jax.jit`. Gradients follow the convention
-    of the framework that calls: for complex numbers, JAX's gradient is the conjugate of the others'. Called only with
-    tensors of `inner`, it is the function itself.
+    If you call it with tensors of PyTorch, JAX or TensorFlow, it is a part of that framework's graph, jit and batching.
+    The page on functions says which derivatives and modes each pair has; `explain_wrap` says it for one call. Arguments
+    and results can be trees. An argument that is not a tensor is static, like a static argument of `jax.jit`. Gradients
+    follow the convention of the framework that calls: for complex numbers, JAX's gradient is the conjugate of the
+    others'. If all tensors belong to `inner`, the function itself is called.
 
     Args:
         function: What to call; without it, `wrap` gives a decorator.
@@ -311,14 +311,14 @@ def wrap(
         vjp: The gradient of a NumPy function: ``vjp(primals, outputs, cotangents)`` gives gradients, all of them
             tuples. Of ``y = a * x`` the gradient is ``conj(a) * cotangent``. ``None`` stands for zeros.
         jvp: Its forward mode: ``jvp(primals, tangents)`` gives the tangents of the outputs, all of them tuples.
-        shapes: A function that gives the shapes and dtypes of the results: it is called with the same arguments, whose
+        shapes: A function that says the shapes and dtypes of the results. It is called with the same arguments, whose
             tensors have only ``shape`` and ``dtype``, and returns such objects. Without it the framework is asked;
-            NumPy cannot say, so a NumPy function is called once with ones when it is traced.
-        dtype: ``"fit"`` lets numbers be narrowed for a framework without their dtype, as for `convert`.
-        copy: ``False`` is consent to share memory where the sharing rule copies, as for `convert`.
+            NumPy cannot be asked, so a NumPy function is called once with ones when it is traced.
+        dtype: ``"fit"``: a dtype that the other framework does not have is replaced, as for `convert`.
+        copy: ``False`` consents to share memory where the sharing rule copies, as for `convert`.
 
     Raises:
-        UnknownFrameworkError: There is no such framework.
+        UnknownFrameworkError: `inner` or `outer` is not the name of a framework.
         TypeError: `vjp` or `jvp` for a function that is not NumPy's, or a keyword has a value that is not listed above.
         UnsupportedTypeError: When it is called: the framework brings nothing for functions; the arguments do not tell
             `outer`; the function draws random numbers, or its shapes depend on values where it is traced.

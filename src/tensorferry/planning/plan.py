@@ -17,7 +17,7 @@ __all__ = ["Plan"]
 
 @dataclass(frozen=True, repr=False)
 class Plan(Rendered):
-    """What a conversion does, step by step, and why; the very plan that is run.
+    """What a conversion does, step by step, and why. The conversion runs exactly this plan.
 
     >>> import numpy as np, tensorferry as ferry
     >>> plan = ferry.explain(np.zeros((2, 3), np.float32)[:, ::-1], "python")
@@ -25,10 +25,10 @@ class Plan(Rendered):
     (False, 24, 'y = x.tolist()')
 
     Args:
-        source: What comes in.
-        result: What will come out.
+        source: The description of the source.
+        result: The description of the result.
         request: What was asked for.
-        steps: What is done, in order.
+        steps: The steps, in order.
         shares_memory: Whether the result uses the source's memory.
         reason: Why memory is shared, or why not.
         warnings: What can go wrong afterwards, if anything.

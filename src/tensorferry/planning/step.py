@@ -27,17 +27,17 @@ WAYS = {Path.HOST: "through host memory", Path.BUS: "over the bus", Path.DEVICE:
 
 
 class Step(NamedTuple):
-    """One thing that is done on the way.
+    """One step of a plan: one call of a backend.
 
     Args:
-        verb: The backend's method that does it.
-        backend: The name of the backend that does it.
-        arguments: What the method takes besides the value.
-        template: What a person would have typed, with ``{x}`` for the value, after lines of remarks.
-        why: Why it is there.
+        verb: The method of the backend that is called.
+        backend: The name of the backend.
+        arguments: The arguments of the method, besides the value.
+        template: The code that a person would type, with ``{x}`` for the value, after lines of comments.
+        why: Why the step is needed.
         copies: Whether it writes the elements into other memory.
         bytes: How many bytes it writes.
-        path: Where they go: none, or through host memory, over the bus, within a device.
+        path: Where the bytes go: none, through host memory, over the bus, or within a device.
     """
 
     verb: str

@@ -37,26 +37,26 @@ def start(
     coalesce: bool = True,
     **options: Unpack[Options],
 ) -> Transfer:
-    """Begin a conversion of a tensor or a tree, and return at once what it can be asked for.
+    """Begin to convert a tensor or a tree, and return a `Transfer` at once, which gives the result later.
 
     >>> import numpy as np, tensorferry as ferry
     >>> transfer = ferry.start({"x": np.zeros(2)}, "torch")
     >>> transfer.result()
     {'x': tensor([0., 0.], dtype=torch.float64)}
 
-    What crosses a bus does so on a thread of its own and on side streams, after what this thread has queued for the
-    sources, and through page-locked memory where PyTorch has some. The sources live until it is complete; *do not
-    write to them before that*. What stays on the host is converted before this returns, and what stays on one device
-    is queued there, as `convert` does: the transfer is `done` then. Whether PyTorch records gradients is decided by
-    each thread for itself, so by its default for what crosses a bus. There is no ``out``: what is half-written could
-    be read.
+    *Do not write to the sources before the transfer is complete.* They stay in memory until then. A tensor that crosses
+    a bus is converted by another thread on side streams, after the work that this thread has queued for it, through
+    page-locked memory if PyTorch has some. A tensor that stays on the host is converted before this function returns,
+    and one that stays on a device is queued there, as by `convert`; the transfer is `done` then. The other thread has
+    PyTorch's default for whether gradients are recorded. There is no ``out``: other code could read a result that is
+    half written.
 
     Args:
         x: A tensor, as for `convert`, or a tree, as for `convert_tree`; a list is a tree.
         to: As for `convert_tree`.
         like: As for `convert_tree`.
         copy: As for `convert_tree`.
-        dtype: As for `convert_tree`; for a tensor alone, of whatever kind, one dtype is as for `convert`.
+        dtype: As for `convert_tree`; for one tensor, as for `convert`.
         casting: As for `convert_tree`.
         device: As for `convert_tree`.
         grad: As for `convert_tree`.
@@ -66,8 +66,7 @@ def start(
         **options: As for `convert_tree`.
 
     Raises:
-        ConversionError: There is no plan for such a conversion. What only the values show is raised by
-            `Transfer.result`.
+        ConversionError: The conversion is impossible. Errors that depend on values are raised by `Transfer.result`.
         TypeError: As for `convert`.
 
     .. versionadded:: 0.1
@@ -104,7 +103,7 @@ def prefetch(
     coalesce: bool = True,
     **options: Unpack[Options],
 ) -> Prefetch:
-    """Iterate over batches that are converted ahead: the next one crosses the bus while this one is worked on.
+    """Iterate over converted batches: the next one crosses the bus while you work with this one.
 
     >>> import numpy as np, tensorferry as ferry
     >>> loader = [{"x": np.full(2, i), "name": str(i)} for i in range(2)]
@@ -114,33 +113,33 @@ def prefetch(
     {'x': tensor([0, 0]), 'name': '0'}
     {'x': tensor([1, 1]), 'name': '1'}
 
-    It promises order and bounds, not a speed-up. Batches come in the source's order, an exception of the source or
-    of a conversion in its place, and never are more than `depth` batches read from the source and not yet handed
-    out. The source is first read when the first batch is asked for.
+    Batches come in the order of the source, and an exception of the source or of a conversion comes in its place. At
+    most `depth` batches are read ahead. The source is first read when you ask for the first batch. More speed is not
+    promised.
 
-    If a batch comes from a device or goes to one, one thread reads the source and converts, on one side stream.
-    To PyTorch's devices, and from them to the host, batches go through its page-locked memory; if no more can be
-    locked (``ulimit -l``), through pageable memory, with one warning. The stream that is current when a batch is
-    handed out waits for it, the host does not. On a device lie at most ``depth + 2`` batches, however far the loop
-    is ahead of the device. On the host there is no thread: batches are converted when they are asked for.
+    If a batch comes from a device or goes to one, one thread reads the source and converts, on one side stream. To
+    devices of PyTorch, and from them to the host, batches go through PyTorch's page-locked memory. If no more memory
+    can be locked (``ulimit -l``), ordinary memory is used, with one warning. When you get a batch, your current stream
+    waits for it; the host does not wait. At most ``depth + 2`` batches are on a device, even if your loop never
+    synchronises. If no device is involved, there is no thread: each batch is converted when you ask for it.
 
-    The result may share memory with the source's batch, as with `convert`: a source that fills the same memory
-    again for each batch needs ``copy=True``, unless the batch goes to another device.
+    A batch may share memory with the source's batch, as with `convert`. If the source fills the same memory again for
+    each batch, use ``copy=True``, unless the batch goes to another device.
 
-    Each ``for`` over it is a pass from the beginning if the source can be read again, as a list and a ``DataLoader``
-    can; a generator gives one pass. It has a ``len`` where the source has one.
+    If the source can be read again, as a list and a ``DataLoader`` can, each ``for`` loop starts from the beginning. A
+    generator can be read once. There is a ``len`` if the source has one.
 
     Args:
-        iterable: Gives tensors or trees: a ``torch.utils.data.DataLoader``, a ``tf.data.Dataset``, a generator …
+        iterable: A source of tensors or trees: a ``torch.utils.data.DataLoader``, a ``tf.data.Dataset``, a generator …
         to: As for `convert_tree`.
         like: As for `convert_tree`.
         device: As for `convert_tree`; for JAX also a ``jax.sharding.Sharding``, over which each batch is laid out.
-        depth: How many batches may be ahead of the consumer, at least 1.
-        on_error: ``"skip"`` leaves a batch out that cannot be converted (a `ConversionError`): they are counted in
-            ``.skipped``, with one warning for the first. What the source itself raises is raised in its place
-            all the same: whether it can go on after that, only the source knows.
+        depth: How many batches may be read ahead, at least 1.
+        on_error: ``"skip"`` leaves out a batch that cannot be converted (a `ConversionError`). Such batches are counted
+            in ``.skipped``, and the first one gives a warning. An error of the source itself is always raised, because
+            only the source knows whether it can continue.
         copy: As for `convert_tree`.
-        dtype: As for `convert_tree`; for a tensor alone, of whatever kind, one dtype is as for `convert`.
+        dtype: As for `convert_tree`; for one tensor, as for `convert`.
         casting: As for `convert_tree`.
         grad: As for `convert_tree`.
         leaves: As for `convert_tree`.
@@ -149,11 +148,11 @@ def prefetch(
         **options: As for `convert_tree`.
 
     Raises:
-        TypeError: `iterable` is not one, or is a dict or text, which give their keys or characters; `depth` is no
-            integer; or as for `convert`.
+        TypeError: `iterable` is not an iterable of batches (a table, a dict or text would give columns, keys or
+            characters); `depth` is not an integer; or as for `convert`.
         ValueError: `depth` is less than 1, or `on_error` is not one of its two words.
-        DeviceError: There is no such device.
-        ConversionError: As for `convert_tree`; by the iterator, for the batch that it is about.
+        DeviceError: The device does not exist.
+        ConversionError: As for `convert_tree`; the iterator raises it in the place of the batch.
 
     .. versionadded:: 0.1
     """

@@ -46,10 +46,10 @@ class Prefetch:
     [[0, 0], [1, 1], [2, 2]]
     [[0, 0], [1, 1], [2, 2]]
 
-    Each ``for`` is a pass from the beginning if the source can be read again, as a list or a ``DataLoader`` can;
-    a loop that was left by ``break`` is over then. A source that is its own iterator, as a generator is, gives one
-    pass: a loop after a ``break`` goes on with it, and one after its end is an error, not an empty loop. ``next``
-    goes on with the latest loop. Leaving a ``with``, `close`, and dropping it end its thread.
+    If the source can be read again, as a list or a ``DataLoader`` can, each ``for`` loop starts from the beginning, and
+    an earlier loop is over. A generator can be read once: a loop after a ``break`` continues with it, and a loop after
+    its end is an error, not an empty loop. ``next`` continues the latest loop. Its thread ends at the end of the
+    ``with`` block, after `close`, and when the object is deleted.
     """
 
     def __init__(self, iterable: Iterable[Any], target: Target, depth: int, *, skips: bool = False) -> None:

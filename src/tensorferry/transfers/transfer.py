@@ -16,14 +16,15 @@ __all__ = ["Transfer"]
 
 
 class Transfer:
-    """A conversion that `start` has begun; nothing of it can be read before it is complete.
+    """A conversion that `start` has begun. Its result cannot be read before it is complete.
 
     >>> import numpy as np, tensorferry as ferry
     >>> transfer = ferry.start(np.arange(3), "torch")
     >>> transfer.result()
     tensor([0, 1, 2])
 
-    It can be awaited, and it can be dropped: the memory on both sides stays until the copy is finished.
+    You can ``await`` it. You can also drop it: the memory of the sources and of the result stays until the copy is
+    done.
     """
 
     __slots__ = ("__weakref__", "_future", "_process")
@@ -63,9 +64,9 @@ class Transfer:
 
         Raises:
             TimeoutError: It is not complete in time. It goes on, and can be asked again.
-            ConversionError: What the values showed; what the plan shows, `start` has raised.
-            RuntimeError: This is a child process of the one that goes on with it.
-            DeviceError: It is complete, and on a device, which a forked child process cannot reach.
+            ConversionError: An error that depends on values; all others are raised by `start`.
+            RuntimeError: This is a forked process, and the transfer was not complete before the fork.
+            DeviceError: The result is on a device, which a forked process cannot use.
         """
         from concurrent.futures import wait
 

@@ -61,7 +61,7 @@ def convert_tree(
     index: bool = False,
     **options: Unpack[Options],
 ) -> Any:
-    """Every tensor inside containers as a tensor of one framework; the containers and the rest as they are.
+    """Convert every tensor inside containers to one framework, and keep the containers and everything else.
 
     >>> import numpy as np, tensorferry as ferry
     >>> batch = {"x": np.zeros(2, "float32"), "names": ["a", "b"], "label": 1}
@@ -70,14 +70,14 @@ def convert_tree(
     >>> ferry.convert_tree(batch, "numpy", leaves="numbers")["label"]
     array(1)
 
-    Containers are dict, list, tuple and their subclasses, named tuples, deques, dataclasses, attrs
-    classes, namespaces, mappings, structured NumPy arrays (as a dict of their fields), tables of pandas, polars, Arrow,
-    datasets and every object with Arrow's interfaces (as a dict of their columns), caches of transformers,
+    Containers are dict, list, tuple and their subclasses, named tuples, deques, dataclasses, attrs classes,
+    namespaces, mappings, structured NumPy arrays (they become a dict of their fields), tables of pandas, polars,
+    Arrow, datasets and every object with Arrow's interfaces (a dict of their columns), caches of transformers,
     pydantic models, graphs of PyTorch Geometric, TensorDicts (a dict in another framework), and
     every class registered with optree, or with a framework that is imported. Their types, the order of keys
-    and everything that is not a tensor are kept; ``None`` stays ``None``; the tree that came in is never changed.
+    and everything that is not a tensor are kept; ``None`` stays ``None``. `tree` itself is never changed.
     A tensor or a container that occurs twice is converted once, and tensors that overlap in memory still overlap.
-    The result *may share memory* with the tree, as with `convert`; `snapshot` never does.
+    The result *may share memory* with the tree, as with `convert`; a `snapshot` never does.
 
     Args:
         tree: The tree, or one tensor.
@@ -105,14 +105,14 @@ def convert_tree(
             ``<name>_mask``.
         ragged: For columns of tables, as for `to_numpy`.
         pad: For columns of tables, as for `to_numpy`.
-        index: Whether the index of a pandas frame is one of its columns.
+        index: Whether the index of a pandas frame becomes one of its columns.
         **options: As for `convert`.
 
     Raises:
         ConversionError: A leaf cannot be converted, as for `convert`; the message ends in its path,
             ``$["encoder"][3].weight``.
         UnsupportedTypeError: `dtype` has a name that no leaf has; the hint has the nearest name.
-        TreeError: Several leaves cannot be converted: a group of their errors. Nothing half-converted is returned.
+        TreeError: Several leaves cannot be converted; it has all their errors. No half-converted tree is returned.
         TypeError: As for `convert`.
 
     .. versionadded:: 0.1
@@ -123,7 +123,7 @@ def convert_tree(
 
 
 def snapshot(tree: Tree, /, *, unknown: Unknown = "error") -> Tree:
-    """A copy of a tree: each tensor in its own framework, in memory that it shares with nothing else.
+    """Copy a tree: each tensor stays in its framework, and gets memory that it shares with nothing else.
 
     >>> import numpy as np, tensorferry as ferry
     >>> state = {"weight": np.zeros(2), "step": 3}
@@ -170,7 +170,7 @@ def explain_tree(
     index: bool = False,
     **options: Unpack[Options],
 ) -> TreePlan:
-    """What the same call of `convert_tree` would do: each leaf's plan, and the sums; nothing is converted.
+    """What the same call of `convert_tree` would do: the plan of each leaf, and the bytes in all. Nothing is converted.
 
     >>> import tensorferry as ferry
     >>> print(ferry.explain_tree({"x": range(3), "y": ferry.TensorInfo("numpy", (2,))}, "numpy", copy=True))
@@ -179,7 +179,7 @@ def explain_tree(
        $["x"]  range: kept as it is
 
     Args:
-        tree: As for `convert_tree`; a `TensorInfo` stands for a tensor that need not exist.
+        tree: As for `convert_tree`; a `TensorInfo` describes a tensor that need not exist.
         to: As for `convert_tree`.
         like: As for `convert_tree`.
         copy: As for `convert_tree`.
@@ -198,7 +198,7 @@ def explain_tree(
         **options: As for `convert_tree`.
 
     Raises:
-        ConversionError: The same as the conversion would raise, except for what only the values show.
+        ConversionError: The error that the conversion would raise, unless it depends on values.
 
     .. versionadded:: 0.1
     """
@@ -208,7 +208,7 @@ def explain_tree(
 
 
 def describe_tree(tree: Any, /, *, leaves: Leaves = "tensors", unknown: Unknown = "error") -> dict[str, TensorInfo]:
-    """What each tensor of a tree is, by its path.
+    """Describe each tensor of a tree: a dict from its path to its `TensorInfo`.
 
     >>> import numpy as np, tensorferry as ferry
     >>> for path, info in ferry.describe_tree({"layers": [np.zeros((2, 3))], "name": "small"}).items():
@@ -221,7 +221,7 @@ def describe_tree(tree: Any, /, *, leaves: Leaves = "tensors", unknown: Unknown 
         unknown: As for `convert_tree`.
 
     Raises:
-        ConversionError: A tensor of a kind that cannot be carried; several raise a `TreeError`.
+        ConversionError: A tensor cannot be converted; several such tensors raise a `TreeError`.
 
     .. versionadded:: 0.1
     """

@@ -64,7 +64,7 @@ def collate(
     nulls: object = None,
     **options: Unpack[Options],
 ) -> Any:
-    """A list of trees as one tree of stacked tensors: a batch of samples, with an axis in front.
+    """Make one batch of a list of samples: the values of each leaf are stacked along a new first axis.
 
     >>> import numpy as np, tensorferry as ferry
     >>> samples = [{"x": np.ones(2), "label": 1, "name": "a"}, {"x": np.zeros(2), "label": 0, "name": "b"}]
@@ -77,44 +77,45 @@ def collate(
     >>> batch["input_ids"].tolist(), batch["labels"].tolist(), batch["input_ids_mask"].tolist()
     ([[5, 7, 2], [9, 0, 0]], [[5, 7, 2], [9, -100, -100]], [[True, True, True], [True, False, False]])
 
-    Each leaf is allocated once, and the samples are written into it. Tensors of several frameworks stack if one dtype
-    holds them all. Python numbers take the target's own dtype, as in `convert`; among tensors they take the tensors'
-    dtype if it keeps their values. Integers, floats, complex numbers and bools are never mixed in one leaf, unless
-    `dtype` names what they become. Strings and other objects become a list; if all samples have ``None``, the batch
-    has ``None``. A plain list of numbers, or of such lists, directly below a key of a mapping is one tensor;
-    elsewhere (a sample itself, in a tuple or a dataclass) it is a container like any other.
+    Each leaf is allocated once, and the samples are written into it. Tensors of several frameworks can be stacked if
+    one dtype holds them all. Python numbers take the dtype that the target gives them, as in `convert`; among tensors
+    they take the tensors' dtype, if it holds their values. Integers, floats, complex numbers and bools in one leaf are
+    an error, unless `dtype` says what they become. Strings and other objects become a list; if all samples have
+    ``None``, the batch has ``None``. A list of numbers, or of lists of numbers, directly below a key of a mapping
+    becomes one tensor; in any other place (as a sample, in a tuple or a dataclass) it is a container.
 
     Args:
         samples: Trees of one structure, at least one.
         to: As for `convert`.
-        like: As for `convert_tree`; a tree is one of the structure of a sample.
-        dtype: As for `convert_tree`, by the names of a sample's leaves and the dtype that they have together.
+        like: As for `convert_tree`; if it is a tree, it has the structure of a sample.
+        dtype: As for `convert_tree`; names are those of a sample's leaves, and dtypes those that the samples have
+            together.
         casting: As for `convert`.
         device: As for `convert`.
-        grad: As for `convert`; what is padded leaves the graph.
-        leaves: As for `convert_tree`; here Python numbers stack too, and lists of them below keys, unless
-            ``"tensors"`` is asked for, or a callable says what is one leaf.
-        unknown: As for `convert_tree`; what is kept becomes a list.
-        pad: The number that fills leaves of unequal lengths up: one for all leaves that have an axis, or a mapping
-            from dotted names with ``*``, as for `dtype`: ``{"input_ids": 0, "labels": -100}``.
+        grad: As for `convert`; a leaf that is padded leaves the graph.
+        leaves: As for `convert_tree`. The default also stacks Python numbers, and lists of them below keys;
+            ``"tensors"`` does not, and a callable decides for each value.
+        unknown: As for `convert_tree`; objects that are kept become a list.
+        pad: The number with which shorter leaves are filled up: one number for all leaves that have an axis, or a
+            mapping from dotted names with ``*`` to numbers: ``{"input_ids": 0, "labels": -100}``.
         pad_to_multiple_of: The length of each padded leaf becomes a multiple of this, on the first axis on which its
             samples differ; on its first axis if they are all equally long.
         padding_side: The side of that axis on which the padding goes. All other axes are padded to the longest, on
             the right.
         mask: Add a leaf ``<name>_mask`` beside each leaf that `pad` names: bool, of shape (batch, length of that axis),
             true where the sample has data; also if all samples are equally long.
-        lengths: Add ``<name>_lengths`` likewise: int64, or the target's widest, of shape (batch,).
+        lengths: Add a leaf ``<name>_lengths`` too: int64, or the target's widest integer dtype, of shape (batch,).
         nulls: For samples that are tables, or have columns of some, as for `convert_tree`.
         **options: As for `convert`.
 
     Raises:
-        ShapeError: There are no samples; or the shapes of a leaf differ and `pad` does not name it, or differ in the
-            number of axes; the message has both shapes and the path.
+        ShapeError: There are no samples; or the shapes of a leaf differ, and `pad` has no number for it or the numbers
+            of axes differ. The message has both shapes and the path.
         UnsupportedTypeError: The samples are different trees, or one has a tensor where another does not; `pad` has a
-            name that no leaf has; a mask or lengths are asked for beside a leaf that is not below a string key of a
-            dict, or that has a neighbour of that name.
+            name that no leaf has; or `mask` or `lengths` cannot be added, because the leaf is not below a string key of
+            a dict, or because there is a leaf of that name.
         ConversionError: As for `convert`; several leaves raise a `TreeError`.
-        LossyCastError: The padding does not fit into a leaf's dtype; or integers meet floats in one leaf.
+        LossyCastError: The dtype of a leaf cannot hold its padding; or a leaf has integers and floats.
         TypeError: As for `convert`; or a keyword about padding is given without `pad`.
         ValueError: `pad_to_multiple_of` is less than 1.
 
@@ -145,7 +146,7 @@ def explain_collate(
     nulls: object = None,
     **options: Unpack[Options],
 ) -> BatchPlan:
-    """What the same call of `collate` would do: the plan of each leaf, and what is kept; nothing is converted.
+    """What the same call of `collate` would do: the plan of each leaf, and what is kept. Nothing is converted.
 
     >>> import numpy as np, tensorferry as ferry
     >>> samples = [{"x": np.ones(2), "ids": [5, 7], "name": "a"}, {"x": np.zeros(2), "ids": [9], "name": "b"}]
@@ -176,7 +177,7 @@ def explain_collate(
         **options: As for `collate`.
 
     Raises:
-        ConversionError: The same as `collate` would raise, except for what only the values show.
+        ConversionError: The error that `collate` would raise, unless it depends on values.
 
     .. versionadded:: 0.1
     """

@@ -47,7 +47,7 @@ class StackedLeaf(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class BatchPlan(PlansOfLeaves):
-    """What `collate` does, leaf by leaf; the very plans that are run.
+    """What `collate` does with each leaf. `collate` runs exactly these plans.
 
     >>> import numpy as np, tensorferry as ferry
     >>> plan = ferry.explain_collate([{"x": np.zeros(2), "name": "a"}, {"x": np.ones(2), "name": "b"}], "numpy")
@@ -56,8 +56,8 @@ class BatchPlan(PlansOfLeaves):
 
     Args:
         samples: How many samples there are.
-        leaves: The leaves that become a tensor each, in the samples' order; what comes beside one follows it.
-        kept: The leaves that do not.
+        leaves: The leaves that become a tensor, in the order of the samples; its mask and lengths follow each of them.
+        kept: The leaves that stay objects.
     """
 
     samples: int

@@ -110,7 +110,7 @@ class PlansOfLeaves(ABC):
 
 @dataclass(frozen=True, repr=False)
 class TreePlan(PlansOfLeaves):
-    """What `convert_tree` does, leaf by leaf; the very plans that are run.
+    """What `convert_tree` does with each leaf. The conversion runs exactly these plans.
 
     >>> import numpy as np, tensorferry as ferry
     >>> shared = np.zeros(2)
