@@ -13,9 +13,10 @@ from .json_scan import loaded
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from ..base.contents import Contents
     from ..base.stored import Stored
 
-__all__ = ["NAMES", "named_so", "placed", "refuse_links_out", "walked"]
+__all__ = ["NAMES", "placed", "refuse_links_out", "restore_names", "walked"]
 
 NAMES = "tensorferry.names"
 """The attribute that keeps the order of the tensors and the names that are no paths: JSON pairs of name and path."""
@@ -95,18 +96,16 @@ def walked(paths: Iterable[str]) -> list[str]:
     return found
 
 
-def named_so(where: str, tensors: dict[str, Stored], text: str) -> dict[str, Stored]:
-    """Tensors by path, under the names and in the order of the attribute `NAMES`; those it does not know come last.
-
-    Args:
-        where: The file, for messages.
-        tensors: The tensors by path.
-        text: The attribute.
+def restore_names(contents: Contents) -> None:
+    """Give tensors by path the names and the order of the attribute `NAMES`, if it is there; those it lacks come last.
 
     Raises:
         FileFormatError: It is no such text, or does not fit the tensors.
     """
-    left = dict(tensors)
+    text = contents.metadata.pop(NAMES, None)
+    if text is None:
+        return
+    where, left = contents.paths[0], dict(contents.tensors)
     found: dict[str, Stored] = {}
     for pair in loaded(where, NAMES, text, list):
         fits = isinstance(pair, list) and len(pair) == 2 and all(isinstance(each, str) for each in pair)
@@ -116,4 +115,4 @@ def named_so(where: str, tensors: dict[str, Stored], text: str) -> dict[str, Sto
     clash = found.keys() & left.keys()
     if clash:
         raise FileFormatError(f"{where}: two tensors are named {named(sorted(clash))}.")
-    return found | left
+    contents.tensors = found | left

@@ -15,6 +15,7 @@ from ...host.numpy_dtypes import numpy_dtype
 from ..base.contents import Ref
 from ..base.nesting import relabel, written
 from ..base.stored import Decoded, Extent, InMemory, Packed, View
+from .shapes import is_too_large
 from .slabs import slabs
 
 if TYPE_CHECKING:
@@ -28,8 +29,6 @@ Array = np.ndarray[Any, Any]
 
 _BOX_BYTES = 1 << 22
 _MOST_CORNERS = 20_000_000
-_MOST_AXES = 64
-_MOST_BYTES = 1 << 63
 
 
 class Region(NamedTuple):
@@ -127,8 +126,8 @@ def joined(
         FileFormatError: They do not cover it, lie outside of it, or overlap.
         UnsafeFileError: There are out of all proportion many.
     """
-    if len(shape) > _MOST_AXES or prod(length or 1 for length in shape) * find(dtype).itemsize >= _MOST_BYTES:
-        raise FileFormatError(f"{where}: {name[:200]} is {list(shape[:_MOST_AXES])}, larger than any array.")
+    if is_too_large(shape, find(dtype).itemsize):
+        raise FileFormatError(f"{where}: {name[:200]} is {list(shape[:64])}, larger than any array.")
     grid = (prod(shape),) if flat else shape
     kept = [each for each in regions if prod(each.shape)]
     what = f"{where}: the pieces of {name[:200]}, which is {list(shape[:64])},"

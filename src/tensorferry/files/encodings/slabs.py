@@ -11,18 +11,10 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["SLAB_BYTES", "filled", "is_bomb", "slabs"]
+__all__ = ["SLAB_BYTES", "filled", "slabs"]
 
 SLAB_BYTES = 1 << 24
 """Bytes that a box has at most, where its shape allows."""
-
-_MOST_RATIO = 2000
-"""Deflate gets to 1032, https://zlib.net/zlib_tech.html; nothing honest to twice as much."""
-
-
-def is_bomb(declared: int, held: int) -> bool:
-    """Whether values of so many bytes are out of all proportion to the bytes of the file that declares them."""
-    return declared > 4 * SLAB_BYTES and declared > _MOST_RATIO * held
 
 
 def slabs(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from itertools import pairwise
-from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.dtypes import DTYPES
@@ -20,6 +19,7 @@ from ..base.raw import mapped, read_pages
 from ..base.stored import Stored
 from ..base.wording import named
 from ..encodings.paths import refuse_links_out
+from ..encodings.shapes import is_too_large
 
 if TYPE_CHECKING:
     import mmap
@@ -317,7 +317,7 @@ class _Checkpoint:
         own = str(dtype.value)
         if own not in DTYPES:
             return None, f"its dtype is torch.{own}, which has no counterpart"
-        if len(shape) > 64 or prod(length or 1 for length in shape) * DTYPES[own].itemsize >= 1 << 63:
+        if is_too_large(shape, DTYPES[own].itemsize):
             return None, f"its shape {list(shape[:64])} is larger than that of any array"
         regions = []
         for chunk in chunks:

@@ -9,8 +9,7 @@ import numpy as np
 
 from ...core.dtypes import find
 from ...host.numpy_dtypes import numpy_dtype
-from ..base.contents import Contents
-from ..base.stored import BLOCK_BYTES, Decoded, Stored
+from ..base.stored import BLOCK_BYTES, Decoded
 from ..encodings.slabs import SLAB_BYTES, filled
 from .arrow import Arrow
 from .arrow.table import as_format_error, column_of, described, is_table, numbers, schema_of, shape_of

@@ -69,7 +69,6 @@ class Dequantised(Stored):
 
     @property
     def key(self) -> Hashable:
-        """That of the bytes, as numbers."""
         return (self.inner.key, self.blocks_held)
 
     @property
@@ -78,7 +77,6 @@ class Dequantised(Stored):
         return getattr(self.inner, "record", None)
 
     def blocks(self) -> Iterator[np.ndarray[Any, Any]]:
-        """Its values in order."""
         step = max(BLOCK_BYTES // (4 * self.blocks_held.length), 1) * self.blocks_held.nbytes
         sizes = [min(step, self.inner.size - start) for start in range(0, self.inner.size, step)]
         for piece in filled(self.inner.blocks(), sizes, np.dtype(np.uint8)):

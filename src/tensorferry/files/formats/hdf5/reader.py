@@ -17,8 +17,9 @@ from ....host.numpy_dtypes import numpy_dtype
 from ...base.contents import Contents, NotTensor
 from ...base.stored import Decoded, Extent, Stored
 from ...encodings.json_scan import loaded
-from ...encodings.paths import NAMES, named_so
-from ...encodings.slabs import is_bomb, slabs
+from ...encodings.paths import restore_names
+from ...encodings.shapes import is_bomb
+from ...encodings.slabs import slabs
 from .dtypes import DTYPE, dtype_of
 from .writer import MORE
 
@@ -59,9 +60,7 @@ def read_hdf5(form: str, region: Region) -> Contents:
     more = contents.metadata.pop(MORE, None)
     if more is not None:
         contents.metadata.update(loaded(region.path, MORE, more, dict))
-    names = contents.metadata.pop(NAMES, None)
-    if names is not None:
-        contents.tensors = named_so(region.path, contents.tensors, names)
+    restore_names(contents)
     if walk.unsafe:
         contents.refuses = tuple(walk.unsafe)
     return contents
@@ -171,7 +170,7 @@ class _Walk:
         piece = prod(chunk) * find(dtype).itemsize if chunk else 0
         if filters and piece > LARGEST_CHUNK:
             return f"compressed in chunks of {piece:,} bytes, and a chunk is read whole: {LARGEST_CHUNK:,} is the most"
-        declared = max(nbytes, prod(chunk) * find(dtype).itemsize if chunk else 0)
+        declared = max(nbytes, piece)
         if is_bomb(declared, self.region.nbytes):
             raise UnsafeFileError(
                 f"{self.region.path} is out of all proportion: {path!r} would be {declared} bytes, "

@@ -57,19 +57,12 @@ class _Summed(Stored):
 
     @property
     def key(self) -> Hashable:
-        """That of the place."""
         return self.extent.key
 
     def where(self, element: int) -> tuple[str | None, int | None]:
-        """As the base says."""
         return self.extent.where(element)
 
     def blocks(self) -> Iterator[Array]:
-        """As the base says.
-
-        Raises:
-            FileFormatError: The checksum does not fit.
-        """
         found = 0
         for block in self.extent.blocks():
             found = crc32c(block.view(np.uint8), found)
@@ -82,7 +75,6 @@ class _Summed(Stored):
             )
 
     def array(self, map_of: Callable[[str], mmap] = mapped) -> Array:
-        """As the base says."""
         return self.extent.array(map_of)
 
 

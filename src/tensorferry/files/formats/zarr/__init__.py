@@ -14,7 +14,7 @@ from ...base.contents import Contents
 from ...base.format import Format, owned
 from ...base.tree_strings import packed, unpacked
 from ...base.wording import TENSORS_ONLY, is_unicode
-from ...encodings.paths import NAMES, named_so, placed, refuse_links_out
+from ...encodings.paths import NAMES, placed, refuse_links_out, restore_names
 from ...encodings.slabs import filled, slabs
 from .nodes import JSON, NATIVE, description_of, is_array, is_own
 from .reader import CHUNK_BYTES, DTYPE, Walk
@@ -54,9 +54,7 @@ class Zarr(Format):
         contents = Contents(self.name, (str(path),))
         Walk(path, contents).node(path, "", 0)
         contents.tensors = dict(sorted(contents.tensors.items()))
-        names = contents.metadata.pop(NAMES, None)
-        if names is not None:
-            contents.tensors = named_so(str(path), contents.tensors, names)
+        restore_names(contents)
         return unpacked(contents)
 
     def own_entries(self, folder: Path) -> list[str]:

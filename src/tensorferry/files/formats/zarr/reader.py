@@ -14,7 +14,8 @@ from ....errors import FileFormatError, UnsafeFileError
 from ....host.numpy_dtypes import numpy_dtype
 from ...base.contents import NotTensor
 from ...base.stored import Decoded, Extent
-from ...encodings.slabs import is_bomb, slabs
+from ...encodings.shapes import is_bomb
+from ...encodings.slabs import slabs
 from .nodes import description_of, layout_of, node_of
 
 if TYPE_CHECKING:
