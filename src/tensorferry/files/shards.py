@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import ConversionError, FileFormatError, UnsafeFileError
 from .base.contents import Contents, FileFinding
@@ -89,7 +89,7 @@ def index_of(path: Path) -> Path | None:
         FileFormatError: There are several, and none has the usual name.
     """
     if not path.is_dir():
-        return path if _format_of_index(path, None) is not None and path.is_file() else None
+        return path if _format_named_in(path) is not None and path.is_file() else None
     names = {each.name for each in path.iterdir()}
     found = _index_among(path, names, own_formats())
     if found is None and _lone_among(path, own_formats()) is None:
@@ -156,13 +156,17 @@ def check_folder(index: Path, *, allow: frozenset[str] = frozenset()) -> Iterato
                 yield FileFinding(str(index), None, None, error.message)
 
 
-def _format_of_index(path: Path, default: Any = FileFormatError) -> Any:
-    for each in each_format() if path.name.lower().endswith(".json") else ():
-        if _is_index(path.name, each):
-            return each
-    if default is FileFormatError:
-        raise FileFormatError(f"The name {path.name} does not say of which format's shards it is the index.")
-    return default
+def _format_of_index(index: Path) -> Format:
+    found = _format_named_in(index)
+    if found is None:
+        raise FileFormatError(f"The name {index.name} does not say of which format's shards it is the index.")
+    return found
+
+
+def _format_named_in(path: Path) -> Format | None:
+    """The format whose shards an index of this name is of; ``None`` if it is no index's name."""
+    among = each_format() if path.name.lower().endswith(".json") else ()
+    return next((each for each in among if _is_index(path.name, each)), None)
 
 
 def lone(folder: Path) -> Path:

@@ -46,21 +46,19 @@ class Workspace:
 
     Args:
         target: Where the output shall appear.
-        shared: Lock it together with others who write parts of the same output.
     """
 
-    def __init__(self, target: Path, *, shared: bool = False) -> None:
+    def __init__(self, target: Path) -> None:
         self.target = resolved(target)
         name = self.target.name
         if len(os.fsencode(name)) > 200:
             name = hashlib.sha256(os.fsencode(name)).hexdigest()
         self.folder = self.target.parent / f".{name}.partial"
         self.output = self.folder / self.target.name
-        self._shared = shared
         self._lock: int | None = None
 
     def __enter__(self) -> Self:
-        self.lock(shared=self._shared)
+        self.lock()
         return self
 
     def __exit__(self, *_: object) -> None:
