@@ -128,12 +128,7 @@ def write_piece(
 
 
 def open_all(sources: tuple[str, ...], allow: frozenset[str], *, tensors_only: bool = False) -> Contents:
-    """What some files hold together.
-
-    Args:
-        sources: Files and folders.
-        allow: As for `Format.read`.
-        tensors_only: Leave out what is not a tensor, so that it need not go together.
+    """What some files and folders hold together; with `tensors_only` what is no tensor need not go together.
 
     Raises:
         UnsafeFileError: One asks for what is not allowed.

@@ -119,10 +119,6 @@ def _is_index(name: str, format: Format) -> bool:  # noqa: A002 - the term
 def check_folder(index: Path, *, allow: frozenset[str] = frozenset()) -> Iterator[FileFinding]:
     """What is wrong with the shards of an index, each by its own format's rules, and between them and the index.
 
-    Args:
-        index: The index.
-        allow: As for `Format.read`.
-
     Raises:
         OSError: A file cannot be read.
         UnsafeFileError: As for `open_path`.

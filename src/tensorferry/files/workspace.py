@@ -43,9 +43,6 @@ class Workspace:
     """The hidden folder beside a target in which its successor is made.
 
     As a context manager it is locked, for its process alone; when the block ends it is unlocked, and stays.
-
-    Args:
-        target: Where the output shall appear.
     """
 
     def __init__(self, target: Path) -> None:

@@ -53,14 +53,7 @@ _LENGTHS |= {0xDC: ">H", 0xDD: ">I", 0xDE: ">H", 0xDF: ">I"}
 
 
 class Reader:
-    """Reads one value after the other; those inside arrays and maps come like all others.
-
-    Args:
-        data: The map of the file.
-        path: The file, for messages.
-        begin: The first byte to read.
-        end: The byte after the last.
-    """
+    """Reads one value after the other between two bytes; those inside arrays and maps come like all others."""
 
     def __init__(self, data: mmap.mmap, path: str, begin: int, end: int) -> None:
         self.at = begin

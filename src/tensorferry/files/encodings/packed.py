@@ -31,14 +31,9 @@ def packed_bytes(size: int, bits: int) -> int:
 
 
 def unpacked(raw: Iterable[Array], dtype: str, size: int) -> Iterator[Array]:
-    """Elements from bytes that hold several of them, the first in the lowest bits.
+    """So many elements from bytes that hold several of them, the first in the lowest bits.
 
     Each is in the low bits of its byte, where casts of ml_dtypes and JAX have it too; the others are zero.
-
-    Args:
-        raw: The bytes, in one-dimensional arrays of uint8.
-        dtype: Canonical name of the elements' dtype.
-        size: How many there are.
     """
     bits, row = BITS[dtype], find(dtype)
     total = packed_bytes(size, bits)
@@ -92,11 +87,7 @@ def _joined(groups: Array, bits: int) -> Array:
 
 
 def varints(extent: Extent, size: int) -> Iterator[Array]:
-    """Numbers of variable length (https://protobuf.dev/programming-guides/encoding/), as uint64.
-
-    Args:
-        extent: Their bytes.
-        size: How many there must be.
+    """So many numbers of variable length (https://protobuf.dev/programming-guides/encoding/), as uint64.
 
     Raises:
         FileFormatError: There are more or fewer of them, or one is too long.

@@ -25,11 +25,8 @@ NAMES = "tensorferry.names"
 def refuse_links_out(folder: Path, marker: str) -> None:
     """Refuse a folder in which a link leads out of it, to what the library would read as if it were of the folder.
 
-    In the cache of a hub every file is a link, and all lead to one folder: that of what `marker` links to.
-
-    Args:
-        folder: The folder.
-        marker: The file in it that says of which format it is.
+    In the cache of a hub every file is a link, and all lead to one folder: that of what `marker`, the file in it that
+    says of which format it is, links to.
 
     Raises:
         UnsafeFileError: There is such a link.
@@ -48,12 +45,7 @@ def refuse_links_out(folder: Path, marker: str) -> None:
 
 
 def placed(names: Iterable[str], is_path: Callable[[str], bool]) -> dict[str, str]:
-    """A path for each name: the name itself, if it can be one and is not above or below another.
-
-    Args:
-        names: The names, in order.
-        is_path: Whether the format keeps a name exactly as it is, when it is a path.
-    """
+    """A path for each name: the name itself, if the format keeps it as it is and it is not above or below another."""
     names = list(names)
     used = set(names)
     groups: set[str] = set()

@@ -112,15 +112,7 @@ def _part(region: Region, box: Sequence[tuple[int, int]]) -> Array:
 def joined(
     where: str, name: str, dtype: str, shape: tuple[int, ...], regions: Sequence[Region], *, flat: bool = False
 ) -> Stored:
-    """A whole tensor from its regions.
-
-    Args:
-        where: The folder, for messages.
-        name: The name of the tensor, likewise.
-        dtype: Canonical name.
-        shape: Its lengths.
-        regions: What there is of it.
-        flat: Whether they are runs of its values, in row-major order, not boxes.
+    """A whole tensor from its regions: boxes of it, or if it is `flat`, runs of its values in row-major order.
 
     Raises:
         FileFormatError: They do not cover it, lie outside of it, or overlap.

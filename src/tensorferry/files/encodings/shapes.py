@@ -20,12 +20,7 @@ _MOST_RATIO = 2000
 
 
 def checked(shape: Iterable[int], itemsize: int, where: str) -> tuple[int, ...]:
-    """A shape that an array can have.
-
-    Args:
-        shape: Lengths of the axes, as a file has them.
-        itemsize: Bytes of an element.
-        where: The file and the tensor, for the message.
+    """A shape that an array can have; messages begin with `where`.
 
     Raises:
         FileFormatError: A length is negative, there are too many axes, or their product overflows.

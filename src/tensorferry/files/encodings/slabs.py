@@ -50,12 +50,9 @@ def slabs(
 def filled(
     blocks: Iterable[np.ndarray[Any, Any]], sizes: Iterable[int], dtype: np.dtype[Any]
 ) -> Iterator[np.ndarray[Any, Any]]:
-    """A tensor's blocks, cut anew into pieces of the sizes asked for. A piece is valid until the next is asked for.
+    """A tensor's blocks, cut anew into pieces of so many elements. A piece is valid until the next is asked for.
 
-    Args:
-        blocks: One-dimensional arrays.
-        sizes: Elements of each piece; together no more than the blocks have.
-        dtype: Of the blocks.
+    Together they have no more than the blocks.
     """
     source = iter(blocks)
     rest = np.empty(0, dtype)

@@ -9,6 +9,7 @@ MODULES = {
     "ckpt": "pytorch",
     "pt": "pytorch",
     "pth": "pytorch",
+    "distcp": "torch_distributed",
     "pkl": "pickle",
     "pickle": "pickle",
     "joblib": "pickle",

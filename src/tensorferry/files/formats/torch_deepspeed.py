@@ -136,12 +136,7 @@ class _Whole(Leaf):
 
 
 class _Saved:
-    """A file, in stand-ins.
-
-    Args:
-        path: The file.
-        allow: As for `Format.read`.
-    """
+    """A file, in stand-ins."""
 
     def __init__(self, path: Path, allow: frozenset[str]) -> None:
         from ..pickles.reader import root_of
@@ -183,13 +178,7 @@ class _Place(NamedTuple):
 
 
 class _Checkpoint:
-    """What is in the files of all processes.
-
-    Args:
-        where: The folder, for messages.
-        models: The model's states.
-        optimizers: The optimizer's, of each process.
-    """
+    """What is in the files of all processes: the states of the model, and of each one's part of the optimizer."""
 
     def __init__(self, where: str, models: list[_Saved], optimizers: list[_Saved]) -> None:
         self._where = where
@@ -269,7 +258,8 @@ class _Checkpoint:
         tree["optimizer"] |= self._values(self._optimizers[0], self._states[0])
         tree |= self._values(first, {key: value for key, value in first.root.items() if key != "optimizer"})
         found = described(tree, first.vocabulary, first.nbytes)
-        self._tell_of_others(others)
+        self._compare("values", self._optimizers, self._states, others)
+        self._compare("values", self._models, [each.root for each in self._models], others)
         tensors = {}
         for name, leaf in found.leaves.items():
             stored = leaf.stored if type(leaf) is _Whole else "it stands in an object"
@@ -283,12 +273,8 @@ class _Checkpoint:
         )
         return Contents("deepspeed", paths, tensors, {}, found.tree, others, asked)
 
-    def _tell_of_others(self, others: dict[str, str]) -> None:
-        """List the files that have other values, beside what is shared out, than the one that they are taken from."""
-        self._compare("values", self._optimizers, self._states, others)
-        self._compare("values", self._models, [each.root for each in self._models], others)
-
     def _compare(self, what: str, files: list[_Saved], holders: list[dict[Any, Any]], others: dict[str, str]) -> None:
+        """List the files that have other values, beside what is shared out, than the one that they are taken from."""
         from ..encodings.regions import differ
 
         plain, tensors = self._beside(files[0], holders[0])

@@ -39,7 +39,7 @@ _LONGEST_SHAPE = 1000
 
 
 class Reader:
-    """Finds the initializers of a model. Args: message: The model."""
+    """Finds the initializers of a model."""
 
     def __init__(self, message: Message) -> None:
         self._message = message

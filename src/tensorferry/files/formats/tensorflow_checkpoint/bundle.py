@@ -40,12 +40,7 @@ _MOST_SLICES = 1024
 
 
 class _Summed(Stored):
-    """Packed values with a CRC-32C, which is compared when all of them have been read.
-
-    Args:
-        extent: Where they are.
-        checksum: As it is stored: masked.
-    """
+    """Packed values with a CRC-32C, stored masked, which is compared when all of them have been read."""
 
     __slots__ = ("checksum", "dtype", "extent", "shape")
 
@@ -91,7 +86,7 @@ class _Entry(NamedTuple):
 
 
 class Bundle:
-    """Reads a checkpoint's index. Args: index: Its path."""
+    """Reads a checkpoint's index."""
 
     def __init__(self, index: Path) -> None:
         self._index = index

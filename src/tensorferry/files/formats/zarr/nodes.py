@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["JSON", "NATIVE", "Layout", "Node", "description_of", "is_array", "is_own", "layout_of", "node_of"]
+__all__ = ["JSON", "NATIVE", "ArrayLayout", "Node", "description_of", "is_array", "is_own", "layout_of", "node_of"]
 
 JSON = "zarr.json"
 _ARRAY, _GROUP, _ATTRIBUTES, _CONSOLIDATED = ".zarray", ".zgroup", ".zattrs", ".zmetadata"
@@ -64,7 +64,7 @@ class Node(NamedTuple):
     attributes: dict[str, Any]
 
 
-class Layout(NamedTuple):
+class ArrayLayout(NamedTuple):
     """How an array's values lie in its folder.
 
     Args:
@@ -124,12 +124,12 @@ def node_of(folder: Path, read: Callable[[Path], bytes]) -> Node:
     return Node(where, kind == "array", described, attributes)
 
 
-def layout_of(node: Node) -> Layout | str:
+def layout_of(node: Node) -> ArrayLayout | str:
     """How an array's values lie, or why it is no tensor that can be carried."""
     return _layout_v3(node) if node.described["zarr_format"] == 3 else _layout_v2(node)
 
 
-def _layout_v3(node: Node) -> Layout | str:
+def _layout_v3(node: Node) -> ArrayLayout | str:
     where, found = node.where, node.described
     kind = found.get("data_type")
     if not isinstance(kind, str) or kind not in NATIVE | _EXTENDED:
@@ -156,10 +156,10 @@ def _layout_v3(node: Node) -> Layout | str:
     keys = ("shape", "chunk_grid", "chunk_key_encoding", "codecs", "zarr_format", "node_type")
     plain = {key: found[key] for key in keys if key in found}
     plain |= {"data_type": _held_as(kind), "fill_value": _fill(found.get("fill_value"), kind), "attributes": {}}
-    return Layout(kind, shape, chunks, _lone("c", shape, chunks, separator) if packed else None, plain)
+    return ArrayLayout(kind, shape, chunks, _lone("c", shape, chunks, separator) if packed else None, plain)
 
 
-def _layout_v2(node: Node) -> Layout | str:
+def _layout_v2(node: Node) -> ArrayLayout | str:
     where, found = node.where, node.described
     code = found.get("dtype")
     extended = isinstance(code, str) and code in _EXTENDED
@@ -179,7 +179,7 @@ def _layout_v2(node: Node) -> Layout | str:
     plain = {key: found[key] for key in keys if key in found}
     held = np.dtype(f"<u{find(kind).itemsize}").str if extended else code
     plain |= {"dtype": held, "fill_value": _fill(found.get("fill_value"), kind), "attributes": {}}
-    return Layout(kind, shape, chunks, _lone("", shape, chunks, separator) if packed else None, plain)
+    return ArrayLayout(kind, shape, chunks, _lone("", shape, chunks, separator) if packed else None, plain)
 
 
 def _no_tensor(kind: Any, *, is_text: bool) -> str:

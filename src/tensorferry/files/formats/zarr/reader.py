@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ...base.contents import Contents
     from ...base.stored import Stored
-    from .nodes import Layout, Node
+    from .nodes import ArrayLayout, Node
 
 __all__ = ["CHUNK_BYTES", "DTYPE", "Walk"]
 
@@ -37,7 +37,7 @@ _MOST_TEXT = 1 << 26
 
 
 class Walk:
-    """Collects the arrays of a folder from their descriptions. Args: root: It. contents: Where they are put."""
+    """Collects the arrays of a folder, from their descriptions, in contents."""
 
     def __init__(self, root: Path, contents: Contents) -> None:
         self._root = root
@@ -111,7 +111,7 @@ def _size(folder: Path) -> int:
     return sum(each.stat().st_size for each in folder.rglob("*") if each.is_file())
 
 
-def _reading(folder: Path, layout: Layout, dtype: str) -> Any:
+def _reading(folder: Path, layout: ArrayLayout, dtype: str) -> Any:
     row = find(dtype)
 
     def read() -> Iterator[np.ndarray[Any, Any]]:

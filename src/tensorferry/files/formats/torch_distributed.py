@@ -119,21 +119,8 @@ class _Item(NamedTuple):
     nbytes: int
 
 
-class _Leaf(NamedTuple):
-    """A tensor in the tree."""
-
-    stored: Any
-
-
 class _Saved(Stored):
-    """A region, whose file of ``torch.save`` is opened when it is read.
-
-    Args:
-        dtype: Canonical name.
-        shape: Lengths of the axes.
-        item: Where it is.
-        name: The tensor's, for messages.
-    """
+    """A region, whose file of ``torch.save`` is opened when it is read; messages have the name of the tensor."""
 
     __slots__ = ("_inner", "_item", "_name", "dtype", "shape")
 
@@ -202,14 +189,7 @@ def _opened(item: _Item, allow: frozenset[str], wrap: Any = None) -> Any:
 
 
 class _Checkpoint:
-    """A folder, as its metadata has it.
-
-    Args:
-        folder: The folder.
-        root: The metadata, in stand-ins.
-        asked: The globals that it asks for.
-        allow: Classes that values may have.
-    """
+    """A folder, as its metadata has it: in stand-ins, with the globals that it asks for."""
 
     def __init__(self, folder: Path, root: Any, asked: dict[str, None], allow: frozenset[str]) -> None:
         from ..pickles.torch_distributed import fields
@@ -292,15 +272,15 @@ class _Checkpoint:
             else:
                 self._put(root, keys, value)
         tree = self._listed(root)
-        own = iter(names(tree, _Leaf))
+        own = iter(names(tree, Stored))
         tensors: dict[str, Stored] = {}
 
-        def label(leaf: _Leaf) -> Any:
+        def label(stored: Stored) -> Ref:
             name = next(own)
-            tensors[name] = leaf.stored
+            tensors[name] = stored
             return Ref(name)
 
-        tree = relabel(tree, label, _Leaf)
+        tree = relabel(tree, label, Stored)
         paths = (*self._files, self._where)
         return Contents("torch_distributed", paths, tensors, {}, None if flat else tree, others, tuple(self._asked))
 
@@ -331,7 +311,7 @@ class _Checkpoint:
                     f"{self._where} does not say where the piece of {name[:200]} at {list(start)} is."
                 )
             regions.append(Region(start, sizes, _Saved(own, sizes, item, name)))
-        return _Leaf(joined(self._where, name, own, shape, regions)), ""
+        return joined(self._where, name, own, shape, regions), ""
 
     def _value(self, name: str) -> tuple[Any, str]:
         item = self._items.get((name, None))
@@ -347,7 +327,7 @@ class _Checkpoint:
         self._asked |= dict.fromkeys(found.asks_for)
         if others:
             return None, f"it holds what cannot be carried: {next(iter(others.values()))}"
-        return relabel(found.tree, lambda ref: _Leaf(found.leaves[ref.name]))[0], ""
+        return relabel(found.tree, lambda ref: found.leaves[ref.name])[0], ""
 
     def _put(self, root: dict[Any, Any], keys: tuple[Any, ...], value: Any) -> None:
         node: Any = root
