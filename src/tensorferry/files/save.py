@@ -50,16 +50,13 @@ class Held(Stored):
 
     @property
     def key(self) -> Hashable:
-        """The memory that it is a view of, or itself."""
         return self._key
 
     def blocks(self) -> Iterator[np.ndarray[Any, Any]]:
-        """As the base says."""
         for part in chunks(self.array()):
             yield np.ascontiguousarray(part).reshape(-1)
 
     def array(self, map_of: Callable[[str], mmap] = mapped) -> np.ndarray[Any, Any]:
-        """As the base says."""
         del map_of
         array: np.ndarray[Any, Any] = convert(self.tensor, conversion_as(EXCHANGE))
         return array

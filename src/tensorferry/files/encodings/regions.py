@@ -16,7 +16,7 @@ from ..base.contents import Ref
 from ..base.nesting import relabel, written
 from ..base.stored import Decoded, Extent, InMemory, Packed, View
 from .shapes import is_too_large
-from .slabs import slabs
+from .slabs import lengths, slabs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -76,8 +76,7 @@ class _Joined(Decoded):
     def _read(self) -> Iterator[Array]:
         dtype = numpy_dtype(self.dtype)
         for box in slabs(self.grid, dtype.itemsize, nbytes=_BOX_BYTES):
-            lengths = [each.stop - each.start for each in box]
-            whole = np.empty(lengths, dtype)
+            whole = np.empty(lengths(box), dtype)
             for region in self.regions:
                 cuts = [
                     (max(each.start, begin), min(each.stop, begin + length))

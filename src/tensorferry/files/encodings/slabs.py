@@ -11,7 +11,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["SLAB_BYTES", "filled", "slabs"]
+__all__ = ["SLAB_BYTES", "cuts", "filled", "lengths", "slabs"]
 
 SLAB_BYTES = 1 << 24
 """Bytes that a box has at most, where its shape allows."""
@@ -45,6 +45,16 @@ def slabs(
         lead = tuple(slice(index, index + 1) for index in outer)
         for start in range(0, shape[axis], length):
             yield (*lead, slice(start, min(start + length, shape[axis])), *inner)
+
+
+def lengths(box: Sequence[slice]) -> tuple[int, ...]:
+    """The shape of what lies in a box."""
+    return tuple(each.stop - each.start for each in box)
+
+
+def cuts(total: int, most: int) -> list[int]:
+    """The sizes of pieces that have so many elements together, each as many as it may but the last."""
+    return [min(most, total - start) for start in range(0, total, most)]
 
 
 def filled(

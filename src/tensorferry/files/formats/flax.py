@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,7 +18,7 @@ from ..base.tree_strings import packed, unpacked
 from ..base.wording import is_unicode
 from ..encodings import msgpack
 from ..encodings.shapes import checked
-from ..encodings.slabs import filled
+from ..encodings.slabs import cuts, filled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -301,10 +302,9 @@ class _Writer:
     def _chunks(self, stored: Stored) -> None:
         """As Flax does it: flat arrays of a GiB, by number."""
         most = max(_MOST_CHUNK // find(stored.dtype).itemsize, 1)
-        sizes = [min(most, stored.size - start) for start in range(0, stored.size, most)]
-        step = BLOCK_BYTES // find(stored.dtype).itemsize
-        cuts = [[min(step, size - start) for start in range(0, size, step)] for size in sizes]
-        pieces = filled(self._pump.blocks(stored), (cut for each in cuts for cut in each), numpy_dtype(stored.dtype))
+        sizes = cuts(stored.size, most)
+        steps = [cuts(size, BLOCK_BYTES // find(stored.dtype).itemsize) for size in sizes]
+        pieces = filled(self._pump.blocks(stored), chain.from_iterable(steps), numpy_dtype(stored.dtype))
         lengths = {str(axis): length for axis, length in enumerate(stored.shape)}
         self._waiting += msgpack.map_header(3) + msgpack.packed(_CHUNKED) + msgpack.packed(value=True)
         self._waiting += msgpack.packed("shape") + msgpack.packed(lengths)
@@ -312,7 +312,7 @@ class _Writer:
         for index, size in enumerate(sizes):
             self._waiting += msgpack.packed(str(index))
             self._begin(stored.dtype, (size,))
-            for _ in cuts[index]:
+            for _ in steps[index]:
                 self._waiting += next(pieces).tobytes()
                 self.flush()
 

@@ -9,7 +9,7 @@ import numpy as np
 from ....errors import FormatLimitError, FrameworkNotInstalledError
 from ...base.blocks import Blocks
 from ...base.stored import BLOCK_BYTES, Record, Stored
-from ...encodings.slabs import filled
+from ...encodings.slabs import cuts, filled
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
@@ -78,8 +78,7 @@ class Dequantised(Stored):
 
     def blocks(self) -> Iterator[np.ndarray[Any, Any]]:
         step = max(BLOCK_BYTES // (4 * self.blocks_held.length), 1) * self.blocks_held.nbytes
-        sizes = [min(step, self.inner.size - start) for start in range(0, self.inner.size, step)]
-        for piece in filled(self.inner.blocks(), sizes, np.dtype(np.uint8)):
+        for piece in filled(self.inner.blocks(), cuts(self.inner.size, step), np.dtype(np.uint8)):
             yield self._numbers(piece)
 
     def _numbers(self, raw: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

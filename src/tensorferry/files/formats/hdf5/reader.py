@@ -19,7 +19,7 @@ from ...base.stored import Decoded, Extent, Stored
 from ...encodings.json_scan import loaded
 from ...encodings.paths import restore_names
 from ...encodings.shapes import is_bomb
-from ...encodings.slabs import slabs
+from ...encodings.slabs import lengths, slabs
 from .dtypes import DTYPE, dtype_of
 from .writer import MORE
 
@@ -240,7 +240,7 @@ def _decoded(
             found = h5py.h5d.open(file.id, name.encode("utf-8", "surrogateescape"))
             space = found.get_space()
             for box in slabs(shape, find(dtype).itemsize, chunk):
-                counts = tuple(each.stop - each.start for each in box)
+                counts = lengths(box)
                 # As the file's own type, or HDF5 would convert, and quiet NaNs.
                 raw = np.empty(counts, np.dtype(f"V{find(dtype).itemsize}"))
                 if box:

@@ -112,7 +112,7 @@ def _size(folder: Path) -> int:
 
 
 def _reading(folder: Path, layout: ArrayLayout, dtype: str) -> Any:
-    row = find(dtype)
+    itemsize = find(dtype).itemsize
 
     def read() -> Iterator[np.ndarray[Any, Any]]:
         from zarr import Array, AsyncArray
@@ -130,12 +130,12 @@ def _reading(folder: Path, layout: ArrayLayout, dtype: str) -> Any:
             described: Any = (ArrayV3Metadata if layout.plain["zarr_format"] == 3 else ArrayV2Metadata).from_dict(
                 dict(layout.plain)
             )
-            described, most = bounded(described, prod(layout.chunks) * row.itemsize, row.itemsize)
+            described, most = bounded(described, prod(layout.chunks) * itemsize, itemsize)
             store = StorePath(Store(str(folder), read_only=True), "")
             array: Any = Array(AsyncArray(metadata=described, store_path=store))
-            for box in slabs(layout.shape, row.itemsize, layout.chunks, 2 * CHUNK_BYTES):
+            for box in slabs(layout.shape, itemsize, layout.chunks, 2 * CHUNK_BYTES):
                 values = np.asarray(array[box])
-                yield values.astype(values.dtype.newbyteorder("="), copy=False).view(numpy_dtype(row.name))
+                yield values.astype(values.dtype.newbyteorder("="), copy=False).view(numpy_dtype(dtype))
         except UnsafeFileError as error:
             raise UnsafeFileError(f"{folder}: {error}") from error
         except Exception as error:  # every codec has exceptions of its own
