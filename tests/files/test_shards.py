@@ -14,10 +14,10 @@ from tests.files.support import arrays, contents, same_bits, sample
 from tensorferry.errors import FileFormatError, FormatLimitError, UnsafeFileError
 from tensorferry.files.base.contents import Contents, Ref
 from tensorferry.files.base.pump import Pump
-from tensorferry.files.pieces import pieces
 from tensorferry.files.registry import format_of, formats
 from tensorferry.files.shard_index import index_name, index_text, shard_names
 from tensorferry.files.shards import check_folder, index_of, open_path
+from tensorferry.files.split import pieces
 
 SHARDED = sorted(name for name, each in formats().items() if each.index_suffix)
 SAFETENSORS = formats()["safetensors"]

@@ -14,11 +14,11 @@ from .base.contents import Contents
 from .base.fingerprints import fingerprints
 from .base.pump import Pump
 from .base.wording import named
-from .pieces import merged_tree, pieces, sizes
 from .publish import publishing
 from .registry import format_named
 from .select import select
 from .shards import open_path
+from .split import merged_tree, pieces, sizes
 from .verify import verify
 from .workspace import sync
 

@@ -8,9 +8,9 @@ from ..errors import ConversionError, FileFormatError, UnsafeFileError
 from .base.contents import Contents, FileFinding
 from .base.tree_strings import TIES, TREE, unpack
 from .base.wording import named
-from .pieces import merged_tree
 from .registry import each_format, format_of, formats, own_formats, recognised
 from .shard_index import ShardIndex, index_name
+from .split import merged_tree
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
