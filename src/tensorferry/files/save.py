@@ -17,7 +17,7 @@ from ..execution.run import convert
 from ..trees.leaves import LeafRule
 from ..trees.openers import openers_of
 from .base.contents import Contents, Ref
-from .base.nesting import names, relabel
+from .base.nesting import DEEPEST, names, relabel
 from .base.raw import mapped
 from .base.stored import Stored, chunks
 from .base.tree_json import FACTORIES, MOST_BITS
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["contents_of"]
 
 _PLAIN = (str, bytes, int, float, complex, bool, type(None))
-_DEEPEST = 64
 
 
 class Held(Stored):
@@ -101,8 +100,8 @@ def _strings(metadata: Any) -> dict[str, str]:
 
 def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
     """The tree in plain containers, with what is written for each tensor in its place."""
-    if depth > _DEEPEST:
-        raise UnsupportedTypeError(f"This tree is nested deeper than {_DEEPEST} levels, or contains itself.")
+    if depth > DEEPEST:
+        raise UnsupportedTypeError(f"This tree is nested deeper than {DEEPEST} levels, or contains itself.")
     if isinstance(node, (*_PLAIN, np.generic)):
         return node
     if isinstance(node, Mapping) and registry.knower_of(type(node)) is None:

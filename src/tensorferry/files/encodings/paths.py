@@ -16,10 +16,15 @@ if TYPE_CHECKING:
     from ..base.contents import Contents
     from ..base.stored import Stored
 
-__all__ = ["NAMES", "placed", "refuse_links_out", "restore_names", "walked"]
+__all__ = ["NAMES", "is_entry", "placed", "refuse_links_out", "restore_names", "walked"]
 
 NAMES = "tensorferry.names"
 """The attribute that keeps the order of the tensors and the names that are no paths: JSON pairs of name and path."""
+
+
+def is_entry(name: str) -> bool:
+    """Whether a name is that of an entry of a folder: no path in any system's sense, which could lead out of it."""
+    return name not in ("", ".", "..") and not any(character in name for character in "/\\\0")
 
 
 def refuse_links_out(folder: Path, marker: str) -> None:

@@ -9,7 +9,6 @@ MODULES = {
     "ckpt": "pytorch",
     "pt": "pytorch",
     "pth": "pytorch",
-    "distcp": "torch_distributed",
     "pkl": "pickle",
     "pickle": "pickle",
     "joblib": "pickle",

@@ -9,6 +9,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
+from ...core.dtypes import ORDINARY
 from ...errors import FileFormatError, FormatLimitError
 from ..base.contents import NotTensor
 from ..base.format import Format
@@ -53,10 +54,7 @@ class Keras(Format):
     name = "keras"
     title = "Keras"
     suffixes = (".weights.h5", ".keras")
-    dtypes = frozenset(
-        {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"}
-        | {"bfloat16", "float16", "float32", "float64"}
-    )
+    dtypes = ORDINARY - {"complex64", "complex128"} | {"bfloat16"}
     module = "h5py"
     holds_tree = True
     holds_metadata = True

@@ -18,7 +18,7 @@ from ..base.nesting import DEEPEST, names, relabel
 from ..base.raw import mapped, read_pages
 from ..base.stored import Stored
 from ..base.wording import named
-from ..encodings.paths import refuse_links_out
+from ..encodings.paths import is_entry, refuse_links_out
 from ..encodings.shapes import is_too_large
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ class _Checkpoint:
                     "of torch.distributed.checkpoint do; they are not known.",
                     "a checkpoint that was saved without extensions",
                 )
-            if file in ("", ".", "..") or any(character in file for character in "/\\\0"):
+            if not is_entry(file):
                 raise UnsafeFileError(f"{self._where} names the file {file[:200]!r}, which leads out of its folder.")
             path = os.fspath(self._folder / file)
             if file not in sizes:

@@ -15,6 +15,7 @@ from ....core.dtypes import DTYPES, find
 from ....errors import FileFormatError, UnsafeFileError
 from ....host.numpy_dtypes import numpy_dtype
 from ...base.contents import Contents, NotTensor
+from ...base.nesting import DEEPEST
 from ...base.stored import Decoded, Extent, Stored
 from ...encodings.json_scan import loaded
 from ...encodings.paths import restore_names
@@ -33,7 +34,6 @@ __all__ = ["read_hdf5"]
 _FILTERS = frozenset({1, 2, 3, 4, 5, 6, 32000})
 """Deflate, shuffle, Fletcher32, szip, n-bit, scale-offset, and h5py's LZF: others would have HDF5 load a library."""
 
-_DEEPEST = 64
 _MOST_TEXT = 1 << 26
 _MOST_STRINGS = 1 << 8
 LARGEST_CHUNK = 1 << 26
@@ -118,8 +118,8 @@ class _Walk:
             self.contents.others[path] = NotTensor("a named datatype")
         elif address in self._entered:
             self.contents.others[path] = NotTensor(f"a second link to the group {self._entered[address]!r}")
-        elif len(above) > _DEEPEST:
-            raise UnsafeFileError(f"{self.path} nests groups more than {_DEEPEST} deep, at {path!r}.")
+        elif len(above) > DEEPEST:
+            raise UnsafeFileError(f"{self.path} nests groups more than {DEEPEST} deep, at {path!r}.")
         else:
             self.object(path, found)
             self.group(path, found, (*above, address))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ....core.dtypes import DTYPES
+from ....core.dtypes import DTYPES, ORDINARY
 from ....host.numpy_dtypes import numpy_dtype
 from ...base.contents import Contents
 from ...base.format import Format, owned
@@ -16,7 +16,7 @@ from ...base.tree_strings import packed, unpacked
 from ...base.wording import TENSORS_ONLY, is_unicode
 from ...encodings.paths import NAMES, placed, refuse_links_out, restore_names
 from ...encodings.slabs import filled, lengths, slabs
-from .nodes import JSON, NATIVE, description_of, is_array, is_own
+from .nodes import JSON, description_of, is_array, is_own
 from .reader import CHUNK_BYTES, DTYPE, Walk
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Zarr(Format):
 
     def _write(self, group: Any, place: str, stored: Stored, attributes: dict[str, Any], pump: Pump) -> None:
         own = dtype = numpy_dtype(stored.dtype)
-        if stored.dtype not in NATIVE:
+        if stored.dtype not in ORDINARY:
             dtype = np.dtype(f"uint{8 * own.itemsize}")
             attributes = {**attributes, DTYPE: stored.dtype}
         boxes = list(slabs(stored.shape, own.itemsize, nbytes=CHUNK_BYTES))

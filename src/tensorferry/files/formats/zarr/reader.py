@@ -13,6 +13,7 @@ from ....core.dtypes import DTYPES, find
 from ....errors import FileFormatError, UnsafeFileError
 from ....host.numpy_dtypes import numpy_dtype
 from ...base.contents import NotTensor
+from ...base.nesting import DEEPEST
 from ...base.stored import Decoded, Extent
 from ...encodings.shapes import is_bomb
 from ...encodings.slabs import slabs
@@ -32,7 +33,6 @@ DTYPE = "tensorferry.dtype"
 """The attribute that says what dtype the unsigned integers of an array stand for."""
 CHUNK_BYTES = 1 << 22
 _LONE = "tensor"
-_DEEPEST = 64
 _MOST_TEXT = 1 << 26
 
 
@@ -46,8 +46,8 @@ class Walk:
 
     def node(self, folder: Path, path: str, depth: int) -> None:
         """Collect an array, or those in a group, under the names that begin with their path."""
-        if depth > _DEEPEST:
-            raise UnsafeFileError(f"{self._root} nests deeper than {_DEEPEST} groups, at {path!r}.")
+        if depth > DEEPEST:
+            raise UnsafeFileError(f"{self._root} nests deeper than {DEEPEST} groups, at {path!r}.")
         node = node_of(folder, self._read)
         attributes = node.attributes
         if node.is_array:
