@@ -94,12 +94,6 @@ class Workspace:
             else:
                 os.close(descriptor)
 
-    def share(self) -> None:
-        """Let others lock it likewise, from now on."""
-        if self._lock is not None:
-            with suppress(OSError):
-                fcntl.flock(self._lock, fcntl.LOCK_SH)
-
     def unlock(self) -> None:
         """Let others in."""
         if self._lock is not None:

@@ -240,7 +240,9 @@ def _is_plain(node: Any, depth: int, scalars: set[str]) -> bool:
     if type(node) is dict:
         if _CHUNKED in node:
             return False
-        return all(_is_plain_key(key) and _is_plain(child, depth + 1, scalars) for key, child in node.items())
+        return all(
+            type(key) is str and is_unicode(key) and _is_plain(child, depth + 1, scalars) for key, child in node.items()
+        )
     if type(node) is list:
         return all(_is_plain(child, depth + 1, scalars) for child in node)
     if type(node) is int:
@@ -248,10 +250,6 @@ def _is_plain(node: Any, depth: int, scalars: set[str]) -> bool:
     if type(node) is str:
         return is_unicode(node)
     return node is None or type(node) in (bool, float, complex) or (type(node) is bytes and len(node) < 1 << 31)
-
-
-def _is_plain_key(key: Any) -> bool:
-    return type(key) is str and is_unicode(key)
 
 
 class _Writer:

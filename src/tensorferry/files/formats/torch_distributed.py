@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...core.dtypes import DTYPES
 from ...errors import ConversionError, FileFormatError, UnsafeFileError
 from ..base.contents import MOST_TENSORS, Contents, Ref, Special
-from ..base.format import Format, owned
+from ..base.format import Format
 from ..base.nesting import DEEPEST, names, relabel
 from ..base.raw import mapped, read_pages
 from ..base.stored import Stored
@@ -56,9 +56,6 @@ class TorchDistributed(Format):
         if head:
             return path.name == _METADATA or path.name.endswith(self.suffixes)
         return (path / _METADATA).is_file()
-
-    def own_entries(self, folder: Path) -> list[str]:
-        return owned(folder, lambda name: name == _METADATA or name.endswith(self.suffixes))
 
     def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
         from ..pickles.reader import root_of

@@ -225,12 +225,6 @@ class _Holes:
         self._at += buffer.size
         return int(buffer.size)
 
-    def tell(self) -> int:
-        return self._at
-
-    def flush(self) -> None:
-        return
-
     def close(self) -> None:
         if not self.closed:
             os.close(self.descriptor)

@@ -63,14 +63,6 @@ class Window(io.RawIOBase):
         self._nbytes = nbytes
         self._at = 0
 
-    def readable(self) -> bool:
-        """It is."""
-        return True
-
-    def seekable(self) -> bool:
-        """It is."""
-        return True
-
     def seek(self, offset: int, whence: int = 0) -> int:
         """Go to a place, as `io.IOBase` says."""
         self._at = offset + (0, self._at, self._nbytes)[whence]
