@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 
+import numpy as np
 import pytest
 from tests.files.converting import (
     arrays_of,
@@ -19,6 +20,7 @@ from tensorferry.errors import (
     ConversionError,
     FileFormatError,
 )
+from tensorferry.files.api import save
 from tensorferry.files.convert import convert_files
 
 
@@ -91,6 +93,32 @@ def test_state_dicts_in_several_files_make_one(tmp_path):
     found = torch.load(tmp_path / "out.pt", weights_only=True)
     assert list(found) == ["layer0", "layer1"]
     assert found["layer1"].tolist() == [1, 1]
+
+
+def test_sources_that_do_not_go_together_are_refused(tmp_path):
+    """Values of one name, a list among dicts, metadata that differ; the tensors alone still go together."""
+    x = np.arange(3)
+    trees = {
+        "first.pt": {"a": x, "epoch": 1},
+        "second.pt": {"b": x, "epoch": 2},
+        "list.pt": [x, x],
+        "one.safetensors": {"c": x},
+        "two.safetensors": {"d": x},
+    }
+    for file, tree in trees.items():
+        save(tree, tmp_path / file, metadata={"k": file} if file.endswith(".safetensors") else None)
+    for files, why, wanted in (
+        (("first.pt", "second.pt"), "two entries are named epoch", "ab"),
+        (("first.pt", "list.pt"), "it holds a list", "a01"),
+        (("one.safetensors", "two.safetensors"), "differ in the metadata 'k'", "cd"),
+    ):
+        sources = [tmp_path / file for file in files]
+        with pytest.raises(FileFormatError, match=why) as caught:
+            convert_files(sources, tmp_path / "out.npz")
+        assert "tensors_only=True" in caught.value.hint
+        convert_files(sources, tmp_path / "out.npz", tensors_only=True)
+        same(arrays_of(tmp_path / "out.npz"), dict.fromkeys(wanted, x))
+        (tmp_path / "out.npz").unlink()
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 
 from tensorferry.errors import FrameworkNotInstalledError, LossyCastError, ResumableError
 from tensorferry.files.convert import convert_files
-from tensorferry.files.executors import executor_of, run_all
+from tensorferry.files.executors import ENGINES, run_all
 from tensorferry.files.shards import open_path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -154,7 +154,7 @@ def test_ray(source, importable):
     assert not ray.is_initialized()
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     try:
-        with executor_of("ray", 2) as executor:
+        with ENGINES["ray"](2) as executor:
             assert [executor.submit(abs, number).result() for number in (-1, -2)] == [1, 2]
         assert ray.is_initialized()
     finally:
@@ -260,9 +260,9 @@ def test_workers_do_not_outlive_a_killed_parent(tmp_path, importable):
 
     code = (
         "import os, sys, time\n"
-        "from tensorferry.files.executors import executor_of\n"
+        "from tensorferry.files.executors import ENGINES\n"
         "if __name__ == '__main__':\n"
-        "    with executor_of('processes', 2) as executor:\n"
+        "    with ENGINES['processes'](2) as executor:\n"
         "        futures = [executor.submit(os.getpid) for _ in range(4)]\n"
         "        print(*{future.result() for future in futures}, flush=True)\n"
         "        executor.submit(time.sleep, 600)\n"

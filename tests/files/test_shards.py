@@ -14,10 +14,10 @@ from tests.files.support import arrays, contents, same_bits, sample
 from tensorferry.errors import FileFormatError, FormatLimitError, UnsafeFileError
 from tensorferry.files.base.contents import Contents, Ref
 from tensorferry.files.base.pump import Pump
-from tensorferry.files.pieces import split
 from tensorferry.files.registry import format_of, formats
 from tensorferry.files.shard_index import index_name, index_text, shard_names
 from tensorferry.files.shards import check_folder, index_of, open_path
+from tensorferry.files.split import pieces
 
 SHARDED = sorted(name for name, each in formats().items() if each.index_suffix)
 SAFETENSORS = formats()["safetensors"]
@@ -26,12 +26,12 @@ SAFETENSORS = formats()["safetensors"]
 def written(folder, held, nbytes, form=SAFETENSORS):
     """A folder of shards of at most so many bytes; the names of the shards."""
     folder.mkdir()
-    pieces = split(held, nbytes)
-    names = shard_names(form, len(pieces))
-    for name, piece in zip(names, pieces, strict=True):
+    parts = pieces(held, nbytes)
+    names = shard_names(form, len(parts))
+    for name, piece in zip(names, parts, strict=True):
         form.refuse(piece)
         form.write(piece, folder / name, Pump())
-    (folder / index_name(form)).write_text(index_text(held, dict(zip(names, pieces, strict=True))))
+    (folder / index_name(form)).write_text(index_text(held, dict(zip(names, parts, strict=True))))
     return names
 
 
@@ -67,10 +67,10 @@ def test_every_dtype_survives_in_shards(tmp_path, name):
 def test_shards_hold_at_most_so_many_bytes():
     """A shard ends before it would be larger; a tensor that is larger by itself has a shard of its own."""
     held = contents({"a": np.zeros(10, np.uint8), "b": np.zeros(90, np.uint8), "c": np.zeros(1, np.uint8)})
-    assert [list(piece.tensors) for piece in split(held, 100)] == [["a", "b"], ["c"]]
-    assert [list(piece.tensors) for piece in split(held, 50)] == [["a"], ["b"], ["c"]]
-    assert [list(piece.tensors) for piece in split(held, 1000)] == [["a", "b", "c"]]
-    assert [list(piece.tensors) for piece in split(Contents("memory", ()), 10)] == [[]]
+    assert [list(piece.tensors) for piece in pieces(held, 100)] == [["a", "b"], ["c"]]
+    assert [list(piece.tensors) for piece in pieces(held, 50)] == [["a"], ["b"], ["c"]]
+    assert [list(piece.tensors) for piece in pieces(held, 1000)] == [["a", "b", "c"]]
+    assert [list(piece.tensors) for piece in pieces(Contents("memory", ()), 10)] == [[]]
 
 
 @pytest.mark.parametrize("name", SHARDED)
@@ -108,7 +108,7 @@ def test_a_tree_and_metadata_of_the_whole_survive(tmp_path):
 def test_a_tree_that_no_index_can_hold_is_refused_before_anything_is_written():
     """A value that JSON cannot hold is refused when the shards are planned."""
     with pytest.raises(FormatLimitError, match="epoch"):
-        split(contents(six(), tree={**{name: Ref(name) for name in six()}, "epoch": object()}), 500)
+        pieces(contents(six(), tree={**{name: Ref(name) for name in six()}, "epoch": object()}), 500)
 
 
 def test_the_official_splitter_and_loader_agree(tmp_path):

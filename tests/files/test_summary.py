@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tensorferry.files.base.contents import Contents, Ref
 from tensorferry.files.base.stored import InMemory
-from tensorferry.files.folds import fold
+from tensorferry.files.folded_names import fold
 from tensorferry.files.overview import modules
 from tensorferry.files.summary import disk_bytes, summarise, values_of
 

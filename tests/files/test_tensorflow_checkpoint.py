@@ -6,7 +6,6 @@ import importlib.util
 import os
 import random
 import shutil
-import struct
 import subprocess
 import sys
 import tracemalloc
@@ -25,7 +24,7 @@ from tensorferry.files.convert import convert_files
 from tensorferry.files.encodings import crc32c as checksums
 from tensorferry.files.encodings.crc32c import crc32c
 from tensorferry.files.encodings.protobuf import bytes_field, number_field
-from tensorferry.files.formats.tensorflow_checkpoint import FORMAT
+from tensorferry.files.formats.tensorflow_checkpoint import FORMAT, sorted_table
 from tensorferry.files.formats.tensorflow_checkpoint.sorted_table import read_table, table
 from tensorferry.files.registry import format_for, format_of
 from tensorferry.files.shards import open_path
@@ -478,17 +477,10 @@ def test_a_key_that_unfolds_is_refused(tmp_path):
     """Keys that share a long beginning cannot fill the memory."""
     block = bytearray(b"\x00" + b"\xff\xff\x03" + b"\x00" + b"a" * 65535)
     block += b"\xff\xff\x03\xff\xff\x03\x00" + b"b" * 65535
-    raw = bytes(block) + struct.pack("<II", 0, 1)
     whole = bytearray(table([]))
-    from tensorferry.files.formats.tensorflow_checkpoint import sorted_table
-
-    held = sorted_table._Block()
-    held.bytes = lambda: raw
     data = bytearray()
-    place = sorted_table._append(data, held)
-    index = sorted_table._Block()
-    index.add(b"z", place)
-    footer = place + sorted_table._append(data, index)
+    place = sorted_table._append(data, [bytes(block)])
+    footer = place + sorted_table._append(data, [sorted_table._entry(b"z", place)])
     (tmp_path / "a.index").write_bytes(bytes(data) + footer.ljust(40, b"\0") + whole[-8:])
     with pytest.raises(FileFormatError, match="does not fit"):
         list(read_table(tmp_path / "a.index"))

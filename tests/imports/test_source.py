@@ -27,7 +27,6 @@ FILES = {
     "formats/pytorch.py": "torch",
     "formats/tensorflow_checkpoint/": "tensorflow",
     "formats/orbax/": "jax",
-    "formats/distcp.py": "torch",
     "formats/torch": "torch",
     "pickles/torch": "torch",
 }

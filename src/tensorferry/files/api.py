@@ -196,11 +196,14 @@ def save(
     """
     from ..core.names import EXCHANGE
     from ..errors import ConversionError
-    from .save import write
+    from .base.wording import path_of
+    from .convert import write_contents
+    from .save import contents_of
 
-    asked = {"to": to, "metadata": metadata, "shard": shard, "verify": verify, "overwrite": overwrite}
+    place = path_of(path, "save(tree, path)")
     try:
-        return write(tree, path, unknown=unknown, **asked)
+        contents = contents_of(tree, metadata, unknown)
+        return write_contents(contents, place, to=to, shard=shard, verify=verify, overwrite=overwrite)
     except ConversionError as error:
         error.said_of("save", EXCHANGE)
         raise

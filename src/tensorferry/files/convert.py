@@ -21,11 +21,11 @@ from .base.wording import named, several
 from .executors import run_all, validate_engine
 from .jobs import FileRecipe, open_all, write_piece
 from .overlaps import overlaps
-from .pieces import sizes
 from .publish import naming, publishing, validate_target
 from .registry import each_format, format_for, format_named
 from .select import select
 from .shards import index_of
+from .split import sizes
 from .summary import values_of
 from .work import Layout, Work, write_index
 

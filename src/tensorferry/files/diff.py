@@ -158,6 +158,7 @@ def diff(
         OSError: A file cannot be read.
         FileFormatError: A file is cut off.
     """
+    progress = progress or _silent
     accepts = partial(_accepted, tolerance=tolerance, any_dtype=any_dtype)
     seen: dict[tuple[Hashable, Hashable], TensorDifference | None] = {}
     differing = []
@@ -166,7 +167,7 @@ def diff(
         one, other = a.tensors[name], b.tensors[name]
         keys = (one.key, other.key)
         if keys not in seen:
-            seen[keys] = _compared(one, other, progress or _silent)
+            seen[keys] = _compared(one, other, progress)
         found = seen[keys]
         if found is not None:
             differing.append(replace(found, name=name, accepted=accepts(found)))
@@ -198,7 +199,7 @@ def _prominence(found: TensorDifference) -> tuple[bool, bool, bool, float, int]:
 
 
 def _renamed(
-    a: Mapping[str, Stored], b: Mapping[str, Stored], progress: Callable[[int], None] | None
+    a: Mapping[str, Stored], b: Mapping[str, Stored], progress: Callable[[int], None]
 ) -> tuple[tuple[str, str], ...]:
     """Pairs of one dtype, shape and bytes; what could be none of the other file's is not read."""
     kinds = [{(each.dtype, each.shape) for each in side.values() if each.size} for side in (a, b)]
@@ -220,12 +221,12 @@ def _renamed(
     return tuple(found)
 
 
-def _digest(stored: Stored, known: dict[Hashable, bytes], progress: Callable[[int], None] | None) -> Hashable:
+def _digest(stored: Stored, known: dict[Hashable, bytes], progress: Callable[[int], None]) -> Hashable:
     if stored.key not in known:
         digest = hashlib.blake2b(digest_size=20)
         for block in stored.blocks():
             digest.update(np.ascontiguousarray(bare(block, stored.dtype)).view(np.uint8).data)
-            (progress or _silent)(block.nbytes)
+            progress(block.nbytes)
         known[stored.key] = digest.digest()
     return stored.dtype, stored.shape, known[stored.key]
 

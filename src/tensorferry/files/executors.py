@@ -13,7 +13,7 @@ import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, CancelledError, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import FrameworkNotInstalledError, shown
@@ -21,7 +21,7 @@ from ..errors import FrameworkNotInstalledError, shown
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["ENGINES", "Executor", "Stopped", "executor_of", "run_all", "validate_engine"]
+__all__ = ["ENGINES", "Executor", "Stopped", "run_all", "validate_engine"]
 
 Progress = Callable[[int], None]
 
@@ -82,7 +82,7 @@ def run_all(
         elif engine == "threads":
             _in_threads(call, jobs, done, workers, progress)
         else:
-            with executor_of(engine, min(workers, len(jobs)) or 1) as made:
+            with ENGINES[engine](min(workers, len(jobs)) or 1) as made:
                 _gather([made.submit(call, job) for job in jobs], done, abort)
     except BrokenExecutor as error:
         raise _lost(error) from error
@@ -102,17 +102,6 @@ def validate_engine(engine: object) -> None:
     """
     if engine not in ENGINES:
         raise ValueError(f"engine must be one of {', '.join(ENGINES)}, not {shown(engine)}")
-
-
-@contextmanager
-def executor_of(engine: str, workers: int) -> Iterator[Executor]:
-    """An executor of an engine, for as long as the block lasts.
-
-    Raises:
-        FrameworkNotInstalledError: The engine's package is not installed.
-    """
-    with ENGINES[engine](workers) as executor:
-        yield executor
 
 
 def _gather(futures: list[Any], done: Callable[[Any], None], abort: Callable[[], object] | None) -> None:
@@ -151,10 +140,8 @@ def _in_threads(
         _gather([pool.submit(call, job, report) for job in jobs], done, stop.set)
 
 
-@contextmanager
-def _threads(workers: int) -> Iterator[Any]:
-    with ThreadPoolExecutor(workers, thread_name_prefix="tensorferry") as pool:
-        yield pool
+def _threads(workers: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(workers, thread_name_prefix="tensorferry")
 
 
 @contextmanager
@@ -261,5 +248,10 @@ def _needed(module: str, engine: str) -> Any:
         ) from error
 
 
-ENGINES: dict[str, Any] = {"threads": _threads, "processes": _processes, "dask": _dask, "ray": _ray}
-"""For each engine: makes an executor that does so many jobs at a time."""
+ENGINES: dict[str, Callable[[int], AbstractContextManager[Executor]]] = {
+    "threads": _threads,
+    "processes": _processes,
+    "dask": _dask,
+    "ray": _ray,
+}
+"""For each engine: an executor that does so many jobs at a time, for as long as a block lasts."""

@@ -14,11 +14,11 @@ from .base.contents import Contents
 from .base.fingerprints import fingerprints
 from .base.pump import Pump
 from .base.wording import named
-from .pieces import merged_tree, pieces, sizes
 from .publish import publishing
 from .registry import format_named
 from .select import select
 from .shards import open_path
+from .split import merged_tree, pieces, sizes
 from .verify import verify
 from .workspace import sync
 
@@ -128,12 +128,7 @@ def write_piece(
 
 
 def open_all(sources: tuple[str, ...], allow: frozenset[str], *, tensors_only: bool = False) -> Contents:
-    """What some files hold together.
-
-    Args:
-        sources: Files and folders.
-        allow: As for `Format.read`.
-        tensors_only: Leave out what is not a tensor, so that it need not go together.
+    """What some files and folders hold together; with `tensors_only` what is no tensor need not go together.
 
     Raises:
         UnsafeFileError: One asks for what is not allowed.

@@ -278,13 +278,7 @@ class Source:
 
 
 def lazily(contents: Contents, load: Callable[..., Any], asked: dict[str, Any], rule: DtypeRule) -> Any:
-    """A file's tree with tensors of a framework, made when they are used.
-
-    Args:
-        contents: As for `Source`.
-        load: As for `Source`.
-        asked: As for `Source`.
-        rule: As for `Source`.
+    """A file's tree with tensors of a framework, made when they are used; the arguments are those of `Source`.
 
     Raises:
         FormatLimitError: The rule has a name that no tensor has; or something cannot be carried, and ``strict`` asks

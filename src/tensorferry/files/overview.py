@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from .base.blocks import Blocks
-    from .folds import Fold
+    from .folded_names import Fold
 
     _Entry = tuple[list[str], int, Fold]
 

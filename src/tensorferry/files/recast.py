@@ -39,7 +39,8 @@ class Recast(Stored):
       infinities, else it becomes the largest number too; a NaN stays a NaN, and is an error where there is none.
     - ``"nan"``: what IEEE 754 and the dtype's own rules make of it: an infinity, or NaN where there is none.
 
-    Where one of the two is not a floating dtype, each value must survive, whatever `overflow` says.
+    Where one of the two is not a floating dtype, each value must survive, whatever `overflow` says. A value that is
+    lost, and may not be, is a `LossyCastError` with the tensor's name and the position when it is read.
 
     Args:
         inner: The tensor.
@@ -59,20 +60,13 @@ class Recast(Stored):
 
     @property
     def key(self) -> Hashable:
-        """That of the tensor, in another dtype."""
         return (self.inner.key, self.dtype, self.overflow)
 
     @property
     def record(self) -> Record | None:
-        """The checksummed region that the tensor lies in."""
         return getattr(self.inner, "record", None)
 
     def blocks(self) -> Iterator[Array]:
-        """Its values in order.
-
-        Raises:
-            LossyCastError: A value was not kept that has to be; the message names the tensor and the position.
-        """
         if self.inner.nbytes < _AHEAD:
             yield from self._cast_all()
             return

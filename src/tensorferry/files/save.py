@@ -17,22 +17,18 @@ from ..execution.run import convert
 from ..trees.leaves import LeafRule
 from ..trees.openers import openers_of
 from .base.contents import Contents, Ref
+from .base.nesting import DEEPEST, names, relabel
 from .base.raw import mapped
 from .base.stored import Stored, chunks
 from .base.tree_json import FACTORIES, MOST_BITS
-from .base.wording import path_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
     from mmap import mmap
-    from os import PathLike
 
-    from .convert import Report
-
-__all__ = ["contents_of", "write"]
+__all__ = ["contents_of"]
 
 _PLAIN = (str, bytes, int, float, complex, bool, type(None))
-_DEEPEST = 64
 
 
 class Held(Stored):
@@ -53,30 +49,25 @@ class Held(Stored):
 
     @property
     def key(self) -> Hashable:
-        """The memory that it is a view of, or itself."""
         return self._key
 
     def blocks(self) -> Iterator[np.ndarray[Any, Any]]:
-        """As the base says."""
         for part in chunks(self.array()):
             yield np.ascontiguousarray(part).reshape(-1)
 
     def array(self, map_of: Callable[[str], mmap] = mapped) -> np.ndarray[Any, Any]:
-        """As the base says."""
         del map_of
         array: np.ndarray[Any, Any] = convert(self.tensor, conversion_as(EXCHANGE))
         return array
 
 
-def contents_of(tree: Any, metadata: Mapping[str, str] | None = None, unknown: str = "error") -> Contents:
+def contents_of(tree: Any, metadata: Mapping[str, str] | None, unknown: str) -> Contents:
     """What a file of this tree holds.
 
     Raises:
         UnsupportedTypeError: Something in the tree is neither a tensor nor a plain value; the message says where. Or
             the metadata is not a mapping from strings to strings.
     """
-    from .base.nesting import names, relabel
-
     strings = _strings({} if metadata is None else metadata)
     outline = _outline(tree, "$", 0, LeafRule("tensors", unknown=unknown))
     found: list[Held] = []
@@ -109,8 +100,8 @@ def _strings(metadata: Any) -> dict[str, str]:
 
 def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
     """The tree in plain containers, with what is written for each tensor in its place."""
-    if depth > _DEEPEST:
-        raise UnsupportedTypeError(f"This tree is nested deeper than {_DEEPEST} levels, or contains itself.")
+    if depth > DEEPEST:
+        raise UnsupportedTypeError(f"This tree is nested deeper than {DEEPEST} levels, or contains itself.")
     if isinstance(node, (*_PLAIN, np.generic)):
         return node
     if isinstance(node, Mapping) and registry.knower_of(type(node)) is None:
@@ -190,12 +181,3 @@ def _is_flat(outline: Any, named: list[str]) -> bool:
         and all(isinstance(child, Held) for child in outline.values())
         and not getattr(outline, "__dict__", None)
     )
-
-
-def write(tree: Any, path: str | PathLike[str], **options: Any) -> Report:
-    """Write a tree; the arguments are those of `tensorferry.save`."""
-    from .convert import write_contents
-
-    place = path_of(path, "save(tree, path)")
-    contents = contents_of(tree, options.pop("metadata"), options.pop("unknown"))
-    return write_contents(contents, place, **options)

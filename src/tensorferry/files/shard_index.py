@@ -15,6 +15,7 @@ from ..errors import FileFormatError, UnsafeFileError
 from .base.contents import NotTensor
 from .base.tree_strings import TIES, TREE, pack
 from .encodings.json_scan import Cut, blank, expect, pairs, string, strings, value
+from .encodings.paths import is_entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -85,8 +86,7 @@ class ShardIndex:
         except Cut as cut:
             raise FileFormatError(f"{path} is not the index of a folder of shards: {cut}.") from cut
         for name in found.files():
-            # No path in any system's sense.
-            if name in ("", ".", "..") or any(character in name for character in "/\\\0"):
+            if not is_entry(name):
                 raise UnsafeFileError(f"{path} names the shard {name[:200]!r}, which leads out of its folder.")
         return found
 

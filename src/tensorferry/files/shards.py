@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import ConversionError, FileFormatError, UnsafeFileError
 from .base.contents import Contents, FileFinding
 from .base.tree_strings import TIES, TREE, unpack
 from .base.wording import named
-from .pieces import merged_tree
 from .registry import each_format, format_of, formats, own_formats, recognised
 from .shard_index import ShardIndex, index_name
+from .split import merged_tree
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -89,7 +89,7 @@ def index_of(path: Path) -> Path | None:
         FileFormatError: There are several, and none has the usual name.
     """
     if not path.is_dir():
-        return path if _format_of_index(path, None) is not None and path.is_file() else None
+        return path if _format_named_in(path) is not None and path.is_file() else None
     names = {each.name for each in path.iterdir()}
     found = _index_among(path, names, own_formats())
     if found is None and _lone_among(path, own_formats()) is None:
@@ -118,10 +118,6 @@ def _is_index(name: str, format: Format) -> bool:  # noqa: A002 - the term
 
 def check_folder(index: Path, *, allow: frozenset[str] = frozenset()) -> Iterator[FileFinding]:
     """What is wrong with the shards of an index, each by its own format's rules, and between them and the index.
-
-    Args:
-        index: The index.
-        allow: As for `Format.read`.
 
     Raises:
         OSError: A file cannot be read.
@@ -156,13 +152,17 @@ def check_folder(index: Path, *, allow: frozenset[str] = frozenset()) -> Iterato
                 yield FileFinding(str(index), None, None, error.message)
 
 
-def _format_of_index(path: Path, default: Any = FileFormatError) -> Any:
-    for each in each_format() if path.name.lower().endswith(".json") else ():
-        if _is_index(path.name, each):
-            return each
-    if default is FileFormatError:
-        raise FileFormatError(f"The name {path.name} does not say of which format's shards it is the index.")
-    return default
+def _format_of_index(index: Path) -> Format:
+    found = _format_named_in(index)
+    if found is None:
+        raise FileFormatError(f"The name {index.name} does not say of which format's shards it is the index.")
+    return found
+
+
+def _format_named_in(path: Path) -> Format | None:
+    """The format whose shards an index of this name is of; ``None`` if it is no index's name."""
+    among = each_format() if path.name.lower().endswith(".json") else ()
+    return next((each for each in among if _is_index(path.name, each)), None)
 
 
 def lone(folder: Path) -> Path:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.dtypes import find
 from .base.blocks import blocks_of, noted
 from .base.contents import Ref
-from .folds import fold
+from .folded_names import fold
 from .overview import modules, quantisation, shards
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from .base.contents import Contents
-    from .folds import Fold
+    from .folded_names import Fold
     from .overview import Shards
 
 __all__ = ["Summary", "disk_bytes", "summarise", "values_of"]

@@ -12,9 +12,9 @@ from uuid import uuid4
 from ..core.version import __version__
 from ..errors import ConversionError, OutputExistsError, ResumableError
 from .jobs import Job, keep, run_job
-from .pieces import pieces, sizes
 from .publish import naming, validate_target
 from .shard_index import index_name, index_text, shard_names
+from .split import pieces, sizes
 from .workspace import Workspace, identity, remove
 
 if TYPE_CHECKING:

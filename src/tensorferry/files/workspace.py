@@ -43,24 +43,19 @@ class Workspace:
     """The hidden folder beside a target in which its successor is made.
 
     As a context manager it is locked, for its process alone; when the block ends it is unlocked, and stays.
-
-    Args:
-        target: Where the output shall appear.
-        shared: Lock it together with others who write parts of the same output.
     """
 
-    def __init__(self, target: Path, *, shared: bool = False) -> None:
+    def __init__(self, target: Path) -> None:
         self.target = resolved(target)
         name = self.target.name
         if len(os.fsencode(name)) > 200:
             name = hashlib.sha256(os.fsencode(name)).hexdigest()
         self.folder = self.target.parent / f".{name}.partial"
         self.output = self.folder / self.target.name
-        self._shared = shared
         self._lock: int | None = None
 
     def __enter__(self) -> Self:
-        self.lock(shared=self._shared)
+        self.lock()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -98,12 +93,6 @@ class Workspace:
                 self._lock = descriptor
             else:
                 os.close(descriptor)
-
-    def share(self) -> None:
-        """Let others lock it likewise, from now on."""
-        if self._lock is not None:
-            with suppress(OSError):
-                fcntl.flock(self._lock, fcntl.LOCK_SH)
 
     def unlock(self) -> None:
         """Let others in."""

@@ -27,12 +27,7 @@ _MASK = 0xA282EAD8
 
 
 def crc32c(data: Any, before: int = 0) -> int:
-    """The checksum of some bytes.
-
-    Args:
-        data: Anything with a buffer of contiguous memory.
-        before: The checksum of what stands before them.
-    """
+    """The checksum of what has a buffer of contiguous memory; `before` is that of what stands before it."""
     raw = np.frombuffer(data, np.uint8)
     extend = _library()
     if extend is not None:

@@ -1,6 +1,7 @@
 """JSON read piece by piece: text that nobody vouches for, of which only strings by name are wanted.
 
-`json.loads` makes of 100 MB of ``[[],[],…`` two gigabytes; this makes an error.
+`json.loads` makes of 100 MB of ``[[],[],…`` two gigabytes; this makes an error. Each function takes a position in the
+text, gives what stands there and the position behind it, and raises `Cut` where that is cut off or something else.
 """
 
 from __future__ import annotations
@@ -42,11 +43,7 @@ def blank(text: bytes, position: int) -> int:
 
 
 def expect(text: bytes, position: int, character: bytes) -> int:
-    """The position behind blanks and a character.
-
-    Raises:
-        Cut: It is not there.
-    """
+    """The position behind blanks and a character."""
     position = blank(text, position)
     if text[position : position + 1] != character:
         raise Cut(f"{character.decode()!r} is due")
@@ -54,11 +51,7 @@ def expect(text: bytes, position: int, character: bytes) -> int:
 
 
 def string(text: bytes, position: int) -> tuple[str, int]:
-    """The string that stands at a position, and the position behind it.
-
-    Raises:
-        Cut: It is malformed, or not valid Unicode.
-    """
+    """A string of valid Unicode."""
     position = expect(text, position, b'"')
     end = _QUOTE.search(text, position)
     if end is None:
@@ -72,13 +65,7 @@ def string(text: bytes, position: int) -> tuple[str, int]:
 
 
 def compound(text: bytes, position: int) -> tuple[bytes, int]:
-    """The text of the object or array of up to 64 KiB that stands at a position, and the position behind it.
-
-    It may be malformed.
-
-    Raises:
-        Cut: It is cut off, or something else.
-    """
+    """The text of an object or array of up to 64 KiB, which may be malformed."""
     flat = _FLAT.match(text, position)
     if flat is not None:
         return flat[0], flat.end()
@@ -95,11 +82,7 @@ def compound(text: bytes, position: int) -> tuple[bytes, int]:
 
 
 def strings(text: bytes, position: int) -> tuple[list[tuple[str, str]], int]:
-    """The object of strings by name, or null, that stands at a position, and the position behind it.
-
-    Raises:
-        Cut: It is something else.
-    """
+    """An object of strings by name, or null."""
     position = blank(text, position)
     if text[position : position + 4] == b"null":
         return [], position + 4
@@ -109,17 +92,7 @@ def strings(text: bytes, position: int) -> tuple[list[tuple[str, str]], int]:
 def pairs(
     text: bytes, position: int, read: Callable[[bytes, int], tuple[str, int]], usual: re.Pattern[bytes] | None = None
 ) -> tuple[list[tuple[str, str]], int]:
-    """The object of values by name that stands at a position, and the position behind it.
-
-    Args:
-        text: The text.
-        position: Where it begins.
-        read: Reads a value as a string; gives the position behind it too.
-        usual: Matches a pair as nearly all are written, and what comes next.
-
-    Raises:
-        Cut: It is something else.
-    """
+    """An object of values by name, which `read` reads as strings; `usual` matches a pair as nearly all are written."""
     position = expect(text, position, b"{")
     found: list[tuple[str, str]] = []
     empty = blank(text, position)
@@ -146,11 +119,7 @@ def pairs(
 
 
 def value(text: bytes, position: int) -> tuple[Any, int]:
-    """The value that stands at a position, and the position behind it: a string, or anything of up to 64 KiB.
-
-    Raises:
-        Cut: It is cut off, malformed or larger.
-    """
+    """A string, or any other value of up to 64 KiB."""
     position = blank(text, position)
     if text[position : position + 1] == b'"':
         return string(text, position)
@@ -163,16 +132,10 @@ def value(text: bytes, position: int) -> tuple[Any, int]:
 
 
 def loaded(where: str, key: str, text: str | bytes, kind: type) -> Any:
-    """What JSON text says.
-
-    Args:
-        where: The file, for messages.
-        key: What the text is, for messages.
-        text: The text.
-        kind: The type that its value has to have.
+    """The value of a type that JSON text has to be; messages name the file and what in it the text is.
 
     Raises:
-        FileFormatError: It is no JSON, or says something else.
+        FileFormatError: It is no JSON, or a value of another type.
     """
     try:
         value = json.loads(text)

@@ -53,14 +53,7 @@ _LENGTHS |= {0xDC: ">H", 0xDD: ">I", 0xDE: ">H", 0xDF: ">I"}
 
 
 class Reader:
-    """Reads one value after the other; those inside arrays and maps come like all others.
-
-    Args:
-        data: The map of the file.
-        path: The file, for messages.
-        begin: The first byte to read.
-        end: The byte after the last.
-    """
+    """Reads one value after the other between two bytes; those inside arrays and maps come like all others."""
 
     def __init__(self, data: mmap.mmap, path: str, begin: int, end: int) -> None:
         self.at = begin
@@ -132,7 +125,7 @@ class Reader:
 
 
 def packed(value: Any) -> bytes:
-    """A plain value: ``None``, a truth value, an integer of 64 bits, a float, a string or bytes."""
+    """``None``, a truth value, an integer of 64 bits, a float, a string, bytes; a list or a dict of such."""
     if value is None or isinstance(value, bool):
         return {None: b"\xc0", False: b"\xc2", True: b"\xc3"}[value]
     if isinstance(value, float):
@@ -150,6 +143,10 @@ def packed(value: Any) -> bytes:
     if isinstance(value, str):
         raw = value.encode()
         return (bytes([0xA0 | len(raw)]) if len(raw) < 32 else _header(len(raw), 0xD9, 0xDA, 0xDB)) + raw
+    if isinstance(value, list):
+        return array_header(len(value)) + b"".join(map(packed, value))
+    if isinstance(value, dict):
+        return map_header(len(value)) + b"".join(packed(key) + packed(each) for key, each in value.items())
     return binary_header(len(value)) + bytes(value)
 
 

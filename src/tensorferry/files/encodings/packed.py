@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...core.dtypes import find
 from ...errors import FileFormatError
 from ...host.numpy_dtypes import numpy_dtype
 from ..base.stored import BLOCK_BYTES, Extent
-from .slabs import filled
+from .slabs import cuts, filled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -31,24 +30,15 @@ def packed_bytes(size: int, bits: int) -> int:
 
 
 def unpacked(raw: Iterable[Array], dtype: str, size: int) -> Iterator[Array]:
-    """Elements from bytes that hold several of them, the first in the lowest bits.
+    """So many elements from bytes that hold several of them, the first in the lowest bits.
 
     Each is in the low bits of its byte, where casts of ml_dtypes and JAX have it too; the others are zero.
-
-    Args:
-        raw: The bytes, in one-dimensional arrays of uint8.
-        dtype: Canonical name of the elements' dtype.
-        size: How many there are.
     """
-    bits, row = BITS[dtype], find(dtype)
-    total = packed_bytes(size, bits)
-    step = 3 * _GROUPS
-    sizes = (min(step, total - start) for start in range(0, total, step))
-    left = size
-    for piece in filled(raw, sizes, np.dtype(np.uint8)):
+    bits, left = BITS[dtype], size
+    for piece in filled(raw, cuts(packed_bytes(size, bits), 3 * _GROUPS), np.dtype(np.uint8)):
         codes = _codes(piece, bits)[:left]
         left -= codes.size
-        yield codes.view(numpy_dtype(row.name))
+        yield codes.view(numpy_dtype(dtype))
 
 
 def bare(block: Array, dtype: str) -> Array:
@@ -60,10 +50,8 @@ def bare(block: Array, dtype: str) -> Array:
 
 def packed(blocks: Iterable[Array], dtype: str, size: int) -> Iterator[Array]:
     """The bytes that `unpacked` takes, from elements."""
-    bits, row = BITS[dtype], find(dtype)
-    step = 4 * _GROUPS
-    sizes = (min(step, size - start) for start in range(0, size, step))
-    for piece in filled(blocks, sizes, numpy_dtype(row.name)):
+    bits = BITS[dtype]
+    for piece in filled(blocks, cuts(size, 4 * _GROUPS), numpy_dtype(dtype)):
         codes = piece.view(np.uint8) & ((1 << bits) - 1)
         padded = np.zeros(-(-codes.size // 4) * 4, np.uint8)
         padded[: codes.size] = codes
@@ -92,11 +80,7 @@ def _joined(groups: Array, bits: int) -> Array:
 
 
 def varints(extent: Extent, size: int) -> Iterator[Array]:
-    """Numbers of variable length (https://protobuf.dev/programming-guides/encoding/), as uint64.
-
-    Args:
-        extent: Their bytes.
-        size: How many there must be.
+    """So many numbers of variable length (https://protobuf.dev/programming-guides/encoding/), as uint64.
 
     Raises:
         FileFormatError: There are more or fewer of them, or one is too long.

@@ -13,22 +13,25 @@ from .json_scan import loaded
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from ..base.contents import Contents
     from ..base.stored import Stored
 
-__all__ = ["NAMES", "named_so", "placed", "refuse_links_out", "walked"]
+__all__ = ["NAMES", "is_entry", "placed", "refuse_links_out", "restore_names", "walked"]
 
 NAMES = "tensorferry.names"
 """The attribute that keeps the order of the tensors and the names that are no paths: JSON pairs of name and path."""
 
 
+def is_entry(name: str) -> bool:
+    """Whether a name is that of an entry of a folder: no path in any system's sense, which could lead out of it."""
+    return name not in ("", ".", "..") and not any(character in name for character in "/\\\0")
+
+
 def refuse_links_out(folder: Path, marker: str) -> None:
     """Refuse a folder in which a link leads out of it, to what the library would read as if it were of the folder.
 
-    In the cache of a hub every file is a link, and all lead to one folder: that of what `marker` links to.
-
-    Args:
-        folder: The folder.
-        marker: The file in it that says of which format it is.
+    In the cache of a hub every file is a link, and all lead to one folder: that of what `marker`, the file in it that
+    says of which format it is, links to.
 
     Raises:
         UnsafeFileError: There is such a link.
@@ -47,12 +50,7 @@ def refuse_links_out(folder: Path, marker: str) -> None:
 
 
 def placed(names: Iterable[str], is_path: Callable[[str], bool]) -> dict[str, str]:
-    """A path for each name: the name itself, if it can be one and is not above or below another.
-
-    Args:
-        names: The names, in order.
-        is_path: Whether the format keeps a name exactly as it is, when it is a path.
-    """
+    """A path for each name: the name itself, if the format keeps it as it is and it is not above or below another."""
     names = list(names)
     used = set(names)
     groups: set[str] = set()
@@ -95,18 +93,16 @@ def walked(paths: Iterable[str]) -> list[str]:
     return found
 
 
-def named_so(where: str, tensors: dict[str, Stored], text: str) -> dict[str, Stored]:
-    """Tensors by path, under the names and in the order of the attribute `NAMES`; those it does not know come last.
-
-    Args:
-        where: The file, for messages.
-        tensors: The tensors by path.
-        text: The attribute.
+def restore_names(contents: Contents) -> None:
+    """Give tensors by path the names and the order of the attribute `NAMES`, if it is there; those it lacks come last.
 
     Raises:
         FileFormatError: It is no such text, or does not fit the tensors.
     """
-    left = dict(tensors)
+    text = contents.metadata.pop(NAMES, None)
+    if text is None:
+        return
+    where, left = contents.paths[0], dict(contents.tensors)
     found: dict[str, Stored] = {}
     for pair in loaded(where, NAMES, text, list):
         fits = isinstance(pair, list) and len(pair) == 2 and all(isinstance(each, str) for each in pair)
@@ -116,4 +112,4 @@ def named_so(where: str, tensors: dict[str, Stored], text: str) -> dict[str, Sto
     clash = found.keys() & left.keys()
     if clash:
         raise FileFormatError(f"{where}: two tensors are named {named(sorted(clash))}.")
-    return found | left
+    contents.tensors = found | left

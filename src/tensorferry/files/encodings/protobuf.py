@@ -114,11 +114,10 @@ class Message:
         return self._peek(field.start, length)
 
     def text(self, field: Field) -> str:
-        """The payload of a field as text.
+        """As `payload`, as text.
 
         Raises:
-            FileFormatError: It is not UTF-8, or as for `payload`.
-            UnsafeFileError: As for `payload`.
+            FileFormatError: It is not UTF-8.
         """
         try:
             return self.payload(field).decode()

@@ -15,7 +15,8 @@ from ...host.numpy_dtypes import numpy_dtype
 from ..base.contents import Ref
 from ..base.nesting import relabel, written
 from ..base.stored import Decoded, Extent, InMemory, Packed, View
-from .slabs import slabs
+from .shapes import is_too_large
+from .slabs import lengths, slabs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,8 +29,6 @@ Array = np.ndarray[Any, Any]
 
 _BOX_BYTES = 1 << 22
 _MOST_CORNERS = 20_000_000
-_MOST_AXES = 64
-_MOST_BYTES = 1 << 63
 
 
 class Region(NamedTuple):
@@ -77,8 +76,7 @@ class _Joined(Decoded):
     def _read(self) -> Iterator[Array]:
         dtype = numpy_dtype(self.dtype)
         for box in slabs(self.grid, dtype.itemsize, nbytes=_BOX_BYTES):
-            lengths = [each.stop - each.start for each in box]
-            whole = np.empty(lengths, dtype)
+            whole = np.empty(lengths(box), dtype)
             for region in self.regions:
                 cuts = [
                     (max(each.start, begin), min(each.stop, begin + length))
@@ -113,22 +111,14 @@ def _part(region: Region, box: Sequence[tuple[int, int]]) -> Array:
 def joined(
     where: str, name: str, dtype: str, shape: tuple[int, ...], regions: Sequence[Region], *, flat: bool = False
 ) -> Stored:
-    """A whole tensor from its regions.
-
-    Args:
-        where: The folder, for messages.
-        name: The name of the tensor, likewise.
-        dtype: Canonical name.
-        shape: Its lengths.
-        regions: What there is of it.
-        flat: Whether they are runs of its values, in row-major order, not boxes.
+    """A whole tensor from its regions: boxes of it, or if it is `flat`, runs of its values in row-major order.
 
     Raises:
         FileFormatError: They do not cover it, lie outside of it, or overlap.
         UnsafeFileError: There are out of all proportion many.
     """
-    if len(shape) > _MOST_AXES or prod(length or 1 for length in shape) * find(dtype).itemsize >= _MOST_BYTES:
-        raise FileFormatError(f"{where}: {name[:200]} is {list(shape[:_MOST_AXES])}, larger than any array.")
+    if is_too_large(shape, find(dtype).itemsize):
+        raise FileFormatError(f"{where}: {name[:200]} is {list(shape[:64])}, larger than any array.")
     grid = (prod(shape),) if flat else shape
     kept = [each for each in regions if prod(each.shape)]
     what = f"{where}: the pieces of {name[:200]}, which is {list(shape[:64])},"

@@ -1,4 +1,4 @@
-"""Shapes as files claim them, looked at before anything is made of them."""
+"""What files claim of arrays, looked at before anything is made of it: shapes, and sizes out of all proportion."""
 
 from __future__ import annotations
 
@@ -10,19 +10,17 @@ from ...errors import FileFormatError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["checked"]
+__all__ = ["checked", "is_bomb", "is_too_large"]
 
 _MOST_AXES = 64
 _MOST_BYTES = 1 << 63
+_LEAST_BOMB = 1 << 26
+_MOST_RATIO = 2000
+"""Deflate gets to 1032, https://zlib.net/zlib_tech.html; nothing honest to twice as much."""
 
 
 def checked(shape: Iterable[int], itemsize: int, where: str) -> tuple[int, ...]:
-    """A shape that an array can have.
-
-    Args:
-        shape: Lengths of the axes, as a file has them.
-        itemsize: Bytes of an element.
-        where: The file and the tensor, for the message.
+    """A shape that an array can have; messages begin with `where`.
 
     Raises:
         FileFormatError: A length is negative, there are too many axes, or their product overflows.
@@ -32,6 +30,16 @@ def checked(shape: Iterable[int], itemsize: int, where: str) -> tuple[int, ...]:
         raise FileFormatError(f"{where} has an axis of negative length.")
     if len(found) > _MOST_AXES:
         raise FileFormatError(f"{where} has {len(found)} axes; {_MOST_AXES} is the most an array can have.")
-    if prod(each or 1 for each in found) * itemsize >= _MOST_BYTES:
+    if is_too_large(found, itemsize):
         raise FileFormatError(f"{where} has a shape whose bytes no 64-bit number counts.")
     return found
+
+
+def is_too_large(shape: tuple[int, ...], itemsize: int) -> bool:
+    """Whether no array has that shape; an axis without elements does not make others of any length possible."""
+    return len(shape) > _MOST_AXES or prod(each or 1 for each in shape) * itemsize >= _MOST_BYTES
+
+
+def is_bomb(declared: int, held: int) -> bool:
+    """Whether values of so many bytes are out of all proportion to the bytes of the file that declares them."""
+    return declared > max(_LEAST_BOMB, _MOST_RATIO * held)

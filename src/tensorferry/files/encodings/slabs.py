@@ -11,18 +11,10 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["SLAB_BYTES", "filled", "is_bomb", "slabs"]
+__all__ = ["SLAB_BYTES", "cuts", "filled", "lengths", "slabs"]
 
 SLAB_BYTES = 1 << 24
 """Bytes that a box has at most, where its shape allows."""
-
-_MOST_RATIO = 2000
-"""Deflate gets to 1032, https://zlib.net/zlib_tech.html; nothing honest to twice as much."""
-
-
-def is_bomb(declared: int, held: int) -> bool:
-    """Whether values of so many bytes are out of all proportion to the bytes of the file that declares them."""
-    return declared > 4 * SLAB_BYTES and declared > _MOST_RATIO * held
 
 
 def slabs(
@@ -55,15 +47,22 @@ def slabs(
             yield (*lead, slice(start, min(start + length, shape[axis])), *inner)
 
 
+def lengths(box: Sequence[slice]) -> tuple[int, ...]:
+    """The shape of what lies in a box."""
+    return tuple(each.stop - each.start for each in box)
+
+
+def cuts(total: int, most: int) -> list[int]:
+    """The sizes of pieces that have so many elements together, each as many as it may but the last."""
+    return [min(most, total - start) for start in range(0, total, most)]
+
+
 def filled(
     blocks: Iterable[np.ndarray[Any, Any]], sizes: Iterable[int], dtype: np.dtype[Any]
 ) -> Iterator[np.ndarray[Any, Any]]:
-    """A tensor's blocks, cut anew into pieces of the sizes asked for. A piece is valid until the next is asked for.
+    """A tensor's blocks, cut anew into pieces of so many elements. A piece is valid until the next is asked for.
 
-    Args:
-        blocks: One-dimensional arrays.
-        sizes: Elements of each piece; together no more than the blocks have.
-        dtype: Of the blocks.
+    Together they have no more than the blocks.
     """
     source = iter(blocks)
     rest = np.empty(0, dtype)

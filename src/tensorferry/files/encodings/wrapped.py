@@ -33,12 +33,7 @@ _SHOWN = 1 << 10
 
 
 def wrapped(path: Path, head: bytes) -> FileFormatError | None:
-    """The error for what has another file inside, with what takes it out; ``None`` if it is no such file.
-
-    Args:
-        path: The file.
-        head: Its first bytes.
-    """
+    """The error for what has another file inside, with what takes it out; ``None`` if it is no such file."""
     inside, out = _first(path), path.with_name(_plain(path.name))
     for magic, (what, command) in _MAGIC.items():
         if head.startswith(magic):

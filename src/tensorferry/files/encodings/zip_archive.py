@@ -97,12 +97,7 @@ class Archive(Mapping[str, Member]):
 
     @classmethod
     def open(cls, path: Path | str, *, may_lack_sums: bool = False, within: tuple[int, int] | None = None) -> Archive:
-        """Read an archive's directory.
-
-        Args:
-            path: The file.
-            may_lack_sums: As for `Archive`.
-            within: As for `Archive`.
+        """Read an archive's directory; the arguments are those of `Archive`.
 
         Raises:
             OSError: It cannot be read.
@@ -213,12 +208,7 @@ class Archive(Mapping[str, Member]):
         return int(begin)
 
     def record(self, member: Member, begin: int | None = None) -> Record:
-        """The region of a stored member, with its checksum.
-
-        Args:
-            member: The member.
-            begin: Its `offset`, if that is known.
-        """
+        """The region of a stored member, with its checksum; `begin` is its `offset`, if that is known."""
         if member.method != STORED:
             raise self._wrong(member)("is compressed, where it must be stored as it is")
         begin = self.offset(member) if begin is None else begin
@@ -227,13 +217,9 @@ class Archive(Mapping[str, Member]):
     def read_bytes(self, member: Member, limit: int) -> bytes:
         """All of a member, its checksum compared.
 
-        Args:
-            member: The member.
-            limit: The most bytes that it may hold.
-
         Raises:
             FileFormatError: As for `open_blocks`.
-            UnsafeFileError: It holds more.
+            UnsafeFileError: It holds more bytes than the limit.
         """
         if member.size > limit:
             raise UnsafeFileError(
@@ -283,11 +269,7 @@ class Archive(Mapping[str, Member]):
                 self._descriptor = None
 
     def findings(self, tensor_of: Callable[[str], str | None]) -> Iterator[FileFinding]:
-        """What is wrong with the archive: each member's local header, data and checksum are looked at.
-
-        Args:
-            tensor_of: Gives the name of the tensor that a member holds.
-        """
+        """What is wrong with the archive: each member's local header, data and checksum are looked at."""
         if self.lacks_sums:
             what = "it was saved without checksums, so that damage to its values would not be seen"
             yield FileFinding(self.path, None, None, what, error=False)

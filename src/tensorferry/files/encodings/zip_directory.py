@@ -73,10 +73,7 @@ class Directory:
         self.begin, self._nbytes, self._count = self._locate()
 
     def read(self) -> list[str]:
-        """Fill the columns.
-
-        Returns:
-            The members' names.
+        """Fill the columns; gives the members' names.
 
         Raises:
             FileFormatError: It is damaged.

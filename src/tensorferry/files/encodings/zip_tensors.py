@@ -15,12 +15,7 @@ __all__ = ["MemberForm", "MemberRegion", "ZipExtent", "ZipView"]
 
 
 class MemberRegion:
-    """A stored member of an archive, which tensors lie in.
-
-    Args:
-        archive: The archive.
-        index: The member's place in its directory.
-    """
+    """A stored member of an archive, by its place in the directory; tensors lie in it."""
 
     __slots__ = ("_record", "archive", "index")
 
@@ -60,12 +55,7 @@ class MemberForm(NamedTuple):
 
 
 class ZipExtent(Packed):
-    """Packed values in a member of an archive.
-
-    Args:
-        layout: What it has in common with others.
-        region: The member, or its place in the archive's directory.
-    """
+    """Packed values in a member of an archive, or in that at a place of its directory."""
 
     __slots__ = ("_region", "layout")
 
@@ -111,16 +101,7 @@ class ZipExtent(Packed):
 
 
 class ZipView(View):
-    """Values in a member of an archive that are not packed.
-
-    Args:
-        dtype: Canonical name.
-        shape: Lengths of the axes.
-        region: The member.
-        start: The byte of the first element, in the member.
-        strides: Bytes from one element to the next.
-        swapped: Whether the bytes are big-endian.
-    """
+    """Values in a member of an archive that are not packed; the first element is at a byte of the member."""
 
     __slots__ = ("region", "start")
 

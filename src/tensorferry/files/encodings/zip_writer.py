@@ -55,14 +55,7 @@ class ArchiveWriter:
         suffix: bytes = b"",
         pump: Pump | None = None,
     ) -> None:
-        """Append a member.
-
-        Args:
-            name: Its name, which no other member has.
-            prefix: Its first bytes, such as a header.
-            stored: A tensor whose packed little-endian bytes come next.
-            suffix: Its last bytes.
-            pump: Moves the tensor's bytes; needed with `stored`.
+        """Append a member of a name that no other has: the packed bytes of a tensor between a prefix and a suffix.
 
         Raises:
             OSError: It cannot be written.
@@ -88,14 +81,7 @@ class ArchiveWriter:
         self._enter(raw_name, header, size, crc, extra)
 
     def finish(self, comment: bytes = b"") -> None:
-        """Write the directory; nothing can be added after it.
-
-        Args:
-            comment: The archive's comment.
-
-        Raises:
-            OSError: It cannot be written.
-        """
+        """Write the directory and the archive's comment; nothing can be added after it."""
         begin, nbytes, count = self._at, len(self._directory), self._count
         end = b""
         if count >= 0xFFFF or begin >= _MOST_NARROW or nbytes >= _MOST_NARROW:

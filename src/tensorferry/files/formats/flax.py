@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,20 +16,9 @@ from ..base.raw import mapped, write_fully
 from ..base.stored import BLOCK_BYTES, Decoded, Extent, Stored
 from ..base.tree_strings import packed, unpacked
 from ..base.wording import is_unicode
-from ..encodings.msgpack import (
-    Array,
-    Binary,
-    Extension,
-    Map,
-    Reader,
-    array_header,
-    binary_header,
-    extension_header,
-    map_header,
-)
-from ..encodings.msgpack import packed as plain
+from ..encodings import msgpack
 from ..encodings.shapes import checked
-from ..encodings.slabs import filled
+from ..encodings.slabs import cuts, filled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -130,40 +120,40 @@ class _Tree:
         self._text = 0
 
     def read(self) -> Any:
-        reader = Reader(self._data, self._path, 0, self._size)
+        reader = msgpack.Reader(self._data, self._path, 0, self._size)
         tree = self._node(reader, ())
         if reader.at != self._size:
             raise FileFormatError(f"{self._path} goes on after its value, at byte {reader.at}.")
         return None if tree is _OTHER else tree
 
-    def _node(self, reader: Reader, keys: tuple[str, ...]) -> Any:
+    def _node(self, reader: msgpack.Reader, keys: tuple[str, ...]) -> Any:
         value = reader.next()
         self._values += 1
         if len(keys) > DEEPEST or self._values > MOST:
             raise UnsafeFileError(
                 f"{self._path} nests deeper than {DEEPEST} or has more than {MOST} values, at {'.'.join(keys[:8])}."
             )
-        if isinstance(value, Binary):
+        if isinstance(value, msgpack.Binary):
             return self._plain(reader, value)
-        if isinstance(value, Array):
+        if isinstance(value, msgpack.Array):
             children = [self._node(reader, (*keys, str(index))) for index in range(value.length)]
             return [None if child is _OTHER else child for child in children]
-        if isinstance(value, Map):
+        if isinstance(value, msgpack.Map):
             return self._map(reader, value.length, keys)
-        return self._extension(value, ".".join(keys)) if isinstance(value, Extension) else value
+        return self._extension(value, ".".join(keys)) if isinstance(value, msgpack.Extension) else value
 
-    def _plain(self, reader: Reader, value: Binary) -> bytes | str:
+    def _plain(self, reader: msgpack.Reader, value: msgpack.Binary) -> bytes | str:
         self._text += value.end - value.begin
         if self._text > _MOST_TEXT:
             raise UnsafeFileError(f"{self._path} has more than {_MOST_TEXT} bytes that are no tensors.")
         return reader.bytes_of(value)
 
-    def _map(self, reader: Reader, count: int, keys: tuple[str, ...]) -> Any:
+    def _map(self, reader: msgpack.Reader, count: int, keys: tuple[str, ...]) -> Any:
         found: dict[Any, Any] = {}
         for _ in range(count):
             at = reader.at
             key = reader.next()
-            key = self._plain(reader, key) if isinstance(key, Binary) else key
+            key = self._plain(reader, key) if isinstance(key, msgpack.Binary) else key
             if isinstance(key, tuple):
                 raise FileFormatError(f"{self._path}: the key of a map, at byte {at}, is no plain value.")
             if key in found:
@@ -173,24 +163,24 @@ class _Tree:
             return self._chunked(found, ".".join(keys))
         return {key: child for key, child in found.items() if child is not _OTHER}
 
-    def _extension(self, value: Extension, name: str) -> Any:
-        inner = Reader(self._data, self._path, value.begin, value.end)
+    def _extension(self, value: msgpack.Extension, name: str) -> Any:
+        inner = msgpack.Reader(self._data, self._path, value.begin, value.end)
         if value.code == _COMPLEX:
             parts = [inner.next() for _ in range(3)]
-            if parts[0] != Array(2) or not all(isinstance(part, (int, float)) for part in parts[1:]):
+            if parts[0] != msgpack.Array(2) or not all(isinstance(part, (int, float)) for part in parts[1:]):
                 raise FileFormatError(f"{self._path}: {name!r}, at byte {value.begin}, is no complex number.")
             return complex(parts[1], parts[2])
         if value.code not in (_NDARRAY, _SCALAR):
             self._others[name] = f"a MessagePack extension of type {value.code}, which is not Flax's"
             return _OTHER
         where = f"{self._path}: {name!r}, at byte {value.begin},"
-        begins = inner.next() == Array(3), inner.next()
-        axes = begins[1].length if isinstance(begins[1], Array) else -1
+        begins = inner.next() == msgpack.Array(3), inner.next()
+        axes = begins[1].length if isinstance(begins[1], msgpack.Array) else -1
         if not begins[0] or not 0 <= axes <= 64:
             raise FileFormatError(f"{where} is no array of Flax.")
         lengths = [inner.next() for _ in range(axes)]
         label, data = inner.next(), inner.next()
-        fits = isinstance(label, Binary) and label.end - label.begin < 256 and isinstance(data, Binary)
+        fits = isinstance(label, msgpack.Binary) and label.end - label.begin < 256 and isinstance(data, msgpack.Binary)
         if not fits or not all(type(each) is int for each in lengths) or inner.at != value.end:
             raise FileFormatError(f"{where} is no array of Flax.")
         dtype = inner.bytes_of(label._replace(is_text=True))
@@ -250,7 +240,9 @@ def _is_plain(node: Any, depth: int, scalars: set[str]) -> bool:
     if type(node) is dict:
         if _CHUNKED in node:
             return False
-        return all(_is_plain_key(key) and _is_plain(child, depth + 1, scalars) for key, child in node.items())
+        return all(
+            type(key) is str and is_unicode(key) and _is_plain(child, depth + 1, scalars) for key, child in node.items()
+        )
     if type(node) is list:
         return all(_is_plain(child, depth + 1, scalars) for child in node)
     if type(node) is int:
@@ -258,10 +250,6 @@ def _is_plain(node: Any, depth: int, scalars: set[str]) -> bool:
     if type(node) is str:
         return is_unicode(node)
     return node is None or type(node) in (bool, float, complex) or (type(node) is bytes and len(node) < 1 << 31)
-
-
-def _is_plain_key(key: Any) -> bool:
-    return type(key) is str and is_unicode(key)
 
 
 class _Writer:
@@ -275,19 +263,19 @@ class _Writer:
         if isinstance(node, Ref):
             self._tensor(self._tensors[node.name], _SCALAR if node.kind == "scalar" else _NDARRAY)
         elif isinstance(node, dict):
-            self._waiting += map_header(len(node))
+            self._waiting += msgpack.map_header(len(node))
             for key, child in node.items():
-                self._waiting += plain(key)
+                self._waiting += msgpack.packed(key)
                 self.node(child)
         elif isinstance(node, list):
-            self._waiting += array_header(len(node))
+            self._waiting += msgpack.array_header(len(node))
             for child in node:
                 self.node(child)
         elif isinstance(node, complex):
-            body = array_header(2) + plain(node.real) + plain(node.imag)
-            self._waiting += extension_header(_COMPLEX, len(body)) + body
+            body = msgpack.packed([node.real, node.imag])
+            self._waiting += msgpack.extension_header(_COMPLEX, len(body)) + body
         else:
-            self._waiting += plain(node)
+            self._waiting += msgpack.packed(node)
         if len(self._waiting) > BLOCK_BYTES:
             self.flush()
 
@@ -305,26 +293,24 @@ class _Writer:
 
     def _begin(self, dtype: str, shape: tuple[int, ...], code: int = _NDARRAY) -> None:
         nbytes = prod(shape) * find(dtype).itemsize
-        head = array_header(3) + array_header(len(shape)) + b"".join(plain(length) for length in shape)
-        head += plain(dtype) + binary_header(nbytes)
-        self._waiting += extension_header(code, len(head) + nbytes) + head
+        head = msgpack.array_header(3) + msgpack.packed([*shape]) + msgpack.packed(dtype)
+        head += msgpack.binary_header(nbytes)
+        self._waiting += msgpack.extension_header(code, len(head) + nbytes) + head
 
     def _chunks(self, stored: Stored) -> None:
         """As Flax does it: flat arrays of a GiB, by number."""
         most = max(_MOST_CHUNK // find(stored.dtype).itemsize, 1)
-        sizes = [min(most, stored.size - start) for start in range(0, stored.size, most)]
-        step = BLOCK_BYTES // find(stored.dtype).itemsize
-        cuts = [[min(step, size - start) for start in range(0, size, step)] for size in sizes]
-        pieces = filled(self._pump.blocks(stored), (cut for each in cuts for cut in each), numpy_dtype(stored.dtype))
-        self._waiting += map_header(3) + plain(_CHUNKED) + plain(value=True) + plain("shape")
-        self._waiting += map_header(len(stored.shape))
-        for axis, length in enumerate(stored.shape):
-            self._waiting += plain(str(axis)) + plain(length)
-        self._waiting += plain("chunks") + map_header(len(sizes))
+        sizes = cuts(stored.size, most)
+        steps = [cuts(size, BLOCK_BYTES // find(stored.dtype).itemsize) for size in sizes]
+        pieces = filled(self._pump.blocks(stored), chain.from_iterable(steps), numpy_dtype(stored.dtype))
+        lengths = {str(axis): length for axis, length in enumerate(stored.shape)}
+        self._waiting += msgpack.map_header(3) + msgpack.packed(_CHUNKED) + msgpack.packed(value=True)
+        self._waiting += msgpack.packed("shape") + msgpack.packed(lengths)
+        self._waiting += msgpack.packed("chunks") + msgpack.map_header(len(sizes))
         for index, size in enumerate(sizes):
-            self._waiting += plain(str(index))
+            self._waiting += msgpack.packed(str(index))
             self._begin(stored.dtype, (size,))
-            for _ in cuts[index]:
+            for _ in steps[index]:
                 self._waiting += next(pieces).tobytes()
                 self.flush()
 

@@ -9,14 +9,15 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
+from ...core.dtypes import ORDINARY
 from ...errors import FileFormatError, FormatLimitError
 from ..base.contents import NotTensor
 from ..base.format import Format
-from ..base.tree_strings import packed, unpacked
+from ..base.tree_strings import unpacked
 from ..base.wording import named
 from . import is_fragile
+from .hdf5.location import MAGIC, Location
 from .hdf5.reader import read_hdf5
-from .hdf5.region import MAGIC, Region
 from .hdf5.writer import MOST_AXES, is_path, write_hdf5
 
 if TYPE_CHECKING:
@@ -53,10 +54,7 @@ class Keras(Format):
     name = "keras"
     title = "Keras"
     suffixes = (".weights.h5", ".keras")
-    dtypes = frozenset(
-        {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"}
-        | {"bfloat16", "float16", "float32", "float64"}
-    )
+    dtypes = ORDINARY - {"complex64", "complex128"} | {"bfloat16"}
     module = "h5py"
     holds_tree = True
     holds_metadata = True
@@ -74,7 +72,7 @@ class Keras(Format):
             is_archive = file.read(4) == b"PK\3\4"
         if is_archive:
             return _read_archive(self.name, path)
-        contents = read_hdf5(self.name, Region(str(path), 0, path.stat().st_size))
+        contents = read_hdf5(self.name, Location(str(path), 0, path.stat().st_size))
         _put_in_order(contents)
         return unpacked(contents)
 
@@ -102,8 +100,7 @@ class Keras(Format):
                 f"{path.stem}.weights.h5, and model.load_weights",
             )
         self.ensure_loaded()
-        metadata = packed(contents, ties=False)
-        write_hdf5(contents, metadata, _paths(contents.tensors), path, pump, opaque=frozenset({"bfloat16"}))
+        write_hdf5(contents, _paths(contents.tensors), path, pump, opaque=frozenset({"bfloat16"}))
 
 
 def _paths(names: Iterable[str]) -> dict[str, str]:
@@ -144,7 +141,7 @@ def _read_archive(form: str, path: Path) -> Contents:
         what = "has its weights in several files" if "model.weights.json" in archive else "has no weights"
         raise FileFormatError(f"{path} {what}: there is no {_WEIGHTS} in it.", "model.save_weights('model.weights.h5')")
     record = archive.record(archive[_WEIGHTS])
-    contents = read_hdf5(form, Region(str(path), record.offset, record.nbytes, record))
+    contents = read_hdf5(form, Location(str(path), record.offset, record.nbytes, record))
     for member in archive:
         if member in _TEXTS:
             raw = archive.read_bytes(archive[member], _MOST_TEXT)

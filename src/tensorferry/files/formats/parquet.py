@@ -9,9 +9,8 @@ import numpy as np
 
 from ...core.dtypes import find
 from ...host.numpy_dtypes import numpy_dtype
-from ..base.contents import Contents
-from ..base.stored import BLOCK_BYTES, Decoded, Stored
-from ..encodings.slabs import SLAB_BYTES, filled
+from ..base.stored import BLOCK_BYTES, Decoded
+from ..encodings.slabs import SLAB_BYTES, cuts, filled
 from .arrow import Arrow
 from .arrow.table import as_format_error, column_of, described, is_table, numbers, schema_of, shape_of
 
@@ -68,7 +67,7 @@ class Parquet(Arrow):
         held = [contents.tensors[field.name] for field in schema]
         step = max(min(2 * SLAB_BYTES // max(sum(stored.nbytes for stored in held) // max(rows, 1), 1), rows), 1)
         with parquet.ParquetWriter(path, schema, use_dictionary=False) as writer:
-            counts = [min(step, rows - start) for start in range(0, rows, step)]
+            counts = cuts(rows, step)
             sources = [_pieces(pump, stored, rows, counts, whole=whole) for stored in held]
             for count in counts:
                 arrays = [

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
+from itertools import chain
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,15 +21,15 @@ from ..base.format import Format
 from ..base.nesting import relabel
 from ..base.raw import read_at
 from ..base.wording import named
-from ..encodings.paths import refuse_links_out
+from ..encodings.paths import is_entry, refuse_links_out
 from ..pickles.standins import InstanceOf, Leaf, TensorOf
+from .torch_ranks import SavedFile, asked_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from ..encodings.regions import Region
-    from ..pickles.resolver import ArchiveResolver
     from ..pickles.torch import Names
 
 _PARTS = re.compile(r"(?:[a-z0-9]+_)?zero_pp_rank_(\d{1,6})_mp_rank_(\d{1,6})_optim_states\.pt")
@@ -59,19 +60,11 @@ class DeepSpeed(Format):
     def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
         models, optimizers = _files(path)
         refuse_links_out(models[0].parent, models[0].name)
-        return _Checkpoint(
-            os.fspath(path), [_Saved(each, allow) for each in models], [_Saved(each, allow) for each in optimizers]
-        ).contents()
+        saved = [[_Saved(each, _names(os.fspath(each), allow)) for each in files] for files in (models, optimizers)]
+        return _Checkpoint(os.fspath(path), *saved).contents()
 
     def asks_for(self, path: Path) -> tuple[str, ...]:
-        from ..pickles.torch_archive import asked_in
-
-        models, optimizers = _files(path)
-        asked: dict[str, None] = {}
-        for each in (*models, *optimizers):
-            archive, stem, vocabulary = _archive(each, frozenset())
-            asked |= dict.fromkeys(asked_in(archive, stem, vocabulary))
-        return tuple(asked)
+        return asked_by(chain(*_files(path)), _names)
 
 
 def _listed(folder: Path) -> list[str]:
@@ -84,7 +77,7 @@ def _latest(folder: Path) -> Path | None:
     if not marker.is_file() or marker.stat().st_size > 1_000:
         return None
     name = read_at(os.fspath(marker), 0, marker.stat().st_size).decode(errors="replace").strip()
-    if name in ("", ".", "..") or any(character in name for character in "/\\\0") or not (folder / name).is_dir():
+    if not is_entry(name) or not (folder / name).is_dir():
         return None
     return folder / name if any(map(_PARTS.fullmatch, _listed(folder / name))) else None
 
@@ -119,13 +112,10 @@ def _files(path: Path) -> tuple[list[Path], list[Path]]:
     return [folder / name for name in models], [folder / ranks[rank] for rank in sorted(ranks)]
 
 
-def _archive(path: Path, allow: frozenset[str]) -> tuple[Any, str, Names]:
-    from ..encodings.zip_archive import Archive
-    from ..pickles.torch_archive import stem_of
+def _names(path: str, allow: frozenset[str]) -> Names:
     from ..pickles.torch_distributed import DistributedNames
 
-    archive = Archive.open(path, may_lack_sums=True)
-    return archive, stem_of(archive), DistributedNames(os.fspath(path), allow, _PACKAGES)
+    return DistributedNames(path, allow, _PACKAGES)
 
 
 @dataclass(slots=True, eq=False)
@@ -135,25 +125,11 @@ class _Whole(Leaf):
     stored: Any
 
 
-class _Saved:
-    """A file, in stand-ins.
+class _Saved(SavedFile):
+    """A file that one process saved."""
 
-    Args:
-        path: The file.
-        allow: As for `Format.read`.
-    """
-
-    def __init__(self, path: Path, allow: frozenset[str]) -> None:
-        from ..pickles.reader import root_of
-        from ..pickles.resolver import ArchiveResolver
-        from ..pickles.torch_archive import MOST_PICKLE
-
-        self.path = os.fspath(path)
-        archive, stem, self.vocabulary = _archive(path, allow)
-        pickle = archive[f"{stem}/data.pkl"]
-        self.nbytes = pickle.size
-        self.root: Any = root_of(lambda: archive.read_pages(pickle, MOST_PICKLE), self.vocabulary)
-        self.resolve: ArchiveResolver = ArchiveResolver(archive, stem)
+    def __init__(self, path: Path, vocabulary: Names) -> None:
+        super().__init__(path, vocabulary)
         if not isinstance(self.root, dict):
             raise FileFormatError(f"{path} holds no dict, as DeepSpeed saves it.")
 
@@ -183,13 +159,7 @@ class _Place(NamedTuple):
 
 
 class _Checkpoint:
-    """What is in the files of all processes.
-
-    Args:
-        where: The folder, for messages.
-        models: The model's states.
-        optimizers: The optimizer's, of each process.
-    """
+    """What is in the files of all processes: the states of the model, and of each one's part of the optimizer."""
 
     def __init__(self, where: str, models: list[_Saved], optimizers: list[_Saved]) -> None:
         self._where = where
@@ -262,14 +232,13 @@ class _Checkpoint:
 
     def contents(self) -> Contents:
         """The tree of all that is whole, and of the values beside."""
-        from ..pickles.reader import described
-
         first, others = self._models[0], dict[str, str]()
         tree: dict[Any, Any] = {"module": self._module(others), "optimizer": self._optimizer(others)}
         tree["optimizer"] |= self._values(self._optimizers[0], self._states[0])
         tree |= self._values(first, {key: value for key, value in first.root.items() if key != "optimizer"})
-        found = described(tree, first.vocabulary, first.nbytes)
-        self._tell_of_others(others)
+        found = first.described(tree)
+        self._compare("values", self._optimizers, self._states, others)
+        self._compare("values", self._models, [each.root for each in self._models], others)
         tensors = {}
         for name, leaf in found.leaves.items():
             stored = leaf.stored if type(leaf) is _Whole else "it stands in an object"
@@ -283,12 +252,8 @@ class _Checkpoint:
         )
         return Contents("deepspeed", paths, tensors, {}, found.tree, others, asked)
 
-    def _tell_of_others(self, others: dict[str, str]) -> None:
-        """List the files that have other values, beside what is shared out, than the one that they are taken from."""
-        self._compare("values", self._optimizers, self._states, others)
-        self._compare("values", self._models, [each.root for each in self._models], others)
-
     def _compare(self, what: str, files: list[_Saved], holders: list[dict[Any, Any]], others: dict[str, str]) -> None:
+        """List the files that have other values, beside what is shared out, than the one that they are taken from."""
         from ..encodings.regions import differ
 
         plain, tensors = self._beside(files[0], holders[0])
@@ -302,10 +267,9 @@ class _Checkpoint:
     def _beside(self, saved: _Saved, holder: dict[Any, Any]) -> tuple[str, dict[str, Any]]:
         """The values of a file that are not shared out, as text, and the tensors among them."""
         from ..encodings.regions import values_of
-        from ..pickles.reader import described
 
         kept = self._values(saved, {key: value for key, value in holder.items() if key != "optimizer"})
-        found = described(kept, saved.vocabulary, saved.nbytes)
+        found = saved.described(kept)
         return values_of(found.tree), {name: getattr(leaf, "stored", None) for name, leaf in found.leaves.items()}
 
     def _values(self, saved: _Saved, holder: dict[Any, Any]) -> dict[Any, Any]:

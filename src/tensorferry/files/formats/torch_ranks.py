@@ -18,10 +18,13 @@ from ..base.wording import named
 from ..encodings.paths import refuse_links_out
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from ..pickles.reader import Unpickled
-    from ..pickles.resolver import ArchiveResolver
+    from ..pickles.torch import Names
+
+__all__ = ["FORMAT", "SavedFile", "asked_by"]
 
 _NAMED = re.compile(r"(.*?)(?:rank|shard)[-_.]?(\d{1,6})((?:[-_.].*)?\.(?:pt|pth|bin|ckpt))", re.IGNORECASE)
 """A file's name: what stands before its number, the number, and what stands behind."""
@@ -29,12 +32,49 @@ _TENSORS = (".pt", ".pth", ".bin", ".ckpt", ".safetensors")
 _MOST_RANKS = 100_000
 
 
+class SavedFile:
+    """A file of ``torch.save``, in the stand-ins of a vocabulary."""
+
+    def __init__(self, path: Path, vocabulary: Names) -> None:
+        from ..encodings.zip_archive import Archive
+        from ..pickles.reader import root_of
+        from ..pickles.resolver import ArchiveResolver
+        from ..pickles.torch_archive import MOST_PICKLE, stem_of
+
+        archive = Archive.open(path, may_lack_sums=True)
+        stem = stem_of(archive)
+        pickle = archive[f"{stem}/data.pkl"]
+        self.path = os.fspath(path)
+        self.vocabulary = vocabulary
+        self.root: Any = root_of(lambda: archive.read_pages(pickle, MOST_PICKLE), vocabulary)
+        self.resolve = ArchiveResolver(archive, stem)
+        self._nbytes = pickle.size
+
+    def described(self, root: Any) -> Unpickled:
+        """The tree of what the pickle made, or of something in its place."""
+        from ..pickles.reader import described
+
+        return described(root, self.vocabulary, self._nbytes)
+
+
+def asked_by(files: Iterable[Path], vocabulary: Callable[[str, frozenset[str]], Names]) -> tuple[str, ...]:
+    """The globals that files of ``torch.save`` ask for."""
+    from ..encodings.zip_archive import Archive
+    from ..pickles.torch_archive import asked_in, stem_of
+
+    asked: dict[str, None] = {}
+    for file in files:
+        archive = Archive.open(file, may_lack_sums=True)
+        asked |= dict.fromkeys(asked_in(archive, stem_of(archive), vocabulary(os.fspath(file), frozenset())))
+    return tuple(asked)
+
+
 class _Rank(NamedTuple):
     """What one process saved."""
 
     path: str
     found: Unpickled
-    resolve: ArchiveResolver
+    resolve: Callable[[str, Any], Any]
 
 
 class TorchRanks(Format):
@@ -57,15 +97,9 @@ class TorchRanks(Format):
         return _merged(os.fspath(path), [_opened(file, allow) for file in files])
 
     def asks_for(self, path: Path) -> tuple[str, ...]:
-        from ..encodings.zip_archive import Archive
-        from ..pickles.torch_archive import asked_in, stem_of
         from ..pickles.torch_distributed import RankNames
 
-        asked: dict[str, None] = {}
-        for file in _files(path):
-            archive = Archive.open(file, may_lack_sums=True)
-            asked |= dict.fromkeys(asked_in(archive, stem_of(archive), RankNames(os.fspath(file), frozenset())))
-        return tuple(asked)
+        return asked_by(_files(path), RankNames)
 
 
 def _sets(folder: Path) -> dict[tuple[str, str], dict[int, str]]:
@@ -98,19 +132,10 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _opened(path: Path, allow: frozenset[str]) -> _Rank:
-    from ..encodings.zip_archive import Archive
-    from ..pickles.reader import described, root_of
-    from ..pickles.resolver import ArchiveResolver
-    from ..pickles.torch_archive import MOST_PICKLE, stem_of
     from ..pickles.torch_distributed import RankNames
 
-    where = os.fspath(path)
-    archive = Archive.open(path, may_lack_sums=True)
-    stem = stem_of(archive)
-    pickle = archive[f"{stem}/data.pkl"]
-    vocabulary = RankNames(where, allow)
-    root = root_of(lambda: archive.read_pages(pickle, MOST_PICKLE), vocabulary)
-    return _Rank(where, described(root, vocabulary, pickle.size), ArchiveResolver(archive, stem))
+    saved = SavedFile(path, RankNames(os.fspath(path), allow))
+    return _Rank(saved.path, saved.described(saved.root), saved.resolve)
 
 
 def _merged(where: str, ranks: list[_Rank]) -> Contents:

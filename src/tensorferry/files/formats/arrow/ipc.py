@@ -14,7 +14,7 @@ from ....core.dtypes import find
 from ....errors import FileFormatError, FormatLimitError, UnsafeFileError
 from ...base.raw import write_fully
 from ...base.stored import Decoded, Extent
-from ...encodings.slabs import is_bomb
+from ...encodings.shapes import is_bomb
 from .flatbuffer import Table
 from .table import as_format_error, column_of, described, flat, numbers, schema_of, shape_of
 
@@ -61,10 +61,11 @@ def read_ipc(path: str, contents: Contents) -> None:
             if batch is not None and column.raw != "null":
                 array = batch.column(index)
                 array.validate()
-                if _has_nulls(array):
+                try:
+                    stored = _in_place(path, column, shape, flat(array, name), base, size)
+                except FormatLimitError:
                     contents.others[name] = "a column with nulls, which tensors have not"
                     continue
-                stored = _in_place(path, column, shape, flat(array, name), base, size)
             read = _batches_of(path, index, column, f"{path}: {name!r}")
             contents.tensors[name] = stored or Decoded(column.dtype, shape, read, (path, index))
 
@@ -154,14 +155,6 @@ def _messages_of_stream(path: str, descriptor: int, size: int) -> Iterator[tuple
         begin += 8 + length + body
 
 
-def _has_nulls(array: Any) -> bool:
-    try:
-        flat(array, "")
-    except FormatLimitError:
-        return True
-    return False
-
-
 def _in_place(path: str, column: Column, shape: tuple[int, ...], array: Any, base: int, size: int) -> Extent | None:
     """A column whose numbers lie packed in the file; or ``None``."""
     dtype = column.dtype
@@ -231,12 +224,6 @@ class _Holes:
             write_fully(self.descriptor, buffer, self._at)
         self._at += buffer.size
         return int(buffer.size)
-
-    def tell(self) -> int:
-        return self._at
-
-    def flush(self) -> None:
-        return
 
     def close(self) -> None:
         if not self.closed:

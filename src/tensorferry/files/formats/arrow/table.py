@@ -15,8 +15,7 @@ from ....errors import ConversionError, FileFormatError, FormatLimitError, Unsaf
 from ....host.numpy_dtypes import numpy_dtype
 from ...base.contents import NotTensor
 from ...encodings.json_scan import loaded
-from ...encodings.shapes import checked
-from ...encodings.slabs import is_bomb
+from ...encodings.shapes import checked, is_bomb
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -104,7 +104,7 @@ class Gguf(Format):
 
 
 class _Header:
-    """Reads a file's header. Args: file: The file, at its begin. path: Its name for messages."""
+    """Reads a file's header."""
 
     def __init__(self, file: IO[bytes], path: str) -> None:
         self._file = file

@@ -9,7 +9,7 @@ import numpy as np
 from ....errors import FormatLimitError, FrameworkNotInstalledError
 from ...base.blocks import Blocks
 from ...base.stored import BLOCK_BYTES, Record, Stored
-from ...encodings.slabs import filled
+from ...encodings.slabs import cuts, filled
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
@@ -69,7 +69,6 @@ class Dequantised(Stored):
 
     @property
     def key(self) -> Hashable:
-        """That of the bytes, as numbers."""
         return (self.inner.key, self.blocks_held)
 
     @property
@@ -78,10 +77,8 @@ class Dequantised(Stored):
         return getattr(self.inner, "record", None)
 
     def blocks(self) -> Iterator[np.ndarray[Any, Any]]:
-        """Its values in order."""
         step = max(BLOCK_BYTES // (4 * self.blocks_held.length), 1) * self.blocks_held.nbytes
-        sizes = [min(step, self.inner.size - start) for start in range(0, self.inner.size, step)]
-        for piece in filled(self.inner.blocks(), sizes, np.dtype(np.uint8)):
+        for piece in filled(self.inner.blocks(), cuts(self.inner.size, step), np.dtype(np.uint8)):
             yield self._numbers(piece)
 
     def _numbers(self, raw: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

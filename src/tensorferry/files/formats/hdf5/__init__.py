@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from ....core.dtypes import DTYPES
 from ...base.format import Format
-from ...base.tree_strings import packed, unpacked
+from ...base.tree_strings import unpacked
 from ...encodings.paths import placed
 from .dtypes import OPAQUE
+from .location import MAGIC, Location
 from .reader import read_hdf5
-from .region import MAGIC, Region
 from .writer import MOST_AXES, is_path, write_hdf5
 
 if TYPE_CHECKING:
@@ -40,12 +40,11 @@ class Hdf5(Format):
 
     def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
         self.ensure_loaded()
-        return unpacked(read_hdf5(self.name, Region(str(path), 0, path.stat().st_size)))
+        return unpacked(read_hdf5(self.name, Location(str(path), 0, path.stat().st_size)))
 
     def write(self, contents: Contents, path: Path, pump: Pump) -> None:
         self.ensure_loaded()
-        metadata = packed(contents, ties=False)
-        write_hdf5(contents, metadata, placed(contents.tensors, is_path), path, pump, opaque=OPAQUE)
+        write_hdf5(contents, placed(contents.tensors, is_path), path, pump, opaque=OPAQUE)
 
 
 FORMAT = Hdf5()

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ....core.dtypes import DTYPES, find
+from ....core.dtypes import DTYPES, ORDINARY, find
 from ...base.contents import NotTensor
 
 __all__ = ["DTYPE", "OPAQUE", "dtype_of", "types"]
@@ -19,11 +19,7 @@ DTYPE = "dtype"
 """Keras's name for the attribute that says what opaque bytes are, https://github.com/keras-team/keras,
 keras/src/saving/saving_lib.py, H5IOStore."""
 
-PLAIN = frozenset(
-    {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "complex64", "complex128"}
-    | {"float8_e5m2", "bfloat16", "float16", "float32", "float64"}
-)
-OPAQUE = frozenset(DTYPES) - PLAIN
+OPAQUE = frozenset(DTYPES) - ORDINARY - {"float8_e5m2", "bfloat16"}
 
 
 @lru_cache(maxsize=1)

@@ -15,53 +15,48 @@ from ....core.dtypes import DTYPES, find
 from ....errors import FileFormatError, UnsafeFileError
 from ....host.numpy_dtypes import numpy_dtype
 from ...base.contents import Contents, NotTensor
+from ...base.nesting import DEEPEST
 from ...base.stored import Decoded, Extent, Stored
 from ...encodings.json_scan import loaded
-from ...encodings.paths import NAMES, named_so
-from ...encodings.slabs import is_bomb, slabs
+from ...encodings.paths import restore_names
+from ...encodings.shapes import is_bomb
+from ...encodings.slabs import lengths, slabs
 from .dtypes import DTYPE, dtype_of
 from .writer import MORE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .region import Region
+    from .location import Location
 
 __all__ = ["read_hdf5"]
 
 _FILTERS = frozenset({1, 2, 3, 4, 5, 6, 32000})
 """Deflate, shuffle, Fletcher32, szip, n-bit, scale-offset, and h5py's LZF: others would have HDF5 load a library."""
 
-_DEEPEST = 64
 _MOST_TEXT = 1 << 26
 _MOST_STRINGS = 1 << 8
 LARGEST_CHUNK = 1 << 26
 """Bytes of a compressed chunk: HDF5 has it in memory twice, once to decompress it and once for who asks."""
 
 
-def read_hdf5(form: str, region: Region) -> Contents:
+def read_hdf5(form: str, location: Location) -> Contents:
     """What an HDF5 file holds, each tensor under the path of its dataset or the name that it was given.
-
-    Args:
-        form: The name of the format.
-        region: Where the file lies.
 
     Raises:
         FileFormatError: It breaks the rules of HDF5.
         UnsafeFileError: It reaches out of itself, or is out of all proportion.
     """
-    with region.opened() as file:
-        walk = _Walk(region, Contents(form, (region.path,)))
+    with location.opened() as file:
+        walk = _Walk(location, Contents(form, (location.path,)))
         walk.object("", file.id)
         walk.group("", file.id, (walk.address(file.id),))
         walk.soft_links()
     contents = walk.contents
     more = contents.metadata.pop(MORE, None)
     if more is not None:
-        contents.metadata.update(loaded(region.path, MORE, more, dict))
-    names = contents.metadata.pop(NAMES, None)
-    if names is not None:
-        contents.tensors = named_so(region.path, contents.tensors, names)
+        contents.metadata.update(loaded(location.path, MORE, more, dict))
+    restore_names(contents)
     if walk.unsafe:
         contents.refuses = tuple(walk.unsafe)
     return contents
@@ -70,8 +65,9 @@ def read_hdf5(form: str, region: Region) -> Contents:
 class _Walk:
     """Collects what is in a file. Only hard links are followed, and each group is entered once."""
 
-    def __init__(self, region: Region, contents: Contents) -> None:
-        self.region = region
+    def __init__(self, location: Location, contents: Contents) -> None:
+        self.location = location
+        self.path = location.path
         self.contents = contents
         self.unsafe: list[str] = []
         self._soft: dict[str, bytes] = {}
@@ -122,8 +118,8 @@ class _Walk:
             self.contents.others[path] = NotTensor("a named datatype")
         elif address in self._entered:
             self.contents.others[path] = NotTensor(f"a second link to the group {self._entered[address]!r}")
-        elif len(above) > _DEEPEST:
-            raise UnsafeFileError(f"{self.region.path} nests groups more than {_DEEPEST} deep, at {path!r}.")
+        elif len(above) > DEEPEST:
+            raise UnsafeFileError(f"{self.path} nests groups more than {DEEPEST} deep, at {path!r}.")
         else:
             self.object(path, found)
             self.group(path, found, (*above, address))
@@ -157,12 +153,12 @@ class _Walk:
         offset = found.get_offset() if layout.get_layout() == h5py.h5d.CONTIGUOUS else None
         if offset is not None or not nbytes:
             offset = offset or 0
-            if offset + nbytes > self.region.nbytes:
+            if offset + nbytes > self.location.nbytes:
                 raise FileFormatError(
-                    f"{self.region.path} is cut off: {path!r} ends at byte {offset + nbytes} of {self.region.nbytes}."
+                    f"{self.path} is cut off: {path!r} ends at byte {offset + nbytes} of {self.location.nbytes}."
                 )
-            region = self.region
-            return Extent(dtype, shape, region.path, region.offset + offset, region.record, swapped=swapped)
+            place = self.location
+            return Extent(dtype, shape, place.path, place.offset + offset, place.record, swapped=swapped)
         filters = [layout.get_filter(index) for index in range(layout.get_nfilters())]
         unknown = [str(each[0]) for each in filters if each[0] not in _FILTERS]
         if unknown:
@@ -171,13 +167,13 @@ class _Walk:
         piece = prod(chunk) * find(dtype).itemsize if chunk else 0
         if filters and piece > LARGEST_CHUNK:
             return f"compressed in chunks of {piece:,} bytes, and a chunk is read whole: {LARGEST_CHUNK:,} is the most"
-        declared = max(nbytes, prod(chunk) * find(dtype).itemsize if chunk else 0)
-        if is_bomb(declared, self.region.nbytes):
+        declared = max(nbytes, piece)
+        if is_bomb(declared, self.location.nbytes):
             raise UnsafeFileError(
-                f"{self.region.path} is out of all proportion: {path!r} would be {declared} bytes, "
-                f"the file has {self.region.nbytes}."
+                f"{self.path} is out of all proportion: {path!r} would be {declared} bytes, "
+                f"the file has {self.location.nbytes}."
             )
-        return _decoded(self.region, path, dtype, shape, chunk, address, swapped=swapped)
+        return _decoded(self.location, path, dtype, shape, chunk, address, swapped=swapped)
 
     def object(self, path: str, found: Any, skip: str | None = None) -> None:
         """The attributes of an object, as strings."""
@@ -195,7 +191,7 @@ class _Walk:
                 continue
             self._text += len(text)
             if self._text > _MOST_TEXT:
-                raise UnsafeFileError(f"{self.region.path} has more than {_MOST_TEXT} bytes of attributes, at {key!r}.")
+                raise UnsafeFileError(f"{self.path} has more than {_MOST_TEXT} bytes of attributes, at {key!r}.")
             self.contents.metadata[key] = text
 
     def _attribute(self, owner: Any, attribute: Any, name: str) -> str | None:
@@ -208,8 +204,8 @@ class _Walk:
         count = prod(attribute.shape)
         if not count:
             return "[]"
-        if attribute.get_storage_size() > self.region.nbytes:
-            raise FileFormatError(f"{self.region.path} declares an attribute {name!r} that is longer than the file.")
+        if attribute.get_storage_size() > self.location.nbytes:
+            raise FileFormatError(f"{self.path} declares an attribute {name!r} that is longer than the file.")
         if isinstance(kind, h5py.h5t.TypeStringID):
             if kind.is_variable_str() and count > _MOST_STRINGS:
                 return None
@@ -228,7 +224,7 @@ def _plain(value: Any) -> Any:
 
 
 def _decoded(
-    region: Region,
+    location: Location,
     name: str,
     dtype: str,
     shape: tuple[int, ...],
@@ -240,11 +236,11 @@ def _decoded(
     def read() -> Iterator[np.ndarray[Any, Any]]:
         import h5py
 
-        with region.opened() as file:
+        with location.opened() as file:
             found = h5py.h5d.open(file.id, name.encode("utf-8", "surrogateescape"))
             space = found.get_space()
             for box in slabs(shape, find(dtype).itemsize, chunk):
-                counts = tuple(each.stop - each.start for each in box)
+                counts = lengths(box)
                 # As the file's own type, or HDF5 would convert, and quiet NaNs.
                 raw = np.empty(counts, np.dtype(f"V{find(dtype).itemsize}"))
                 if box:
@@ -255,4 +251,4 @@ def _decoded(
                 values = raw.view(numpy_dtype(dtype))
                 yield values.byteswap() if swapped else values
 
-    return Decoded(dtype, shape, read, (region.path, region.offset, address))
+    return Decoded(dtype, shape, read, (location.path, location.offset, address))

@@ -10,6 +10,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from ....core.dtypes import find
+from ...base.tree_strings import packed
 from ...base.wording import is_unicode
 from ...encodings.paths import NAMES, walked
 from .dtypes import DTYPE, types
@@ -35,21 +36,14 @@ def is_path(name: str) -> bool:
     return "\0" not in name and is_unicode(name) and all(part not in ("", ".") and len(part) < 1000 for part in parts)
 
 
-def write_hdf5(
-    contents: Contents,
-    metadata: dict[str, str],
-    paths: dict[str, str],
-    path: Path,
-    pump: Pump,
-    *,
-    opaque: frozenset[str],
-) -> None:
+def write_hdf5(contents: Contents, paths: dict[str, str], path: Path, pump: Pump, *, opaque: frozenset[str]) -> None:
     """Write a file: h5py lays it out with room for the values, then they are copied into it.
 
+    Ties become hard links; metadata becomes attributes of the file, or of the object that stands before the last ``@``.
+
     Args:
-        contents: The tensors; ties become hard links.
-        metadata: Becomes attributes of the file, or of the object that stands before the last ``@``.
-        paths: Where each tensor goes.
+        contents: What it holds.
+        paths: Where in it each tensor goes.
         path: The file.
         pump: Moves the bytes.
         opaque: The dtypes that are written as opaque bytes with an attribute ``dtype``.
@@ -81,7 +75,7 @@ def write_hdf5(
                 h5py.Dataset(made).attrs[DTYPE] = stored.dtype
             if stored.size:
                 room.append((made.get_offset(), stored))
-        _describe(file, metadata, paths)
+        _describe(file, packed(contents, ties=False), paths)
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         for offset, stored in room:

@@ -57,13 +57,8 @@ class Onnx(Format):
         super().refuse(contents)
         if "" in contents.tensors:
             raise FormatLimitError("ONNX cannot hold a tensor without a name.", 'rename=["s/^$/tensor/"]')
-        heads = [len(_head(name, stored)) + 32 for name, stored in contents.tensors.items()]
-        strings = sum(len(key) + len(text.encode()) + 32 for key, text in contents.metadata.items())
-        total = (
-            sum(packed_nbytes(stored.dtype, stored.shape) for stored in contents.tensors.values())
-            + sum(heads)
-            + strings
-        )
+        total = sum(len(_head(name, stored)) + _nbytes(stored) + 32 for name, stored in contents.tensors.items())
+        total += sum(len(key) + len(text.encode()) + 32 for key, text in contents.metadata.items())
         if total > _MOST_BYTES:
             largest = sorted(contents.tensors, key=lambda name: -contents.tensors[name].nbytes)
             raise FormatLimitError(
@@ -77,13 +72,7 @@ class Onnx(Format):
         tensors = {name: stored for name, stored in contents.tensors.items() if name not in ties}
         heads = {name: _head(name, stored) for name, stored in tensors.items()}
         graph = bytes_field(2, "initializers")
-        length = len(graph)
-        for name, stored in tensors.items():
-            length += (
-                len(bytes_field(5, b"", len(heads[name]) + packed_nbytes(stored.dtype, stored.shape)))
-                + len(heads[name])
-                + packed_nbytes(stored.dtype, stored.shape)
-            )
+        length = len(graph) + sum(len(heads[name]) + _nbytes(stored) for name, stored in tensors.items())
         version = max([8, *(DTYPES[CODES[stored.dtype]][1] for stored in tensors.values())])
         model = number_field(1, version)
         model += b"".join(bytes_field(number, strings.pop(key)) for number, key in TEXTS.items() if key in strings)
@@ -93,10 +82,7 @@ class Onnx(Format):
         with path.open("xb", buffering=0) as file:
             write_fully(file.fileno(), model + bytes_field(7, b"", length) + graph)
             for name, stored in tensors.items():
-                write_fully(
-                    file.fileno(),
-                    bytes_field(5, b"", len(heads[name]) + packed_nbytes(stored.dtype, stored.shape)) + heads[name],
-                )
+                write_fully(file.fileno(), heads[name])
                 if stored.dtype in BITS:
                     for block in packed(pump.blocks(stored), stored.dtype, stored.size):
                         write_fully(file.fileno(), block.tobytes())
@@ -108,10 +94,14 @@ _FIRST = [(1, 0), (2, 2), (3, 2), (4, 2), (5, 0), (6, 2), (7, 2), (8, 2), (14, 2
 
 
 def _head(name: str, stored: Stored) -> bytes:
-    """What stands in a TensorProto before the bytes of its elements."""
+    """What stands in an initializer, a TensorProto, before the bytes of its elements."""
     head = b"".join(number_field(1, length) for length in stored.shape)
     head += number_field(2, CODES[stored.dtype]) + bytes_field(8, name)
-    return head + bytes_field(RAW, b"", packed_nbytes(stored.dtype, stored.shape))
+    return bytes_field(5, head + bytes_field(RAW, b"", _nbytes(stored)), _nbytes(stored))
+
+
+def _nbytes(stored: Stored) -> int:
+    return packed_nbytes(stored.dtype, stored.shape)
 
 
 FORMAT = Onnx()

@@ -39,7 +39,7 @@ _LONGEST_SHAPE = 1000
 
 
 class Reader:
-    """Finds the initializers of a model. Args: message: The model."""
+    """Finds the initializers of a model."""
 
     def __init__(self, message: Message) -> None:
         self._message = message
@@ -74,12 +74,7 @@ class Reader:
         return self._found
 
     def _string(self, field: Field) -> None:
-        key = text = ""
-        for part in self._message.inner(field):
-            if part.number == 1:
-                key = self._message.text(part)
-            elif part.number == 2:
-                text = self._message.text(part)
+        key, text = self._entry(field)
         if key in self._found.metadata:
             raise FileFormatError(f"{self._path} has two values of the metadata {key!r}.")
         self._found.metadata[key] = text
@@ -177,7 +172,8 @@ class Reader:
             yield value - (1 << 64) if value >> 63 else value
 
     def _entry(self, field: Field) -> tuple[str, str]:
-        texts = {part.number: self._message.text(part) for part in self._message.inner(field) if part.kind == BYTES}
+        """A StringStringEntryProto."""
+        texts = {part.number: self._message.text(part) for part in self._message.inner(field) if part.number in (1, 2)}
         return texts.get(1, ""), texts.get(2, "")
 
     def _held(self, dtype: str, shape: tuple[int, ...], single: dict[int, Field], where: str) -> Stored:
@@ -259,8 +255,8 @@ def _numbers(dtype: str, shape: tuple[int, ...], extent: Extent, where: str) -> 
     count = -(-size // each)
     if not count <= extent.size <= 10 * count:
         raise FileFormatError(f"{where} has {extent.size:,} bytes for {count:,} numbers.")
-    row = find(dtype)
-    whole = np.dtype(f"uint{8 * row.itemsize}")
+    own = numpy_dtype(dtype)
+    whole = np.dtype(f"uint{8 * own.itemsize}")
 
     def read() -> Iterator[Array]:
         found = varints(extent, count)
@@ -270,7 +266,7 @@ def _numbers(dtype: str, shape: tuple[int, ...], extent: Extent, where: str) -> 
         if each > 1:
             return unpacked(raw, dtype, size)
         if bits == 6:
-            return ((numbers & 63).view(numpy_dtype(row.name)) for numbers in raw)
-        return (numbers.view(numpy_dtype(row.name)) for numbers in raw)
+            return ((numbers & 63).view(own) for numbers in raw)
+        return (numbers.view(own) for numbers in raw)
 
     return Decoded(dtype, shape, read, (extent.path, extent.offset, shape, dtype))

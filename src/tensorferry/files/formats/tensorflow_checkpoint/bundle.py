@@ -19,6 +19,7 @@ from ...base.stored import Decoded, Extent, Stored
 from ...encodings.crc32c import crc32c, masked
 from ...encodings.protobuf import BYTES, Message, varint_at
 from ...encodings.shapes import checked
+from ...encodings.slabs import lengths
 from .entries import DTYPES, OTHERS, STRING, as_metadata, string_of
 from .sorted_table import read_table
 
@@ -40,12 +41,7 @@ _MOST_SLICES = 1024
 
 
 class _Summed(Stored):
-    """Packed values with a CRC-32C, which is compared when all of them have been read.
-
-    Args:
-        extent: Where they are.
-        checksum: As it is stored: masked.
-    """
+    """Packed values with a CRC-32C, stored masked, which is compared when all of them have been read."""
 
     __slots__ = ("checksum", "dtype", "extent", "shape")
 
@@ -57,19 +53,12 @@ class _Summed(Stored):
 
     @property
     def key(self) -> Hashable:
-        """That of the place."""
         return self.extent.key
 
     def where(self, element: int) -> tuple[str | None, int | None]:
-        """As the base says."""
         return self.extent.where(element)
 
     def blocks(self) -> Iterator[Array]:
-        """As the base says.
-
-        Raises:
-            FileFormatError: The checksum does not fit.
-        """
         found = 0
         for block in self.extent.blocks():
             found = crc32c(block.view(np.uint8), found)
@@ -82,7 +71,6 @@ class _Summed(Stored):
             )
 
     def array(self, map_of: Callable[[str], mmap] = mapped) -> Array:
-        """As the base says."""
         return self.extent.array(map_of)
 
 
@@ -99,7 +87,7 @@ class _Entry(NamedTuple):
 
 
 class Bundle:
-    """Reads a checkpoint's index. Args: index: Its path."""
+    """Reads a checkpoint's index."""
 
     def __init__(self, index: Path) -> None:
         self._index = index
@@ -147,13 +135,13 @@ class Bundle:
 
     def _entry(self, value: bytes, name: str) -> _Entry:
         numbers = dict.fromkeys(range(1, 7), 0)
-        lengths: list[int] = []
+        shape: list[int] = []
         slices = []
-        message = Message(f"{self._index}: {name!r}", value)
+        message = Message(self._where(name), value)
         for field in message.fields():
             if field.number == 2:
                 axes = [part for part in message.inner(field) if part.number == 2]
-                lengths += [next((e.signed for e in message.inner(axis) if e.number == 1), 0) for axis in axes]
+                shape += [next((e.signed for e in message.inner(axis) if e.number == 1), 0) for axis in axes]
             elif field.number == 6:
                 numbers[6] = int.from_bytes(value[field.start : field.end], "little")
             elif field.number == 7:
@@ -161,13 +149,13 @@ class Bundle:
             elif field.kind != BYTES:
                 numbers[field.number] = field.value
         itemsize = find(DTYPES[numbers[1]]).itemsize if numbers[1] in DTYPES else 1
-        shape = checked(lengths, itemsize, f"{self._index}: {name!r}")
-        return _Entry(numbers[1], shape, numbers[3], numbers[4], numbers[5], numbers[6], tuple(slices))
+        whole = checked(shape, itemsize, self._where(name))
+        return _Entry(numbers[1], whole, numbers[3], numbers[4], numbers[5], numbers[6], tuple(slices))
 
     def _stored(self, entry: _Entry, name: str) -> tuple[Stored, tuple[int, int]]:
         if entry.slices:
             return self._sliced(entry, name)
-        where = f"{self._index}: {name!r}"
+        where = self._where(name)
         dtype = DTYPES[entry.code]
         if entry.nbytes != prod(entry.shape) * find(dtype).itemsize:
             raise FileFormatError(
@@ -178,7 +166,7 @@ class Bundle:
 
     def _sliced(self, entry: _Entry, name: str) -> tuple[Stored, tuple[int, int]]:
         """A partitioned variable: each slice of it is a tensor of its own."""
-        where = f"{self._index}: {name!r}"
+        where = self._where(name)
         if len(entry.slices) > _MOST_SLICES:
             raise UnsafeFileError(f"{where} has {len(entry.slices):,} slices; {_MOST_SLICES:,} are read.")
         boxes: list[tuple[tuple[slice, ...], Stored]] = []
@@ -193,7 +181,7 @@ class Bundle:
                 for (start, length), full in zip(axes, entry.shape, strict=True)
             )
             inside = all(0 <= each.start <= each.stop <= full for each, full in zip(box, entry.shape, strict=True))
-            if not inside or own.slices or own.code != entry.code or own.shape != _lengths(box):
+            if not inside or own.slices or own.code != entry.code or own.shape != lengths(box):
                 raise FileFormatError(f"{where} has a slice {axes} that does not fit into it.")
             stored, place = self._stored(own, name)
             boxes.append((box, stored))
@@ -206,7 +194,7 @@ class Bundle:
         return Decoded(dtype, entry.shape, lambda: _joined(boxes, dtype, entry.shape), key), min(places)
 
     def _place(self, entry: _Entry, name: str) -> str:
-        where = f"{self._index}: {name!r}"
+        where = self._where(name)
         if entry.shard >= self._shards or self._shards > 99_999:
             raise FileFormatError(f"{where} lies in shard {entry.shard:,} of {self._shards:,}.")
         if entry.shard not in self._files:
@@ -221,7 +209,7 @@ class Bundle:
         return path
 
     def _string(self, entry: _Entry, name: str) -> str:
-        where = f"{self._index}: {name!r}"
+        where = self._where(name)
         if entry.nbytes > _LONGEST_STRING:
             raise UnsafeFileError(f"{where} is a string of {entry.nbytes:,} bytes; {_LONGEST_STRING:,} are read.")
         with Path(self._place(entry, name)).open("rb") as file:
@@ -233,6 +221,9 @@ class Bundle:
         if len(text) != length or expected != raw or masked(checksum) != entry.checksum:
             raise FileFormatError(f"{where} is corrupt: its length or its CRC-32C does not fit.", "get the file anew")
         return as_metadata(text)
+
+    def _where(self, name: str) -> str:
+        return f"{self._index}: {name!r}"
 
     def _text(self, key: bytes) -> str:
         try:
@@ -287,10 +278,6 @@ def _signed(number: int) -> bytes:
     return ((number & ((1 << 8 * length) - 1)) ^ header).to_bytes(length, "big")
 
 
-def _lengths(box: tuple[slice, ...]) -> tuple[int, ...]:
-    return tuple(each.stop - each.start for each in box)
-
-
 def _overlap(boxes: list[tuple[slice, ...]]) -> bool:
     starts = np.array([[each.start for each in box] for box in boxes], np.int64).reshape(len(boxes), -1)
     stops = np.array([[each.stop for each in box] for box in boxes], np.int64).reshape(len(boxes), -1)
@@ -303,12 +290,12 @@ def _overlap(boxes: list[tuple[slice, ...]]) -> bool:
 
 def _joined(boxes: list[tuple[tuple[slice, ...], Stored]], dtype: str, shape: tuple[int, ...]) -> Iterator[Array]:
     """The values of a tensor from those of its slices, one after the other if they are slices of its first axis."""
-    rows = all(_lengths(box)[1:] == shape[1:] for box, _ in boxes)
+    rows = all(lengths(box)[1:] == shape[1:] for box, _ in boxes)
     if rows and all(a[0].stop == b[0].start for (a, _), (b, _) in pairwise(boxes)):
         for _, stored in boxes:
             yield from stored.blocks()
         return
     whole = np.empty(shape, numpy_dtype(dtype))
     for box, stored in boxes:
-        whole[box] = Stored.array(stored)
+        whole[box] = stored.load()
     yield whole

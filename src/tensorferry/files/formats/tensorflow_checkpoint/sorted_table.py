@@ -6,6 +6,7 @@ The format: https://github.com/google/leveldb/blob/main/doc/table_format.md.
 from __future__ import annotations
 
 import struct
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from ....errors import FileFormatError, UnsafeFileError
@@ -97,47 +98,32 @@ def _entries(data: bytes, handle: tuple[int, int], path: Path) -> Iterator[tuple
 
 def table(items: Iterable[tuple[bytes, bytes]]) -> bytes:
     """A table of keys in order and their values."""
-    data, index = bytearray(), []
-    block = _Block()
-    last = b""
-    for key, value in items:
-        block.add(key, value)
-        last = key
-        if block.size > _BLOCK:
+    data = bytearray()
+    index: list[tuple[bytes, bytes]] = []
+    block: list[bytes] = []
+    last, size = b"", 0
+    for last, value in items:
+        block.append(_entry(last, value))
+        size += len(block[-1])
+        if size > _BLOCK:
             index.append((last, _append(data, block)))
-            block = _Block()
-    if block.size or not index:
+            block, size = [], 0
+    if block or not index:
         index.append((last, _append(data, block)))
-    meta = _append(data, _Block())
-    whole = _Block()
-    for key, handle in index:
-        whole.add(key, handle)
-    footer = meta + _append(data, whole)
+    meta = _append(data, [])
+    footer = meta + _append(data, [_entry(key, handle) for key, handle in index])
     return bytes(data) + footer.ljust(_FOOTER - 8, b"\0") + struct.pack("<Q", _MAGIC)
 
 
-class _Block:
-    """Entries, each of them with its whole key, so that each is a place where a search can start."""
-
-    def __init__(self) -> None:
-        self._data = bytearray()
-        self._starts: list[int] = []
-
-    @property
-    def size(self) -> int:
-        return len(self._data)
-
-    def add(self, key: bytes, value: bytes) -> None:
-        self._starts.append(len(self._data))
-        self._data += varint(0) + varint(len(key)) + varint(len(value)) + key + value
-
-    def bytes(self) -> bytes:
-        starts = self._starts or [0]
-        return bytes(self._data) + struct.pack(f"<{len(starts) + 1}I", *starts, len(starts))
+def _entry(key: bytes, value: bytes) -> bytes:
+    """An entry with its whole key, so that it is a place where a search can start."""
+    return varint(0) + varint(len(key)) + varint(len(value)) + key + value
 
 
-def _append(data: bytearray, block: _Block) -> bytes:
-    raw = block.bytes()
+def _append(data: bytearray, entries: list[bytes]) -> bytes:
+    """Append a block of entries; gives its handle."""
+    starts = [0, *accumulate(map(len, entries[:-1]))]
+    raw = b"".join(entries) + struct.pack(f"<{len(starts) + 1}I", *starts, len(starts))
     handle = varint(len(data)) + varint(len(raw))
     data += raw + b"\0" + struct.pack("<I", masked(crc32c(raw + b"\0")))
     return handle

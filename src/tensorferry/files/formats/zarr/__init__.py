@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ....core.dtypes import DTYPES, find
+from ....core.dtypes import DTYPES, ORDINARY
 from ....host.numpy_dtypes import numpy_dtype
 from ...base.contents import Contents
 from ...base.format import Format, owned
 from ...base.tree_strings import packed, unpacked
 from ...base.wording import TENSORS_ONLY, is_unicode
-from ...encodings.paths import NAMES, named_so, placed, refuse_links_out
-from ...encodings.slabs import filled, slabs
-from .nodes import JSON, NATIVE, description_of, is_array, is_own
+from ...encodings.paths import NAMES, placed, refuse_links_out, restore_names
+from ...encodings.slabs import filled, lengths, slabs
+from .nodes import JSON, description_of, is_array, is_own
 from .reader import CHUNK_BYTES, DTYPE, Walk
 
 if TYPE_CHECKING:
@@ -54,9 +54,7 @@ class Zarr(Format):
         contents = Contents(self.name, (str(path),))
         Walk(path, contents).node(path, "", 0)
         contents.tensors = dict(sorted(contents.tensors.items()))
-        names = contents.metadata.pop(NAMES, None)
-        if names is not None:
-            contents.tensors = named_so(str(path), contents.tensors, names)
+        restore_names(contents)
         return unpacked(contents)
 
     def own_entries(self, folder: Path) -> list[str]:
@@ -101,16 +99,15 @@ class Zarr(Format):
             self._write(group, place, contents.tensors[name], own[place], pump)
 
     def _write(self, group: Any, place: str, stored: Stored, attributes: dict[str, Any], pump: Pump) -> None:
-        row = find(stored.dtype)
-        dtype = numpy_dtype(row.name) if stored.dtype in NATIVE else np.dtype(f"uint{8 * row.itemsize}")
-        if stored.dtype not in NATIVE:
+        own = dtype = numpy_dtype(stored.dtype)
+        if stored.dtype not in ORDINARY:
+            dtype = np.dtype(f"uint{8 * own.itemsize}")
             attributes = {**attributes, DTYPE: stored.dtype}
-        boxes = list(slabs(stored.shape, row.itemsize, nbytes=CHUNK_BYTES))
-        chunks = [each.stop - each.start for each in boxes[0]] if boxes else [max(each, 1) for each in stored.shape]
+        boxes = list(slabs(stored.shape, own.itemsize, nbytes=CHUNK_BYTES))
         array = group.create_array(
             place,
             shape=stored.shape,
-            chunks=tuple(chunks),
+            chunks=lengths(boxes[0]) if boxes else tuple(max(each, 1) for each in stored.shape),
             dtype=dtype,
             compressors=None,
             filters=None,
@@ -119,10 +116,9 @@ class Zarr(Format):
             # Otherwise a chunk of negative zeros counts as empty.
             config={"write_empty_chunks": True},
         )
-        lengths = [tuple(each.stop - each.start for each in box) for box in boxes]
-        pieces = filled(pump.blocks(stored), map(prod, lengths), numpy_dtype(row.name))
-        for box, length in zip(boxes, lengths, strict=True):
-            array[box] = next(pieces).view(dtype).reshape(length)
+        pieces = filled(pump.blocks(stored), (prod(lengths(box)) for box in boxes), own)
+        for box, piece in zip(boxes, pieces, strict=True):
+            array[box] = piece.view(dtype).reshape(lengths(box))
 
 
 def _is_path(name: str) -> bool:

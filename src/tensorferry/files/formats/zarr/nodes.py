@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ....core.dtypes import find
+from ....core.dtypes import DTYPES, ORDINARY, find
 from ....errors import FileFormatError
 from ....host.numpy_dtypes import numpy_dtype
 from ...base.contents import NotTensor
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["JSON", "NATIVE", "Layout", "Node", "description_of", "is_array", "is_own", "layout_of", "node_of"]
+__all__ = ["JSON", "ArrayLayout", "Node", "description_of", "is_array", "is_own", "layout_of", "node_of"]
 
 JSON = "zarr.json"
 _ARRAY, _GROUP, _ATTRIBUTES, _CONSOLIDATED = ".zarray", ".zgroup", ".zattrs", ".zmetadata"
@@ -30,17 +30,11 @@ _OWN = re.compile(r"zarr\.json|\.z(?:array|group|attrs|metadata)")
 _CHUNK = re.compile(r"c|(?:c[/.])?\d+(?:[/.]\d+)*")
 """The keys of chunks, in any encoding."""
 
-NATIVE = frozenset(
-    {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"}
-    | {"float16", "float32", "float64", "complex64", "complex128"}
-)
-"""https://zarr-specs.readthedocs.io/en/latest/v3/data-types/index.html"""
-_EXTENDED = frozenset({"bfloat16", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fnuz"}) | frozenset(
-    {"float8_e4m3fn", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"}
-)
+_EXTENDED = frozenset({"bfloat16", *(name for name in DTYPES if name.startswith("float8_"))})
 """Of https://github.com/zarr-developers/zarr-extensions/tree/main/data-types those that take whole bytes; TensorStore
 has them in version 2 too, under the same names."""
-_CODES = {f"{np.dtype(name).kind}{np.dtype(name).itemsize}": name for name in NATIVE}
+_CODES = {f"{np.dtype(name).kind}{np.dtype(name).itemsize}": name for name in ORDINARY}
+"""Those that https://zarr-specs.readthedocs.io/en/latest/v3/data-types/index.html has, as version 2 calls them."""
 _CODECS = frozenset({"blosc", "bytes", "crc32c", "gzip", "sharding_indexed", "transpose", "zstd"})
 _CODECS_V2 = frozenset({"blosc", "bz2", "gzip", "lz4", "lzma", "zlib", "zstd"}) | frozenset(
     {"adler32", "bitround", "crc32", "crc32c", "delta", "fletcher32", "shuffle"}
@@ -64,7 +58,7 @@ class Node(NamedTuple):
     attributes: dict[str, Any]
 
 
-class Layout(NamedTuple):
+class ArrayLayout(NamedTuple):
     """How an array's values lie in its folder.
 
     Args:
@@ -124,15 +118,15 @@ def node_of(folder: Path, read: Callable[[Path], bytes]) -> Node:
     return Node(where, kind == "array", described, attributes)
 
 
-def layout_of(node: Node) -> Layout | str:
+def layout_of(node: Node) -> ArrayLayout | str:
     """How an array's values lie, or why it is no tensor that can be carried."""
     return _layout_v3(node) if node.described["zarr_format"] == 3 else _layout_v2(node)
 
 
-def _layout_v3(node: Node) -> Layout | str:
+def _layout_v3(node: Node) -> ArrayLayout | str:
     where, found = node.where, node.described
     kind = found.get("data_type")
-    if not isinstance(kind, str) or kind not in NATIVE | _EXTENDED:
+    if not isinstance(kind, str) or kind not in ORDINARY | _EXTENDED:
         label = kind.get("name") if isinstance(kind, dict) else kind
         return _no_tensor(kind, is_text=bool(re.search("string|utf|bytes", str(label))))
     grid = found.get("chunk_grid")
@@ -156,10 +150,10 @@ def _layout_v3(node: Node) -> Layout | str:
     keys = ("shape", "chunk_grid", "chunk_key_encoding", "codecs", "zarr_format", "node_type")
     plain = {key: found[key] for key in keys if key in found}
     plain |= {"data_type": _held_as(kind), "fill_value": _fill(found.get("fill_value"), kind), "attributes": {}}
-    return Layout(kind, shape, chunks, _lone("c", shape, chunks, separator) if packed else None, plain)
+    return ArrayLayout(kind, shape, chunks, _lone("c", shape, chunks, separator) if packed else None, plain)
 
 
-def _layout_v2(node: Node) -> Layout | str:
+def _layout_v2(node: Node) -> ArrayLayout | str:
     where, found = node.where, node.described
     code = found.get("dtype")
     extended = isinstance(code, str) and code in _EXTENDED
@@ -179,7 +173,7 @@ def _layout_v2(node: Node) -> Layout | str:
     plain = {key: found[key] for key in keys if key in found}
     held = np.dtype(f"<u{find(kind).itemsize}").str if extended else code
     plain |= {"dtype": held, "fill_value": _fill(found.get("fill_value"), kind), "attributes": {}}
-    return Layout(kind, shape, chunks, _lone("", shape, chunks, separator) if packed else None, plain)
+    return ArrayLayout(kind, shape, chunks, _lone("", shape, chunks, separator) if packed else None, plain)
 
 
 def _no_tensor(kind: Any, *, is_text: bool) -> str:

@@ -13,8 +13,10 @@ from ....core.dtypes import DTYPES, find
 from ....errors import FileFormatError, UnsafeFileError
 from ....host.numpy_dtypes import numpy_dtype
 from ...base.contents import NotTensor
+from ...base.nesting import DEEPEST
 from ...base.stored import Decoded, Extent
-from ...encodings.slabs import is_bomb, slabs
+from ...encodings.shapes import is_bomb
+from ...encodings.slabs import slabs
 from .nodes import description_of, layout_of, node_of
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
     from ...base.contents import Contents
     from ...base.stored import Stored
-    from .nodes import Layout, Node
+    from .nodes import ArrayLayout, Node
 
 __all__ = ["CHUNK_BYTES", "DTYPE", "Walk"]
 
@@ -31,12 +33,11 @@ DTYPE = "tensorferry.dtype"
 """The attribute that says what dtype the unsigned integers of an array stand for."""
 CHUNK_BYTES = 1 << 22
 _LONE = "tensor"
-_DEEPEST = 64
 _MOST_TEXT = 1 << 26
 
 
 class Walk:
-    """Collects the arrays of a folder from their descriptions. Args: root: It. contents: Where they are put."""
+    """Collects the arrays of a folder, from their descriptions, in contents."""
 
     def __init__(self, root: Path, contents: Contents) -> None:
         self._root = root
@@ -45,8 +46,8 @@ class Walk:
 
     def node(self, folder: Path, path: str, depth: int) -> None:
         """Collect an array, or those in a group, under the names that begin with their path."""
-        if depth > _DEEPEST:
-            raise UnsafeFileError(f"{self._root} nests deeper than {_DEEPEST} groups, at {path!r}.")
+        if depth > DEEPEST:
+            raise UnsafeFileError(f"{self._root} nests deeper than {DEEPEST} groups, at {path!r}.")
         node = node_of(folder, self._read)
         attributes = node.attributes
         if node.is_array:
@@ -110,8 +111,8 @@ def _size(folder: Path) -> int:
     return sum(each.stat().st_size for each in folder.rglob("*") if each.is_file())
 
 
-def _reading(folder: Path, layout: Layout, dtype: str) -> Any:
-    row = find(dtype)
+def _reading(folder: Path, layout: ArrayLayout, dtype: str) -> Any:
+    itemsize = find(dtype).itemsize
 
     def read() -> Iterator[np.ndarray[Any, Any]]:
         from zarr import Array, AsyncArray
@@ -129,12 +130,12 @@ def _reading(folder: Path, layout: Layout, dtype: str) -> Any:
             described: Any = (ArrayV3Metadata if layout.plain["zarr_format"] == 3 else ArrayV2Metadata).from_dict(
                 dict(layout.plain)
             )
-            described, most = bounded(described, prod(layout.chunks) * row.itemsize, row.itemsize)
+            described, most = bounded(described, prod(layout.chunks) * itemsize, itemsize)
             store = StorePath(Store(str(folder), read_only=True), "")
             array: Any = Array(AsyncArray(metadata=described, store_path=store))
-            for box in slabs(layout.shape, row.itemsize, layout.chunks, 2 * CHUNK_BYTES):
+            for box in slabs(layout.shape, itemsize, layout.chunks, 2 * CHUNK_BYTES):
                 values = np.asarray(array[box])
-                yield values.astype(values.dtype.newbyteorder("="), copy=False).view(numpy_dtype(row.name))
+                yield values.astype(values.dtype.newbyteorder("="), copy=False).view(numpy_dtype(dtype))
         except UnsafeFileError as error:
             raise UnsafeFileError(f"{folder}: {error}") from error
         except Exception as error:  # every codec has exceptions of its own

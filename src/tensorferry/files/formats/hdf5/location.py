@@ -1,4 +1,4 @@
-"""`Region`: where an HDF5 file lies, which may be inside another file, such as an archive."""
+"""`Location`: where an HDF5 file lies, which may be inside another file, such as an archive."""
 
 # pyright: reportAttributeAccessIssue=false, reportOptionalMemberAccess=false, reportArgumentType=false
 # h5py has no types.
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
     from ...base.stored import Record
 
-__all__ = ["MAGIC", "Region"]
+__all__ = ["MAGIC", "Location"]
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
 
 
-class Region(NamedTuple):
+class Location(NamedTuple):
     """Where an HDF5 file lies: a file of its own, or part of another.
 
     Args:
@@ -55,27 +55,13 @@ class Region(NamedTuple):
 
 
 class Window(io.RawIOBase):
-    """A part of a file, read-only.
-
-    Args:
-        file: The whole, which has to stay open.
-        offset: The first byte.
-        nbytes: How many.
-    """
+    """A part of a file, read-only; the file has to stay open."""
 
     def __init__(self, file: io.FileIO, offset: int, nbytes: int) -> None:
         self._descriptor = file.fileno()
         self._offset = offset
         self._nbytes = nbytes
         self._at = 0
-
-    def readable(self) -> bool:
-        """It is."""
-        return True
-
-    def seekable(self) -> bool:
-        """It is."""
-        return True
 
     def seek(self, offset: int, whence: int = 0) -> int:
         """Go to a place, as `io.IOBase` says."""

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import os
 from itertools import pairwise
-from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.dtypes import DTYPES
 from ...errors import ConversionError, FileFormatError, UnsafeFileError
 from ..base.contents import MOST_TENSORS, Contents, Ref, Special
-from ..base.format import Format, owned
+from ..base.format import Format
 from ..base.nesting import DEEPEST, names, relabel
 from ..base.raw import mapped, read_pages
 from ..base.stored import Stored
 from ..base.wording import named
-from ..encodings.paths import refuse_links_out
+from ..encodings.paths import is_entry, refuse_links_out
+from ..encodings.shapes import is_too_large
 
 if TYPE_CHECKING:
     import mmap
@@ -56,9 +56,6 @@ class TorchDistributed(Format):
         if head:
             return path.name == _METADATA or path.name.endswith(self.suffixes)
         return (path / _METADATA).is_file()
-
-    def own_entries(self, folder: Path) -> list[str]:
-        return owned(folder, lambda name: name == _METADATA or name.endswith(self.suffixes))
 
     def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
         from ..pickles.reader import root_of
@@ -119,21 +116,8 @@ class _Item(NamedTuple):
     nbytes: int
 
 
-class _Leaf(NamedTuple):
-    """A tensor in the tree."""
-
-    stored: Any
-
-
 class _Saved(Stored):
-    """A region, whose file of ``torch.save`` is opened when it is read.
-
-    Args:
-        dtype: Canonical name.
-        shape: Lengths of the axes.
-        item: Where it is.
-        name: The tensor's, for messages.
-    """
+    """A region, whose file of ``torch.save`` is opened when it is read; messages have the name of the tensor."""
 
     __slots__ = ("_inner", "_item", "_name", "dtype", "shape")
 
@@ -202,14 +186,7 @@ def _opened(item: _Item, allow: frozenset[str], wrap: Any = None) -> Any:
 
 
 class _Checkpoint:
-    """A folder, as its metadata has it.
-
-    Args:
-        folder: The folder.
-        root: The metadata, in stand-ins.
-        asked: The globals that it asks for.
-        allow: Classes that values may have.
-    """
+    """A folder, as its metadata has it: in stand-ins, with the globals that it asks for."""
 
     def __init__(self, folder: Path, root: Any, asked: dict[str, None], allow: frozenset[str]) -> None:
         from ..pickles.torch_distributed import fields
@@ -252,7 +229,7 @@ class _Checkpoint:
                     "of torch.distributed.checkpoint do; they are not known.",
                     "a checkpoint that was saved without extensions",
                 )
-            if file in ("", ".", "..") or any(character in file for character in "/\\\0"):
+            if not is_entry(file):
                 raise UnsafeFileError(f"{self._where} names the file {file[:200]!r}, which leads out of its folder.")
             path = os.fspath(self._folder / file)
             if file not in sizes:
@@ -292,15 +269,15 @@ class _Checkpoint:
             else:
                 self._put(root, keys, value)
         tree = self._listed(root)
-        own = iter(names(tree, _Leaf))
+        own = iter(names(tree, Stored))
         tensors: dict[str, Stored] = {}
 
-        def label(leaf: _Leaf) -> Any:
+        def label(stored: Stored) -> Ref:
             name = next(own)
-            tensors[name] = leaf.stored
+            tensors[name] = stored
             return Ref(name)
 
-        tree = relabel(tree, label, _Leaf)
+        tree = relabel(tree, label, Stored)
         paths = (*self._files, self._where)
         return Contents("torch_distributed", paths, tensors, {}, None if flat else tree, others, tuple(self._asked))
 
@@ -317,7 +294,7 @@ class _Checkpoint:
         own = str(dtype.value)
         if own not in DTYPES:
             return None, f"its dtype is torch.{own}, which has no counterpart"
-        if len(shape) > 64 or prod(length or 1 for length in shape) * DTYPES[own].itemsize >= 1 << 63:
+        if is_too_large(shape, DTYPES[own].itemsize):
             return None, f"its shape {list(shape[:64])} is larger than that of any array"
         regions = []
         for chunk in chunks:
@@ -331,7 +308,7 @@ class _Checkpoint:
                     f"{self._where} does not say where the piece of {name[:200]} at {list(start)} is."
                 )
             regions.append(Region(start, sizes, _Saved(own, sizes, item, name)))
-        return _Leaf(joined(self._where, name, own, shape, regions)), ""
+        return joined(self._where, name, own, shape, regions), ""
 
     def _value(self, name: str) -> tuple[Any, str]:
         item = self._items.get((name, None))
@@ -347,7 +324,7 @@ class _Checkpoint:
         self._asked |= dict.fromkeys(found.asks_for)
         if others:
             return None, f"it holds what cannot be carried: {next(iter(others.values()))}"
-        return relabel(found.tree, lambda ref: _Leaf(found.leaves[ref.name]))[0], ""
+        return relabel(found.tree, lambda ref: found.leaves[ref.name])[0], ""
 
     def _put(self, root: dict[Any, Any], keys: tuple[Any, ...], value: Any) -> None:
         node: Any = root

@@ -12,71 +12,56 @@ from .base.tree_strings import pack
 from .base.wording import TENSORS_ONLY, named
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Mapping, Sequence
 
     from .base.contents import Contents
     from .base.stored import Stored
 
-__all__ = ["merged_tree", "pieces", "sizes", "split"]
+__all__ = ["merged_tree", "pieces", "sizes"]
 
 
 def pieces(contents: Contents, shards: int | None) -> list[Contents]:
-    """The contents of each output file; tied tensors stay together.
+    """The contents of each output file; names of one tensor stay together, in the file of the first.
+
+    Each has the metadata, as readers expect; the tree is left to the index.
 
     Args:
         contents: All of it.
         shards: As for `FileRecipe`.
-    """
-    if shards is None:
-        return [contents]
-    return split(contents, shards) if shards else _as_in_source(contents)
-
-
-def _as_in_source(contents: Contents) -> list[Contents]:
-    """As many pieces as the source has files with tensors; as `split` makes them."""
-    pack(contents)
-    ties = contents.ties
-    groups: dict[Any, dict[str, Stored]] = {}
-    places: dict[str, dict[str, Stored]] = {}
-    for name, stored in contents.tensors.items():
-        inner = getattr(stored, "inner", stored)
-        group = places[ties[name]] if name in ties else groups.setdefault(getattr(inner, "path", None), {})
-        places[name] = group
-        group[name] = stored
-    return [
-        replace(contents, tensors=tensors, tree=None, metadata=dict(contents.metadata)) for tensors in groups.values()
-    ]
-
-
-def split(contents: Contents, nbytes: int) -> list[Contents]:
-    """The contents of shards, each of at most so many bytes of tensors, in order.
-
-    Names of one tensor stay together, in the shard of the first; a tensor that is larger has a shard of its own. Each
-    shard has the metadata, as readers expect; the tree is left to the index.
-
-    Args:
-        contents: All of it.
-        nbytes: The most bytes of a shard.
 
     Raises:
         FormatLimitError: The tree cannot be put into an index.
     """
+    if shards is None:
+        return [contents]
     pack(contents)
     ties = contents.ties
-    groups: list[dict[str, Stored]] = [{}]
-    place: dict[str, int] = {}
-    filled = 0
+    own = {name: stored for name, stored in contents.tensors.items() if name not in ties}
+    group_of = _by_size(own, shards) if shards else _by_file(own)
+    groups: dict[Hashable, dict[str, Stored]] = {}
     for name, stored in contents.tensors.items():
-        if name in ties:
-            place[name] = place[ties[name]]
-        else:
-            if groups[-1] and filled + stored.nbytes > nbytes:
-                groups.append({})
-                filled = 0
-            filled += stored.nbytes
-            place[name] = len(groups) - 1
-        groups[place[name]][name] = stored
-    return [replace(contents, tensors=group, tree=None, metadata=dict(contents.metadata)) for group in groups]
+        groups.setdefault(group_of[ties.get(name, name)], {})[name] = stored
+    return [
+        replace(contents, tensors=group, tree=None, metadata=dict(contents.metadata))
+        for group in groups.values() or [{}]
+    ]
+
+
+def _by_file(tensors: Mapping[str, Stored]) -> dict[str, Hashable]:
+    """The source's file that each tensor lies in."""
+    return {name: getattr(getattr(stored, "inner", stored), "path", None) for name, stored in tensors.items()}
+
+
+def _by_size(tensors: Mapping[str, Stored], nbytes: int) -> dict[str, Hashable]:
+    """The number of the shard of each tensor; one that is larger than so many bytes has a shard of its own."""
+    numbers: dict[str, Hashable] = {}
+    number = filled = 0
+    for name, stored in tensors.items():
+        if numbers and filled + stored.nbytes > nbytes:
+            number, filled = number + 1, 0
+        filled += stored.nbytes
+        numbers[name] = number
+    return numbers
 
 
 def sizes(piece: Contents) -> tuple[int, int]:
