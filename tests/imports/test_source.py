@@ -12,7 +12,7 @@ import pytest
 from tests.support import ROOT, SOURCE
 
 import tensorferry
-from tensorferry.backends.array_like import neighbours
+from tensorferry.backends.array_like import libraries
 
 PACKAGE = SOURCE / "tensorferry"
 MODULES = sorted(PACKAGE.rglob("*.py"))
@@ -187,7 +187,7 @@ def test_the_core_imports_only_what_it_requires(path):
         assert library not in found or id(found.pop(library)) in inside
     if path.parent.name == "array_like":
         inside = {id(node) for node in nodes_under(tree, ast.FunctionDef)}
-        own = [library for library, module in neighbours.MODULES.items() if module == path.stem]
+        own = [library for library, module in libraries.MODULES.items() if module == path.stem]
         assert all(id(found.pop(library)) in inside for library in own if library in found)
     assert set(found) <= allowed
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from functools import partial
 from pathlib import Path  # noqa: TC003 - Typer reads the annotations at run time
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -31,8 +31,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
-
-_ALIASES = {"list": "python", "tf": "tensorflow", "np": "numpy"}
 
 Json = Annotated[bool, typer.Option("--json", help="Print plain data as JSON on stdout.")]
 
@@ -78,7 +76,7 @@ def doctor(json: Json = False) -> None:
 @app.command(cls=Command)
 def tour(
     cases: Annotated[
-        Optional[list[str]],  # noqa: UP045 - Typer reads this on Python 3.10 too
+        list[str] | None,
         typer.Argument(metavar="CASE", help="Only these cases, such as C03 C26; all of them by default."),
     ] = None,
     brief: Annotated[bool, typer.Option("--brief", help="One line for each case.")] = False,
@@ -101,17 +99,12 @@ def explain(
     target: Annotated[str, _asked("--to", metavar="FRAMEWORK", help="The framework it goes to.")],
     shape: Annotated[str, _tensor(metavar="M,N", help="Its shape; '' for a scalar.")] = "3,4",
     dtype: Annotated[
-        Optional[str],  # noqa: UP045
-        _tensor(metavar="NAME", help="Its dtype: float32, or for a list none, by default."),
+        str | None, _tensor(metavar="NAME", help="Its dtype: float32, or for a list none, by default.")
     ] = None,
     device: Annotated[
-        Optional[str],  # noqa: UP045
-        _tensor(metavar="NAME", help="Where it is: the host by default, for CuPy the GPU."),
+        str | None, _tensor(metavar="NAME", help="Where it is: the host by default, for CuPy the GPU.")
     ] = None,
-    strides: Annotated[
-        Optional[str],  # noqa: UP045
-        _tensor(metavar="M,N", help="Its strides in bytes; compact by default."),
-    ] = None,
+    strides: Annotated[str | None, _tensor(metavar="M,N", help="Its strides in bytes; compact by default.")] = None,
     misalignment: Annotated[int, _tensor(metavar="BYTES", help="Its address modulo 64.", min=0, max=63)] = 0,
     requires_grad: Annotated[bool, _tensor("--requires-grad", help="It requires grad.")] = False,
     read_only: Annotated[bool, _tensor("--read-only", help="Nobody can write it.")] = False,
@@ -121,36 +114,27 @@ def explain(
     pinned: Annotated[bool, _tensor("--pinned", help="It lies in page-locked memory.")] = False,
     memory_map: Annotated[bool, _tensor("--memory-map", help="Its memory is a mapped file.")] = False,
     copy: Annotated[
-        Optional[bool],  # noqa: UP045
-        _asked("--copy/--no-copy", help="copy=True or copy=False; shares if allowed by default."),
+        bool | None, _asked("--copy/--no-copy", help="copy=True or copy=False; shares if allowed by default.")
     ] = None,
     to_dtype: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         _asked(metavar="NAME", help="The dtype to give it; fit for its own if the target has that; or default."),
     ] = None,
-    casting: Annotated[
-        Optional[str],  # noqa: UP045
-        _asked(metavar="RULE", help="safe, same_value, same_kind or unsafe."),
-    ] = None,
-    to_device: Annotated[
-        Optional[str],  # noqa: UP045
-        _asked(metavar="NAME", help="Where it is to go; it stays by default."),
-    ] = None,
+    casting: Annotated[str | None, _asked(metavar="RULE", help="safe, same_value, same_kind or unsafe.")] = None,
+    to_device: Annotated[str | None, _asked(metavar="NAME", help="Where it is to go; it stays by default.")] = None,
     grad: Annotated[str, _asked(metavar="RULE", help="detach, or error to refuse leaving the graph.")] = "detach",
     option: Annotated[
-        Optional[list[str]],  # noqa: UP045
+        list[str] | None,
         _asked(metavar="NAME", help="An option of the target: pinned, non_blocking, variable; again for more."),
     ] = None,
     html: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option(metavar="FILE", help="Also write it as a page with a picture of the memory."),
+        Path | None, typer.Option(metavar="FILE", help="Also write it as a page with a picture of the memory.")
     ] = None,
     json: Json = False,
 ) -> None:
     """What a conversion would do, step by step and why, to a tensor that need not exist."""
     from . import explain as command
 
-    source, target = (_ALIASES.get(name, name) for name in (source, target))
     try:
         info = command.hypothetical(
             source,
@@ -168,7 +152,9 @@ def explain(
             pinned=pinned,
             memory_map=memory_map,
         )
-        command.check_words(target, dtype=to_dtype, casting=casting, device=to_device, grad=grad, options=option or [])
+        target = command.understood(
+            target, dtype=to_dtype, casting=casting, device=to_device, grad=grad, options=option or []
+        )
     except command.UsageError as error:
         raise typer.BadParameter(str(error), param_hint=error.option) from None
     keywords = {

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 __all__ = ["EXIT_FAILED", "EXIT_INTERRUPTED", "EXIT_REFUSED", "EXIT_RESUMABLE", "EXIT_UNVERIFIED", "EXIT_USAGE"]
-__all__ += ["err", "out", "plain_table", "print_json", "printable", "quiet"]
+__all__ += ["err", "facts_table", "out", "plain_table", "print_json", "printable", "quiet"]
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -150,4 +150,14 @@ def plain_table(*headings: str, right: tuple[int, ...] = ()) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="quiet")
     for place, heading in enumerate(headings):
         table.add_column(heading, justify="right" if place in right else "left", overflow="fold")
+    return table
+
+
+def facts_table() -> Table:
+    """A table of two columns without headings: words, and what is to be said to each, which is folded."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    table.add_column(style="quiet", no_wrap=True)
+    table.add_column(overflow="fold")
     return table

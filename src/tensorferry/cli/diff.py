@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = ["run"]
+
+_LONGEST = 60
+"""Characters of a value that are shown."""
 
 
 def run(
@@ -105,10 +109,7 @@ def _types(each: TensorDifference) -> str:
 def _distance(each: TensorDifference) -> str:
     if each.shapes[0] != each.shapes[1]:
         return ""
-    size = 1
-    for length in each.shapes[0]:
-        size *= length
-    words = [f"{each.elements:,} of {size:,} differ"]
+    words = [f"{each.elements:,} of {prod(each.shapes[0]):,} differ"]
     if each.largest is not None and each.elements:
         words.append(f"largest |a-b| {each.largest:.6g} at {list(each.position or ())}")
     if each.nans:
@@ -116,6 +117,6 @@ def _distance(each: TensorDifference) -> str:
     return ", ".join(words)
 
 
-def _sides(change: Change, longest: int = 60) -> str:
+def _sides(change: Change) -> str:
     texts = ["(absent)" if text is None else printable(text) for text in (change.a, change.b)]
-    return " -> ".join(text if len(text) <= longest else f"{text[:longest]}…" for text in texts)
+    return " -> ".join(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…" for text in texts)

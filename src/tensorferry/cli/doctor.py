@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.padding import Padding
 from rich.table import Table
@@ -48,7 +48,7 @@ def run(*, as_json: bool) -> int:
                 "python": platform.python_version(),
                 "platform": platform.platform(),
                 "extension": HAS_EXTENSION,
-                "frameworks": {name: _status(found) for name, found in status.items()},
+                "frameworks": {name: found._asdict() for name, found in status.items()},
                 "plugins": [each._asdict() for each in brought],
                 "pairs": [pair.to_dict() for pair in pairs],
                 "layouts": [
@@ -84,17 +84,6 @@ def is_broken(found: ferry.FrameworkStatus) -> bool:
     return found.error is not None and not found.error.endswith("is not installed.")
 
 
-def _status(found: ferry.FrameworkStatus) -> dict[str, Any]:
-    return {
-        "installed": found.installed,
-        "version": found.version,
-        "devices": list(found.devices),
-        "error": found.error,
-        "install": found.install,
-        "package": found.package,
-    }
-
-
 def framework_table(status: Status) -> Table:
     """What is installed, where it runs, and what is wrong with it."""
     table = plain_table("framework", "version", "devices", "")
@@ -115,7 +104,7 @@ def _print(
     brought: list[Plugin],
     pairs: list[measure.Pair],
     layouts: list[tuple[str, dict[str, measure.Outcome]]],
-    dtypes: list[measure.Dtypes],
+    dtypes: list[measure.RoundTrips],
     *,
     held: bool,
 ) -> None:
@@ -221,7 +210,7 @@ def _core(reason: str) -> str:
     return _one_line(reason).partition("cannot share this memory: ")[2].rstrip(".") or reason
 
 
-def _dtype_table(dtypes: list[measure.Dtypes]) -> Table:
+def _dtype_table(dtypes: list[measure.RoundTrips]) -> Table:
     table = plain_table("to", "exact", "refused")
     for row in dtypes:
         refused = Text(", ".join(row.refused) or "none", "quiet")

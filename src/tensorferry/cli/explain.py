@@ -5,20 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 import tensorferry as ferry
 from tensorferry.backends.registry import NAMES, backend_named, backends, known, outside
 from tensorferry.core.devices import device_name
-from tensorferry.core.dtypes import KEYWORDS
+from tensorferry.core.dtype_names import name_of
+from tensorferry.core.dtypes import CASTINGS, KEYWORDS
 from tensorferry.core.sizes import size_text
 from tensorferry.planning.preconditions import refuse_place
 from tensorferry.planning.step import WAYS
 
-from ..core.dtype_names import name_of
 from .code import print_code
-from .console import EXIT_FAILED, EXIT_USAGE, err, out, print_json, printable
+from .console import EXIT_FAILED, EXIT_USAGE, err, facts_table, out, print_json, printable
 from .hints import as_options
 from .outcome import none_of, show_error, told
 
@@ -29,9 +28,8 @@ if TYPE_CHECKING:
 
     from tensorferry import Plan, TensorInfo
 
-__all__ = ["UsageError", "check_words", "hypothetical", "run"]
+__all__ = ["UsageError", "hypothetical", "run", "understood"]
 
-_CASTINGS = ("safe", "same_value", "same_kind", "unsafe")
 _GRADS = ("detach", "error")
 
 
@@ -71,17 +69,17 @@ def hypothetical(
     return ferry.TensorInfo(framework, lengths, dtype or "float32", device, steps, **flags)
 
 
-def check_words(
+def understood(
     target: str, *, dtype: str | None, casting: str | None, device: str | None, grad: str, options: list[str]
-) -> None:
-    """Refuse words that no conversion knows.
+) -> str:
+    """The target's canonical name, if all words are known to some conversion.
 
     Raises:
         UsageError: One of them is unknown.
     """
     target = _known(target, "--to")
-    if casting is not None and casting not in _CASTINGS:
-        raise UsageError(none_of(casting, _CASTINGS), "--casting")
+    if casting is not None and casting not in CASTINGS:
+        raise UsageError(none_of(casting, CASTINGS), "--casting")
     if dtype is not None and dtype not in KEYWORDS:
         _named(dtype, "--to-dtype")
     if device is not None:
@@ -93,6 +91,7 @@ def check_words(
     for option in options:
         if option not in known:
             raise UsageError(f"{target} has {', '.join(known) or 'no options'}, and no {option!r}", "--option")
+    return target
 
 
 def run(info: TensorInfo, target: str, keywords: dict[str, Any], *, html: Path | None, as_json: bool) -> int:
@@ -142,9 +141,7 @@ def _print_plan(console: Console, plan: Plan) -> None:
         ("" if plan.keeps_dtype else f"dtype becomes {plan.result.dtype}", "warn"),
         (_gradient(plan), "warn"),
     ]
-    facts = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
-    facts.add_column(style="quiet", no_wrap=True)
-    facts.add_column(overflow="fold")
+    facts = facts_table()
     facts.add_row("from", Text(str(plan.source), "name"))
     facts.add_row("to", Text(str(plan.result), "name"))
     words = [memory, *(mark for mark in marks if mark[0])]

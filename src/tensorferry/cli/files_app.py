@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,7 +21,7 @@ __all__ = ["add_commands"]
 
 _Paths = Annotated[list[Path], typer.Argument(metavar="PATH", help="Files, folders of shards, or their index.json.")]
 _Allow = Annotated[
-    Optional[list[str]],  # noqa: UP045 - Typer reads this on Python 3.10 too
+    list[str] | None,
     typer.Option(
         metavar="NAME",
         help="A class such as package.Config that a pickle may contain, read as a plain container; it is not imported.",
@@ -30,7 +30,7 @@ _Allow = Annotated[
 _Json = Annotated[
     bool, typer.Option("--json", help="Print JSON on stdout (docs/reference/files-schema.json describes it).")
 ]
-_Words = Optional[list[str]]  # noqa: UP045
+_Words = list[str] | None
 
 _InProcess = Annotated[
     bool,
@@ -86,7 +86,7 @@ def diff(
     a: Annotated[Path, typer.Argument(metavar="A", help="A file, a folder of shards, or its index.json.")],
     b: Annotated[Path, typer.Argument(metavar="B", help="Another, of any format.")],
     tolerance: Annotated[
-        Optional[float],  # noqa: UP045
+        float | None,
         typer.Option(
             "--tol", metavar="X", help="Accept |a-b| up to X (atol=X, rtol=0); bits must be equal by default."
         ),
@@ -116,8 +116,7 @@ def convert(
     ],
     target: Annotated[Path, typer.Argument(metavar="OUT", help="The file to write, or with --shard the folder.")],
     to: Annotated[
-        Optional[str],  # noqa: UP045
-        _written(metavar="FORMAT", help="safetensors, pytorch, npz, …; OUT's suffix says it by default."),
+        str | None, _written(metavar="FORMAT", help="safetensors, pytorch, npz, …; OUT's suffix says it by default.")
     ] = None,
     dtype: Annotated[
         _Words,
@@ -143,8 +142,7 @@ def convert(
         _chosen(metavar="NAME", help="A class that a pickle may contain, read as a plain container; never imported."),
     ] = None,
     shard: Annotated[
-        Optional[str],  # noqa: UP045
-        _written(metavar="SIZE", help="A folder of files of at most 5GB, 500MiB … each, and their index."),
+        str | None, _written(metavar="SIZE", help="A folder of files of at most 5GB, 500MiB … each, and their index.")
     ] = None,
     overwrite: Annotated[bool, _written("--overwrite", help="Replace OUT if it exists.")] = False,
     verify: Annotated[bool, _done("--verify", help="Read it back and compare every bit before it appears.")] = False,
@@ -153,8 +151,7 @@ def convert(
     jobs: Annotated[int, _done(metavar="N", min=1, help="Files written at once.")] = 1,
     engine: Annotated[str, _done(metavar="NAME", help="By threads, processes, dask or ray.")] = "threads",
     part: Annotated[
-        Optional[str],  # noqa: UP045
-        _done(metavar="I/N", help="Do the I-th of N parts, for machines that share a file system."),
+        str | None, _done(metavar="I/N", help="Do the I-th of N parts, for machines that share a file system.")
     ] = None,
     in_process: _InProcess = False,
     json: _Json = False,
@@ -199,7 +196,7 @@ def convert(
 
 def roundtrip(
     path: Annotated[
-        Optional[Path],  # noqa: UP045
+        Path | None,
         typer.Argument(metavar="PATH", help="Weights; those of an installed package by default, as `make demo` has."),
     ] = None,
     allow: _Allow = None,

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tensorferry.files.base.contents import Contents
+    from tensorferry.files.base.stored import Stored
+    from tensorferry.files.folds import Fold
     from tensorferry.files.statistics import Statistics
 
 __all__ = ["run"]
@@ -74,8 +76,10 @@ def _report(
             sys.stdout.write("\n")
         if found is not None:
             _print_statistics(found)
+        elif every:
+            _print_tensors(contents)
         else:
-            _print(summary, contents, every=every)
+            _print_folds(summary.folds)
     for incomplete in lacking:
         show_error(incomplete, "inspect")
     return code, None
@@ -173,19 +177,28 @@ def _data(
     if found is not None:
         data["statistics"] = {name: None if each is None else each._asdict() for name, each in found.items()}
     if every:
-        blocks = blocks_of(contents)
         data["all"] = [
             {
                 "name": name,
-                "dtype": blocks[name].kind if name in blocks else stored.dtype,
-                "shape": list(blocks[name].shape(stored.shape) if name in blocks else stored.shape),
+                "dtype": dtype,
+                "shape": shape,
                 "bytes": stored.nbytes,
                 "file": getattr(stored, "path", None),
                 "offset": getattr(stored, "offset", None),
             }
-            for name, stored in contents.tensors.items()
+            for name, dtype, shape, stored in _tensors(contents)
         ]
     return data
+
+
+def _tensors(contents: Contents) -> Iterator[tuple[str, str, list[int], Stored]]:
+    """The name, dtype and shape of each tensor, and where it is; of quantised blocks those of the numbers."""
+    blocks = blocks_of(contents)
+    for name, stored in contents.tensors.items():
+        if name in blocks:
+            yield name, blocks[name].kind, list(blocks[name].shape(stored.shape)), stored
+        else:
+            yield name, stored.dtype, list(stored.shape), stored
 
 
 def _print_statistics(found: dict[str, Statistics | None]) -> None:
@@ -208,38 +221,29 @@ def _print_statistics(found: dict[str, Statistics | None]) -> None:
     rows(lines, styles=("name", "", "", "", "", "quiet", "warn"), right=frozenset({1, 2, 3, 4}))
 
 
-def _print(summary: Summary, contents: Contents, *, every: bool) -> None:
-    if every:
-        blocks = blocks_of(contents)
-        rows(
+def _print_tensors(contents: Contents) -> None:
+    """A line for each tensor."""
+    found = _tensors(contents)
+    lines = ((printable(name), dtype, str(shape), _place(stored)) for name, dtype, shape, stored in found)
+    rows(lines, styles=("name", "", "", "quiet"))
+
+
+def _print_folds(folds: Sequence[Fold]) -> None:
+    """A line for all tensors whose names differ by numbers alone."""
+    rows(
+        (
             (
-                (
-                    printable(name),
-                    blocks[name].kind if name in blocks else stored.dtype,
-                    str(list(blocks[name].shape(stored.shape) if name in blocks else stored.shape)),
-                    _place(stored),
-                )
-                for name, stored in contents.tensors.items()
-            ),
-            styles=("name", "", "", "quiet"),
-        )
-    else:
-        rows(
-            (
-                (
-                    printable(each.name),
-                    f"{each.total:,}x" if each.total > 1 else "",
-                    each.dtype,
-                    str(list(each.shape)),
-                    "# " + ", ".join(f"({part})" if "," in part else part for part in each.ranges)
-                    if each.ranges
-                    else "",
-                )
-                for each in summary.folds
-            ),
-            styles=("name", "", "", "", "quiet"),
-            right=frozenset({1}),
-        )
+                printable(each.name),
+                f"{each.total:,}x" if each.total > 1 else "",
+                each.dtype,
+                str(list(each.shape)),
+                "# " + ", ".join(f"({part})" if "," in part else part for part in each.ranges) if each.ranges else "",
+            )
+            for each in folds
+        ),
+        styles=("name", "", "", "", "quiet"),
+        right=frozenset({1}),
+    )
 
 
 def _title(path: object, *, first: bool) -> None:

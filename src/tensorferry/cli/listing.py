@@ -6,7 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from .console import out
+from .console import facts_table, out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -36,12 +36,9 @@ def facts(lines: Sequence[tuple[str, str]]) -> None:
         rows(lines, styles=("quiet", ""))
         return
     from rich.padding import Padding
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
-    table.add_column(style="quiet", no_wrap=True)
-    table.add_column(overflow="fold")
+    table = facts_table()
     for word, text in lines:
         table.add_row(word, Text(text))
     console.print(Padding(table, (0, 0, 0, 2)))

@@ -1,27 +1,30 @@
 """What conversions do on this machine: each is run, and looked at, when it is asked for.
 
-The sources are made by the frameworks themselves, never by tensorferry.
+The sources are made by the frameworks themselves, never by tensorferry: see `tensorferry.testing.witness`.
 """
 
 from __future__ import annotations
 
 import array
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 import tensorferry as ferry
 from tensorferry.backends.registry import backends
+from tensorferry.testing import witness_for, witnesses
+from tensorferry.testing.bits import decode
 
-from .observe import Observation, array_of, observe
+from .observe import Observation, observe, witness_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
-__all__ = ["Dtypes", "Outcome", "Pair", "as_planned", "dtypes", "layouts", "pairs"]
+__all__ = ["Outcome", "Pair", "RoundTrips", "as_planned", "dtypes", "layouts", "pairs"]
 
 SHAPE = (24, 16)
 ALIGNMENT = 64
@@ -85,7 +88,7 @@ class Pair(NamedTuple):
         }
 
 
-class Dtypes(NamedTuple):
+class RoundTrips(NamedTuple):
     """Which dtypes arrive bit for bit in a framework, and why others cannot."""
 
     target: str
@@ -127,7 +130,7 @@ def layouts(frameworks: frozenset[str]) -> list[tuple[str, dict[str, Outcome]]]:
     return [(name, {target: _convert(make, target, False) for target in targets}) for name, make in _layouts()]
 
 
-def dtypes(frameworks: frozenset[str]) -> list[Dtypes]:
+def dtypes(frameworks: frozenset[str]) -> list[RoundTrips]:
     """Every dtype of NumPy, carried to each target and back."""
     names = backends()["numpy"].capabilities.dtypes.held
     rows = []
@@ -146,7 +149,7 @@ def dtypes(frameworks: frozenset[str]) -> list[Dtypes]:
             else:
                 same = back.dtype == a.dtype and back.tobytes() == a.tobytes()
                 (exact if same else wrong).append(name)
-        rows.append(Dtypes(target, tuple(exact), refused, tuple(wrong)))
+        rows.append(RoundTrips(target, tuple(exact), refused, tuple(wrong)))
     return rows
 
 
@@ -182,11 +185,12 @@ def _convert(make: Callable[[], Any], target: str, copy: bool | None) -> Outcome
 
 def _values(x: Any) -> list[Any]:
     """The values as Python numbers in a flat list, read by the framework itself."""
-    if isinstance(x, array.array):
-        return x.tolist()
-    if hasattr(x, "detach"):
-        x = x.detach().cpu().double()  # exact for every dtype that is measured
-    return array_of(x).reshape(-1).tolist()  # type: ignore[no-any-return]
+    if isinstance(x, (list, array.array)):
+        return np.asarray(x).reshape(-1).tolist()  # type: ignore[no-any-return]
+    witness: Any = witness_of(x)
+    if witness is None:
+        return ferry.to_numpy(x).reshape(-1).tolist()  # type: ignore[no-any-return]
+    return decode(witness.dtype(x), witness.content(x))
 
 
 def _aligned(offset: int = 0, dtype: str = "float32", *, swapped: bool = False) -> NDArray[Any]:
@@ -203,56 +207,32 @@ def _aligned(offset: int = 0, dtype: str = "float32", *, swapped: bool = False) 
 _TRIES = 64
 
 
-def _buffer(count: int) -> array.array[float]:
+def _buffer() -> array.array[float]:
     """A typed buffer as the allocator usually gives it: not 64-byte aligned."""
     held = []
     for _ in range(_TRIES):
-        held.append(array.array("f", range(count)))
+        held.append(array.array("f", _aligned().tobytes()))
         if held[-1].buffer_info()[0] % ALIGNMENT:
             break
     # Some allocators give aligned memory only: then that is what there is to be measured.
     return held[-1]
 
 
-def _read_only(a: NDArray[Any]) -> NDArray[Any]:
-    a.flags.writeable = False
-    return a
-
-
 def _sources(frameworks: frozenset[str]) -> Iterator[tuple[str, Callable[[], Any]]]:
-    count = SHAPE[0] * SHAPE[1]
-    yield ("list", lambda: [[float(i * SHAPE[1] + k) for k in range(SHAPE[1])] for i in range(SHAPE[0])])
-    yield "array.array", lambda: _buffer(count)
-    yield "numpy", _aligned
-    yield "numpy, read-only view", lambda: _read_only(_aligned())
-    if "torch" in frameworks:
-        import torch
+    """What is converted, and what makes it anew."""
+    yield "list", lambda: _aligned().tolist()
+    yield "array.array", _buffer
+    for name, backend in backends().items():
+        if name in frameworks and name in witnesses() and backend.capabilities.memory.exists:
+            witness = witness_for(name)
+            build = partial(witness.build, _aligned().tobytes(), "float32", SHAPE)
+            yield name, build
+            for word, vary in witness.variants().items():
+                yield f"{name}, {word}", partial(_varied, vary, build)
 
-        yield "torch", lambda: torch.arange(count, dtype=torch.float32).reshape(SHAPE)
-        yield "torch, gradient", lambda: torch.arange(count).float().reshape(SHAPE).requires_grad_()
-        there = torch.accelerator.current_accelerator(check_available=True)
-        if there is not None:
-            yield f"torch, {there.type}", lambda: torch.arange(count, device=there).float().reshape(SHAPE)
-    if "tensorflow" in frameworks:
-        import tensorflow as tf
 
-        yield "tensorflow", lambda: tf.reshape(tf.range(count, dtype=tf.float32), SHAPE)
-    if "jax" in frameworks:
-        import jax.numpy as jnp
-
-        yield "jax", lambda: jnp.arange(count, dtype=jnp.float32).reshape(SHAPE)
-    if "arrow" in frameworks:
-        import pyarrow as pa
-
-        yield "arrow", lambda: pa.FixedShapeTensorArray.from_numpy_ndarray(_aligned())
-    if "pandas" in frameworks:
-        import pandas as pd
-
-        yield "pandas", lambda: pd.DataFrame(_aligned(), copy=False)
-    if "polars" in frameworks:
-        import polars as pl
-
-        yield "polars", lambda: pl.from_numpy(_aligned())
+def _varied(vary: Callable[[Any], Any], build: Callable[[], Any]) -> Any:
+    return vary(build())
 
 
 def _layouts() -> Iterator[tuple[str, Callable[[], NDArray[Any]]]]:

@@ -1,23 +1,22 @@
-"""Whether two tensors share memory, observed without asking tensorferry.
+"""Whether two tensors share memory, observed without asking tensorferry: by the witnesses of its conformance suite.
 
 Twice: by address, as each framework itself tells it, and by mutation, where one side can be
-written: the first element is changed on one side, read on the other, and put back.
+written: its elements are changed on one side, looked for on the other, and put back.
 """
 
 from __future__ import annotations
 
-import array
-from typing import Any, NamedTuple
-
-import numpy as np
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tensorferry import to_numpy
 from tensorferry.backends.registry import backend_of
+from tensorferry.testing import witness_for, witnesses
 
-__all__ = ["Observation", "address", "array_of", "observe", "root_module"]
+if TYPE_CHECKING:
+    from tensorferry.testing import Witness
 
-_BUFFERS = (bytes, bytearray, array.array, memoryview)
-_LOOKED_AT = frozenset({"numpy", "torch", "jax", "tensorflow"})
+__all__ = ["Observation", "observe", "witness_of"]
 
 
 class Observation(NamedTuple):
@@ -41,6 +40,13 @@ class Observation(NamedTuple):
         return self.by_address is None or self.by_mutation in {None, self.by_address}
 
     @property
+    def word(self) -> str:
+        """What came out, in a word or two."""
+        if not self.shared:
+            return "copied"
+        return "shared, read-only" if self.writable is False else "shared"
+
+    @property
     def how(self) -> str:
         """The evidence, in words."""
         words = {
@@ -55,94 +61,58 @@ class Observation(NamedTuple):
 
 def observe(source: Any, result: Any) -> Observation:
     """Look whether `result` shares `source`'s memory; neither is changed in the end."""
-    first, second = address(source), address(result)
+    first, second = _address(source), _address(result)
     by_address = None if first is None or second is None else first == second
     if first is None and result is source and not isinstance(source, list):
         # A frame has a memory for each column, and no address.
         return Observation(shared=True, by_address=True, by_mutation=None, writable=None)
     by_mutation = None
     if by_address is not None:
-        for writer, reader in ((result, source), (source, result)):
-            cell = _writable(writer)
-            if cell is not None:
-                by_mutation = _shows(cell, reader)
-                break
+        if _is_writable(result):
+            by_mutation = _shows(result, source)
+        elif _is_writable(source):
+            by_mutation = _shows(source, result)
     shared = bool(by_address if by_mutation is None else by_mutation)
-    writable = _writable(result) is not None if root_module(result) in {"numpy", "torch"} else None
-    return Observation(shared, by_address, by_mutation, writable)
+    memory = backend_of(result).capabilities.memory
+    has_writes = memory.exists and memory.writable and witness_of(result) is not None
+    return Observation(shared, by_address, by_mutation, _is_writable(result) if has_writes else None)
 
 
-def root_module(x: Any) -> str:
-    """The framework that made `x`, by the module of its type."""
-    root = type(x).__module__.partition(".")[0]
-    return {"jaxlib": "jax", "ml_dtypes": "numpy"}.get(root, root)
+def witness_of(x: Any) -> Witness | None:
+    """Who looks at a tensor with its framework's own operations; ``None``: nobody knows that framework."""
+    return _witness(backend_of(x).name)
 
 
-def address(x: Any) -> int | None:
+@cache
+def _witness(name: str) -> Witness | None:
+    return witness_for(name) if name in witnesses() else None
+
+
+def _address(x: Any) -> int | None:
     """The address of the first element, as the framework itself tells it; ``None`` for lists."""
-    match root_module(x):
-        case "numpy":
-            return int(x.ctypes.data)
-        case "torch":
-            return int(x.data_ptr())
-        case "jax":
-            return int(x.unsafe_buffer_pointer())
-        case "tensorflow":
-            return int(np.asarray(x).ctypes.data)
-    if isinstance(x, _BUFFERS):
-        return int(np.frombuffer(x, np.uint8).ctypes.data)
-    return backend_of(x).pointer(x) if _is_of_another_package(x) else None
+    witness = witness_of(x)
+    if witness is None:
+        return backend_of(x).pointer(x)
+    place = witness.place(x)
+    return None if place is None else place.address
 
 
-def array_of(x: Any) -> np.ndarray[Any, Any]:
-    """The values, read by the framework itself; only what another package brings has nobody but its backend to ask."""
-    return np.asarray(to_numpy(x) if _is_of_another_package(x) else x)
+def _content(x: Any) -> object:
+    """What a tensor holds, read by the framework itself, if anybody knows it."""
+    witness = witness_of(x)
+    return to_numpy(x).tobytes() if witness is None else witness.content(x)
 
 
-def _is_of_another_package(x: Any) -> bool:
-    return not isinstance(x, (*_BUFFERS, list, tuple, int, float, complex)) and root_module(x) not in _LOOKED_AT
+def _is_writable(x: Any) -> bool:
+    witness = witness_of(x)
+    return witness is not None and witness.place(x) is not None and witness.writable(x)
 
 
-class _Cell:
-    """The first element of something writable."""
-
-    def __init__(self, flat: Any) -> None:
-        self.flat = flat
-
-    def read(self) -> Any:
-        return self.flat[0].item()
-
-    def write(self, value: Any) -> None:
-        self.flat[0] = value
-
-
-def _shows(cell: _Cell, reader: Any) -> bool:
-    """Whether a write to `cell` is seen in `reader`; undone afterwards."""
-    before, kept = _first(reader), cell.read()
-    cell.write(1 if before != 1 else 2)
-    seen = _first(reader)
-    cell.write(kept)
-    return bool(seen != before)
-
-
-def _writable(x: Any) -> _Cell | None:
-    """The first element of `x` to write to, or ``None`` where that is not permitted."""
-    root = root_module(x)
-    if root == "torch":
-        return _Cell(x.detach().as_strided((1,), (1,)))
-    if isinstance(x, _BUFFERS):
-        view = np.asarray(memoryview(x))
-        return _Cell(view.reshape(-1)) if view.flags.writeable else None
-    if root == "numpy" and x.flags.writeable:
-        return _Cell(np.lib.stride_tricks.as_strided(x, (1,), (x.itemsize,)))
-    return None
-
-
-def _first(x: Any) -> Any:
-    """The first element as a Python number, read by the framework itself."""
-    root = root_module(x)
-    if root == "torch":
-        return x.detach().reshape(-1)[0].item()
-    if root in _LOOKED_AT or _is_of_another_package(x):
-        return array_of(x).reshape(-1)[0].item()
-    return np.asarray(memoryview(x)).reshape(-1)[0].item()
+def _shows(written: Any, other: Any) -> bool:
+    """Whether a write to the one tensor is seen in the other; undone afterwards."""
+    witness: Any = witness_of(written)
+    before, kept = _content(other), witness.content(written)
+    witness.poke(written, bytes(byte ^ 1 for byte in kept))
+    seen = _content(other)
+    witness.poke(written, kept)
+    return seen != before

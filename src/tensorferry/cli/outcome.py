@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from tensorferry.core.sizes import size_text
-from tensorferry.errors import ConversionError, ResumableError, UnsafeFileError, VerificationError
+from tensorferry.errors import ConversionError, ResumableError, UnsafeFileError, VerificationError, nearest
 
 from .console import EXIT_REFUSED, EXIT_RESUMABLE, EXIT_UNVERIFIED, EXIT_USAGE, err, print_json, printable
 from .hints import as_options
@@ -148,9 +148,9 @@ def plain(value: Any) -> Any:
     return repr(value)
 
 
-def counted(number: int, one: str, several: str = "") -> str:
+def counted(number: int, one: str) -> str:
     """``1 tensor``, ``2 tensors``."""
-    return f"{number:,} {one if number == 1 else several or one + 's'}"
+    return f"{number:,} {one if number == 1 else one + 's'}"
 
 
 def none_of(word: str, words: Iterable[str]) -> str:
@@ -159,11 +159,9 @@ def none_of(word: str, words: Iterable[str]) -> str:
     >>> none_of("saefe", ["safe", "unsafe"])
     "'saefe' is none of safe, unsafe. Did you mean 'safe'?"
     """
-    from difflib import get_close_matches
-
     known = list(words)
-    near = get_close_matches(word.lower(), known, 1)
-    return f"{word!r} is none of {', '.join(known)}" + (f". Did you mean {near[0]!r}?" if near else "")
+    meant = nearest(word, known)
+    return f"{word!r} is none of {', '.join(known)}" + (f". Did you mean {meant!r}?" if meant else "")
 
 
 def _words(error: Exception, command: str) -> tuple[str, str | None]:

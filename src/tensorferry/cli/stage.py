@@ -13,7 +13,7 @@ import numpy as np
 import tensorferry as ferry
 from tensorferry.core.sizes import size_text
 
-from .observe import Observation, observe
+from .observe import observe
 
 __all__ = ["HELD", "PLANNED", "SKIPPED", "Line", "Played", "Stage"]
 
@@ -119,16 +119,12 @@ class Stage:
             what, held = f"{what} ({type(error).__name__}: {_first_line(error)})", False
         self._check(what, held)
 
-    def memory(self, source: str, result: str = "y", *, shared: bool) -> Observation:
-        """Observe whether two names share memory; it must be as expected."""
-        seen = observe(self._value(source), self._value(result))
-        words = "shared" if seen.shared else "copied"
-        if seen.shared and seen.writable is False:
-            words = "shared, read-only"
-        self._line("memory", words, seen.how)
+    def memory(self, source: str, *, shared: bool) -> None:
+        """Observe whether `y` shares memory with a source; it must be as expected."""
+        seen = observe(self._value(source), self.names["y"])
+        self._line("memory", seen.word, seen.how)
         if not seen.agrees or seen.shared is not shared:
             self._check(f"memory is {'shared' if shared else 'copied'}", False)
-        return seen
 
     def plan(self, code: str) -> Any:
         """Make a plan without running it; its value is `plan`."""

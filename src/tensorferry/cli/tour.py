@@ -159,18 +159,12 @@ def _five_worlds(world: World) -> list[dict[str, Any]]:
             {
                 "target": target,
                 "call": call,
-                "memory": _memory_word(seen.shared, seen.writable),
+                "memory": seen.word,
                 "accuracy": float(accuracy_score(labels, values.argmax(1))),
                 "equal": bool(np.array_equal(values, expected)),
             }
         )
     return rows
-
-
-def _memory_word(shared: bool, writable: bool | None) -> str:
-    if not shared:
-        return "copied"
-    return "shared, read-only" if writable is False else "shared"
 
 
 # -- printing -------------------------------------------------------------------------------------

@@ -46,12 +46,7 @@ def _untyped(params: Iterable[Any]) -> list[Any]:
     shown = list(params)
     for param in shown:
         if param.param_type_name == "argument":
-            param.display_type_rich = _nothing
+            param.display_type_rich = lambda _: ""
         elif param.is_flag and param.metavar is None:
             param.metavar = ""
     return shown
-
-
-def _nothing(ctx: Any) -> str:
-    del ctx
-    return ""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from types import TracebackType
 
-__all__ = ["Event", "Landed", "Place", "PlaceEvent", "SideStreams", "Stream", "events_of"]
+__all__ = ["Event", "Landed", "PlaceEvent", "SideStreams", "Stream", "StreamPlace", "events_of"]
 
 
 class Event(Protocol):
@@ -62,7 +62,7 @@ class Stream(Protocol):
         """Tell the allocator that this stream works on a tensor, so that its memory is not given away too early."""
 
 
-class Place(NamedTuple):
+class StreamPlace(NamedTuple):
     """A device that one framework works on by streams, which its backend gives."""
 
     backend: Any
@@ -77,11 +77,11 @@ class Place(NamedTuple):
 class PlaceEvent(NamedTuple):
     """How far a place's stream had come."""
 
-    place: Place
+    place: StreamPlace
     event: Event
 
 
-def events_of(places: Iterable[Place]) -> tuple[PlaceEvent, ...]:
+def events_of(places: Iterable[StreamPlace]) -> tuple[PlaceEvent, ...]:
     """How far this thread's streams have come now."""
     return tuple(PlaceEvent(place, place.current.record()) for place in places)
 
@@ -125,7 +125,7 @@ class Landed:
         return self.value
 
 
-_spare: dict[Place, list[Stream]] = defaultdict(list)
+_spare: dict[StreamPlace, list[Stream]] = defaultdict(list)
 """Side streams that nobody has now. An allocator keeps memory for each stream, so few are used again and again."""
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_spare.clear)
@@ -135,9 +135,9 @@ class SideStreams:
     """One side stream for each place, taken when it is first needed."""
 
     def __init__(self) -> None:
-        self._streams: dict[Place, Stream] = {}
+        self._streams: dict[StreamPlace, Stream] = {}
 
-    def of(self, place: Place) -> Stream:
+    def of(self, place: StreamPlace) -> Stream:
         """The side stream of a place."""
         found = self._streams.get(place)
         if found is None:
@@ -155,7 +155,7 @@ class SideStreams:
             _spare[place].append(stream)
 
     def convert(
-        self, do: Callable[[], Any], places: Sequence[Place], before: Iterable[PlaceEvent]
+        self, do: Callable[[], Any], places: Sequence[StreamPlace], before: Iterable[PlaceEvent]
     ) -> tuple[Any, tuple[PlaceEvent, ...]]:
         """Convert on side streams.
 

@@ -270,10 +270,10 @@ class Flat:
             )
         return shape, fitting
 
-    def _try(self, inside: Sequence[Spec]) -> None:
-        """See what it does all the same, or, if that cannot be seen without values, be careful."""
+    def see(self, look: Callable[[], object]) -> None:
+        """Look at what it does; if that cannot be seen without values, it may be called all the same: be careful."""
         try:
-            self.inner.shapes(self, inside)
+            look()
         except UnsupportedTypeError as error:
             if error.__cause__ is None:
                 raise
@@ -292,7 +292,7 @@ class Flat:
         inside = [self.admitted(spec, index) for index, spec in enumerate(specs)]
         if self.source.shapes is not None:
             if self.inner.looks_first:
-                self._try(inside)
+                self.see(lambda: self.inner.shapes(self, inside))
             return self._told(self.source.shapes, inside)
         self.take_tree()
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache, wraps
+from functools import lru_cache, partial, wraps
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
@@ -152,22 +152,13 @@ class Wrapped:
         function, tensors, outer = call
         flat = function.flat
         if flat.inner.looks_first and not flat.careful:
-            self._look(call)
+            flat.see(lambda: flat.look(call.specs()))
         flat.take_tree()
         results = outer.apply(function, tensors)
         tree = flat.take_tree()
         if tree is None:
             tree = flat.look(call.specs()).tree
         return tree.filled(results)
-
-    def _look(self, call: Call) -> None:
-        try:
-            call.function.flat.look(call.specs())
-        except UnsupportedTypeError as error:
-            if error.__cause__ is None:
-                raise
-            # It may be called all the same, with values.
-            call.function.flat.careful = True
 
     def ready(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> Call | Own:
         """The call, with tensors of the framework that calls alone.
@@ -328,12 +319,9 @@ def wrap(
 
     .. versionadded:: 0.1
     """
+    wrapping = partial(wrap, inner=inner, outer=outer, vjp=vjp, jvp=jvp, shapes=shapes, dtype=dtype, copy=copy)
     if function is None:
-
-        def decorate(function: Any) -> Any:
-            return wrap(function, inner=inner, outer=outer, vjp=vjp, jvp=jvp, shapes=shapes, dtype=dtype, copy=copy)
-
-        return decorate
+        return wrapping
     name, outer = _named("inner", inner), None if outer is None else _named("outer", outer)
     if name != EXCHANGE and (vjp is not None or jvp is not None):
         raise TypeError(f"vjp= and jvp= are for functions of {EXCHANGE}'s; {name} differentiates its own")
@@ -343,9 +331,7 @@ def wrap(
         raise TypeError(f"copy must be None or False, not {shown(copy)}")
     if isinstance(function, (staticmethod, classmethod)):
         # What is above such a decorator goes below it.
-        return type(function)(
-            wrap(function.__func__, inner=inner, outer=outer, vjp=vjp, jvp=jvp, shapes=shapes, dtype=dtype, copy=copy)
-        )
+        return type(function)(wrapping(function.__func__))
     if not callable(function) or isinstance(function, type):
         raise TypeError(f"a function is wrapped, or an object that is called, not {shown(function)}")
     what = getattr(function, "__qualname__", None) or type(function).__qualname__

@@ -9,6 +9,7 @@ in one pass over blocks that fit in a cache, with the values compared where noth
 from __future__ import annotations
 
 from functools import cache
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["cast", "cast_each", "check_values", "copy_into", "direct_cast", "fill", "write_each"]
 
+Array = np.ndarray[Any, Any]
+
 BLOCK = 1 << 16
 """Elements that are cast and compared at a time."""
 
@@ -33,7 +36,7 @@ _COMPARES = np.lib.NumpyVersion(np.__version__) >= "2.4.0"
 
 
 @subnormals.kept
-def cast(x: np.ndarray[Any, Any], dtype: str, check: str = "", compact: bool = False) -> np.ndarray[Any, Any]:
+def cast(x: Array, dtype: str, check: str = "", compact: bool = False) -> Array:
     """A packed, aligned array of another dtype.
 
     >>> import numpy as np
@@ -69,9 +72,7 @@ def cast(x: np.ndarray[Any, Any], dtype: str, check: str = "", compact: bool = F
     return result
 
 
-def direct_cast(
-    source: str, dtype: str, check: str = "", compact: bool = False
-) -> Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]] | None:
+def direct_cast(source: str, dtype: str, check: str = "", compact: bool = False) -> Callable[[Array], Array] | None:
     """`cast` for arrays of one dtype whose values need not be looked at; ``None`` if they have to."""
     before, after = numpy_dtype(source), numpy_dtype(dtype)
     if check or compact or before.kind == "c" or not _casts_directly(before, after):
@@ -80,9 +81,7 @@ def direct_cast(
 
 
 @subnormals.kept
-def cast_each(
-    arrays: Sequence[np.ndarray[Any, Any]], dtype: str, check: str = "", compact: bool = False
-) -> list[np.ndarray[Any, Any]]:
+def cast_each(arrays: Sequence[Array], dtype: str, check: str = "", compact: bool = False) -> list[Array]:
     """`cast` for many.
 
     Raises:
@@ -98,7 +97,7 @@ def cast_each(
 
 
 @subnormals.kept
-def check_values(array: np.ndarray[Any, Any], dtype: str, check: str) -> None:
+def check_values(array: Array, dtype: str, check: str) -> None:
     """Compare each value with what a cast would make of it, without memory for the result.
 
     Raises:
@@ -113,7 +112,7 @@ def check_values(array: np.ndarray[Any, Any], dtype: str, check: str) -> None:
 
 
 @subnormals.kept
-def fill(result: np.ndarray[Any, Any], array: np.ndarray[Any, Any], check: str) -> None:
+def fill(result: Array, array: Array, check: str) -> None:
     """Cast a small array into memory that nobody has seen yet.
 
     Raises:
@@ -126,7 +125,7 @@ def fill(result: np.ndarray[Any, Any], array: np.ndarray[Any, Any], check: str) 
 
 
 @subnormals.kept
-def copy_into(out: np.ndarray[Any, Any], values: np.ndarray[Any, Any] | Chunks) -> None:
+def copy_into(out: Array, values: Array | Chunks) -> None:
     """Put values into other memory, cast to its dtype; an array may overlap with it."""
     kind = find(of_numpy(out.dtype) or "").kind
     if not isinstance(values, np.ndarray):
@@ -137,7 +136,7 @@ def copy_into(out: np.ndarray[Any, Any], values: np.ndarray[Any, Any] | Chunks) 
 
 
 @subnormals.kept
-def write_each(arrays: Sequence[np.ndarray[Any, Any]], outs: Sequence[np.ndarray[Any, Any]]) -> None:
+def write_each(arrays: Sequence[Array], outs: Sequence[Array]) -> None:
     """`copy_into` for many, each into its own."""
     for array, out in zip(arrays, outs, strict=True):
         if array.dtype == out.dtype:
@@ -146,7 +145,7 @@ def write_each(arrays: Sequence[np.ndarray[Any, Any]], outs: Sequence[np.ndarray
             copy_into(out, array)
 
 
-def _same_integers(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any] | None:
+def _same_integers(array: Array, dtype: np.dtype[Any]) -> Array | None:
     """Integers cast and compared by NumPy in one go; ``None`` if it cannot, or if one does not fit.
 
     Of integers in the other byte order it compares none: 2**40 in ``>i8`` becomes an int32 of 0 (NumPy 2.4).
@@ -154,13 +153,13 @@ def _same_integers(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndar
     if not (_COMPARES and array.dtype.kind in "iu" and dtype.kind in "iu" and array.dtype.isnative):
         return None
     try:
-        kept: np.ndarray[Any, Any] = array.astype(dtype, casting="same_value", subok=False)
+        kept: Array = array.astype(dtype, casting="same_value", subok=False)
     except ValueError:
         return None
     return kept
 
 
-def _fill(target: np.ndarray[Any, Any], source: np.ndarray[Any, Any], kind: str) -> None:
+def _fill(target: Array, source: Array, kind: str) -> None:
     if source.dtype.kind == "c" and kind not in ("complex", "bool"):
         source = source.real
     target[...] = source if _casts_directly(source.dtype, target.dtype) else source.astype(np.float32)
@@ -177,9 +176,7 @@ def _blocks(shape: tuple[int, ...]) -> Iterator[tuple[Any, ...]]:
     if not shape:
         yield (...,)
         return
-    inner = 1
-    for length in shape[1:]:
-        inner *= length
+    inner = prod(shape[1:])
     if inner <= BLOCK:
         rows = max(1, BLOCK // max(inner, 1))
         for start in range(0, shape[0], rows):
@@ -190,13 +187,7 @@ def _blocks(shape: tuple[int, ...]) -> Iterator[tuple[Any, ...]]:
             yield (row, *rest)
 
 
-def _compare(
-    array: np.ndarray[Any, Any],
-    result: np.ndarray[Any, Any],
-    index: tuple[Any, ...],
-    dtype: str,
-    check: str,
-) -> None:
+def _compare(array: Array, result: Array, index: tuple[Any, ...], dtype: str, check: str) -> None:
     source = array[index]
     if check == "value" and _all_inside(source, dtype):
         return
@@ -220,13 +211,10 @@ def _compare(
     position += inner
     where = f"the value at {position}" if position else "the value"
     name = of_numpy(array.dtype)
-    raise LossyCastError(
-        f"{name} to {dtype}: {where} does not fit.",
-        'casting="unsafe" takes what comes',
-    )
+    raise LossyCastError(f"{name} to {dtype}: {where} does not fit.", 'casting="unsafe" takes what comes')
 
 
-def _all_inside(source: np.ndarray[Any, Any], dtype: str) -> bool:
+def _all_inside(source: Array, dtype: str) -> bool:
     """Whether integers all lie between another integer dtype's ends, which two reductions tell."""
     after = find(dtype)
     if source.dtype.kind not in "iu" or after.kind not in ("int", "uint") or not source.size:
@@ -236,7 +224,7 @@ def _all_inside(source: np.ndarray[Any, Any], dtype: str) -> bool:
     return low <= int(np.minimum.reduce(source, axis=None)) and int(np.maximum.reduce(source, axis=None)) <= high
 
 
-def _has_place(source: np.ndarray[Any, Any], result: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
+def _has_place(source: Array, result: Array, dtype: str) -> Array:
     """Where a cast to a float that lacks NaN, a sign or zero only rounded."""
     row = find(dtype)
     if "nan" in row.specials:
@@ -251,11 +239,11 @@ def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.float64 if dtype.type is np.float64 else np.float32)
 
 
-def _stays_finite(source: np.ndarray[Any, Any], result: np.ndarray[Any, Any]) -> Any:
+def _stays_finite(source: Array, result: Array) -> Any:
     return np.isfinite(result) | ~np.isfinite(source)
 
 
-def _value_kept(source: np.ndarray[Any, Any], result: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _value_kept(source: Array, result: Array) -> Array:
     """Where a cast keeps the value, NaN included: between floats they are compared, else there and back."""
     before, after = find(of_numpy(source.dtype) or ""), find(of_numpy(result.dtype) or "")
     if before.kind == after.kind == "float":
@@ -268,7 +256,7 @@ def _value_kept(source: np.ndarray[Any, Any], result: np.ndarray[Any, Any]) -> n
         _fill(back, result.real, before.kind)
     else:
         _fill(back, result, before.kind)
-    kept: np.ndarray[Any, Any] = np.asarray(back == source)
+    kept: Array = np.asarray(back == source)
     if before.kind in ("float", "complex"):
         if before.kind == "complex" and after.kind in ("float", "complex"):
             # A NaN in one part says nothing about the other.
@@ -287,12 +275,12 @@ def _value_kept(source: np.ndarray[Any, Any], result: np.ndarray[Any, Any]) -> n
     return kept
 
 
-def _same(source: np.ndarray[Any, Any], back: np.ndarray[Any, Any], result: np.ndarray[Any, Any]) -> Any:
+def _same(source: Array, back: Array, result: Array) -> Any:
     return (back == source) | (np.isnan(source) & np.isnan(result))
 
 
-def _inside(values: np.ndarray[Any, Any], bits: int, *, signed: bool) -> np.ndarray[Any, Any]:
+def _inside(values: Array, bits: int, *, signed: bool) -> Array:
     wide = values.astype(np.float64)
     low = -(2.0**bits) if signed else 0.0
-    inside: np.ndarray[Any, Any] = (wide >= low) & (wide < 2.0**bits)
+    inside: Array = (wide >= low) & (wide < 2.0**bits)
     return inside

@@ -70,17 +70,19 @@ class _Tensor(ctypes.Structure):
 class _Managed(ctypes.Structure):
     """An unversioned ``DLManagedTensor``, which cannot say whether it is read-only."""
 
-
-_Managed._fields_ = (
-    ("tensor", _Tensor),
-    ("context", ctypes.c_void_p),
-    ("deleter", ctypes.CFUNCTYPE(None, ctypes.c_void_p)),
-)
+    # A capsule keeps the address of its name, not the name: these are never freed.
+    name, used = b"dltensor", b"used_dltensor"
+    _fields_ = (
+        ("tensor", _Tensor),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.CFUNCTYPE(None, ctypes.c_void_p)),
+    )
 
 
 class _Versioned(ctypes.Structure):
     """A ``DLManagedTensorVersioned``."""
 
+    name, used = b"dltensor_versioned", b"used_dltensor_versioned"
     _fields_ = (
         ("major", ctypes.c_uint32),
         ("minor", ctypes.c_uint32),
@@ -143,23 +145,20 @@ def take(x: Any) -> Taken:
             "move it to the host first, or convert it with its own framework",
         )
     capsule = _export(x)
-    if _is_valid(capsule, b"dltensor_versioned"):
-        managed: Any = ctypes.cast(_pointer(capsule, b"dltensor_versioned"), ctypes.POINTER(_Versioned)).contents
-        used, flags, versioned = b"used_dltensor_versioned", managed.flags, True
-    else:
-        managed = ctypes.cast(_pointer(capsule, b"dltensor"), ctypes.POINTER(_Managed)).contents
-        # It says nothing of flags; NumPy takes it for read-only as well.
-        used, flags, versioned = b"used_dltensor", _READ_ONLY, False
+    managed = _managed_by(capsule)
+    versioned = isinstance(managed, _Versioned)
+    # Without a version it says nothing of flags; NumPy takes it for read-only as well.
+    flags = managed.flags if versioned else _READ_ONLY
     tensor = managed.tensor
-    name = _DTYPES.get((tensor.code, tensor.bits))
-    if name is None or tensor.lanes != 1:
+    dtype = _DTYPES.get((tensor.code, tensor.bits))
+    if dtype is None or tensor.lanes != 1:
         # The capsule keeps its name, so its own destructor frees what it holds.
         raise UnsupportedTypeError(
             f"A {type(x).__name__} exports DLPack dtype code {tensor.code} with {tensor.bits} bits and "
             f"{tensor.lanes} lanes, which has no name here.",
             "a dtype that has a name, such as float32, before it is exported",
         )
-    row = DTYPES[name]
+    row = DTYPES[dtype]
     shape = tuple(tensor.shape[: tensor.ndim])
     strides = (
         tuple(step * row.itemsize for step in tensor.strides[: tensor.ndim])
@@ -167,7 +166,7 @@ def take(x: Any) -> Taken:
         else compact_strides(shape, row.itemsize)
     )
     owner = _Owner()
-    _rename(capsule, used)
+    _rename(capsule, managed.used)
     if managed.deleter:
         weakref.finalize(owner, managed.deleter, ctypes.addressof(managed)).atexit = False
     start = (tensor.data or 0) + tensor.byte_offset
@@ -175,7 +174,7 @@ def take(x: Any) -> Taken:
     return Taken(array, versioned, bool(flags & _IS_COPIED))
 
 
-class Offer:
+class Offer(NamedTuple):
     """A tensor on a device, as another framework may ask for it: through ``__dlpack__(stream=…)``, of its producer.
 
     The consumer names its stream, and the producer lets that stream wait for its own
@@ -189,26 +188,19 @@ class Offer:
         code: The dtype code that the capsule is to say, where the producer would say another.
     """
 
-    __slots__ = ("around", "code", "dtype", "streams", "x")
-
-    def __init__(
-        self,
-        x: Any,
-        dtype: str,
-        around: Callable[[], AbstractContextManager[Any]],
-        *,
-        streams: bool = True,
-        code: int | None = None,
-    ) -> None:
-        self.x, self.dtype, self.around, self.streams, self.code = x, dtype, around, streams, code
+    x: Any
+    dtype: str
+    around: Callable[[], AbstractContextManager[Any]]
+    streams: bool = True
+    code: int | None = None
 
     def as_integers(self) -> Offer:
         """The same memory as unsigned integers of the same width, for a consumer that has no name for the dtype."""
-        return Offer(self.x, self.dtype, self.around, streams=self.streams, code=_UNSIGNED)
+        return self._replace(code=_UNSIGNED)
 
     def as_named(self) -> Offer:
         """The same memory under the dtype's own code, for a consumer that knows it."""
-        return Offer(self.x, self.dtype, self.around, streams=self.streams, code=_CODES[self.dtype])
+        return self._replace(code=_CODES[self.dtype])
 
     def __dlpack_device__(self) -> tuple[int, int]:
         kind, index = self.x.__dlpack_device__()
@@ -218,20 +210,15 @@ class Offer:
         """A capsule of the producer's, ordered before the consumer's stream."""
         with self.around():
             capsule = self.x.__dlpack__(stream=stream, **asked) if self.streams else self.x.__dlpack__()
-        if self.code is not None and self.code != _code_of(capsule):
-            _tensor_of(capsule).code = self.code
+        if self.code is not None:
+            _managed_by(capsule).tensor.code = self.code
         return capsule
 
 
-def _tensor_of(capsule: Any) -> Any:
-    """The description inside a capsule that nobody has taken."""
-    if _is_valid(capsule, b"dltensor_versioned"):
-        return ctypes.cast(_pointer(capsule, b"dltensor_versioned"), ctypes.POINTER(_Versioned)).contents.tensor
-    return ctypes.cast(_pointer(capsule, b"dltensor"), ctypes.POINTER(_Managed)).contents.tensor
-
-
-def _code_of(capsule: Any) -> int:
-    return int(_tensor_of(capsule).code)
+def _managed_by(capsule: Any) -> Any:
+    """What is inside a capsule that nobody has taken."""
+    kind: Any = _Versioned if _is_valid(capsule, _Versioned.name) else _Managed
+    return ctypes.cast(_pointer(capsule, kind.name), ctypes.POINTER(kind)).contents
 
 
 def _export(x: Any) -> Any:

@@ -38,6 +38,8 @@ __all__ = [
     "writable_somewhere",
 ]
 
+Array = np.ndarray[Any, Any]
+
 LOWEST = 1 << 22
 """An address below which no process has memory: less than where Linux loads the first program."""
 MAPPED = 1 << 25
@@ -55,12 +57,12 @@ IN_ONE_RUN = frozenset(
 """
 
 
-def _slow_address(array: np.ndarray[Any, Any]) -> int:
+def _slow_address(array: Array) -> int:
     data: int = array.__array_interface__["data"][0]
     return data
 
 
-def _find_address() -> Callable[[np.ndarray[Any, Any]], int]:
+def _find_address() -> Callable[[Array], int]:
     """A function that reads an array's address, a seventh of the documented way's time if it can.
 
     NumPy's C interface fixes that the address follows the object's header; that this interpreter's
@@ -69,7 +71,7 @@ def _find_address() -> Callable[[np.ndarray[Any, Any]], int]:
     header = object.__basicsize__
     read = ctypes.c_size_t.from_address
 
-    def fast(array: np.ndarray[Any, Any]) -> int:
+    def fast(array: Array) -> int:
         return read(id(array) + header).value
 
     probe = np.arange(24, dtype=np.int16)
@@ -82,7 +84,7 @@ address = _find_address()
 """The address of an array's first element."""
 
 
-def addresses(arrays: Iterable[np.ndarray[Any, Any]]) -> list[int]:
+def addresses(arrays: Iterable[Array]) -> list[int]:
     """The address of the first element of each of many."""
     if address is _slow_address:
         return list(map(address, arrays))
@@ -104,10 +106,10 @@ def share_a_byte(starts: Sequence[int], ends: Sequence[int]) -> bool:
     return bool((after[order][:-1] > first[order][1:]).any())
 
 
-def compact(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+def compact(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """Uninitialised memory, C-contiguous and 64-byte aligned."""
     block = np.empty(prod(shape) * dtype.itemsize + ALIGNMENT, np.uint8)
-    result: np.ndarray[Any, Any] = np.ndarray(shape, dtype, block, -address(block) % ALIGNMENT)
+    result: Array = np.ndarray(shape, dtype, block, -address(block) % ALIGNMENT)
     return result
 
 
@@ -121,7 +123,7 @@ class _Window:
         self.owner = owner
 
 
-def over(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def over(array: Array) -> Array:
     """A writable array over the memory of a read-only one: for a caller who consents to share."""
     return over_address(address(array), array.shape, array.strides, array.dtype, read_only=False, owner=array)
 
@@ -131,7 +133,7 @@ def narrow(x: Any, axes: Sequence[int]) -> Any:
     return x[tuple([slice(1) if axis in axes else slice(None) for axis in range(x.ndim)])]
 
 
-def span(array: np.ndarray[Any, Any], length: int) -> np.ndarray[Any, Any]:
+def span(array: Array, length: int) -> Array:
     """The memory that an array's elements share: so many elements, from its first on."""
     return np.lib.stride_tricks.as_strided(array, (length,), (array.itemsize,))
 
@@ -144,7 +146,7 @@ def over_address(
     *,
     read_only: bool,
     owner: object,
-) -> np.ndarray[Any, Any]:
+) -> Array:
     """An array over an address, which keeps its owner alive.
 
     Args:
@@ -164,16 +166,16 @@ def over_address(
         "typestr": f"|V{dtype.itemsize}",
         "data": (start, read_only),
     }
-    array: np.ndarray[Any, Any] = np.asarray(_Window(interface, owner)).view(dtype)
+    array: Array = np.asarray(_Window(interface, owner)).view(dtype)
     return array
 
 
-def is_there(array: np.ndarray[Any, Any] | None) -> bool:
+def is_there(array: Array | None) -> bool:
     """Whether a fast path gave an array that can be read: a view of freed storage begins at no more than its offset."""
     return array is not None and address(array) >= LOWEST
 
 
-def root(array: np.ndarray[Any, Any]) -> object:
+def root(array: Array) -> object:
     """The object at the end of an array's chain of bases: whoever owns the memory."""
     owner: object = array
     while True:
@@ -192,7 +194,7 @@ def _base(owner: object) -> object:
     return owner.owner if isinstance(owner, _Window) else None
 
 
-def writable_somewhere(array: np.ndarray[Any, Any]) -> bool | object:
+def writable_somewhere(array: Array) -> bool | object:
     """Whether a read-only array's memory can be written through a base of it; its owner if unknown."""
     owner: object = array
     while True:
@@ -206,7 +208,7 @@ def writable_somewhere(array: np.ndarray[Any, Any]) -> bool | object:
         owner = base
 
 
-def is_mapped(array: np.ndarray[Any, Any]) -> bool:
+def is_mapped(array: Array) -> bool:
     """Whether an array lies over a memory map."""
     return isinstance(root(array), mmap.mmap)
 
@@ -229,7 +231,7 @@ def overlap(first: TensorInfo, at: int, second: TensorInfo, also_at: int) -> boo
     return bool(np.shares_memory(_ghost(first, at), _ghost(second, also_at)))
 
 
-def is_spread(array: np.ndarray[Any, Any]) -> bool:
+def is_spread(array: Array) -> bool:
     """Whether an array lies over memory that it does not own, each element where one look says that no other is."""
     # The base says nothing: PyTorch gives one to memory that it has not.
     if array.flags.owndata:
@@ -243,7 +245,7 @@ def is_spread(array: np.ndarray[Any, Any]) -> bool:
     return are_apart(array.shape, strides, itemsize)
 
 
-def _ghost(info: TensorInfo, start: int) -> np.ndarray[Any, Any]:
+def _ghost(info: TensorInfo, start: int) -> Array:
     """An array over an address that is never read: only its geometry is looked at."""
     void = np.dtype(f"V{find(info.dtype).itemsize}")
     # Without those of length 1: a tensor may have more axes than an array.

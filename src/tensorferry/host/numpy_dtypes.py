@@ -9,7 +9,7 @@ import numpy as np
 
 from ..core.dtypes import DTYPES, ORDINARY
 
-__all__ = ["by_numpy", "is_native_and_known", "numpy_dtype", "of_numpy"]
+__all__ = ["by_numpy", "numpy_dtype", "of_numpy"]
 
 
 class _Made(dict[str, np.dtype[Any]]):
@@ -40,8 +40,3 @@ def of_numpy(dtype: np.dtype[Any]) -> str | None:
     if name is None and not dtype.isnative:
         name = by_numpy().get(dtype.newbyteorder("="))
     return name
-
-
-def is_native_and_known(dtype: np.dtype[Any]) -> bool:
-    """Whether a NumPy dtype is one of the table's, in the machine's byte order."""
-    return dtype in by_numpy() and dtype.isnative

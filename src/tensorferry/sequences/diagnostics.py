@@ -32,13 +32,13 @@ def leaves(x: Any, path: str = "x", depth: int = 0) -> Iterator[tuple[str, Any]]
         yield path, x
 
 
-def outer_shape(x: Any, path: str = "x") -> tuple[int, ...]:
+def outer_shape(x: Any) -> tuple[int, ...]:
     """The shape of the nesting around tensors.
 
     Raises:
         ShapeError: Rows of unequal lengths.
     """
-    problem = _ragged(x, path)
+    problem = _ragged(x, "x")
     if problem is not None:
         raise problem
     shape = []

@@ -18,7 +18,8 @@ from ..core.request import Request
 from ..errors import ConversionError, DeviceError, ShapeError
 from ..host import memory
 from .diagnostics import ROWS, at_member, leaves, outer_shape
-from .reader import PYTHON_NUMBERS, element_types, first, is_tensor
+from .numbers import PYTHON_NUMBERS
+from .reader import element_types, first, is_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence

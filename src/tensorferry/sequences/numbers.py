@@ -31,6 +31,7 @@ __all__ = [
     "is_filled",
     "list_reader",
     "look",
+    "opened",
     "read",
     "read_part",
     "with_types",
@@ -148,7 +149,7 @@ def _read_by_numpy(x: Any, shape: tuple[int, ...], dtype: str, start: int, stop:
     part = x if stop - start == len(x) else x[start:stop]
     try:
         # A tensor or a scalar of NumPy's among them, which has a dtype, would make another sum.
-        plain = type(sum(_flat(part, len(shape)))) in PYTHON_NUMBERS
+        plain = type(sum(opened(part, len(shape) - 1))) in PYTHON_NUMBERS
         array = np.array(part) if plain and len(x) == shape[0] else None
     except Exception:  # noqa: BLE001 - whatever an element of somebody else's class raises
         array = None
@@ -156,7 +157,7 @@ def _read_by_numpy(x: Any, shape: tuple[int, ...], dtype: str, start: int, stop:
     if array is None or array.shape != (stop - start, *shape[1:]) or array.dtype.kind not in "bifc":
         return np.empty(0, wanted), flags.DOUBT
     found = flags.found_in(array)
-    if array.dtype.kind in "fc" and not flags.are_exact(array) and int in set(map(type, _flat(part, len(shape)))):
+    if array.dtype.kind in "fc" and not flags.are_exact(array) and int in set(map(type, opened(part, len(shape) - 1))):
         found |= flags.LARGE
     if array.dtype == wanted:
         return array, found
@@ -168,8 +169,9 @@ def _read_by_numpy(x: Any, shape: tuple[int, ...], dtype: str, start: int, stop:
 read_part = _read_by_numpy if _extension is None else _read_by_extension
 
 
-def _flat(x: Any, depth: int) -> Any:
-    for _ in range(depth - 1):
+def opened(x: Any, levels: int) -> Any:
+    """The rows or elements some levels down, one after the other."""
+    for _ in range(levels):
         x = chain.from_iterable(x)
     return x
 
@@ -184,7 +186,7 @@ def with_types(found: int, x: Any, depth: int) -> int:
     """
     if _extension is not None:
         return found
-    kinds = set(map(type, _flat(x, depth)))
+    kinds = set(map(type, opened(x, depth - 1)))
     return (found & ~flags.KINDS) | sum(map(_FLAGS.__getitem__, kinds)) if kinds <= PYTHON_NUMBERS else flags.DOUBT
 
 
@@ -308,7 +310,7 @@ def _are_cast_alike(wanted: str) -> bool:
 
 
 @cache
-def _all_within(dtype: str, *, narrow: bool = True) -> frozenset[int]:
+def _all_within(dtype: str, *, narrow: bool) -> frozenset[int]:
     """What can be found in numbers of a dtype, by flags; if it is to be narrow, none of them is beyond float32."""
     every = ((each, flags.exact(each)) for each in range(flags.MISFIT) if not (narrow and each & flags.BEYOND))
     return frozenset(each for each, seen in every if seen is not None and seen.dtype == dtype)

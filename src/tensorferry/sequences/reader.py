@@ -7,7 +7,6 @@ whose dtype the target chooses; if it is a NumPy scalar or a tensor, they are ty
 from __future__ import annotations
 
 from array import array as typed_array
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from ..host import subnormals
 from ..host.numpy_dtypes import of_numpy
 from . import flags, numbers
 from .diagnostics import DEEPEST, ROWS, at_member, leaves, shape_of, why_unreadable
-from .numbers import PYTHON_NUMBERS
+from .numbers import PYTHON_NUMBERS, opened
 
 __all__ = [
     "PYTHON_NUMBERS",
@@ -169,20 +168,13 @@ def _types_within(x: Any, depth: int) -> set[type]:
     level, kinds = 0, set(map(type, x))
     while level < depth - 1 and all(issubclass(kind, ROWS) for kind in kinds):
         level += 1
-        kinds = set(map(type, _opened(x, level)))
+        kinds = set(map(type, opened(x, level)))
     rest = depth - level - 1
     if rest and any(issubclass(kind, ROWS) for kind in kinds):
-        for row in _opened(x, level):
+        for row in opened(x, level):
             if isinstance(row, ROWS):
                 kinds |= _types_within(row, rest)
     return kinds
-
-
-def _opened(x: Any, levels: int) -> Any:
-    """The rows or elements some levels down, one after the other."""
-    for _ in range(levels):
-        x = chain.from_iterable(x)
-    return x
 
 
 def _with_numbers(x: Any, path: str, depth: int = 0) -> Any:

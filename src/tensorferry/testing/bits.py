@@ -41,6 +41,11 @@ class Format(NamedTuple):
     bias: int = 0
     specials: str = ""
 
+    @property
+    def part(self) -> int:
+        """Bytes of an element, or of either part of a complex one."""
+        return self.itemsize // 2 if self.kind == "complex" else self.itemsize
+
 
 def _floats() -> list[Format]:
     rows = [
@@ -81,6 +86,10 @@ FORMATS: dict[str, Format] = _formats()
 """Every dtype that some framework knows, by its canonical name."""
 
 
+_CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
+"""For each width in bytes, the code of `struct` for an unsigned integer."""
+
+
 # -- what a pattern means -----------------------------------------------------------------------
 
 
@@ -91,19 +100,17 @@ def decode(dtype: str, content: bytes) -> list[Any]:
     ([1.0, -1.0, 0.001953125], [-1])
     """
     row = FORMATS[dtype]
+    code = "f" if row.bits == 32 else "d"
     if row.kind == "complex":
-        code = "f" if row.bits == 32 else "d"
         parts = struct.unpack(f"={len(content) * 2 // row.itemsize}{code}", content)
         return [complex(*pair) for pair in zip(parts[::2], parts[1::2], strict=True)]
     if row.kind == "float" and row.bits >= 32:
-        code = "f" if row.bits == 32 else "d"
         return list(struct.unpack(f"={len(content) // row.itemsize}{code}", content))
     return [numbers(dtype, pattern) for pattern in _split(content, row.itemsize)]
 
 
 def _split(content: bytes, itemsize: int) -> list[int]:
-    code = {1: "B", 2: "H", 4: "I", 8: "Q"}[itemsize]
-    return list(struct.unpack(f"={len(content) // itemsize}{code}", content))
+    return list(struct.unpack(f"={len(content) // itemsize}{_CODES[itemsize]}", content))
 
 
 def numbers(dtype: str, pattern: int) -> Any:
@@ -153,8 +160,7 @@ def patterns(dtype: str, count: int) -> tuple[bytes, ...]:
     width = 1 if row.kind == "bool" else row.bits
     while len(chosen) < 2 * count:
         chosen.append(source.getrandbits(width))
-    size = row.itemsize // 2 if row.kind == "complex" else row.itemsize
-    code = {1: "B", 2: "H", 4: "I", 8: "Q"}[size]
+    code = _CODES[row.part]
     if row.kind != "complex":
         return tuple(struct.pack(f"={code}", pattern) for pattern in chosen[:count])
     # The specials meet one another: a NaN beside a -0, an infinity beside a subnormal.
@@ -184,18 +190,15 @@ def _specials(row: Format) -> list[int]:
 def flip_sign(dtype: str, content: bytes, *, imaginary_only: bool = False) -> bytes:
     """The bytes of the negated floats or complex numbers, or of their conjugates."""
     row = FORMATS[dtype]
-    size = row.itemsize // 2 if row.kind == "complex" else row.itemsize
-    code = {1: "B", 2: "H", 4: "I", 8: "Q"}[size]
-    found = list(struct.unpack(f"={len(content) // size}{code}", content))
+    found = _split(content, row.part)
     start, step = (1, 2) if imaginary_only else (0, 1)
     found[start::step] = [pattern ^ 1 << (row.bits - 1) for pattern in found[start::step]]
-    return struct.pack(f"={len(found)}{code}", *found)
+    return struct.pack(f"={len(found)}{_CODES[row.part]}", *found)
 
 
 def swap(dtype: str, content: bytes) -> bytes:
     """The same elements in the other byte order; a complex number's parts keep their places."""
-    row = FORMATS[dtype]
-    size = row.itemsize // 2 if row.kind == "complex" else row.itemsize
+    size = FORMATS[dtype].part
     return b"".join(content[at : at + size][::-1] for at in range(0, len(content), size))
 
 

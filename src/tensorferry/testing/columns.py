@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from .memory import image
@@ -17,7 +16,7 @@ __all__ = ["ColumnWitness"]
 
 
 class ColumnWitness(Witness):
-    """A library of columns: `build` is given one axis or more."""
+    """A library of columns: `build` gives a column of one axis, a table or a column of tensors of more."""
 
     layouts: ClassVar[tuple[str, ...]] = ("column", "aligned", "empty")
     mutable: ClassVar[bool] = False
@@ -40,7 +39,3 @@ class ColumnWitness(Witness):
     def poker(self, x: Any) -> Callable[[bytes], None] | None:
         """What writes other elements through the library itself."""
         return None
-
-    @abstractmethod
-    def build(self, content: bytes, dtype: str, shape: tuple[int, ...]) -> Any:
-        """A column of one axis, a table or a column of tensors of more."""

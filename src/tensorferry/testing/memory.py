@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from .bits import FORMATS, patterns
 
-__all__ = ["LAYOUTS", "Image", "Place", "addresses", "image", "read"]
+__all__ = ["LAYOUTS", "Image", "Place", "addresses", "compact_strides", "image", "read"]
 
 
 class Place(NamedTuple):
@@ -39,16 +39,18 @@ class Image(NamedTuple):
     content: bytes
 
 
-def _compact(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+def compact_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    """Bytes from one element to the next along each axis, without gaps and in C order."""
     strides = [itemsize]
     for length in reversed(shape[1:]):
         strides.insert(0, strides[0] * max(length, 1))
     return tuple(strides[: len(shape)])
 
 
-def _geometry(layout: str, size: int) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+def _geometries(size: int) -> dict[str, tuple[int, tuple[int, ...], tuple[int, ...]]]:
+    """For each layout of elements of a size: offset, shape and strides."""
     shape = (4, 6)
-    rows, columns = _compact(shape, size)
+    rows, columns = compact_strides(shape, size)
     return {
         "aligned": (0, shape, (rows, columns)),
         "offset": (16, shape, (rows, columns)),
@@ -64,25 +66,10 @@ def _geometry(layout: str, size: int) -> tuple[int, tuple[int, ...], tuple[int, 
         "zero-d": (0, (), ()),
         "zero-d offset": (16, (), ()),
         "empty": (0, (0, 3), (3 * size, size)),
-    }[layout]
+    }
 
 
-LAYOUTS = (
-    "aligned",
-    "offset",
-    "fortran",
-    "permuted",
-    "strided",
-    "negative",
-    "reversed",
-    "broadcast",
-    "unaligned",
-    "field",
-    "single",
-    "zero-d",
-    "zero-d offset",
-    "empty",
-)
+LAYOUTS = tuple(_geometries(1))
 """The layouts of host memory, from the plainest to the oddest."""
 
 
@@ -95,7 +82,7 @@ def image(layout: str, dtype: str) -> Image:
     ((4, 6), (-12, 2), 36)
     """
     itemsize = FORMATS[dtype].itemsize
-    offset, shape, strides = _geometry(layout, itemsize)
+    offset, shape, strides = _geometries(itemsize)[layout]
     places = [
         offset + sum(at * step for at, step in zip(index, strides, strict=True))
         for index in product(*map(range, shape))
@@ -110,15 +97,17 @@ def image(layout: str, dtype: str) -> Image:
 
 def addresses(place: Place) -> set[int]:
     """Every byte that a tensor's elements occupy, by brute force."""
-    starts = {place.address}
-    for length, step in zip(place.shape, place.strides, strict=True):
-        starts = {start + at * step for start in starts for at in range(length)}
-    return {start + byte for start in starts for byte in range(place.itemsize)}
+    return {start + byte for start in _starts(place) for byte in range(place.itemsize)}
 
 
 def read(place: Place) -> bytes:
     """The elements' bytes in C order, straight from memory."""
+    return b"".join(ctypes.string_at(start, place.itemsize) for start in _starts(place))
+
+
+def _starts(place: Place) -> list[int]:
+    """The address of each element in C order."""
     starts = [place.address]
     for length, step in zip(place.shape, place.strides, strict=True):
         starts = [start + at * step for start in starts for at in range(length)]
-    return b"".join(ctypes.string_at(start, place.itemsize) for start in starts)
+    return starts

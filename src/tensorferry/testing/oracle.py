@@ -124,6 +124,4 @@ def _possible(sample: Sample, place: Place | None, source: Capabilities, target:
             if step != expected:
                 return False
             expected *= length
-    row = FORMATS[sample.dtype]
-    element = row.itemsize // 2 if row.kind == "complex" else row.itemsize
-    return place.address % (target.memory.alignment or element) == 0
+    return place.address % (target.memory.alignment or FORMATS[sample.dtype].part) == 0

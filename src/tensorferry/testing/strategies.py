@@ -36,11 +36,10 @@ def shapes(axes: int = 3, longest: int = 4) -> st.SearchStrategy[tuple[int, ...]
 def contents(dtype: str, count: int) -> st.SearchStrategy[bytes]:
     """The bytes of so many elements: what is special about the dtype as often as anything."""
     row = FORMATS[dtype]
-    parts = 2 if row.kind == "complex" else 1
-    size = row.itemsize // parts
+    parts = row.itemsize // row.part
     width = 1 if row.kind == "bool" else row.bits
     anything = st.lists(st.integers(0, (1 << width) - 1), min_size=parts, max_size=parts).map(
-        lambda found: b"".join(part.to_bytes(size, "little") for part in found)
+        lambda found: b"".join(part.to_bytes(row.part, "little") for part in found)
     )
     special = st.sampled_from(patterns(dtype, 24))
     elements = st.lists(special | anything, min_size=count, max_size=count)

@@ -13,13 +13,14 @@ import sys
 from abc import ABC, abstractmethod
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from .bits import FORMATS
 from .memory import LAYOUTS, image, read
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Mapping
     from contextlib import AbstractContextManager
 
     from .memory import Image, Place
@@ -137,6 +138,10 @@ class Witness(ABC):
         x = self.lay(found, dtype)
         return Sample(x, dtype, found.shape, found.content, self.writes, self.writes)
 
+    def variants(self) -> Mapping[str, Callable[[Any], Any]]:
+        """What a plain tensor can be made into that is converted in another way, by a word for it."""
+        return {}
+
     # -- looking ----------------------------------------------------------------------------------
 
     @abstractmethod
@@ -182,18 +187,20 @@ class Witness(ABC):
 
 
 _outside: dict[str, Witness] = {}
-_loaded: dict[str, Witness] = {}
+
+
+@cache
+def _own() -> dict[str, Witness]:
+    from . import frameworks as package
+
+    names = [f"{package.__name__}.{module.name}" for module in pkgutil.iter_modules(package.__path__)]
+    found = [importlib.import_module(name).WITNESS for name in names]
+    return {witness.name: witness for witness in found}
 
 
 def witnesses() -> dict[str, Witness]:
     """This package's witnesses by name of backend, and those that were added."""
-    if not _loaded:
-        from . import frameworks as package
-
-        for module in pkgutil.iter_modules(package.__path__):
-            found = importlib.import_module(f"{package.__name__}.{module.name}").WITNESS
-            _loaded[found.name] = found
-    return {**_loaded, **_outside}
+    return {**_own(), **_outside}
 
 
 def add_witness(witness: Witness) -> None:

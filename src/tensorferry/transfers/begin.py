@@ -17,7 +17,7 @@ from .transfer import Transfer
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ..devices.streams import Place, PlaceEvent
+    from ..devices.streams import PlaceEvent, StreamPlace
     from ..planning.plan import Plan
     from .target import Pending, Target
 
@@ -53,7 +53,7 @@ def _takes_long(plan: Plan) -> bool:
     return any(step.path == "bus" or step.verb == "wait" for step in plan.steps)
 
 
-def _run(pending: Pending, streams: SideStreams, places: Sequence[Place], before: Sequence[PlaceEvent]) -> Landed:
+def _run(pending: Pending, streams: SideStreams, places: Sequence[StreamPlace], before: Sequence[PlaceEvent]) -> Landed:
     value, after = streams.convert(pending.run, places, before)
     for reached in after:
         reached.event.wait()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..backends import registry
 from ..core.devices import HOST
-from ..devices.streams import Landed, Place, PlaceEvent
+from ..devices.streams import Landed, PlaceEvent, StreamPlace
 from ..errors import UnsupportedTypeError
 from ..trees.leaves import LeafRule
 from ..trees.walk import take_apart
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 __all__ = ["landed", "places_of", "tensors_in"]
 
 
-def _place(framework: str, device: str) -> Place | None:
+def _place(framework: str, device: str) -> StreamPlace | None:
     backend = registry.backend_named(framework)
     stream = backend.current_stream(device) if backend.loaded else None
-    return None if stream is None else Place(backend, stream.device)
+    return None if stream is None else StreamPlace(backend, stream.device)
 
 
-def _places(infos: Iterable[TensorInfo]) -> tuple[Place, ...]:
+def _places(infos: Iterable[TensorInfo]) -> tuple[StreamPlace, ...]:
     names = dict.fromkeys(
         (info.framework, info.device) for info in infos if info.device != HOST and info.abstract is None
     )
     return tuple(dict.fromkeys(place for name in names if (place := _place(*name)) is not None))
 
 
-def places_of(plans: Sequence[Plan]) -> tuple[tuple[Place, ...], tuple[Place, ...]]:
+def places_of(plans: Sequence[Plan]) -> tuple[tuple[StreamPlace, ...], tuple[StreamPlace, ...]]:
     """The places that conversions read from, and all of them: those that they write to last."""
     sources, targets = _places(plan.source for plan in plans), _places(plan.result for plan in plans)
     return sources, (*(place for place in sources if place not in targets), *targets)
@@ -45,10 +45,10 @@ def places_of(plans: Sequence[Plan]) -> tuple[tuple[Place, ...], tuple[Place, ..
 def landed(value: Any, after: Sequence[PlaceEvent]) -> Landed:
     """A result with the tensors of each place where there is something to wait for."""
     events = dict(after)
-    parts: dict[Place, list[Any]] = defaultdict(list)
+    parts: dict[StreamPlace, list[Any]] = defaultdict(list)
     for backend, tensor in tensors_in(value) if after else ():
         info = backend.describe(tensor)
-        place = Place(backend, info.device)
+        place = StreamPlace(backend, info.device)
         if place in events and info.abstract is None:
             parts[place].append(tensor)
     return Landed(value, tuple((PlaceEvent(place, events[place]), found) for place, found in parts.items()))

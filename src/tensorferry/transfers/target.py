@@ -119,8 +119,12 @@ class Target:
         """
         return untraced(self._prepare, x)  # type: ignore[no-any-return]
 
+    def _said(self, x: Any) -> Any:
+        """The same with what was said of the columns of its tables."""
+        return said_in(x, index=False, dtype=self.rule, casting=self.said[1], **self.columns) if self.columns else x
+
     def _prepare(self, x: Any) -> Pending:
-        x = said_in(x, index=False, dtype=self.rule, casting=self.said[1], **self.columns) if self.columns else x
+        x = self._said(x)
         rule = leaf_rule(self.leaves, unknown=self.unknown)
         targets = self._of_one if self._is_one(x) else self._of_trees
         return Pending(TreeConversion(x, targets, rule, None, coalesce=self.coalesce))
@@ -134,7 +138,7 @@ class Target:
         return untraced(self._convert, x)
 
     def _convert(self, x: Any) -> Any:
-        x = said_in(x, index=False, dtype=self.rule, casting=self.said[1], **self.columns) if self.columns else x
+        x = self._said(x)
         targets, alone = self._of_trees, self._is_one(x)
         if alone:
             targets = self._of_one

@@ -27,7 +27,7 @@ from .places import landed, places_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ..devices.streams import Place, PlaceEvent, Stream
+    from ..devices.streams import PlaceEvent, Stream, StreamPlace
     from ..planning.plan import Plan
     from .target import Target
 
@@ -59,7 +59,7 @@ class Converter:
         return landed(value, after)
 
     def _let_source_wait(
-        self, batch: Any, plans: Sequence[Plan], sources: Sequence[Place], after: Sequence[PlaceEvent]
+        self, batch: Any, plans: Sequence[Plan], sources: Sequence[StreamPlace], after: Sequence[PlaceEvent]
     ) -> None:
         """See to it that what the source does next comes after what still reads this batch."""
         if any(plan.source.pinned for plan in plans):

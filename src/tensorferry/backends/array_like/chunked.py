@@ -14,7 +14,7 @@ from .sources import later
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .neighbours import Opened
+    from .libraries import Opened
 
 __all__ = ["is_text", "open_later"]
 

@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import UnsupportedTypeError
 from .chunked import is_text, open_later
-from .neighbours import Neighbour
+from .libraries import KnownClass
 from .protocols import from_array
 
 if TYPE_CHECKING:
-    from .neighbours import Opened
+    from .libraries import Opened
 
-__all__ = ["neighbour"]
+__all__ = ["known_class"]
 
 
-def neighbour(kind: type) -> Neighbour | None:
+def known_class(kind: type) -> KnownClass | None:
     """What is known of a class of dask's, or of one that is derived from it."""
     names = {base.__name__ for base in kind.__mro__}
     if "Array" in names:
-        return Neighbour(_open, is_text)
-    return Neighbour(_refuse) if names & {"DataFrame", "Series", "Index"} else None
+        return KnownClass(_open, is_text)
+    return KnownClass(_refuse) if names & {"DataFrame", "Series", "Index"} else None
 
 
 def _open(x: Any, target: Any, request: Any) -> Opened:

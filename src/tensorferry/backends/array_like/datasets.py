@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any
 from ...errors import UnsupportedTypeError
 from ...hints import Hint
 from .. import registry
-from .neighbours import Neighbour
+from .libraries import KnownClass
 
 if TYPE_CHECKING:
-    from .neighbours import Opened
+    from .libraries import Opened
 
-__all__ = ["neighbour"]
+__all__ = ["known_class"]
 
 
-def neighbour(kind: type) -> Neighbour | None:
+def known_class(kind: type) -> KnownClass | None:
     """What is known of a class of datasets, or of one that is derived from it."""
     names = {base.__name__ for base in kind.__mro__}
     if "Column" in names:
-        return Neighbour(_open_column, _is_text)
-    return Neighbour(_refuse) if names & {"Dataset", "IterableDataset"} else None
+        return KnownClass(_open_column, _is_text)
+    return KnownClass(_refuse) if names & {"Dataset", "IterableDataset"} else None
 
 
 def _open_column(x: Any, target: Any, request: Any) -> Opened:

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 from ...columns.column import TEXT
 from ...errors import UnsupportedTypeError
 from .chunked import is_text, open_later
-from .neighbours import Neighbour
+from .libraries import KnownClass
 
 if TYPE_CHECKING:
-    from .neighbours import Opened
+    from .libraries import Opened
 
-__all__ = ["neighbour"]
+__all__ = ["known_class"]
 
 
-def neighbour(kind: type) -> Neighbour | None:
+def known_class(kind: type) -> KnownClass | None:
     """What is known of a class of h5py's, or of one that is derived from it."""
     import h5py
 
-    return Neighbour(_open, _is_text) if issubclass(kind, h5py.Dataset) else None
+    return KnownClass(_open, _is_text) if issubclass(kind, h5py.Dataset) else None
 
 
 def _open(x: Any, target: Any, request: Any) -> Opened:

@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...host.numpy_dtypes import of_numpy
-from .neighbours import Neighbour
+from .libraries import KnownClass
 from .protocols import open_offered
 from .snippets import PALETTE
 from .sources import kind_of, later
 
 if TYPE_CHECKING:
-    from .neighbours import Opened
+    from .libraries import Opened
 
-__all__ = ["neighbour"]
+__all__ = ["known_class"]
 
 
-def neighbour(kind: type) -> Neighbour | None:
+def known_class(kind: type) -> KnownClass | None:
     """What is known of a class of Pillow, or of one that is derived from it."""
     from PIL import Image
 
-    return Neighbour(_open) if issubclass(kind, Image.Image) else None
+    return KnownClass(_open) if issubclass(kind, Image.Image) else None
 
 
 def _open(x: Any, target: Any, request: Any) -> Opened:

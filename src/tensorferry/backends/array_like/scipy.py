@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...errors import UnsupportedTypeError
-from .neighbours import Neighbour
+from .libraries import KnownClass
 
 if TYPE_CHECKING:
-    from .neighbours import Opened
+    from .libraries import Opened
 
-__all__ = ["neighbour"]
+__all__ = ["known_class"]
 
 
-def neighbour(kind: type) -> Neighbour | None:
+def known_class(kind: type) -> KnownClass | None:
     """What is known of a class of SciPy's, or of one that is derived from it."""
     from scipy import sparse
 
-    return Neighbour(_refuse) if issubclass(kind, (sparse.sparray, sparse.spmatrix)) else None
+    return KnownClass(_refuse) if issubclass(kind, (sparse.sparray, sparse.spmatrix)) else None
 
 
 def _refuse(x: Any, _target: Any, _request: Any) -> Opened:

@@ -13,7 +13,7 @@ __all__ = ["COLUMN", "DLPACK", "FILLED", "PALETTE", "snippet"]
 
 DLPACK = ".__dlpack__"
 """How a kind ends if the object has offered its memory by this method."""
-COLUMN = " column"
+COLUMN = "column"
 """What a kind says of a column that is known by Arrow's interfaces, or of which something was said."""
 FILLED = " with nulls as "
 """How a kind says what stands in the place of nulls."""
@@ -24,7 +24,7 @@ PALETTE = " of palette indices"
 def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:  # noqa: ARG001 - one signature for all
     """The code for a verb of the backend on ``{x}``; `info` is what it is then."""
     native = info.dtype in ORDINARY
-    if COLUMN in f" {info.kind}":
+    if f" {COLUMN}" in f" {info.kind}":
         value = info.kind.partition(FILLED)[2].partition(": ")[0]
         number = f'"{value}"' if value == "nan" else f'float("{value}")' if value.endswith("inf") else value
         return f"ferry.to_numpy({{x}}, nulls={number})" if value else "ferry.to_numpy({x})"

@@ -9,7 +9,8 @@ from __future__ import annotations
 import sys
 import weakref
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from ...core.info import COPIED, TensorInfo
 from ...errors import ConversionError, UnsupportedTypeError
 from ...host import memory
 from ...host.numpy_dtypes import of_numpy
+from .. import opening
 from ..base import kind_of_type
 from .declared import NAME
 
@@ -24,8 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 __all__ = [
-    "Later",
-    "as_written",
     "copied",
     "kind_of",
     "later",
@@ -41,49 +41,30 @@ _ANYWHERE = 16
 """Where NumPy's own memory may start, modulo 64."""
 
 
-class Later(NamedTuple):
-    """Values that are read when they are wanted.
-
-    Args:
-        read: Gives them.
-        shape: The shape that they have then.
-        dtype: The name of the dtype that they have then.
-        kind: The name of the object's class.
-    """
-
-    read: Callable[[], Array]
-    shape: tuple[int, ...]
-    dtype: str
-    kind: str
-
-
 def kind_of(x: object) -> str:
     """The name of an object's class, as a `TensorInfo.kind`."""
     return kind_of_type(type(x))
 
 
 def over(array: Array, kind: str) -> tuple[TensorInfo, Any]:
-    """An array over memory of the object's own."""
+    """An array over memory of the object's own.
+
+    Raises:
+        UnsupportedTypeError: Its dtype is no tensor's.
+    """
+    if of_numpy(array.dtype) is None:
+        raise UnsupportedTypeError(
+            f"A {kind} gives an array of dtype {array.dtype}, which cannot be carried.", _as_written(array)
+        )
     writable = array.flags.writeable
-    info = TensorInfo(
-        NAME,
-        array.shape,
-        _name(array, kind),
-        strides=array.strides,
-        misalignment=memory.address(array),
-        writable=writable,
-        mutable=writable or bool(memory.writable_somewhere(array)),
-        swapped=not array.dtype.isnative,
-        memory_map=memory.is_mapped(array),
-        kind=kind,
-    )
-    return info, array
+    mutable = writable or bool(memory.writable_somewhere(array))
+    return opening.over(NAME, array, mutable=mutable, kind=kind, writable=writable), array
 
 
 def later(
-    x: object, read: Callable[[], Array], shape: tuple[int, ...], dtype: str, kind: str = "", *, aligned: bool = False
+    x: object, read: Callable[[], Array], shape: tuple[int, ...], dtype: str, kind: str = ""
 ) -> tuple[TensorInfo, Any]:
-    """Values of a shape and dtype that are known before they are read, into aligned memory or wherever it is.
+    """Values of a shape and dtype that are known before they are read.
 
     Args:
         x: The object.
@@ -91,38 +72,30 @@ def later(
         shape: Their shape.
         dtype: The name of their dtype.
         kind: The object's `TensorInfo.kind`, if not the name of its class.
-        aligned: Whether they are read into memory as `memory.compact` gives it.
     """
-    info = TensorInfo(NAME, shape, dtype, misalignment=0 if aligned else _ANYWHERE, kind=COPIED + (kind or kind_of(x)))
-    return info, Later(read, shape, dtype, type(x).__name__)
+    info = TensorInfo(NAME, shape, dtype, misalignment=_ANYWHERE, kind=COPIED + (kind or kind_of(x)))
+    return info, opening.Later(partial(_as_said, read, shape, dtype, type(x).__name__))
 
 
-def taken(x: Any, take: Callable[[Any], Array], kind: str = "", *, read_only: bool = False) -> tuple[TensorInfo, Any]:
-    """What an object gives when it is asked for an array: over its own memory if that can be shown.
-
-    Args:
-        x: The object.
-        take: Asks it.
-        kind: Its `TensorInfo.kind`, if not the name of its class.
-        read_only: Whether nobody may write its memory, whatever the array says.
-    """
-    kind = kind or kind_of(x)
+def taken(x: Any, take: Callable[[Any], Array]) -> tuple[TensorInfo, Any]:
+    """What an object gives when it is asked for an array by `take`: over its own memory if that can be shown."""
+    kind = kind_of(x)
     array = take(x)
     if _is_alone(_references(array)) and array.size:
         return copied(array, kind)
-    return shown(array, kind, lambda: take(x), read_only=read_only)
+    return shown(array, kind, lambda: take(x))
 
 
-def shown(array: Array, kind: str, again: Callable[[], Array], *, read_only: bool = False) -> tuple[TensorInfo, Any]:
+def shown(array: Array, kind: str, again: Callable[[], Array]) -> tuple[TensorInfo, Any]:
     """An array over the object's own memory if it is there `again`; else one of which that is not known.
 
     What is not known to be the object's is not known to be ours either, and not to be written: `own` copies it.
     """
-    is_its = not array.size or memory.address(array) == memory.address(again())
-    if read_only or not is_its:
-        array = array.view()
-        array.flags.writeable = False
-    return over(array, kind) if is_its else copied(array, kind)
+    if not array.size or memory.address(array) == memory.address(again()):
+        return over(array, kind)
+    array = array.view()
+    array.flags.writeable = False
+    return copied(array, kind)
 
 
 def copied(array: Array, kind: str) -> tuple[TensorInfo, Any]:
@@ -137,13 +110,18 @@ def own(x: Any) -> Array:
     Raises:
         UnsupportedTypeError: The object says one shape or dtype, and gives another.
     """
-    if not isinstance(x, Later):
-        return x if x.flags.writeable else x.copy()  # type: ignore[no-any-return]
-    with reading(x.kind):
-        array = x.read()
-    if array.shape != x.shape or of_numpy(array.dtype) != x.dtype:
+    if isinstance(x, opening.Later):
+        return x.read()
+    return x if x.flags.writeable else x.copy()  # type: ignore[no-any-return]
+
+
+def _as_said(read: Callable[[], Array], shape: tuple[int, ...], dtype: str, kind: str) -> Array:
+    """Values in memory that nobody else has, of the shape and dtype that an object of a class said."""
+    with reading(kind):
+        array = read()
+    if array.shape != shape or of_numpy(array.dtype) != dtype:
         raise UnsupportedTypeError(
-            f"This {x.kind} says that it is {x.dtype} of shape {x.shape}, and is {array.dtype} of shape {array.shape}.",
+            f"This {kind} says that it is {dtype} of shape {shape}, and is {array.dtype} of shape {array.shape}.",
             "np.asarray(x), which is what it gives",
         )
     ours = _is_alone(_references(array)) and array.flags.writeable and array.flags.c_contiguous
@@ -172,7 +150,7 @@ def reading(what: str) -> Iterator[None]:
         ) from error
 
 
-def as_written(array: Array) -> str:
+def _as_written(array: Array) -> str:
     """Code for an array of an object `x`, whose dtype no tensor has, as numbers or as what they are."""
     return {
         "M": 'np.asarray(x).astype("int64"), a count of units',
@@ -180,15 +158,6 @@ def as_written(array: Array) -> str:
         "f": 'np.asarray(x).astype("float64"), which rounds',
         "c": 'np.asarray(x).astype("complex128"), which rounds',
     }.get(array.dtype.kind, "np.asarray(x).tolist()")
-
-
-def _name(array: Array, kind: str) -> str:
-    name = of_numpy(array.dtype)
-    if name is None:
-        raise UnsupportedTypeError(
-            f"A {kind} gives an array of dtype {array.dtype}, which cannot be carried.", as_written(array)
-        )
-    return name
 
 
 # -- whether an array is anybody else's ------------------------------------------------------------

@@ -8,10 +8,11 @@ from ...columns import interface
 from ...columns.column import Column
 from ...columns.layouts import asked_of, column_of, fields, spans_of
 from ...columns.texts import texts
+from ...errors import UnsupportedTypeError
 from .. import registry
 from ..opening import Given, Table, node_of, open_column, open_table
 from .declared import NAME
-from .neighbours import neighbour_of
+from .libraries import known_class
 from .snippets import COLUMN, FILLED
 
 if TYPE_CHECKING:
@@ -76,8 +77,6 @@ def read_arrow(x: Any) -> ArrowColumn | dict[str, ArrowColumn]:
     found: dict[str, ArrowColumn] = {}
     for child, spans in fields(kind, chunks):
         if child.name in found:
-            from ...errors import UnsupportedTypeError
-
             raise UnsupportedTypeError(
                 f"This {type(x).__name__} has two columns of the name {child.name!r}, of which one would be lost.", None
             )
@@ -113,10 +112,10 @@ def open_arrow(x: Any, target: Backend | None, request: Request | None, *, exact
 def open_given(x: Given, target: Backend | None, request: Request | None, *, exactly: bool) -> tuple[TensorInfo, Any]:
     """What was found in a column or a table."""
     if x.table is not None:
-        return open_table(NAME, x.kind, x.table, x.columns, target, request, note=COLUMN.strip())
+        return open_table(NAME, x.kind, x.table, x.columns, target, request, note=COLUMN)
     assert x.found is not None  # noqa: S101 - it is one of the two
     fill = x.found.fill if isinstance(x.found, Column) else None
-    note = COLUMN.strip() if fill is None else f"{COLUMN.strip()}{FILLED}{fill.item()}"
+    note = COLUMN if fill is None else f"{COLUMN}{FILLED}{fill.item()}"
     return open_column(NAME, x.kind, x.name, x.found, request, exactly=exactly, note=note)
 
 
@@ -124,16 +123,14 @@ def opener_of(kind: type) -> Callable[[Any], Node] | None:
     """What opens tables that offer a stream of Arrow's, and datasets; ``None`` for other types."""
     if kind in (Given, ArrowColumn):
         return None
-    if _is_dataset(kind):
-        return lambda x: node_of(named_columns(x))
-    if is_known_by_arrow(kind) and not registry.is_tensor(kind):
+    if _is_dataset(kind) or (is_known_by_arrow(kind) and not registry.is_tensor(kind)):
         return lambda x: node_of(named_columns(x))
     return None
 
 
 def is_known_by_arrow(kind: type) -> bool:
     """Whether nothing is known of a type's objects but that they offer Arrow's interfaces."""
-    return interface.offers(kind) and not hasattr(kind, "__dlpack__") and neighbour_of(kind) is None
+    return interface.offers(kind) and not hasattr(kind, "__dlpack__") and known_class(kind) is None
 
 
 def named_columns(x: Any) -> Mapping[Any, Any]:

@@ -10,13 +10,12 @@ from ...columns import interface
 from ...columns.column import Refused
 from ...host import memory
 from ..base import Backend
-from ..opening import Given, remark_of
-from ..opening import Later as LaterColumn
+from ..opening import Given, Later, remark_of
 from .declared import CAPABILITIES, DECLARED, NAME
-from .neighbours import neighbour_of
+from .libraries import known_class
 from .protocols import offered, open_offered
 from .snippets import PALETTE, snippet
-from .sources import Later, own, reading
+from .sources import own, reading
 from .tables import ArrowColumn, is_known_by_arrow, open_arrow, open_given, opener_of
 
 if TYPE_CHECKING:
@@ -53,20 +52,20 @@ class ArrayLikeBackend(Backend):
 
     def accepts_foreign(self, x: object) -> bool:
         kind = type(x)
-        known = kind in (Given, ArrowColumn) or neighbour_of(kind) is not None
+        known = kind in (Given, ArrowColumn) or known_class(kind) is not None
         return known or interface.offers(kind) or offered(x) is not None
 
     def knows(self, kind: type) -> bool:
-        return neighbour_of(kind) is not None
+        return known_class(kind) is not None
 
     def is_text(self, x: Any) -> bool:
-        neighbour = neighbour_of(type(x))
+        known = known_class(type(x))
         try:
             if isinstance(x, ArrowColumn):
                 found = x.found(None)
                 return isinstance(found, Refused) and found.stays
-            if neighbour is not None:
-                return neighbour.is_text(x)
+            if known is not None:
+                return known.is_text(x)
             dtype = getattr(x, "dtype", None)
         except Exception:  # noqa: BLE001 - whatever a class of somebody else's raises: `open` says it
             return False
@@ -89,12 +88,12 @@ class ArrayLikeBackend(Backend):
             return self, *open_given(x, target, request, exactly=exactly)
         if isinstance(x, ArrowColumn) or is_known_by_arrow(type(x)):
             return self, *open_arrow(x, target, request, exactly=exactly)
-        neighbour = neighbour_of(type(x))
-        if neighbour is None:
+        known = known_class(type(x))
+        if known is None:
             backend, info, handle = open_offered(x, target, request)
         else:
             with reading(type(x).__name__):
-                backend, info, handle = neighbour.open(x, target, request)
+                backend, info, handle = known.open(x, target, request)
         return backend or self, info, handle
 
     def remark(self, info: TensorInfo) -> str:
@@ -106,11 +105,11 @@ class ArrayLikeBackend(Backend):
         return opener_of(kind)
 
     def pointer(self, x: Any) -> int | None:
-        return None if isinstance(x, (Later, LaterColumn)) else memory.address(x)
+        return None if isinstance(x, Later) else memory.address(x)
 
     def read(self, x: Any) -> Array:
         """The object's values in memory of one's own."""
-        return x.read() if isinstance(x, LaterColumn) else own(x)
+        return own(x)
 
     def export(self, x: Any) -> Array:
         array: Array = x

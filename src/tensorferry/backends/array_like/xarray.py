@@ -9,24 +9,24 @@ import numpy as np
 from ...errors import UnsupportedTypeError
 from ...hints import Hint
 from .chunked import is_text, open_later
-from .neighbours import Neighbour
+from .libraries import KnownClass
 from .protocols import open_offered
 
 if TYPE_CHECKING:
-    from .neighbours import Opened
+    from .libraries import Opened
 
-__all__ = ["neighbour"]
+__all__ = ["known_class"]
 
 
-def neighbour(kind: type) -> Neighbour | None:
+def known_class(kind: type) -> KnownClass | None:
     """What is known of a class of xarray, or of one that is derived from it."""
     import xarray as xr
 
     if issubclass(kind, xr.Dataset):
-        return Neighbour(_refuse)
+        return KnownClass(_refuse)
     if issubclass(kind, getattr(xr, "DataTree", xr.Dataset)):
-        return Neighbour(_refuse_tree)
-    return Neighbour(_open, is_text) if issubclass(kind, (xr.DataArray, xr.Variable)) else None
+        return KnownClass(_refuse_tree)
+    return KnownClass(_open, is_text) if issubclass(kind, (xr.DataArray, xr.Variable)) else None
 
 
 def _open(x: Any, target: Any, request: Any) -> Opened:

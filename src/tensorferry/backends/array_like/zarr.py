@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from .chunked import is_text, open_later
-from .neighbours import Neighbour
+from .libraries import KnownClass
 
-__all__ = ["neighbour"]
+__all__ = ["known_class"]
 
 
-def neighbour(kind: type) -> Neighbour | None:
+def known_class(kind: type) -> KnownClass | None:
     """What is known of a class of zarr's, or of one that is derived from it."""
     import zarr
 
-    return Neighbour(open_later, is_text) if issubclass(kind, zarr.Array) else None
+    return KnownClass(open_later, is_text) if issubclass(kind, zarr.Array) else None

@@ -59,6 +59,7 @@ class TensorflowBackend(Backend):
     rank = 3
     install = "pip install tensorflow"
     imports = DECLARED.imports
+    snippet = staticmethod(snippet)  # pyright: ignore[reportAssignmentType]
 
     def __init__(self) -> None:
         super().__init__()
@@ -121,7 +122,7 @@ class TensorflowBackend(Backend):
             return self._describe_eager(x)
         kind = "Variable" if isinstance(x, self.tf.Variable) else "traced"
         name = self.names.get(x.dtype.base_dtype)
-        if kind == "traced" or (kind and not self.tf.executing_eagerly()):
+        if kind == "traced" or not self.tf.executing_eagerly():
             known = [length or 0 for length in x.shape] if x.shape.rank is not None else []
             return TensorInfo(self.name, known, name or "uint8", kind=kind, abstract="traced")
         if name is None:
@@ -329,9 +330,6 @@ class TensorflowBackend(Backend):
 
     def bound(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
         return bound(self, step, plan)
-
-    def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
-        return snippet(verb, arguments, info)
 
     def fast_paths(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
         return fast_paths(self)

@@ -5,12 +5,11 @@
 from __future__ import annotations
 
 import importlib
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ..bits import FORMATS
 from ..columns import ColumnWitness
-from ..memory import Place, read
+from ..memory import Place, compact_strides, read
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -59,8 +58,8 @@ class ArrowWitness(ColumnWitness):
         if self.pa.types.is_boolean(values.type):
             return None
         itemsize, shape = values.type.bit_width // 8, self.shape(x)
-        strides = tuple(itemsize * prod(shape[axis + 1 :]) for axis in range(len(shape)))
-        return Place(values.buffers()[1].address + values.offset * itemsize, shape, strides, itemsize)
+        start = values.buffers()[1].address + values.offset * itemsize
+        return Place(start, shape, compact_strides(shape, itemsize), itemsize)
 
     def content(self, x: Any) -> bytes:
         place = self.place(x)

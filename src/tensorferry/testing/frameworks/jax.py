@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ..bits import FORMATS
-from ..memory import Place
+from ..memory import Place, compact_strides
 from ..witness import COMPACT, Sample, Witness
 from .numpy import dtype_of
 
@@ -33,9 +33,7 @@ class JaxWitness(Witness):
     def mode(self, name: str) -> AbstractContextManager[Any]:
         # Before JAX 0.7 only the experimental module has it.
         home = self.jax if hasattr(self.jax, "enable_x64") else importlib.import_module("jax.experimental")
-        switch = home.enable_x64
-        found: AbstractContextManager[Any] = switch(name == "64 bits")
-        return found
+        return home.enable_x64(name == "64 bits")  # type: ignore[no-any-return]
 
     def knows(self, dtype: str) -> bool:
         # Asked for a dtype that is switched off, JAX gives another.
@@ -58,14 +56,10 @@ class JaxWitness(Witness):
         itemsize = x.dtype.itemsize
         if FORMATS[self.dtype(x)].bits < 8 and self.dtype(x) != "bool":
             return None  # packed: two or more elements in a byte
-        strides = [itemsize]
-        for length in reversed(x.shape[1:]):
-            strides.insert(0, strides[0] * max(length, 1))
-        return Place(x.unsafe_buffer_pointer(), x.shape, tuple(strides[: x.ndim]), itemsize)
+        return Place(x.unsafe_buffer_pointer(), x.shape, compact_strides(x.shape, itemsize), itemsize)
 
     def content(self, x: Any) -> bytes:
-        raw: bytes = np.asarray(x).tobytes()
-        return raw
+        return np.asarray(x).tobytes()
 
     def is_plain(self, x: Any) -> bool:
         return isinstance(x, self.jax.Array) and not isinstance(x, self.jax.core.Tracer)

@@ -17,7 +17,7 @@ from ..memory import image as image_of
 from ..witness import Sample, Witness
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Mapping
 
 Array = np.ndarray[Any, Any]
 
@@ -31,11 +31,18 @@ def dtype_of(name: str) -> np.dtype[Any]:
     return np.dtype(getattr(ml_dtypes, name, None) or name)
 
 
-def at_64(size: int) -> Array:
-    """Writable bytes whose address is a multiple of 64."""
-    raw = np.empty(size + 64, np.uint8)
+def at_64(content: bytes) -> Array:
+    """A writable copy of bytes, whose address is a multiple of 64."""
+    raw = np.empty(len(content) + 64, np.uint8)
     start = -raw.__array_interface__["data"][0] % 64
-    return raw[start : start + size]
+    found = raw[start : start + len(content)]
+    found[...] = np.frombuffer(content, np.uint8)
+    return found
+
+
+def place_of(array: Array) -> Place:
+    """Where an array's elements lie."""
+    return Place(array.__array_interface__["data"][0], array.shape, array.strides, array.itemsize)
 
 
 class NumpyWitness(Witness):
@@ -62,15 +69,11 @@ class NumpyWitness(Witness):
     )
 
     def build(self, content: bytes, dtype: str, shape: tuple[int, ...]) -> Array:
-        memory = at_64(len(content))
-        memory[...] = np.frombuffer(content, np.uint8)
-        found: Array = memory.view(dtype_of(dtype)).reshape(shape)
-        return found
+        return at_64(content).view(dtype_of(dtype)).reshape(shape)
 
     def lay(self, image: Image, dtype: str) -> Array:
-        memory = at_64(len(image.block))
-        memory[...] = np.frombuffer(image.block, np.uint8)
-        found: Array = np.ndarray(image.shape, dtype_of(dtype), memory.data, image.offset, image.strides)
+        block = at_64(image.block)
+        found: Array = np.ndarray(image.shape, dtype_of(dtype), block.data, image.offset, image.strides)
         return found
 
     def knows(self, dtype: str) -> bool:
@@ -91,8 +94,11 @@ class NumpyWitness(Witness):
         }
         return makers[layout.partition(" ")[0]](layout, dtype)
 
+    def variants(self) -> Mapping[str, Callable[[Any], Any]]:
+        return {"read-only view": _read_only}
+
     def place(self, x: Array) -> Place:
-        return Place(x.__array_interface__["data"][0], x.shape, x.strides, x.itemsize)
+        return place_of(x)
 
     def content(self, x: Any) -> bytes:
         raw: bytes = x.tobytes()
@@ -113,6 +119,12 @@ class NumpyWitness(Witness):
     def poke(self, x: Array, content: bytes) -> None:
         raw = content if x.dtype.isnative else swap(self.dtype(x), content)
         x[...] = np.frombuffer(raw, x.dtype).reshape(x.shape)
+
+
+def _read_only(x: Array) -> Array:
+    found: Array = x.view()
+    found.flags.writeable = False
+    return found
 
 
 def _frozen(layout: str, dtype: str) -> Sample:
@@ -139,10 +151,8 @@ def _view(layout: str, dtype: str) -> Sample:  # noqa: ARG001
     """Read-only itself, over memory that its base can write."""
     found = image_of("aligned", dtype)
     base = WITNESS.lay(found, dtype)
-    x = base.view()
-    x.flags.writeable = False
     return Sample(
-        x,
+        _read_only(base),
         dtype,
         found.shape,
         found.content,

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..columns import ColumnWitness
-from ..memory import Place
-from .numpy import at_64, dtype_of
+from .numpy import at_64, dtype_of, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
+
+    from ..memory import Place
 
 
 class PandasWitness(ColumnWitness):
@@ -31,26 +32,21 @@ class PandasWitness(ColumnWitness):
         kind = dtype_of(dtype)
         if kind.isbuiltin != 1:
             raise TypeError(f"pandas has no {dtype}")
-        block = at_64(len(content))
-        block[:] = np.frombuffer(content, np.uint8)
-        array = block.view(kind).reshape(shape)
+        array = at_64(content).view(kind).reshape(shape)
         return (self.pd.Series if len(shape) == 1 else self.pd.DataFrame)(array, copy=False)
 
     def dtype(self, x: Any) -> str:
         return str(x.dtype if x.ndim == 1 else x.dtypes.iloc[0])
 
     def place(self, x: Any) -> Place | None:
-        array = x.to_numpy()
-        return Place(array.__array_interface__["data"][0], array.shape, array.strides, array.itemsize)
+        return place_of(x.to_numpy())
 
     def content(self, x: Any) -> bytes:
-        raw: bytes = x.to_numpy().tobytes()
-        return raw
+        return x.to_numpy().tobytes()  # type: ignore[no-any-return]
 
     def poker(self, x: Any) -> Callable[[bytes], None] | None:
         def poke(content: bytes) -> None:
-            other = np.frombuffer(content, x.to_numpy().dtype).reshape(x.shape)
-            x.iloc[...] = other
+            x.iloc[...] = np.frombuffer(content, x.to_numpy().dtype).reshape(x.shape)
 
         return poke
 

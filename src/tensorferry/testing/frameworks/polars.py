@@ -7,14 +7,13 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ..columns import ColumnWitness
-from ..memory import Place
-from .numpy import at_64
+from .numpy import at_64, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
+
+    from ..memory import Place
 
 _NEWER = ("float16",)
 """Dtypes that only newer versions have."""
@@ -33,9 +32,7 @@ class PolarsWitness(ColumnWitness):
         name = {"bool": "Boolean"}.get(dtype, dtype.capitalize().replace("Uint", "UInt"))
         if dtype in _NEWER or not hasattr(self.pl, name):
             raise TypeError(f"polars has no {dtype}")
-        block = at_64(len(content))
-        block[:] = np.frombuffer(content, np.uint8)
-        array = block.view(dtype).reshape(shape)
+        array = at_64(content).view(dtype).reshape(shape)
         if len(shape) == 1:
             return self.pl.Series(array, dtype=getattr(self.pl, name))
         return self.pl.DataFrame([self.pl.Series(f"c{index}", column) for index, column in enumerate(array.T)])
@@ -47,12 +44,10 @@ class PolarsWitness(ColumnWitness):
     def place(self, x: Any) -> Place | None:
         if not isinstance(x, self.pl.Series) or self.dtype(x) == "bool":
             return None
-        array = x.to_numpy()
-        return Place(array.__array_interface__["data"][0], array.shape, array.strides, array.itemsize)
+        return place_of(x.to_numpy())
 
     def content(self, x: Any) -> bytes:
-        raw: bytes = x.to_numpy().tobytes()
-        return raw
+        return x.to_numpy().tobytes()  # type: ignore[no-any-return]
 
     def is_plain(self, x: Any) -> bool:
         return isinstance(x, (self.pl.Series, self.pl.DataFrame))

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from ..memory import Place, image
+from ..memory import image
 from ..witness import COMPACT, Sample, Witness
-from .numpy import dtype_of
+from .numpy import dtype_of, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
+
+    from ..memory import Place
 
 
 class TensorflowWitness(Witness):
@@ -63,13 +65,10 @@ class TensorflowWitness(Witness):
         value = x.value() if isinstance(x, self.tf.Variable) else x
         # Of shape (), TensorFlow gives a scalar instead of memory; a reshape lies over the same.
         array = np.asarray(value if value.shape.rank else self.tf.reshape(value, [1]))
-        array = array.reshape(tuple(value.shape))
-        address = array.__array_interface__["data"][0]
-        return Place(address, array.shape, array.strides, array.itemsize)
+        return place_of(array.reshape(tuple(value.shape)))
 
     def content(self, x: Any) -> bytes:
-        raw: bytes = x.numpy().tobytes()
-        return raw
+        return x.numpy().tobytes()  # type: ignore[no-any-return]
 
     def is_plain(self, x: Any) -> bool:
         return isinstance(x, self.tf.__internal__.EagerTensor)

@@ -13,7 +13,7 @@ from ..memory import image as image_of
 from ..witness import Sample, Witness
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Callable, Hashable, Mapping
 
 
 class TorchWitness(Witness):
@@ -85,10 +85,7 @@ class TorchWitness(Witness):
         if layout in LAYOUTS:
             found = image_of(layout, dtype)
             x = self.lay(found, dtype)
-            sample = Sample(x, dtype, found.shape, found.content, True, True)
-            if layout == "broadcast":
-                sample.poke = lambda content: self.poke(x[0], content[: len(content) // 4])
-            return sample
+            return Sample(x, dtype, found.shape, found.content, True, True)
         if layout in ("conjugate", "imaginary part", "conjugate leaf"):
             return self._lazy(layout, dtype)
         if head in ("leaf", "result", "parameter"):
@@ -96,6 +93,11 @@ class TorchWitness(Witness):
         found = image_of("aligned", dtype)
         x = self.lay(found, dtype).as_subclass(self.subclass)
         return Sample(x, dtype, found.shape, found.content, True, True)
+
+    def variants(self) -> Mapping[str, Callable[[Any], Any]]:
+        found: dict[str, Callable[[Any], Any]] = {"gradient": self.torch.Tensor.requires_grad_}
+        there = self.torch.accelerator.current_accelerator(check_available=True)
+        return found if there is None else {**found, there.type: lambda x: x.to(there)}
 
     def _lazy(self, layout: str, dtype: str) -> Sample | None:
         kind, found = FORMATS[dtype].kind, image_of("aligned", dtype)
@@ -116,10 +118,8 @@ class TorchWitness(Witness):
         leaf = layout == "conjugate leaf"
         if leaf:
             whole.requires_grad_()
-        conjugate = layout != "negative bit"
-        x = whole.conj() if conjugate else self.torch._neg_view(whole)
-        content = flip_sign(dtype, found.content, imaginary_only=conjugate)
-        return Sample(x, dtype, found.shape, content, True, True, lazy=True, requires_grad=leaf)
+        content = flip_sign(dtype, found.content, imaginary_only=True)
+        return Sample(whole.conj(), dtype, found.shape, content, True, True, lazy=True, requires_grad=leaf)
 
     def _in_graph(self, head: str, tail: str, dtype: str) -> Sample | None:
         if FORMATS[dtype].kind not in ("float", "complex"):
@@ -140,7 +140,7 @@ class TorchWitness(Witness):
         return Place(x.data_ptr(), tuple(x.shape), strides, size)
 
     def content(self, x: Any) -> bytes:
-        held = x.detach().resolve_conj().resolve_neg()
+        held = x.detach().cpu().resolve_conj().resolve_neg()
         return read(self.place(held))
 
     def is_plain(self, x: Any) -> bool:
@@ -154,7 +154,10 @@ class TorchWitness(Witness):
         return type(x), x.dtype, str(x.device), self.place(x), x.is_conj(), x.is_neg(), graph
 
     def poke(self, x: Any, content: bytes) -> None:
-        x.detach().copy_(self.build(content, self.dtype(x), tuple(x.shape)))
+        values = self.build(content, self.dtype(x), tuple(x.shape))
+        # PyTorch writes to no memory that several elements share, as those of a broadcast axis do.
+        one = tuple(slice(None if step else 1) for step in x.stride())
+        x.detach()[one].copy_(values[one])
 
 
 WITNESS = TorchWitness()

@@ -7,6 +7,7 @@ never imported to look.
 from __future__ import annotations
 
 import importlib
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     Opened = tuple[Backend | None, TensorInfo, Any]
 
-__all__ = ["MODULES", "Neighbour", "neighbour_of"]
+__all__ = ["MODULES", "KnownClass", "known_class"]
 
 MODULES = {
     "PIL": "pillow",
@@ -31,7 +32,7 @@ MODULES = {
 """For each library's top-level module, the module beside this one."""
 
 
-class Neighbour(NamedTuple):
+class KnownClass(NamedTuple):
     """What is known of a class.
 
     Args:
@@ -43,28 +44,15 @@ class Neighbour(NamedTuple):
     is_text: Callable[[Any], bool] = lambda _: False
 
 
-def neighbour_of(kind: type) -> Neighbour | None:
-    """What is known of a class; ``None``: its protocols tell all."""
-    try:
-        return _known[kind]
-    except KeyError:
-        pass
-    if len(_known) >= _MOST:
-        _known.clear()
-    found = _known[kind] = _look(kind)
-    return found
-
-
-_known: dict[type, Neighbour | None] = {}
-_MOST = 4096
-"""Classes that are kept, for a program that makes ever new ones."""
-
-
-def _look(kind: type) -> Neighbour | None:
+def _look(kind: type) -> KnownClass | None:
     for base in kind.__mro__:
         name = MODULES.get(base.__module__.partition(".")[0])
         if name is not None:
-            found: Neighbour | None = importlib.import_module(f"{__package__}.{name}").neighbour(kind)
+            found: KnownClass | None = importlib.import_module(f"{__package__}.{name}").known_class(kind)
             if found is not None:
                 return found
     return None
+
+
+known_class: Callable[[type], KnownClass | None] = lru_cache(maxsize=4096)(_look)
+"""What is known of a class; ``None``: its protocols tell all."""
