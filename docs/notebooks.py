@@ -111,11 +111,10 @@ class Writer(Stage):
             self._show(plan)
         return value
 
-    def memory(self, source: str, result: str = "y", *, shared: bool) -> Any:
-        """Whether two names share memory."""
-        found = super().memory(source, result, shared=shared)
-        self._lines.append(f"assert {'' if shared else 'not '}ferry.shares_memory({source}, {result})")
-        return found
+    def memory(self, source: str, *, shared: bool) -> None:
+        """Whether `y` shares memory with a source."""
+        super().memory(source, shared=shared)
+        self._lines.append(f"assert {'' if shared else 'not '}ferry.shares_memory({source}, y)")
 
     def plan(self, code: str) -> Any:
         """The plan, at the end of a cell, where it is drawn."""
