@@ -78,8 +78,9 @@ def load(
     when they are used. All others share the memory of the map. In NumPy and PyTorch you can write to them; no write
     reaches the file, because the map is private. TensorFlow and JAX share the map if the tensor is aligned in the file,
     as `save` aligns it. If another process writes to the file meanwhile, you may or may not see the change. If it makes
-    the file shorter, this process ends, as with every memory map. With ``copy=True`` tensors have their own memory. A
-    file that has been replaced is an error. Checksums are not compared here: ``tensorferry check`` compares them.
+    the file shorter, this process ends, as with every memory map. With ``copy=True`` tensors have their own memory. If
+    the file is replaced before it is mapped, you get an error. Checksums are not compared here: ``tensorferry check``
+    compares them.
 
     Args:
         path: As for `open`.
@@ -168,10 +169,10 @@ def save(
 
     Args:
         tree: A tensor; or dicts, lists and tuples that contain tensors, plain values (numbers, strings, ``None``) and
-            other such containers. A named tuple becomes a tuple, and a mapping a dict; an OrderedDict that has
-            attributes, or holds more than tensors, stays one, and so does a defaultdict of a Python type. Other
-            containers of `convert_tree` (dataclasses, attrs classes, namespaces …) become a dict of their fields or a
-            list.
+            other such containers. A named tuple becomes a tuple, and a mapping a dict. An OrderedDict stays one (if it
+            is the whole tree, only if it has attributes or values that are not tensors), and so does a defaultdict of
+            a Python type. Other containers of `convert_tree` (dataclasses, attrs classes, namespaces …) become a dict
+            of their fields or a list.
         path: The file, or with `shard` the folder.
         to: The name of the format; ``None``: as the suffix of the path says.
         metadata: Strings to put beside the tensors, if the format has a place for them.

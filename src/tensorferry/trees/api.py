@@ -221,7 +221,7 @@ def describe_tree(tree: Any, /, *, leaves: Leaves = "tensors", unknown: Unknown 
         unknown: As for `convert_tree`.
 
     Raises:
-        ConversionError: A tensor cannot be converted; several such tensors raise a `TreeError`.
+        ConversionError: An object in the tree cannot be described; several such objects raise a `TreeError`.
 
     .. versionadded:: 0.1
     """
