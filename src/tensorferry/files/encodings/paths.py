@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...errors import FileFormatError, UnsafeFileError
 from ..base.wording import named
@@ -73,24 +74,13 @@ def placed(names: Iterable[str], is_path: Callable[[str], bool]) -> dict[str, st
 
 def walked(paths: Iterable[str]) -> list[str]:
     """Paths in the order in which they are found where groups keep the order in which they were filled."""
-    root: dict[str, Any] = {}
-    for path in paths:
-        node = root
-        *above, last = path.split("/")
-        for part in above:
-            node = node.setdefault(part, {})
-        node[last] = path
-    found: list[str] = []
-    stack = [iter(root.values())]
-    while stack:
-        for each in stack[-1]:
-            if isinstance(each, dict):
-                stack.append(iter(each.values()))
-                break
-            found.append(each)
-        else:
-            stack.pop()
-    return found
+    begun: dict[str, int] = {}
+    order = {}
+    for place, path in enumerate(paths):
+        groups = accumulate(path.split("/"), "{}/{}".format)
+        # A group stands where the first path in it does.
+        order[path] = [begun.setdefault(group, place) for group in groups]
+    return sorted(order, key=order.__getitem__)
 
 
 def restore_names(contents: Contents) -> None:
