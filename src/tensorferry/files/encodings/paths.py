@@ -24,15 +24,15 @@ NAMES = "tensorferry.names"
 
 
 def is_entry(name: str) -> bool:
-    """Whether a name is that of an entry of a folder: no path in any system's sense, which could lead out of it."""
+    """Whether a name is that of an entry of a folder, and no path in any system's sense: it cannot lead out of it."""
     return name not in ("", ".", "..") and not any(character in name for character in "/\\\0")
 
 
 def refuse_links_out(folder: Path, marker: str) -> None:
     """Refuse a folder in which a link leads out of it, to what the library would read as if it were of the folder.
 
-    In the cache of a hub every file is a link, and all lead to one folder: that of what `marker`, the file in it that
-    says of which format it is, links to.
+    In the cache of a hub every file is a link, and all lead to one folder. So links may also lead to the folder that
+    `marker` links to: the file that says of which format this folder is.
 
     Raises:
         UnsafeFileError: There is such a link.
