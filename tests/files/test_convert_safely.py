@@ -296,15 +296,19 @@ def test_checksums_computed_beside_the_copying_are_right(tmp_path):
     same(arrays_of(tmp_path / "out.npz"), arrays)
 
 
+@pytest.mark.parametrize("replaced", [True, False])
 @pytest.mark.parametrize("sharded", [True, False])
-def test_a_source_that_changes_while_it_is_read_is_noticed(tmp_path, monkeypatch, sharded):
-    """Even if the bytes that were read are the same; nothing is published."""
+def test_a_source_that_changes_while_it_is_read_is_noticed(tmp_path, monkeypatch, sharded, replaced):
+    """Even if the bytes that were read are the same, or a folder takes its place; nothing is published."""
     start = write(tmp_path / "in.safetensors", model())
     writer = type(format_named("safetensors"))
     real = writer.write
 
     def meddling(self, piece, path, pump):
         real(self, piece, path, pump)
+        if replaced and start.is_file():
+            start.unlink()
+            start.mkdir()
         os.utime(start, ns=(1, 1))
 
     monkeypatch.setattr(writer, "write", meddling)

@@ -22,7 +22,7 @@ from tensorferry.errors import FileFormatError, UnsafeFileError
 from tensorferry.files.base.stored import InMemory
 from tensorferry.files.check import check_path
 from tensorferry.files.encodings.regions import Region, joined
-from tensorferry.files.formats.torch_distributed import FORMAT
+from tensorferry.files.formats.distcp import FORMAT
 
 torch = pytest.importorskip("torch", reason="the folders are written by torch itself")
 dcp = pytest.importorskip("torch.distributed.checkpoint", reason="this torch was built without torch.distributed")

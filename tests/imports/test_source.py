@@ -27,6 +27,7 @@ FILES = {
     "formats/pytorch.py": "torch",
     "formats/tensorflow_checkpoint/": "tensorflow",
     "formats/orbax/": "jax",
+    "formats/distcp.py": "torch",
     "formats/torch": "torch",
     "pickles/torch": "torch",
 }

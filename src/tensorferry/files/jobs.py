@@ -201,7 +201,7 @@ def _pieces(recipe: FileRecipe) -> list[Contents]:
 
 
 def _validate_unchanged(recipe: FileRecipe) -> None:
-    if fingerprints(tuple(each.path for each in recipe.fingerprints)) != recipe.fingerprints:
-        now = {each.path: each for each in fingerprints(tuple(each.path for each in recipe.fingerprints))}
-        changed = [each.path for each in recipe.fingerprints if now[each.path] != each]
+    now = set(fingerprints(tuple(each.path for each in recipe.fingerprints)))
+    changed = [each.path for each in recipe.fingerprints if each not in now]
+    if changed:
         raise FileFormatError(f"{named(changed)} has changed since the conversion began.", "begin anew")

@@ -27,7 +27,7 @@ _MASK = 0xA282EAD8
 
 
 def crc32c(data: Any, before: int = 0) -> int:
-    """The checksum of what has a buffer of contiguous memory; `before` is that of what stands before it."""
+    """The checksum of the bytes of a contiguous buffer; `before` is the checksum of what stands before them."""
     raw = np.frombuffer(data, np.uint8)
     extend = _library()
     if extend is not None:

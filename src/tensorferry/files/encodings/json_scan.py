@@ -92,7 +92,7 @@ def strings(text: bytes, position: int) -> tuple[list[tuple[str, str]], int]:
 def pairs(
     text: bytes, position: int, read: Callable[[bytes, int], tuple[str, int]], usual: re.Pattern[bytes] | None = None
 ) -> tuple[list[tuple[str, str]], int]:
-    """An object of values by name, which `read` reads as strings; `usual` matches a pair as nearly all are written."""
+    """An object of values by name, which `read` gives as strings; `usual` matches a pair as most are written."""
     position = expect(text, position, b"{")
     found: list[tuple[str, str]] = []
     empty = blank(text, position)
@@ -132,7 +132,7 @@ def value(text: bytes, position: int) -> tuple[Any, int]:
 
 
 def loaded(where: str, key: str, text: str | bytes, kind: type) -> Any:
-    """The value of a type that JSON text has to be; messages name the file and what in it the text is.
+    """The value of JSON text, which must be of a type; messages name the file, `where`, and the text, `key`.
 
     Raises:
         FileFormatError: It is no JSON, or a value of another type.

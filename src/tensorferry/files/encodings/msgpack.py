@@ -125,7 +125,7 @@ class Reader:
 
 
 def packed(value: Any) -> bytes:
-    """``None``, a truth value, an integer of 64 bits, a float, a string, bytes; a list or a dict of such."""
+    """``None``, a truth value, an integer of 64 bits, a float, a string or bytes; or a list or dict of them."""
     if value is None or isinstance(value, bool):
         return {None: b"\xc0", False: b"\xc2", True: b"\xc3"}[value]
     if isinstance(value, float):

@@ -117,7 +117,7 @@ def parse_header(read: Callable[[int], bytes], where: str) -> Header:
 
 
 def stored_at(header: Header, path: str, begin: int, record: Record | None = None) -> Extent | View:
-    """The values behind a header, whose dtype has a name and which begins at a byte of a file, as a tensor."""
+    """The tensor whose values stand behind a header, which begins at a byte of a file; its dtype must have a name."""
     offset, shape = begin + header.length, header.shape
     if not header.fortran or sum(length > 1 for length in shape) < 2:
         return Extent(header.dtype, shape, path, offset, record, swapped=header.swapped)

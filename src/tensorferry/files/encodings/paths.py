@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...errors import FileFormatError, UnsafeFileError
 from ..base.wording import named
@@ -23,15 +24,15 @@ NAMES = "tensorferry.names"
 
 
 def is_entry(name: str) -> bool:
-    """Whether a name is that of an entry of a folder: no path in any system's sense, which could lead out of it."""
+    """Whether a name is that of an entry of a folder, and no path in any system's sense: it cannot lead out of it."""
     return name not in ("", ".", "..") and not any(character in name for character in "/\\\0")
 
 
 def refuse_links_out(folder: Path, marker: str) -> None:
     """Refuse a folder in which a link leads out of it, to what the library would read as if it were of the folder.
 
-    In the cache of a hub every file is a link, and all lead to one folder: that of what `marker`, the file in it that
-    says of which format it is, links to.
+    In the cache of a hub every file is a link, and all lead to one folder. So links may also lead to the folder that
+    `marker` links to: the file that says of which format this folder is.
 
     Raises:
         UnsafeFileError: There is such a link.
@@ -73,24 +74,13 @@ def placed(names: Iterable[str], is_path: Callable[[str], bool]) -> dict[str, st
 
 def walked(paths: Iterable[str]) -> list[str]:
     """Paths in the order in which they are found where groups keep the order in which they were filled."""
-    root: dict[str, Any] = {}
-    for path in paths:
-        node = root
-        *above, last = path.split("/")
-        for part in above:
-            node = node.setdefault(part, {})
-        node[last] = path
-    found: list[str] = []
-    stack = [iter(root.values())]
-    while stack:
-        for each in stack[-1]:
-            if isinstance(each, dict):
-                stack.append(iter(each.values()))
-                break
-            found.append(each)
-        else:
-            stack.pop()
-    return found
+    begun: dict[str, int] = {}
+    order = {}
+    for place, path in enumerate(paths):
+        groups = accumulate(path.split("/"), "{}/{}".format)
+        # A group stands where the first path in it does.
+        order[path] = [begun.setdefault(group, place) for group in groups]
+    return sorted(order, key=order.__getitem__)
 
 
 def restore_names(contents: Contents) -> None:

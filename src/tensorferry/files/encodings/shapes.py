@@ -36,7 +36,7 @@ def checked(shape: Iterable[int], itemsize: int, where: str) -> tuple[int, ...]:
 
 
 def is_too_large(shape: tuple[int, ...], itemsize: int) -> bool:
-    """Whether no array has that shape; an axis without elements does not make others of any length possible."""
+    """Whether a shape is more than any array can have; an axis of length 0 does not excuse the others."""
     return len(shape) > _MOST_AXES or prod(each or 1 for each in shape) * itemsize >= _MOST_BYTES
 
 

@@ -48,21 +48,25 @@ def slabs(
 
 
 def lengths(box: Sequence[slice]) -> tuple[int, ...]:
-    """The shape of what lies in a box."""
+    """The shape of a box."""
     return tuple(each.stop - each.start for each in box)
 
 
 def cuts(total: int, most: int) -> list[int]:
-    """The sizes of pieces that have so many elements together, each as many as it may but the last."""
+    """A total as the sizes of pieces: as large as they may be, except for the last.
+
+    >>> cuts(10, 4)
+    [4, 4, 2]
+    """
     return [min(most, total - start) for start in range(0, total, most)]
 
 
 def filled(
     blocks: Iterable[np.ndarray[Any, Any]], sizes: Iterable[int], dtype: np.dtype[Any]
 ) -> Iterator[np.ndarray[Any, Any]]:
-    """A tensor's blocks, cut anew into pieces of so many elements. A piece is valid until the next is asked for.
+    """A tensor's blocks, cut anew into pieces of these sizes, which have together no more than the blocks.
 
-    Together they have no more than the blocks.
+    A piece is valid until the next is asked for.
     """
     source = iter(blocks)
     rest = np.empty(0, dtype)

@@ -55,7 +55,7 @@ class MemberForm(NamedTuple):
 
 
 class ZipExtent(Packed):
-    """Packed values in a member of an archive, or in that at a place of its directory."""
+    """Packed values in a member of an archive; `region` may also be the member's place in the directory."""
 
     __slots__ = ("_region", "layout")
 
@@ -101,7 +101,7 @@ class ZipExtent(Packed):
 
 
 class ZipView(View):
-    """Values in a member of an archive that are not packed; the first element is at a byte of the member."""
+    """Values in a member of an archive that are not packed; `start` is the byte of the first, in the member."""
 
     __slots__ = ("region", "start")
 

@@ -55,7 +55,7 @@ class ArchiveWriter:
         suffix: bytes = b"",
         pump: Pump | None = None,
     ) -> None:
-        """Append a member of a name that no other has: the packed bytes of a tensor between a prefix and a suffix.
+        """Append a member, whose name no other has: a prefix, the packed bytes of a tensor if there is one, a suffix.
 
         Raises:
             OSError: It cannot be written.

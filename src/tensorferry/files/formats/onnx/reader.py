@@ -197,16 +197,13 @@ class Reader:
         if location not in self._files:
             self._files[location] = _beside(self._path, location, where)
         path, size = self._files[location]
-        numbers = {}
-        for key in ("offset", "length"):
-            text = entries.get(key, "0" if key == "offset" else "")
-            if text and not (text.isascii() and text.isdigit() and len(text) < 20):
+        numbers = []
+        for key, usual in (("offset", 0), ("length", packed_nbytes(dtype, shape))):
+            text = entries.get(key) or str(usual)
+            if not (text.isascii() and text.isdigit() and len(text) < 20):
                 raise FileFormatError(f"{where} has external data with the {key} {text[:40]!r}.")
-            numbers[key] = int(text) if text else None
-        offset = numbers["offset"] or 0
-        length = numbers["length"]
-        expected = packed_nbytes(dtype, shape)
-        nbytes = expected if length is None else length
+            numbers.append(int(text))
+        offset, nbytes = numbers
         if offset + nbytes > size:
             raise FileFormatError(f"{where} ends at byte {offset + nbytes:,} of {path}, which has {size:,}.")
         return _stored(dtype, shape, path, offset, nbytes, where)

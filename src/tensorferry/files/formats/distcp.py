@@ -2,6 +2,8 @@
 
 ``.metadata`` is a pickle that says which region of which tensor is where in the files beside it; each region there is a
 file of ``torch.save`` (torch/distributed/checkpoint/filesystem.py). So is each value that is no tensor.
+
+This module is named by the suffix of those files, so that it is asked before the format that each of them begins as.
 """
 
 from __future__ import annotations
