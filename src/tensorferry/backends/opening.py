@@ -257,12 +257,14 @@ def _takes_rows(target: Backend | None) -> bool:
     return memory_of is None or memory_of.strides == "compact" or not memory_of.exists
 
 
-def over(framework: str, array: Array, *, mutable: bool, kind: str, writable: bool = False) -> TensorInfo:
+def over(
+    framework: str, array: Array, dtype: str = "", *, mutable: bool, kind: str, writable: bool = False
+) -> TensorInfo:
     """What an array over an object's memory is: an object of a framework, or a column of one."""
     return TensorInfo(
         framework,
         array.shape,
-        of_numpy(array.dtype) or "",
+        dtype or of_numpy(array.dtype) or "",
         strides=array.strides,
         misalignment=memory.address(array) if array.size else 0,
         writable=writable,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 import weakref
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -34,19 +34,21 @@ class Tally:
     Args:
         batches: How many batches were handed out.
         skipped: How many could not be converted, and were left out.
-        waited: How many seconds the consumer waited, and for what.
+        data_seconds: How long the consumer waited for the source.
+        copy_seconds: How long it waited for what was converted or copied.
     """
 
     batches: int = 0
     skipped: int = 0
-    waited: dict[str, float] = field(default_factory=lambda: {"data": 0.0, "copy": 0.0})
+    data_seconds: float = 0.0
+    copy_seconds: float = 0.0
 
     def wait(self, start: float, read: float) -> None:
         """Add the time since a start: until a batch was read to what was waited for data, and the rest to copies."""
         now = perf_counter()
         copy = max(0.0, now - max(start, read))
-        self.waited["copy"] += copy
-        self.waited["data"] += now - start - copy
+        self.copy_seconds += copy
+        self.data_seconds += now - start - copy
 
     def skip(self, why: str) -> None:
         """Count a batch that is left out; the first one with a warning, at the line that asks for a batch."""

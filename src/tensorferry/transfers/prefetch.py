@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from types import TracebackType
 
     from typing_extensions import Self
 
@@ -131,9 +130,7 @@ class Prefetch:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # -- looking ----------------------------------------------------------------------------------
@@ -170,7 +167,7 @@ class Prefetch:
         """
         return PrefetchStats(
             batches=self._tally.batches,
-            data_seconds=self._tally.waited["data"],
-            copy_seconds=self._tally.waited["copy"],
+            data_seconds=self._tally.data_seconds,
+            copy_seconds=self._tally.copy_seconds,
             threaded=self._pass is not None and self._pass.threaded,
         )

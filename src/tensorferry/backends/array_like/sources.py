@@ -52,13 +52,14 @@ def over(array: Array, kind: str) -> tuple[TensorInfo, Any]:
     Raises:
         UnsupportedTypeError: Its dtype is no tensor's.
     """
-    if of_numpy(array.dtype) is None:
+    dtype = of_numpy(array.dtype)
+    if dtype is None:
         raise UnsupportedTypeError(
             f"A {kind} gives an array of dtype {array.dtype}, which cannot be carried.", _as_written(array)
         )
     writable = array.flags.writeable
     mutable = writable or bool(memory.writable_somewhere(array))
-    return opening.over(NAME, array, mutable=mutable, kind=kind, writable=writable), array
+    return opening.over(NAME, array, dtype, mutable=mutable, kind=kind, writable=writable), array
 
 
 def later(
