@@ -87,9 +87,9 @@ def to_numpy(
         device: ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or a framework's device; ``None`` stays on the
             source's device where the target can live there, else the host.
         grad: ``"detach"`` leaves the autograd graph, ``"error"`` refuses to.
-        nulls: For columns of tables: a value that replaces nulls, of their dtype or of the one in `dtype`, ``"nan"`` for
-            floats, or ``"mask"``, which gives a pair: the values, with zeros for nulls, and a mask that is true where
-            there is a value.
+        nulls: For columns of tables: a value that replaces nulls, of their dtype or of the one in `dtype`; ``"nan"``
+            for floats; or ``"mask"``, which gives a pair: the values, with zeros for nulls, and a mask that is true
+            where there is a value.
         ragged: For columns of lists of unequal lengths: ``"rows"`` gives a list with a tensor for each row.
         pad: For the same columns: a number that fills short rows up, at their ends.
         out: An array of the source's shape to write into instead of allocating.
