@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ...core.info import COPIED, TensorInfo
-from ...errors import ConversionError, UnsupportedTypeError
+from ...errors import ConversionError, UnsupportedTypeError, an
 from ...host import memory
 from ...host.numpy_dtypes import of_numpy
 from ..base import kind_of_type
@@ -186,7 +186,8 @@ def _name(array: Array, kind: str) -> str:
     name = of_numpy(array.dtype)
     if name is None:
         raise UnsupportedTypeError(
-            f"A {kind} gives an array of dtype {array.dtype}, which cannot be carried.", as_written(array)
+            f"{an(kind, 'A')} gives an array of dtype {array.dtype}, which cannot be carried.",
+            as_written(array),
         )
     return name
 
