@@ -87,8 +87,9 @@ def to_numpy(
         device: ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or a framework's device; ``None`` stays on the
             source's device if the target can use it, and goes to the host if not.
         grad: What happens to a tensor in an autograd graph: ``"detach"`` leaves the graph, ``"error"`` raises.
-        nulls: For columns of tables: a value of their dtype that replaces nulls, ``"nan"`` for floats, or ``"mask"``,
-            which gives a pair: the values, with zeros for nulls, and a mask that is true where there is a value.
+        nulls: For columns of tables: a value that replaces nulls, of their dtype or of the one in `dtype`; ``"nan"``
+            for floats; or ``"mask"``, which gives a pair: the values, with zeros for nulls, and a mask that is true
+            where there is a value.
         ragged: For columns of lists of unequal lengths: ``"rows"`` gives a list with a tensor for each row.
         pad: For the same columns: the number with which short rows are filled up, at their ends.
         out: An array of the source's shape, into which the values are written. It is the result.

@@ -73,6 +73,41 @@ def shown(value: object) -> str:
     return repr(value) if plain else f"an object of type {type(value).__qualname__}"
 
 
+def validate_flags(**flags: object) -> None:
+    """Raise for a keyword that is neither on nor off: ``"no"`` and ``[]`` are not what they look like.
+
+    Raises:
+        TypeError: The message names it.
+    """
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            raise TypeError(f"{name} must be True or False, not {shown(value)}")
+
+
+def validate_word(keyword: str, value: object, words: Sequence[str]) -> None:
+    """Raise for a keyword's value that is none of a few words.
+
+    Raises:
+        TypeError: It is no word.
+        ValueError: It is another one.
+    """
+    if not isinstance(value, str) or value not in words:
+        *others, last = [f'"{word}"' for word in words]
+        error = ValueError if isinstance(value, str) else TypeError
+        raise error(f"{keyword} must be {', '.join(others)} or {last}, not {shown(value)}")
+
+
+def an(noun: str, article: str = "a") -> str:
+    """A name with the indefinite article before it, which is given as it stands before a consonant.
+
+    >>> an("int"), an("uint8"), an("ndarray"), an("Array", "A")
+    ('an int', 'a uint8', 'an ndarray', 'An Array')
+    """
+    start = noun.lower()
+    vowel = start.startswith(("a", "e", "i", "o", "nd", "un", "up")) and not start.startswith(("one", "uni"))
+    return f"{article}{'n' if vowel else ''} {noun}"
+
+
 def frames_of_ours() -> int:
     """How many frames above the caller's the first one is that is not of this package: at whom a warning points."""
     frame: FrameType | None = sys._getframe()  # noqa: SLF001 - as the standard library does it
@@ -142,6 +177,9 @@ class CopyRequiredError(ConversionError, ValueError, BufferError):
 
 class LossyCastError(ConversionError, TypeError):
     """The dtype cannot hold a value of the source, or the target does not have the dtype."""
+
+    instead: tuple[str, str] | None = None
+    """The tensor's dtype, and what the hint asks for, which begins with it: in a tree other leaves are asked more."""
 
 
 class GradientError(ConversionError, RuntimeError):

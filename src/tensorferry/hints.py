@@ -57,8 +57,8 @@ class Hint(str):
 
     Args:
         template: The text, with ``{one:…}`` for a call on something else, ``{tree:…}`` for one of the function that
-            does the same to a tree, ``{load:…}`` and ``{prefetch:…}`` for one of these with the same target, and
-            ``{again:x|…}`` for the same call with more keywords.
+            does the same to a tree, ``{either:…}`` for both of these, ``{load:…}`` and ``{prefetch:…}`` for one
+            with the same target, and ``{again:x|…}`` for the same call with more keywords.
         function: The function that was called.
         target: The canonical name of the target.
     """
@@ -73,7 +73,8 @@ class Hint(str):
             function if function in _SAYING or function.startswith("to_") else _SAYING_LIKE.get(function, "to_numpy")
         )
         gaps = {"one": one, "tree": tree, "again": again, "load": "load", "prefetch": "prefetch"}
-        text = template.format(**{gap: _Gap(name, target) for gap, name in gaps.items()})
+        filled: dict[str, Any] = {gap: _Gap(name, target) for gap, name in gaps.items()}
+        text = template.format(either=_Either(filled["one"], filled["tree"]), **filled)
         made = super().__new__(cls, text)
         made._template, made._said_of = template, (function, target)
         return made
@@ -107,3 +108,14 @@ class _Gap:
         x, _, keywords = x.partition("|")
         said = [x, *([] if aimless or ordinary else [f'"{self.target}"']), *([keywords] if keywords else [])]
         return f"{self.function}({', '.join(said)})"
+
+
+class _Either:
+    """Two of those, where it is not known whether what stands in the gap is one tensor or several."""
+
+    def __init__(self, one: _Gap, tree: _Gap) -> None:
+        self.one, self.tree = one, tree
+
+    def __format__(self, x: str) -> str:
+        one, tree = format(self.one, x), format(self.tree, x)
+        return one if one == tree else f"{one}, or {tree} if it gives several tensors"

@@ -8,7 +8,7 @@ from .backends import registry
 from .core.info import TensorInfo
 from .core.names import EXCHANGE
 from .core.request import KEYWORDS_OF_COLUMNS, make_request, refuse_unknown
-from .errors import ConversionError, FrameworkNotInstalledError, UnsupportedTypeError
+from .errors import ConversionError, FrameworkNotInstalledError, UnsupportedTypeError, validate_flags
 from .execution.recipes import conversion_of
 from .execution.run import foresee, prepare_described
 from .execution.target import aim
@@ -195,6 +195,7 @@ def frameworks(*, load: bool = False) -> dict[str, FrameworkStatus]:
     .. versionadded:: 0.1
     """
     outside = registry.outside
+    validate_flags(load=load)
     found = {
         name: _status(backend, load=load)
         for name, backend in registry.backends().items()

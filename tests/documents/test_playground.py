@@ -168,6 +168,26 @@ def test_another_framework_leaves_no_setting_that_cannot_be():
     assert "variable=" in lost.note
 
 
+def test_what_had_to_be_put_aside_comes_back():
+    """A look at another framework does not change what the reader had chosen; what is chosen there, does."""
+    before = read("from=numpy&dtype=bfloat16&layout=transposed")
+    listed = answers.answer(read(f"{before.query}&from=python"), WORDS, "from")
+    assert (listed.values["dtype"], listed.values["layout"]) == ("float64", "plain")
+    assert listed.wished == {"dtype": "bfloat16", "layout": "transposed"}
+    shown = answers.answer(settings.read({**listed.values, "from": "torch"}), WORDS, "from", listed.wished)
+    assert (shown.values["dtype"], shown.values["layout"], shown.wished) == ("bfloat16", "transposed", {})
+    chosen = answers.answer(settings.read({**listed.values, "dtype": "int64"}), WORDS, "dtype", listed.wished)
+    assert chosen.wished == {"layout": "transposed"}
+    shown = answers.answer(settings.read({**chosen.values, "from": "torch"}), WORDS, "from", chosen.wished)
+    assert (shown.values["dtype"], shown.values["layout"]) == ("int64", "transposed")
+    lost = answers.answer(read("from=numpy&to=jax&pinned=1"), WORDS, "to")
+    assert (lost.values["pinned"], lost.wished) == ("", {"pinned": "1"})
+    kept = answers.answer(settings.read({**lost.values, "shape": "5"}), WORDS, "shape", lost.wished)
+    assert (kept.values["pinned"], kept.wished) == ("", {"pinned": "1"})
+    told = json.loads(answers.answer_json("from=numpy&to=torch", json.dumps(WORDS), "to", json.dumps(kept.wished)))
+    assert (told["values"]["pinned"], told["wished"]) == ("1", {})
+
+
 def test_an_address_that_makes_no_sense_is_as_usual():
     """What no control offers is left out; a shape that is none is said."""
     assert read("from=julia&copy=maybe&colour=red") == settings.DEFAULTS

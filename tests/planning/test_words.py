@@ -344,7 +344,7 @@ def test_an_array_of_objects_that_is_no_list():
     alone, itself = np.empty((), object), np.empty(1, object)
     alone[()] = np.ones(3)
     itself[0] = itself
-    with pytest.raises(ferry.UnsupportedTypeError, match="holds a ndarray") as caught:
+    with pytest.raises(ferry.UnsupportedTypeError, match="holds an ndarray") as caught:
         ferry.to_numpy(alone)
     assert ferry.to_numpy(eval(caught.value.hint, {"x": alone})).shape == (3,)  # noqa: S307 - our own hint
     with pytest.raises(ferry.ShapeError, match="contains itself"):
@@ -356,3 +356,10 @@ def test_what_pytorch_does_not_stack_is_our_error():
     nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged)
     with pytest.raises(ferry.UnsupportedTypeError, match="does not stack"):
         ferry.to_torch([nested, nested])
+
+
+def test_an_article_goes_with_its_name():
+    """Sentences about a framework, whatever it is called."""
+    info = TensorInfo("numpy", (2,))
+    assert ferry.explain(info, "arrow").reason == "a later write to the source would change an arrow constant"
+    assert ferry.explain(info, "jax").reason == "a later write to the source would change a jax constant"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 
+import numpy as np
 import pytest
 
 import tensorferry as ferry
@@ -166,3 +167,16 @@ def test_numpy_scalars_in_a_list_keep_their_dtype(target):
     witness = testing.witness_for(target)
     assert witness.dtype(result) == "float16"
     assert witness.content(result) == struct.pack("=2e", 1.5, -2)
+
+
+@pytest.mark.parametrize("beside", [1, np.ones(3), [1, 2]], ids=["a number", "an array", "a list"])
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_description_among_others_is_named(beside, place):
+    """It is a tuple, and is not read as a row."""
+    x = [beside, beside]
+    x[place] = ferry.TensorInfo("torch", (3,), "int64")
+    with pytest.raises(
+        ferry.UnsupportedTypeError, match=rf"The TensorInfo at x\[{place}\] describes a tensor"
+    ) as caught:
+        ferry.to_numpy(x)
+    assert caught.value.hint.startswith('explain_tree(x, "numpy")')

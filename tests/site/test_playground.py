@@ -100,6 +100,24 @@ def text(page, selector):
 # -- without the planner ----------------------------------------------------------------------------
 
 
+def test_an_address_of_no_case_says_so(playground):
+    """What is shown stays."""
+    playground.evaluate("location.hash = '#C99'")
+    playground.wait_for_function("document.querySelector('.pg-status').textContent.includes('C99')")
+    assert playground.locator(".pg-status").text_content() == WORDS["no-case"].format(what="C99")
+    assert playground.locator(".pg-case").is_visible()
+
+
+def test_a_look_at_a_list_leaves_the_dtype_as_it_was(live):
+    """Its numbers are float64; those of the tensor before and after are not."""
+    choose(live, "from", "numpy")
+    choose(live, "dtype", "bfloat16")
+    choose(live, "from", "python")
+    assert live.locator("#pg-dtype").input_value() == "float64"
+    choose(live, "from", "numpy")
+    assert live.locator("#pg-dtype").input_value() == "bfloat16"
+
+
 def test_the_first_picture_needs_no_planner(playground):
     """It is in the page's HTML, which is small, and nothing that is large is fetched before it is asked for."""
     playground.wait_for_function("performance.getEntriesByName('first-contentful-paint').length")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 from typing import Any, NamedTuple
 
@@ -377,3 +378,55 @@ def test_all_that_converts_trees_goes_by_it(asked, kinds):
     assert dtypes(ferry.collate([tree, tree], "numpy", **keywords)) == expected
     assert dtypes(ferry.start(tree, "numpy", **keywords).result()) == expected
     assert dtypes(next(iter(ferry.prefetch([tree], "numpy", **keywords)))) == expected
+
+
+# -- a hint asks for another dtype of what cannot be as asked, and for the rest as it was asked ------
+
+WIDE = {"x": np.ones(2), "y": np.ones(2, "int64"), "z": np.ones(2, "uint64"), "w": np.ones(2, "complex128")}
+ASKED = (
+    *(None, "bfloat16", "float64", "int64", "uint8", {}, {"float": "bfloat16"}, {"float64": "bfloat16"}),
+    *({"int": "int64", "uint": "uint8"}, {"x": "float64", "*": None}, {"y": "int64", "float": "float64"}),
+    {"[w-z]": None, "complex": "complex64"},
+)
+TO_JAX = {
+    "convert_tree": lambda dtype: ferry.convert_tree(WIDE, "jax", dtype=dtype),
+    "explain_tree": lambda dtype: {
+        each.path: each.plan.result for each in ferry.explain_tree(WIDE, "jax", dtype=dtype).leaves
+    },
+    "collate": lambda dtype: ferry.collate([WIDE], "jax", dtype=dtype),
+    "start": lambda dtype: ferry.start(WIDE, "jax", dtype=dtype).result(),
+}
+
+
+@pytest.mark.parametrize("function", TO_JAX)
+@pytest.mark.parametrize("dtype", ASKED, ids=str)
+def test_a_hint_keeps_what_was_asked_for(function, dtype):
+    """In one mapping for all leaves that cannot be converted: pasted, it works, and what was asked for is as asked."""
+    pytest.importorskip("jax")
+    call = TO_JAX[function]
+    with pytest.raises(ferry.TreeError) as caught:
+        call(dtype)
+    hints = {each.hint for each in caught.value.exceptions}
+    assert len(hints) == 1
+    code, _, remedy = hints.pop().removeprefix("dtype=").partition(", or jax")
+    assert remedy
+    found = {str(path).strip('$["]'): str(leaf.dtype) for path, leaf in call(ast.literal_eval(code)).items()}
+    narrower = {"float64": "float32", "int64": "int32", "uint64": "uint32", "complex128": "complex64"}
+    for name, leaf in WIDE.items():
+        asked = dtype_of_leaf(rule_of(dtype), str(leaf.dtype), name, str(leaf.dtype)) or str(leaf.dtype)
+        assert found[name] == narrower.get(asked, asked)
+
+
+def test_the_same_for_one_tensor_and_for_a_file(tmp_path):
+    """Of a mapping for one tensor the hint has its dtype, and the same mapping for a tree."""
+    pytest.importorskip("jax")
+    with pytest.raises(ferry.UnsupportedTypeError) as caught:
+        ferry.to_jax(WIDE["x"], dtype={"float": "bfloat16", "int64": "fit"})
+    whole = 'convert_tree(x, "jax", dtype={"float": "bfloat16", "int64": "fit"})'
+    assert caught.value.hint == f'dtype="bfloat16", or {whole}'
+    assert caught.value.__context__ is None
+    assert str(eval(whole, {"convert_tree": ferry.convert_tree, "x": WIDE["x"]}).dtype) == "bfloat16"  # noqa: S307
+    ferry.save({"x": WIDE["x"], "y": WIDE["y"]}, tmp_path / "a.npz")
+    with pytest.raises(ferry.LossyCastError) as caught:
+        ferry.load(tmp_path / "a.npz", "jax", dtype="bfloat16")["y"]
+    assert caught.value.hint.startswith('dtype={"float": "bfloat16", "int64": "fit"}, or jax')

@@ -9,6 +9,7 @@ import json
 from dataclasses import replace
 from functools import reduce
 from html import escape
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from tensorferry.backends.declared import declarations, explain, stand_in
@@ -31,6 +32,8 @@ __all__ = ["Answer", "answer", "answer_json", "call", "refused", "said_of_writes
 _FUNCTIONS = {"python": "to_list", **{name: f"to_{name}" for name in ("numpy", "torch", "tensorflow", "jax")}}
 _SOURCE = ("dtype", "shape", "layout", "device", "requires")
 """Controls of the tensor, besides its framework: what is impossible there is taken back."""
+_ASIDE = {"from": _SOURCE, "to": OPTIONS}
+"""What a framework that is chosen may put aside, and another one bring back."""
 _WIDTHS = (("wide", 64), ("narrow", 32))
 """Bytes in a row of a picture; the page shows the one that there is room for."""
 
@@ -45,6 +48,7 @@ class Answer(NamedTuple):
         said: The answer in a line.
         note: What has been changed besides.
         html: The answer whole.
+        wished: What the reader had chosen where something else had to be put, by control: see `answer`.
     """
 
     query: str
@@ -53,25 +57,35 @@ class Answer(NamedTuple):
     said: str
     note: str
     html: str
+    wished: dict[str, str]
 
 
-def answer_json(query: str, words: str, changed: str = "") -> str:
+def answer_json(query: str, words: str, changed: str = "", wished: str = "{}") -> str:
     """`answer` with plain text in and out: what is asked from JavaScript."""
     from urllib.parse import parse_qsl
 
     stand_in()
-    return json.dumps(answer(read(parse_qsl(query, keep_blank_values=True)), json.loads(words), changed)._asdict())
+    setting = read(parse_qsl(query, keep_blank_values=True))
+    return json.dumps(answer(setting, json.loads(words), changed, json.loads(wished))._asdict())
 
 
-def answer(setting: Setting, words: Mapping[str, str], changed: str = "") -> Answer:
+def answer(
+    setting: Setting, words: Mapping[str, str], changed: str = "", wished: Mapping[str, str] = MappingProxyType({})
+) -> Answer:
     """The answer to a setting.
 
     Args:
         setting: The value of each control.
         words: The page's words in the reader's language.
         changed: The control that has been changed; others that are impossible with its value are put right.
+        wished: The answer's before this one: with another framework, what had to be put right comes back.
     """
-    setting, put_right = _put_right(setting, changed)
+    left = {name: value for name, value in wished.items() if name != changed}
+    asked = Setting({**setting, **{name: left.pop(name) for name in _ASIDE.get(changed, ()) if name in left}})
+    found_right = _put_right(asked, changed)
+    left |= {name: asked[name] for name in asked if found_right[name] != asked[name]}
+    put_right = [name for name in setting if found_right[name] != setting[name]]
+    setting = found_right
     named = [words.get(name, f"{name}=") for name in put_right]
     note = words["adjusted"].format(what=_listed(named, words)) if put_right else ""
     found = refused(setting, words)
@@ -80,7 +94,7 @@ def answer(setting: Setting, words: Mapping[str, str], changed: str = "") -> Ans
     else:
         plan = explain(tensor(setting), setting["to"], **keywords(setting))
         said, html = _plan(plan, setting, words)
-    return Answer(setting.query, dict(setting), _impossible(setting, words), said, note, html)
+    return Answer(setting.query, dict(setting), _impossible(setting, words), said, note, html, left)
 
 
 # -- what is possible -----------------------------------------------------------------------------
@@ -134,28 +148,26 @@ def _impossible(setting: Setting, words: Mapping[str, str]) -> dict[str, dict[st
     return found
 
 
-def _put_right(setting: Setting, changed: str) -> tuple[Setting, list[str]]:
-    """The setting with what is impossible beside the control that was changed put as it can be, and which that is."""
-    put_right: list[str] = []
+def _put_right(setting: Setting, changed: str) -> Setting:
+    """The setting with what is impossible beside the control that was changed put as it can be."""
     if changed == "to":
         known = declarations()[setting["to"]].capabilities.options
-        put_right = [name for name in OPTIONS if setting[name] and name not in known.names | known.finishers]
-        setting = Setting({**setting, **dict.fromkeys(put_right, "")})
+        unknown = [name for name in OPTIONS if name not in known.names | known.finishers]
+        setting = Setting({**setting, **dict.fromkeys(unknown, "")})
     elif changed in ("from", *_SOURCE) and not _exists(setting):
         usual = Setting({**setting, **{name: DEFAULTS[name] for name in _SOURCE if name not in (changed, "shape")}})
         for name in [name for name in _SOURCE if name not in (changed, "shape")]:
             choices = (DEFAULTS[name], "float64", *CHOICES[name])
             usual[name] = next((each for each in choices if _exists(Setting({**usual, name: each}))), usual[name])
         if not _exists(usual):
-            return setting, []
+            return setting
         # One after the other, what the reader has chosen is put back as far as it can be.
         for name in _SOURCE:
             kept = Setting({**usual, name: setting[name]})
             if _exists(kept):
                 usual = kept
-        put_right = [name for name in _SOURCE if usual[name] != setting[name]]
         setting = usual
-    return setting, put_right
+    return setting
 
 
 def _exists(setting: Setting) -> bool:

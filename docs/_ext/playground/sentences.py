@@ -29,6 +29,7 @@ SENTENCES = (
     "{framework} has no read-only tensors: {why}",
     "a write would change the source",
     "a later write to the source would change a {framework} constant",
+    "a later write to the source would change an {framework} constant",
     "copy=True asks for independent memory",
     "pinned=True asks for page-locked memory",
     "variable=True has memory of its own",

@@ -103,5 +103,6 @@ WORDS = {
     "from-file": "A page that is a file cannot load the planner: serve it by python -m http.server. The cases work.",
     "left-out": "This build of the site has no planner, as npm could not fetch Pyodide. The cases work.",
     "adjusted": "Also changed: {what}.",
+    "no-case": "There is no case {what}: all of them stand above.",
     "no-script": "The controls need JavaScript.",
 }

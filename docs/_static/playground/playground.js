@@ -13,6 +13,7 @@
   const known = new Map([[first.query, first]]);
   let asked = 0;
   let planner = null;
+  let wished = {};
 
   const say = (text) => {
     status.textContent = text;
@@ -51,7 +52,7 @@
     return (number, query, changed) =>
       new Promise((done, failed) => {
         waiting.set(number, { done, failed });
-        worker.postMessage({ number, query, words: JSON.stringify(words), changed });
+        worker.postMessage({ number, query, words: JSON.stringify(words), changed, wished: JSON.stringify(wished) });
       });
   }
 
@@ -121,9 +122,12 @@
   /** Show what the address says. */
   async function follow() {
     const said = location.hash.slice(1);
-    if (/^C\d\d$/.test(said)) {
+    wished = {};
+    if (/^C\d+$/.test(said)) {
       const found = await caseNamed(said);
-      if (found && location.hash === `#${said}`) show(found, said);
+      if (location.hash !== `#${said}`) return;
+      if (found) show(found, said);
+      else say(words["no-case"].replace("{what}", said));
     } else if (said.includes("=")) {
       const answer = known.get(said) ?? (await ask(said, ""));
       if (answer) show(answer);
@@ -141,6 +145,7 @@
     const answer = await ask(query(), target.name);
     if (!answer) return;
     if (location.hash !== `#${answer.query}`) history.pushState(null, "", `#${answer.query}`);
+    wished = answer.wished;
     show(answer, undefined, form.elements.shape.value !== value); // what was typed meanwhile stays
   });
   addEventListener("hashchange", follow);

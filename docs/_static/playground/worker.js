@@ -26,9 +26,9 @@ lost.catch(() => {});
 const planner = Promise.race([start(), lost]);
 planner.catch(() => {});
 
-onmessage = async ({ data: { number, query, words, changed } }) => {
+onmessage = async ({ data: { number, query, words, changed, wished } }) => {
   try {
-    postMessage({ number, answer: JSON.parse((await planner)(query, words, changed)) });
+    postMessage({ number, answer: JSON.parse((await planner)(query, words, changed, wished)) });
   } catch (error) {
     postMessage({ number, error: String(error.message ?? error) });
   }

@@ -18,8 +18,8 @@ from ..core import names
 from ..core.devices import device_name, kind_of
 from ..core.names import NAMES
 from ..errors import DeviceError, UnknownFrameworkError, UnsupportedTypeError, nearest, shown
-from ..hints import Hint
 from . import fast_paths
+from .no_tensor import full_name, refusal_to_convert
 from .plugins import Door
 
 if TYPE_CHECKING:
@@ -356,7 +356,7 @@ _NOBODYS = frozenset({*sys.stdlib_module_names, "__main__"})
 def _find(x: object) -> Backend:
     kind = type(x)
     if isinstance(x, type):
-        raise UnsupportedTypeError(f"{_full_name(x)} is a class, not an object: it has no values.", "an object of it")
+        raise refusal_to_convert(x)
     try:
         owner = _owner(kind)
     except UnsupportedTypeError:
@@ -373,19 +373,9 @@ def _find(x: object) -> Backend:
     broken = outside.failure({*modules, *(_by_module[module].name for module in modules if module in _by_module)})
     if broken is not None:
         raise UnsupportedTypeError(
-            f"An object of type {_full_name(kind)} is not a tensor. {broken.message}", broken.hint
+            f"An object of type {full_name(kind)} is not a tensor. {broken.message}", broken.hint
         )
-    raise UnsupportedTypeError(
-        f"An object of type {_full_name(kind)} is not a tensor.",
-        Hint(
-            "pass a tensor, a sequence of numbers, or an object with __dlpack__, a buffer, "
-            "__array_interface__ or __array__; {tree:x} for the tensors inside a container"
-        ),
-    )
-
-
-def _full_name(kind: type) -> str:
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    raise refusal_to_convert(x)
 
 
 def _in_turn() -> Iterator[Backend]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from tensorferry.files.base.contents import Contents
     from tensorferry.files.base.stored import Stored
-    from tensorferry.files.folds import Fold
+    from tensorferry.files.folded_names import Fold
     from tensorferry.files.statistics import Statistics
 
 __all__ = ["run"]

@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..core.dtypes import find
+from ..core.dtypes import casting_scale, find
+from ..core.info import READ_AS
 from ..errors import LossyCastError
-from ..host import memory
+from ..host import casts, memory
 from ..host.numpy_dtypes import numpy_dtype
 from .decimals import Decimals
-from .pieces import Bits, Decoded
+from .pieces import Bits, Cast, Decoded, Missing, Piece
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from .pieces import Piece
 
 __all__ = ["TEXT", "Column", "Found", "Ragged", "Refused"]
 
@@ -193,7 +192,19 @@ class Column:
         found.fill, found.fill_all = value, self.fill_all
         return found
 
-    def value_of(self, value: Any, keyword: str = "nulls") -> Any:
+    def cast(self, dtype: str, casting: str | None) -> Column:
+        """The same column in another dtype, with zeros for what is missing; its values are read when they are wanted.
+
+        Raises:
+            LossyCastError: `casting` does not permit it; later, a value does not fit.
+        """
+        check = casting_scale(self.dtype, dtype, casting).check
+        zeros = self.filled(numpy_dtype(self.dtype).type(0))
+        marks = Missing(self.missing().reshape(-1), prod(self.inner))
+        piece = Piece(self.rows, Cast(lambda: casts.cast(zeros.read(), dtype, check)), (marks,))
+        return Column(dtype, self.shape[1:], [piece], unit=self.unit, reasons=(f"{self.dtype}{READ_AS}{dtype}",))
+
+    def value_of(self, value: Any, keyword: str = "nulls", hint: str = "") -> Any:
         """A value as one of the column's dtype.
 
         Raises:
@@ -213,10 +224,8 @@ class Column:
         except (TypeError, ValueError, OverflowError):
             kept = False
         if not kept:
-            raise LossyCastError(
-                f"{keyword}={value!r} is no value of {self.dtype}.",
-                f"{keyword}=False" if kind == "bool" else f"{keyword}=0",
-            )
+            one = f"{keyword}=False" if kind == "bool" else f"{keyword}=0"
+            raise LossyCastError(f"{keyword}={value!r} is no value of {self.dtype}.", hint or one)
         return found
 
     # -- its values ---------------------------------------------------------------------------------

@@ -9,11 +9,11 @@ import numpy as np
 from ..errors import UnsupportedTypeError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from .decimals import Decimals
 
-__all__ = ["Bits", "Decoded", "Missing", "Piece", "gone_in"]
+__all__ = ["Bits", "Cast", "Decoded", "Missing", "Piece", "gone_in"]
 
 Array = np.ndarray[Any, Any]
 
@@ -108,6 +108,30 @@ class Decoded:
         out[...] = self.look_up(self.values, start * each, stop * each).reshape(out.shape)
 
 
+class Cast:
+    """Values of another dtype, which are read as a whole: only so is it known where one stands that does not fit.
+
+    Args:
+        read: Gives them.
+    """
+
+    __slots__ = ("_read", "_values")
+
+    def __init__(self, read: Callable[[], Array]) -> None:
+        self._read = read
+        self._values: Array | None = None
+
+    def put(self, out: Array, start: int, stop: int) -> None:
+        """Write some rows of them into memory.
+
+        Raises:
+            LossyCastError: One does not fit.
+        """
+        if self._values is None:
+            self._values = self._read()
+        out[...] = self._values[start:stop].reshape(out.shape)
+
+
 class Missing(NamedTuple):
     """Which values are missing.
 
@@ -146,5 +170,5 @@ class Piece(NamedTuple):
     """
 
     rows: int
-    values: Array | Bits | Decoded | Decimals
+    values: Array | Bits | Cast | Decoded | Decimals
     missing: tuple[Missing, ...] = ()

@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from ..typing import To
     from .declaration import Declaration
 
-__all__ = ["COPIED", "COPIED_KINDS", "JOINS", "NUMBERS", "PADDED", "TensorInfo", "is_many"]
+__all__ = ["COPIED", "COPIED_KINDS", "JOINS", "NUMBERS", "PADDED", "READ_AS", "TensorInfo", "is_many"]
 
 COPIED = "copied "
 """How a `TensorInfo.kind` starts if what an object gives is not shown to lie in memory of the object's own."""
+READ_AS = " read as "
+"""What stands in the reason of such a copy between the dtype that values had and the one in which they came."""
 
 
 class _CopiedKinds(frozenset[str]):

@@ -24,6 +24,7 @@ __all__ = [
     "rule_of_words",
     "unknown_key",
     "unknown_name",
+    "with_others",
 ]
 
 Choice = str | None
@@ -213,6 +214,36 @@ def _key(key: object) -> tuple[str, str]:
 def _of_its_kind(choice: Choice) -> dict[str, Choice]:
     """What one dtype for all asks of each kind."""
     return dict.fromkeys(KINDS if choice is None or choice in KEYWORDS else _kinds_of(choice), choice)
+
+
+def with_others(rule: DtypeRule, others: Iterable[tuple[str, str, str]]) -> str:
+    """The value of ``dtype=`` that says what a rule does, but other dtypes of some leaves.
+
+    >>> with_others(rule_of("bfloat16"), [("int64", "label", "fit")])
+    '{"float": "bfloat16", "int64": "fit"}'
+
+    Args:
+        rule: What was asked for.
+        others: The canonical name of each leaf's dtype, its dotted name, and what is to be asked of it.
+    """
+    names, types, kinds = dict(rule.names), dict(rule.dtypes), dict(rule.kinds)
+    others = list(others)
+    if not (names or types or kinds) and {choice for *_, choice in others} == {dtypes.FIT}:
+        return quoted(dtypes.FIT)
+    for dtype, name, choice in others:
+        place, kind = place_of_name(tuple(names), name), find(dtype).kind
+        if place is not None:
+            names[list(names)[place]] = choice
+        elif dtype not in types and kind in kinds:
+            kinds.update({each: choice for each in _kinds_of(dtype) if kinds.get(each) == kinds[kind]})
+        else:
+            types[dtype] = choice
+    for choice in set(kinds.values()) - {None}:
+        if not names and not types and kinds == _of_its_kind(choice):
+            return quoted(choice)
+    return (
+        "{" + ", ".join(f"{quoted(key)}: {quoted(value)}" for key, value in {**names, **kinds, **types}.items()) + "}"
+    )
 
 
 def _kinds_of(dtype: str) -> tuple[str, ...]:

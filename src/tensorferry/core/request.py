@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..errors import DeviceError, UnsupportedTypeError, nearest, shown
+from ..errors import ConversionError, DeviceError, UnsupportedTypeError, nearest, shown
+from ..hints import Hint
 from . import names
 from .devices import device_name, host_index
 from .dtype_names import asked
 from .dtypes import CASTINGS
-from .leaf_dtypes import DtypeRule
+from .leaf_dtypes import DtypeRule, quoted, rule_of, with_others
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -89,9 +90,12 @@ def make_request(
             raise TypeError(f"{option} must be True or False, not {shown(on)}")
     try:
         return _canonical(target, copy, dtype, casting, device, grad, options)
+    except ConversionError:
+        raise
     except TypeError:
-        # Without the cache: what cannot be hashed is refused in our words.
-        return _canonical.__wrapped__(target, copy, dtype, casting, device, grad, options)
+        pass
+    # Without the cache: what cannot be hashed is refused in our words, and not while another error is handled.
+    return _canonical.__wrapped__(target, copy, dtype, casting, device, grad, options)
 
 
 @lru_cache(maxsize=1024, typed=True)
@@ -136,9 +140,13 @@ def _of_one(dtype: object) -> str | None:
         UnsupportedTypeError: It is no dtype, or says something of each leaf of a tree.
     """
     if isinstance(dtype, (Mapping, DtypeRule)):
+        rule = rule_of(dtype)
+        choices = map(asked, dtype.values()) if isinstance(dtype, Mapping) else ()
+        one = next(filter(None, choices), "float32")
+        mapping = with_others(rule, ()).replace("{", "{{").replace("}", "}}")
         raise UnsupportedTypeError(
             "dtype= of one tensor is one dtype; a mapping says which each leaf of a tree takes.",
-            'dtype="float32", or convert_tree(x, to, dtype={"float": "float32"})',
+            Hint(f"dtype={quoted(one)}, or {{tree:x|dtype={mapping}}}"),
         )
     return asked(dtype)
 

@@ -102,11 +102,8 @@ def _convert(
             x = said_of(x, keywords.get("dtype"), keywords.get("casting"), **keywords_of_columns(keywords))
             if isinstance(x, (Masked, Rows)):
                 return _convert_several(function, x, name, keywords, conversion, out)
-        try:
-            conversion = conversion or conversion_as(name, **keywords)
-        except TypeError:
-            # Without the cache: what cannot be hashed is refused in our words.
-            conversion = conversion_as.__wrapped__(name, **keywords)
+        if conversion is None:
+            conversion = _conversion_as(name, keywords)
         return convert_one(x, conversion, out)
     except ConversionError as error:
         error.said_of(function.__name__, name if conversion is None else conversion.target.name)
@@ -114,6 +111,17 @@ def _convert(
     except TypeError:
         refuse_unknown(function, keywords)
         raise
+
+
+def _conversion_as(name: str, keywords: dict[str, Any]) -> Conversion:
+    try:
+        return conversion_as(name, **keywords)
+    except ConversionError:
+        raise
+    except TypeError:
+        pass
+    # Without the cache: what cannot be hashed is refused in our words, and not while another error is handled.
+    return conversion_as.__wrapped__(name, **keywords)
 
 
 def _convert_several(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+from math import isnan
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -13,12 +15,13 @@ from ..backends.opening import Given
 from ..columns.column import Column, Ragged, Refused
 from ..columns.layouts import asked_of
 from ..core.dtype_names import asked as dtype_asked
+from ..core.dtypes import DTYPES
 from ..core.leaf_dtypes import DtypeRule
 from ..core.request import KEYWORDS_OF_COLUMNS
-from ..errors import UnsupportedTypeError, shown
+from ..errors import LossyCastError, UnsupportedTypeError, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 __all__ = ["Masked", "Rows", "everywhere", "given_in", "keywords_of_columns", "said_of", "validate"]
 
@@ -77,7 +80,7 @@ def said_of(
     dtype: object,
     casting: str | None = None,
     *,
-    in_tree: bool = False,
+    in_tree: Callable[[str], str | None] | None = None,
     nulls: object = None,
     ragged: object = None,
     pad: object = None,
@@ -88,7 +91,7 @@ def said_of(
         x: What is to be converted.
         dtype: The dtype that was named.
         casting: What may be lost on the way to it.
-        in_tree: Whether the dtype is only for what is no number without it.
+        in_tree: In a tree, what is asked of a leaf of a dtype: `dtype` then is only for what is no number without it.
         nulls: A value in place of what is missing, ``"nan"``, or ``"mask"``, which gives a `Masked`.
         ragged: ``"rows"`` gives `Rows` of a column whose rows are of unequal lengths.
         pad: What fills its rows up.
@@ -98,6 +101,7 @@ def said_of(
     """
     name = None if isinstance(dtype, DtypeRule) or hasattr(dtype, "keys") else dtype_asked(dtype)
     asked, masks = asked_of(name, casting), isinstance(nulls, str) and nulls == "mask"
+    filled_in = partial(_filled, nulls=nulls, becomes=in_tree or name, casting=casting)
     given = given_in(x, None if in_tree else asked)
     if in_tree and given is not None and isinstance(given.found, Refused) and asked is not None:
         given = given_in(x, asked)
@@ -106,26 +110,26 @@ def said_of(
     if given.table is not None:
         if nulls is None or not given.columns:
             return x
-        columns = [(each, _filled(found, nulls)) for each, found in given.columns]
+        columns = [(each, filled_in(found)) for each, found in given.columns]
         filled = Given(given.kind, given.name, None, given.table, columns)
         if not masks:
             return filled
         return Masked(filled, np.stack([_mask(found, given.table.rows) for _, found in given.columns], axis=1))
     found = given.found
     if isinstance(found, Ragged):
+        found = found._replace(elements=filled_in(found.elements))
         return _said_of_rows(given, found, nulls, ragged, pad)
     if isinstance(found, Refused):
         return Masked(x, None) if masks and not found.stays else x
     assert found is not None  # noqa: S101 - it is a column
     if nulls is None:
         return Given(given.kind, given.name, found) if found.unit else x
-    filled = Given(given.kind, given.name, _filled(found, nulls))
+    filled = Given(given.kind, given.name, filled_in(found))
     return Masked(filled, _mask(found, found.rows)) if masks else filled
 
 
 def _said_of_rows(given: Given, found: Ragged, nulls: Any, ragged: object, pad: object) -> Any:
     """The same of a column whose rows are of unequal lengths."""
-    found = found._replace(elements=_filled(found.elements, nulls))
     elements = found.elements
     if (ragged is None and pad is None) or (elements.fill is None and elements.nulls[0]):
         return Given(given.kind, given.name, found)
@@ -137,11 +141,28 @@ def _said_of_rows(given: Given, found: Ragged, nulls: Any, ragged: object, pad: 
     return array if mask is None else Masked(array, found.padded(mask, False))
 
 
-def _filled(found: Any, nulls: Any) -> Any:
+def _filled(found: Any, nulls: Any, becomes: str | Callable[[str], str | None] | None, casting: str | None) -> Any:
+    """A column with a value in the place of what is missing: one of its dtype, or else of the one that it becomes.
+
+    Raises:
+        LossyCastError: Neither has such a value.
+    """
     if not isinstance(found, Column) or nulls is None or not found.lacks:
         return found
     zero = False if found.dtype == "bool" else 0
-    return found.filled(found.value_of(zero if isinstance(nulls, str) and nulls == "mask" else nulls))
+    if isinstance(nulls, str) and nulls == "mask":
+        return found.filled(found.value_of(zero))
+    asked = becomes(found.dtype) if callable(becomes) else becomes
+    also = f'{{"{found.dtype}": "float64"}}' if callable(becomes) else '"float64"'
+    is_nan = nulls == "nan" or (isinstance(nulls, float) and isnan(nulls))
+    hint = f"nulls={zero}" + (f', or dtype={also}, nulls="nan"' if is_nan else "")
+    try:
+        return found.filled(found.value_of(nulls, hint=hint))
+    except LossyCastError:
+        if asked not in DTYPES or asked == found.dtype:
+            raise
+        value = found.cast(asked, casting)
+        return value.filled(value.value_of(nulls))
 
 
 def _mask(found: Any, rows: int) -> Any:

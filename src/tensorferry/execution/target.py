@@ -9,7 +9,7 @@ from ..core.devices import host_index
 from ..core.info import TensorInfo
 from ..core.names import EXCHANGE
 from ..core.request import refuse_index
-from ..errors import ConversionError, UnsupportedTypeError
+from ..errors import ConversionError, UnsupportedTypeError, an
 from .recipes import conversion_as
 
 if TYPE_CHECKING:
@@ -106,7 +106,8 @@ def writing_into(request: Request, out: object) -> Request:
     info = out if isinstance(out, TensorInfo) else _describe(out, "out")
     if info.framework != request.target:
         raise UnsupportedTypeError(
-            f"out= is a {info.framework} tensor, the target is {request.target}.", f"out= a {request.target} tensor"
+            f"out= is {an(info.framework)} tensor, the target is {request.target}.",
+            f"out= {an(request.target)} tensor",
         )
     return request._replace(out=info)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["convert_files", "load", "open", "save"]
 
 
-def open(path: Path, /, *, allow: Iterable[str] = ()) -> Contents:  # noqa: A001 - `ferry.open`, as in `os.open`
+def open(path: Path, /, *, allow: str | Iterable[str] = ()) -> Contents:  # noqa: A001 - `ferry.open`, as in `os.open`
     """Read the header of a file: names, dtypes, shapes, ties, metadata. No values are read, and no code is run.
 
     HDF5 is read by its library, which may end this process if the file is damaged; docs/reference/files.md says how to
@@ -58,10 +58,11 @@ def load(
     to: To = "numpy",
     *,
     names: str | Iterable[str] | None = None,
+    exclude: str | Iterable[str] = (),
     device: object = None,
     copy: bool | None = None,
     dtype: object = None,
-    allow: Iterable[str] = (),
+    allow: str | Iterable[str] = (),
     strict: bool = False,
     dequantize: bool = False,
 ) -> Any:
@@ -86,6 +87,7 @@ def load(
         path: As for `open`.
         to: As for `convert`: ``"numpy"``, ``"torch"``, ``"tensorflow"``, ``"jax"``, or ``"python"`` for lists …
         names: A pattern (``"encoder.*"``) of the tensors to load, or several; ``None`` loads everything.
+        exclude: A pattern of the tensors to leave out, or several, as for `convert_files`.
         device: As for `to_numpy`, for each tensor.
         copy: As for `to_numpy`, for each tensor.
         dtype: As for `convert_tree`; names are those in the file. With ``"fit"``, JAX without 64-bit dtypes gets 32
@@ -107,9 +109,10 @@ def load(
         FileFormatError: As for `open`.
         UnsafeFileError: As for `open`.
         FileFormatError: When a tensor is used: the file has been replaced.
+        TypeError: A keyword has a value of the wrong type.
         ValueError: `names` is empty.
-        FormatLimitError: A pattern in `names`, or a name in `dtype`, matches no tensor; or with `strict`, something
-            cannot be loaded.
+        FormatLimitError: A pattern in `names` or `exclude`, or a name in `dtype`, matches no tensor; or with `strict`,
+            something cannot be loaded.
         UnsupportedTypeError: The dtype does not exist.
         FrameworkNotInstalledError: The framework, or the library that the format needs, is not installed.
         ConversionError: When a tensor is used: as for `to_numpy`; the message ends in its name.
@@ -120,27 +123,29 @@ def load(
 
     from ..backends.registry import canonical, ready
     from ..core.leaf_dtypes import rule_of
+    from ..core.request import make_request
+    from ..errors import validate_flags
     from .base.wording import several
     from .lazy import lazily
     from .select import select
 
+    validate_flags(strict=strict, dequantize=dequantize)
     rule = rule_of(dtype)
-    classes = several("allow", allow)
+    classes, exclude = several("allow", allow), several("exclude", exclude)
     contents = open(path, allow=classes)
     to = canonical(to)
-    ready(to)
-    taken: dict[str, Any] = {"dequantize": dequantize}
+    make_request(ready(to), copy, None, None, None, "detach", ())
+    taken: dict[str, Any] = {"exclude": exclude, "dequantize": dequantize}
     if names is not None:
-        names = (names,) if isinstance(names, str) else several("names", names)
+        names = several("names", names)
         if not names:
             raise ValueError("names= is empty: name a tensor, or leave names= out for all")
         taken |= {"include": names, "include_as": "names"}
-    if names is not None or dequantize:
+    if names is not None or exclude or dequantize:
         contents = select(contents, **taken)
-    asked = {"path": os.path.abspath(path), "to": to, "names": names, "device": device, "copy": copy}  # noqa: PTH100
-    return lazily(
-        contents, load, {**asked, "dtype": dtype, "allow": classes, "strict": strict, "dequantize": dequantize}, rule
-    )
+    asked = {"path": os.path.abspath(path), "to": to, "names": names, "exclude": exclude}  # noqa: PTH100
+    asked |= {"device": device, "copy": copy, "dtype": dtype, "allow": classes, "strict": strict}
+    return lazily(contents, load, {**asked, "dequantize": dequantize}, rule)
 
 
 def save(
@@ -218,13 +223,13 @@ def convert_files(
     to: str | None = None,
     dtype: object = None,
     overflow: Literal["raise", "saturate", "nan"] = "raise",
-    include: Sequence[str] = (),
-    exclude: Sequence[str] = (),
-    rename: Sequence[str] = (),
+    include: str | Sequence[str] = (),
+    exclude: str | Sequence[str] = (),
+    rename: str | Sequence[str] = (),
     shard: int | str | None = None,
     tensors_only: bool = False,
     dequantize: bool = False,
-    allow: Sequence[str] = (),
+    allow: str | Sequence[str] = (),
     verify: bool = False,
     dry_run: bool = False,
     resume: bool = False,
@@ -252,8 +257,8 @@ def convert_files(
             ``"bfloat16"`` and ``"KEY=bfloat16"``. ``"fit"`` takes the nearest dtype that the format can hold.
         overflow: What happens to a finite number that is too large for the dtype: an error, the largest number of the
             dtype, or NaN.
-        include: Patterns (``"encoder.*"``) of the tensors to convert; without one, all are.
-        exclude: Patterns of the tensors to leave out.
+        include: A pattern (``"encoder.*"``) of the tensors to convert, or several; without one, all are.
+        exclude: A pattern of the tensors to leave out, or several.
         rename: Substitutions like ``"s/^module\\.//"``, applied to each name in order.
         shard: Write a folder of files of at most so many bytes (``"5GB"``) and their index.
         tensors_only: Leave out everything that is not a tensor, and the nesting.

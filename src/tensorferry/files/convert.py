@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.leaf_dtypes import DtypeRule, dtype_of_leaf, rule_of_words
-from ..errors import FormatLimitError, shown
+from ..errors import FormatLimitError, shown, validate_flags
 from .base.blocks import noted
 from .base.contents import NotTensor
 from .base.fingerprints import fingerprints
@@ -89,13 +89,13 @@ def convert_files(
     to: str | None = None,
     dtype: object = None,
     overflow: str = "raise",
-    include: Sequence[str] = (),
-    exclude: Sequence[str] = (),
-    rename: Sequence[str] = (),
+    include: str | Sequence[str] = (),
+    exclude: str | Sequence[str] = (),
+    rename: str | Sequence[str] = (),
     shard: int | str | None = None,
     tensors_only: bool = False,
     dequantize: bool = False,
-    allow: Sequence[str] = (),
+    allow: str | Sequence[str] = (),
     verify: bool = False,
     dry_run: bool = False,
     resume: bool = False,
@@ -112,7 +112,15 @@ def convert_files(
     paths = tuple(os.fspath(path) for path in given)
     place = Path(target)
     continues = resume or part is not None
-    _validate_options(paths, part, jobs, engine, executor)
+    _validate_options(paths, part, jobs, engine, executor, progress)
+    validate_flags(
+        tensors_only=tensors_only,
+        dequantize=dequantize,
+        verify=verify,
+        dry_run=dry_run,
+        resume=resume,
+        overwrite=overwrite,
+    )
     validate_target(place, overwrite=overwrite or continues, sources=paths, is_folder=True)
     selection = {
         "include": several("include", include),
@@ -178,6 +186,7 @@ def write_contents(
         VerificationError: It did not read back the same; nothing is published.
     """
     started = time.monotonic()
+    validate_flags(verify=verify, overwrite=overwrite)
     validate_target(path, overwrite=overwrite, is_folder=True)
     _validate_carriable(contents)
     format_ = _format(path, to)
@@ -225,7 +234,9 @@ def _finished(report: Report, done: Written, started: float, *, verified: bool) 
     )
 
 
-def _validate_options(paths: tuple[str, ...], part: Any, jobs: Any, engine: object, executor: Any) -> None:
+def _validate_options(
+    paths: tuple[str, ...], part: Any, jobs: Any, engine: object, executor: Any, progress: object
+) -> None:
     """Refuse keywords that make no sense, whatever is in the files.
 
     Raises:
@@ -237,6 +248,8 @@ def _validate_options(paths: tuple[str, ...], part: Any, jobs: Any, engine: obje
     validate_engine(engine)
     if executor is not None and not callable(getattr(executor, "submit", None)):
         raise TypeError(f"executor must have a method submit, as those of concurrent.futures do, not {shown(executor)}")
+    if progress is not None and not callable(progress):
+        raise TypeError(f"progress must be a function of the number of bytes, not {shown(progress)}")
     if type(jobs) is not int:
         raise TypeError(f"jobs must be a whole number, not {shown(jobs)}")
     if jobs < 1:

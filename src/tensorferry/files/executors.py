@@ -16,7 +16,7 @@ from concurrent.futures import BrokenExecutor, CancelledError, Future, ProcessPo
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..errors import FrameworkNotInstalledError, shown
+from ..errors import FrameworkNotInstalledError, validate_word
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -98,10 +98,10 @@ def validate_engine(engine: object) -> None:
     """Refuse what is not the name of an engine.
 
     Raises:
+        TypeError: It is no name.
         ValueError: It is none of `ENGINES`.
     """
-    if engine not in ENGINES:
-        raise ValueError(f"engine must be one of {', '.join(ENGINES)}, not {shown(engine)}")
+    validate_word("engine", engine, [*ENGINES])
 
 
 def _gather(futures: list[Any], done: Callable[[Any], None], abort: Callable[[], object] | None) -> None:

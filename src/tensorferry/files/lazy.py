@@ -274,6 +274,9 @@ class Source:
             return convert(own, conversion_as(to, copy=False if _may_share(own, to) else None))
         except ConversionError as error:
             error.said_of("convert", to)
+            from ..trees.failures import ask_for_all
+
+            ask_for_all(self._rule, [(error, name)])
             raise type(error)(f"{error.message} - at {name!r}", error.hint) from error
 
 

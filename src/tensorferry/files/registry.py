@@ -32,7 +32,7 @@ __all__ = [
     "recognised",
 ]
 
-_HEAD = 64
+_HEAD = 512
 """The first bytes of a file that are shown to each format."""
 
 
@@ -163,6 +163,9 @@ def format_of(path: Path) -> Format:
     inside = wrapped(path, head)
     if inside is not None:
         raise inside
+    named = next((each for each in own_formats() if each.is_named(path, head)), None)
+    if named is not None:
+        return named
     raise FileFormatError(f"{path} is of no format that tensorferry knows.", "one of " + ", ".join(formats()))
 
 

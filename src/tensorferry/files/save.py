@@ -11,7 +11,7 @@ import numpy as np
 from ..backends import registry
 from ..backends.nodes import dotted
 from ..core.names import EXCHANGE
-from ..errors import ConversionError, UnsupportedTypeError
+from ..errors import ConversionError, UnsupportedTypeError, an
 from ..execution.recipes import conversion_as
 from ..execution.run import convert
 from ..trees.leaves import LeafRule
@@ -86,12 +86,12 @@ def contents_of(tree: Any, metadata: Mapping[str, str] | None, unknown: str) -> 
 
 def _strings(metadata: Any) -> dict[str, str]:
     if not isinstance(metadata, Mapping):
-        raise UnsupportedTypeError(f"metadata is a {type(metadata).__name__}, and has to be a mapping of strings.")
+        raise UnsupportedTypeError(f"metadata is {an(type(metadata).__name__)}, and has to be a mapping of strings.")
     for key, value in metadata.items():
         where, odd = (f"metadata[{key!r}]", value) if isinstance(key, str) else ("A key of metadata", key)
         if not isinstance(odd, str):
             raise UnsupportedTypeError(
-                f"{where} is a {type(odd).__name__}; keys and values have to be strings.",
+                f"{where} is {an(type(odd).__name__)}; keys and values have to be strings.",
                 "metadata={str(key): str(value) for key, value in metadata.items()}",
             )
     # Of subclasses of strings the characters, not what they would like to be written as.
@@ -128,7 +128,7 @@ def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
             raise type(error)(f"{error.message} - at {path}", error.hint) from error
         name = type(node).__name__
         raise UnsupportedTypeError(
-            f"A {name} holds a tensor, and a file holds tensors, plain values, dicts, lists and tuples of them, "
+            f"{an(name, 'A')} holds a tensor, and a file holds tensors, plain values, dicts, lists and tuples of them, "
             f"but no other objects - at {path}{inside}",
             rule.hint_of(node) or _attributes(node),
         ) from error

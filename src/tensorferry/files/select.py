@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..core.dtypes import DEFAULT, FIT, fit
 from ..core.leaf_dtypes import DtypeRule, dtype_of_leaf, rule_of_words, unknown_name
-from ..errors import FormatLimitError, UnsupportedTypeError, shown
+from ..errors import FormatLimitError, UnsupportedTypeError, validate_word
 from .base.blocks import blocks_of, noted
 from .base.contents import NotTensor
 from .base.nesting import rename as rename_in
@@ -61,14 +61,14 @@ def select(
         held: The dtypes that the output can hold, for ``"fit"``; ``None``: all.
 
     Raises:
+        TypeError: `overflow` is no word.
         ValueError: A substitution is malformed, or `overflow` is not one of the three.
         FormatLimitError: A pattern fits nothing; two tensors would have one name; what is left cannot stand in the
             file's tree; there is nothing to dequantise, or the library cannot do it.
         FrameworkNotInstalledError: The library that dequantises is not installed.
         UnsupportedTypeError: There is no such dtype, or a file has no default one.
     """
-    if overflow not in OVERFLOWS:
-        raise ValueError(f"overflow must be one of {', '.join(OVERFLOWS)}, not {shown(overflow)}")
+    validate_word("overflow", overflow, OVERFLOWS)
     kept = _kept(contents, include, exclude, include_as)
     others = {
         name: why
@@ -138,7 +138,7 @@ def _fitting(glob: str, names: Iterable[str], option: str) -> list[str]:
     fits = re.compile(fnmatch.translate(glob)).match
     found = [name for name in names if fits(name)]
     if not found:
-        hint = "names=[…] with another glob" if option == "names" else "quotes around it, or another one"
+        hint = f"{option}= with another glob; in a shell, in quotes"
         raise FormatLimitError(f"{option}: no name fits {glob!r}; there are {named(names) or 'none'}.", hint)
     return found
 

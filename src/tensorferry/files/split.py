@@ -6,7 +6,7 @@ from collections import OrderedDict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..errors import FileFormatError
+from ..errors import FileFormatError, an
 from .base.contents import Ref
 from .base.tree_strings import pack
 from .base.wording import TENSORS_ONLY, named
@@ -82,7 +82,7 @@ def merged_tree(opened: Sequence[Contents]) -> dict[Any, Any]:
         tree = contents.tree if contents.tree is not None else {name: Ref(name) for name in contents.tensors}
         twice = [key for key in tree if key in merged] if isinstance(tree, dict) else []
         if not isinstance(tree, dict) or twice:
-            what = f"two entries are named {named(twice)}" if twice else f"it holds a {type(tree).__name__}"
+            what = f"two entries are named {named(twice)}" if twice else f"it holds {an(type(tree).__name__)}"
             raise FileFormatError(
                 f"{named(contents.paths)} does not go together with the others: {what}.", TENSORS_ONLY
             )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..backends import registry
-from ..errors import UnsupportedTypeError, shown
+from ..errors import UnsupportedTypeError, shown, validate_flags
 from ..execution.recipes import conversion_as
 from ..execution.run import convert
-from .wrap import brings, inner_of, wrap
+from .wrap import brings, canonical, inner_of, validate_dtype, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,12 +48,14 @@ def wrap_module(
 
     .. versionadded:: 0.1
     """
+    validate_flags(state=state)
+    validate_dtype(dtype)
     inner = _owner(module)
     opened = inner_of(inner).module(module, state)
     if opened is None:
         raise _no_module(module)
     function, trees = opened
-    name = _functional() if outer is None else registry.canonical(outer)
+    name = _functional() if outer is None else canonical("outer", outer)
     back = conversion_as(name, copy=True, dtype=dtype)
     copies = [{path: convert(tensor, back) for path, tensor in tree.items()} for tree in trees]
     apply: Callable[..., Any] = wrap(function, inner=inner, outer=name, dtype=dtype)

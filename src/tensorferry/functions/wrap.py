@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..backends.functions import Inner, Outer
     from ..trees.structure import Structure
 
-__all__ = ["WRAPPED", "Call", "Wrapped", "brings", "inner_of", "outer_of", "wrap"]
+__all__ = ["WRAPPED", "Call", "Wrapped", "brings", "canonical", "inner_of", "outer_of", "validate_dtype", "wrap"]
 
 Wrappable = TypeVar("Wrappable", bound="Callable[..., Any]")
 
@@ -322,12 +322,14 @@ def wrap(
     wrapping = partial(wrap, inner=inner, outer=outer, vjp=vjp, jvp=jvp, shapes=shapes, dtype=dtype, copy=copy)
     if function is None:
         return wrapping
-    name, outer = _named("inner", inner), None if outer is None else _named("outer", outer)
+    name, outer = canonical("inner", inner), None if outer is None else canonical("outer", outer)
     if name != EXCHANGE and (vjp is not None or jvp is not None):
         raise TypeError(f"vjp= and jvp= are for functions of {EXCHANGE}'s; {name} differentiates its own")
-    if dtype not in (None, "fit"):
-        raise TypeError(f"dtype must be None or 'fit', not {shown(dtype)}")
-    if copy not in (None, False):
+    validate_dtype(dtype)
+    for keyword, given in (("vjp", vjp), ("jvp", jvp), ("shapes", shapes)):
+        if given is not None and not callable(given):
+            raise TypeError(f"{keyword} must be a function or None, not {shown(given)}")
+    if copy is not None and copy is not False:
         raise TypeError(f"copy must be None or False, not {shown(copy)}")
     if isinstance(function, (staticmethod, classmethod)):
         # What is above such a decorator goes below it.
@@ -339,10 +341,27 @@ def wrap(
     return _as_function(Wrapped(source, name, outer), function)
 
 
-def _named(keyword: str, framework: object) -> str:
-    """The canonical name of a framework, which a keyword names."""
+def validate_dtype(dtype: object) -> None:
+    """Raise for what ``dtype=`` of a function does not take.
+
+    Raises:
+        TypeError: It is neither ``None`` nor ``"fit"``.
+    """
+    if dtype is not None and not (isinstance(dtype, str) and dtype == "fit"):
+        raise TypeError(f"dtype must be None or 'fit', not {shown(dtype)}")
+
+
+def canonical(keyword: str, framework: object) -> str:
+    """The canonical name of a framework, which a keyword names.
+
+    Raises:
+        TypeError: It is no name, no module and no class.
+        UnknownFrameworkError: No framework has this name.
+    """
     try:
         return registry.canonical(framework)
+    except TypeError:
+        raise TypeError(f"{keyword} must be a framework (its name, or its module), not {shown(framework)}") from None
     except UnknownFrameworkError as error:
         hint = None if error.hint is None else str(error.hint).replace("to=", f"{keyword}=", 1)
         raise UnknownFrameworkError(error.message, hint) from None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.dtypes import DTYPES
 from ..core.layout import compact_strides
-from ..errors import DeviceError, UnsupportedTypeError
+from ..errors import DeviceError, UnsupportedTypeError, an
 from .memory import over_address
 from .numpy_dtypes import numpy_dtype
 
@@ -141,7 +141,7 @@ def take(x: Any) -> Taken:
     device, _ = x.__dlpack_device__()
     if int(device) not in _HOST_DEVICES:
         raise DeviceError(
-            f"A {type(x).__name__} lies on DLPack device {int(device)}, not in host memory.",
+            f"{an(type(x).__name__, 'A')} lies on DLPack device {int(device)}, not in host memory.",
             "move it to the host first, or convert it with its own framework",
         )
     capsule = _export(x)
@@ -154,7 +154,7 @@ def take(x: Any) -> Taken:
     if dtype is None or tensor.lanes != 1:
         # The capsule keeps its name, so its own destructor frees what it holds.
         raise UnsupportedTypeError(
-            f"A {type(x).__name__} exports DLPack dtype code {tensor.code} with {tensor.bits} bits and "
+            f"{an(type(x).__name__, 'A')} exports DLPack dtype code {tensor.code} with {tensor.bits} bits and "
             f"{tensor.lanes} lanes, which has no name here.",
             "a dtype that has a name, such as float32, before it is exported",
         )

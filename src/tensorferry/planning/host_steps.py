@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.devices import HOST, same_place
 from ..core.info import JOINS, NUMBERS
 from ..core.request import PINNED
+from ..errors import an
 from . import rules
 from .step import Path
 
@@ -46,7 +47,7 @@ _ALIGNED: dict[str, Any] = {"misalignment": 0, "swapped": False}
 def take_value(plan: PlanBuilder) -> None:
     """Take the tensor that is the value of a variable."""
     if plan.now.kind in plan.source.capabilities.objects.value_kinds:
-        plan.add(plan.source, "value", (), f"a {plan.now.kind}'s value", kind="")
+        plan.add(plan.source, "value", (), f"{an(plan.now.kind)}'s value", kind="")
 
 
 def read(plan: PlanBuilder) -> None:

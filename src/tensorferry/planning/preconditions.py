@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..core.devices import kind_of, same_place
 from ..core.request import LEAVE, PINNED
-from ..errors import CopyRequiredError, DeviceError, GradientError, ShapeError, UnsupportedTypeError
+from ..errors import CopyRequiredError, DeviceError, GradientError, ShapeError, UnsupportedTypeError, an
 
 if TYPE_CHECKING:
     from ..core.declaration import Declaration
@@ -51,7 +51,7 @@ def refuse_axes(info: TensorInfo, exchange: Declaration) -> None:
     if len(info.shape) > most:
         longer = tuple(length for length in info.shape if length != 1)
         raise ShapeError(
-            f"A {exchange.name} array has at most {most} axes, and this tensor has {len(info.shape)}.",
+            f"{an(exchange.name, 'A')} array has at most {most} axes, and this tensor has {len(info.shape)}.",
             f"x.reshape({longer}), which leaves out the axes of length 1" if len(longer) <= most else "x.reshape(-1)",
         )
 
@@ -116,7 +116,9 @@ def refuse_out(info: TensorInfo, request: Request, target: Declaration) -> None:
         what = what if usual else f"{target.name} tensors are immutable"
         raise UnsupportedTypeError(f"out= cannot be written: {what}.", "leave out= out")
     if out.kind in target.capabilities.objects.read_kinds:
-        raise UnsupportedTypeError(f"out= cannot be written: a {out.kind} has no memory of its own.", "leave out= out")
+        raise UnsupportedTypeError(
+            f"out= cannot be written: {an(out.kind)} has no memory of its own.", "leave out= out"
+        )
     if out.overlaps_itself:
         raise UnsupportedTypeError(
             "out= cannot be written: several of its elements lie in one place (broadcast, or windows overlap).",

@@ -9,7 +9,7 @@ from ..core.devices import HOST, kind_of, meant
 from ..core.info import COPIED, is_many
 from ..core.layout import is_compact
 from ..core.names import EXCHANGE_NUMBERS
-from ..errors import DeviceError, LossyCastError
+from ..errors import DeviceError, LossyCastError, an
 
 if TYPE_CHECKING:
     from ..core.declaration import Declaration
@@ -65,7 +65,7 @@ def why_read(kind: str) -> str:
     return (
         found
         or told
-        or f"what a {kind.removeprefix(COPIED)} gives is not shown to be its own memory, and counts as a copy"
+        or f"what {an(kind.removeprefix(COPIED))} gives is not shown to be its own memory, and counts as a copy"
     )
 
 
@@ -88,7 +88,7 @@ def target_dtype(info: TensorInfo, request: Request, target: Declaration) -> str
         return request.out.dtype
     if request.dtype not in (None, *dtypes.KEYWORDS):
         if request.dtype not in caps.dtypes.held:
-            raise _no_such_dtype(request.dtype, target, asked=True)
+            raise _no_such_dtype(request.dtype, info.dtype, target, asked=True)
         return request.dtype
     kind = dtypes.find(info.dtype).kind
     if request.dtype == dtypes.DEFAULT and kind == "float":
@@ -97,14 +97,14 @@ def target_dtype(info: TensorInfo, request: Request, target: Declaration) -> str
         return _number_dtype(info.weak_dtype, kind, target, request.dtype)
     if request.dtype is None:
         if info.dtype not in caps.dtypes.held and not _stays_as_it_is(info, request, target):
-            raise _no_such_dtype(info.dtype, target, asked=False)
+            raise _no_such_dtype(info.dtype, info.dtype, target, asked=False)
         return info.dtype
     if request.dtype == dtypes.FIT and _stays_as_it_is(info, request, target):
         return info.dtype
     held = caps.dtypes.held - target.device_facts(kind_of(_place(info, request, target))).absent
     found = _widest(info.dtype, held) if request.dtype == dtypes.DEFAULT else dtypes.fit(info.dtype, held)
     if found is None:
-        raise _no_such_dtype(info.dtype, target, asked=False)
+        raise _no_such_dtype(info.dtype, info.dtype, target, asked=False)
     return found
 
 
@@ -127,7 +127,7 @@ def _number_dtype(weak: str, kind: str, target: Declaration, asked: str | None) 
     caps = target.capabilities
     candidates = caps.dtypes.numbers["int" if kind == "uint" else kind]
     if not candidates:
-        raise _no_such_dtype(weak, target, asked=False)
+        raise _no_such_dtype(weak, weak, target, asked=False)
     if kind in ("float", "complex"):
         return candidates[0]
     for name in candidates:
@@ -201,20 +201,25 @@ def cast_reason(info: TensorInfo, request: Request, target: Declaration) -> str:
     return "the dtype that was asked for"
 
 
-def _no_such_dtype(name: str, target: Declaration, *, asked: bool) -> LossyCastError:
+def _no_such_dtype(name: str, source: str, target: Declaration, *, asked: bool) -> LossyCastError:
     caps = target.capabilities
     why, remedy = caps.dtypes.absent_reasons.get(name, ""), caps.dtypes.absent_hint
-    hint = _instead(name, caps.dtypes.held, asked=asked)
-    return LossyCastError(f"{target.name} has no {name}{why}.", f"{hint}, or {remedy}" if why and remedy else hint)
+    remedy = f", or {remedy}" if why and remedy else ""
+    return _absent(f"{target.name} has no {name}{why}.", name, source, caps.dtypes.held, remedy, asked=asked)
 
 
-def _instead(name: str, held: frozenset[str], *, asked: bool) -> str:
-    """The keyword that does it with another dtype than one that there is not."""
-    fitting = dtypes.fit(name, held)
+def _absent(message: str, name: str, source: str, held: frozenset[str], remedy: str, *, asked: bool) -> LossyCastError:
+    """The error for a dtype that there is not; its hint names another."""
+    fitting, remark = dtypes.fit(name, held), ""
     if fitting is None:
         holders = sorted((other for other in sorted(held) if dtypes.exact(name, other)), key=dtypes.width)
-        return f'dtype="{holders[0]}"' if holders else 'dtype="float32", which keeps each value or raises'
-    return f'dtype="{fitting}"' if asked else 'dtype="fit"'
+        instead = holders[0] if holders else "float32"
+        remark = "" if holders else ", which keeps each value or raises"
+    else:
+        instead = fitting if asked else dtypes.FIT
+    error = LossyCastError(message, f'dtype="{instead}"{remark}{remedy}')
+    error.instead = source, instead
+    return error
 
 
 # -- which device -------------------------------------------------------------------------------
@@ -249,8 +254,8 @@ def target_device(info: TensorInfo, request: Request, target: Declaration, dtype
     absent = target.device_facts(kind_of(device)).absent
     if dtype in absent:
         named = request.dtype is not None or request.out is not None
-        hint = _instead(dtype, caps.dtypes.held - absent, asked=named)
-        raise LossyCastError(f"{dtype} cannot live on {device}.", f'{hint}, or device="cpu"')
+        message, held = f"{dtype} cannot live on {device}.", caps.dtypes.held - absent
+        raise _absent(message, dtype, info.dtype, held, ', or device="cpu"', asked=named)
     return device
 
 
@@ -297,7 +302,7 @@ def sharing(info: TensorInfo, target: Declaration, request: Request) -> tuple[bo
         if request.copy is False:
             risk = f"a later write to the source shows in the {target.name} tensor, a constant"
             return True, "copy=False consents to share", [risk]
-        return False, f"a later write to the source would change a {target.name} constant", []
+        return False, f"a later write to the source would change {an(target.name)} constant", []
     read_only = why_read_only(info, target)
     if read_only:
         return True, f"read-only: {read_only}", []

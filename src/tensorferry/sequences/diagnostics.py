@@ -9,13 +9,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..backends import registry
+from ..core.info import TensorInfo
 from ..errors import ConversionError, LossyCastError, ShapeError, UnsupportedTypeError
 from ..host.numpy_dtypes import of_numpy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["DEEPEST", "ROWS", "at_member", "leaves", "length_of", "outer_shape", "shape_of", "why_unreadable"]
+__all__ = [
+    "DEEPEST",
+    "ROWS",
+    "at_member",
+    "described",
+    "leaves",
+    "length_of",
+    "outer_shape",
+    "shape_of",
+    "why_unreadable",
+]
 
 ROWS = (list, tuple, range)
 """What is opened as a row of elements."""
@@ -37,6 +48,7 @@ def outer_shape(x: Any) -> tuple[int, ...]:
 
     Raises:
         ShapeError: Rows of unequal lengths.
+        UnsupportedTypeError: A description stands where a tensor is to be.
     """
     problem = _ragged(x, "x")
     if problem is not None:
@@ -135,10 +147,21 @@ _EXACT_HINTS = {
 }
 
 
-def _ragged(x: Any, path: str, depth: int = 0) -> ShapeError | None:
+def described(path: str) -> UnsupportedTypeError:
+    """The error for a description among numbers or tensors, of which each would be read."""
+    return UnsupportedTypeError(
+        f"The TensorInfo at {path} describes a tensor, and has no values.",
+        'explain_tree(x, "numpy") says what would be done with each',
+    )
+
+
+def _ragged(x: Any, path: str, depth: int = 0) -> ConversionError | None:
     """The error for the first place where lengths differ, or ``None`` if they do not."""
     if not isinstance(x, ROWS) or not len(x) or depth > DEEPEST:
         return None
+    for index, element in enumerate(x):
+        if isinstance(element, TensorInfo):  # a tuple of another sense
+            return described(f"{path}[{index}]")
     lengths = [length_of(element) for element in x]
     for index, length in enumerate(lengths):
         if length != lengths[0]:

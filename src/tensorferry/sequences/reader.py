@@ -13,11 +13,11 @@ import numpy as np
 
 from ..backends import registry
 from ..core.info import TensorInfo
-from ..errors import ConversionError, GradientError, LossyCastError, ShapeError, UnsupportedTypeError
+from ..errors import ConversionError, GradientError, LossyCastError, ShapeError
 from ..host import subnormals
 from ..host.numpy_dtypes import of_numpy
 from . import flags, numbers
-from .diagnostics import DEEPEST, ROWS, at_member, leaves, shape_of, why_unreadable
+from .diagnostics import DEEPEST, ROWS, at_member, described, leaves, shape_of, why_unreadable
 from .numbers import PYTHON_NUMBERS, opened
 
 __all__ = [
@@ -185,10 +185,7 @@ def _with_numbers(x: Any, path: str, depth: int = 0) -> Any:
         GradientError: A tensor requires grad.
     """
     if isinstance(x, TensorInfo):
-        raise UnsupportedTypeError(
-            f"The TensorInfo at {path} describes a tensor, and has no values.",
-            'explain_tree(x, "numpy") says what would be done with each',
-        )
+        raise described(path)
     if isinstance(x, (list, tuple)) and depth < DEEPEST:
         # Of a copy: what a tensor's own class does may change the list.
         return [_with_numbers(each, f"{path}[{index}]", depth + 1) for index, each in enumerate([*x])]

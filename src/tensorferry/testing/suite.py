@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import api, inspection
 from ..backends import registry
-from ..errors import ConversionError, UnsupportedTypeError
+from ..errors import ConversionError, UnsupportedTypeError, an
 from ..execution.run import verifying
 from .bits import FORMATS
 from .memory import Place, addresses
@@ -221,7 +221,7 @@ class _Case:
             return
         inside = self.same and self.sample.requires_grad
         if not inside and not target.is_plain(result):
-            self.wrong("type", f"a {type(result).__qualname__} is not what must come out")
+            self.wrong("type", f"{an(type(result).__qualname__)} is not what must come out")
             return
         if registry.backend_named(target.name).capabilities.memory.exists:
             if target.shape(result) != self.sample.shape:

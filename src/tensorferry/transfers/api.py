@@ -6,7 +6,7 @@ import operator
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..core.request import refuse_unknown
-from ..errors import ConversionError, shown
+from ..errors import ConversionError, an, shown, validate_word
 from ..execution.target import target_of
 
 if TYPE_CHECKING:
@@ -161,18 +161,18 @@ def prefetch(
     from .target import Target
 
     if not hasattr(iterable, "__iter__") and not hasattr(iterable, "__getitem__"):
-        raise TypeError(f"prefetch reads an iterable of batches; {type(iterable).__name__} is none")
+        called = "; prefetch(x(), to), for a function x that gives them" if callable(iterable) else ""
+        raise TypeError(f"prefetch reads an iterable of batches; {an(type(iterable).__name__)} is none{called}")
     if is_one_value(iterable):
         kind = type(iterable).__name__
         raise TypeError(
-            f"prefetch reads an iterable of batches, and a {kind} is one value: prefetch([x], to) has it as one"
+            f"prefetch reads an iterable of batches, and {an(kind)} is one value: prefetch([x], to) has it as one"
         )
-    if not hasattr(depth, "__index__"):
+    if isinstance(depth, bool) or not hasattr(depth, "__index__"):
         raise TypeError(f"depth must be an integer, not {shown(depth)}")
     if operator.index(depth) < 1:
         raise ValueError(f"depth must be at least 1, not {depth}: without a batch there is nothing to hand out")
-    if on_error not in ("raise", "skip"):
-        raise ValueError(f'on_error must be "raise" or "skip", not {shown(on_error)}')
+    validate_word("on_error", on_error, ("raise", "skip"))
     if options:
         _refuse_out(options)
         refuse_unknown(prefetch, options)

@@ -11,6 +11,7 @@ from ..core.devices import device_name
 from ..core.info import TensorInfo
 from ..core.leaf_dtypes import rule_for_all, rule_of
 from ..core.request import KEYWORDS_OF_COLUMNS
+from ..errors import validate_flags
 from ..execution import run
 from ..execution.target import aim
 from ..planning import rules
@@ -73,6 +74,7 @@ class Target:
             ConversionError: There is no such target, dtype or device.
         """
         said, leaves, unknown, coalesce = rest
+        validate_flags(coalesce=coalesce)
         LeafRule(leaves, unknown=unknown)
         columns = {name: value for name, value in said[3].items() if name in KEYWORDS_OF_COLUMNS}
         if columns:

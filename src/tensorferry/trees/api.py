@@ -10,7 +10,7 @@ from ..core.info import TensorInfo
 from ..core.leaf_dtypes import rule_of
 from ..core.names import EXCHANGE
 from ..core.request import refuse_unknown
-from ..errors import ConversionError, UnsupportedTypeError
+from ..errors import ConversionError, UnsupportedTypeError, validate_flags
 from ..execution.target import aim, target_of
 from .leaves import leaf_rule
 
@@ -118,6 +118,8 @@ def convert_tree(
     .. versionadded:: 0.1
     """
     asked = (to, like, dtype, device, copy, casting, grad, options)
+    if coalesce is not True or index is not False:
+        validate_flags(coalesce=coalesce, index=index)
     said = None if nulls is ragged is pad is None and not index else (nulls, ragged, pad, index, dtype, casting)
     return call_for(convert_tree, asked, _convert, tree, asked, out, leaves, unknown, coalesce, said)
 
@@ -203,6 +205,8 @@ def explain_tree(
     .. versionadded:: 0.1
     """
     asked = (to, like, dtype, device, copy, casting, grad, options)
+    if coalesce is not True or index is not False:
+        validate_flags(coalesce=coalesce, index=index)
     said = None if nulls is ragged is pad is None and not index else (nulls, ragged, pad, index, dtype, casting)
     return call_for(explain_tree, asked, _explain, tree, asked, out, leaves, unknown, coalesce, said)  # type: ignore[no-any-return]
 
@@ -270,7 +274,7 @@ def _said_in(tree: Any, said: tuple[Any, ...]) -> Any:
     from .tables import said_in
 
     nulls, ragged, pad, index, dtype, casting = said
-    return said_in(tree, nulls=nulls, ragged=ragged, pad=pad, index=bool(index), dtype=dtype, casting=casting)
+    return said_in(tree, nulls=nulls, ragged=ragged, pad=pad, index=index, dtype=dtype, casting=casting)
 
 
 def _convert(
@@ -302,7 +306,7 @@ def _describe(tree: Any, rule: LeafRule) -> dict[str, TensorInfo]:
     found: dict[str, TensorInfo] = {}
     errors: dict[int, ConversionError] = {}
     parts, structure = take_apart(tree, rule.chosen)
-    rule.check(structure)
+    rule.check(structure, parts)
     paths = structure.paths()
     for index, (path, leaf) in enumerate(zip(paths, parts, strict=True)):
         try:

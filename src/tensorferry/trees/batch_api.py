@@ -6,7 +6,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from ..backends import fast_paths, registry
-from ..errors import UnsupportedTypeError
+from ..errors import UnsupportedTypeError, an
 from .api import call_for, targets_of
 from .leaves import leaf_rule
 
@@ -227,8 +227,13 @@ def _refuse_one_value(samples: object) -> None:
             "collate takes the samples first, and then where they go.",
             f'collate(x, to="{name}") for samples x; functools.partial(collate, to="{name}") takes them later',
         )
+    if not hasattr(samples, "__iter__") and not hasattr(samples, "__getitem__"):
+        raise UnsupportedTypeError(
+            f"collate takes the samples of a batch, and {an(type(samples).__name__)} is none.",
+            "collate(x(), to), for a function x that gives them" if callable(samples) else "collate([x], to)",
+        )
     if is_one_value(samples):
         raise UnsupportedTypeError(
-            f"collate takes the samples of a batch, and a {type(samples).__name__} is one value.",
+            f"collate takes the samples of a batch, and {an(type(samples).__name__)} is one value.",
             "collate([x], to), for a batch of one",
         )

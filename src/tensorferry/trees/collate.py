@@ -167,7 +167,7 @@ class Batch:
                 results.append(do(index, column))
             except ConversionError as error:
                 errors[index] = _in_samples(error)
-        raise_all(errors, self._path)
+        raise_all(errors, self._path, self._targets.rule, self._name)
         return results
 
     def _beside(self, index: int, leaf: Leaf) -> list[tuple[str, run.Prepared]]:

@@ -13,7 +13,7 @@ from ..core.devices import HOST
 from ..core.leaf_dtypes import quoted
 from ..core.names import EXCHANGE
 from ..core.request import Request
-from ..errors import LossyCastError, ShapeError, UnsupportedTypeError, shown
+from ..errors import LossyCastError, ShapeError, UnsupportedTypeError, an, shown
 from ..execution.recipes import conversion_of
 from ..sequences.members import Members, look_at
 from ..sequences.reader import PYTHON_NUMBERS, NewArray
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ..backends.base import Backend
+    from ..core.info import TensorInfo
     from ..execution.recipes import Conversion
     from ..execution.run import Prepared
     from .kinds import Met
@@ -113,7 +114,7 @@ class Columns:
             return False
         odd = taken.index(not taken[0])
         raise UnsupportedTypeError(
-            f"Sample 0 has a {type(column[0]).__name__} there, sample {odd} a {type(column[odd]).__name__}: "
+            f"Sample 0 has {an(type(column[0]).__name__)} there, sample {odd} {an(type(column[odd]).__name__)}: "
             "they do not stack.",
             "fill what is missing first, or leaves= a callable that says no to it",
         )
@@ -222,22 +223,23 @@ class Columns:
                 shape=(len(shapes), *extent.whole),
                 asked=_asked(request, dtype),
                 places=extent.mask if members.which is None and extent.is_short else extent.places(),
-                value=self._filling(index, value, dtype, request),
+                value=self._filling(index, value, dtype, request, members.infos),
                 lengths=[shape[0] for shape in shapes],
                 keywords=self._padding.keywords(value),
             )
             prepared = self._prepare(members, conversion_of(target, request))
         return Leaf(prepared, None, extent)
 
-    def _filling(self, index: int, value: Any, dtype: str, request: Request) -> Any:
+    def _filling(self, index: int, value: Any, dtype: str, request: Request, infos: Sequence[TensorInfo]) -> Any:
+        name = self._name(index)
+        instead = f"pad={{{quoted(name)}: 0}}" if name else "pad=0"
+        if isinstance(value, (bool, np.bool_)) and all(info.dtype != "bool" for info in infos):
+            raise LossyCastError(f"pad= fills up with a bool, and here are {infos[0].dtype}.", instead)
         try:
             return filling(value, dtype, request)
         except LossyCastError as error:
-            name = self._name(index)
-            raise LossyCastError(
-                f"pad= fills up with {shown(value)}, which {dtype} does not hold: {error.message}",
-                f"pad={{{quoted(name)}: 0}}" if name else "pad=0",
-            ) from error
+            message = f"pad= fills up with {shown(value)}, which {dtype} does not hold: {error.message}"
+            raise LossyCastError(message, instead) from error
 
 
 def _are_numbers(column: Any) -> bool:

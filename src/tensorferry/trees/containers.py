@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..backends.nodes import Node, attribute, item
-from ..errors import UnsupportedTypeError
+from ..errors import UnsupportedTypeError, an
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence, Sized
@@ -249,11 +249,12 @@ def _copied(x: Any) -> Any:
     try:
         result = copy.copy(x)
     except Exception as error:
-        raise UnsupportedTypeError(f"A {type(x).__name__} cannot be made again: {error}", hint) from error
+        raise UnsupportedTypeError(f"{an(type(x).__name__, 'A')} cannot be made again: {error}", hint) from error
     if result is x or type(result) is not type(x):
         # Its class says that a copy of it is itself: it would be written into what came in.
         raise UnsupportedTypeError(
-            f"A {type(x).__name__} cannot be made again: copy.copy(x) does not give another one.", hint
+            f"{an(type(x).__name__, 'A')} cannot be made again: copy.copy(x) does not give another one.",
+            hint,
         )
     return result
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..core.leaf_dtypes import unknown_name
+from ..core.leaf_dtypes import quoted, unknown_name, with_others
 from ..errors import TreeError, UnsupportedTypeError
 from .structure import placed
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ..core.leaf_dtypes import DtypeRule
     from ..errors import ConversionError
 
-__all__ = ["raise_all", "refuse_unknown_name"]
+__all__ = ["ask_for_all", "raise_all", "refuse_unknown_name"]
 
 
 def refuse_unknown_name(rule: DtypeRule, names: Iterable[str]) -> None:
@@ -28,18 +28,27 @@ def refuse_unknown_name(rule: DtypeRule, names: Iterable[str]) -> None:
         raise UnsupportedTypeError(*unknown)
 
 
-def raise_all(errors: dict[int, ConversionError], path: Callable[[int], str]) -> None:
+def raise_all(
+    errors: dict[int, ConversionError],
+    path: Callable[[int], str],
+    rule: DtypeRule | None = None,
+    name: Callable[[int], str] = str,
+) -> None:
     """Raise one leaf's error, or those of several as a group; each message ends in the leaf's path.
 
     Args:
         errors: Each leaf's by its index; emptied, as an error keeps alive whoever keeps the error.
         path: Where a leaf is.
+        rule: Which dtypes were asked for: a hint with another one asks for the rest as well.
+        name: The dotted name of a leaf.
 
     Raises:
         ConversionError: There is one.
         TreeError: There are several.
     """
     found = [placed(errors[index], path(index)) for index in sorted(errors)]
+    if rule is not None:
+        ask_for_all(rule, [(error, name(index)) for error, index in zip(found, sorted(errors), strict=True)])
     errors.clear()
     try:
         if len(found) == 1:
@@ -48,3 +57,17 @@ def raise_all(errors: dict[int, ConversionError], path: Callable[[int], str]) ->
             raise TreeError(f"{len(found)} leaves cannot be converted:", found)
     finally:
         del found
+
+
+def ask_for_all(rule: DtypeRule, errors: Iterable[tuple[ConversionError, str]]) -> None:
+    """Let hints that name another dtype ask for all that was asked for besides.
+
+    Args:
+        rule: Which dtypes were asked for.
+        errors: The error of each leaf, and its dotted name.
+    """
+    found = [(error, *error.instead, name) for error, name in errors if getattr(error, "instead", None)]
+    asked = with_others(rule, [(dtype, name, instead) for _, dtype, instead, name in found]) if found else ""
+    for error, _, instead, _ in found:
+        error.hint = f"dtype={asked}{error.hint.removeprefix(f'dtype={quoted(instead)}')}"
+        error.args = error.message, error.hint

@@ -10,8 +10,9 @@ import numpy as np
 
 from ..backends import registry
 from ..backends.base import Backend
+from ..backends.no_tensor import UNCALLED, refusal_to_convert
 from ..core.info import TensorInfo
-from ..errors import UnsupportedTypeError, shown
+from ..errors import UnsupportedTypeError, an, shown
 from ..hints import Hint
 from ..host.numpy_dtypes import of_numpy
 from . import libraries
@@ -182,12 +183,18 @@ class LeafRule:
         known = self._kind(type(x))
         return known.hint if isinstance(known, UnsupportedTypeError) else None
 
-    def check(self, structure: Structure) -> None:
-        """Look at what the containers of a tree have besides their values, as at any other object.
+    def check(self, structure: Structure, leaves: Sequence[Any]) -> None:
+        """Look at what the containers of a tree have besides their values, and whether it is a tree at all.
 
         Raises:
-            UnsupportedTypeError: It is, or holds, a tensor, which would stay as it is.
+            UnsupportedTypeError: They are, or hold, a tensor, which would stay as it is; or the tree is a function
+                that somebody forgot to call, or a class.
         """
+        if self._refuses and len(leaves) == 1 and id(leaves[0]) not in self._chosen and structure.paths() == ["$"]:
+            if isinstance(leaves[0], UNCALLED):
+                raise refusal_to_convert(leaves[0], "{tree:x()}")
+            if is_used_up(type(leaves[0])):
+                self._refuse(leaves[0], Hint("{tree:list(x)}, if it ends"))
         for node in structure.nodes() if self._refuses else ():
             inside = self._in_static(node.static) if node.static else None
             if inside is not None:
@@ -212,7 +219,7 @@ class LeafRule:
         if is_used_up(type(x)):
             raise UnsupportedTypeError(
                 f"This {name} may give tensors, which would stay as they are: to look at them would use it up",
-                f"list(x) in its place, if it ends; {kept}",
+                hint.before(f"; {kept}") if isinstance(hint, Hint) else f"list(x) in its place, if it ends; {kept}",
             )
         inside = self.tensor_inside(x)
         if inside is None:
@@ -223,7 +230,8 @@ class LeafRule:
             way = f'optree.register_pytree_node({name}, …, namespace="tensorferry") says how it is opened'
             hint = f"{kept}; {hint or way}"
         error = UnsupportedTypeError(
-            f"A {name} is no container that is known here, and holds a tensor, which would stay as it is", hint
+            f"{an(name, 'A')} is no container that is known here, and holds a tensor, which would stay as it is",
+            hint,
         )
         error.inside = inside
         raise error

@@ -6,7 +6,8 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from ..backends import registry
-from ..errors import UnsupportedTypeError
+from ..backends.no_tensor import UNCALLED
+from ..errors import UnsupportedTypeError, an
 from .openers import PLAIN, openers_of
 from .rows import is_row, read_rows
 from .structure import Structure, equal, placed
@@ -31,19 +32,21 @@ def columns_of(samples: Sequence[Any], rule: LeafRule) -> tuple[list[Any], Struc
     Raises:
         UnsupportedTypeError: A sample is another tree than the first, or cannot be stacked.
     """
+    if isinstance(samples[0], UNCALLED):
+        rule.check(_ONE_LEAF, samples[:1])
     chosen, rows = rule.chosen, rule.takes_rows
     alike = _columns_alike(samples, chosen, rows=rows)
     if alike is not None:
         return alike
     first, structure = take_apart(samples[0], chosen, rows=rows)
-    rule.check(structure)
+    rule.check(structure, first)
     for node in structure.nodes():
         if node.no_batch is not None:
             raise placed(UnsupportedTypeError(*node.no_batch), structure.path_of(node))
     columns = [[leaf] for leaf in first]
     for number, sample in enumerate(samples[1:], 1):
         found, other = take_apart(sample, chosen, rows=rows)
-        rule.check(other)
+        rule.check(other, found)
         if not structure.is_like(other):
             found = _in_order_of(structure, found, other, number)
         for column, leaf in zip(columns, found, strict=True):
@@ -81,9 +84,9 @@ def _compare(first: dict[str, tuple[type, Any]], other: dict[str, tuple[type, An
         here, there = first.get(path), other.get(path)
         kinds = ["plain container" if each is None else each[0].__name__ for each in (here, there)]
         if here is None or there is None or here[0] is not there[0]:
-            what = f"is a {kinds[0]} in one and a {kinds[1]} in the other"
+            what = f"is {an(kinds[0])} in one and {an(kinds[1])} in the other"
         elif not equal(here[1], there[1]):
-            what = f"is a {kinds[0]} with other static fields{_names(here[1], there[1])}"
+            what = f"is {an(kinds[0])} with other static fields{_names(here[1], there[1])}"
         else:
             continue
         raise UnsupportedTypeError(

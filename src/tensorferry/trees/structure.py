@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import optree
 
 from ..backends.nodes import Node, dotted, item
-from ..errors import ConversionError
+from ..errors import ConversionError, LossyCastError
 from .openers import openers_of
 
 if TYPE_CHECKING:
@@ -254,6 +254,8 @@ def placed(error: ConversionError, path: str) -> ConversionError:
     """The same error, with where it happened."""
     result = type(error)(f"{error.message} - at {path}{error.inside}", error.hint)
     result.__cause__ = error
+    if isinstance(error, LossyCastError) and isinstance(result, LossyCastError):
+        result.instead = error.instead
     return result
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from ..backends.array_like import tables
 from ..backends.columnar import ColumnBackend
 from ..backends.nodes import dotted, item
 from ..columns.column import Column
-from ..core.leaf_dtypes import place_of_name, rule_of
+from ..core.leaf_dtypes import dtype_of_leaf, place_of_name, rule_of
 from ..errors import UnsupportedTypeError
 from ..execution.missing import Masked, Rows, given_in, said_of, validate
 from .walk import take_apart
@@ -85,13 +86,14 @@ def _asked(rule: DtypeRule, name: str) -> str | None:
 
 def _said(x: Any, index: bool, rule: DtypeRule, name: str, casting: str | None, said: Mapping[str, Any]) -> Any:
     if isinstance(x, (str, bytes, dict, list, tuple)) or not _is_table(x):
-        found = said_of(x, _asked(rule, name), casting, in_tree=True, **said)
+        found = said_of(x, _asked(rule, name), casting, in_tree=partial(dtype_of_leaf, rule, name=name), **said)
         return x if isinstance(found, Masked) and found.mask is None else found
     owner = registry.BY_TYPE.get(type(x))
     columns = owner.named_columns(x, index=index) if isinstance(owner, ColumnBackend) else tables.named_columns(x)
     result = {}
     for key, each in columns.items():
-        found = said_of(each, _asked(rule, (name + dotted(item(key))).removeprefix(".")), casting, in_tree=True, **said)
+        at = (name + dotted(item(key))).removeprefix(".")
+        found = said_of(each, _asked(rule, at), casting, in_tree=partial(dtype_of_leaf, rule, name=at), **said)
         nowhere = isinstance(found, Masked) and found.mask is None
         result[key] = Masked(each, np.ones(len(each), bool)) if nowhere else found
     return result[None] if [*result] == [None] else result

@@ -56,7 +56,7 @@ class TreeConversion:
         self._coalesce = coalesce
         self._prepares = run.prepare
         self.leaves, self._structure = take_apart(tree, rule.chosen, sharing=True)
-        rule.check(self._structure)
+        rule.check(self._structure, self.leaves)
         self._paths: list[str] | None = None
         self._names: list[str] | None = None
         self.errors: dict[int, ConversionError] = {}
@@ -365,7 +365,7 @@ class TreeConversion:
 
     def raise_errors(self) -> None:
         """Raise what went wrong, all at once."""
-        raise_all(self.errors, self.path)
+        raise_all(self.errors, self.path, self._targets.rule, self.name)
 
 
 def convert(tree: Any, targets: Targets, rule: LeafRule, out: Any, *, coalesce: bool) -> Any:

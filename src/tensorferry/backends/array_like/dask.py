@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...errors import UnsupportedTypeError
+from ...errors import UnsupportedTypeError, an
 from .chunked import is_text, open_later
 from .libraries import KnownClass
 from .protocols import from_array
@@ -29,4 +29,4 @@ def _open(x: Any, target: Any, request: Any) -> Opened:
 
 
 def _refuse(x: Any, _target: Any, _request: Any) -> Opened:
-    raise UnsupportedTypeError(f"A {type(x).__name__} of dask is a computation that has not run.", "x.compute()")
+    raise UnsupportedTypeError(f"{an(type(x).__name__, 'A')} of dask is a computation that has not run.", "x.compute()")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...errors import UnsupportedTypeError
+from ...errors import UnsupportedTypeError, an
 from ...hints import Hint
 from .. import registry
 from .libraries import KnownClass
@@ -37,4 +37,4 @@ def _refuse(x: Any, _target: Any, _request: Any) -> Opened:
     hint = Hint("{tree:x}, or batch by batch: {prefetch:x.iter(32)}")
     if kind == "IterableDataset":
         hint = Hint("{prefetch:x.iter(32)}")
-    raise UnsupportedTypeError(f"A {kind} of datasets is several columns.", hint)
+    raise UnsupportedTypeError(f"{an(kind, 'A')} of datasets is several columns.", hint)

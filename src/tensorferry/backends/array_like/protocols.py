@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core.names import EXCHANGE
-from ...errors import DeviceError, UnsupportedTypeError
+from ...errors import DeviceError, UnsupportedTypeError, an
 from ...host import dlpack
 from ...host.masked import has_masked
 from .. import registry
@@ -94,7 +94,8 @@ def _failed(x: object, name: str, error: Exception) -> UnsupportedTypeError:
     if name == "the buffer protocol":
         hint = 'np.frombuffer(x, "uint8"), or the dtype that is meant'
     return UnsupportedTypeError(
-        f"A {type(x).__name__} offers {name}, which failed: {type(error).__name__}: {error}", hint
+        f"{an(type(x).__name__, 'A')} offers {name}, which failed: {type(error).__name__}: {error}",
+        hint,
     )
 
 
@@ -139,12 +140,12 @@ def _from_interface(x: Any) -> Array:
 
 
 def _masked(x: object, hint: str) -> UnsupportedTypeError:
-    return UnsupportedTypeError(f"A {type(x).__name__} is values and a mask, and its mask would be lost.", hint)
+    return UnsupportedTypeError(f"{an(type(x).__name__, 'A')} is values and a mask, and its mask would be lost.", hint)
 
 
 def _on_a_gpu(x: Any) -> Array:
     raise DeviceError(
-        f"A {type(x).__name__} lies on a GPU and offers only __cuda_array_interface__.",
+        f"{an(type(x).__name__, 'A')} lies on a GPU and offers only __cuda_array_interface__.",
         "convert it to a tensor of a framework on the GPU first",
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...core.dtypes import ORDINARY
+from ...core.info import READ_AS
 
 if TYPE_CHECKING:
     from ...core.info import TensorInfo
@@ -27,7 +28,8 @@ def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:  # 
     if f" {COLUMN}" in f" {info.kind}":
         value = info.kind.partition(FILLED)[2].partition(": ")[0]
         number = f'"{value}"' if value == "nan" else f'float("{value}")' if value.endswith("inf") else value
-        return f"ferry.to_numpy({{x}}, nulls={number})" if value else "ferry.to_numpy({x})"
+        dtype = f'dtype="{info.dtype}", ' if READ_AS in info.kind else ""
+        return f"ferry.to_numpy({{x}}, {dtype}nulls={number})" if value else "ferry.to_numpy({x})"
     if not info.kind.endswith(DLPACK):
         if verb == "read":
             return f'np.array({{x}}, dtype="{info.dtype}")' if native else "np.array({x})"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core.info import COPIED, TensorInfo
-from ...errors import ConversionError, UnsupportedTypeError
+from ...errors import ConversionError, UnsupportedTypeError, an
 from ...host import memory
 from ...host.numpy_dtypes import of_numpy
 from .. import opening
@@ -55,7 +55,7 @@ def over(array: Array, kind: str) -> tuple[TensorInfo, Any]:
     dtype = of_numpy(array.dtype)
     if dtype is None:
         raise UnsupportedTypeError(
-            f"A {kind} gives an array of dtype {array.dtype}, which cannot be carried.", _as_written(array)
+            f"{an(kind, 'A')} gives an array of dtype {array.dtype}, which cannot be carried.", _as_written(array)
         )
     writable = array.flags.writeable
     mutable = writable or bool(memory.writable_somewhere(array))

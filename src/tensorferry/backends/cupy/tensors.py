@@ -12,7 +12,7 @@ import numpy as np
 from ...core.dtypes import ORDINARY
 from ...core.info import TensorInfo
 from ...core.layout import packed_strides
-from ...errors import UnsupportedTypeError
+from ...errors import UnsupportedTypeError, an
 from ...host import casts, memory, packing
 from ...host.dlpack import Offer
 from ...host.numpy_dtypes import by_numpy, numpy_dtype
@@ -73,7 +73,10 @@ class CupyBackend(Backend):
 
     def refusal(self, kind: type) -> tuple[str, str | None] | None:
         if kind.__module__.startswith("cupyx.scipy.sparse"):
-            return f"A {kind.__name__} of cupyx is sparse: indices and values, not one memory.", "x.toarray()"
+            return (
+                f"{an(kind.__name__, 'A')} of cupyx is sparse: indices and values, not one memory.",
+                "x.toarray()",
+            )
         return None
 
     # -- describe ---------------------------------------------------------------------------------

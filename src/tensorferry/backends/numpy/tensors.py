@@ -12,7 +12,7 @@ from ...core.info import TensorInfo
 from ...core.layout import compact_strides, spans
 from ...core.places import places_by
 from ...core.signature import COMPACT, layout_of
-from ...errors import ShapeError, UnsupportedTypeError
+from ...errors import ShapeError, UnsupportedTypeError, an
 from ...hints import Hint
 from ...host import casts, memory
 from ...host.masked import has_masked, is_masked_array
@@ -373,7 +373,7 @@ def _numbers_of(
         raise UnsupportedTypeError("None at x[()] is not a number.", 'float("nan"), or leave it out')
     if x.shape == () and not isinstance(values, (complex, float, int, np.generic)):
         held = type(values).__name__
-        raise UnsupportedTypeError(f"An array of objects of shape () holds a {held}, not a number.", "x.item()")
+        raise UnsupportedTypeError(f"An array of objects of shape () holds {an(held)}, not a number.", "x.item()")
     try:
         owner = registry.backend_of(values)
         source, info, handle = (owner.preview if looks else owner.open)(values, target, request)

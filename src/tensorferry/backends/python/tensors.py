@@ -15,7 +15,7 @@ from ...core.dtypes import DTYPES, ORDINARY
 from ...core.info import MANY, TensorInfo
 from ...core.layout import ALIGNMENT
 from ...core.names import EXCHANGE_NUMBERS
-from ...errors import UnsupportedTypeError
+from ...errors import UnsupportedTypeError, an
 from ...hints import Hint
 from ...host import casts, memory, subnormals
 from ...host.numpy_dtypes import by_numpy, numpy_dtype, of_numpy
@@ -104,12 +104,12 @@ class PythonBackend(Backend):
                 return words
         if kind.__name__ in _LAZY:
             return (
-                f"A {kind.__name__} is not a sequence: it has no length or no order of its own.",
-                Hint("{one:list(x)}"),
+                f"{an(kind.__name__, 'A')} is not a sequence: it has no length or no order of its own.",
+                Hint("{either:list(x)}"),
             )
         if kind.__name__ in ("Decimal", "Fraction"):
             return (
-                f"A {kind.__name__} is an exact number that no dtype holds.",
+                f"{an(kind.__name__, 'A')} is an exact number that no dtype holds.",
                 Hint("{one:float(x)}, which rounds"),
             )
         return None

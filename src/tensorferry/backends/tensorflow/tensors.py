@@ -12,7 +12,7 @@ from ...core.devices import HOST, device_name
 from ...core.dtypes import ORDINARY
 from ...core.info import TensorInfo
 from ...core.layout import AXES
-from ...errors import UnsupportedTypeError
+from ...errors import UnsupportedTypeError, an
 from ...hints import Hint
 from ...host import casts, dlpack, memory
 from ...host.numpy_dtypes import numpy_dtype
@@ -111,7 +111,7 @@ class TensorflowBackend(Backend):
         if issubclass(kind, self.tf.data.Dataset):
             return "A tf.data.Dataset is many tensors, one after the other.", Hint("{prefetch:x}")
         if issubclass(kind, self.tf.Module) or (hasattr(kind, "variables") and hasattr(kind, "get_weights")):
-            return f"A {kind.__name__} holds tensors, and is none.", Hint("{tree:x.variables}")
+            return f"{an(kind.__name__, 'A')} holds tensors, and is none.", Hint("{tree:x.variables}")
         found = REFUSED.get(kind.__name__)
         return None if found is None else (f"A tf.{kind.__name__} is {found[0]}.", found[1])
 

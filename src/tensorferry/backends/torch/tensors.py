@@ -12,7 +12,7 @@ import numpy as np
 
 from ...core.devices import HOST
 from ...core.dtypes import ORDINARY
-from ...errors import UnsupportedTypeError
+from ...errors import UnsupportedTypeError, an
 from ...hints import Hint
 from ...host import casts, memory
 from ...host.numpy_dtypes import numpy_dtype, of_numpy
@@ -130,7 +130,7 @@ class TorchBackend(Backend):
             )
         if issubclass(kind, self.torch.nn.Module):
             return (
-                f"A {kind.__name__} is a torch.nn.Module: it holds tensors, and is none.",
+                f"{an(kind.__name__, 'A')} is a torch.nn.Module: it holds tensors, and is none.",
                 Hint("{tree:x.state_dict()}"),
             )
         if issubclass(kind, self.torch.utils.data.DataLoader):

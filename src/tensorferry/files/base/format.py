@@ -64,10 +64,15 @@ class Format(ABC):
 
     @abstractmethod
     def recognises(self, path: Path, head: bytes) -> bool:
-        """Whether a file is of this format, by its first bytes; its name only as a last resort.
+        """Whether a file is of this format, by its first bytes.
 
         They are empty for a folder, and for what is not there but may be the prefix of several files' names.
         """
+
+    def is_named(self, path: Path, head: bytes) -> bool:
+        """Whether a file whose first bytes no format recognises is of this one by its name: then it is a broken one."""
+        del path, head
+        return False
 
     @abstractmethod
     def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core.dtypes import DTYPES
-from ...errors import FileFormatError, FormatLimitError
+from ...errors import FileFormatError, FormatLimitError, an
 from ...host.numpy_dtypes import numpy_dtype, of_numpy
 from .contents import Ref, Special
 from .keys import Keys
@@ -112,8 +112,9 @@ class _Encoder:
             return {_TAG: "complex", "bits": struct.pack(">dd", node.real, node.imag).hex()}
         if isinstance(node, np.generic):
             return self._scalar(node, keys)
+        name = f"{kind.__module__}.{kind.__qualname__}"
         raise FormatLimitError(
-            f"{_at(keys)} is a {kind.__module__}.{kind.__qualname__}, which cannot be kept as JSON beside the tensors.",
+            f"{_at(keys)} is {an(name)}, which cannot be kept as JSON beside the tensors.",
             "tensors_only=True, which leaves out what is not a tensor",
         )
 
@@ -150,7 +151,7 @@ class _Encoder:
         if type(key) is tuple or key is None or type(key) in (str, int, float, bool, bytes):
             return self.node(key, (*keys, "a key"))
         raise FormatLimitError(
-            f"{_at(keys)} has a key that is a {type(key).__name__}, which cannot be kept as JSON beside the tensors.",
+            f"{_at(keys)} has a key that is {an(type(key).__name__)}, which cannot be kept as JSON beside the tensors.",
             "tensors_only=True, which leaves out what is not a tensor",
         )
 

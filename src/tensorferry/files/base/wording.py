@@ -46,14 +46,16 @@ def path_of(path: object, call: str) -> Path:
 
 
 def several(keyword: str, values: object) -> tuple[str, ...]:
-    """What a keyword takes several of; one string alone would be taken for its letters.
+    """What a keyword takes one or several of.
+
+    >>> several("include", "encoder.*"), several("include", ["encoder.*", "head"])
+    (('encoder.*',), ('encoder.*', 'head'))
 
     Raises:
-        TypeError: It is one string, or none of several.
+        TypeError: It is neither a string nor several.
     """
-    if isinstance(values, str):
-        raise TypeError(f"{keyword} must be a list of strings, as in {keyword}=[{values!r:.80}], not a string")
-    found: tuple[object, ...] = tuple(values) if isinstance(values, Iterable) else (values,)
+    one = isinstance(values, str) or not isinstance(values, Iterable)
+    found: tuple[object, ...] = (values,) if one else tuple(values)  # type: ignore[arg-type]
     for each in found:
         if not isinstance(each, str):
             raise TypeError(f"{keyword} takes strings, not {shown(each)}")

@@ -1,4 +1,4 @@
-"""Files inside of others, compressed or in a tar archive: they are named, with the command that takes them out."""
+"""What stands where a file of tensors was meant: one that has it inside, or says where it is; with what gets it out."""
 
 from __future__ import annotations
 
@@ -30,10 +30,24 @@ _INFLATE = (
 )
 _UNXZ = "in Python: import lzma; from pathlib import Path; Path({1!r}).write_bytes(lzma.open({0!r}).read())"
 _SHOWN = 1 << 10
+_POINTER = b"version https://git-lfs.github.com/spec/"
+"""How a file begins that Git LFS has put in the place of another."""
+_PAGES = (b"<!doctype html", b"<html")
 
 
 def wrapped(path: Path, head: bytes) -> FileFormatError | None:
-    """The error for what has another file inside, with what takes it out; ``None`` if it is no such file."""
+    """The error for a file that has another inside, or stands for one, with what to do; ``None`` for others."""
+    if head.startswith(_POINTER):
+        quoted = shlex.quote(path.name)
+        return FileFormatError(
+            f"{path} is a pointer of Git LFS, which stands in the place of the file.",
+            f"git lfs pull --include {quoted}, in its repository",
+        )
+    if head.lstrip().lower().startswith(_PAGES):
+        return FileFormatError(
+            f"{path} is a web page in HTML, perhaps what a server said instead of giving the file.",
+            "get the file anew, by the address of the file itself",
+        )
     inside, out = _first(path), path.with_name(_plain(path.name))
     for magic, (what, command) in _MAGIC.items():
         if head.startswith(magic):

@@ -42,7 +42,10 @@ class _Npy(Format):
     first_class = True
 
     def recognises(self, path: Path, head: bytes) -> bool:
-        return head[:6] == arrays.MAGIC or path.name.lower().endswith(self.suffixes)
+        return head[:6] == arrays.MAGIC
+
+    def is_named(self, path: Path, head: bytes) -> bool:
+        return path.name.lower().endswith(self.suffixes)
 
     def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
         where = str(path)

@@ -67,8 +67,11 @@ class _Npz(Format):
     def recognises(self, path: Path, head: bytes) -> bool:
         if head[:4] not in (b"PK\3\4", b"PK\5\6"):
             return False
-        first = head[30 : 30 + int.from_bytes(head[26:28], "little")]
-        return path.name.lower().endswith(self.suffixes) or (len(first) < 34 and first.endswith(b".npy"))
+        length = int.from_bytes(head[26:28], "little")
+        return len(head) >= 30 + length and head[30 : 30 + length].endswith(b".npy")
+
+    def is_named(self, path: Path, head: bytes) -> bool:
+        return head[:4] in (b"PK\3\4", b"PK\5\6") and path.name.lower().endswith(self.suffixes)
 
     def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
         archive = Archive.open(path)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.dtypes import find
-from ...errors import FileFormatError
+from ...errors import FileFormatError, an
 from ..base.keys import Keys
 from .words import Global, Ordered
 
@@ -184,7 +184,7 @@ def title(instance: Any) -> str:
     """What a stand-in is, for messages: in the words of who wrote the file."""
     if type(instance) is Global:
         return str(instance.name)
-    return _TITLES.get(type(instance)) or f"a {type(instance).__name__.strip('_')}"
+    return _TITLES.get(type(instance)) or an(type(instance).__name__.strip("_"))
 
 
 _TITLES = {

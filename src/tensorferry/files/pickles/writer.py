@@ -10,7 +10,7 @@ import struct
 from collections import OrderedDict, defaultdict
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ...errors import FormatLimitError
+from ...errors import FormatLimitError, an
 from ..base.nesting import DEEPEST
 from ..base.wording import TENSORS_ONLY
 
@@ -51,7 +51,9 @@ class PickleWriter:
     def other(self, node: Any, keys: tuple[Any, ...]) -> None:
         """Write what no handler is for, or refuse it."""
         kind = f"{type(node).__module__}.{type(node).__qualname__}"
-        raise FormatLimitError(f"{place_of(keys)} is a {kind}, which no pickle of plain values can hold.", TENSORS_ONLY)
+        raise FormatLimitError(
+            f"{place_of(keys)} is {an(kind)}, which no pickle of plain values can hold.", TENSORS_ONLY
+        )
 
     # Opcodes.
 

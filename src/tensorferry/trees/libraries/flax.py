@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...errors import an
 from ...hints import Hint
 
 if TYPE_CHECKING:
@@ -27,6 +28,6 @@ def refusal(kind: type) -> tuple[str, str] | None:
     if not any(base.__module__.startswith("flax.nnx.") and base.__name__ == "Module" for base in kind.__mro__):
         return None
     return (
-        f"A {kind.__name__} is a module of flax.nnx: it holds tensors, and is none.",
+        f"{an(kind.__name__, 'A')} is a module of flax.nnx: it holds tensors, and is none.",
         Hint("{tree:nnx.to_pure_dict(nnx.state(x))}"),
     )

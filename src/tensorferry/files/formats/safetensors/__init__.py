@@ -89,9 +89,10 @@ class _Safetensors(Format):
 
     def recognises(self, path: Path, head: bytes) -> bool:
         length = int.from_bytes(head[:8], "little")
-        return (head[8:].lstrip(b" \t\n\r")[:1] == b"{" and length <= HEADER_LIMIT) or path.name.lower().endswith(
-            self.suffixes
-        )
+        return head[8:].lstrip(b" \t\n\r")[:1] == b"{" and length <= HEADER_LIMIT
+
+    def is_named(self, path: Path, head: bytes) -> bool:
+        return path.name.lower().endswith(self.suffixes)
 
     def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
         scan = Scan(path)

@@ -1,0 +1,44 @@
+"""What is said of an object that is no tensor, and of which no framework says why."""
+
+from __future__ import annotations
+
+from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType, MethodWrapperType
+from typing import Any
+
+from ..errors import UnsupportedTypeError
+from ..hints import Hint
+
+__all__ = ["UNCALLED", "full_name", "refusal_to_convert"]
+
+_FUNCTIONS = (BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType, MethodWrapperType)
+UNCALLED = (type, *_FUNCTIONS)
+"""Types of what is called to get a value: that it was not is a slip of the pen."""
+
+
+def refusal_to_convert(x: Any, call: str = "{one:x()}") -> UnsupportedTypeError:
+    """The error for an object that nobody takes for a tensor.
+
+    Args:
+        x: The object.
+        call: The hint for a function: the template of a `Hint` with a call of it.
+    """
+    if isinstance(x, type):
+        return UnsupportedTypeError(f"{full_name(x)} is a class, not an object: it has no values.", "an object of it")
+    if isinstance(x, _FUNCTIONS):
+        return UnsupportedTypeError(f"{x.__name__} is a function that was not called: it has no values.", Hint(call))
+    return UnsupportedTypeError(
+        f"An object of type {full_name(type(x))} is not a tensor.",
+        Hint(
+            "pass a tensor, a sequence of numbers, or an object with __dlpack__, a buffer, "
+            "__array_interface__ or __array__; {tree:x} for the tensors inside a container"
+        ),
+    )
+
+
+def full_name(kind: type) -> str:
+    """The name of a type with its module, if it is none of Python's own.
+
+    >>> full_name(int)
+    'int'
+    """
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"

@@ -1,0 +1,80 @@
+"""A file's name is not what it is: its first bytes are, and what stands in a file's place is named."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+
+import numpy as np
+import pytest
+
+import tensorferry as ferry
+
+torch = pytest.importorskip("torch")
+
+WRITTEN = {"pt": "pytorch", "safetensors": "safetensors", "npz": "npz", "npy": "npy"}
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A file of each format."""
+    weight = np.arange(6, dtype="float32").reshape(2, 3)
+    torch.save({"weight": torch.from_numpy(weight)}, tmp_path / "in.pt")
+    np.savez(tmp_path / "in.npz", weight=weight)
+    np.save(tmp_path / "in.npy", weight)
+    ferry.save({"weight": weight}, tmp_path / "in.safetensors")
+    return tmp_path
+
+
+@pytest.mark.parametrize("named", [*WRITTEN, "h5", "gguf", "dat"])
+@pytest.mark.parametrize("suffix", WRITTEN)
+def test_a_file_under_another_name_is_read_as_what_it_is(files, suffix, named):
+    """Nothing is left out of it, as of an archive of PyTorch that is taken for one of NumPy."""
+    shutil.copy(files / f"in.{suffix}", files / f"other.{named}")
+    contents = ferry.open(files / f"other.{named}")
+    assert (contents.format, [*contents.others]) == (WRITTEN[suffix], [])
+    found = ferry.load(files / f"other.{named}")
+    found = found if suffix == "npy" else found["weight"]
+    assert found.tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_an_array_with_a_long_name_comes_first(tmp_path):
+    """An archive is one of NumPy's by the whole name of its first member."""
+    np.savez(tmp_path / "in.npz", **{"a" * 300: np.ones(1)})
+    shutil.copy(tmp_path / "in.npz", tmp_path / "in.dat")
+    assert ferry.open(tmp_path / "in.dat").format == "npz"
+
+
+BROKEN = {
+    "safetensors": (b"\xff" * 64, "breaks the rules of safetensors"),
+    "npy": (b"\xff" * 64, "is not a NumPy array"),
+    "npz": (b"PK\5\6" + b"\0" * 64, "in.npz"),
+}
+
+
+@pytest.mark.parametrize("suffix", BROKEN)
+def test_what_is_broken_is_told_by_its_name(tmp_path, suffix):
+    """No format knows its first bytes."""
+    content, match = BROKEN[suffix]
+    (tmp_path / f"in.{suffix}").write_bytes(content)
+    with pytest.raises(ferry.FileFormatError, match=match) as caught:
+        ferry.open(tmp_path / f"in.{suffix}")
+    assert "of no format" not in str(caught.value)
+
+
+STANDING_FOR = {
+    "pointer": (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "Git LFS", "git lfs pull"),
+    "page": (b"\n<!DOCTYPE html>\n<html></html>", "a web page in HTML", "get the file anew"),
+    "compressed": (gzip.compress(b"\x80\x02}."), "compressed, by gzip", "gunzip -c"),
+}
+
+
+@pytest.mark.parametrize("suffix", ["safetensors", "npy", "pt", "bin"])
+@pytest.mark.parametrize("kind", STANDING_FOR)
+def test_what_stands_for_a_file_is_named(tmp_path, kind, suffix):
+    """Under the name of the file that was meant."""
+    content, what, hint = STANDING_FOR[kind]
+    (tmp_path / f"in.{suffix}").write_bytes(content)
+    with pytest.raises(ferry.FileFormatError, match=what) as caught:
+        ferry.load(tmp_path / f"in.{suffix}")
+    assert caught.value.hint.startswith(hint)
