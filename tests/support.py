@@ -133,7 +133,6 @@ def python(code, *arguments, timeout=240, **environment):
         **os.environ,
         "PYTHONPATH": os.pathsep.join(path for path in paths if path),
         "TF_CPP_MIN_LOG_LEVEL": "3",
-        "PYTHONDONTWRITEBYTECODE": "1",
         **environment,
     }
     return subprocess.run(
@@ -205,7 +204,7 @@ def _nursery(*modules):
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(SOURCE), "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONDONTWRITEBYTECODE": "1"},
+        env={**os.environ, "PYTHONPATH": str(SOURCE), "TF_CPP_MIN_LOG_LEVEL": "3"},
     )
 
     def end():
