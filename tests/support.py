@@ -27,6 +27,11 @@ TARGETS = ("numpy", "torch", "tensorflow", "jax")
 EVERYWHERE = (*TARGETS, "python")
 
 
+def examples(count):
+    """How many examples Hypothesis tries in a test: `count` in `make slow`, a third of them in `make test`."""
+    return count if "FERRY_ALL_EXAMPLES" in os.environ else -(-count // 3)
+
+
 def memory_at(shape, dtype="float32", offset=0):
     """Zeroed, writable, compact memory whose address is `offset` bytes past a multiple of 64."""
     kind = np.dtype(dtype)
