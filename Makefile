@@ -8,6 +8,8 @@ VENV   ?= .venv
 FLOORS   ?= .venv-floors
 EVERYDAY ?= .venv-everyday
 PACKAGE  ?= .venv-package
+# `make test` tries a third of the examples that `make slow` tries in these.
+RANDOM_TESTS = $(shell grep -rl --include='test_*.py' max_examples=examples tests)
 # Tests run in this many processes.
 JOBS   ?= 2
 # Further arguments for pytest: make test PYTEST_ARGS='-k C03 -x'
@@ -55,6 +57,7 @@ test-device: $(VENV)/.test ## the tests on a simulated device, which a C++ compi
 
 slow: $(VENV)/.test ## the long tests
 	$(BIN)/python -m pytest -n $(JOBS) -q -m slow --benchmark-disable --ignore=tests/device $(PYTEST_ARGS)
+	FERRY_ALL_EXAMPLES=1 $(BIN)/python -m pytest -n $(JOBS) -q -m "not slow" --benchmark-disable $(RANDOM_TESTS) $(PYTEST_ARGS)
 	$(BIN)/python tests/device/build.py
 	FERRY_TEST_DEVICE=1 $(BIN)/python -m pytest -q -m slow --benchmark-disable tests/device $(PYTEST_ARGS)
 

@@ -8,6 +8,8 @@ import os
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 os.environ.setdefault("GLOG_minloglevel", "3")
+# Else a thread of PyTorch's that has nothing to do spins, which takes the processor from the other tests.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 # Frameworks share one GPU: none may take all of its memory when it starts.
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
@@ -15,16 +17,15 @@ os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
 import contextlib
 import gc
 import importlib
+import sys
 from functools import cache
 
 import pytest
 from hypothesis import settings
 
-# A PyTorch built for CUDA brings Triton, which ends the process if TensorFlow is there before it.
-with contextlib.suppress(ImportError):
-    importlib.import_module("torch._dynamo")
-
-from tensorferry.execution.run import verifying
+# Some hundred processes are started here: what one of them has compiled is read by all others.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # How long an example takes is the machine's business.
 settings.register_profile("unhurried", deadline=None)
@@ -33,6 +34,11 @@ settings.load_profile("unhurried")
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "fast_paths: runs with the fast paths open instead of checking every plan")
+    # With `-n` this process hands out the tests, and needs no framework for that.
+    if getattr(config.option, "dist", "no") == "no":
+        # A PyTorch built for CUDA brings Triton, which ends the process if TensorFlow is there before it.
+        with contextlib.suppress(ImportError):
+            importlib.import_module("torch._dynamo")
 
 
 def pytest_collection_finish():
@@ -44,6 +50,8 @@ def pytest_collection_finish():
 @pytest.fixture(autouse=True)
 def _verified(request):
     """Every conversion of a test is checked against its plan, unless it is about the fast paths."""
+    from tensorferry.execution.run import verifying
+
     with verifying(request.node.get_closest_marker("fast_paths") is None):
         yield
 

@@ -27,6 +27,11 @@ TARGETS = ("numpy", "torch", "tensorflow", "jax")
 EVERYWHERE = (*TARGETS, "python")
 
 
+def examples(count):
+    """How many examples Hypothesis tries in a test: `count` in `make slow`, a third of them in `make test`."""
+    return count if "FERRY_ALL_EXAMPLES" in os.environ else -(-count // 3)
+
+
 def memory_at(shape, dtype="float32", offset=0):
     """Zeroed, writable, compact memory whose address is `offset` bytes past a multiple of 64."""
     kind = np.dtype(dtype)
@@ -133,7 +138,6 @@ def python(code, *arguments, timeout=240, **environment):
         **os.environ,
         "PYTHONPATH": os.pathsep.join(path for path in paths if path),
         "TF_CPP_MIN_LOG_LEVEL": "3",
-        "PYTHONDONTWRITEBYTECODE": "1",
         **environment,
     }
     return subprocess.run(
@@ -205,7 +209,7 @@ def _nursery(*modules):
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(SOURCE), "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONDONTWRITEBYTECODE": "1"},
+        env={**os.environ, "PYTHONPATH": str(SOURCE), "TF_CPP_MIN_LOG_LEVEL": "3"},
     )
 
     def end():

@@ -7,7 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
-from tests.support import survives
+from tests.support import lives
 
 import tensorferry as ferry
 
@@ -51,7 +51,7 @@ def test_the_target_can_be_written_as_a_keyword(name):
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_collate_is_the_collate_fn_of_a_dataloader(method):
     """In a worker process, however that begins."""
-    told = survives(
+    told = lives(
         f"""
         import functools, torch, tensorferry as ferry
         if __name__ == "__main__":

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import warnings
-
 import ml_dtypes
 import numpy as np
 import pytest
-from tests.support import TARGETS, address, bits, counted, dtype_name, memory_at, python
+from tests.support import TARGETS, address, bits, counted, dtype_name, memory_at
 
 import tensorferry as ferry
 from tensorferry import TensorInfo
@@ -469,36 +466,3 @@ def test_C26_predictions_of_a_model_in_one_call(predictions):
     for target in ("tensorflow", "jax", "python"):
         assert ferry.to_list(ferry.convert(predictions, target)) == result.tolist()
     assert predictions.grad_fn is not None
-
-
-def cli(*arguments):
-    with warnings.catch_warnings():
-        done = python("import sys; from tensorferry.cli import main; sys.exit(main())", *arguments)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
-@pytest.mark.xdist_group("cli")
-def test_C26_the_tour_plays_it():
-    """``tensorferry tour C26`` shows the framework's own error and the one call."""
-    pytest.importorskip("sklearn", reason="the tour needs scikit-learn for its data")
-    pytest.importorskip("typer", reason="the command line needs typer")
-    told = cli("tour", "--json", "C26")
-    [case] = told["cases"]
-    assert (case["id"], case["status"]) == ("C26", "held")
-    assert any("detach" in line["words"] for line in case["lines"] if line["kind"] == "fails")
-
-
-@pytest.mark.xdist_group("cli")
-def test_C27_the_doctor_measures_which_share():
-    """What ``tensorferry doctor`` measured is what plans say here."""
-    pytest.importorskip("typer", reason="the command line needs typer")
-    told = cli("doctor", "--json")
-    assert told["held"]
-    words = {(pair["source"], pair["target"]): pair["default"]["word"] for pair in told["pairs"]}
-    assert words["numpy", "torch"] == "shares"
-    assert words["torch, gradient", "numpy"] == "shares (read-only)"
-    assert words["tensorflow", "numpy"] == words["jax", "numpy"] == "shares (read-only)"
-    assert words["numpy", "jax"] == words["jax", "torch"] == "copies"
-    assert words["tensorflow", "jax"].startswith("shares")
-    assert words["jax", "tensorflow"].startswith("shares")

@@ -140,7 +140,7 @@ def test_how_a_hint_is_spelled(hint, command, text):
 
 
 @pytest.mark.parametrize("options", [(), ("--json",)])
-def test_hints_as_they_are_shown(cli, tmp_path, options):
+def test_hints_as_they_are_shown(forked_cli, tmp_path, options):
     """On stderr and in the JSON, of files and of plans."""
     np.savez(tmp_path / "two.npz", a=np.ones(2), b=np.ones(2))
     for command, hint in (
@@ -150,7 +150,7 @@ def test_hints_as_they_are_shown(cli, tmp_path, options):
         (["explain", "--from", "numpy", "--to", "jax", "--to-device", "mps"], "--to-device cpu"),
     ):
         paths = [str(tmp_path / word) if word.startswith(("two", "one", "folder")) else word for word in command]
-        done = cli(*paths, *options)
+        done = forked_cli(*paths, *options)
         shown = json.loads(done.stdout)["error"]["hint"] if options else done.stderr.partition("Hint: ")[2].strip()
         assert shown == hint
 

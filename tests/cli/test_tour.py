@@ -11,8 +11,8 @@ NEED_GPU = {"C05", "C06", "C07", "C20", "C21"}
 
 
 @pytest.fixture(scope="module")
-def tour(cli, once):
-    code, stdout, stderr = once("tour", lambda: run_tour(cli))
+def tour(forked_cli_with_frameworks, once):
+    code, stdout, stderr = once("tour", lambda: run_tour(forked_cli_with_frameworks))
     assert stderr == ""
     told = json.loads(stdout)
     assert code == 0, [case for case in told["cases"] if case["status"] == "failed"]
@@ -62,6 +62,8 @@ def test_the_frameworks_own_words(tour):
     assert any(word.startswith("RuntimeError: Can't call numpy() on Tensor that requires grad") for word in words)
     assert any("BFloat16" in word or "bfloat16" in word for word in words)
     assert any("has no attribute 'detach'" in word for word in words)
+    predictions = next(case for case in tour["cases"] if case["id"] == "C26")
+    assert any("detach" in line["words"] for line in predictions["lines"] if line["kind"] == "fails")
 
 
 def test_chosen_cases_in_text(forked_cli_with_frameworks):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support import examples
 
 import tensorferry as ferry
 
@@ -37,7 +38,7 @@ def decimals(draw, scales=None):
     return [None if n is None else Fraction(n) / Fraction(10) ** scale for n in numbers[start:]], array[start:]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(decimals())
 def test_a_decimal_is_rounded_once_to_the_float_that_is_named(drawn):
     """To the nearest; float32 and float16 too, not by way of float64."""
@@ -58,7 +59,7 @@ def test_a_decimal_is_rounded_once_to_the_float_that_is_named(drawn):
                 assert abs(fraction) > Fraction(float(np.finfo(dtype).max))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(decimals(st.integers(-3, 0)))
 def test_decimals_without_a_fraction_are_integers(drawn):
     """int64, or what is named, if each fits; else the error says so."""

@@ -88,7 +88,7 @@ def test_nulls_are_filled_by_the_library_and_by_us_alike(dtype):
 @pytest.mark.parametrize("name", tables(np.zeros((2, 3))))
 def test_gathering_takes_the_memory_of_the_result(name):
     """And no second array of the whole table: what NumPy and Arrow allocate is counted."""
-    rows = np.random.default_rng(0).random((100_000, 3))
+    rows = np.random.default_rng(0).random((30_000, 3))
     x = tables(rows)[name]
     ferry.to_torch(tables(rows[:2])[name])
     pool = pa.default_memory_pool()

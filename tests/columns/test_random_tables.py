@@ -146,7 +146,7 @@ def _nones(value):
     return [_nones(each) for each in value] if isinstance(value, list) else value is None
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(columns())
 def test_a_random_column_is_what_python_says(drawn):
     """Bit for bit, or refused by its first row."""
@@ -193,7 +193,7 @@ def judge_table(drawn):
         assert same(whole, expected)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(tables())
 def test_a_random_table_is_what_python_says(drawn):
     """A dict of columns; one tensor where the dtype is one."""

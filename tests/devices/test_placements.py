@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import pytest
-from tests.support import SOURCE, survives
+from tests.support import lives
 
 import tensorferry as ferry
 
 pytest.importorskip("jax")
 
-FOUR = {
-    "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
-    "JAX_PLATFORMS": "cpu",
-    "PYTHONPATH": str(SOURCE),
-}
 SETUP = """
 import numpy as np, jax, jax.numpy as jnp, tensorferry as ferry
 from jax.sharding import NamedSharding, PartitionSpec as P, SingleDeviceSharding
 from tensorferry.execution.run import verifying
 
+jax.config.update("jax_platforms", "cpu")
 mesh = jax.sharding.Mesh(np.array(jax.devices()), ("x",))
 rows, whole, columns = (NamedSharding(mesh, spec) for spec in (P("x"), P(), P(None, "x")))
 squared = jax.sharding.Mesh(np.array(jax.devices()).reshape(2, 2), ("a", "b"))
@@ -34,7 +30,7 @@ def pointers(y):
 def on_four_devices(code):
     """Run code where the host has four devices for JAX, each conversion compared with its plan."""
     body = "".join(f"    {line}\n" for line in code.strip("\n").splitlines())
-    return survives(f"{SETUP}with verifying():\n{body}", **FOUR)
+    return lives(f"{SETUP}with verifying():\n{body}", XLA_FLAGS="--xla_force_host_platform_device_count=4")
 
 
 def test_every_source_is_laid_out_as_the_sharding_says():

@@ -164,7 +164,7 @@ def folder(tmp_path):
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_killed_a_few_times(folder, scenario):
     """Two moments each."""
-    kill_at_random_moments(folder, scenario, 2, 48)
+    kill_at_random_moments(folder, scenario, 2, 24)
 
 
 @pytest.mark.slow

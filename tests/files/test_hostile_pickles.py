@@ -6,14 +6,12 @@ import contextlib
 import copyreg
 import io
 import pickle
-import subprocess
 import sys
-import textwrap
 import zipfile
-from pathlib import Path
 
 import pytest
 from tests.files import hostile
+from tests.support import forked
 
 from tensorferry.errors import FileFormatError, UnsafeFileError
 from tensorferry.files.formats.pytorch import FORMAT
@@ -22,7 +20,6 @@ from tensorferry.files.pickles.repeats import Repeats
 from tensorferry.files.pickles.standins import TensorOf
 from tensorferry.files.pickles.torch import Names
 
-ROOT = Path(__file__).resolve().parents[2]
 CODE = sorted(hostile.code_pickles("x"))
 PERSISTENT = sorted(hostile.persistent_pickles("x"))
 BOMBS = sorted(hostile.bombs())
@@ -119,11 +116,11 @@ def test_limited_processes_do_fail():
 
 def limited(path):
     """The name of what reading raises, in a process that may take a gigabyte and 20 seconds of the processor."""
-    program = textwrap.dedent("""
+    needed = ("tensorferry.files.formats.pytorch", "tensorferry.files.pickles.reader")
+    program = """
         import resource, sys
         from pathlib import Path
         from tensorferry.files.formats.pytorch import FORMAT
-        import tensorferry.files.pickles.reader, tensorferry.files.encodings.zip_archive
         resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
         resource.setrlimit(resource.RLIMIT_CPU, (20, 20))
         try:
@@ -132,15 +129,9 @@ def limited(path):
             print(FORMAT.read(Path(sys.argv[1])).tree)
         except Exception as error:
             print(type(error).__name__)
-    """)
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(path)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={"PYTHONPATH": str(ROOT / "src"), "OPENBLAS_NUM_THREADS": "1"},
-    )
-    return done.stdout.strip() or f"exit {done.returncode}: {done.stderr[-500:]}"
+    """
+    status, out, err = forked((*needed, "tensorferry.files.encodings.zip_archive"), program, path)
+    return out.strip() or f"exit {status}: {err[-500:]}"
 
 
 def test_a_huge_memo_index_takes_no_memory(tmp_path):

@@ -196,8 +196,15 @@ def _sum(lazy):
     return float(lazy["w"].sum())
 
 
+@pytest.fixture(scope="module")
+def another_process():
+    """A process that has nothing of this one's."""
+    with CONTEXT.Pool(1) as pool:
+        yield pool
+
+
 @pytest.mark.parametrize("suffix", [".safetensors", ".pt", ".npz"])
-def test_a_lazy_tree_can_be_pickled(suffix, tmp_path):
+def test_a_lazy_tree_can_be_pickled(suffix, tmp_path, another_process):
     """Its path goes, with what was asked, not its values; also to another process, and from inside."""
     path = tmp_path / f"a{suffix}"
     ferry.save({"model": {"w": np.ones(1 << 16, "float32")}, "n": 3}, path)
@@ -209,8 +216,7 @@ def test_a_lazy_tree_can_be_pickled(suffix, tmp_path):
     assert again["n"] == 3
     inner = copy.deepcopy(lazy["model"])
     assert list(inner) == ["w"]
-    with CONTEXT.Pool(1) as pool:
-        assert pool.apply(_sum, (ferry.load(path)["model"],)) == 1 << 16
+    assert another_process.apply(_sum, (ferry.load(path)["model"],)) == 1 << 16
 
 
 def test_a_pickled_lazy_tree_notices_that_its_file_has_changed(tmp_path):

@@ -188,7 +188,7 @@ def test_many_wait_for_a_folder_that_others_remove(tmp_path):
         import sys
         from pathlib import Path
         from tensorferry.files.workspace import Workspace
-        for _ in range(1000):
+        for _ in range(200):
             space = Workspace(Path(sys.argv[1]))
             space.lock(wait=True)
             space.discard()

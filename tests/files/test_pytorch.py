@@ -738,17 +738,18 @@ def test_nothing_is_imported_for_it(tmp_path):
     assert outline(torch.load(tmp_path / "copy.pt", weights_only=True)) == outline(torch.load(path, weights_only=True))
 
 
-def test_a_header_of_one_hundred_thousand_tensors_takes_little_memory(tmp_path, monkeypatch):
+@pytest.mark.parametrize("count", [10_000, pytest.param(100_000, marks=pytest.mark.slow)])
+def test_a_header_of_many_tensors_takes_little_memory(tmp_path, monkeypatch, count):
     """Tensors are read at once, not step by step, and kept in 300 bytes each: their names and all that is temporary."""
-    state = contents({f"model.layers.{place}.weight": np.zeros((1, 2), "float32") for place in range(100_000)})
+    state = contents({f"model.layers.{place}.weight": np.zeros((1, 2), "float32") for place in range(count)})
     path = written(tmp_path, state)
     steps, handlers = [], list(machine._HANDLERS)
     handlers[ord("(")] = lambda running: (steps.append(1), machine.Machine.mark(running))
     monkeypatch.setattr(machine, "_HANDLERS", handlers)
     peak, found = peak_of(lambda: FORMAT.read(path))
-    assert len(found.tensors) == 100_000
+    assert len(found.tensors) == count
     assert len(steps) < 1_000
-    assert peak < 40 << 20
+    assert peak < 420 * count
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.files.support import contents
+from tests.support import examples
 
 import tensorferry
 from tensorferry.errors import ConversionError, FileFormatError, FormatLimitError
@@ -176,7 +177,7 @@ plain = st.recursive(
 
 
 @given(plain)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_any_tree_of_plain_values_survives(tree):
     """Whatever is made of plain values and containers comes back the same."""
     assert told(through_strings([tree])) == told([tree])

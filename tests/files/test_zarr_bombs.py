@@ -19,7 +19,7 @@ from tensorferry.files.formats.zarr import FORMAT
 zarr = pytest.importorskip("zarr", reason="zarr 3 is not installed; it needs Python 3.11")
 numcodecs = pytest.importorskip("numcodecs", reason="zarr brings it")
 
-DECLARED, HELD = 1000, 1 << 27
+DECLARED, HELD = 1000, 1 << 25
 LITTLE = {"name": "bytes"}
 STEP = bytes(1 << 22)
 

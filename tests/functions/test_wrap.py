@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
-from tests.support import address, counted
+from tests.support import address, counted, lives
 
 import tensorferry as ferry
 
@@ -472,12 +472,8 @@ def test_numpys_adjoint_is_told_the_outputs_once():
 
 
 def test_sharded_arrays_are_refused():
-    from tests.support import survives
-
-    survives(
+    lives(
         """
-import os
-os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
 import jax, jax.numpy as jnp, tensorferry as ferry
 mesh = jax.sharding.Mesh(jax.devices(), ("i",))
 x = jax.device_put(jnp.ones(4), jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("i")))
@@ -489,7 +485,8 @@ for call in (double, jax.jit(double)):
         assert "lies over 2 devices" in str(error), error
     else:
         raise AssertionError("it was taken")
-"""
+""",
+        XLA_FLAGS="--xla_force_host_platform_device_count=2",
     )
 
 

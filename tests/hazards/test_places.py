@@ -299,7 +299,7 @@ def test_H46_importing_starts_no_thread_and_no_backend():
 
 def test_H46_a_forked_worker_can_convert():
     """A child forked after the import, and after conversions, converts on its own."""
-    assert "done" in survives(
+    assert "done" in lives(
         """
         import os, numpy as np, tensorferry as ferry
         ferry.to_numpy([1, 2, 3])

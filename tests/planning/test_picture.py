@@ -9,6 +9,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tests.support import examples
 
 import tensorferry as ferry
 from tensorferry import TensorInfo
@@ -92,7 +93,7 @@ def layouts(draw, longest=5):
     return TensorInfo("torch", shape, dtype, strides=steps, misalignment=misalignment)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(info=layouts(), columns=st.sampled_from([64, 32]))
 def test_the_bytes_that_are_drawn_are_those_that_are_touched(info, columns):
     """Each byte, whatever the strides: source and result are one strip, as they are one memory."""
@@ -107,7 +108,7 @@ def test_the_bytes_that_are_drawn_are_those_that_are_touched(info, columns):
     assert list(rectangles(root, "source")) == list(rectangles(root, "result")) == []
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(info=layouts(), window=st.tuples(st.integers(0, 300), st.integers(0, 300)))
 def test_what_is_counted_is_what_there_is(info, window):
     """Of any window of the memory, and the elements in it with the first of them in the order of reading."""
@@ -126,7 +127,7 @@ def test_what_is_counted_is_what_there_is(info, window):
     assert memory.elements(start, stop) == expected or start == stop
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(info=layouts(longest=4), pace=st.integers(2000, 9000))
 def test_large_memory_is_counted_without_a_bit_for_each_byte(info, pace):
     """Beyond 64 KiB, by runs: the same numbers for every layout whose runs are apart, or that says it cannot tell."""
@@ -144,7 +145,7 @@ def test_large_memory_is_counted_without_a_bit_for_each_byte(info, pace):
         assert memory.total >= len(touched)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     shape=st.lists(st.sampled_from([1, 2, 3, 7, 64, 1000, 10**6, 10**9]), max_size=6),
     steps=st.lists(st.integers(-(10**12), 10**12), min_size=6, max_size=6),

@@ -6,7 +6,7 @@ import ctypes
 
 import numpy as np
 import pytest
-from tests.support import frozen, memory_at, survives
+from tests.support import frozen, lives, memory_at
 
 import tensorferry as ferry
 from tensorferry import TensorInfo
@@ -117,7 +117,7 @@ def test_an_object_shares_memory_with_itself():
 
 def test_an_array_on_several_devices_shares_memory_with_itself():
     """It has several addresses, and is one object."""
-    told = survives(
+    told = lives(
         """
         import jax, numpy, tensorferry as ferry
         from jax.sharding import Mesh, NamedSharding, PartitionSpec

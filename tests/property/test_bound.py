@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.support import TARGETS, memory_at, survives
+from tests.support import TARGETS, examples, memory_at, survives
 
 import tensorferry as ferry
 from tensorferry import testing
@@ -60,7 +60,7 @@ NUMBERS = st.one_of(
 
 
 @pytest.mark.parametrize("target", EVERYWHERE)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(x=NUMBERS, asked=st.sampled_from(ASKED))
 @example(x=[0.0, -0.0, float("nan"), 5e-324], asked={})
 @example(x=[2**31], asked={})
@@ -75,7 +75,7 @@ def test_lists_of_numbers_come_as_they_are_planned(target, x, asked):
 
 
 @given(x=NUMBERS.filter(len), like=st.sampled_from([[1.5], [1], [True], [[1.5]], (2.5,)]))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_numbers_in_like_say_no_dtype(x, like):
     with run.verifying():
         planned = outcome(lambda: ferry.convert(x, like=like))

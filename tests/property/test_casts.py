@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tests.support import examples
 
 import tensorferry as ferry
 from tensorferry import testing
@@ -103,7 +104,7 @@ def grid(dtype):
 
 
 @pytest.mark.parametrize("target", [name for name in NARROW_FLOATS if name != "float8_e8m0fnu"])
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(data=st.data())
 def test_a_rounded_float_is_the_nearest_one(target, data):
     """float32 to a narrower float: the nearest value, the even pattern of two that are equally near."""
@@ -125,7 +126,7 @@ def test_a_rounded_float_is_the_nearest_one(target, data):
 
 
 @pytest.mark.parametrize("target", FRAMEWORKS)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data())
 def test_every_target_gets_the_same_bits(target, data):
     """A cast on the way gives the bits that NumPy gets, whichever framework asks and whichever is asked."""
@@ -156,7 +157,7 @@ def test_every_target_gets_the_same_bits(target, data):
 # -- what is not kept ---------------------------------------------------------------------------
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(data=st.data())
 def test_the_first_value_that_is_not_kept_is_named(data):
     """In blocks of any size and any shape: the first position in C order, however many there are."""
@@ -203,7 +204,7 @@ def test_a_value_at_the_edge_of_a_block_is_seen(target, index):
         ferry.convert(array, target, dtype="int32")
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(data=st.data())
 def test_blocks_do_not_show(data):
     """Cast in blocks of any size, an array is what it is cast at once."""
@@ -227,7 +228,7 @@ def test_zero_is_no_nan_where_there_is_none(dtype):
         ferry.to_numpy(ferry.to_numpy([0, 1], dtype=dtype), dtype="float8_e8m0fnu", casting="same_value")
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(data=st.data())
 def test_a_value_is_kept_or_refused(data):
     """casting="same_value" gives equal numbers, or raises where one is not a value of the dtype."""
@@ -368,7 +369,7 @@ def rounds(target, number):
 
 
 @pytest.mark.parametrize("target", LACKING)
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(data=st.data())
 def test_what_a_float_has_no_place_for_raises(target, data):
     """NaN, an infinity, too large, 0 or a sign that it lacks: the position is named; everything else rounds."""

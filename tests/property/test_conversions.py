@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support import examples
 
 import tensorferry as ferry
 from tensorferry import testing
@@ -31,7 +32,7 @@ def packed(name, dtype):
     return dtype in registry.ready(name).capabilities.dtypes.unshared
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(data=st.data())
 def test_a_round_trip_gives_the_same_bits(source, target, data):
     """There and back again: dtype, shape and every bit, whatever the layout."""
@@ -47,7 +48,7 @@ def test_a_round_trip_gives_the_same_bits(source, target, data):
     assert testing.witness_for(target).content(there) == before
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(data=st.data())
 def test_copy_true_never_aliases(source, target, data):
     """copy=True: no byte in common with the source, and both say so."""
@@ -59,7 +60,7 @@ def test_copy_true_never_aliases(source, target, data):
     assert not ferry.explain(x, target, copy=True).shares_memory
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(data=st.data())
 def test_copy_false_aliases_or_raises(source, target, data):
     """copy=False: exactly the source's bytes of memory, or CopyRequiredError; never a copy."""
@@ -80,7 +81,7 @@ def test_copy_false_aliases_or_raises(source, target, data):
         assert bytes_of(target, result) == bytes_of(source, x)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(data=st.data())
 def test_the_steps_of_the_plan_are_the_steps_that_run(source, target, data):
     """Record each verb of each backend that is called: they are explain's steps, in that order."""
@@ -137,7 +138,7 @@ VERBS = {
 }
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(data=st.data())
 def test_a_plan_is_plain_data(source, target, data):
     """A plan pickles to an equal one, and to_dict is JSON that says the same."""
@@ -155,7 +156,7 @@ def test_a_plan_is_plain_data(source, target, data):
     assert "<svg" in plan._repr_html_()
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(data=st.data())
 def test_the_plans_code_does_what_the_conversion_does(source, target, data):
     """Paste plan.code where x is: y has the same type, dtype, shape and bits, and is shared and read-only alike."""
@@ -185,7 +186,7 @@ def test_the_plans_code_does_what_the_conversion_does(source, target, data):
         assert place.address % 64 == 0, plan.code
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(data=st.data())
 def test_the_plans_code_casts_as_the_conversion_does(source, target, data):
     """The same of casts, and of out= where the target can be written: plan.code pastes, to the same bits."""
@@ -215,7 +216,7 @@ def test_the_plans_code_casts_as_the_conversion_does(source, target, data):
     assert looks.content(pasted) == looks.content(result), plan.code
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(data=st.data())
 def test_what_is_described_is_what_is_there(source, target, data):
     """describe agrees with the framework's own words, and with the plan's claims about the result."""

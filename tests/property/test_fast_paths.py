@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.support import examples
 
 import tensorferry as ferry
 from tensorferry import testing
@@ -74,7 +75,7 @@ def both(target, x):
 
 @pytest.mark.parametrize("target", CALLS)
 @pytest.mark.parametrize("source", FRAMEWORKS)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(data=st.data())
 def test_a_tensor_comes_the_same_by_fast_path_and_by_plan(source, target, data):
     """Type, dtype, bits, sharing, address, strides, writability and identity agree; so do errors."""
@@ -106,7 +107,7 @@ numbers = st.one_of(
 
 
 @pytest.mark.parametrize("target", CALLS)
-@settings(max_examples=125)
+@settings(max_examples=examples(125))
 @given(
     x=st.one_of(
         st.lists(st.floats(width=32), max_size=4),
@@ -168,7 +169,7 @@ ODD_LISTS = st.one_of(
 
 
 @pytest.mark.parametrize("target", CALLS)
-@settings(max_examples=125)
+@settings(max_examples=examples(125))
 @given(
     x=ODD_LISTS,
     keywords=st.sampled_from(
@@ -225,7 +226,7 @@ def into_out(target, x, dtype, casting):
 
 
 @pytest.mark.parametrize("target", ["numpy", "torch"])
-@settings(max_examples=125)
+@settings(max_examples=examples(125))
 @given(
     x=ODD_LISTS,
     dtype=st.sampled_from(["float64", "float32", "bfloat16", "int64", "int8", "bool", "complex64"]),

@@ -11,7 +11,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support import TARGETS
+from tests.support import TARGETS, examples
 
 import tensorferry as ferry
 from tensorferry import testing
@@ -35,7 +35,7 @@ def bits(x):
 
 
 @pytest.mark.parametrize("name", TARGETS)
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(data=st.data())
 def test_many_are_grouped_by_their_signatures(name, data):
     """One that has none leaves all of them without; addresses count as far as they are asked for."""

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support import examples
 
 import tensorferry as ferry
 from tensorferry import testing
@@ -15,7 +16,7 @@ from tensorferry.testing import strategies as these
 BLOCK = bytes(2048)
 
 
-@settings(max_examples=250)
+@settings(max_examples=examples(250))
 @given(data=st.data())
 def test_two_views_of_one_block_overlap_where_a_byte_is_common(data):
     """Any two views of one block, of any dtypes and strides: shares a byte, or says that it does not."""
@@ -37,7 +38,7 @@ def test_two_views_of_one_block_overlap_where_a_byte_is_common(data):
     assert ferry.shares_memory(*views[::-1]) == bool(first & second)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(data=st.data())
 def test_views_of_two_frameworks_overlap_where_a_byte_is_common(data):
     """The same across frameworks: a torch tensor over part of an array."""

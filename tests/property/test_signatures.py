@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.backends.plugins.packages import BACKEND
-from tests.support import TARGETS, counted, lives, memory_at
+from tests.support import TARGETS, counted, examples, lives, memory_at
 
 import tensorferry as ferry
 from tensorferry import testing
@@ -57,7 +57,7 @@ def assert_alike_if_of_one_signature(name, tensors):
 
 
 @pytest.mark.parametrize("name", TARGETS)
-@settings(max_examples=75)
+@settings(max_examples=examples(75))
 @given(data=st.data())
 def test_what_is_read_off_a_tensor_tells_what_describing_it_does(name, data):
     """Tensors of one dtype in any layouts: those of one signature have one signature when they are described."""
@@ -207,7 +207,7 @@ def claims(info, conversion, out=None):
 
 
 @pytest.mark.parametrize("target", EVERYWHERE)
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(data=st.data())
 def test_tensors_of_one_signature_are_converted_by_the_same_steps(target, data):
     """Whatever is asked, and whatever their shapes and strides: the same steps, the same claims, the same errors."""
@@ -221,7 +221,7 @@ def test_tensors_of_one_signature_are_converted_by_the_same_steps(target, data):
 
 
 @pytest.mark.parametrize("target", ["numpy", "torch"])
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(data=st.data())
 def test_so_are_those_that_are_written_into_tensors_of_one_signature(target, data):
     """`out=` counts by its signature too, where it has the shape that it needs."""

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support import peak_of, survives
+from tests.support import examples, peak_of, survives
 
 import tensorferry as ferry
 from tensorferry.backends import fast_paths
@@ -200,7 +200,7 @@ def test_the_first_numbers_promise_nothing(first, last, length):
 
 
 @extension
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.lists(ELEMENTS, min_size=1, max_size=8))
 def test_what_is_found_is_what_is_there(row):
     """Each flag, by the numbers themselves."""

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support import examples
 
 import tensorferry as ferry
 from tensorferry.execution import recipes, run, stacks
@@ -126,7 +127,7 @@ LEAF = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     column=st.lists(LEAF, min_size=1, max_size=3),
     repeats=st.booleans(),

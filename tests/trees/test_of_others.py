@@ -8,7 +8,7 @@ import pickle
 
 import numpy as np
 import pytest
-from tests.support import survives
+from tests.support import lives
 
 import tensorferry as ferry
 from tensorferry.execution.run import verifying
@@ -46,7 +46,7 @@ def test_a_numpy_scalar_among_tensors_keeps_its_dtype():
 
 def test_a_registered_object_that_contains_itself_is_refused():
     """And the interpreter is as deep as before."""
-    survives(
+    lives(
         """
         import inspect, jax, torch, tensorferry as ferry
         from torch.utils import _pytree
@@ -142,7 +142,7 @@ def test_a_tree_error_is_made_anew_of_its_words():
 
 def test_two_failing_leaves_in_a_worker_are_told_in_the_parent():
     """The error that arrives is ours, with the words of both."""
-    survives(
+    lives(
         """
         import numpy as np, torch, tensorferry as ferry
 

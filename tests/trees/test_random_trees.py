@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.support import examples
 
 import tensorferry as ferry
 
@@ -132,7 +133,7 @@ MANY = settings(
 
 
 @pytest.mark.parametrize("target", ["numpy", "torch"])
-@settings(MANY, max_examples=1000)
+@settings(MANY, max_examples=250)
 @given(tree=TREES)
 def test_random_trees_keep_structure_and_bits(target, tree):
     """Containers, keys, order, what is no tensor, and every bit of what is."""
@@ -148,7 +149,7 @@ def test_ten_thousand_random_trees_keep_structure_and_bits(target, tree):
     check(tree, target)
 
 
-@settings(MANY, max_examples=250)
+@settings(MANY, max_examples=examples(250))
 @given(tree=TREES, target=st.sampled_from(["numpy", "torch"]))
 def test_random_trees_come_back_like_they_were(tree, target):
     """There and back: each tensor in the framework that it had, bit for bit."""
@@ -160,7 +161,7 @@ def test_random_trees_come_back_like_they_were(tree, target):
             assert ferry.to_numpy(new).tobytes() == ferry.to_numpy(old).tobytes()
 
 
-@settings(MANY, max_examples=250)
+@settings(MANY, max_examples=examples(250))
 @given(tree=TREES)
 def test_paths_lead_to_the_leaves(tree):
     """Each path is code that evaluates to the tensor that it is the path of."""
@@ -170,7 +171,7 @@ def test_paths_lead_to_the_leaves(tree):
     assert all(a is b for a, b in zip(found, tensors, strict=True))
 
 
-@settings(MANY, max_examples=250)
+@settings(MANY, max_examples=examples(250))
 @given(tree=TREES)
 def test_snapshots_of_random_trees_share_nothing(tree):
     """The same bits in the same frameworks, in memory of their own."""

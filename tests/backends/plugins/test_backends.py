@@ -352,7 +352,7 @@ def test_a_package_may_use_tensorferry_while_it_is_imported(tmp_path):
         assert ferry.to_list(slabs.Tensor(np.ones(1, np.float32))) == [1.0]
         assert ferry.frameworks()["slabs"].error is None, ferry.frameworks()["slabs"]
         """
-        survives(loads(tmp_path, code))
+        lives(loads(tmp_path, code))
 
 
 def test_threads_that_miss_at_once_all_find_it(tmp_path):
