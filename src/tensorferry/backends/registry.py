@@ -11,11 +11,13 @@ from __future__ import annotations
 import importlib
 import sys
 import threading
+from contextlib import suppress
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..core import names
 from ..core.devices import device_name, kind_of
+from ..core.dtype_names import name_of
 from ..core.names import NAMES
 from ..errors import DeviceError, UnknownFrameworkError, UnsupportedTypeError, nearest, shown
 from . import fast_paths
@@ -217,6 +219,9 @@ def _unknown(name: str) -> UnknownFrameworkError:
     kinds.update(kind_of(there) for each in targets if each.loaded for there in each.devices())
     if kind_of(device) in kinds:
         return UnknownFrameworkError(f"{name!r} is a device, and not the name of a framework.", f'device="{device}"')
+    with suppress(UnsupportedTypeError):
+        dtype = name_of(name)
+        return UnknownFrameworkError(f"{name!r} is a dtype, and not the name of a framework.", f'dtype="{dtype}"')
     names = dict.fromkeys([*(each.name for each in targets), *outside.names()])
     meant = nearest(name, [*names, *(word for word in NAMES if isinstance(word, str) and NAMES[word] in names)])
     return UnknownFrameworkError(

@@ -238,12 +238,12 @@ def with_others(rule: DtypeRule, others: Iterable[tuple[str, str, str]]) -> str:
             kinds.update({each: choice for each in _kinds_of(dtype) if kinds.get(each) == kinds[kind]})
         else:
             types[dtype] = choice
-    for choice in set(kinds.values()) - {None}:
-        if not names and not types and kinds == _of_its_kind(choice):
-            return quoted(choice)
-    return (
-        "{" + ", ".join(f"{quoted(key)}: {quoted(value)}" for key, value in {**names, **kinds, **types}.items()) + "}"
-    )
+    alone = set(kinds.values()) if kinds and not names and not types else set()
+    for one in alone:
+        if kinds == _of_its_kind(one):
+            return quoted(one)
+    every = {**names, **kinds, **types}.items()
+    return "{" + ", ".join(f"{quoted(key)}: {quoted(value)}" for key, value in every) + "}"
 
 
 def _kinds_of(dtype: str) -> tuple[str, ...]:

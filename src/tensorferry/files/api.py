@@ -143,7 +143,7 @@ def load(
         taken |= {"include": names, "include_as": "names"}
     if names is not None or exclude or dequantize:
         contents = select(contents, **taken)
-    asked = {"path": os.path.abspath(path), "to": to, "names": names, "exclude": exclude}  # noqa: PTH100
+    asked: dict[str, Any] = {"path": os.path.abspath(path), "to": to, "names": names, "exclude": exclude}  # noqa: PTH100
     asked |= {"device": device, "copy": copy, "dtype": dtype, "allow": classes, "strict": strict}
     return lazily(contents, load, {**asked, "dequantize": dequantize}, rule)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..core.leaf_dtypes import quoted, unknown_name, with_others
-from ..errors import TreeError, UnsupportedTypeError
+from ..errors import LossyCastError, TreeError, UnsupportedTypeError
 from .structure import placed
 
 if TYPE_CHECKING:
@@ -66,8 +66,10 @@ def ask_for_all(rule: DtypeRule, errors: Iterable[tuple[ConversionError, str]]) 
         rule: Which dtypes were asked for.
         errors: The error of each leaf, and its dotted name.
     """
-    found = [(error, *error.instead, name) for error, name in errors if getattr(error, "instead", None)]
-    asked = with_others(rule, [(dtype, name, instead) for _, dtype, instead, name in found]) if found else ""
-    for error, _, instead, _ in found:
-        error.hint = f"dtype={asked}{error.hint.removeprefix(f'dtype={quoted(instead)}')}"
-        error.args = error.message, error.hint
+    found = [(error, error.instead, name) for error, name in errors if isinstance(error, LossyCastError)]
+    others = [(*instead, name) for _, instead, name in found if instead is not None]
+    asked = with_others(rule, [(dtype, name, instead) for dtype, instead, name in others]) if others else ""
+    for error, said, _ in found:
+        if said is not None and error.hint is not None:
+            error.hint = f"dtype={asked}{error.hint.removeprefix(f'dtype={quoted(said[1])}')}"
+            error.args = error.message, error.hint
