@@ -15,6 +15,7 @@ from tensorferry.trees.plain_tables import convert_plainly
 from tensorferry.trees.targets import Targets
 
 pa = pytest.importorskip("pyarrow")
+pd = pytest.importorskip("pandas", reason="pandas is not in this environment")
 pl = pytest.importorskip("polars", reason="polars is not in this environment")
 torch = pytest.importorskip("torch")
 jax = pytest.importorskip("jax")
@@ -52,6 +53,9 @@ def plain():
     yield pl.DataFrame({"a": VALUES, "r": VALUES.reshape(-1, 1)})[3:9]
     yield pl.DataFrame({f"c{index}": VALUES + index for index in range(20)})
     yield pl.DataFrame({"one": 1.0, "a": VALUES})
+    yield pd.DataFrame({"a": VALUES, "b": VALUES + 1, "i": np.arange(24), "text": ["x"] * 24, "c": VALUES + 2})
+    yield pd.concat([pd.DataFrame({name: VALUES + index}) for index, name in enumerate("abc")], axis=1)
+    yield pd.DataFrame({"a": VALUES, 3: np.arange(24) > 4}, index=np.arange(24) * 2)[2:9]
     yield pl.DataFrame({"h": np.arange(5, dtype="float16"), "when": pl.Series([1] * 5).cast(pl.Datetime)})
 
 
@@ -69,6 +73,9 @@ def others():
     yield from (pl.DataFrame({"a": [1.0, None]}), pl.DataFrame({"b": [True]}), pl.DataFrame({"l": [[1, 2], [3]]}))
     yield from (pl.DataFrame({"a": []}), pl.DataFrame(), pl.concat([pl.DataFrame({"a": VALUES})] * 2, rechunk=False))
     yield pl.DataFrame({"text": ["a"], "null": [None]})
+    yield from (pd.DataFrame({"a": [1, None]}, dtype="Int64"), pd.DataFrame([[1, 2]], columns=["a", "a"]))
+    yield from (pd.DataFrame({"a": []}), pd.DataFrame(), pd.DataFrame({"t": ["a"]}))
+    yield pd.DataFrame({"a": VALUES.astype(">f4")})
 
 
 def shared():
@@ -76,6 +83,7 @@ def shared():
     buffer = pa.array(VALUES)
     yield pa.table({"a": buffer, "b": buffer})
     yield pa.table({"a": buffer[:16], "b": buffer[8:]})
+    yield pd.DataFrame(VALUES.reshape(-1, 2), columns=["a", "b"], copy=False)
     series = pl.Series("a", VALUES)
     yield pl.DataFrame([series, series.alias("b")])
 
@@ -93,7 +101,7 @@ def seen(tree):
         if isinstance(x, (np.ndarray, torch.Tensor, jax.Array))
         else x
         if type(x) is list
-        else (type(x), x.to_list() if hasattr(x, "to_list") else x.to_pylist())
+        else (type(x), x.to_pylist() if hasattr(x, "to_pylist") else x.to_list())
         for tensors in [[y for y in tree.values() if isinstance(y, (np.ndarray, torch.Tensor, jax.Array))]]
         for name, x in tree.items()
     }
@@ -137,7 +145,9 @@ def test_plain_columns_go_that_way_and_no_others(to):
     for table in plain():
         found = convert_plainly(table, targets(to, **said))
         assert found is not None
-        assert list(found) == list(table.columns if isinstance(table, pl.DataFrame) else table.schema.names)
+        assert list(found) == list(
+            table.schema.names if isinstance(table, (pa.Table, pa.RecordBatch)) else table.columns
+        )
     for table in others():
         assert convert_plainly(table, targets(to, **said)) is None
     for x in (VALUES, {"a": VALUES}, [VALUES], pl.Series(VALUES), None):

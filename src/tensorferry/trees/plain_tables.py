@@ -49,7 +49,7 @@ def convert_plainly(table: Any, targets: Targets) -> dict[object, Any] | None:
 def _converted(owner: ColumnBackend, views: Views, targets: Targets) -> dict[object, Any] | None:
     results: dict[object, Any] = dict(views.arrays)
     names = [name for name, array in results.items() if array is not None]
-    if not names:
+    if not names or names == [None]:
         return None
     if len(names) < len(results):
         kept = {name: column for name, column in views.columns().items() if results[name] is None}
@@ -73,10 +73,8 @@ def _converted(owner: ColumnBackend, views: Views, targets: Targets) -> dict[obj
         groups.append((recipe, conversion, places))
         if recipe.copies:
             copied += [arrays[place] for place in places]
-    if len(copied) > 1:
-        starts = memory.addresses(copied)
-        if memory.share_a_byte(starts, [at + array.nbytes for at, array in zip(starts, copied, strict=True)]):
-            return None
+    if _may_overlap(copied):
+        return None
     for recipe, _, places in groups:
         found = run.execute(recipe.bulk, [arrays[place] for place in places])
         for place, result in zip(places, found, strict=True):
@@ -86,3 +84,13 @@ def _converted(owner: ColumnBackend, views: Views, targets: Targets) -> dict[obj
         for name in [names[place] for place in places]:
             run.verify(run.prepare(columns[name], conversion), results[name])
     return results
+
+
+def _may_overlap(arrays: Sequence[Array]) -> bool:
+    """Whether two arrays have memory in common, as far as one look shows that they have none."""
+    if len(arrays) < 2:
+        return False
+    if not all(array.flags.c_contiguous for array in arrays):
+        return True
+    starts = memory.addresses(arrays)
+    return memory.share_a_byte(starts, [at + array.nbytes for at, array in zip(starts, arrays, strict=True)])
