@@ -116,9 +116,9 @@ def test_fewer_rows_are_still_like_the_last():
     assert set(grouped([gap, torch.zeros(4)], 64)) == {signature(gap), signature(torch.zeros(4))}
 
 
-@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 6)), min_size=1, max_size=8))
+@given(st.lists(st.tuples(st.integers(0, 120), st.integers(0, 6)), min_size=1, max_size=24))
 def test_runs_share_a_byte_if_two_of_them_do(runs):
-    """Compared with each two of them."""
+    """Compared with each two of them, of few and of many."""
     spans = [set(range(start, start + length)) for start, length in runs]
     expected = any(a & b for index, a in enumerate(spans) for b in spans[:index])
     assert memory.share_a_byte([s for s, _ in runs], [s + n for s, n in runs]) == expected

@@ -7,7 +7,7 @@ told by `tensorferry.columns`; what that is to a plan, by `opening`.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from ..columns.column import Column, Refused
 from ..columns.frames import refuse
 from ..columns.layouts import asked_of, column_of
 from ..core.names import EXCHANGE
+from ..core.places import places_by
 from ..core.signature import COMPACT, layout_of
 from ..host import memory
 from . import registry
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
     Opened = tuple[TensorInfo, Any]
 
-__all__ = ["ColumnBackend"]
+__all__ = ["ColumnBackend", "Views"]
 
 Array = np.ndarray[Any, Any]
 
@@ -46,6 +47,18 @@ _MOST = 1024
 def _is_wanted(same: bool, request: Request | None) -> bool:
     """Whether what comes in is what is to come out, in the same library, whatever its memory is like."""
     return same and request is not None and request.copy is not True and request.dtype is None and request.out is None
+
+
+class Views(NamedTuple):
+    """What one look at a table shows of its columns.
+
+    Args:
+        arrays: By name, read-only arrays over their memory, where that is all that there is to them; else ``None``.
+        columns: Gives the columns as the library's own objects, over the same memory.
+    """
+
+    arrays: Mapping[object, Array | None]
+    columns: Callable[[], Mapping[object, Any]]
 
 
 class ColumnBackend(Backend):
@@ -109,6 +122,10 @@ class ColumnBackend(Backend):
         """
         return None
 
+    def views(self, x: Any) -> Views | None:
+        """What one look at a table shows of its columns; ``None``: they have to be looked at one by one."""
+        return None
+
     def name_of(self, x: Any) -> object:
         """The name of a column; ``None``: it has none."""
         return getattr(x, "name", None)
@@ -167,9 +184,21 @@ class ColumnBackend(Backend):
         array = None if self.is_table(type(x)) else self.quick(x)
         if array is None:
             return None
-        strides = array.strides
-        layout = COMPACT if strides[0] == array.itemsize else layout_of(array.shape, strides, array.itemsize)
-        return self.name, array.dtype, 1, layout, memory.address(array) & 63
+        return self._signature_of(array, memory.address(array) & 63)
+
+    def _signature_of(self, array: Array, at: int) -> Hashable:
+        compact = array.flags.c_contiguous
+        layout = COMPACT if compact else layout_of(array.shape, array.strides, array.itemsize)
+        return self.name, array.dtype, array.ndim, layout, at
+
+    def grouped_views(self, arrays: Sequence[Array], alignment: int) -> Mapping[Hashable, Sequence[int]]:
+        """What `grouped` gives of columns, of arrays over their memory."""
+        first = arrays[0]
+        alike = len({x.dtype for x in arrays}) == len({x.ndim for x in arrays}) == 1
+        where = alignment > first.itemsize or not first.flags.aligned
+        if alike and not where and {x.flags.num for x in arrays} == {first.flags.num} and first.flags.c_contiguous:
+            return {self._signature_of(first, 0): range(len(arrays))}
+        return places_by([self._signature_of(x, memory.address(x) & 63) for x in arrays])
 
     lengths = staticmethod(lambda x: (len(x),))
 

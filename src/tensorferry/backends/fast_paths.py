@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from .base import Backend
 
-__all__ = ["PATHS", "REFUSALS", "add", "no_path", "open_all", "path_for_many", "paths_to"]
+__all__ = ["PATHS", "REFUSALS", "add", "copies", "no_path", "open_all", "path_for_many", "paths_to"]
 
 REFUSALS = (AssertionError, KeyError, RuntimeError, TypeError, ValueError)
 """What a fast path may raise for what it does not accept; the road then has its own words."""
@@ -26,6 +26,8 @@ REFUSALS = (AssertionError, KeyError, RuntimeError, TypeError, ValueError)
 PATHS: dict[str, dict[type, Callable[[Any], Any]]] = {}
 """The fast paths, by the canonical name of the target and the type of the source."""
 _for_many: dict[tuple[type, str], Callable[[list[Any]], list[Any] | None]] = {}
+_copying: set[tuple[type, str]] = set()
+"""The fast paths that copy, by type of source and target."""
 _owners: dict[type, Backend] = {}
 """Whose tensors they are that a fast path makes arrays of."""
 _open = True
@@ -58,6 +60,11 @@ def path_for_many(kind: type, target: str) -> Callable[[list[Any]], list[Any] | 
     return _for_many.get((kind, target))
 
 
+def copies(kind: type, target: str) -> bool:
+    """Whether a fast path copies: of leaves with memory in common it would make several."""
+    return (kind, target) in _copying
+
+
 def open_all(on: bool) -> bool:
     """Open the fast paths, or close them so that every conversion goes the road; what was before."""
     global _open
@@ -66,6 +73,7 @@ def open_all(on: bool) -> bool:
         for paths in PATHS.values():
             paths.clear()
         _for_many.clear()
+        _copying.clear()
         _owners.clear()
         for given in list(_given.values()) if on else ():
             _put(given)
@@ -115,6 +123,7 @@ def _join() -> None:
                 PATHS[name][kind] = _joined(PATHS[EXCHANGE][kind], takes, copies=False)
             elif memory.writable and not memory.read_only and not owner.capabilities.memory.writable:
                 PATHS[name][kind] = _joined(PATHS[EXCHANGE][kind], takes, copies=True)
+                _copying.add((kind, name))
 
 
 def _joined(to_array: Callable[[Any], Any], takes: Callable[[Any], Any], *, copies: bool) -> Callable[[Any], Any]:

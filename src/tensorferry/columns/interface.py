@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from ..host import memory
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Chunk", "Type", "bytes_at", "offers", "read"]
+__all__ = ["Chunk", "Type", "array_at", "array_in", "bytes_at", "numbers_at", "offers", "pointers", "read", "type_in"]
 
 Array = np.ndarray[Any, Any]
 
@@ -26,6 +27,10 @@ _SCHEMA = struct.Struct("PPPqqPPPP")
 _ARRAY = struct.Struct("qqqqqPPPPP")
 _STREAM = struct.Struct("PPPPP")
 _POINTER = struct.Struct("P")
+_PAIR = struct.Struct("2P")
+_memory_at = (ctypes.c_char * (sys.maxsize // 2)).from_address
+"""What stands in memory from an address on, of which nothing is read before it is asked for."""
+_EXTENSION, _DATASETS = b"ARROW:extension:name", "datasets.features"
 _MOST = 1 << 20
 """Children, buffers or pairs of metadata beyond which a producer's numbers are taken for garbage."""
 
@@ -46,6 +51,12 @@ class Type(NamedTuple):
     metadata: Mapping[bytes, bytes]
     children: tuple[Type, ...]
     values: Type | None
+
+    @property
+    def extension(self) -> str:
+        """The name of its extension type; not of one that stands for nested lists and nothing else, as of datasets."""
+        name = self.metadata.get(_EXTENSION, b"").decode(errors="replace")
+        return "" if name.startswith(_DATASETS) else name
 
 
 class Chunk(NamedTuple):
@@ -83,8 +94,7 @@ def read(x: Any) -> tuple[Type, list[Chunk]]:
     """
     if hasattr(x, "__arrow_c_array__"):
         schema, array = x.__arrow_c_array__()
-        at = _pointer(array, b"arrow_array")
-        return _type(_pointer(schema, b"arrow_schema")), [_chunk(at, array)]
+        return type_in(schema), [_chunk(array_in(array), array)]
     capsule = x.__arrow_c_stream__()
     return _of_stream(_pointer(capsule, b"arrow_array_stream"), capsule)
 
@@ -96,6 +106,20 @@ _pointer_of.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
 def _pointer(capsule: object, name: bytes) -> int:
     return int(_pointer_of(capsule, name))
+
+
+def type_in(capsule: object) -> Type:
+    """The type in a capsule of a schema.
+
+    Raises:
+        UnsupportedTypeError: It was released, or is none.
+    """
+    return _type(_pointer(capsule, b"arrow_schema"))
+
+
+def array_in(capsule: object) -> int:
+    """The address of the structure in a capsule of an array."""
+    return _pointer(capsule, b"arrow_array")
 
 
 # -- streams ---------------------------------------------------------------------------------------
@@ -125,7 +149,7 @@ _RELEASE_SCHEMA, _RELEASE_ARRAY = 56, 64
 
 
 def _of_stream(at: int, capsule: object) -> tuple[Type, list[Chunk]]:
-    get_schema, get_next, get_error, release, _ = _STREAM.unpack(ctypes.string_at(at, _STREAM.size))
+    get_schema, get_next, get_error, release, _ = _STREAM.unpack_from(_memory_at(at))
     if not release:
         raise UnsupportedTypeError("This stream of Arrow's was released: it has been read already.", None)
 
@@ -142,7 +166,7 @@ def _of_stream(at: int, capsule: object) -> tuple[Type, list[Chunk]]:
     while True:
         array = _Owned(_ARRAY, _RELEASE_ARRAY)
         call(get_next, array)
-        if not struct.unpack_from("P", ctypes.string_at(array.address, _ARRAY.size), _RELEASE_ARRAY)[0]:
+        if not _POINTER.unpack_from(_memory_at(array.address), _RELEASE_ARRAY)[0]:
             break
         chunks.append(_chunk(array.address, array))
     del capsule
@@ -153,37 +177,43 @@ def _of_stream(at: int, capsule: object) -> tuple[Type, list[Chunk]]:
 
 
 def _type(at: int) -> Type:
-    format_, name, metadata, _, count, children, values, release, _ = _SCHEMA.unpack(ctypes.string_at(at, _SCHEMA.size))
+    format_, name, metadata, _, count, children, values, release, _ = _SCHEMA.unpack_from(_memory_at(at))
     if not release or not format_ or not 0 <= count <= _MOST:
         raise UnsupportedTypeError("This schema of Arrow's was released, or is none.", None)
     return Type(
         ctypes.string_at(format_).decode(),
         ctypes.string_at(name).decode(errors="replace") if name else "",
         _metadata(metadata) if metadata else {},
-        tuple([_type(each) for each in _pointers(children, count)]),
+        tuple([_type(each) for each in pointers(children, count)]),
         _type(values) if values else None,
     )
 
 
 def _chunk(at: int, owner: object, *, inside: bool = False) -> Chunk:
-    length, nulls, offset, count, inner, buffers, children, values, release, _ = _ARRAY.unpack(
-        ctypes.string_at(at, _ARRAY.size)
-    )
+    length, nulls, offset, count, inner, buffers, children, values, release, _ = array_at(at)
     if not (release or inside) or length < 0 or offset < 0 or not (0 <= count <= _MOST and 0 <= inner <= _MOST):
         raise UnsupportedTypeError("This array of Arrow's was released, or has a negative length or offset.", None)
     return Chunk(
         length,
         nulls,
         offset,
-        _pointers(buffers, count),
-        tuple([_chunk(each, owner, inside=True) for each in _pointers(children, inner)]),
+        pointers(buffers, count),
+        tuple([_chunk(each, owner, inside=True) for each in pointers(children, inner)]),
         _chunk(values, owner, inside=True) if values else None,
         owner,
     )
 
 
-def _pointers(at: int, count: int) -> tuple[int, ...]:
-    return struct.unpack(f"{count}P", ctypes.string_at(at, 8 * count)) if count and at else ()
+def array_at(at: int) -> tuple[int, ...]:
+    """The structure of an array as it stands in memory: its fields, in the order of the format."""
+    return _ARRAY.unpack_from(_memory_at(at))
+
+
+def pointers(at: int, count: int) -> tuple[int, ...]:
+    """So many addresses that stand at one."""
+    if count == 2 and at:  # as most have buffers
+        return _PAIR.unpack_from(_memory_at(at))
+    return struct.unpack_from(f"{count}P", _memory_at(at)) if count and at else ()
 
 
 def _metadata(at: int) -> dict[bytes, bytes]:
@@ -195,6 +225,13 @@ def _metadata(at: int) -> dict[bytes, bytes]:
         found.append(ctypes.string_at(at + 4, length))
         at += 4 + length
     return dict(zip(found[::2], found[1::2], strict=True))
+
+
+def numbers_at(at: int, count: int, dtype: np.dtype[Any]) -> Array:
+    """An array over Arrow's memory, which the caller keeps for as long as that is read."""
+    memory_there: Any = _memory_at(at)
+    found: Array = np.frombuffer(memory_there, dtype, count)
+    return found
 
 
 def bytes_at(at: int, shape: tuple[int, ...], dtype: np.dtype[Any], owner: object) -> Array:

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from .column import Found
     from .interface import Chunk, Type
 
-__all__ = ["CATEGORIES", "DATES", "are_integers", "asked_of", "column_of", "fields", "spans_of"]
+__all__ = ["CATEGORIES", "DATES", "NUMBERS", "are_integers", "asked_of", "column_of", "fields", "spans_of"]
 
 Array = np.ndarray[Any, Any]
 
-_NUMBERS = {
+NUMBERS = {
     "c": "int8",
     "C": "uint8",
     "s": "int16",
@@ -43,14 +43,13 @@ _NUMBERS = {
     "f": "float32",
     "g": "float64",
 }
+"""The dtypes of formats that are numbers."""
 _TEXTS = ("u", "U", "z", "Z", "vu", "vz")
 _UNITS = {"s": "seconds", "m": "milliseconds", "u": "microseconds", "n": "nanoseconds", "D": "days"}
 CATEGORIES = Refused("holds categories, which are no numbers", ", which gives their codes", stays=True, asked="int64")
 DATES = "holds dates or durations, which are counts of a unit"
 _ROWS = "holds rows or fields, which are no numbers"
-_EXTENSION, _OF_EXTENSION = b"ARROW:extension:name", b"ARROW:extension:metadata"
-_DATASETS = "datasets.features"
-"""How the names of extension types start that stand for nested lists, and nothing else."""
+_OF_EXTENSION = b"ARROW:extension:metadata"
 
 
 class _Span(NamedTuple):
@@ -112,14 +111,13 @@ def fields(kind: Type, chunks: Sequence[Chunk]) -> list[tuple[Type, list[_Span]]
 
 
 def _column(kind: Type, spans: list[_Span], inner: tuple[int, ...], asked: str | None) -> Found:
-    extension = kind.metadata.get(_EXTENSION, b"").decode(errors="replace")
-    if extension and not extension.startswith(_DATASETS):
-        return _extension(extension, kind, spans, inner, asked)
+    if kind.extension:
+        return _extension(kind.extension, kind, spans, inner, asked)
     code = kind.format
     if kind.values is not None:
         return _dictionary(kind, kind.values, spans, inner, asked)
-    if code in _NUMBERS:
-        return _numbers(_NUMBERS[code], spans, inner)
+    if code in NUMBERS:
+        return _numbers(NUMBERS[code], spans, inner)
     if code == "b":
         return Column("bool", inner, [_piece(each, inner, _bits(each, 1)) for each in map(_marked(inner), spans)])
     if code[:3] == "+w:":
@@ -279,7 +277,7 @@ def _offsets(span: _Span, dtype: str) -> tuple[int, int, Array]:
 
 
 def _runs(kind: Type, spans: list[_Span], inner: tuple[int, ...], asked: str | None) -> Found:
-    ends_kind = _NUMBERS.get(kind.children[0].format, "int32")
+    ends_kind = NUMBERS.get(kind.children[0].format, "int32")
     parts: list[_Span] = []
     indices: list[Array] = []
     for each in spans:
@@ -293,7 +291,7 @@ def _runs(kind: Type, spans: list[_Span], inner: tuple[int, ...], asked: str | N
 
 
 def _dictionary(kind: Type, values: Type, spans: list[_Span], inner: tuple[int, ...], asked: str | None) -> Found:
-    integers = _NUMBERS[kind.format]
+    integers = NUMBERS[kind.format]
     marked = list(map(_marked(inner), spans))
     if values.format in _TEXTS:
         if not are_integers(asked):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import sys
+from itertools import pairwise
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -92,12 +93,19 @@ def addresses(arrays: Iterable[Array]) -> list[int]:
     return [read(id(array) + header).value for array in arrays]
 
 
+_FEW = 16
+"""Runs of bytes that are sooner sorted as Python's numbers."""
+
+
 def share_a_byte(starts: Sequence[int], ends: Sequence[int]) -> bool:
     """Whether two of many runs of bytes have one in common, in one pass over them.
 
     >>> share_a_byte([0, 8], [8, 9]), share_a_byte([0, 8, 4], [8, 9, 5]), share_a_byte([0, 4], [8, 4])
     (False, True, False)
     """
+    if len(starts) < _FEW:
+        runs = sorted([each for each in zip(starts, ends, strict=True) if each[0] < each[1]])
+        return any(run[1] > then[0] for run, then in pairwise(runs))
     first, after = np.array(starts, np.uint64), np.array(ends, np.uint64)
     some = first < after
     if not some.all():

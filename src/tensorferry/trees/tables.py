@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -58,16 +59,17 @@ def _is_table(x: Any) -> bool:
 
 def has_columns(x: Any) -> bool:
     """Whether an object is a table of a backend's: a loop over it gives columns, or their names, and no rows."""
-    try:
-        owner = registry.backend_of(x)
-    except UnsupportedTypeError:
-        return False
-    return isinstance(owner, ColumnBackend) and owner.is_table(type(x))
+    kind = type(x)
+    owner = registry.BY_TYPE.get(kind)
+    if owner is None and hasattr(kind, "columns"):
+        with suppress(UnsupportedTypeError):
+            owner = registry.backend_of(x)
+    return isinstance(owner, ColumnBackend) and owner.is_table(kind)
 
 
 def is_one_value(x: Any) -> bool:
     """Whether an object that can be iterated over is one value: a loop over it gives names, characters or columns."""
-    return isinstance(x, (Mapping, str, bytes)) or (hasattr(type(x), "columns") and has_columns(x))
+    return isinstance(x, (Mapping, str, bytes)) or has_columns(x)
 
 
 def is_counted(x: Any, rule: DtypeRule, name: str) -> bool:

@@ -17,6 +17,7 @@ from .batches import Shipment, arrive, cross, depart, shipments
 from .failures import raise_all, refuse_unknown_name
 from .many import convert_each
 from .outs import in_order_of, refused, write_all
+from .plain_tables import convert_plainly
 from .plans import KeptLeaf, LeafPlan, TreePlan
 from .targets import copy_in_its_framework
 from .walk import take_apart
@@ -324,7 +325,8 @@ class TreeConversion:
             keys = self._structure.flat_keys
             if results is not None and keys is not None and len(keys) == len(leaves):
                 self._targets.last = Alike.of(keys, leaves, self._rule)
-            if results is None and kinds <= paths.keys():
+            apart = len(leaves) == 1 or not any(fast_paths.copies(kind, target) for kind in kinds)
+            if results is None and apart and kinds <= paths.keys():
                 results = [paths[type(leaf)](leaf) for leaf in leaves]
         except fast_paths.REFUSALS:
             return None
@@ -376,6 +378,10 @@ def convert(tree: Any, targets: Targets, rule: LeafRule, out: Any, *, coalesce: 
     """
     if targets.last is not None and targets.common is not None and out is None and coalesce:
         result = targets.last.convert(tree, targets.common.target.name, rule)
+        if result is not None:
+            return result
+    if targets.common is not None and out is None and rule.chosen is None and not targets.rule.names:
+        result = convert_plainly(tree, targets)
         if result is not None:
             return result
     return TreeConversion(tree, targets, rule, out, coalesce=coalesce).convert()

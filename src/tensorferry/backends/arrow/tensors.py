@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...columns.column import Column
+from ...columns.interface import type_in
 from ...columns.pieces import Piece
+from ...columns.regular import arrays_of, regular_of
 from ...host import memory
-from ..columnar import ColumnBackend
+from ..columnar import ColumnBackend, Views
 from ..opening import Gathered
 from .declared import CAPABILITIES, DECLARED
 from .snippets import snippet
@@ -18,9 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...columns.column import Found
+    from ...columns.regular import Regular
     from ...core.capabilities import Capabilities
 
 Array = np.ndarray[Any, Any]
+
+_MOST = 64
+"""Schemas of which is kept how their columns are read."""
 
 
 class ArrowBackend(ColumnBackend):
@@ -50,6 +56,7 @@ class ArrowBackend(ColumnBackend):
         plain = {each: str(each) for each in types}
         self._plain = {**plain, pa.float16(): "float16", pa.float32(): "float32", pa.float64(): "float64"}
         self._types = {name: kind for kind, name in self._plain.items()}
+        self._schemas: dict[tuple[str, ...], tuple[Any, list[Regular | None]]] = {}
 
     def claims(self, kind: type) -> bool:
         return issubclass(kind, (*self._tables, *self._columns))
@@ -68,7 +75,13 @@ class ArrowBackend(ColumnBackend):
         return issubclass(kind, self._tables)
 
     def dtype_of(self, x: Any) -> Any:
-        return x.type
+        kind = x.type
+        # One that somebody has written has a hash only if it says which.
+        return (kind.extension_name, kind.storage_type) if isinstance(kind, self._pa.BaseExtensionType) else kind
+
+    def _name(self, kind: Any) -> str | None:
+        """The dtype that a type of numbers is."""
+        return None if isinstance(kind, self._pa.BaseExtensionType) else self._plain.get(kind)
 
     def empty(self, x: Any) -> Any:
         return x.slice(0, 0)
@@ -77,7 +90,7 @@ class ArrowBackend(ColumnBackend):
         return None
 
     def quick(self, x: Any) -> Array | None:
-        if x.type not in self._plain or x.null_count or not len(x):
+        if self._name(x.type) is None or x.null_count or not len(x):
             return None
         if isinstance(x, self._pa.ChunkedArray):
             if x.num_chunks != 1:
@@ -86,8 +99,8 @@ class ArrowBackend(ColumnBackend):
         return x.to_numpy()  # type: ignore[no-any-return]
 
     def whole(self, x: Any) -> Gathered | Array | None:
-        types = set(x.schema.types)
-        name = self._plain.get(types.pop()) if len(types) == 1 else None
+        names = set(map(self._name, x.schema.types))
+        name = names.pop() if len(names) == 1 else None
         columns = x.columns
         if name is None or not x.num_rows or any(each.null_count for each in columns):
             return None
@@ -98,13 +111,29 @@ class ArrowBackend(ColumnBackend):
             (x.num_rows, len(columns)), name, lambda by_rows: batches[0].to_tensor(row_major=by_rows).to_numpy()
         )
 
+    def views(self, x: Any) -> Views | None:
+        # A table gives its columns' memory without making objects of them: of an extension type each is made again.
+        batches = [x] if isinstance(x, self._pa.RecordBatch) else x.to_batches()
+        names = tuple(x.schema.names)
+        if len(batches) != 1 or len(set(names)) < len(names):
+            return None
+        schema, capsule = batches[0].__arrow_c_array__()
+        kept = self._schemas.get(names)
+        if kept is None or not kept[0].equals(x.schema):
+            kept = x.schema, list(map(regular_of, type_in(schema).children))
+            if len(self._schemas) >= _MOST:
+                self._schemas.clear()
+            self._schemas[names] = kept
+        arrays = dict(zip(names, arrays_of(capsule, kept[1]), strict=True))
+        return Views(arrays, lambda: self.named_columns(x))
+
     def plain_types(self) -> Sequence[type]:
         pa = self._pa
         return [pa.ChunkedArray, *(type(pa.array([], kind)) for kind in self._plain)]
 
     def found(self, x: Any, asked: str | None) -> Found:
         pa = self._pa
-        name = self._plain.get(x.type)
+        name = self._name(x.type)
         if name is not None and not x.null_count:
             if isinstance(x, pa.Array):
                 return Column(name, (), [Piece(len(x), x.to_numpy())] if len(x) else [])

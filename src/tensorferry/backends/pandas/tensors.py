@@ -15,7 +15,7 @@ from ...host import memory
 from ...host.copies import gather
 from ...host.numpy_dtypes import of_numpy
 from .. import registry
-from ..columnar import ColumnBackend
+from ..columnar import ColumnBackend, Views
 from ..opening import INDEXED, Gathered
 from .declared import CAPABILITIES, DECLARED
 from .snippets import snippet
@@ -141,6 +141,16 @@ class PandasBackend(ColumnBackend):
         array = x.to_numpy()
         return None if array.flags.writeable or not array.strides[0] else array
 
+    def views(self, x: Any) -> Views | None:
+        # As for `whole`; to make a series of each column takes longer than to convert it.
+        manager: Any = getattr(x, "_mgr", None)
+        blocks = [_read_only(block.values) for block in getattr(manager, "blocks", ())]
+        if not blocks or not x.columns.is_unique or not len(x):
+            return None
+        places = zip(manager.blknos.tolist(), manager.blklocs.tolist(), strict=True)
+        rows = [None if (values := blocks[block]) is None else values[row] for block, row in places]
+        return Views(dict(zip(x.columns, rows, strict=True)), lambda: self.named_columns(x))
+
     def plain_types(self) -> Sequence[type]:
         return (self._pd.Series,)
 
@@ -238,6 +248,15 @@ _PLAIN = frozenset(
         *("BoolDType", "LongLongDType", "ULongLongDType"),
     }
 )
+
+
+def _read_only(values: Any) -> Array | None:
+    """The values of a block, of which each row is a column, not to be written; ``None``: they are no plain numbers."""
+    if type(values) is not np.ndarray or of_plain(values.dtype) is None or not values.dtype.isnative:
+        return None
+    found = values.view()
+    found.flags.writeable = False
+    return found if found.strides[1] else None
 
 
 def _by_columns(array: Array) -> Array:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...columns.column import TEXT, Column, Refused
 from ...columns.pieces import Piece
-from ..columnar import ColumnBackend
+from ..columnar import ColumnBackend, Views
 from ..opening import Gathered
 from .declared import CAPABILITIES, DECLARED
 from .snippets import snippet
@@ -70,9 +70,13 @@ class PolarsBackend(ColumnBackend):
         return Gathered(x.shape, name, lambda by_rows: x.to_numpy(order="c" if by_rows else "fortran", writable=True))
 
     def quick(self, x: Any) -> Array | None:
-        if x.dtype not in self._plain or x.null_count() or x.n_chunks() != 1 or not len(x):
-            return None
-        return x.to_numpy(allow_copy=False)  # type: ignore[no-any-return]
+        array = _view(x)
+        return array if array is not None and array.ndim == 1 else None
+
+    def views(self, x: Any) -> Views:
+        names, columns = x.columns, x.get_columns()
+        # Of a column of one value, of which a frame holds that alone, each series has other memory.
+        return Views(dict(zip(names, map(_view, columns), strict=True)), lambda: dict(zip(names, columns, strict=True)))
 
     def plain_types(self) -> Sequence[type]:
         return (self._pl.Series,)
@@ -115,6 +119,16 @@ class PolarsBackend(ColumnBackend):
         if array.ndim == 1:
             return self._pl.Series(array)
         return self._pl.from_numpy(array, orient="row")
+
+
+def _view(x: Any) -> Array | None:
+    """An array over the memory of a series; `quick`, also of rows of one length."""
+    try:
+        array: Array = x.to_numpy(allow_copy=False)
+    except RuntimeError:  # it has nulls, several chunks, or no numbers as they are in memory
+        return None
+    # Dates come as NumPy's; what is empty has memory of its own.
+    return array if array.dtype.kind in "iuf" and array.size else None
 
 
 BACKEND = PolarsBackend()

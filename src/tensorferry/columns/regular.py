@@ -1,0 +1,107 @@
+"""Columns of one chunk without nulls whose rows are all alike: arrays over their memory, in one look at each level.
+
+What a column's type says of it is worked out once (`regular_of`), and read off each table of that type (`arrays_of`).
+What is not so regular is left to `layouts`, which reads every column, or says why it is none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ..host.numpy_dtypes import numpy_dtype
+from . import interface
+from .layouts import NUMBERS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .interface import Type
+
+__all__ = ["Regular", "arrays_of", "regular_of"]
+
+Array = np.ndarray[Any, Any]
+
+_OFFSETS: dict[str, np.dtype[Any]] = {"+l": np.dtype(np.int32), "+L": np.dtype(np.int64)}
+_FIXED = "+w:"
+
+
+class Regular(NamedTuple):
+    """A type of numbers, or of lists of them.
+
+    Args:
+        lists: From the outside in, the dtype of the lists' offsets, or their width where the type says it.
+        dtype: The dtype of the numbers.
+    """
+
+    lists: tuple[np.dtype[Any] | int, ...]
+    dtype: np.dtype[Any]
+
+
+def regular_of(kind: Type) -> Regular | None:
+    """How the rows of a type are read if they are alike; ``None``: it is of none whose memory is that of a tensor."""
+    lists: list[np.dtype[Any] | int] = []
+    while not kind.extension and (kind.format in _OFFSETS or kind.format.startswith(_FIXED)):
+        offsets = _OFFSETS.get(kind.format)
+        lists.append(int(kind.format.removeprefix(_FIXED)) if offsets is None else offsets)
+        (kind,) = kind.children
+    if kind.extension or kind.values is not None or kind.format not in NUMBERS:
+        return None
+    return Regular(tuple(lists), numpy_dtype(NUMBERS[kind.format]))
+
+
+def arrays_of(capsule: object, columns: Sequence[Regular | None]) -> list[Array | None]:
+    """The columns of a record batch as read-only arrays over its memory.
+
+    Args:
+        capsule: What its ``__arrow_c_array__`` gives beside the schema.
+        columns: What `regular_of` says of each.
+
+    Returns:
+        For each column the array; ``None``: nothing was said of it, something is missing in it, its rows are not alike,
+        or it is empty.
+    """
+    rows, nulls, offset, _, count, _, children, *_ = interface.array_at(interface.array_in(capsule))
+    if nulls or count != len(columns) or not rows:
+        return [None] * len(columns)
+    return [
+        None if column is None else _array(column, at, offset, rows, capsule)
+        for column, at in zip(columns, interface.pointers(children, count), strict=True)
+    ]
+
+
+def _array(column: Regular, at: int, start: int, count: int, owner: object) -> Array | None:
+    """So many rows of an array, from one on."""
+    shape = [count]
+    for offsets in column.lists:
+        found = _part(at, start, count)
+        if found is None:
+            return None
+        start, buffers, children = found
+        if isinstance(offsets, int):
+            width, start = offsets, start * offsets
+        else:
+            places = interface.numbers_at(buffers[1] + start * offsets.itemsize, count + 1, offsets)
+            start = int(places[0])
+            width = int(places[1]) - start
+            if start < 0 or np.count_nonzero(places[1:] - places[:-1] != width):
+                return None
+        if width <= 0:
+            return None
+        (at,), count = children, count * width
+        shape.append(width)
+    found = _part(at, start, count)
+    if found is None:
+        return None
+    start, buffers, _ = found
+    return interface.bytes_at(buffers[1] + start * column.dtype.itemsize, tuple(shape), column.dtype, owner)
+
+
+def _part(at: int, start: int, count: int) -> tuple[int, Sequence[int], Sequence[int]] | None:
+    """Where in its memory some elements of an array begin, its buffers, and its children; ``None``: one is missing."""
+    length, nulls, offset, buffers, children, at_buffers, at_children, *_ = interface.array_at(at)
+    found = interface.pointers(at_buffers, buffers)
+    if start + count > length or (nulls and (nulls > 0 or found[0])) or 0 in found[1:]:
+        return None
+    return offset + start, found, interface.pointers(at_children, children)

@@ -1,0 +1,252 @@
+"""Tables of plain columns are converted in one go: they give what the road gives, and nothing else goes that way."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tensorferry as ferry
+from tensorferry.columns.interface import type_in
+from tensorferry.columns.regular import regular_of
+from tensorferry.core.leaf_dtypes import rule_of
+from tensorferry.execution.run import verifying
+from tensorferry.trees import tree_conversion
+from tensorferry.trees.plain_tables import convert_plainly
+from tensorferry.trees.targets import Targets
+
+pa = pytest.importorskip("pyarrow")
+pd = pytest.importorskip("pandas", reason="pandas is not in this environment")
+pl = pytest.importorskip("polars", reason="polars is not in this environment")
+torch = pytest.importorskip("torch")
+jax = pytest.importorskip("jax")
+
+VALUES = np.arange(24, dtype="float32")
+ROWS = pa.FixedSizeListArray.from_arrays(pa.array(VALUES), 4)
+LISTS = pa.ListArray.from_arrays(pa.array([0, 3, 6, 9, 12, 15, 18], "int32"), pa.array(VALUES))
+DEEP = pa.LargeListArray.from_arrays(pa.array([0, 2, 4, 6], "int64"), LISTS)
+
+
+def unchecked(*offsets):
+    """A table of lists of six numbers, whose offsets nobody checked: Arrow looks at them when it is made."""
+    places = np.zeros(len(offsets), "int32")
+    buffers = [None, pa.py_buffer(places)]
+    kind = pa.list_(pa.float32())
+    made = pa.Array.from_buffers(kind, len(offsets) - 1, buffers, children=[pa.array(VALUES[:6])])
+    table = pa.table({"l": made})
+    places[:] = offsets
+    return table
+
+
+def plain():
+    """Tables whose columns are all plain memory, or text."""
+    yield pa.table({"a": VALUES[:6], "b": np.arange(6, dtype="int16"), "l": LISTS})
+    yield pa.table({"r": ROWS, "l": LISTS, "text": ["x"] * 6})
+    yield pa.table({"d": DEEP, "f": pa.FixedSizeListArray.from_arrays(LISTS, 2), "i": [1, 2, 3]})
+    yield pa.table({"r": ROWS, "l": LISTS})[2:5]
+    yield pa.table({"l": LISTS[1:4], "f": pa.FixedSizeListArray.from_arrays(LISTS[2:], 2)[:2].take([0, 1, 0])})
+    yield pa.record_batch({"a": VALUES[:3], "d": DEEP})
+    yield pa.record_batch({"d": DEEP[1:], "a": VALUES[1:3]})
+    yield pa.record_batch({"a": VALUES[:3], "d": DEEP})[1:]
+    yield pa.table({"i": np.arange(3, dtype="uint64"), "when": pa.array([1, 2, 3], pa.timestamp("s"))})
+    yield pa.table({"a": pa.array([None, 1.0, 2.0])}).slice(1).cast(pa.schema({"a": pa.float32()})).combine_chunks()
+    yield pl.DataFrame({"a": VALUES, "b": np.arange(24), "text": ["x"] * 24})
+    yield pl.DataFrame({"a": VALUES, "r": VALUES.reshape(-1, 1)})[3:9]
+    yield pl.DataFrame({f"c{index}": VALUES + index for index in range(20)})
+    yield pl.DataFrame({"one": 1.0, "a": VALUES})
+    yield pd.DataFrame({"a": VALUES, "b": VALUES + 1, "i": np.arange(24), "text": ["x"] * 24, "c": VALUES + 2})
+    yield pd.concat([pd.DataFrame({name: VALUES + index}) for index, name in enumerate("abc")], axis=1)
+    yield pd.DataFrame({"a": VALUES, 3: np.arange(24) > 4}, index=np.arange(24) * 2)[2:9]
+    yield pl.DataFrame({"h": np.arange(5, dtype="float16"), "when": pl.Series([1] * 5).cast(pl.Datetime)})
+
+
+def others():
+    """Tables of which a column is not: each has something that has to be described, or refused."""
+    one, other = pa.table({"l": LISTS}), pa.table({"l": LISTS[3:]})
+    yield from (pa.concat_tables([one, other]), one[:0], pa.table({}), pa.table({"text": ["a"]}))
+    yield from (pa.table({"a": [1.0, None]}), pa.table({"l": [[1.0, None]]}), pa.table({"l": [[1.0], None]}))
+    yield from (pa.table({"l": [[1, 2], [3]]}), pa.table({"l": [[[1], [2]], [[3, 4], [5]]]}), pa.table({"b": [True]}))
+    yield from (pa.table({"l": [[], []]}), pa.table({"c": pa.array([1, 1]).dictionary_encode()}))
+    yield from (pa.table([[1], [2]], names=["a", "a"]), pa.table({"l": [["a"]]}), pa.table({"s": [{"a": 1}]}))
+    yield pa.table({"t": pa.FixedShapeTensorArray.from_numpy_ndarray(np.ones((2, 3)))})
+    for offsets in ((0, 4, 8), (-2, 0, 2), (4, 2, 0), (0, 2, 3), (3, 1, -1), (2**30, 2**30 + 2)):
+        yield unchecked(*offsets)
+    yield from (pl.DataFrame({"a": [1.0, None]}), pl.DataFrame({"b": [True]}), pl.DataFrame({"l": [[1, 2], [3]]}))
+    yield from (pl.DataFrame({"a": []}), pl.DataFrame(), pl.concat([pl.DataFrame({"a": VALUES})] * 2, rechunk=False))
+    yield pl.DataFrame({"text": ["a"], "null": [None]})
+    yield from (pd.DataFrame({"a": [1, None]}, dtype="Int64"), pd.DataFrame([[1, 2]], columns=["a", "a"]))
+    yield from (pd.DataFrame({"a": []}), pd.DataFrame(), pd.DataFrame({"t": ["a"]}))
+    yield pd.DataFrame({"a": VALUES.astype(">f4")})
+
+
+def shared():
+    """Tables of which two columns have memory in common."""
+    buffer = pa.array(VALUES)
+    yield pa.table({"a": buffer, "b": buffer})
+    yield pa.table({"a": buffer[:16], "b": buffer[8:]})
+    yield pd.DataFrame(VALUES.reshape(-1, 2), columns=["a", "b"], copy=False)
+    series = pl.Series("a", VALUES)
+    yield pl.DataFrame([series, series.alias("b")])
+
+
+def targets(to, **said):
+    dtype = said.pop("dtype", None)
+    keywords = {"copy": None, "casting": None, "grad": "detach", "options": (), **said}
+    return Targets((to, None), rule_of(dtype), **keywords)
+
+
+def seen(tree):
+    """Each column: its values, dtype, whether it can be written, and with which others it shares memory."""
+    return {
+        name: (ferry.to_list(x), str(x.dtype), ferry.describe(x).writable, [ferry.shares_memory(x, y) for y in tensors])
+        if isinstance(x, (np.ndarray, torch.Tensor, jax.Array))
+        else x
+        if type(x) is list
+        else (type(x), x.to_pylist() if hasattr(x, "to_pylist") else x.to_list())
+        for tensors in [[y for y in tree.values() if isinstance(y, (np.ndarray, torch.Tensor, jax.Array))]]
+        for name, x in tree.items()
+    }
+
+
+def outcome(x, to, said):
+    """What comes out, and with which of the table's columns it shares; or what is raised."""
+    try:
+        found = ferry.convert_tree(x, to, **said)
+    except (ferry.ConversionError, ferry.TreeError) as error:
+        return type(error), str(error)
+    views = ferry.convert_tree(x, "numpy", copy=None)
+    tensors = [name for name in found if isinstance(found[name], (np.ndarray, torch.Tensor, jax.Array))]
+    return seen(found), [ferry.shares_memory(found[name], views[name]) for name in tensors]
+
+
+SAID = [{}, {"copy": False}, {"copy": True}, {"dtype": "fit"}, {"dtype": {"float": "float16"}}, {"dtype": "int32"}]
+
+
+@pytest.mark.parametrize("to", ["numpy", "torch", "jax", "python"])
+@pytest.mark.parametrize("said", SAID, ids=str)
+def test_a_table_gives_what_the_road_gives(to, said, monkeypatch):
+    """Each table twice, after all others: what is kept of one schema is not taken for another's."""
+    tables = [*plain(), *others(), *shared()]
+    with monkeypatch.context() as patch, verifying(True):
+        patch.setattr(tree_conversion, "convert_plainly", lambda *_: None)
+        road = [outcome(x, to, said) for x in tables]
+    checked = [outcome(x, to, said) for x in tables]
+    with verifying(False):
+        quick = [outcome(x, to, said) for x in tables]
+        again = [outcome(x, to, said) for x in reversed(tables)][::-1]
+    assert checked == road
+    assert quick == road
+    assert again == road
+
+
+@pytest.mark.parametrize("to", ["numpy", "torch"])
+def test_plain_columns_go_that_way_and_no_others(to):
+    """Text stays beside them; to PyTorch without copies, as some of these have memory in common."""
+    said = {"copy": False} if to == "torch" else {"dtype": "fit"}
+    for table in plain():
+        found = convert_plainly(table, targets(to, **said))
+        assert found is not None
+        assert list(found) == list(
+            table.schema.names if isinstance(table, (pa.Table, pa.RecordBatch)) else table.columns
+        )
+    for table in others():
+        assert convert_plainly(table, targets(to, **said)) is None
+    for x in (VALUES, {"a": VALUES}, [VALUES], pl.Series(VALUES), None):
+        assert convert_plainly(x, targets(to)) is None
+    for table in shared():
+        assert convert_plainly(table, targets("torch")) is None
+        assert convert_plainly(table, targets("torch", copy=False)) is not None
+
+
+def test_a_library_s_own_columns_stay_its_own():
+    """To the library that they are of they are no arrays."""
+    frame, table = pl.DataFrame({"a": VALUES}), pa.table({"a": VALUES})
+    assert isinstance(ferry.convert_tree(frame, "polars")["a"], pl.Series)
+    assert isinstance(ferry.convert_tree(table, "arrow")["a"], (pa.ChunkedArray, pa.Array))
+    assert ferry.convert_tree(table, "polars")["a"].to_list() == VALUES.tolist()
+
+
+def test_what_is_kept_of_schemas_is_bounded():
+    """And a schema is not taken for another with the same names."""
+    from tensorferry.backends.arrow.tensors import BACKEND
+
+    for number in range(200):
+        ferry.convert_tree(pa.table({f"column {number}": VALUES}), "numpy")
+    assert 0 < len(BACKEND._schemas) <= 64
+    for kind in ("int8", "float64", "uint16", "int8"):
+        assert ferry.convert_tree(pa.table({"x": np.arange(3, dtype=kind)}), "numpy")["x"].dtype == kind
+
+
+def test_no_type_is_made_for_an_extension_type_of_lists():
+    """As those of datasets: each look at a column's type makes one again, with the library's own code."""
+    made = []
+
+    class Rows(pa.ExtensionType):
+        def __init__(self):
+            made.append(self)
+            super().__init__(pa.list_(pa.list_(pa.float32())), "datasets.features.features.Array2DExtensionType")
+
+        def __arrow_ext_serialize__(self):
+            return b""
+
+        @classmethod
+        def __arrow_ext_deserialize__(cls, storage, serialized):
+            return cls()
+
+    storage = pa.array(VALUES.reshape(2, 3, 4).tolist(), pa.list_(pa.list_(pa.float32())))
+    table = pa.table({"image": pa.ExtensionArray.from_storage(Rows(), storage)})
+    whole = ferry.convert_tree(table, "torch")
+    with verifying(False):
+        made.clear()
+        assert ferry.convert_tree(table, "torch")["image"].tolist() == whole["image"].tolist()
+        assert not made
+    assert whole["image"].tolist() == VALUES.reshape(2, 3, 4).tolist()
+
+
+def test_an_extension_type_without_a_hash_is_refused_in_words():
+    """As all are that say no more than what they are: Python takes the hash of a class that compares."""
+
+    class Mine(pa.ExtensionType):
+        def __init__(self):
+            super().__init__(pa.float32(), "mine")
+
+        def __arrow_ext_serialize__(self):
+            return b""
+
+    with pytest.raises(TypeError):
+        hash(Mine())
+    column = pa.ExtensionArray.from_storage(Mine(), pa.array(VALUES))
+    with pytest.raises(ferry.UnsupportedTypeError, match="has type mine, which is not known here") as caught:
+        ferry.to_numpy(column)
+    assert caught.value.hint == "x.storage"
+    table = pa.table({"mine": column, "a": VALUES})
+    for _ in range(2):
+        found = ferry.convert_tree(table, "torch")
+        assert found["mine"].type.extension_name == "mine"
+        assert found["a"].tolist() == VALUES.tolist()
+    with pytest.raises(ferry.UnsupportedTypeError, match="has type mine"):
+        ferry.to_torch(table)
+
+
+def test_what_is_no_number_or_of_another_extension_type_is_left_to_the_road():
+    """By the type alone."""
+    batch = pa.record_batch(
+        {
+            "number": [1],
+            "lists": [[[1.0]]],
+            "text": ["a"],
+            "bits": [True],
+            "category": pa.array(["a"]).dictionary_encode(),
+            "tensor": pa.FixedShapeTensorArray.from_numpy_ndarray(np.ones((1, 3))),
+        }
+    )
+    found = [regular_of(kind) for kind in type_in(batch.__arrow_c_array__()[0]).children]
+    assert [each is not None for each in found] == [True, True, False, False, False, False]
+
+
+def test_memory_lives_as_long_as_what_lies_over_it():
+    """Whatever becomes of the table."""
+    table = pa.table({"l": LISTS, "a": VALUES[:6]})
+    with verifying(False):
+        found = ferry.convert_tree(pa.concat_tables([table]).combine_chunks(), "jax")
+    assert found["l"].tolist() == VALUES[:18].reshape(6, 3).tolist()
+    assert found["a"].tolist() == VALUES[:6].tolist()
