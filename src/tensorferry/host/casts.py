@@ -83,16 +83,13 @@ def direct_cast(
 def cast_each(
     arrays: Sequence[np.ndarray[Any, Any]], dtype: str, check: str = "", compact: bool = False
 ) -> list[np.ndarray[Any, Any]]:
-    """`cast` for many.
+    """`cast` for many of one dtype.
 
     Raises:
         LossyCastError: A value of one was not kept.
     """
-    after = numpy_dtype(dtype)
-    plain = not (check or compact) and all(
-        before.kind != "c" and _casts_directly(before, after) for before in {x.dtype for x in arrays}
-    )
-    if plain:
+    before, after = arrays[0].dtype, numpy_dtype(dtype)
+    if not (check or compact) and before.kind != "c" and _casts_directly(before, after):
         return [x.astype(after, "K", "unsafe", False) for x in arrays]
     return [cast(x, dtype, check, compact) for x in arrays]
 

@@ -90,13 +90,13 @@ def addresses(arrays: Iterable[np.ndarray[Any, Any]]) -> list[int]:
     return [read(id(array) + header).value for array in arrays]
 
 
-def share_a_byte(starts: Sequence[int], ends: Sequence[int]) -> bool:
+def share_a_byte(starts: Sequence[int] | np.ndarray[Any, Any], ends: Sequence[int] | np.ndarray[Any, Any]) -> bool:
     """Whether two of many runs of bytes have one in common, in one pass over them.
 
     >>> share_a_byte([0, 8], [8, 9]), share_a_byte([0, 8, 4], [8, 9, 5]), share_a_byte([0, 4], [8, 4])
     (False, True, False)
     """
-    first, after = np.array(starts, np.uint64), np.array(ends, np.uint64)
+    first, after = np.asarray(starts, np.uint64), np.asarray(ends, np.uint64)
     some = first < after
     if not some.all():
         first, after = first[some], after[some]
