@@ -16,13 +16,19 @@ from tests.support import TARGETS, examples
 import tensorferry as ferry
 from tensorferry import testing
 from tensorferry.backends import registry
-from tensorferry.core.places import places_by
+from tensorferry.core.places import one_of_each, places_by
+from tensorferry.execution import groups
 from tensorferry.execution.run import verifying
 from tensorferry.host import memory
 from tensorferry.testing import strategies as these
 from tensorferry.testing.bits import FORMATS
 
 pytestmark = pytest.mark.fast_paths
+
+
+def grouped(tensors, alignment):
+    """Where tensors of each signature stand, whatever their types."""
+    return groups.grouped(tensors, one_of_each(tensors), alignment)
 
 
 def bits(x):
@@ -49,7 +55,7 @@ def assert_grouped(backend, tensors):
     """As the signatures of each say; a second time too, when they may be remembered."""
     one_by_one = [backend.signature(x) for x in tensors]
     for _ in range(2):
-        found = backend.grouped(tensors, 64)
+        found = grouped(tensors, 64)
         if found is None:
             # Never more is refused than one by one but where many frameworks' types meet.
             assert None in one_by_one or len(set(map(type, tensors))) > 1
@@ -70,10 +76,10 @@ def test_lists_like_one_before_are_told_from_others(name):
             sample = witness.make(layout, dtype) if witness.knows(dtype) else None
             if sample is None:
                 continue
-            backend.grouped(plain, 0)
+            grouped(plain, 0)
             odd = [plain[0], sample.x, plain[2]]
             signatures = [backend.signature(x) for x in odd]
-            found = backend.grouped(odd, 64)
+            found = grouped(odd, 64)
             assert found is None or {sig: list(at) for sig, at in found.items()} == {
                 sig: list(at) for sig, at in places_by(signatures).items()
             }
@@ -96,7 +102,7 @@ def test_lists_like_one_before_are_told_from_others(name):
 )
 def test_a_list_of_the_same_length_is_not_taken_for_the_last(others):
     """It has one that is different in what decides; under no_grad nothing is remembered, where grads do not show."""
-    grouped, signature = registry.ready("torch").grouped, registry.ready("torch").signature
+    signature = registry.ready("torch").signature
     plain = [torch.zeros(2, 3), torch.zeros(2, 3)]
     odd = [torch.zeros(2, 3), others(torch.zeros(2, 3))]
     for context in (torch.enable_grad, torch.no_grad, torch.enable_grad):
@@ -108,12 +114,21 @@ def test_a_list_of_the_same_length_is_not_taken_for_the_last(others):
 
 def test_fewer_rows_are_still_like_the_last():
     """The last batch of a loop is shorter; one of a single row too, whose stride says nothing."""
-    grouped, signature = registry.ready("torch").grouped, registry.ready("torch").signature
+    signature = registry.ready("torch").signature
     for rows in (4, 4, 3, 1, 4):
         batch = [torch.zeros(rows, 3), torch.zeros(rows)]
         assert set(grouped(batch, 64)) == set(map(signature, batch))
     gap = torch.zeros(4, 7)[:, :3]
     assert set(grouped([gap, torch.zeros(4)], 64)) == {signature(gap), signature(torch.zeros(4))}
+
+
+@pytest.mark.parametrize(
+    "odd", [{}, {3: torch.Tensor.double}, {4: torch.Tensor.t}, {0: torch.nn.Parameter, 5: torch._neg_view}]
+)
+def test_parts_of_a_long_list_are_told_apart(odd, monkeypatch):
+    """One like the first is like it, and another is not; places are those in the list."""
+    monkeypatch.setattr(groups, "AT_ONCE", 2)
+    assert_grouped(registry.ready("torch"), [odd.get(place, torch.clone)(torch.zeros(2, 3)) for place in range(7)])
 
 
 @given(st.lists(st.tuples(st.integers(0, 120), st.integers(0, 6)), min_size=1, max_size=24))

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from ..planning.step import Step
     from .nodes import Node
 
+    Array = np.ndarray[Any, Any]
+
 __all__ = ["Backend", "kind_of_type", "unchanged"]
 
 _KINDS = NUMBERS | JOINS.keys() | {"Variable", "buffer", "new", "object", "scalar", "traced"}
@@ -241,14 +243,16 @@ class Backend(ABC):
         return self.signature(x)
 
     def grouped(self, tensors: Sequence[Any], alignment: int) -> Mapping[Hashable, Sequence[int]] | None:
-        """Where tensors of each signature stand among many; ``None``: one of them has to be described.
+        """Where tensors of each signature stand among many of one type; ``None``: one of them has to be described.
 
         For who asks of addresses only what they are modulo `alignment`, 0 for the element's own, the others are alike.
         """
         found = list(map(self.signature, tensors))
         return None if None in found else places_by(found)
 
-    def extents(self, tensors: Sequence[Any], *, compact: bool) -> tuple[Sequence[int], Sequence[int]] | None:
+    def extents(
+        self, tensors: Sequence[Any], *, compact: bool
+    ) -> tuple[Sequence[int] | Array, Sequence[int] | Array] | None:
         """The address of the first byte that each of many reaches in host memory, and of the one after its last.
 
         Only asked of what has a `signature`, and `compact` if each of those says so. ``None``: to tell takes as long as
@@ -263,7 +267,8 @@ class Backend(ABC):
     def for_many(self) -> Mapping[str, Callable[..., Any]]:
         """By the name of a verb: what does for a list of values, in one go, what the verb does for each.
 
-        Only called with what has a `signature`, all of it in a graph or none, and what other verbs have made of that.
+        Only called with what has a `signature`, all of it of one dtype, all in a graph or none, and what other verbs
+        have made of that.
         """
         return {}
 

@@ -51,8 +51,8 @@ __all__ = [
 
 BY_TYPE: dict[type, Backend] = {}
 """The backends by the types that have been met as tensors of theirs."""
-_containers: set[type] = set()
-"""Those of them whose objects are containers as well: tables."""
+_tensors: set[type] = set()
+"""Those of them whose objects have memory of their own, and are no containers as tables are."""
 _ready: dict[str, Backend] = {}
 on_change: list[Callable[[], Any]] = []
 """What is called when a backend is registered, as what is kept of the others may no longer hold."""
@@ -100,6 +100,7 @@ def _keep(backend: Backend) -> None:
     for module in backend.owns:
         _by_module[module] = backend
     BY_TYPE.clear()
+    _tensors.clear()
     _ready.pop(backend.name, None)
     for forget in on_change:
         forget()
@@ -290,8 +291,7 @@ def backend_of(x: object) -> Backend:
 
 def is_known_tensor(kind: type) -> bool:
     """Whether objects of this type have been met as tensors with memory of their own, which nobody opens."""
-    found = BY_TYPE.get(kind)
-    return found is not None and found.capabilities.memory.exists and kind not in _containers
+    return kind in _tensors
 
 
 def is_tensor(kind: type) -> bool:
@@ -337,8 +337,8 @@ def _owner(kind: type) -> Backend | None:
             if not owner.is_imported():
                 continue
             if load(owner).claims(kind) and owner.capabilities is not None:
-                if owner.opener_of(kind) is not None:
-                    _containers.add(kind)
+                if owner.opener_of(kind) is None and owner.capabilities.memory.exists:
+                    _tensors.add(kind)
                 BY_TYPE[kind] = owner
                 return owner
             refused = owner.refusal(kind)

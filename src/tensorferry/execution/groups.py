@@ -6,7 +6,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..backends import registry
-from ..core.places import places_by
+from ..core.places import one_of_each, places_by
 from ..core.signature import COMPACT
 from .run import prepare
 
@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from ..core.info import TensorInfo
     from .recipes import Conversion, Recipe
 
-__all__ = ["Grouped", "recipes_of"]
+__all__ = ["AT_ONCE", "Grouped", "grouped", "recipes_of"]
+
+AT_ONCE = 4096
+"""Tensors that are looked at, or for which a step is done, before the next: they stay in the processor's cache."""
 
 
 class Grouped(NamedTuple):
@@ -38,6 +41,7 @@ def recipes_of(
     outs: Sequence[Any] | None,
     conversion: Conversion,
     decide: Callable[[TensorInfo], Conversion] | None,
+    kinds: Mapping[type, Any],
 ) -> Grouped | None:
     """The recipes of many tensors; ``None``: one of them has to be described.
 
@@ -46,20 +50,23 @@ def recipes_of(
         outs: What each of them is written into, or ``None``.
         conversion: The target, and what is asked of it.
         decide: Gives the conversion instead, where it depends on what a tensor is.
+        kinds: One tensor of each of their types.
 
     Raises:
         ConversionError: There is no such conversion.
     """
     target = conversion.target
     environment = target.environment()
-    signatures = None if conversion.sized else _grouped(leaves, target.capabilities.memory.alignment)
+    signatures = None if conversion.sized else grouped(leaves, kinds, target.capabilities.memory.alignment)
     if signatures is None:
         return None
     compact = all(map(_says_compact, signatures))
     apart = outs is None and all(registry.backend_of(leaves[at[0]]).owns_memory(s) for s, at in signatures.items())
     if outs is not None:
-        written = target.grouped(outs, 0)
-        if written is None or _shapes(leaves) != list(map(_SHAPE, outs)):
+        theirs = one_of_each(outs)
+        strange = any(registry.BY_TYPE.get(kind) is not target for kind in theirs)
+        written = None if strange else grouped(outs, theirs, 0)
+        if written is None or _shapes(leaves, kinds) != list(map(_SHAPE, outs)):
             return None
         compact = compact and all(map(_says_compact, written))
         signatures = _pairs(signatures, written, len(leaves))
@@ -89,9 +96,9 @@ def recipes_of(
 _SHAPE = attrgetter("shape")
 
 
-def _shapes(leaves: Sequence[Any]) -> list[tuple[int, ...]]:
+def _shapes(leaves: Sequence[Any], kinds: Mapping[type, Any]) -> list[tuple[int, ...]]:
     """The shapes of tensors of any frameworks."""
-    owners = {kind: registry.BY_TYPE[kind] for kind in set(map(type, leaves))}
+    owners = {kind: registry.backend_of(leaf) for kind, leaf in kinds.items()}
     return [owners[type(leaf)].lengths(leaf) for leaf in leaves]
 
 
@@ -99,18 +106,28 @@ def _says_compact(signature: Hashable) -> bool:
     return isinstance(signature, tuple) and COMPACT in signature
 
 
-def _grouped(leaves: Sequence[Any], alignment: int) -> Mapping[Any, Sequence[int]] | None:
-    """The places of tensors of any frameworks by their signatures; ``None``: one has to be described."""
-    by_kind = places_by(list(map(type, leaves)))
-    owners = [registry.backend_of(leaves[places[0]]) for places in by_kind.values()]
-    if all(owner is owners[0] for owner in owners):
-        return owners[0].grouped(leaves, alignment)
-    found: dict[Hashable, Sequence[int]] = {}
-    for owner, places in zip(owners, by_kind.values(), strict=True):
-        inside = owner.grouped([leaves[place] for place in places], alignment)
-        if inside is None:
-            return None
-        found.update((signature, [places[at] for at in those]) for signature, those in inside.items())
+def grouped(leaves: Sequence[Any], kinds: Mapping[type, Any], alignment: int) -> Mapping[Any, Sequence[int]] | None:
+    """The places of tensors by their signatures; ``None``: one has to be described.
+
+    Args:
+        leaves: The tensors, of any frameworks.
+        kinds: One tensor of each of their types.
+        alignment: As `Backend.grouped` takes it.
+    """
+    if len(kinds) == 1 and len(leaves) <= AT_ONCE:
+        return registry.backend_of(leaves[0]).grouped(leaves, alignment)
+    found: dict[Hashable, list[int]] = {}
+    for kind, places in places_by(list(map(type, leaves))).items():
+        owner = registry.backend_of(kinds[kind])
+        for start in range(0, len(places), AT_ONCE):
+            part = places[start : start + AT_ONCE]
+            some = [leaves[place] for place in part] if len(kinds) > 1 else leaves[start : start + AT_ONCE]
+            inside = owner.grouped(some, alignment)
+            if inside is None:
+                return None
+            for signature, those in inside.items():
+                all_of_them = len(those) == len(part)
+                found.setdefault(signature, []).extend(part if all_of_them else [part[at] for at in those])
     return found
 
 

@@ -82,16 +82,13 @@ def direct_cast(source: str, dtype: str, check: str = "", compact: bool = False)
 
 @subnormals.kept
 def cast_each(arrays: Sequence[Array], dtype: str, check: str = "", compact: bool = False) -> list[Array]:
-    """`cast` for many.
+    """`cast` for many of one dtype.
 
     Raises:
         LossyCastError: A value of one was not kept.
     """
-    after = numpy_dtype(dtype)
-    plain = not (check or compact) and all(
-        before.kind != "c" and _casts_directly(before, after) for before in {x.dtype for x in arrays}
-    )
-    if plain:
+    before, after = arrays[0].dtype, numpy_dtype(dtype)
+    if not (check or compact) and before.kind != "c" and _casts_directly(before, after):
         return [x.astype(after, "K", "unsafe", False) for x in arrays]
     return [cast(x, dtype, check, compact) for x in arrays]
 

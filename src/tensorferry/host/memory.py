@@ -97,7 +97,7 @@ _FEW = 16
 """Runs of bytes that are sooner sorted as Python's numbers."""
 
 
-def share_a_byte(starts: Sequence[int], ends: Sequence[int]) -> bool:
+def share_a_byte(starts: Sequence[int] | Array, ends: Sequence[int] | Array) -> bool:
     """Whether two of many runs of bytes have one in common, in one pass over them.
 
     >>> share_a_byte([0, 8], [8, 9]), share_a_byte([0, 8, 4], [8, 9, 5]), share_a_byte([0, 4], [8, 4])
@@ -106,7 +106,7 @@ def share_a_byte(starts: Sequence[int], ends: Sequence[int]) -> bool:
     if len(starts) < _FEW:
         runs = sorted([each for each in zip(starts, ends, strict=True) if each[0] < each[1]])
         return any(run[1] > then[0] for run, then in pairwise(runs))
-    first, after = np.array(starts, np.uint64), np.array(ends, np.uint64)
+    first, after = np.asarray(starts, np.uint64), np.asarray(ends, np.uint64)
     some = first < after
     if not some.all():
         first, after = first[some], after[some]

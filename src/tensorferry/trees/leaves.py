@@ -12,6 +12,7 @@ from ..backends import registry
 from ..backends.base import Backend
 from ..backends.no_tensor import UNCALLED, refusal_to_convert
 from ..core.info import TensorInfo
+from ..core.places import one_of_each
 from ..errors import UnsupportedTypeError, an, shown
 from ..hints import Hint
 from ..host.numpy_dtypes import of_numpy
@@ -123,22 +124,26 @@ class LeafRule:
             raise type(known)(known.message, known.hint)
         return not known.is_text(x)
 
-    def takes_each(self, leaves: Sequence[Any]) -> list[bool]:
+    def takes_each(self, leaves: Sequence[Any], kinds: Mapping[type, Any] | None = None) -> list[bool]:
         """The same for many leaves; each type is asked once where that decides.
+
+        Args:
+            leaves: The leaves.
+            kinds: One leaf of each of their types, if that is known.
 
         Raises:
             UnsupportedTypeError: As for `takes`.
         """
         if self._choose is not None:
             return [self.takes(leaf) for leaf in leaves]
-        kinds = set(map(type, leaves))
-        if len(kinds) == 1 and registry.is_known_tensor(kinds.pop()):
+        kinds = one_of_each(leaves) if kinds is None else kinds
+        if len(kinds) == 1 and registry.is_known_tensor(type(leaves[0])):
             answer, backend = self.takes(leaves[0]), registry.backend_of(leaves[0])
             if type(backend).is_text is Backend.is_text or are_of_one_dtype(leaves):
                 return [answer] * len(leaves)
         answers: dict[type, bool] = {}
         text: dict[type, Callable[[Any], bool]] = {}
-        for kind, leaf in {type(leaf): leaf for leaf in leaves}.items():
+        for kind, leaf in kinds.items():
             answers[kind] = self.takes(leaf)
             known = self._known.get(kind)
             if isinstance(known, _Unknown) and self._refuses:

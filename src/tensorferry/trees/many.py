@@ -5,14 +5,16 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ..backends import registry
-from ..core.places import places_by
+from ..core.places import by_type
 from ..execution import run
-from ..execution.groups import recipes_of
+from ..execution.groups import AT_ONCE, recipes_of
 from ..host import memory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ..core.info import TensorInfo
     from ..execution.groups import Grouped
@@ -28,6 +30,7 @@ def convert_each(
     outs: list[Any] | None,
     conversion: Conversion,
     decide: Callable[[TensorInfo], Conversion] | None,
+    kinds: Mapping[type, Any],
 ) -> list[Any] | None:
     """The results; ``None``: a leaf has to be described, or two have memory in common that is copied or written.
 
@@ -36,11 +39,12 @@ def convert_each(
         outs: What each of them is written into, or ``None``; nothing is unless all values are there.
         conversion: The target, and what is asked of it.
         decide: Gives the conversion instead, where it depends on what a leaf is.
+        kinds: One leaf of each of their types.
 
     Raises:
         ConversionError: A leaf cannot be converted.
     """
-    grouped = recipes_of(leaves, outs, conversion, decide)
+    grouped = recipes_of(leaves, outs, conversion, decide, kinds)
     if grouped is None or not _share_no_byte(leaves, outs, grouped):
         return None
     recipes = grouped.recipes
@@ -60,13 +64,9 @@ def convert_each(
     return results
 
 
-_AT_ONCE = 4096
-"""Leaves for which a step is done before the next: what is made between two steps stays in the processor's cache."""
-
-
 def _parts(leaves: list[Any]) -> Iterable[list[Any]]:
-    starts = range(0, len(leaves), _AT_ONCE)
-    return [leaves] if len(starts) == 1 else (leaves[start : start + _AT_ONCE] for start in starts)
+    starts = range(0, len(leaves), AT_ONCE)
+    return [leaves] if len(starts) == 1 else (leaves[start : start + AT_ONCE] for start in starts)
 
 
 def _whole(parts: list[list[Any]]) -> list[Any]:
@@ -99,16 +99,13 @@ def _share_no_byte(leaves: list[Any], outs: list[Any] | None, grouped: Grouped) 
         if not copies:
             return True
         copied = _some(leaves, copies[0] if len(copies) == 1 else [*chain.from_iterable(copies)])
-    of_kinds = [
-        _some(each, places) for each in (copied, outs or []) for places in places_by(list(map(type, each))).values()
+    reached = [
+        registry.backend_of(some[0]).extents(some, compact=grouped.compact)
+        for some in chain(by_type(copied), by_type(outs or []))
     ]
-    owners = [registry.backend_of(some[0]) for some in of_kinds]
-    starts: list[int] = []
-    ends: list[int] = []
-    for owner, some in zip(owners, of_kinds, strict=True):
-        reached = owner.extents(some, compact=grouped.compact)
-        if reached is None:
-            return False
-        starts += reached[0]
-        ends += reached[1]
+    if None in reached:
+        return False
+    starts, ends = (
+        np.concatenate([np.asarray(part, np.uint64) for part in parts]) for parts in zip(*reached, strict=True)
+    )
     return not memory.share_a_byte(starts, ends)

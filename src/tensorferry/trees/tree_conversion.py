@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..backends import fast_paths, registry
 from ..core.info import TensorInfo
+from ..core.places import one_of_each
 from ..errors import ConversionError, UnsupportedTypeError
 from ..execution import run
 from .aliases import Group, converted_together, overlapping, ties
@@ -264,59 +265,58 @@ class TreeConversion:
             return None
         if targets.rule.names or (common is None and not targets.copies):
             return None
+        leaves, outs, kinds = self.leaves, self.outs, one_of_each(self.leaves)
         try:
-            taken = rule.takes_each(self.leaves)
-            places: Places = range(len(taken)) if all(taken) else [index for index, on in enumerate(taken) if on]
-            if not places:
+            taken = rule.takes_each(leaves, kinds)
+            places: Places = range(len(taken))
+            if not all(taken):
+                places = [index for index, on in enumerate(taken) if on]
+                leaves = [leaves[index] for index in places]
+                kinds = one_of_each(leaves)
+                outs = None if outs is None else [outs[index] for index in places]
+            if not leaves:
                 return self.leaves
             if common is None:
-                common = self._copies_of(places)
-            if common is None:
-                return None
+                copies = {copy_in_its_framework(leaf) for leaf in kinds.values()}
+                if len(copies) > 1:
+                    return None
+                common = copies.pop()
             registry.ready(common.target.name)
             if self.outs is not None:
                 # Made before anything is written: a container may refuse.
                 self._structure.rebuild(
                     [out if on else leaf for out, on, leaf in zip(self.outs, taken, self.leaves, strict=True)]
                 )
-            if len(places) == len(taken):
-                return self._convert_each(common, self.leaves, self.outs)
-            outs = None if self.outs is None else [self.outs[index] for index in places]
-            results = self._convert_each(common, [self.leaves[index] for index in places], outs)
+            results = self._convert_each(common, leaves, outs, kinds)
         except (ConversionError, *fast_paths.REFUSALS):
             return None
-        if results is None:
-            return None
+        if results is None or len(places) == len(taken):
+            return results
         whole = list(self.leaves)
         for index, result in zip(places, results, strict=True):
             whole[index] = result
         return whole
 
-    def _copies_of(self, places: Sequence[int]) -> Conversion | None:
-        """What copies leaves that are all of one framework; ``None``: they are not."""
-        leaves = self.leaves if len(places) == len(self.leaves) else [self.leaves[place] for place in places]
-        found = {copy_in_its_framework(leaf) for leaf in dict(zip(map(type, leaves), leaves, strict=True)).values()}
-        return found.pop() if len(found) == 1 else None
-
-    def _convert_each(self, common: Conversion, leaves: list[Any], outs: list[Any] | None) -> list[Any] | None:
+    def _convert_each(
+        self, common: Conversion, leaves: list[Any], outs: list[Any] | None, kinds: Mapping[type, Any]
+    ) -> list[Any] | None:
         if len(set(map(id, leaves))) < len(leaves):
             # One object stands at several places: it is converted once.
             if outs is not None:
                 return None
             alone = list({id(leaf): leaf for leaf in leaves}.values())
-            results = self._convert_each(common, alone, None)
+            results = self._convert_each(common, alone, None, kinds)
             done = None if results is None else dict(zip(map(id, alone), results, strict=True))
             return None if done is None else [done[id(leaf)] for leaf in leaves]
         if outs is None and not self._targets.decides_by_leaf and common.request.is_ordinary:
-            quick = self._quickly(leaves, common.target.name)
+            quick = self._quickly(leaves, kinds, common.target.name)
             if quick is not None:
                 return quick
         decide = partial(self._decided, common, 0) if self._targets.decides_by_leaf else None
-        return convert_each(leaves, outs, common, decide)
+        return convert_each(leaves, outs, common, decide, kinds)
 
-    def _quickly(self, leaves: list[Any], target: str) -> list[Any] | None:
+    def _quickly(self, leaves: list[Any], kinds: Mapping[type, Any], target: str) -> list[Any] | None:
         """The results over the fast paths, if there is one that accepts each leaf."""
-        kinds = set(map(type, leaves))
         together = {fast_paths.path_for_many(kind, target) for kind in kinds}
         paths = fast_paths.paths_to(target)
         try:
@@ -326,7 +326,7 @@ class TreeConversion:
             if results is not None and keys is not None and len(keys) == len(leaves):
                 self._targets.last = Alike.of(keys, leaves, self._rule)
             apart = len(leaves) == 1 or not any(fast_paths.copies(kind, target) for kind in kinds)
-            if results is None and apart and kinds <= paths.keys():
+            if results is None and apart and kinds.keys() <= paths.keys():
                 results = [paths[type(leaf)](leaf) for leaf in leaves]
         except fast_paths.REFUSALS:
             return None

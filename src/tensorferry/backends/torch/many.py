@@ -31,12 +31,10 @@ def verbs(backend: TorchBackend) -> Mapping[str, Callable[..., Any]]:
     exported, adopted, from_numpy = backend.exported, backend.adopted, backend.from_numpy
 
     def export(tensors: list[Any]) -> list[Array]:
-        if exported.keys().isdisjoint(map(_DTYPE, tensors)):
-            return list(map(to_numpy, tensors))
-        return list(map(backend.export, tensors))
+        return list(map(backend.export if tensors[0].dtype in exported else to_numpy, tensors))
 
     def adopt(arrays: list[Array]) -> list[Any]:
-        if False not in {array.flags.carray for array in arrays} and adopted.keys().isdisjoint(map(_DTYPE, arrays)):
+        if False not in {array.flags.carray for array in arrays} and arrays[0].dtype not in adopted:
             try:
                 return list(map(from_numpy, arrays))
             except (TypeError, ValueError):  # see `adopt` of one

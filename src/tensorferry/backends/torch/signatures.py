@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ...core.layout import spans
 from ...core.places import places_by
@@ -21,13 +23,12 @@ __all__ = ["environment_reader", "extents", "group_reader", "likeness_reader", "
 
 LARGEST = 16
 """Bytes to which the largest element is aligned."""
-_LONGEST = 4096
-"""Tensors up to which a list is remembered: a guard takes some hundred bytes for each."""
-_IS_NESTED = operator.attrgetter("is_nested")
+_IS_NESTED, _NBYTES = attrgetter("is_nested"), attrgetter("nbytes")
 _MOST = 16
-"""Lists that are remembered."""
+"""Lists that are remembered: a guard takes some hundred bytes for each tensor."""
 
 
+Array = np.ndarray[Any, Any]
 Reader = Callable[[Any], "Hashable | None"]
 
 
@@ -105,7 +106,7 @@ def group_reader(backend: TorchBackend) -> Callable[[Sequence[Any], int], Mappin
     kept: dict[Any, tuple[Callable[..., bool], list[int], Mapping[Hashable, Sequence[int]]]] = {}
 
     def grouped(tensors: Sequence[Any], alignment: int) -> Mapping[Hashable, Sequence[int]] | None:
-        if forward._current_level >= 0 or modes() or not memories.issuperset(map(type, tensors)):
+        if forward._current_level >= 0 or modes() or type(tensors[0]) not in memories:
             return None
         try:
             addresses = list(map(address, tensors))
@@ -114,7 +115,7 @@ def group_reader(backend: TorchBackend) -> Callable[[Sequence[Any], int], Mappin
             modulo = (alignment or LARGEST) - 1
             misalignments = [at & modulo for at in addresses]
             # A guard does not tell what requires grad while nothing is recorded.
-            remembers = guard_of is not None and len(tensors) <= _LONGEST and records()
+            remembers = guard_of is not None and records()
             key = len(tensors), type(tensors[0]), tensors[0].dtype, tensors[0].shape[1:], alignment
             like = kept.get(key) if remembers else None
             if like is not None and like[1] == misalignments and like[0](*tensors):
@@ -136,11 +137,11 @@ def group_reader(backend: TorchBackend) -> Callable[[Sequence[Any], int], Mappin
         every = range(len(tensors))
         by_facts = dict.fromkeys(kinds, every) if len(kinds) == 1 else places_by(list(_facts(tensors, misalignments)))
         found: dict[Hashable, Sequence[int]] = {}
-        for (kind, dtype, rank, contiguous, at, requires_grad), places in by_facts.items():
+        for (dtype, rank, contiguous, at, requires_grad), places in by_facts.items():
             if dtype not in known:
                 return None
             if contiguous:
-                found[kind, dtype, rank, COMPACT, at, requires_grad] = places
+                found[type(tensors[0]), dtype, rank, COMPACT, at, requires_grad] = places
                 continue
             by_layout = places_by([one(tensors[place]) for place in places])
             if None in by_layout:
@@ -155,7 +156,7 @@ def _facts(tensors: Sequence[Any], misalignments: Sequence[int]) -> Iterator[Any
     """What tells tensors apart, without their strides; ``None`` for one that has to be described."""
     for x, at in zip(tensors, misalignments, strict=True):
         ordinary = x.is_cpu and not x.is_nested and not x.is_neg()
-        yield (type(x), x.dtype, x.dim(), x.is_contiguous(), at, x.requires_grad) if ordinary else None
+        yield (x.dtype, x.dim(), x.is_contiguous(), at, x.requires_grad) if ordinary else None
 
 
 def _guard_maker(torch: Any) -> Callable[[Sequence[Any]], Callable[..., bool]] | None:
@@ -200,11 +201,10 @@ def _lengths_that_count(x: Any) -> list[int | None]:
     return shape
 
 
-def extents(tensors: Sequence[Any], *, compact: bool) -> tuple[list[int], list[int]]:
+def extents(tensors: Sequence[Any], *, compact: bool) -> tuple[Array, Array]:
     """See `Backend.extents`."""
-    starts = [x.data_ptr() for x in tensors]
-    lengths = [x.nbytes for x in tensors] if compact else list(map(_reach, tensors))
-    return starts, list(map(operator.add, starts, lengths))
+    starts = np.fromiter(map(type(tensors[0]).data_ptr, tensors), np.uint64, len(tensors))
+    return starts, starts + np.fromiter(map(_NBYTES if compact else _reach, tensors), np.uint64, len(tensors))
 
 
 def _reach(x: Any) -> int:

@@ -38,8 +38,8 @@ def list_path(backend: TorchBackend) -> Callable[[list[Any]], Any]:
             return None if array is None else from_numpy(array)
         if not memories.issuperset(map(type, x)):
             return None
-        dtypes = set(map(_DTYPE, x))
-        if len(dtypes) > 1 or not names.keys() >= dtypes:
+        dtype = x[0].dtype
+        if dtype not in names or list(map(_DTYPE, x)).count(dtype) < len(x):
             return None
         # It reads freed storage too, which ends the process. What has another layout has no address, and raises.
         if min(map(data_ptr, x)) < lowest or x[0].is_nested:

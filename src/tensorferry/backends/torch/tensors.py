@@ -149,7 +149,7 @@ class TorchBackend(Backend):
     def describe(self, x: Any) -> TensorInfo:
         return describing.describe(self, x)
 
-    def extents(self, tensors: Sequence[Any], *, compact: bool) -> tuple[Sequence[int], Sequence[int]]:
+    def extents(self, tensors: Sequence[Any], *, compact: bool) -> tuple[Array, Array]:
         return extents(tensors, compact=compact)
 
     def for_many(self) -> Mapping[str, Callable[..., Any]]:
