@@ -184,6 +184,42 @@ def test_a_header_of_too_many_tensors_is_refused(tmp_path, monkeypatch):
     assert "shard=" in refused.value.hint
 
 
+def _of_axes(*shapes):
+    entries = ",".join(
+        f'"t{place}":{{"dtype":"F32","shape":[{",".join(map(str, shape))}],"data_offsets":[0,0]}}'
+        for place, shape in enumerate(shapes)
+    )
+    header = f"{{{entries}}}".encode()
+    return struct.pack("<Q", len(header)) + header
+
+
+def test_lengths_whose_product_would_take_seconds_are_not_multiplied(tmp_path, monkeypatch):
+    """Of a shape as long as no array has one: not beyond what is too large, and so many in all are refused."""
+    largest = (1 << 63) - 1
+
+    class Counted(int):
+        def __rmul__(self, other):
+            multiplied.append(self)
+            return int(self) * other
+
+    multiplied = []
+    loads = json.loads
+    monkeypatch.setattr(json, "loads", lambda text, **keywords: loads(text, parse_int=Counted, **keywords))
+    monkeypatch.setattr("tensorferry.files.formats.safetensors.header._whole", lambda numbers: True)
+    (tmp_path / "long.safetensors").write_bytes(_of_axes([largest] * 2999 + [0]))
+    with pytest.raises(ferry.FileFormatError, match="too large for any machine"):
+        ferry.open(tmp_path / "long.safetensors")
+    assert 0 < len(multiplied) < 10
+    monkeypatch.undo()
+
+    monkeypatch.setattr("tensorferry.files.formats.safetensors.header._MOST_MORE_AXES", 200)
+    (tmp_path / "few.safetensors").write_bytes(_of_axes([0] * 65, [0] * 66, *([[0] * 64] * 10)))
+    assert len(ferry.open(tmp_path / "few.safetensors").others) == 2
+    (tmp_path / "many.safetensors").write_bytes(_of_axes([0] * 65, [0] * 66, [0] * 70))
+    with pytest.raises(ferry.UnsafeFileError, match="more than 64 axes with more than 200 in all"):
+        ferry.open(tmp_path / "many.safetensors")
+
+
 def test_an_object_of_hdf5_is_looked_at_once_however_many_names_it_has(tmp_path, monkeypatch):
     """Each name is there, and is the same tensor; check reads it once."""
     with h5py.File(tmp_path / "a.h5", "w") as file:

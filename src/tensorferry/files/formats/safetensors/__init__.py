@@ -15,7 +15,8 @@ from ....errors import FileFormatError, FormatLimitError
 from ...base.contents import Contents, FileFinding
 from ...base.format import Format
 from ...base.tree_strings import pack, unpack
-from .header import HEADER_LIMIT, METADATA, NAMES, NIBBLES, Scan
+from .dtypes import NAMES, NIBBLES
+from .header import HEADER_LIMIT, METADATA, Scan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
