@@ -360,7 +360,7 @@ def test_lists_that_stand_in_each_other_many_times_are_refused(monkeypatch):
     tree: list[object] = []
     for _ in range(40):
         tree = [tree, tree]
-    with pytest.raises(FormatLimitError, match="more than 10000"):
+    with pytest.raises(FormatLimitError, match="more than 10,000"):
         pack(contents({}, tree=tree))
 
 

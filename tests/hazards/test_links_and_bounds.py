@@ -22,7 +22,11 @@ from tensorferry.files.base.keys import Keys
 from tensorferry.files.base.stored import Extent
 from tensorferry.files.check import MOST_FINDINGS, check_path
 from tensorferry.files.formats.hdf5 import reader
+from tensorferry.files.pickles import shortcuts
+from tensorferry.files.pickles.machine import Machine
+from tensorferry.files.pickles.torch import Names
 from tensorferry.files.registry import format_named
+from tensorferry.files.shards import asked_for
 
 MODULUS = sys.hash_info.modulus
 """Integers that differ by it have one hash."""
@@ -184,6 +188,42 @@ def test_a_header_of_too_many_tensors_is_refused(tmp_path, monkeypatch):
     assert "shard=" in refused.value.hint
 
 
+def _of_axes(*shapes):
+    entries = ",".join(
+        f'"t{place}":{{"dtype":"F32","shape":[{",".join(map(str, shape))}],"data_offsets":[0,0]}}'
+        for place, shape in enumerate(shapes)
+    )
+    header = f"{{{entries}}}".encode()
+    return struct.pack("<Q", len(header)) + header
+
+
+def test_lengths_whose_product_would_take_seconds_are_not_multiplied(tmp_path, monkeypatch):
+    """Of a shape as long as no array has one: not beyond what is too large, and so many in all are refused."""
+    largest = (1 << 63) - 1
+
+    class Counted(int):
+        def __rmul__(self, other):
+            multiplied.append(self)
+            return int(self) * other
+
+    multiplied = []
+    loads = json.loads
+    monkeypatch.setattr(json, "loads", lambda text, **keywords: loads(text, parse_int=Counted, **keywords))
+    monkeypatch.setattr("tensorferry.files.formats.safetensors.header._whole", lambda numbers: True)
+    (tmp_path / "long.safetensors").write_bytes(_of_axes([largest] * 2999 + [0]))
+    with pytest.raises(ferry.FileFormatError, match="too large for any machine"):
+        ferry.open(tmp_path / "long.safetensors")
+    assert 0 < len(multiplied) < 10
+    monkeypatch.undo()
+
+    monkeypatch.setattr("tensorferry.files.formats.safetensors.header._MOST_MORE_AXES", 200)
+    (tmp_path / "few.safetensors").write_bytes(_of_axes([0] * 65, [0] * 66, *([[0] * 64] * 10)))
+    assert len(ferry.open(tmp_path / "few.safetensors").others) == 2
+    (tmp_path / "many.safetensors").write_bytes(_of_axes([0] * 65, [0] * 66, [0] * 70))
+    with pytest.raises(ferry.UnsafeFileError, match="more than 64 axes with more than 200 in all"):
+        ferry.open(tmp_path / "many.safetensors")
+
+
 def test_an_object_of_hdf5_is_looked_at_once_however_many_names_it_has(tmp_path, monkeypatch):
     """Each name is there, and is the same tensor; check reads it once."""
     with h5py.File(tmp_path / "a.h5", "w") as file:
@@ -205,6 +245,18 @@ def test_an_object_of_hdf5_is_looked_at_once_however_many_names_it_has(tmp_path,
     assert len(read) == 1
 
 
+@pytest.mark.parametrize("suffix", ["pt", "npz", "safetensors", "npy", "h5"])
+def test_check_reads_a_header_once(tmp_path, monkeypatch, suffix):
+    """What was read tells that it can be; a good file is not looked through a second time."""
+    ferry.save({"a": np.ones(3)}, tmp_path / f"a.{suffix}")
+    asked = []
+    form = type(format_named(ferry.open(tmp_path / f"a.{suffix}").format))
+    read = form.read
+    monkeypatch.setattr(form, "read", lambda self, path, **keywords: asked.append(path) or read(self, path, **keywords))
+    assert list(check_path(tmp_path / f"a.{suffix}")) == []
+    assert len(asked) == 1
+
+
 def test_what_is_wrong_is_told_up_to_a_bound(tmp_path):
     """Of an archive of bad members as of anything; and that there is more."""
     raw = io.BytesIO()
@@ -223,3 +275,63 @@ def test_contents_of_too_many_are_refused_before_they_are_written():
     tensors = dict.fromkeys(map(str, range(MOST_TENSORS + 1)), Extent("float32", (1,), "nowhere", 0))
     with pytest.raises(ferry.FormatLimitError, match="more than is read back"):
         format_named("npz").refuse(Contents("memory", (), tensors))
+
+
+def _archive(body):
+    return torch_zip(PROTO2 + body + STOP)
+
+
+@pytest.mark.parametrize(
+    ("limit", "body", "what"),
+    [
+        ("base.nesting.MOST", b"(" + number(5) * 1001 + b"l", "more than 1,000 values"),
+        ("base.nesting.MOST", b"(" + b"]" * 251 + b"l", "more than 1,000 values"),
+        ("base.nesting.MOST", b"}(" + b"".join(number(each) + b"N" for each in range(1001)) + b"u", "1,000 values"),
+        ("pickles.machine.MOST_STEPS", b"(" + b"N" * 40_000 + b"l", "takes more than 1,000 steps"),
+        ("pickles.machine._MOST_CONTAINERS", b"(" + b"]" * 1001 + b"l", "more than 1,000 containers"),
+        ("pickles.machine._MOST_CONTAINERS", b"(" + b"ctorch\nfloat32\n" * 251 + b"l", "more than 1,000 containers"),
+        ("pickles.machine._MOST_CONTAINERS", b"(" + b"I5\n" * 1001 + b"l", "more than 1,000 containers"),
+    ],
+    ids=["numbers", "lists", "a dict", "steps", "containers", "globals", "lines"],
+)
+def test_a_pickle_that_would_take_seconds_is_refused_with_its_size(tmp_path, monkeypatch, limit, body, what):
+    """By what it makes and does, each counted as what it costs; the limits are what people do not reach."""
+    (tmp_path / "a.pt").write_bytes(_archive(body))
+    ferry.open(tmp_path / "a.pt")
+    module, _, name = f"tensorferry.files.{limit}".rpartition(".")
+    assert getattr(sys.modules[module], name) >= 1_000_000
+    for place in (module, "tensorferry.files.pickles.reader", "tensorferry.files.pickles.shortcuts"):
+        if hasattr(sys.modules[place], name):
+            monkeypatch.setattr(f"{place}.{name}", 1000)
+    if name == "MOST_STEPS":
+        monkeypatch.setattr(sys.modules["tensorferry.files.pickles.shortcuts"].run, "__defaults__", (0, 1000))
+    with pytest.raises(ferry.UnsafeFileError, match=what):
+        ferry.open(tmp_path / "a.pt")
+
+
+def test_a_pickle_that_is_read_again_takes_no_more_steps_than_one(monkeypatch):
+    """What the quick way took counts, where it left out what is asked for and all is read again."""
+    allowed = []
+
+    def taken(self):
+        self.steps = 700
+        raise shortcuts._Replay
+
+    class Slow(Machine):
+        def run(self):
+            allowed.append(self.most)
+            return super().run()
+
+    monkeypatch.setattr(shortcuts._QuickMachine, "run", taken)
+    monkeypatch.setattr(shortcuts, "Machine", Slow)
+    assert shortcuts.run(lambda: PROTO2 + b"N.", Names("a", frozenset()), "a", most=1000) is None
+    assert allowed == [300]
+
+
+def test_what_a_refused_pickle_asks_for_is_told_in_few_steps(tmp_path, monkeypatch):
+    """It has been run already: names that come late are in the refusal."""
+    (tmp_path / "a.pt").write_bytes(_archive(b"(cevil\nx\n" + b"N" * 50_000 + b"cevil\ny\nl"))
+    with pytest.raises(ferry.UnsafeFileError, match=r"evil\.x, evil\.y"):
+        ferry.open(tmp_path / "a.pt")
+    monkeypatch.setattr("tensorferry.files.pickles.reader._STEPS_FOR_GLOBALS", 1000)
+    assert asked_for(tmp_path / "a.pt") == ("pytorch", ("evil.x",))

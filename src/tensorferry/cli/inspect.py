@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from tensorferry.core.sizes import size_text
@@ -18,7 +19,7 @@ from .listing import facts, heading, rows
 from .outcome import code_of, counted, plain, progress, result, show_error, told, without_collecting, writing
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from tensorferry.files.base.contents import Contents
@@ -279,23 +280,35 @@ def _facts(summary: Summary, allowed: list[str], *, every: bool) -> Iterator[tup
         yield "safe", "yes"
     if summary.asks_for:
         yield "asks for", ", ".join(map(printable, summary.asks_for))
-    yield from _some("tied", [f"{name} is {first}" for name, first in summary.tied.items()], every=every)
-    yield from _some("metadata", [f"{key}: {value}" for key, value in summary.metadata.items()], every=every)
-    values = [f"{place}: {_text(value)}" for place, value in summary.values.items()]
-    yield from _some("values", values, every=every)
-    yield from _some("others", [f"{name}: {why}" for name, why in summary.others.items()], every=every)
+    yield from _some("tied", _Lines(summary.tied, " is "), every=every)
+    yield from _some("metadata", _Lines(summary.metadata), every=every)
+    yield from _some("values", _Lines(summary.values, text=_text), every=every)
+    yield from _some("others", _Lines(summary.others), every=every)
     if len(summary.files) > 1:
         yield from _some("files", list(summary.files), every=every)
 
 
-def _some(word: str, lines: list[str], *, every: bool) -> Iterator[tuple[str, str]]:
-    shown = lines if every or len(lines) <= _LISTED + 1 else lines[:_LISTED]
-    for line in shown:
+class _Lines:
+    """Lines of names and what they have, each made when it is asked for: of millions only a few are shown."""
+
+    def __init__(self, held: Mapping[str, Any], between: str = ": ", text: Callable[[Any], str] = str) -> None:
+        self._held, self._between, self._text = held, between, text
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __iter__(self) -> Iterator[str]:
+        return (f"{name}{self._between}{self._text(value)}" for name, value in self._held.items())
+
+
+def _some(word: str, lines: Collection[str] | _Lines, *, every: bool) -> Iterator[tuple[str, str]]:
+    shown = len(lines) if every or len(lines) <= _LISTED + 1 else _LISTED
+    for line in islice(lines, shown):
         text = printable(line)
         yield word, text if every or len(text) <= _LONGEST else f"{text[:_LONGEST]} … ({len(line):,} characters)"
         word = ""
-    if len(shown) < len(lines):
-        yield "", f"and {len(lines) - len(shown):,} more (--all)"
+    if shown < len(lines):
+        yield "", f"and {len(lines) - shown:,} more (--all)"
 
 
 def _few(names: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from .registry import format_of
 from .shards import check_folder, index_of, lone, open_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from .base.contents import Contents
@@ -48,14 +48,11 @@ def check_path(
         UnsafeFileError: It asks for code to be run, or is out of all proportion; after everything else was told.
         FrameworkNotInstalledError: The library that its format needs is not installed.
     """
-    contents, wrong = None, None
-    try:
-        contents = open_path(path, allow=allow)
-    except ConversionError as error:
-        wrong = error
+    contents, findings = _opened(path, allow)
+    wrong = contents if isinstance(contents, ConversionError) else None
     told = 0
     failed = False
-    for finding in _structure(path, allow):
+    for finding in findings:
         # A class that is not allowed is told by the exception.
         if isinstance(wrong, UnsafeFileError) and finding.message == wrong.message:
             continue
@@ -69,19 +66,26 @@ def check_path(
         raise wrong
     if wrong is not None and not failed:
         yield FileFinding(str(path), None, None, wrong.message)
-    if values and contents is not None:
+    if values and not isinstance(contents, ConversionError):
         yield from check_values(contents, progress)
 
 
-def _structure(path: Path, allow: frozenset[str]) -> Iterator[FileFinding]:
+def _opened(path: Path, allow: frozenset[str]) -> tuple[Contents | ConversionError, Iterable[FileFinding]]:
+    """What a file or folder holds, or the error that it raises, and what is wrong with it, found as it is asked for."""
     index = index_of(path)
     if index is not None:
-        return check_folder(index, allow=allow)
-    if path.is_dir():
-        path = lone(path)
-    found = format_of(path)
-    found.ensure_loaded()
-    return found.check(path, allow=allow)
+        try:
+            return open_path(path, allow=allow), check_folder(index, allow=allow)
+        except ConversionError as error:
+            return error, check_folder(index, allow=allow)
+    place = lone(path) if path.is_dir() else path
+    form = format_of(place)
+    try:
+        form.ensure_loaded()
+    except FrameworkNotInstalledError as error:
+        return error, ()
+    held = form.tried(place, allow)
+    return held, form.check(place, allow=allow, found=held)
 
 
 def check_values(contents: Contents, progress: Callable[[int], None] | None = None) -> Iterator[FileFinding]:

@@ -135,13 +135,13 @@ def check_folder(index: Path, *, allow: frozenset[str] = frozenset()) -> Iterato
         if shard is None:
             yield FileFinding(str(index), None, None, f"the shard {name} is missing, with {named(plan.of(name))}")
             continue
-        findings = list(found.check(shard, allow=allow))
+        held = found.tried(shard, allow)
+        findings = list(found.check(shard, allow=allow, found=held))
         yield from findings
-        try:
-            shards[name] = found.read(shard, allow=allow)
-        except ConversionError as error:
-            if not findings:
-                yield FileFinding(str(shard), None, None, error.message)
+        if not isinstance(held, ConversionError):
+            shards[name] = held
+        elif not findings:
+            yield FileFinding(str(shard), None, None, held.message)
     for tensor, message in plan.differences(shards):
         yield FileFinding(str(index), None, tensor, message)
     if set(shards) == set(plan.files()):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.dtypes import find
 from .base.blocks import blocks_of, noted
 from .base.contents import Ref
+from .base.nesting import PLAIN, are_plain
 from .folded_names import fold
 from .overview import modules, quantisation, shards
 
@@ -71,9 +72,6 @@ class Summary:
     def safe(self) -> bool:
         """Whether nothing in it asks for code to be run."""
         return not self.refuses
-
-
-_PLAIN = frozenset({int, float, str, bool})
 
 
 def summarise(path: Path, contents: Contents) -> Summary:
@@ -152,14 +150,23 @@ def values_of(contents: Contents) -> dict[str, Any]:
             continue
         # Marked values (a dtype, a device) are named tuples of plain values.
         children: Any = None
-        if type(node) in _PLAIN:
-            pass  # There may be millions, and to ask for a mapping takes longest.
+        if type(node) in PLAIN:
+            pass  # There may be many, and to ask for a mapping takes longest.
         elif isinstance(node, Mapping):
             children = node.items()
         elif isinstance(node, (list, tuple)) and not hasattr(node, "_fields"):
             children = enumerate(node)
         if children is not None and node:
-            left.extend(reversed([(f"{place}.{key}" if place else str(key), child) for key, child in children]))
+            above = f"{place}." if place else ""
+            inside: Any = node.values() if isinstance(node, Mapping) else node
+            if are_plain(inside) and (inside is node or all(type(key) is str for key in node)):
+                names = [f"{above}{key}" for key, _ in children]
+                if found.keys().isdisjoint(names):
+                    found.update(zip(names, inside, strict=True))
+                    continue
+                children = zip(names, inside, strict=True)
+                above = ""
+            left.extend(reversed([(f"{above}{key}", child) for key, child in children]))
             continue
         if children is not None and not place:
             continue

@@ -160,7 +160,9 @@ class Format(ABC):
         """
         raise FormatLimitError(f"{name}: {self.title or self.name} has no blocks of {blocks.kind}.")
 
-    def check(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Iterator[FileFinding]:
+    def check(
+        self, path: Path, *, allow: frozenset[str] = frozenset(), found: Contents | ConversionError | None = None
+    ) -> Iterator[FileFinding]:
         """What is wrong with a file, all of it, not just the first; ``read`` may still raise for it.
 
         A format that has no rules of its own to look at has everything read.
@@ -168,18 +170,18 @@ class Format(ABC):
         Args:
             path: As for `read`.
             allow: As for `read`.
+            found: What `read` gave or raised, if it was called already.
 
         Raises:
             OSError: It cannot be read.
             UnsafeFileError: It asks for code to be run, or is out of all proportion.
             FrameworkNotInstalledError: The library that the format needs is not installed.
         """
-        try:
-            contents = self.read(path, allow=allow)
-        except (UnsafeFileError, FrameworkNotInstalledError):
-            raise
-        except ConversionError as error:
-            yield FileFinding(str(path), None, None, error.message)
+        contents = self.tried(path, allow) if found is None else found
+        if isinstance(contents, UnsafeFileError | FrameworkNotInstalledError):
+            raise contents
+        if isinstance(contents, ConversionError):
+            yield FileFinding(str(path), None, None, contents.message)
             return
         for name, why in contents.others.items():
             if not isinstance(why, NotTensor):
@@ -199,6 +201,13 @@ class Format(ABC):
                 message = f"cannot be read: {type(error).__name__}: {error}"
             file, offset = stored.where(0)
             yield FileFinding(file or str(path), offset, name, message)
+
+    def tried(self, path: Path, allow: frozenset[str]) -> Contents | ConversionError:
+        """What `read` gives, or raises over the file."""
+        try:
+            return self.read(path, allow=allow)
+        except ConversionError as error:
+            return error.with_traceback(None)  # which would keep all that was read
 
     def own_entries(self, folder: Path) -> list[str]:
         """The names in a folder that it recognises of what belongs to the format, with all that is in it.

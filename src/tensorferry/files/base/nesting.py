@@ -12,12 +12,17 @@ from .wording import named
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-__all__ = ["DEEPEST", "MOST", "leaves", "like", "names", "relabel", "rename", "without", "written"]
+__all__ = ["CONTAINER", "DEEPEST", "MOST", "PLAIN", "are_plain", "leaves", "like", "name_at", "names", "relabel"]
+__all__ += ["rename", "without", "written"]
 
 DEEPEST = 64
 """How deep a tree may nest."""
-MOST = 10_000_000
-"""How many values a tree may have: lists that stand in each other many times over are out of all proportion."""
+MOST = 1_500_000
+"""How many values a tree may have, so that they are listed in a second or two; see `CONTAINER`."""
+CONTAINER = 4
+"""As how many values a container counts, itself: that is how much longer it takes."""
+PLAIN = frozenset({str, int, float, bool, type(None)})
+"""The types of values that a tree mostly has besides tensors, of which there may be many."""
 
 _LONE = "tensor"
 """The name of a tensor that stands alone, without a container that names it."""
@@ -41,18 +46,33 @@ def leaves(tree: Any, leaf: type = Ref) -> Iterator[tuple[tuple[Any, ...], Any]]
     while stack:
         keys, children = stack[-1]
         pair = next(children, None)
-        visited += 1
         if pair is None:
             stack.pop()
             continue
         key, child = pair
+        visited += 1
+        depth = len(stack)
         if isinstance(child, leaf):
             yield (*keys, key), child
         elif isinstance(child, dict) or type(child) in (list, tuple):
-            stack.append(((*keys, key), _children(child)))
-        if len(stack) > DEEPEST or visited > MOST:
+            depth += 1
+            visited += CONTAINER - 1
+            inside = child.values() if isinstance(child, dict) else child
+            if leaf not in PLAIN and are_plain(inside):
+                visited += len(inside)
+            else:
+                stack.append(((*keys, key), _children(child)))
+        if depth > DEEPEST or visited > MOST:
             where = ".".join(map(str, keys[:8]))
-            raise FormatLimitError(f"The tree nests deeper than {DEEPEST} or has more than {MOST} values, at {where}.")
+            raise FormatLimitError(
+                f"The tree nests deeper than {DEEPEST} or has more than {MOST:,} values (a container counts as "
+                f"{CONTAINER}), at {where}."
+            )
+
+
+def are_plain(values: Iterable[Any]) -> bool:
+    """Whether values are of nothing but the types in `PLAIN`."""
+    return PLAIN.issuperset(map(type, values))
 
 
 def names(tree: Any, leaf: type = Ref) -> list[str]:
@@ -64,12 +84,23 @@ def names(tree: Any, leaf: type = Ref) -> list[str]:
     found: dict[str, None] = {}
     counts: dict[str, int] = {}
     for keys, _ in leaves(tree, leaf):
-        plain = unique = ".".join(map(str, keys)) if keys else _LONE
-        while unique in found:
-            counts[plain] = counts.get(plain, 1) + 1
-            unique = f"{plain}#{counts[plain]}"
-        found[unique] = None
+        found[name_at(keys, found, counts)] = None
     return list(found)
+
+
+def name_at(keys: tuple[Any, ...], taken: Collection[str], counts: dict[str, int]) -> str:
+    """The name of a tensor at a place of a tree.
+
+    Args:
+        keys: The keys that lead to it.
+        taken: The names of those before it.
+        counts: Of how many the name would be the same; for a call with each tensor, in order.
+    """
+    plain = unique = ".".join(map(str, keys)) if keys else _LONE
+    while unique in taken:
+        counts[plain] = counts.get(plain, 1) + 1
+        unique = f"{plain}#{counts[plain]}"
+    return unique
 
 
 def relabel(tree: Any, label: Callable[[Any], Any], leaf: type = Ref) -> Any:
@@ -85,7 +116,8 @@ def relabel(tree: Any, label: Callable[[Any], Any], leaf: type = Ref) -> Any:
     if isinstance(tree, dict):
         return like(tree, [(key, relabel(child, label, leaf)) for key, child in tree.items()])
     if type(tree) in (list, tuple):
-        return type(tree)(relabel(child, label, leaf) for child in tree)
+        whole = leaf not in PLAIN and are_plain(tree)
+        return type(tree)(tree if whole else (relabel(child, label, leaf) for child in tree))
     return tree
 
 

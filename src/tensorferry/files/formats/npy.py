@@ -97,11 +97,12 @@ class _Npy(Format):
             pump.copy(stored, file.fileno())
             file.write(_strings(contents))
 
-    def check(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Iterator[FileFinding]:
-        try:
-            contents = self.read(path)
-        except ConversionError as error:
-            yield FileFinding(str(path), 0, None, error.message)
+    def check(
+        self, path: Path, *, allow: frozenset[str] = frozenset(), found: Contents | ConversionError | None = None
+    ) -> Iterator[FileFinding]:
+        contents = self.tried(path, allow) if found is None else found
+        if isinstance(contents, ConversionError):
+            yield FileFinding(str(path), 0, None, contents.message)
             return
         for name, why in contents.others.items():
             yield FileFinding(str(path), None, name, why, error=False)

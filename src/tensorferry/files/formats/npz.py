@@ -112,7 +112,9 @@ class _Npz(Format):
                     behind = {}
             archive.finish(comment if fits else b"")
 
-    def check(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Iterator[FileFinding]:
+    def check(
+        self, path: Path, *, allow: frozenset[str] = frozenset(), found: Contents | ConversionError | None = None
+    ) -> Iterator[FileFinding]:
         try:
             archive = Archive(str(path), tolerant=True)
         except ConversionError as error:
@@ -124,6 +126,13 @@ class _Npz(Format):
             for finding in archive.findings(_tensor):
                 damaged.add(finding.tensor)
                 yield finding
+            if isinstance(found, Contents):
+                for member_name in archive if found.others else ():
+                    name = _tensor(member_name)
+                    if name in found.others and name not in damaged:
+                        where = archive[member_name].header
+                        yield FileFinding(str(path), where, name, found.others[name], error=False)
+                return
             for member_name in archive:
                 member = archive[member_name]
                 if _tensor(member_name) in damaged:

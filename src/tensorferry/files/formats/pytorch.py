@@ -114,23 +114,26 @@ class PyTorch(Format):
         finally:
             os.close(descriptor)
 
-    def check(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Iterator[FileFinding]:
-        return super().check(path, allow=allow) if _is_legacy(path) else check_archive(self, path, allow)
+    def check(
+        self, path: Path, *, allow: frozenset[str] = frozenset(), found: Contents | ConversionError | None = None
+    ) -> Iterator[FileFinding]:
+        found = self.tried(path, allow) if found is None else found
+        return super().check(path, allow=allow, found=found) if _is_legacy(path) else check_archive(path, found)
 
 
-def check_archive(format: Format, path: Path, allow: frozenset[str]) -> Iterator[FileFinding]:  # noqa: A002 - the term
-    """What is wrong with a zip archive of tensors: what reading it says, and all of its members."""
+def check_archive(path: Path, found: Contents | ConversionError) -> Iterator[FileFinding]:
+    """What is wrong with a zip archive of tensors: what reading it gave or raised, and all of its members."""
     from ..encodings.zip_archive import Archive
 
     where = os.fspath(path)
     tensors: dict[str, str] = {}
-    try:
-        for name, stored in format.read(path, allow=allow).tensors.items():
+    if isinstance(found, ConversionError):
+        yield FileFinding(where, None, None, found.message)
+    else:
+        for name, stored in found.tensors.items():
             region = getattr(stored, "region", None)
             if region is not None:
                 tensors.setdefault(region.archive.member(region.index).name, name)
-    except ConversionError as error:
-        yield FileFinding(where, None, None, error.message)
     try:
         archive = Archive(where, tolerant=True, may_lack_sums=True)
     except ConversionError:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from ...errors import ConversionError
     from ..base.contents import FileFinding
     from ..encodings.zip_archive import Archive
     from ..pickles.torch import Names
@@ -76,8 +77,10 @@ class TorchExport(Format):
     def asks_for(self, path: Path) -> tuple[str, ...]:
         return self.read(path).asks_for
 
-    def check(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Iterator[FileFinding]:
-        return check_archive(self, path, allow)
+    def check(
+        self, path: Path, *, allow: frozenset[str] = frozenset(), found: Contents | ConversionError | None = None
+    ) -> Iterator[FileFinding]:
+        return check_archive(path, self.tried(path, allow) if found is None else found)
 
 
 def _read_inside(archive: Archive, name: str, contents: Contents, allow: frozenset[str]) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from ...errors import ConversionError
     from ..base.contents import FileFinding
     from ..encodings.zip_archive import Archive
 
@@ -75,8 +76,10 @@ class TorchScript(Format):
         )
         return tuple(dict.fromkeys(name for names in asked for name in names))
 
-    def check(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Iterator[FileFinding]:
-        return check_archive(self, path, allow)
+    def check(
+        self, path: Path, *, allow: frozenset[str] = frozenset(), found: Contents | ConversionError | None = None
+    ) -> Iterator[FileFinding]:
+        return check_archive(path, self.tried(path, allow) if found is None else found)
 
 
 def _opened(path: Path) -> tuple[Archive, str]:

@@ -9,14 +9,13 @@ process or never return), lets few bytes make the memo as large as they like, an
 
 from __future__ import annotations
 
-from codecs import escape_decode
 from struct import Struct
 from struct import error as StructError  # noqa: N812 - a class
 from typing import TYPE_CHECKING, Any
 
 from ...errors import FileFormatError, UnsafeFileError
-from .tape import LINE, MOST_BYTES, Tape
-from .words import Ordered, Span
+from .tape import LINE, MOST_BYTES, Tape, integer_of, text_of
+from .words import Ordered, Span, modern
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,19 +25,15 @@ if TYPE_CHECKING:
 
     _Handler = Callable[["Machine"], Any]
 
-__all__ = ["Machine"]
+__all__ = ["MOST_STEPS", "Machine"]
 
-_MOST_STEPS = 20_000_000
-_MOST_CONTAINERS = 4_000_000
-_MOST_MARKS = 1_000
-_MOST_INTEGER = 1_024
+MOST_STEPS = 3_500_000
+"""A hundred thousand tensors take thirty each, where none is read by its pattern; so many take a second or two."""
+_MOST_CONTAINERS = 2_000_000
+_WORK = 4  # as how many containers a name counts; a call, as half
+_MOST_MARKS, _MOST_INTEGER = 1_000, 1_024
 _ROUND = 1 << 14
 _ALIKE = ", or with many that were made to have one hash"
-
-_MODULES = {"__builtin__": "builtins", "copy_reg": "copyreg"}
-_NAMES = {"__builtin__.long": "builtins.int", "__builtin__.unicode": "builtins.str"}
-"""What protocols below 3 call them: https://docs.python.org/3/library/pickle.html#pickle.Pickler (fix_imports)."""
-
 
 _U16, _I32, _U32, _U64, _DOUBLE = (Struct(code) for code in ("<H", "<i", "<I", "<Q", ">d"))
 
@@ -55,17 +50,18 @@ class Machine(Tape):
     """
 
     def __init__(
-        self, data: bytes | mmap, vocabulary: Vocabulary, where: str, begin: int = 0, most: int = _MOST_STEPS
+        self, data: bytes | mmap, vocabulary: Vocabulary, where: str, begin: int = 0, most: int = MOST_STEPS
     ) -> None:
         super().__init__(data, where, begin)
         self.vocabulary = vocabulary
+        self.most = most
         if vocabulary.span_from < 1 << 62:
             vocabulary.machine = self
-        self.most = most
         self.stack: list[Any] = []
         self.marked: list[list[Any]] = []
         self.memo: dict[int, Any] = {}
         self.containers = 0
+        self.steps = 0
         self.done = False
 
     def run(self) -> Any:
@@ -77,7 +73,8 @@ class Machine(Tape):
         """
         data, handlers, start = self.data, _HANDLERS, 0
         try:
-            for _ in range(0, self.most, _ROUND):
+            while self.steps < self.most:
+                self.steps += _ROUND
                 for _ in range(_ROUND):
                     start = self.at
                     self.at = start + 1
@@ -97,7 +94,7 @@ class Machine(Tape):
     def contain(self, weight: int = 1) -> None:
         self.containers += weight
         if self.containers > _MOST_CONTAINERS:
-            raise self.bomb(f"makes more than {_MOST_CONTAINERS:,} containers")
+            raise self.bomb(f"makes more than {_MOST_CONTAINERS:,} containers (a call counts as {_WORK // 2})")
 
     def items(self) -> list[Any]:
         items, self.stack = self.stack, self.marked.pop()
@@ -107,9 +104,10 @@ class Machine(Tape):
 
     def push_unicode(self) -> None:
         data, start = self.data, self.at + 4
-        self.at = end = start + int.from_bytes(data[start - 4 : start], "little")
-        if end - start > LINE or end > len(data):
-            self.reach(start, end - start)
+        nbytes = _U32.unpack_from(data, start - 4)[0]
+        self.at = end = start + nbytes
+        if nbytes > LINE or end > len(data):
+            self.reach(start, nbytes)
         self.stack.append(data[start:end].decode("utf-8", "surrogatepass"))
 
     def push_text(self, nbytes: int) -> None:
@@ -128,10 +126,19 @@ class Machine(Tape):
             raise self.bomb(f"has an integer of {nbytes:,} bytes")
         self.stack.append(int.from_bytes(self.take(nbytes), "little", signed=True))
 
+    def push_short_long(self) -> None:
+        data, start = self.data, self.at + 1
+        self.at = end = start + data[start - 1]
+        if end > len(data):
+            self.reach(start, end - start)
+        self.stack.append(int.from_bytes(data[start:end], "little", signed=True))
+
     def push_line(self, read: Callable[[str], Any]) -> None:
+        self.contain()
         self.stack.append(read(self.line()))
 
     def push_unicode_line(self) -> None:
+        self.contain(2)
         self.stack.append(self.line("raw-unicode-escape", MOST_BYTES))
 
     def push_new(self, make: Callable[[], Any], weight: int) -> None:
@@ -165,6 +172,10 @@ class Machine(Tape):
         """Keep the top of the stack at an index."""
         self.memo[index] = self.stack[-1]
 
+    def put_far(self) -> None:
+        self.at += 4
+        self.put(_U32.unpack_from(self.data, self.at - 4)[0])
+
     def memoize(self) -> None:
         """Keep the top of the stack at the next index."""
         self.put(len(self.memo))
@@ -178,9 +189,8 @@ class Machine(Tape):
         self.stack[-length:] = [tuple(self.stack[-length:])]
 
     def tuple_marked(self) -> None:
-        self.contain()
-        items = tuple(self.items())
-        self.stack.append(items)
+        self.list_marked()
+        self.stack[-1] = tuple(self.stack[-1])
 
     def list_marked(self) -> None:
         self.contain()
@@ -238,8 +248,8 @@ class Machine(Tape):
     # What it asks for.
 
     def find(self, module: str, name: str) -> Any:
-        renamed = _NAMES.get(f"{module}.{name}")
-        return self.vocabulary.find(renamed or f"{_MODULES.get(module, module)}.{name}")
+        self.contain(_WORK)
+        return self.vocabulary.find(modern(module, name))
 
     def push_global(self) -> None:
         module = self.line()
@@ -252,6 +262,7 @@ class Machine(Tape):
         self.stack.append(self.find(module, name))
 
     def call(self) -> None:
+        self.contain(_WORK // 2)
         arguments, function = self.stack.pop(), self.stack.pop()
         self.stack.append(self.vocabulary.call(function, arguments))
 
@@ -275,6 +286,7 @@ class Machine(Tape):
         self.stack[-1] = self.vocabulary.build(self.stack[-1], state)
 
     def persistent(self) -> None:
+        self.contain(_WORK // 2)
         self.stack[-1] = self.vocabulary.load(self.stack[-1])
 
     def persistent_text(self) -> None:
@@ -286,9 +298,9 @@ class Machine(Tape):
         self.stack.append(None)
 
     def stop(self) -> None:
-        if len(self.stack) != 1 or self.marked:
+        self.done = len(self.stack) == 1 and not self.marked
+        if not self.done:
             raise IndexError(f"{len(self.stack)} values at the end")
-        self.done = True
 
     def unknown(self) -> None:
         opcode = self.data[self.at - 1]
@@ -299,23 +311,18 @@ class Machine(Tape):
 
 
 def _fixed(kind: Struct) -> _Handler:
-    return lambda machine: machine.stack.append(machine.unpack(kind))
+    read, width = kind.unpack_from, kind.size
+
+    def push(machine: Machine) -> None:
+        start = machine.at
+        machine.at = start + width
+        machine.stack.append(read(machine.data, start)[0])
+
+    return push
 
 
 def _constant(value: Any) -> _Handler:
     return lambda machine: machine.stack.append(value)
-
-
-def _integer(line: str) -> int | bool:
-    """A line of protocols 0 and 1, which have truth values as ``00`` and ``01``."""
-    return line == "01" if line in ("00", "01") else int(line.removesuffix("L"))
-
-
-def _quoted(line: str) -> str:
-    """A line of Python 2: what it has between quotes, with its escapes."""
-    if len(line) < 2 or line[0] != line[-1] or line[0] not in "'\"":
-        raise ValueError("text without quotes")
-    return escape_decode(line[1:-1])[0].decode("latin-1")
 
 
 _UNUSED = {0x97: "NEXT_BUFFER", 0x98: "READONLY_BUFFER"}
@@ -332,7 +339,7 @@ _KNOWN: dict[int, _Handler] = {
     ord("M"): _fixed(_U16),
     ord("J"): _fixed(_I32),
     ord("G"): _fixed(_DOUBLE),
-    0x8A: lambda m: m.push_long(m.take(1)[0]),
+    0x8A: Machine.push_short_long,
     0x8B: lambda m: m.push_long(m.unpack(_I32)),
     0x8C: lambda m: m.push_text(m.take(1)[0]),
     ord("X"): Machine.push_unicode,
@@ -344,9 +351,9 @@ _KNOWN: dict[int, _Handler] = {
     0x8E: lambda m: m.push_bytes(_U64),
     0x96: lambda m: m.push_bytes(_U64, bytearray),
     ord("F"): lambda m: m.push_line(float),
-    ord("I"): lambda m: m.push_line(_integer),
-    ord("L"): lambda m: m.push_line(_integer),
-    ord("S"): lambda m: m.push_line(_quoted),
+    ord("I"): lambda m: m.push_line(integer_of),
+    ord("L"): lambda m: m.push_line(integer_of),
+    ord("S"): lambda m: m.push_line(text_of),
     ord("V"): Machine.push_unicode_line,
     ord("g"): lambda m: m.get(int(m.line()), 0),
     ord("p"): lambda m: m.put(int(m.line())),
@@ -373,7 +380,7 @@ _KNOWN: dict[int, _Handler] = {
     ord("h"): lambda m: m.get(m.take(1)[0], 2),
     ord("j"): lambda m: m.get(m.unpack(_U32), 5),
     ord("q"): lambda m: m.put(m.take(1)[0]),
-    ord("r"): lambda m: m.put(m.unpack(_U32)),
+    ord("r"): Machine.put_far,
     0x94: lambda m: m.memoize(),
     ord("c"): Machine.push_global,
     0x93: Machine.push_stacked_global,

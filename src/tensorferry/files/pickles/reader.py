@@ -10,7 +10,7 @@ import numpy as np
 
 from ...errors import FileFormatError, UnsafeFileError
 from ..base.contents import Ref, Special
-from ..base.nesting import DEEPEST, MOST, names, relabel
+from ..base.nesting import CONTAINER, DEEPEST, MOST, PLAIN, are_plain, name_at
 from ..base.wording import named
 from .shortcuts import run
 from .standins import HINT, InstanceOf, Leaf, TensorOf, title
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Unpickled", "described", "globals_of", "root_of"]
 
-_PLAIN = frozenset({str, int, float, bool, complex, bytes, bytearray, type(None), Special})
+_OTHERS = frozenset({complex, bytes, bytearray, Special})
+_STEPS_FOR_GLOBALS = 200_000
 _FACTORIES: dict[str, Any] = {each.__name__: each for each in (dict, list, set, tuple, int, float, str, bool)}
 _TAKEN = frozenset(dir(OrderedDict()))
 
@@ -89,17 +90,9 @@ def described(root: Any, vocabulary: Names, nbytes: int) -> Unpickled:
             tree.update((name, Ref(name, leaf.kind, leaf.requires_grad)) for name, leaf in flat.items())
         found = {**flat} if type(flat) is Ordered else flat
         return Unpickled(found, tree, asks_for, _besides(vocabulary, found))
-    tree = _Walk(vocabulary, nbytes).node(root, 0)
-    leaves: dict[str, Any] = {}
-    own = iter(names(tree, Leaf))
-
-    def label(leaf: Any) -> Ref:
-        name = next(own)
-        leaves[name] = leaf
-        return Ref(name, getattr(leaf, "kind", "tensor"), getattr(leaf, "requires_grad", False))
-
-    tree = relabel(tree, label, Leaf)
-    return Unpickled(leaves, tree, asks_for, _besides(vocabulary, leaves))
+    walk = _Walk(vocabulary, nbytes)
+    tree = walk.node(root, ())
+    return Unpickled(walk.leaves, tree, asks_for, _besides(vocabulary, walk.leaves))
 
 
 def globals_of(read: Callable[[], bytes | mmap], vocabulary: Names, begin: int = 0) -> tuple[str, ...]:
@@ -110,9 +103,9 @@ def globals_of(read: Callable[[], bytes | mmap], vocabulary: Names, begin: int =
         vocabulary: What its names mean.
         begin: Where it begins in what `read` gives.
     """
-    # What it named until then is told; `root_of` tells what is wrong with it.
+    # What it named until then is told; `root_of` has run it before, and tells what is wrong with it.
     with suppress(FileFormatError, UnsafeFileError):
-        run(read, vocabulary, vocabulary.where, begin)
+        run(read, vocabulary, vocabulary.where, begin, _STEPS_FOR_GLOBALS)
     return tuple(dict.fromkeys([*vocabulary.asked, *vocabulary.refused]))
 
 
@@ -147,53 +140,91 @@ def _container(node: dict[Any, Any], attributes: dict[str, Any]) -> dict[Any, An
 
 
 class _Walk:
-    """Turns what a pickle made into a tree, node by node, so that nothing is counted once and used a thousand times."""
+    """Turns what a pickle made into a tree, node by node, so that nothing is counted once and used a thousand times.
+
+    `leaves` are what takes the place of tensors, by the name that its place gives it.
+    """
 
     def __init__(self, vocabulary: Names, nbytes: int) -> None:
         self.where = vocabulary.where
         self.machine = vocabulary.machine
-        self.left = min(MOST, nbytes + 100_000)
+        self.leaves: dict[str, Any] = {}
+        self.counts: dict[str, int] = {}
+        self.left = self.most = min(MOST, CONTAINER * nbytes + 100_000)
 
-    def node(self, node: Any, depth: int) -> Any:
-        self.left -= 1
-        if self.left < 0:
-            raise UnsafeFileError(
-                f"{self.where}: its pickle makes more values than it has bytes, by using some many times over: a bomb."
-            )
+    def node(self, node: Any, keys: tuple[Any, ...], *, is_value: bool = True) -> Any:
+        """A node of the tree.
+
+        Args:
+            node: What the pickle made.
+            keys: Those that lead to it.
+            is_value: Whether tensors in it are of the tree; not in attributes of containers.
+        """
         kind = type(node)
-        if kind in _PLAIN or isinstance(node, (Leaf, np.generic)):
+        if kind in PLAIN or isinstance(node, np.generic):
+            self.weigh(1)
+            return node
+        if isinstance(node, Leaf):
+            self.weigh(1)
+            return self.label(node, keys) if is_value else node
+        self.weigh(CONTAINER)
+        if kind in _OTHERS:
             return self.special(node) if isinstance(node, Special) else node
-        if depth >= DEEPEST:
+        if len(keys) >= DEEPEST:
             raise UnsafeFileError(f"{self.where}: its pickle nests values more than {DEEPEST} levels deep.")
         if kind is dict or kind is Ordered:
-            made = _container(node, self.attributes(node, depth))
-            for key, child in node.items():
-                made[key] = self.node(child, depth + 1)
-            return made
+            made = _container(node, self.attributes(node, keys))
+            return self.fill(made, node, keys, is_value=is_value)
         if kind is list or kind is tuple:
-            return kind(self.node(child, depth + 1) for child in node)
+            if are_plain(node):
+                self.weigh(len(node))
+                return kind(node)
+            return kind(self.node(child, (*keys, place), is_value=is_value) for place, child in enumerate(node))
         if kind is Span:
             return node.kind(self.machine.take_left(node))
         if kind is set or kind is frozenset:
-            self.left -= len(node)
+            self.weigh(len(node))
             return node
         if kind is InstanceOf:
-            return self.instance(node, depth)
+            return self.fill({}, self.instance(node), keys, is_value=is_value)
         what = f"{title(node)} itself" if kind is Global else title(node)
         raise UnsafeFileError(f"{self.where} holds {what}, which is no data.", HINT)
+
+    def weigh(self, values: int) -> None:
+        """Count values, and refuse too many."""
+        self.left -= values
+        if self.left < 0:
+            what = f"than {MOST:,} values (a container counts as {CONTAINER}), out of all proportion"
+            if self.most < MOST:
+                what = "values than it has bytes, by using some many times over: a bomb"
+            raise UnsafeFileError(f"{self.where}: its pickle makes more {what}.")
+
+    def label(self, leaf: Any, keys: tuple[Any, ...]) -> Ref:
+        name = name_at(keys, self.leaves, self.counts)
+        self.leaves[name] = leaf
+        return Ref(name, getattr(leaf, "kind", "tensor"), getattr(leaf, "requires_grad", False))
+
+    def fill(self, made: dict[Any, Any], node: dict[Any, Any], keys: tuple[Any, ...], *, is_value: bool) -> Any:
+        if are_plain(node.values()):
+            self.weigh(len(node))
+            made.update(node)
+        else:
+            for key, child in node.items():
+                made[key] = self.node(child, (*keys, key), is_value=is_value)
+        return made
 
     def special(self, node: Special) -> Special:
         if node.kind == "qscheme":
             raise UnsafeFileError(f"{self.where} holds a {node.kind}, {node.value!s}, which stands for no data.", HINT)
         return node
 
-    def attributes(self, node: Any, depth: int = 0) -> dict[str, Any]:
+    def attributes(self, node: Any, keys: tuple[Any, ...] = ()) -> dict[str, Any]:
         found = getattr(node, "attributes", None) or {}
         if any(type(name) is not str or name in _TAKEN for name in found) or (found and node.factory is not None):
             raise UnsafeFileError(f"{self.where} replaces what an OrderedDict does with attributes of that name.")
-        return {name: self.node(value, depth + 1) for name, value in found.items()}
+        return {name: self.node(value, (*keys, name), is_value=False) for name, value in found.items()}
 
-    def instance(self, node: InstanceOf, depth: int) -> dict[Any, Any]:
+    def instance(self, node: InstanceOf) -> dict[Any, Any]:
         made: dict[Any, Any] = {}
         if node.arguments:
             made["arguments"] = node.arguments
@@ -205,4 +236,4 @@ class _Walk:
             made["state"] = node.state
         if node.items:
             made["items"] = node.items
-        return {key: self.node(child, depth + 1) for key, child in made.items()}
+        return made

@@ -10,7 +10,7 @@ import re
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
-from .machine import Machine
+from .machine import MOST_STEPS, Machine
 from .repeats import Repeats, Template
 from .words import Global
 
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 
-def run(read: Callable[[], bytes | mmap], vocabulary: Vocabulary, where: str, begin: int = 0) -> Any:
+def run(
+    read: Callable[[], bytes | mmap], vocabulary: Vocabulary, where: str, begin: int = 0, most: int = MOST_STEPS
+) -> Any:
     """What a pickle makes, in plain values and a vocabulary's stand-ins; `Vocabulary.machine` says where it ended.
 
     Args:
@@ -31,11 +33,13 @@ def run(read: Callable[[], bytes | mmap], vocabulary: Vocabulary, where: str, be
         vocabulary: What its names mean.
         where: The file, for messages.
         begin: Where it begins in what `read` gives.
+        most: Steps that it may take, about.
     """
+    quick = _QuickMachine(read(), vocabulary, where, begin, most)
     try:
-        return _QuickMachine(read(), vocabulary, where, begin).run()
+        return quick.run()
     except _Replay:
-        return Machine(read(), vocabulary, where, begin).run()
+        return Machine(read(), vocabulary, where, begin, most - quick.steps).run()
 
 
 class _Replay(Exception):  # noqa: N818 - a signal, not an error
@@ -84,8 +88,8 @@ def _numbers(raw: bytes) -> tuple[int, ...] | None:
 class _QuickMachine(Machine):
     """A machine that looks for the pattern where a tensor may begin."""
 
-    def __init__(self, data: bytes | mmap, vocabulary: Vocabulary, where: str, begin: int) -> None:
-        super().__init__(data, vocabulary, where, begin)
+    def __init__(self, data: bytes | mmap, vocabulary: Vocabulary, where: str, begin: int, most: int) -> None:
+        super().__init__(data, vocabulary, where, begin, most)
         self.repeats = Repeats(data, vocabulary)
         self.highest = -1
         self.skipped = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import escape_decode
 from typing import TYPE_CHECKING, Any
 
 from ...errors import FileFormatError, UnsafeFileError
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
     from .words import Span
 
-__all__ = ["LINE", "MOST_BYTES", "Tape"]
+__all__ = ["LINE", "MOST_BYTES", "Tape", "integer_of", "text_of"]
 
 MOST_BYTES = 128 << 20
 """Bytes of a pickle that are read into memory."""
@@ -86,3 +87,15 @@ class Tape:
     def unpack(self, kind: Struct) -> Any:
         """The next number."""
         return kind.unpack(self.take(kind.size))[0]
+
+
+def integer_of(line: str) -> int | bool:
+    """A line of protocols 0 and 1, which have truth values as ``00`` and ``01``."""
+    return line == "01" if line in ("00", "01") else int(line.removesuffix("L"))
+
+
+def text_of(line: str) -> str:
+    """A line of Python 2: what it has between quotes, with its escapes."""
+    if len(line) < 2 or line[0] != line[-1] or line[0] not in "'\"":
+        raise ValueError("text without quotes")
+    return escape_decode(line[1:-1])[0].decode("latin-1")

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 if TYPE_CHECKING:
     from ..base.keys import Keys
 
-__all__ = ["Global", "Ordered", "Span", "Vocabulary"]
+__all__ = ["Global", "Ordered", "Span", "Vocabulary", "modern"]
+
+_MODULES = {"__builtin__": "builtins", "copy_reg": "copyreg"}
+_NAMES = {"__builtin__.long": "builtins.int", "__builtin__.unicode": "builtins.str"}
+"""What protocols below 3 call them: https://docs.python.org/3/library/pickle.html#pickle.Pickler (fix_imports)."""
+
+
+def modern(module: str, name: str) -> str:
+    """What Python 3 calls a class or function that a pickle names, with its module."""
+    return _NAMES.get(f"{module}.{name}") or f"{_MODULES.get(module, module)}.{name}"
 
 
 class Global(NamedTuple):

@@ -17,6 +17,7 @@ from ...base.wording import named
 from ...encodings.crc32c import crc32c
 from ...encodings.shapes import checked
 from ...encodings.slabs import slabs
+from .chunks import Chunks
 from .layout import BATCH, BOX_BYTES, EMPTY, LARGEST_JSON, SEQUENCE, STRINGS, TREE, load, store_at, tagged
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class Checkpoint:
             if leaf.kind in _ARRAYS:
                 values.append((leaf, _Array(next(stores), name)))
             elif leaf.kind == "scalar":
-                values.append((leaf, next(stores).read().result().item()))
+                values.append((leaf, self._scalar(next(stores), name)))
             elif leaf.kind == "string":
                 if not isinstance(texts.get(name), str):
                     raise FileFormatError(f"{self._folder} lacks the string {name!r} in {STRINGS}.")
@@ -139,15 +140,24 @@ class Checkpoint:
             raise UnsafeFileError(f"{where} has chunks of {prod(chunks) * itemsize:,} bytes, more than are read.")
         # A box holds whole chunks, so that none of them is decompressed twice.
         band = min(chunks[0], shape[0]) * prod(shape[1:]) * itemsize if shape else itemsize
+        held = Chunks(store, itemsize, where, None if self._database else self._folder / name)
 
         def read() -> Iterator[Array]:
             for box in slabs(shape, itemsize, chunks, max(BOX_BYTES, band)):
+                held.look_at(box)
                 try:
                     yield store[box].read().result()
                 except Exception as error:
                     raise FileFormatError(f"{where} cannot be read: {str(error)[:300]}.", "get it anew") from error
 
         return Decoded(dtype, shape, read, (str(self._folder), name))
+
+    def _scalar(self, store: Any, name: str) -> Any:
+        """A number of the tree."""
+        stored = self._stored(store, name)
+        if stored.size != 1:
+            raise FileFormatError(f"{self._folder}: {name!r} is no number, but an array of {stored.size:,}.")
+        return stored.load().item()
 
     def _nested(self, values: list[tuple[_Leaf, Any]]) -> Any:
         """The tree that the values' keys make."""

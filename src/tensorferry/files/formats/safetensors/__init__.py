@@ -15,12 +15,14 @@ from ....errors import FileFormatError, FormatLimitError
 from ...base.contents import Contents, FileFinding
 from ...base.format import Format
 from ...base.tree_strings import pack, unpack
-from .header import HEADER_LIMIT, METADATA, NAMES, NIBBLES, Scan
+from .dtypes import NAMES, NIBBLES
+from .header import HEADER_LIMIT, METADATA, Scan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from ....errors import ConversionError
     from ...base.pump import Pump
     from ...base.stored import Stored
 
@@ -133,7 +135,11 @@ class _Safetensors(Format):
                     file.flush()
                     pump.copy(stored, file.fileno())
 
-    def check(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Iterator[FileFinding]:
+    def check(
+        self, path: Path, *, allow: frozenset[str] = frozenset(), found: Contents | ConversionError | None = None
+    ) -> Iterator[FileFinding]:
+        if isinstance(found, Contents):
+            return  # `read` raises for all that could be wrong with a header.
         scan = Scan(path)
         yield from scan.findings
         try:

@@ -9,62 +9,30 @@ import json
 import os
 import re
 from itertools import count
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ....errors import UnsafeFileError
-from ....host.numpy_dtypes import numpy_dtype
 from ...base.contents import MOST_TENSORS, FileFinding
 from ...base.raw import read_at
-from ...base.stored import Decoded, Extent
+from ...base.stored import Extent
 from ...base.wording import is_unicode, named
 from ...encodings.json_scan import BLANK, Cut, blank, compound, expect, string, strings
+from .dtypes import BITS, DTYPES, UNPACKED, nibbles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from ...base.stored import Stored
 
-__all__ = ["HEADER_LIMIT", "METADATA", "NAMES", "NIBBLES", "Scan"]
-
-Array = np.ndarray[Any, Any]
+__all__ = ["HEADER_LIMIT", "METADATA", "Scan"]
 
 HEADER_LIMIT = 100_000_000
 """The longest header that the official reader takes."""
 METADATA = "__metadata__"
 _MOST_AXES = 64
 """NumPy's limit: https://numpy.org/devdocs/release/2.0.0-notes.html"""
-
-_DTYPES = {
-    "BOOL": "bool",
-    "U8": "uint8",
-    "I8": "int8",
-    "F8_E5M2": "float8_e5m2",
-    "F8_E4M3": "float8_e4m3fn",
-    "F8_E5M2FNUZ": "float8_e5m2fnuz",
-    "F8_E4M3FNUZ": "float8_e4m3fnuz",
-    "F8_E8M0": "float8_e8m0fnu",
-    "I16": "int16",
-    "U16": "uint16",
-    "F16": "float16",
-    "BF16": "bfloat16",
-    "I32": "int32",
-    "U32": "uint32",
-    "F32": "float32",
-    "I64": "int64",
-    "U64": "uint64",
-    "F64": "float64",
-    "C64": "complex64",
-    "F4": "float4_e2m1fn",
-}
-NIBBLES = "float4_e2m1fn"
-"""Two in a byte, the first in the low half: as in ``torch.float4_e2m1fn_x2``."""
-NAMES = {canonical: name for name, canonical in _DTYPES.items()}
-_UNPACKED = ("F6_E2M3", "F6_E3M2")
-_BITS = {name: int("".join(re.findall(r"^[A-Z]+([0-9]+)", name)) or 8) for name in (*_DTYPES, *_UNPACKED)}
 
 _ENTRY = re.compile(
     BLANK.join(
@@ -101,6 +69,8 @@ _LONGEST_NAME = 1 << 20
 _USUAL_ENTRY = 80
 _SHORTEST_ENTRY = 40
 _MOST_MORE = 1 << 20
+_MOST_MORE_AXES = 100_000
+"""Of shapes that NumPy has no arrays of."""
 _WINDOW = 1 << 17
 """Bytes of a header that are in memory at a time."""
 
@@ -123,6 +93,7 @@ class Scan:
         self._reached = 0
         self._more: dict[str, str] = {}
         self._more_bytes = 0
+        self._more_axes = 0
         self._aside: dict[str, tuple[int, int]] = {}
         self._shapes: dict[bytes, tuple[tuple[int, ...], int, int]] = {}
         self._usual: dict[tuple[bytes, bytes], tuple[str, tuple[int, ...], int]] = {}
@@ -228,7 +199,7 @@ class Scan:
     def _add(self, name: str, dtype: str, raw: bytes, begin: int, end: int, at: int) -> None:
         if len(self.tensors) + len(self.findings) >= MOST_TENSORS:
             raise UnsafeFileError(f"{self.path} has more than {MOST_TENSORS:,} tensors, out of all proportion.")
-        counted = self._shapes.get(raw) or _shape(raw)
+        counted = self._shapes.get(raw) or self._shape(raw)
         if counted is None:
             return self._find(f"shape [{raw[:80].decode()}] is not one of whole numbers", at, name)
         shape, size, span = self._shapes[raw] = counted
@@ -236,9 +207,9 @@ class Scan:
             return self._find("the name stands there twice", at, name)
         if name == METADATA:
             return self._find(f"{METADATA} is not strings by name", at)
-        bits = _BITS.get(dtype)
+        bits = BITS.get(dtype)
         if bits is None:
-            return self._find(f"dtype {dtype} is not one of {', '.join(_BITS)}", at, name)
+            return self._find(f"dtype {dtype} is not one of {', '.join(BITS)}", at, name)
         if span * bits >= 1 << 66:
             return self._find(f"shape {list(shape)} is too large for any machine", at, name)
         if (end - begin) * 8 != size * bits:
@@ -251,19 +222,42 @@ class Scan:
         offset = self._data + begin
         if len(shape) > _MOST_AXES:
             self.others[name] = f"{dtype} with {len(shape)} axes; NumPy has at most {_MOST_AXES}"
-        elif dtype in _UNPACKED:
+        elif dtype in UNPACKED:
             self.others[name] = f"{dtype} {list(shape)}: how its bits are packed is not laid down"
         elif dtype == "F4":
-            self.tensors[name] = _nibbles(shape, self.path, offset)
+            self.tensors[name] = nibbles(shape, self.path, offset)
         else:
-            self.tensors[name] = Extent(_DTYPES[dtype], shape, self.path, offset)
-            self._usual[dtype.encode(), raw] = _DTYPES[dtype], shape, end - begin
+            self.tensors[name] = Extent(DTYPES[dtype], shape, self.path, offset)
+            self._usual[dtype.encode(), raw] = DTYPES[dtype], shape, end - begin
         if bits % 8 or name in self.others:
             self._aside[name] = begin, end
         if begin != self._reached:
             self._in_order = False
         self._reached = end
         return None
+
+    def _shape(self, raw: bytes) -> tuple[tuple[int, ...], int, int] | None:
+        """The lengths of the axes, the number of elements, and what that would be without empty axes, or more."""
+        try:
+            shape: Any = json.loads(f"[{raw.decode()}]") if len(raw) <= _LONGEST_ENTRY else None
+        except ValueError:
+            return None
+        if not _whole(shape):
+            return None
+        if len(shape) > _MOST_AXES:
+            self._more_axes += len(shape)
+            if self._more_axes > _MOST_MORE_AXES:
+                raise UnsafeFileError(
+                    f"{self.path} has shapes of more than {_MOST_AXES} axes with more than {_MOST_MORE_AXES:,} in all, "
+                    "out of all proportion."
+                )
+        span = 1
+        for length in shape:
+            span *= length or 1
+            # A product of thousands of numbers takes seconds.
+            if span >= 1 << 66:
+                break
+        return tuple(shape), 0 if 0 in shape else span, span
 
     def _other_entry(self, text: bytes, base: int, position: int) -> tuple[int, bytes]:
         """Read one entry that is not as nearly every writer has it; the position behind it, and what closes it."""
@@ -374,27 +368,5 @@ def _no_json(word: str) -> None:
     raise ValueError(f"{word} is no JSON")
 
 
-def _shape(raw: bytes) -> tuple[tuple[int, ...], int, int] | None:
-    """The lengths of the axes, the number of elements, and what that would be if no axis were empty."""
-    try:
-        shape: Any = json.loads(f"[{raw.decode()}]") if len(raw) <= _LONGEST_ENTRY else None
-    except ValueError:
-        return None
-    return (tuple(shape), prod(shape), prod(max(length, 1) for length in shape)) if _whole(shape) else None
-
-
 def _whole(numbers: Any) -> bool:
     return isinstance(numbers, list) and all(type(each) is int and 0 <= each < 1 << 64 for each in numbers)
-
-
-def _nibbles(shape: tuple[int, ...], path: str, offset: int) -> Decoded:
-    packed = Extent("uint8", (prod(shape) // 2,), path, offset)
-
-    def read() -> Iterator[Array]:
-        for block in packed.blocks():
-            halves = np.empty((block.size, 2), np.uint8)
-            np.bitwise_and(block, 15, out=halves[:, 0])
-            np.right_shift(block, 4, out=halves[:, 1])
-            yield halves.reshape(-1).view(numpy_dtype(NIBBLES))
-
-    return Decoded(NIBBLES, shape, read, (path, offset, shape, NIBBLES))

@@ -1,0 +1,89 @@
+"""Chunks of an array, looked at before tensorstore reads them.
+
+Of most codecs tensorstore takes no more than a chunk has. But it reads a chunk's file whole, however long that is, and
+what is compressed by blosc it expands to as many bytes as are said to be in there.
+"""
+
+from __future__ import annotations
+
+import json
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from ....errors import UnsafeFileError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+__all__ = ["Chunks"]
+
+_OVERHEAD = 1 << 20
+_PER_PIECE = 64
+"""Bytes that a piece of a shard takes beside its values: its place in the index, and what a codec puts around them."""
+_HELD = slice(4, 8)
+"""Where blosc says how many bytes come out: README_CHUNK_FORMAT.rst of c-blosc."""
+
+
+class Chunks:
+    """The chunks of an array.
+
+    Args:
+        store: The array, opened by tensorstore.
+        itemsize: Bytes of an element.
+        where: What to call it in messages.
+        folder: The one that its chunks are files in; ``None``: they are in a database.
+
+    Raises:
+        UnsafeFileError: It has blosc in shards, which no program writes for Orbax.
+    """
+
+    def __init__(self, store: Any, itemsize: int, where: str, folder: Path | None) -> None:
+        described = store.spec().to_json()["metadata"]
+        self._store, self._where, self._folder = store, where, folder
+        self._lengths = store.chunk_layout.write_chunk.shape or (1,) * store.rank
+        self._nbytes = prod(self._lengths) * itemsize
+        pieces = prod(self._lengths) // max(prod(store.chunk_layout.read_chunk.shape or ()), 1)
+        self._most = 2 * (self._nbytes + _PER_PIECE * pieces) + _OVERHEAD
+        encoding = described.get("chunk_key_encoding", {"name": "v2"})
+        apart = "/" if encoding["name"] == "default" else "."
+        apart = described.get("dimension_separator") or encoding.get("configuration", {}).get("separator") or apart
+        self._key = ("c", apart) if encoding["name"] == "default" else ("", apart)
+        codecs = described.get("codecs") or [{"name": (described.get("compressor") or {}).get("id")}]
+        self._by_blosc = any(each["name"] == "blosc" for each in codecs)
+        if not self._by_blosc and '"blosc"' in json.dumps(codecs):
+            raise UnsafeFileError(f"{where} has shards of chunks that are compressed by blosc, which are not read.")
+
+    def look_at(self, box: Sequence[slice]) -> None:
+        """Refuse a box in which a chunk holds more than it is declared to.
+
+        Raises:
+            UnsafeFileError: One does.
+        """
+        if self._folder is None and not self._by_blosc:
+            return
+        for key in self._keys(box):
+            if self._folder is not None:
+                file = self._folder / key
+                nbytes = file.stat().st_size if file.is_file() else 0
+                self._refuse(nbytes, self._most)
+            if self._by_blosc:
+                found = self._store.kvstore.read(key).result()
+                self._refuse(int.from_bytes((found.value or b"")[_HELD], "little"), self._nbytes)
+
+    def _keys(self, box: Sequence[slice]) -> Iterator[str]:
+        begin, apart = self._key
+        places = (
+            range(part.start // length, -(-part.stop // length))
+            for part, length in zip(box, self._lengths, strict=True)
+        )
+        for place in product(*places):
+            words = ([begin] if begin else []) + [str(each) for each in place]
+            yield apart.join(words) or "0"
+
+    def _refuse(self, nbytes: int, most: int) -> None:
+        if nbytes > most:
+            raise UnsafeFileError(
+                f"{self._where} has a chunk of {nbytes:,} bytes or more, where {most:,} are declared: a bomb."
+            )
