@@ -15,8 +15,8 @@ BROKEN = 'raise OSError("libtorch_cpu.so: cannot open shared object file")\n'
 
 
 @pytest.fixture(scope="module")
-def measured(cli, once):
-    code, stdout, stderr = once("doctor", lambda: told(cli("doctor", "--json")))
+def measured(forked_cli_with_frameworks, once):
+    code, stdout, stderr = once("doctor", lambda: told(forked_cli_with_frameworks("doctor", "--json")))
     assert (code, stderr) == (0, "")
     return json.loads(stdout)
 

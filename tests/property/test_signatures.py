@@ -427,8 +427,8 @@ def test_threads_that_convert_everything_at_once_get_the_right_results():
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(work, range(threads)))
     for conversion in (conversion_as("torch", dtype="float64"), conversion_as("numpy", copy=True)):
-        # Each thread may have put in one more before it saw that there were enough.
-        assert recipes.MOST < conversion.kept < 2 * (recipes.MOST + threads)
+        # Each thread may have put in one more before it saw that there were enough, or have begun anew after another.
+        assert 0 < conversion.kept < 2 * (recipes.MOST + threads)
 
 
 # -- what has no ordinary memory --------------------------------------------------------------------
