@@ -41,7 +41,7 @@ def wrapped(path: Path, head: bytes) -> FileFormatError | None:
         quoted = shlex.quote(path.name)
         return FileFormatError(
             f"{path} is a pointer of Git LFS, which stands in the place of the file.",
-            f"git lfs pull --include {quoted}, in its repository",
+            f"git lfs pull -I {quoted}, in its repository",
         )
     if head.lstrip().lower().startswith(_PAGES):
         return FileFormatError(
