@@ -239,7 +239,7 @@ class Error(Generated):
         error = getattr(tensorferry, self.arguments[0])
         ours, theirs = _bases(error)
         bases = [*([f":py:exc:`{ours}`"] if ours else []), *(f"``{name}``" for name in theirs)]
-        body = [f"*Is a* {', '.join(bases)}.", "", *_docstring(error, _without_example)]
+        body = [f"*Derived from* {', '.join(bases)}.", "", *_docstring(error, _without_example)]
         return restructured(_described("exception", error.__name__, "", body, (":no-contents-entry:",)))
 
 

@@ -146,7 +146,7 @@ def convert(
     ] = None,
     overwrite: Annotated[bool, _written("--overwrite", help="Replace OUT if it exists.")] = False,
     verify: Annotated[bool, _done("--verify", help="Read it back and compare every bit before it appears.")] = False,
-    dry_run: Annotated[bool, _done("--dry-run", help="Refuse what has to be refused; write nothing.")] = False,
+    dry_run: Annotated[bool, _done("--dry-run", help="Report the same errors, but write nothing.")] = False,
     resume: Annotated[bool, _done("--resume", help="Go on where an interrupted conversion stopped.")] = False,
     jobs: Annotated[int, _done(metavar="N", min=1, help="Files written at once.")] = 1,
     engine: Annotated[str, _done(metavar="NAME", help="By threads, processes, dask or ray.")] = "threads",

@@ -167,7 +167,7 @@ class Column:
         """What is missing, as the end of a sentence."""
         count, first = self.nulls
         where = f"at row {first}" if count == 1 else f"{count}, the first at row {first}"
-        return f"has nulls ({where}), which lie beside its values and would be lost"
+        return f"has nulls ({where}), which would be lost"
 
     def missing(self) -> Array:
         """Where nothing is, for each element."""

@@ -142,7 +142,7 @@ def frame_of(
         if isinstance(found, Ragged) or found.inner:
             raise UnsupportedTypeError(
                 f"{what} {found.why if isinstance(found, Ragged) else 'holds rows of numbers'}.",
-                Hint(f"{{tree:{apart}}}, each for itself"),
+                Hint(f"{{tree:{apart}}}, a tensor for each column"),
             )
         if found.fill is None and found.nulls[0]:
             raise refuse(what, found, nulls_hint(found), request)
@@ -157,9 +157,9 @@ def nulls_hint(found: Column) -> Hint:
     kind = DTYPES[found.dtype].kind
     value = "False" if kind == "bool" else '"nan"' if kind == "float" else "0"
     if not found.asked:
-        return Hint(f'{{again:x|nulls={value}}}, which stands in their place; or {{again:x|nulls="mask"}}')
+        return Hint(f'{{again:x|nulls={value}}}, which replaces them; or {{again:x|nulls="mask"}}')
     return Hint(
-        f'{{again:x|dtype="{found.asked}", nulls={value}}}, which stands in their place; '
+        f'{{again:x|dtype="{found.asked}", nulls={value}}}, which replaces them; '
         f'or {{again:x|dtype="{found.asked}", nulls="mask"}}'
     )
 
@@ -177,7 +177,7 @@ def _dtype_of(kind: str, numbers: Sequence[tuple[object, Column]], request: Requ
     what = f"{_written(first[0])} is {first[1].dtype}, {_written(second[0])} is {second[1].dtype}"
     raise LossyCastError(
         f"The columns of this {kind} have no dtype in common: {what}.",
-        Hint(f'dtype="float64", which each value must fit; or {{tree:{apart}}}, each for itself'),
+        Hint(f'dtype="float64", which each value must fit; or {{tree:{apart}}}, a tensor for each column'),
     )
 
 

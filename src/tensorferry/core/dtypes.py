@@ -180,7 +180,7 @@ def casting_scale(source: str, target: str, casting: str | None) -> Scale:
         return Scale(exact=False, check="")
     raise LossyCastError(
         f'casting="{casting}" does not permit {source} to {target}: not every value of {source} is one of {target}.',
-        f'dtype="{target}", casting="same_value" keeps each value or raises; casting="unsafe" takes what comes',
+        f'dtype="{target}", casting="same_value" keeps each value or raises; casting="unsafe" casts anyway',
     )
 
 

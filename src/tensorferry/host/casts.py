@@ -48,7 +48,7 @@ def cast(x: Array, dtype: str, check: str = "", compact: bool = False) -> Array:
         dtype: The canonical name of the dtype to cast to.
         check: ``"value"`` compares each value, ``"finite"`` refuses a finite number that becomes
             infinite, ``"number"`` one that a float without NaN, sign or zero has no place for,
-            ``""`` takes what comes.
+            ``""`` looks at none.
         compact: Whether the result is C-contiguous; else its axes keep their order in memory.
 
     Raises:
@@ -208,7 +208,7 @@ def _compare(array: Array, result: Array, index: tuple[Any, ...], dtype: str, ch
     position += inner
     where = f"the value at {position}" if position else "the value"
     name = of_numpy(array.dtype)
-    raise LossyCastError(f"{name} to {dtype}: {where} does not fit.", 'casting="unsafe" takes what comes')
+    raise LossyCastError(f"{name} to {dtype}: {where} does not fit.", 'casting="unsafe" casts anyway')
 
 
 def _all_inside(source: Array, dtype: str) -> bool:

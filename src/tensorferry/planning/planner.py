@@ -176,6 +176,8 @@ def _leave_graph(plan: PlanBuilder) -> None:
         return
     if plan.request.grad == "error":
         by_hand = plan.source.snippet("detach", ("by hand",), plan.now).format(x="x")
+        # Unlike printed code, hints name functions alone.
+        by_hand = by_hand.replace("ferry.", "")
         raise GradientError(
             f"This tensor requires grad, and {plan.target.name} would leave its autograd graph.",
             f'grad="detach" (the default), or {by_hand} first',

@@ -235,7 +235,7 @@ class LeafRule:
             way = f'optree.register_pytree_node({name}, …, namespace="tensorferry") says how it is opened'
             hint = f"{kept}; {hint or way}"
         error = UnsupportedTypeError(
-            f"{an(name, 'A')} is no container that is known here, and holds a tensor, which would stay as it is",
+            f"{an(name, 'A')} is not a container that tensorferry knows, and holds a tensor, which would stay as it is",
             hint,
         )
         error.inside = inside
