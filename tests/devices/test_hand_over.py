@@ -175,6 +175,6 @@ def test_the_code_in_a_capsule(versioned):
     x = torch.zeros(4, dtype=torch.bfloat16)
     asked = {"max_version": (1, 0)} if versioned else {}
     offer = backend("torch").offer(x)
-    assert dlpack._code_of(offer.as_named().__dlpack__(**asked)) == 4
-    assert dlpack._code_of(offer.as_integers().__dlpack__(**asked)) == 1
+    assert dlpack._managed_by(offer.as_named().__dlpack__(**asked)).tensor.code == 4
+    assert dlpack._managed_by(offer.as_integers().__dlpack__(**asked)).tensor.code == 1
     assert ("versioned" in repr(offer.as_named().__dlpack__(**asked))) == versioned

@@ -174,7 +174,7 @@ def test_a_missing_engine_says_what_to_install(source, monkeypatch, engine, modu
 
 def test_an_unknown_engine_is_refused():
     """With the names that there are."""
-    with pytest.raises(ValueError, match="threads, processes, dask, ray"):
+    with pytest.raises(ValueError, match='"threads", "processes", "dask" or "ray"'):
         run_all(print, [], print, engine="hamsters")
 
 

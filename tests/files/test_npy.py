@@ -307,7 +307,7 @@ def test_strings_without_any_array_need_room_in_the_comment():
 def test_an_empty_npz(tmp_path):
     """An archive may hold nothing, as NumPy's may."""
     np.savez(tmp_path / "theirs.npz")
-    assert NPZ.recognises(tmp_path / "theirs.npz", (tmp_path / "theirs.npz").read_bytes()[:64])
+    assert NPZ.is_named(tmp_path / "theirs.npz", (tmp_path / "theirs.npz").read_bytes()[:64])
     assert NPZ.read(tmp_path / "theirs.npz").tensors == {}
     assert written(NPZ, tmp_path / "ours.npz", Contents("memory", ())).tensors == {}
     with np.load(tmp_path / "ours.npz") as theirs:

@@ -151,7 +151,7 @@ def test_unknown_dtypes_and_modes_are_refused():
     """With the names that there are."""
     with pytest.raises(UnsupportedTypeError, match="float17"):
         select(contents(), dtype="float17")
-    with pytest.raises(ValueError, match="raise, saturate, nan"):
+    with pytest.raises(ValueError, match='"raise", "saturate" or "nan"'):
         select(contents(), overflow="wrap")
 
 

@@ -134,7 +134,7 @@ def test_H79_pandas_frames_of_several_dtypes(pd, other):
         ferry.to_numpy(frame)
     keyword, _, rest = caught.value.hint.partition(", which each value must fit; or ")
     assert keyword == 'dtype="float64"'
-    columns = eval(rest.partition(", each")[0], {"x": frame, **PUBLIC})  # noqa: S307 - that is what the hint is for
+    columns = eval(rest.partition(", which")[0], {"x": frame, **PUBLIC})  # noqa: S307 - that is what the hint is for
     assert [each.tolist() for each in columns.values()] == [[1, 2], other]
     result = ferry.to_torch(frame, dtype="float32")
     assert result.dtype == torch.float32
@@ -245,7 +245,7 @@ def test_H79_the_hint_for_several_dtypes_is_of_the_call(pd, pl, pa):
         ):
             with pytest.raises(ferry.LossyCastError) as caught:
                 function(x)
-            code = caught.value.hint.partition("; or ")[2].partition(", each")[0]
+            code = caught.value.hint.partition("; or ")[2].partition(", which")[0]
             assert code.startswith(f"{call}(")
             assert code.endswith(f', "{target}")')
         made = eval(code, {"x": x, **PUBLIC})  # noqa: S307 - that is what the hint is for

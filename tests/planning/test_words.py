@@ -252,7 +252,7 @@ def test_the_hint_of_a_list_in_a_graph_can_be_typed(x):
     with pytest.raises(ferry.GradientError) as caught:
         ferry.to_numpy(rows, grad="error")
     code = caught.value.hint.partition(", or ")[2].removesuffix(" first")
-    detached = eval(code, {"x": rows, "ferry": ferry})  # noqa: S307 - that is what the hint is for
+    detached = eval(code, {"x": rows, "to_numpy": ferry.to_numpy})  # noqa: S307 - that is what the hint is for
     assert ferry.to_numpy(detached, grad="error").shape == np.shape(ferry.to_list(rows))
 
 

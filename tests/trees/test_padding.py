@@ -144,8 +144,10 @@ def test_a_name_that_no_leaf_has_is_an_error(name):
 def test_zero_false_and_minus_zero_are_what_was_written():
     """Numbers that are equal are not the same: each call has its own."""
     rows = [{"x": np.ones(1)}, {"x": np.ones(2)}]
-    for value in (0, False, -0.0, 0.0):
+    for value in (0, -0.0, 0.0):
         assert np.signbit(ferry.collate(rows, "numpy", pad={"x": value})["x"][0, 1]) == np.signbit(float(value))
+        with pytest.raises(ferry.LossyCastError, match="fills up with a bool, and here are float64"):
+            ferry.collate(rows, "numpy", pad={"x": False})
 
 
 @pytest.mark.parametrize(

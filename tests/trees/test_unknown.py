@@ -278,11 +278,14 @@ ITERATORS = {
 
 @pytest.mark.parametrize("name", ITERATORS)
 def test_an_iterator_is_refused_without_using_it_up(name):
-    """By its path, at the top too; what is typed instead goes through, and what is kept can still be read."""
-    for tree, path in ((ITERATORS[name](), r"\$"), ({"x": [ITERATORS[name]()]}, r'\$\["x"\]\[0\]')):
-        with pytest.raises(ferry.UnsupportedTypeError, match=rf"{name} may give tensors.* - at {path}\n") as caught:
+    """By its path, and with the whole call at the top; what is kept can still be read."""
+    for tree, path, instead in (
+        (ITERATORS[name](), "\n", 'convert_tree(list(x), "numpy"), if it ends'),
+        ({"x": [ITERATORS[name]()]}, r' - at \$\["x"\]\[0\]\n', "list(x) in its place"),
+    ):
+        with pytest.raises(ferry.UnsupportedTypeError, match=rf"{name} may give tensors.*{path}") as caught:
             ferry.convert_tree(tree, "numpy")
-        assert caught.value.hint.startswith("list(x) in its place")
+        assert caught.value.hint.startswith(instead)
         assert 'unknown="keep"' in caught.value.hint
     x = ITERATORS[name]()
     ferry.convert_tree(list(x), "numpy", unknown="keep")

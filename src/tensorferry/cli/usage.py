@@ -46,7 +46,13 @@ def _untyped(params: Iterable[Any]) -> list[Any]:
     shown = list(params)
     for param in shown:
         if param.param_type_name == "argument":
-            param.display_type_rich = lambda _: ""
+            param.display_type_rich = _nothing
         elif param.is_flag and param.metavar is None:
             param.metavar = ""
     return shown
+
+
+def _nothing(ctx: Any) -> str:
+    """What Typer asks for by the name of its argument."""
+    del ctx
+    return ""

@@ -142,7 +142,7 @@ def frame_of(
         if isinstance(found, Ragged) or found.inner:
             raise UnsupportedTypeError(
                 f"{what} {found.why if isinstance(found, Ragged) else 'holds rows of numbers'}.",
-                Hint(f"{{tree:{apart}}}, a tensor for each column"),
+                Hint(f"{{tree:{apart}}}, which gives a tensor for each column"),
             )
         if found.fill is None and found.nulls[0]:
             raise refuse(what, found, nulls_hint(found), request)
@@ -177,7 +177,7 @@ def _dtype_of(kind: str, numbers: Sequence[tuple[object, Column]], request: Requ
     what = f"{_written(first[0])} is {first[1].dtype}, {_written(second[0])} is {second[1].dtype}"
     raise LossyCastError(
         f"The columns of this {kind} have no dtype in common: {what}.",
-        Hint(f'dtype="float64", which each value must fit; or {{tree:{apart}}}, a tensor for each column'),
+        Hint(f'dtype="float64", which each value must fit; or {{tree:{apart}}}, which gives a tensor for each column'),
     )
 
 

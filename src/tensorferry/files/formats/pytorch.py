@@ -170,7 +170,7 @@ def _is_legacy(path: Path) -> bool:
 
 def _is_tar(head: bytes) -> bool:
     """Whether a file begins with the name of the first member of such an archive."""
-    return head.rstrip(b"\0") in _TAR and len(head) == 64
+    return len(head) >= 64 and head[:64].rstrip(b"\0") in _TAR
 
 
 def _metadata(archive: Archive, name: str) -> dict[str, str]:
