@@ -221,12 +221,15 @@ def with_others(rule: DtypeRule, others: Iterable[tuple[str, str, str]]) -> str:
 
     >>> with_others(rule_of("bfloat16"), [("int64", "label", "fit")])
     '{"float": "bfloat16", "int64": "fit"}'
+    >>> with_others(rule_of({"float": None}), [("float64", "x", "fit")])
+    '"fit"'
 
     Args:
         rule: What was asked for.
         others: The canonical name of each leaf's dtype, its dotted name, and what is to be asked of it.
     """
-    names, types, kinds = dict(rule.names), dict(rule.dtypes), dict(rule.kinds)
+    names, types = dict(rule.names), dict(rule.dtypes)
+    kinds = {kind: choice for kind, choice in rule.kinds if choice is not None}
     others = list(others)
     if not (names or types or kinds) and {choice for *_, choice in others} == {dtypes.FIT}:
         return quoted(dtypes.FIT)
