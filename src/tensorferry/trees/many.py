@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Places = Sequence[int]
 
-__all__ = ["convert_each"]
+__all__ = ["convert_each", "may_share_a_byte"]
 
 
 def convert_each(
@@ -99,13 +99,27 @@ def _share_no_byte(leaves: list[Any], outs: list[Any] | None, grouped: Grouped) 
         if not copies:
             return True
         copied = _some(leaves, copies[0] if len(copies) == 1 else [*chain.from_iterable(copies)])
-    reached = [
-        registry.backend_of(some[0]).extents(some, compact=grouped.compact)
-        for some in chain(by_type(copied), by_type(outs or []))
-    ]
-    if None in reached:
+    return not may_share_a_byte(copied if outs is None else [*copied, *outs], compact=grouped.compact)
+
+
+def may_share_a_byte(tensors: Sequence[Any], *, compact: bool) -> bool:
+    """Whether two of many tensors have a byte in common, or it takes as long to tell as to describe them.
+
+    Args:
+        tensors: Tensors of any frameworks, each with a signature.
+        compact: Whether each of those says that it is compact.
+    """
+    if len(tensors) < 2:
         return False
+    reached = []
+    for some in by_type(tensors):
+        extents = registry.backend_of(some[0]).extents(some, compact=compact)
+        if extents is None:
+            return True
+        reached.append(extents)
+    if len(reached) == 1:
+        return memory.share_a_byte(*reached[0])
     starts, ends = (
         np.concatenate([np.asarray(part, np.uint64) for part in parts]) for parts in zip(*reached, strict=True)
     )
-    return not memory.share_a_byte(starts, ends)
+    return memory.share_a_byte(starts, ends)

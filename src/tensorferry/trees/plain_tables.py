@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from ..backends import registry
 from ..errors import ConversionError
 from ..execution import run
-from ..host import memory
 from ..host.numpy_dtypes import of_numpy
+from .many import may_share_a_byte
 from .tables import has_columns
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _converted(owner: ColumnBackend, views: Views, targets: Targets) -> dict[obj
         groups.append((recipe, conversion, places))
         if recipe.copies:
             copied += [arrays[place] for place in places]
-    if _may_overlap(copied):
+    if may_share_a_byte(copied, compact=False):
         return None
     for recipe, _, places in groups:
         found = run.execute(recipe.bulk, [arrays[place] for place in places])
@@ -84,13 +84,3 @@ def _converted(owner: ColumnBackend, views: Views, targets: Targets) -> dict[obj
         for name in [names[place] for place in places]:
             run.verify(run.prepare(columns[name], conversion), results[name])
     return results
-
-
-def _may_overlap(arrays: Sequence[Array]) -> bool:
-    """Whether two arrays have memory in common, as far as one look shows that they have none."""
-    if len(arrays) < 2:
-        return False
-    if not all(array.flags.c_contiguous for array in arrays):
-        return True
-    starts = memory.addresses(arrays)
-    return memory.share_a_byte(starts, [at + array.nbytes for at, array in zip(starts, arrays, strict=True)])
