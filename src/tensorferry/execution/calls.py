@@ -1,4 +1,4 @@
-"""What a call goes through before the road: its fast path, its keywords, the tracers that are to stay out."""
+"""Decorators of the public conversions: they try the fast path, read the keywords, and keep tracers out."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ __all__ = ["DECLARED", "converts", "converts_to"]
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
 DECLARED: Any = None
-"""The body of a function that only says what it takes: what decorates it converts."""
+"""Returned in the body of a function that only declares its keywords. Its decorator converts."""
 
 
 def converts_to(name: str) -> Callable[[Function], Function]:
-    """Decorate a conversion to a framework: a call that names nothing but `x` tries the fast path of its type.
+    """Decorate a conversion to the framework `name`. A call without keywords tries the fast path of ``type(x)``.
 
-    Such a call has no keywords to look at, of which each that a function declares costs a lookup.
+    The decorated function takes ``**keywords``, because each declared keyword would make the call slower.
     """
     paths, refusals, no_path = fast_paths.paths_to(name), fast_paths.REFUSALS, fast_paths.no_path
 
@@ -40,7 +40,7 @@ def converts_to(name: str) -> Callable[[Function], Function]:
             try:
                 result = paths[type(x)](x)
             except refusals:
-                # Kept, so that the next miss is none; not over a fast path that opens meanwhile.
+                # Remember that this type has no fast path, unless another thread has just added one.
                 paths.setdefault(type(x), no_path)
                 result = None
             return _convert(function, x, name, {}) if result is None else result
@@ -51,7 +51,7 @@ def converts_to(name: str) -> Callable[[Function], Function]:
 
 
 def converts(function: Function) -> Function:
-    """Decorate the conversion whose target is an argument: likewise."""
+    """Decorate the conversion whose target is an argument, in the same way."""
     paths_to, refusals = fast_paths.PATHS, fast_paths.REFUSALS
 
     @wraps(function)
@@ -63,13 +63,13 @@ def converts(function: Function) -> Function:
                 result = None
             if result is not None:
                 return result
-        return _aimed(function, x, to, keywords)
+        return _convert_to(function, x, to, keywords)
 
     return cast("Function", conversion)
 
 
-def _aimed(function: Callable[..., Any], x: Any, to: object, keywords: dict[str, Any]) -> Any:
-    """Convert for a function that was told where to by a name, or by a tensor in ``like=``."""
+def _convert_to(function: Callable[..., Any], x: Any, to: object, keywords: dict[str, Any]) -> Any:
+    """Convert for a function whose target is given as `to`, or as a tensor in ``like=``."""
     if "like" in keywords:
         like = keywords.pop("like")
         if to is None and not keywords and (found := conversion_like(like)) is not None:
@@ -85,7 +85,7 @@ def _aimed(function: Callable[..., Any], x: Any, to: object, keywords: dict[str,
 def _convert(
     function: Callable[..., Any], x: Any, name: str, keywords: dict[str, Any], conversion: Conversion | None = None
 ) -> Any:
-    """Convert for a function that was called with `keywords`, of which the conversion may be known."""
+    """Convert for a public function that was called with `keywords`; `conversion` is given if it is already known."""
     if tracers.awaited != () and tracers.may_be_met():
         shielded = tracers.shield(_convert)
         if shielded is not _convert:
@@ -120,7 +120,7 @@ def _conversion_as(name: str, keywords: dict[str, Any]) -> Conversion:
         raise
     except TypeError:
         pass
-    # Without the cache: what cannot be hashed is refused in our words, and not while another error is handled.
+    # A value that cannot be hashed fails in the cache. Without the cache, the check of the keywords refuses it.
     return conversion_as.__wrapped__(name, **keywords)
 
 
@@ -132,7 +132,7 @@ def _convert_several(
     conversion: Conversion | None,
     out: Any = None,
 ) -> Any:
-    """Convert values and their mask, which takes no dtype, as a pair; or rows, as a list."""
+    """Convert values and their mask, as a pair; or rows, as a list. The mask keeps its own dtype."""
     if out is not None:
         raise UnsupportedTypeError("out= is one tensor, and this gives several.", "leave out= out")
     from .missing import Rows, everywhere
@@ -147,6 +147,6 @@ def _convert_several(
     return values, several(function, mask, target, kept, None)
 
 
-# Read by torch.compile, should it come here before its backend has been asked to shield them.
-for _function in (_aimed, tracers.shield):
+# torch.compile reads this attribute if it comes here before the tracers are kept out.
+for _function in (_convert_to, tracers.shield):
     _function.__dict__["_torchdynamo_disable"] = True

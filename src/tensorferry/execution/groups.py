@@ -1,4 +1,4 @@
-"""Many tensors by what is done to them: one look at all, and a recipe for those that are alike."""
+"""Find the recipes of many tensors at once: those with the same signature share a recipe."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 __all__ = ["AT_ONCE", "Grouped", "grouped", "recipes_of"]
 
 AT_ONCE = 4096
-"""Tensors that are looked at, or for which a step is done, before the next: they stay in the processor's cache."""
+"""How many tensors are handled at a time, so that they stay in the processor's cache from one step to the next."""
 
 
 class Grouped(NamedTuple):
-    """Many tensors by what is done to them.
+    """Many tensors, grouped by their recipes.
 
     Args:
-        recipes: Each recipe, and the places of those that it is for.
-        compact: Whether all of them, and all that they are written into, lie without gaps.
-        apart: Whether each is seen to own its memory, and none is written into.
+        recipes: Each recipe, and the positions of its tensors.
+        compact: Whether the tensors, and the `out` tensors if there are any, have no gaps in memory.
+        apart: Whether it is known that each tensor owns its memory, and there are no `out` tensors.
     """
 
     recipes: list[tuple[Recipe, Sequence[int]]]
@@ -43,24 +43,24 @@ def recipes_of(
     decide: Callable[[TensorInfo], Conversion] | None,
     kinds: Mapping[type, Any],
 ) -> Grouped | None:
-    """The recipes of many tensors; ``None``: one of them has to be described.
+    """The recipes of many tensors; ``None`` if a tensor has no signature and must be described.
 
     Args:
         leaves: The tensors.
-        outs: What each of them is written into, or ``None``.
-        conversion: The target, and what is asked of it.
-        decide: Gives the conversion instead, where it depends on what a tensor is.
-        kinds: One tensor of each of their types.
+        outs: For each tensor, the one that the result is written into; or ``None``.
+        conversion: The target and the request.
+        decide: Chooses the conversion by the description of a tensor, instead of `conversion`.
+        kinds: One tensor of each type.
 
     Raises:
-        ConversionError: There is no such conversion.
+        ConversionError: A tensor cannot be converted.
     """
     target = conversion.target
     environment = target.environment()
     signatures = None if conversion.sized else grouped(leaves, kinds, target.capabilities.memory.alignment)
     if signatures is None:
         return None
-    compact = all(map(_says_compact, signatures))
+    compact = all(map(_is_compact, signatures))
     apart = outs is None and all(registry.backend_of(leaves[at[0]]).owns_memory(s) for s, at in signatures.items())
     if outs is not None:
         theirs = one_of_each(outs)
@@ -68,7 +68,7 @@ def recipes_of(
         written = None if strange else grouped(outs, theirs, 0)
         if written is None or _shapes(leaves, kinds) != list(map(_SHAPE, outs)):
             return None
-        compact = compact and all(map(_says_compact, written))
+        compact = compact and all(map(_is_compact, written))
         signatures = _pairs(signatures, written, len(leaves))
     found: dict[Any, tuple[Recipe, Sequence[int]]] = {}
     for signature, places in signatures.items():
@@ -80,7 +80,7 @@ def recipes_of(
         if recipe is None:
             recipe = prepare(leaf, asked, out).recipe
             asked.keep((signature, environment), recipe)
-        # What lies at other addresses, or has other strides, mostly takes the same steps.
+        # Tensors that differ only in address or strides mostly take the same steps, and so share a recipe.
         plan = recipe.plan
         alike = plan.source._replace(shape=(), strides=(), misalignment=0), plan.source.is_compact
         into = plan.request.out
@@ -97,22 +97,22 @@ _SHAPE = attrgetter("shape")
 
 
 def _shapes(leaves: Sequence[Any], kinds: Mapping[type, Any]) -> list[tuple[int, ...]]:
-    """The shapes of tensors of any frameworks."""
+    """The shapes of tensors, which may be of several frameworks."""
     owners = {kind: registry.backend_of(leaf) for kind, leaf in kinds.items()}
     return [owners[type(leaf)].lengths(leaf) for leaf in leaves]
 
 
-def _says_compact(signature: Hashable) -> bool:
+def _is_compact(signature: Hashable) -> bool:
     return isinstance(signature, tuple) and COMPACT in signature
 
 
 def grouped(leaves: Sequence[Any], kinds: Mapping[type, Any], alignment: int) -> Mapping[Any, Sequence[int]] | None:
-    """The places of tensors by their signatures; ``None``: one has to be described.
+    """The positions of tensors by their signatures; ``None`` if a tensor has no signature and must be described.
 
     Args:
-        leaves: The tensors, of any frameworks.
-        kinds: One tensor of each of their types.
-        alignment: As `Backend.grouped` takes it.
+        leaves: The tensors, which may be of several frameworks.
+        kinds: One tensor of each type.
+        alignment: See `Backend.grouped`.
     """
     if len(kinds) == 1 and len(leaves) <= AT_ONCE:
         return registry.backend_of(leaves[0]).grouped(leaves, alignment)
@@ -134,7 +134,7 @@ def grouped(leaves: Sequence[Any], kinds: Mapping[type, Any], alignment: int) ->
 def _pairs(
     signatures: Mapping[Hashable, Sequence[int]], written: Mapping[Hashable, Sequence[int]], count: int
 ) -> Mapping[Any, Sequence[int]]:
-    """The places of pairs, by both signatures."""
+    """The positions of tensors by two signatures: their own, and that of the `out` tensor."""
     if len(signatures) == len(written) == 1:
         return {(next(iter(signatures)), next(iter(written))): range(count)}
     both: list[list[Hashable]] = [[None] * count, [None] * count]

@@ -1,7 +1,4 @@
-"""A `Recipe` is a plan without its numbers: the steps for every tensor of one signature, bound and ready to be run.
-
-Whoever converts keeps a `Conversion`, which is a target and what is asked of it, and the recipes that it has needed.
-"""
+"""`Recipe`: the steps for every tensor of one signature, as functions. `Conversion`: keeps the recipes of a target."""
 
 from __future__ import annotations
 
@@ -27,16 +24,16 @@ if TYPE_CHECKING:
 __all__ = ["Conversion", "Recipe", "conversion_as", "conversion_of", "forget", "one_by_one", "plan_of"]
 
 MOST = 256
-"""Recipes that a conversion keeps, and again as many that have not been asked for since."""
+"""How many recently used recipes a conversion keeps. It keeps as many older ones besides."""
 
 
 class Recipe(NamedTuple):
-    """What is done to every tensor of one signature.
+    """The steps for every tensor of one signature.
 
     Args:
-        program: The steps as functions of the value, the last one of the value and of `out` if that was asked for.
-        plan: The plan of the first such tensor, whose steps and claims are those of all; its sizes are its own.
-        bulk: The same steps as functions of the list of many values, and of the list of many `out`.
+        program: The steps, as functions of one value. With `out`, the last step takes the value and `out`.
+        plan: The plan of the first tensor with this signature. The steps are the same for all; the sizes are not.
+        bulk: The same steps, as functions of a list of values. With `out`, the last step takes two lists.
     """
 
     program: tuple[Callable[..., Any], ...]
@@ -45,16 +42,16 @@ class Recipe(NamedTuple):
 
     @property
     def copies(self) -> bool:
-        """Whether the result lies in other memory than the source."""
+        """Whether the result has memory of its own."""
         return bool(self.program) and not self.plan.shares_memory
 
 
 class Conversion:
-    """A target, and what is asked of it.
+    """A target and a request, with the recipes that have been made for them.
 
     Args:
-        target: The backend of what is to come out.
-        request: What is asked for; without ``out``, which comes with each call.
+        target: The backend of the target.
+        request: The request, without `out`, which each call gives anew.
     """
 
     __slots__ = ("_earlier", "readers", "recent", "request", "sized", "target")
@@ -64,20 +61,21 @@ class Conversion:
         self.request = request
         on_host = request.device in (None, HOST) and HOST in target.capabilities.devices.kinds
         self.sized = not on_host or request.placement is not None or PINNED in request.options
-        """Whether a tensor is described first: a device is on the way, page-locked memory, or a layout over several."""
+        """Whether each tensor must be described first, since the plan needs its size: for a device, for page-locked
+        memory, or for a layout over several devices."""
         self.readers: dict[type, Callable[[Any], Hashable | None]] = {}
-        """What reads the signatures of objects, by their types: see `reader`."""
+        """The functions that read signatures, by the type of the tensor: see `reader`."""
         self.recent: dict[Hashable, Recipe] = {}
-        """The recipes that have been asked for lately, where to look before `find`."""
+        """The recently used recipes. It is faster to look here before `find` is called."""
         self._earlier: dict[Hashable, Recipe] = {}
 
     @property
     def kept(self) -> int:
-        """How many recipes are kept."""
+        """The number of recipes that are kept."""
         return len({**self.recent, **self._earlier})
 
     def reader(self, kind: type) -> Callable[[Any], Hashable | None] | None:
-        """What reads the signatures of a type's objects; ``None``: each is described, as a device is on the way."""
+        """The function that reads the signatures of a type's tensors; ``None`` if each must be described."""
         owner = None if self.sized else registry.BY_TYPE.get(kind)
         if owner is None:
             return None
@@ -85,7 +83,7 @@ class Conversion:
         return found
 
     def find(self, key: Hashable) -> Recipe | None:
-        """The recipe that is kept for a signature and what else decides; ``None``: there is none."""
+        """The recipe for a signature and the target's settings, or ``None`` if none has been kept."""
         found = self.recent.get(key)
         if found is None:
             found = self._earlier.get(key)
@@ -94,22 +92,22 @@ class Conversion:
         return found
 
     def keep(self, key: Hashable, recipe: Recipe) -> None:
-        """Keep a recipe; those that have not been asked for in a long time go."""
+        """Keep a recipe. Recipes that have not been used for long are dropped."""
         if len(self.recent) >= MOST:
-            # Two assignments, between which another thread finds less, and nothing wrong.
+            # Between the two assignments another thread may miss a recipe, which is then made again. That is harmless.
             self._earlier, self.recent = self.recent, {}
         self.recent[key] = recipe
 
     def make(self, info: TensorInfo, source: Backend, request: Request) -> Recipe:
-        """The recipe for a tensor that has been described.
+        """Plan a conversion, and bind its steps.
 
         Args:
-            info: The tensor.
+            info: The description of the tensor.
             source: Its backend.
-            request: What is asked for, with ``out``; as `here` has it, if it is to be done here.
+            request: The request, with the description of `out`. If it is to be run on this machine, see `here`.
 
         Raises:
-            ConversionError: There is none; the message says why.
+            ConversionError: The tensor cannot be converted; the message says why.
         """
         plan = plan_of(info, request, source, self.target, self.target.capabilities)
         bound = [(step, found) for step in plan.steps if (found := _bound(step, plan)) is not unchanged]
@@ -117,16 +115,16 @@ class Conversion:
         return Recipe(tuple(one for _, one in bound), plan, many)
 
     def here(self, info: TensorInfo, request: Request) -> Request:
-        """The request as it is on this machine: the target's devices matter only where an accelerator is involved."""
+        """The request, with the devices of this machine if the plan depends on them."""
         if info.device == HOST and not self.sized:
             return request
         return request._replace(present=self.target.devices())
 
 
 def _bound(step: Step, plan: Plan) -> Callable[..., Any]:
-    """A step as a function of the value alone, or of the value and `out`."""
+    """A step as a function of one value, or of one value and `out`."""
     backend, arguments = registry.backend_named(step.backend), step.arguments
-    # What has been put in the place of a method is meant to be called; to look at a plan loads no framework.
+    # `explain` must not load a framework, and a verb that was replaced on the backend (by a test) must be called.
     found = backend.bound(step, plan) if backend.loaded and step.verb not in vars(backend) else None
     if found is not None:
         return found
@@ -142,7 +140,7 @@ def _bound(step: Step, plan: Plan) -> Callable[..., Any]:
 
 
 def _bound_for_many(step: Step, one: Callable[..., Any]) -> Callable[..., Any]:
-    """A step as a function of many values alone, or of those and as many `out`."""
+    """A step as a function of a list of values, or of a list of values and a list of `out`."""
     verb, arguments = registry.backend_named(step.backend).for_many().get(step.verb), step.arguments
     if hasattr(one, "for_many"):
         return one.for_many  # type: ignore[no-any-return]
@@ -152,7 +150,7 @@ def _bound_for_many(step: Step, one: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def one_by_one(step: Callable[..., Any]) -> Callable[..., list[Any]]:
-    """A step that is a function of one value as one of many values, or of those and as many `out`."""
+    """Make a function of one value (and `out`) a function of a list of values (and a list of `out`)."""
     return lambda *lists: list(map(step, *lists))
 
 
@@ -162,18 +160,18 @@ def _with_arguments(verb: Callable[..., Any], arguments: tuple[Any, ...], values
 
 @lru_cache(maxsize=1024)
 def conversion_of(target: Backend, request: Request) -> Conversion:
-    """The conversion of a target and a request, the same one each time."""
+    """The conversion of a target and a request, the same object each time."""
     return Conversion(target, request)
 
 
 @lru_cache(maxsize=1024)
 def plan_of(info: TensorInfo, request: Request, source: Backend, target: Backend, _capabilities: Capabilities) -> Plan:
-    """The plan of one tensor, with its own sizes: what people are shown, and what verifying mode compares with.
+    """The plan of one tensor, with its own sizes: `explain` shows it, and verifying mode compares with it.
 
     Raises:
-        ConversionError: There is no such plan.
+        ConversionError: The tensor cannot be converted.
     """
-    from ..planning.planner import make_plan  # a third of what importing tensorferry would cost besides
+    from ..planning.planner import make_plan  # here, because it would make `import tensorferry` a third slower
 
     return make_plan(info, request, source, target, registry.backend_named(EXCHANGE))
 
@@ -190,12 +188,19 @@ def conversion_as(
     grad: str = "detach",
     **options: object,
 ) -> Conversion:
-    """The conversion that the keywords of a call ask for, the same one each time.
+    """The conversion for the keywords of a call, the same object each time.
 
-    The target is named canonically, and its framework loaded; the keywords are those of `tensorferry.convert`.
+    Args:
+        name: The canonical name of the target, whose framework is imported.
+        copy: This and the other keywords are those of `tensorferry.convert`.
+        dtype: See there.
+        casting: See there.
+        device: See there.
+        grad: See there.
+        options: Keywords of one framework.
 
     Raises:
-        TypeError: A keyword's value is not one of those that it takes, or the target has no such option.
+        TypeError: A keyword has a value that it does not take, or the target has no such option.
         ConversionError: The framework is not installed; there is no such dtype or device.
     """
     target = registry.ready(name)
@@ -203,7 +208,7 @@ def conversion_as(
 
 
 def forget() -> None:
-    """Forget what has been worked out: a backend has been registered, or declares something else."""
+    """Forget all recipes and plans, because a backend has been registered or its declaration has changed."""
     conversion_as.cache_clear()
     conversion_of.cache_clear()
     plan_of.cache_clear()

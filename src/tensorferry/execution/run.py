@@ -1,6 +1,6 @@
-"""The one road of every conversion: whose tensor it is, its signature, the recipe for that, and the steps.
+"""Convert one tensor: find its backend, read its signature, find the recipe for the signature, run the steps.
 
-Here alone tensors are touched. In verifying mode what comes out is compared with the plan that `explain` shows.
+All conversions go through this module. In verifying mode, each result is compared with the plan that `explain` shows.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _verifying = False
 
 
 def execute(program: Sequence[Callable[..., Any]], value: Any, out: Any = None) -> Any:
-    """Walk the steps from a value; the last one writes into `out`, where there is one. Nothing is decided here."""
+    """Run the steps of a recipe, one after the other. If `out` is given, the last step writes into it."""
     if out is None:
         for do in program:
             value = do(value)
@@ -58,19 +58,19 @@ def convert(x: Any, conversion: Conversion, out: Any = None) -> Any:
     """Convert one tensor.
 
     Args:
-        x: What comes in.
-        conversion: The target, and what is asked of it.
-        out: What is written into, or ``None``.
+        x: The tensor.
+        conversion: The target and the request.
+        out: The tensor that the result is written into, or ``None``.
 
     Raises:
-        ConversionError: It cannot be done; the message says why.
+        ConversionError: `x` cannot be converted; the message says why.
     """
     key: tuple[Any, Hashable] | None = None
     read = None if _verifying else conversion.readers.get(type(x)) or conversion.reader(type(x))
     if read is not None and (signature := read(x)) is not None:
         target = conversion.target
         if out is not None:
-            # An `out` that is none, or of another shape, is refused by the plan, which is not found.
+            # If `out` is not a tensor of the target, or has another shape, no recipe is found; the planner refuses it.
             written = target.signature(out) if target.capabilities.memory.out else None
             if written is not None and registry.BY_TYPE[type(x)].lengths(x) != target.lengths(out):
                 written = None
@@ -90,10 +90,10 @@ def convert(x: Any, conversion: Conversion, out: Any = None) -> Any:
 
 
 def complete(each: Prepared, out: Any = None) -> Any:
-    """Run what has been prepared, with the same `out`.
+    """Run a prepared conversion. `out` must be the tensor that it was prepared with.
 
     Raises:
-        ConversionError: What the values show.
+        ConversionError: The values of the tensor do not allow the conversion (for example, one does not fit the dtype).
     """
     result = execute(each.recipe.program, each.handle, out)
     if _verifying:
@@ -102,14 +102,14 @@ def complete(each: Prepared, out: Any = None) -> Any:
 
 
 class Prepared(NamedTuple):
-    """A conversion that is planned and not run yet.
+    """A conversion that has been planned, but not run yet.
 
     Args:
-        source: The backend of what comes in.
-        target: The backend of what is to come out.
-        info: What comes in.
-        handle: The object that the steps start from.
-        request: What is asked for, with what `out` is.
+        source: The backend of the source.
+        target: The backend of the target.
+        info: The description of the source.
+        handle: The object that the first step takes.
+        request: The request, with the description of `out`.
         recipe: The steps.
     """
 
@@ -122,17 +122,17 @@ class Prepared(NamedTuple):
 
     @property
     def plan(self) -> Plan:
-        """Its own plan, with its own sizes."""
+        """The plan of this tensor, with its own sizes."""
         request = self.recipe.plan.request._replace(out=self.request.out)
-        return self._whole(plan_of(self.info, request, *self.sides))
+        return self._with_members(plan_of(self.info, request, *self.sides))
 
     @property
     def plan_run(self) -> Plan:
-        """The plan of the steps that are run."""
-        return self._whole(self.recipe.plan)
+        """The plan of the recipe, whose sizes may be those of another tensor with the same signature."""
+        return self._with_members(self.recipe.plan)
 
-    def _whole(self, plan: Plan) -> Plan:
-        """A plan with what is done to the members, if they are several."""
+    def _with_members(self, plan: Plan) -> Plan:
+        """The plan; if several tensors are stacked, with the steps that convert each of them."""
         if not _are_several(self.info, self.handle):
             return plan
         from .stacks import composed
@@ -140,7 +140,7 @@ class Prepared(NamedTuple):
         return composed(plan, self.handle, self.source)
 
     def overlaps(self, result: TensorInfo, address: int) -> bool:
-        """Whether a result lies over the memory of what came in."""
+        """Whether the result, which begins at `address`, shares memory with the source."""
         if _are_several(self.info, self.handle):
             from .stacks import overlaps
 
@@ -151,7 +151,7 @@ class Prepared(NamedTuple):
 
     @property
     def sides(self) -> tuple[Backend, Backend, Any]:
-        """Both backends, and what the target can do as things are now."""
+        """The source's backend, the target's backend, and the capabilities that the target has now."""
         return self.source, self.target, self.target.capabilities
 
 
@@ -162,18 +162,17 @@ def prepare(
     decide: Callable[[TensorInfo], Conversion] | None = None,
     known: dict[int, Prepared] | None = None,
 ) -> Prepared:
-    """Describe a tensor and find its recipe; `convert` without the run.
+    """Describe a tensor and find its recipe, but run nothing.
 
     Args:
-        x: What comes in.
-        conversion: The target, and what is asked of it.
-        out: What is written into, or ``None``.
-        decide: Gives the conversion instead, where it depends on what `x` is.
-        known: Where what is found out is kept, for others of the same description that are to become the same; not
-            beside `out` or `decide`.
+        x: The tensor.
+        conversion: The target and the request.
+        out: The tensor that the result is written into, or ``None``.
+        decide: Chooses the conversion by the description of `x`, instead of `conversion`.
+        known: A cache of prepared conversions by the `id` of a description. Not together with `out` or `decide`.
 
     Raises:
-        ConversionError: There is no such conversion; the message says why.
+        ConversionError: `x` cannot be converted; the message says why.
     """
     source, target, request = registry.backend_of(x), conversion.target, _with_out(conversion.request, out)
     opened = _opened(source.open, x, source, target, request, decide)
@@ -193,24 +192,24 @@ def foresee(
     decide: Callable[[TensorInfo], Conversion] | None = None,
     known: dict[int, Prepared] | None = None,
 ) -> Prepared:
-    """The same without what it starts from, where that would have to be made: nothing is read."""
+    """Prepare a conversion for `explain`: as `prepare`, but no values are read and no memory is allocated."""
     source, request = registry.backend_of(x), _with_out(conversion.request, out)
     opened = _opened(source.preview, x, source, conversion.target, request, decide)
     return _prepared(opened, None, conversion, request.out, decide, known)
 
 
 def prepare_described(info: TensorInfo, conversion: Conversion, out: Any = None) -> Prepared:
-    """The same for a description of a tensor that need not exist.
+    """Prepare the conversion of a tensor that is only described and need not exist.
 
     Raises:
-        ConversionError: There can be no such tensor, or no such conversion.
+        ConversionError: There is no such tensor, or it cannot be converted.
     """
     from ..planning.preconditions import refuse_place
 
     source = registry.backend_named(info.framework)
     refuse_place(info, source)
     request = _with_out(conversion.request, out)
-    # Not kept: it is not looked whether there is such a device here.
+    # The recipe is not kept, since the device need not exist on this machine.
     return Prepared(source, conversion.target, info, info, request, conversion.make(info, source, request))
 
 
@@ -222,7 +221,11 @@ def _opened(
     request: Request,
     decide: Callable[[TensorInfo], Conversion] | None,
 ) -> Any:
-    """What `x` is; where it depends on that what is asked, nothing is, unless there is no number without it."""
+    """The backend, description and handle of `x`, from the backend's `open` or `preview`.
+
+    With `decide`, the request is not known before `x` is described, so `x` is opened without one. A few objects are not
+    numbers without a request (dates, text). They are opened with the request for a float.
+    """
     if decide is None:
         return do(x, target, request)
     try:
@@ -280,12 +283,12 @@ def _prepared(
 
 
 def _are_several(info: TensorInfo, handle: Any) -> bool:
-    """Whether what comes in are several tensors, the `Members` of one, and not only described."""
+    """Whether the handle is the `Members` of a stack: several tensors that become one."""
     return info.kind in JOINS and handle is not None and handle is not info
 
 
 def _laid_out(conversion: Conversion, source: Backend, handle: Any) -> Conversion:
-    """The conversion, with whether what comes in is laid out over devices as it asks."""
+    """The conversion, whose request says whether the source already has the requested layout over devices."""
     target, placement = conversion.target, conversion.request.placement
     if placement is None or source is not target or handle is None or not target.is_laid_out(handle, placement):
         return conversion
@@ -302,10 +305,10 @@ def is_verifying() -> bool:
 
 @contextmanager
 def verifying(on: bool = True) -> Iterator[None]:
-    """Check every conversion against its plan's claims; fast paths give way to the planned path.
+    """Compare the result of every conversion with its plan. Fast paths are closed meanwhile.
 
     Raises:
-        PlanViolation: Inside, when what came out is not what the plan claimed.
+        PlanViolation: By a conversion whose result is not what its plan claims.
     """
     global _verifying
     before, paths = _verifying, fast_paths.open_all(not on)
@@ -318,10 +321,12 @@ def verifying(on: bool = True) -> Iterator[None]:
 
 
 def verify(each: Prepared, result: Any) -> None:
-    """Compare a result with its plan: framework, shape, dtype, device, gradient, writability, memory; and the steps.
+    """Compare a result, and the steps that were run, with the plan.
+
+    Compared are framework, shape, dtype, device, gradient, writability, and whether memory is shared.
 
     Raises:
-        PlanViolation: They differ; the message names the claim.
+        PlanViolation: They differ; the message says in what.
     """
     plan, target = each.plan, each.target
     planned_steps, run_steps = ([step[:3] for step in found.steps] for found in (plan, each.plan_run))
@@ -344,13 +349,10 @@ def verify(each: Prepared, result: Any) -> None:
         raise PlanViolation(f"the plan claims shares_memory {plan.shares_memory}, observed {shares}\n\n{plan}")
 
 
-# -- what is prepared otherwise -------------------------------------------------------------------
-
-
 def recipe_of(info: TensorInfo, source: Backend, conversion: Conversion) -> Recipe:
-    """The recipe for a tensor that has been described.
+    """The recipe for a tensor with this description.
 
     Raises:
-        ConversionError: There is no such conversion.
+        ConversionError: Such a tensor cannot be converted.
     """
     return _prepared((source, info, None), None, conversion, None, None, None).recipe

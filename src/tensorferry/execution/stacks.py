@@ -1,6 +1,6 @@
-"""Stacks: tensors that become one. Each member is converted, then they are joined, then the steps of the target.
+"""Stacks: several tensors, the members, become one. Each is converted, all are joined, then the result is converted.
 
-Like all else that is done to a tensor these are steps of a plan, which `explain` shows and `run.execute` walks.
+These are steps of a plan too: `explain` shows them, and `run.execute` runs them.
 """
 
 from __future__ import annotations
@@ -39,33 +39,33 @@ __all__ = ["composed", "overlaps", "with_members"]
 
 
 def with_members(recipe: Recipe, members: Members, source: Backend) -> Recipe:
-    """The recipe of a stack, with what is done to its members first.
+    """The recipe of a stack, in which each member is converted first.
 
     Args:
-        recipe: What is done to the whole.
-        members: Such members; what is done to others of their signature is the same.
-        source: Whose tensor the whole is.
+        recipe: The recipe of the stack as one tensor.
+        members: Members with this signature.
+        source: The backend of the stack.
 
     Raises:
-        ConversionError: There is no conversion of a member; the message says where it is.
+        ConversionError: A member cannot be converted; the message names its position.
     """
-    place = _place(recipe.plan)
+    place = _place_of_join(recipe.plan)
     join, after = recipe.program[place], recipe.program[place + 1 :]
-    # All that comes before is that they leave their graphs.
+    # The only steps before the join are those that leave an autograd graph.
     before = [type(members).detached] * place
     program: tuple[Callable[..., Any], ...] = (*before, partial(_join, join, _steps_of(members, source)), *after)
     return Recipe(program, recipe.plan, tuple(map(one_by_one, program)))
 
 
 def composed(plan: Plan, members: Members, source: Backend) -> Plan:
-    """The plan of a stack with the steps of its members."""
+    """The plan of a stack, with the steps of its members."""
     plans = [_plan_of_members(members, place, each) for place, each in enumerate(_steps_of(members, source))]
-    first = _place(plan)
+    first = _place_of_join(plan)
     before, join, after = plan.steps[:first], plan.steps[first], plan.steps[first + 1 :]
     own: tuple[Step, ...] = ()
     imports = plan.imports
     if plan.source.kind == "stack" and source.capabilities.gradients.graph:
-        # Those that are so already are left as they are by the steps of the others.
+        # The steps of one kind of member leave the other kinds unchanged, so the steps of all can be listed.
         own = tuple(_of_each(step) for each in plans if each is not None for step in each.steps)
     elif plan.source.kind == "stack" and plans[0] is not None:
         own = tuple(map(_of_each, plans[0].steps))
@@ -82,7 +82,7 @@ def composed(plan: Plan, members: Members, source: Backend) -> Plan:
 
 
 def overlaps(members: Members, result: TensorInfo, address: int) -> bool:
-    """Whether a result lies over the memory of a member."""
+    """Whether the result, which begins at `address`, shares memory with a member."""
     for member in members.tensors if members.joined is None else ():
         source = registry.backend_of(member)
         info = source.preview(member)[1]
@@ -93,18 +93,18 @@ def overlaps(members: Members, result: TensorInfo, address: int) -> bool:
     return False
 
 
-def _place(plan: Plan) -> int:
-    """Where the step is that joins the members."""
+def _place_of_join(plan: Plan) -> int:
+    """The position of the step that joins the members."""
     return next(index for index, step in enumerate(plan.steps) if step.verb in JOINS.values())
 
 
 def _steps_of(members: Members, source: Backend) -> list[tuple[Conversion, Recipe] | None]:
-    """What is done to each kind of member before they are joined; ``None``: nothing.
+    """For each kind of member, the conversion before the join, and its recipe; ``None`` if it needs none.
 
     Raises:
-        ConversionError: There is no conversion of one; the message says where it is.
+        ConversionError: A member cannot be converted; the message names its position.
     """
-    # A framework with a graph stacks its own tensors as they are; else they become arrays.
+    # A framework with an autograd graph stacks its own tensors. The members of all others become arrays.
     stays = source.capabilities.gradients.graph
     found: list[tuple[Conversion, Recipe] | None] = []
     for place, (info, owner) in enumerate(zip(members.infos, members.sources, strict=True)):
@@ -125,13 +125,13 @@ def _steps_of(members: Members, source: Backend) -> list[tuple[Conversion, Recip
 
 
 def _as_member(info: TensorInfo) -> TensorInfo:
-    """A member as it is when it is converted: all have left their graphs, and nothing depends on how one lies."""
+    """The description of a member when it is converted: it has left its graph, and its strides do not matter."""
     strides = compact_strides(info.shape, find(info.dtype).itemsize)
     return info._replace(strides=strides, misalignment=0, requires_grad=False)
 
 
 def _join(join: Callable[..., Any], steps: Sequence[tuple[Conversion, Recipe] | None], members: Members) -> Any:
-    """The step that makes one tensor of many, each of which is converted first."""
+    """Convert the members, and join them: one step of the recipe of a stack."""
     tensors = _converted(members, steps)
     if members.places is None:
         return join(tensors, members.shape)
@@ -139,7 +139,7 @@ def _join(join: Callable[..., Any], steps: Sequence[tuple[Conversion, Recipe] | 
 
 
 def _converted(members: Members, steps: Sequence[tuple[Conversion, Recipe] | None]) -> Sequence[Any]:
-    """The members, each after its own steps."""
+    """The members, converted."""
     tensors, which, alike = members.tensors, members.which, steps[0]
     if which is not None:
         return _converted_apart(members, [steps[place] for place in which])
@@ -160,14 +160,14 @@ def _converted(members: Members, steps: Sequence[tuple[Conversion, Recipe] | Non
     try:
         return [run.execute(recipe.program, tensor) for tensor in tensors]
     except ConversionError:
-        return _converted_apart(members, [alike] * len(tensors))  # which says where it is
+        return _converted_apart(members, [alike] * len(tensors))  # again, since its message names the position
 
 
 def _converted_apart(members: Members, steps: Sequence[tuple[Conversion, Recipe] | None]) -> Sequence[Any]:
-    """The members, each converted as any tensor is.
+    """The members, converted one by one.
 
     Raises:
-        ConversionError: One cannot be; the message says where it is.
+        ConversionError: A member cannot be converted; the message names its position.
     """
     done: list[Any] = []
     try:
@@ -179,7 +179,7 @@ def _converted_apart(members: Members, steps: Sequence[tuple[Conversion, Recipe]
 
 
 def _plan_of_members(members: Members, place: int, step: tuple[Conversion, Recipe] | None) -> Plan | None:
-    """The plan of all members of one kind, as if they lay one after the other."""
+    """The plan of all members of one kind, as if they were one tensor."""
     if step is None:
         return None
     info, source, conversion = _as_member(members.infos[place]), members.sources[place], step[0]
@@ -193,6 +193,6 @@ def _plan_of_members(members: Members, place: int, step: tuple[Conversion, Recip
 
 
 def _of_each(step: Step) -> Step:
-    """A step of one member as that of each."""
+    """A step of one member, written as a list comprehension over all."""
     remark, line, code = step.template.rpartition("\n")
     return step._replace(template=f"{remark}{line}[{code.replace('{x}', 'row')} for row in {{x}}]")

@@ -1,4 +1,4 @@
-"""Where a conversion goes: to the framework that is named, or to what the tensor in ``like=`` or ``out=`` is."""
+"""Find the target of a conversion: the framework in ``to=``, or that of the tensor in ``like=`` or ``out=``."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ __all__ = ["aim", "conversion_like", "follow", "target_of", "writing_into"]
 
 
 def aim(to: object, like: object, dtype: object, device: object) -> tuple[str, Any, object]:
-    """The target's canonical name, dtype and device from `to` or `like`, of which there must be one.
+    """The canonical name of the target, the dtype and the device. Exactly one of `to` and `like` must be given.
 
     Raises:
-        TypeError: There is none, or there are both, or `to` is nothing that could name one.
-        UnknownFrameworkError: `to` is a name, and no framework's.
-        UnsupportedTypeError: `like` is no tensor, or one without memory.
-        DeviceError: `like` is on another device of the host than its first.
+        TypeError: Neither or both are given, or `to` is neither a name nor a framework's module.
+        UnknownFrameworkError: No framework has the name in `to`.
+        UnsupportedTypeError: `like` is not a tensor, or it has no memory.
+        DeviceError: `like` is on a CPU device other than the first.
     """
     if (to is None) == (like is None):
         raise TypeError('give one of to and like: to="numpy", or like= a tensor')
@@ -42,12 +42,12 @@ def aim(to: object, like: object, dtype: object, device: object) -> tuple[str, A
 
 
 def follow(like: object) -> tuple[str, str | None, str | None]:
-    """The framework, dtype and device of a tensor in ``like=``, or of a description of one.
+    """The framework, dtype and device of a tensor in ``like=``, or of its description.
 
-    Numbers say no dtype, and what lies on another device of the host than its first says no device.
+    The dtype is ``None`` for Python numbers. The device is ``None`` for a CPU device other than the first.
 
     Raises:
-        UnsupportedTypeError: It is no tensor, or one without memory.
+        UnsupportedTypeError: `like` is not a tensor, or it has no memory.
     """
     info = like if isinstance(like, TensorInfo) else _describe(like, "like")
     if info.abstract is not None:
@@ -63,7 +63,7 @@ def follow(like: object) -> tuple[str, str | None, str | None]:
 
 
 def conversion_like(like: object) -> Conversion | None:
-    """The conversion to what a tensor is, with nothing else asked; ``None``: it has to be described first.
+    """The conversion for ``like=`` without other keywords; ``None`` if `like` must be described first.
 
     Raises:
         ConversionError: As for `follow`.
@@ -84,13 +84,13 @@ def conversion_like(like: object) -> Conversion | None:
 
 
 _conversions: dict[Hashable, Conversion] = {}
-"""The conversions to tensors in ``like=``, by their types and likeness."""
+"""The conversions for tensors in ``like=``, by their types and `Backend.likeness`."""
 _MOST = 256
 registry.on_change.append(_conversions.clear)
 
 
 def target_of(to: object, like: object) -> str:
-    """The canonical name of the target, to name it in a hint; NumPy's if what was asked for names none."""
+    """The canonical name of the target, for a hint; NumPy's if `to` and `like` name no target."""
     try:
         return aim(to, like, None, None)[0]
     except (TypeError, ConversionError):
@@ -98,10 +98,10 @@ def target_of(to: object, like: object) -> str:
 
 
 def writing_into(request: Request, out: object) -> Request:
-    """The same request with a tensor that the result is written into.
+    """The request, with the description of `out`.
 
     Raises:
-        UnsupportedTypeError: `out` is no tensor, or one of another framework than the target.
+        UnsupportedTypeError: `out` is not a tensor, or not one of the target's.
     """
     info = out if isinstance(out, TensorInfo) else _describe(out, "out")
     if info.framework != request.target:
