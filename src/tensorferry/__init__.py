@@ -128,7 +128,7 @@ _LATER = {
     "wrap": "functions.wrap",
     "wrap_module": "functions.modules",
 }
-"""What nobody needs before something gave one, and the modules that importing tensorferry need not wait for."""
+"""Public names that are imported when they are first used, and their modules, to keep ``import tensorferry`` fast."""
 
 
 def __getattr__(name: str) -> object:
@@ -144,6 +144,6 @@ def __dir__() -> list[str]:
 
 
 for _each in [globals()[name] for name in (*__all__, "open") if name not in _LATER]:
-    # Read by AutoGraph, which would rewrite what a function that it traces calls, and warn of what it cannot.
+    # AutoGraph reads this attribute, and does not rewrite the function. Otherwise it may warn.
     if not isinstance(_each, type):
         _each.__dict__["autograph_info__"] = None

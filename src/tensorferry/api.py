@@ -1,4 +1,4 @@
-"""The conversions that users call: thin, and the same keywords everywhere."""
+"""The public conversions: `to_numpy`, `to_torch`, …, `convert`. They all have the same keywords."""
 
 from __future__ import annotations
 

@@ -150,17 +150,17 @@ class ConversionError(Exception):
     # Read by AutoGraph, which would raise another type in place of an error that crosses what it has rewritten.
     ag_pass_through = True
     inside = ""
-    """What leads from the leaf of a tree that it is about to what is meant in it."""
+    """The path inside the leaf of a tree, if the error is about a part of the leaf."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         self.message = message
         self.hint = hint
         super().__init__(message, hint)
 
-    def said_of(self, function: str, target: str) -> None:
-        """Let the hint name the function that was called, and the target that was asked for."""
+    def complete_hint(self, function: str, target: str) -> None:
+        """Put the function that was called, and its target, into the hint."""
         if isinstance(self.hint, Hint):
-            self.hint = self.hint.said_of(function, target)
+            self.hint = self.hint.for_call(function, target)
             self.args = (self.message, self.hint)
 
     def __str__(self) -> str:
@@ -179,7 +179,7 @@ class LossyCastError(ConversionError, TypeError):
     """The dtype cannot hold a value of the source, or the target does not have the dtype."""
 
     instead: tuple[str, str] | None = None
-    """The tensor's dtype, and what the hint asks for, which begins with it: in a tree other leaves are asked more."""
+    """The tensor's dtype, and the ``dtype=`` of the hint. In a tree, entries for other leaves are added."""
 
 
 class GradientError(ConversionError, RuntimeError):
@@ -273,10 +273,10 @@ class TreeError(ConversionError, _Group):
         self.hint = None
         Exception.__init__(self, message, exceptions or [ConversionError(message)])
 
-    def said_of(self, function: str, target: str) -> None:
-        """The same for each of the errors."""
+    def complete_hint(self, function: str, target: str) -> None:
+        """Put the function that was called, and its target, into the hints of all errors."""
         for error in self.exceptions:
-            error.said_of(function, target)
+            error.complete_hint(function, target)
 
     def derive(self, exceptions: Sequence[ConversionError]) -> TreeError:
         """A group of some of the errors, as ``except*`` makes it."""

@@ -1,7 +1,7 @@
-"""`Hint`: code to type instead, which calls again the function that was called.
+"""`Hint`: code to type instead, with the name of the function that the user called.
 
-An error is raised where nobody knows any more whether `to_torch`, `explain` or `convert_tree` was called. Its
-hint has gaps, which the function that was called fills in when the error comes by.
+The code that raises an error does not know whether the user called `to_torch`, `explain` or `convert_tree`. So its hint
+has gaps, and the function that the user called fills them in.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 __all__ = ["Hint"]
 
 _ORDINARY = "numpy"
-"""The target of a call that says none."""
+"""The target in a hint, as long as the call is not known."""
 
 _ALONE = {
     "collate": "convert",
@@ -22,7 +22,7 @@ _ALONE = {
     "prefetch": "convert",
     "shares_memory": "describe",
 }
-"""For a function that does not take one tensor, the one that does the same to one."""
+"""For a function that takes trees, the function that does the same with one tensor."""
 _IN_TREES = {
     "describe": "describe_tree",
     "describe_tree": "describe_tree",
@@ -34,65 +34,66 @@ _IN_TREES = {
     "snapshot": "snapshot",
     "start": "start",
 }
-"""The function that does the same to a tree; of the others it is `convert_tree`."""
-_AIMLESS = frozenset({"describe", "describe_tree", "snapshot"})
-"""Functions that take no target; nor do those that are named after theirs."""
+"""For a function, the one that does the same with a tree; for all others this is `convert_tree`."""
+_WITHOUT_TARGET = frozenset({"describe", "describe_tree", "snapshot"})
+"""Functions that take no target. Nor do `to_numpy`, `to_torch` …"""
 
-
-_SAYING = frozenset({"convert", "convert_tree", "explain", "explain_tree"})
-"""Functions that take keywords of what is missing in columns."""
-_SAYING_LIKE: dict[str, str] = dict.fromkeys(
+_WITH_COLUMN_KEYWORDS = frozenset({"convert", "convert_tree", "explain", "explain_tree"})
+"""Functions that take ``nulls=``, ``ragged=`` and ``pad=``. So do `to_numpy`, `to_torch` …"""
+_BEFORE_IT: dict[str, str] = dict.fromkeys(
     ("collate", "describe_tree", "explain_collate", "prefetch", "save", "snapshot", "start"), "convert_tree"
 )
 
 
 class Hint(str):
-    """A hint in which the function that was called is called again.
+    """A hint with gaps for the function that the user called.
 
     >>> hint = Hint("{one:sorted(x)}, or {tree:x}")
     >>> hint
     'to_numpy(sorted(x)), or convert_tree(x, "numpy")'
-    >>> hint.said_of("explain", "torch")
+    >>> hint.for_call("explain", "torch")
     'explain(sorted(x), "torch"), or explain_tree(x, "torch")'
 
     Args:
-        template: The text, with ``{one:…}`` for a call on something else, ``{tree:…}`` for one of the function that
-            does the same to a tree, ``{either:…}`` for both of these, ``{load:…}`` and ``{prefetch:…}`` for one
-            with the same target, and ``{again:x|…}`` for the same call with more keywords.
+        template: The text. ``{one:…}`` becomes a call of the function with one tensor, ``{tree:…}`` a call with a tree,
+            ``{either:…}`` both of these, ``{load:…}`` and ``{prefetch:…}`` calls of these functions with the same
+            target, and ``{again:x|…}`` the same call with more keywords.
         function: The function that was called.
         target: The canonical name of the target.
     """
 
-    __slots__ = ("_said_of", "_template")
+    __slots__ = ("_call", "_template")
     _template: str
-    _said_of: tuple[str, str]
+    _call: tuple[str, str]
 
     def __new__(cls, template: str, function: str = "to_numpy", target: str = _ORDINARY) -> Hint:  # noqa: D102, PYI034
         one, tree = _ALONE.get(function, function), _IN_TREES.get(function, "convert_tree")
         again = (
-            function if function in _SAYING or function.startswith("to_") else _SAYING_LIKE.get(function, "to_numpy")
+            function
+            if function in _WITH_COLUMN_KEYWORDS or function.startswith("to_")
+            else _BEFORE_IT.get(function, "to_numpy")
         )
         gaps = {"one": one, "tree": tree, "again": again, "load": "load", "prefetch": "prefetch"}
         filled: dict[str, Any] = {gap: _Gap(name, target) for gap, name in gaps.items()}
         text = template.format(either=_Either(filled["one"], filled["tree"]), **filled)
         made = super().__new__(cls, text)
-        made._template, made._said_of = template, (function, target)
+        made._template, made._call = template, (function, target)
         return made
 
-    def said_of(self, function: str, target: str) -> Hint:
-        """The same hint of another call."""
+    def for_call(self, function: str, target: str) -> Hint:
+        """The hint, for a call of `function` with `target`."""
         return Hint(self._template, function, target)
 
     def before(self, text: str) -> Hint:
-        """The same hint with more words behind it."""
-        return Hint(self._template + text.replace("{", "{{").replace("}", "}}"), *self._said_of)
+        """The hint, followed by `text`."""
+        return Hint(self._template + text.replace("{", "{{").replace("}", "}}"), *self._call)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Hint, (self._template, *self._said_of)
+        return Hint, (self._template, *self._call)
 
 
 class _Gap:
-    """A function that `str.format` calls on what stands in a gap."""
+    """A call of a function; `str.format` gives it the arguments that stand in the gap."""
 
     def __init__(self, function: str, target: str) -> None:
         self.function = function
@@ -100,18 +101,18 @@ class _Gap:
 
     def __format__(self, x: str) -> str:
         if self.function == "save":
-            # It takes trees by itself, so `x` was not one yet.
+            # `save` takes trees, so that `x` itself was not one.
             found = f'convert_tree(x, "{self.target}")' if x == "x" else x
             return f"save({found}, path)"
-        aimless = self.function in _AIMLESS or self.function.startswith("to_")
+        no_target = self.function in _WITHOUT_TARGET or self.function.startswith("to_")
         ordinary = self.function == "load" and self.target == _ORDINARY
         x, _, keywords = x.partition("|")
-        said = [x, *([] if aimless or ordinary else [f'"{self.target}"']), *([keywords] if keywords else [])]
-        return f"{self.function}({', '.join(said)})"
+        arguments = [x, *([] if no_target or ordinary else [f'"{self.target}"']), *([keywords] if keywords else [])]
+        return f"{self.function}({', '.join(arguments)})"
 
 
 class _Either:
-    """Two of those, where it is not known whether what stands in the gap is one tensor or several."""
+    """Two calls, because it is not known whether the code in the gap gives one tensor or several."""
 
     def __init__(self, one: _Gap, tree: _Gap) -> None:
         self.one, self.tree = one, tree

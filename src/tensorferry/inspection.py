@@ -1,4 +1,4 @@
-"""The functions that look and convert nothing: describe, explain, shares_memory, frameworks."""
+"""The functions that convert nothing: `describe`, `explain`, `shares_memory`, `frameworks`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .backends import registry
 from .core.info import TensorInfo
 from .core.names import EXCHANGE
-from .core.request import KEYWORDS_OF_COLUMNS, make_request, refuse_unknown
+from .core.request import COLUMN_KEYWORDS, make_request, refuse_unknown
 from .errors import ConversionError, FrameworkNotInstalledError, UnsupportedTypeError, validate_flags
 from .execution.recipes import conversion_of
 from .execution.run import foresee, prepare_described
@@ -46,7 +46,7 @@ def describe(x: object, /) -> TensorInfo:
     try:
         return registry.backend_of(x).preview(x)[1]
     except ConversionError as error:
-        error.said_of("describe", EXCHANGE)
+        error.complete_hint("describe", EXCHANGE)
         raise
 
 
@@ -96,12 +96,12 @@ def explain(
     if not isinstance(x, TensorInfo):
         registry.ready(name)
     try:
-        said = {key: value for key, value in options.items() if key in KEYWORDS_OF_COLUMNS}
+        said = {key: value for key, value in options.items() if key in COLUMN_KEYWORDS}
         if said:
-            from .execution.missing import Masked, Rows, keywords_of_columns, said_of
+            from .execution.column_keywords import Masked, Rows, apply_column_keywords, take_column_keywords
 
             options = {key: value for key, value in options.items() if key not in said}  # type: ignore[assignment]
-            x = said_of(x, dtype, casting, **keywords_of_columns(said))
+            x = apply_column_keywords(x, dtype, casting, **take_column_keywords(said))
             x = x.values if isinstance(x, Masked) else list(x) if isinstance(x, Rows) else x
         request = make_request(target, copy, dtype, casting, device, grad, tuple(options.items()))
         conversion = conversion_of(target, request)
@@ -109,7 +109,7 @@ def explain(
             return prepare_described(x, conversion, out).plan
         return foresee(x, conversion, out).plan
     except ConversionError as error:
-        error.said_of("explain", name)
+        error.complete_hint("explain", name)
         raise
     except TypeError:
         refuse_unknown(explain, options)
@@ -140,7 +140,7 @@ def shares_memory(a: object, b: object, /) -> bool:
         try:
             source, info, handle = registry.backend_of(x).preview(x)
         except ConversionError as error:
-            error.said_of("shares_memory", EXCHANGE)
+            error.complete_hint("shares_memory", EXCHANGE)
             raise
         if info.abstract is not None:
             why, hint = source.capabilities.objects.abstract[info.abstract]

@@ -58,7 +58,7 @@ TableName: TypeAlias = Literal["arrow", "pandas", "polars"]
 Target: TypeAlias = NumpyName | TorchName | TensorflowName | JaxName | PythonName | TableName | Literal["cupy"]
 """The names of the frameworks that have a backend here; a package can bring others."""
 To: TypeAlias = Target | str | ModuleType | type[Any]
-"""What names a target: a name, a framework's module, or its tensor class."""
+"""How a target can be given: as a name, as a framework's module, or as its tensor class."""
 
 Casting: TypeAlias = Literal["safe", "same_value", "same_kind", "unsafe"]
 Grad: TypeAlias = Literal["detach", "error"]
@@ -67,7 +67,7 @@ Leaves: TypeAlias = Literal["tensors", "numbers"] | Callable[[Any], bool]
 
 
 class Keywords(TypedDict, total=False):
-    """What every conversion takes."""
+    """The keywords of every conversion."""
 
     copy: bool | None
     dtype: object
@@ -80,7 +80,7 @@ class Keywords(TypedDict, total=False):
 
 
 class Options(TypedDict, total=False):
-    """What the target's own function takes besides."""
+    """The keywords of `to_numpy`, `to_torch` … and `convert`."""
 
     non_blocking: bool
     pinned: bool
@@ -88,7 +88,7 @@ class Options(TypedDict, total=False):
 
 
 class NumpyKeywords(Keywords, total=False):
-    """What a conversion to NumPy takes."""
+    """The keywords of a conversion to NumPy."""
 
     out: NumpyArray | None
     non_blocking: bool
@@ -96,7 +96,7 @@ class NumpyKeywords(Keywords, total=False):
 
 
 class TorchKeywords(Keywords, total=False):
-    """What a conversion to PyTorch takes."""
+    """The keywords of a conversion to PyTorch."""
 
     out: TorchTensor | None
     non_blocking: bool
@@ -104,12 +104,12 @@ class TorchKeywords(Keywords, total=False):
 
 
 class TensorflowKeywords(Keywords, total=False):
-    """What a conversion to TensorFlow takes, beside ``variable``."""
+    """The keywords of a conversion to TensorFlow, without ``variable``."""
 
     out: TensorflowVariable | None
 
 
 class AnyKeywords(Keywords, Options, total=False):
-    """What a conversion to some framework takes."""
+    """The keywords of a conversion to any framework."""
 
     out: Any

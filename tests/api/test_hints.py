@@ -266,10 +266,10 @@ def test_text_that_is_numbers_becomes_numbers():
 def test_a_hint_survives_a_process():
     """With the call that it names, and that it may yet be told."""
     error = ferry.UnsupportedTypeError("no", Hint("{one:list(x)}"))
-    error.said_of("explain", "torch")
+    error.complete_hint("explain", "torch")
     again = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
     assert (str(again), again.hint) == (str(error), 'explain(list(x), "torch")')
-    again.said_of("to_jax", "jax")
+    again.complete_hint("to_jax", "jax")
     assert again.hint == "to_jax(list(x))"
 
 

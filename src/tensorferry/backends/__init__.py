@@ -1,1 +1,1 @@
-"""What a backend is, and a folder for each framework that has one; each can be imported without its framework."""
+"""Backends: the protocol, and a folder for each framework. All can be imported without the frameworks."""

@@ -1,7 +1,7 @@
 """`ColumnBackend`: the base of the backends whose tensors are columns of tables.
 
-A column is a tensor, a table is a container of columns, or one tensor if they have one dtype. What is in a column is
-told by `tensorferry.columns`; what that is to a plan, by `opening`.
+A column is a tensor. A table is a container of columns, or one tensor if they have one dtype. `tensorferry.columns`
+reads columns, and `opening` describes them for the planner.
 """
 
 from __future__ import annotations
@@ -21,7 +21,18 @@ from ..core.signature import COMPACT, layout_of
 from ..host import memory
 from . import registry
 from .base import Backend
-from .opening import Gathered, Given, Later, Table, node_of, open_column, open_gathered, open_table, over, remark_of
+from .opening import (
+    Gathered,
+    Later,
+    Table,
+    TableContents,
+    node_of,
+    open_column,
+    open_gathered,
+    open_table,
+    over,
+    remark_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -39,21 +50,21 @@ Array = np.ndarray[Any, Any]
 
 _LISTS = ".to_pylist()"
 _TABLE = 2
-"""The axes of a table, for a library that has tables of no more."""
+"""The number of axes of a table."""
 _MOST = 1024
-"""Dtypes of which is kept whether they are numbers: of categories each is another."""
+"""The most dtypes that are remembered. (Each categorical dtype is another one.)"""
 
 
 def _is_wanted(same: bool, request: Request | None) -> bool:
-    """Whether what comes in is what is to come out, in the same library, whatever its memory is like."""
+    """Whether the source itself is the result, because it stays in its library and nothing is requested."""
     return same and request is not None and request.copy is not True and request.dtype is None and request.out is None
 
 
 class Views(NamedTuple):
-    """What one look at a table shows of its columns.
+    """The columns of a table, read quickly.
 
     Args:
-        arrays: By name, read-only arrays over their memory, where that is all that there is to them; else ``None``.
+        arrays: For each name, a read-only array over the column's memory; ``None`` if it must be described.
         columns: Gives the columns as the library's own objects, over the same memory.
     """
 
@@ -64,27 +75,26 @@ class Views(NamedTuple):
 class ColumnBackend(Backend):
     """The base of a backend of columns.
 
-    A subclass has `found`, which tells what a column holds, `columns_of` a table, and `is_table`; and ``adopt`` to be
-    a target.
+    A subclass implements `found`, which reads a column, `columns_of`, and `is_table`; and ``adopt`` if it is a target.
     """
 
     reads_as_asked = True
 
     @abstractmethod
     def is_table(self, kind: type) -> bool:
-        """Whether objects of a type that it claims are tables."""
+        """Whether a type that it claims is a type of tables."""
 
     @abstractmethod
     def found(self, x: Any, asked: str | None) -> Found:
-        """What is in a column; `asked` is the dtype that was named."""
+        """The contents of a column; `asked` is the requested dtype."""
 
     @abstractmethod
     def columns_of(self, x: Any) -> Sequence[tuple[object, Any]]:
-        """A table's columns as the library's own objects, by name."""
+        """The names and columns of a table, as the library's own objects."""
 
     @abstractmethod
     def replaced(self, x: Any, name: object, code: str) -> str:
-        """The code for a table with another column, which is the result of code, under a name."""
+        """The code for a table with a replaced column."""
 
     @abstractmethod
     def dropped(self, names: list[object]) -> str:
@@ -94,7 +104,7 @@ class ColumnBackend(Backend):
     """The code that makes a list of a column."""
 
     def table(self, x: Any) -> Table:
-        """A table's columns, and the code for what is done about them."""
+        """The `Table` for a table: its columns, and code for hints."""
 
         def put(name: object, code: str) -> str:
             code, comma, remark = code.format(x=f"x[{name!r}]").partition(", which")
@@ -105,33 +115,33 @@ class ColumnBackend(Backend):
         return Table(self.columns_of(x), len(x), put, self.dropped, "x")
 
     def found_by_arrow(self, x: Any, asked: str | None) -> Found:
-        """What is in a column by Arrow's interfaces."""
+        """The contents of a column, read through Arrow's interfaces."""
         found = column_of(*interface.read(x), asked)
         if isinstance(found, Refused) and found.hint.endswith(_LISTS):
             return found._replace(hint=found.hint.removesuffix(_LISTS) + self.lists)
         return found
 
     def quick(self, x: Any) -> Array | None:
-        """A read-only array over the memory of a column, if one look shows that it is all that there is to it."""
+        """A read-only array over the memory of a plain column; ``None`` if the column must be described."""
         return None
 
     def whole(self, x: Any) -> Gathered | Array | None:
-        """A table's values if they lie in one memory, or what gathers them if the library does that best itself.
+        """A table's values, if they are in one block of memory; or the library's function for them, if that is best.
 
-        Its columns are of one dtype then, and nothing is missing.
+        Then its columns have one dtype, and no nulls.
         """
         return None
 
     def views(self, x: Any) -> Views | None:
-        """What one look at a table shows of its columns; ``None``: they have to be looked at one by one."""
+        """The columns of a table, read together; ``None`` if they must be read one by one."""
         return None
 
     def name_of(self, x: Any) -> object:
-        """The name of a column; ``None``: it has none."""
+        """The name of a column, or ``None``."""
         return getattr(x, "name", None)
 
     def note(self, x: Any) -> str:
-        """What its kind says besides."""
+        """A note for its `TensorInfo.kind`."""
         return ""
 
     # -- as a backend ---------------------------------------------------------------------------------
@@ -192,7 +202,7 @@ class ColumnBackend(Backend):
         return self.name, array.dtype, array.ndim, layout, at
 
     def grouped_views(self, arrays: Sequence[Array], alignment: int) -> Mapping[Hashable, Sequence[int]]:
-        """What `grouped` gives of columns, of arrays over their memory."""
+        """`grouped` for columns, from arrays over their memory."""
         first = arrays[0]
         alike = len({x.dtype for x in arrays}) == len({x.ndim for x in arrays}) == 1
         where = alignment > first.itemsize or not first.flags.aligned
@@ -212,18 +222,18 @@ class ColumnBackend(Backend):
         return {(kind, EXCHANGE): self.quick for kind in self.plain_types()}
 
     def plain_types(self) -> Sequence[type]:
-        """The types of columns that may be plain memory."""
+        """The types of columns that may be plain."""
         return ()
 
     # -- what it holds --------------------------------------------------------------------------------
 
-    def given(self, x: Any, asked: str | None) -> Given:
-        """What a column or a table holds."""
+    def given(self, x: Any, asked: str | None) -> TableContents:
+        """The contents of a column or a table."""
         kind = type(x).__name__
         if not self.is_table(type(x)):
-            return Given(kind, self.name_of(x), self.found(x, asked))
+            return TableContents(kind, self.name_of(x), self.found(x, asked))
         table = self.table(x)
-        return Given(kind, None, None, table, [(name, self.found(each, asked)) for name, each in table.columns])
+        return TableContents(kind, None, None, table, [(name, self.found(each, asked)) for name, each in table.columns])
 
     def is_text(self, x: Any) -> bool:
         if self.is_table(type(x)):
@@ -243,11 +253,11 @@ class ColumnBackend(Backend):
 
     @abstractmethod
     def dtype_of(self, x: Any) -> Hashable | None:
-        """The library's dtype of a column, if that alone says whether it holds numbers."""
+        """The library's dtype of a column, if it decides whether the column has numbers; otherwise ``None``."""
 
     @abstractmethod
     def empty(self, x: Any) -> Any:
-        """A column of the same dtype without rows."""
+        """An empty column of the same dtype."""
 
     def remark(self, info: TensorInfo) -> str:
         return remark_of(info.kind)
@@ -257,7 +267,7 @@ class ColumnBackend(Backend):
         return None if isinstance(handle, Later) else memory.address(self.export(handle))
 
     def read(self, x: Any) -> Array:
-        """The values, in memory of one's own."""
+        """The values, in a new array."""
         array: Array = x.read()
         return array
 
@@ -283,10 +293,10 @@ class ColumnBackend(Backend):
         return node_of(self.named_columns(x))
 
     def named_columns(self, x: Any, *, index: bool = False) -> Mapping[object, Any]:
-        """The columns of a table, by name, its index among them if that is wanted.
+        """The columns of a table by name; with `index`, also its index.
 
         Raises:
-            UnsupportedTypeError: Two have one name.
+            UnsupportedTypeError: Two columns have the same name.
         """
         columns = self.table(x).columns
         if index:
@@ -300,8 +310,8 @@ class ColumnBackend(Backend):
         return found
 
     renamed: str = ""
-    """Code that gives a table's columns other names."""
+    """The code that renames the columns of a table, for hints."""
 
     def index_of(self, x: Any) -> Sequence[tuple[object, Any]]:
-        """What a table is indexed by, as columns."""
+        """The index of a table, as columns."""
         return ()

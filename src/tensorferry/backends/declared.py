@@ -1,6 +1,6 @@
-"""Plans by what frameworks declare, and nothing else: where no framework is, nor NumPy, nor the rest of tensorferry.
+"""Make plans only from the declarations of frameworks: without any framework, without NumPy, in a browser.
 
-A page in a browser makes its plans with this.
+The playground in the documentation uses this.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def explain(
     grad: Grad = "detach",
     **options: Unpack[Options],
 ) -> Plan:
-    """What `tensorferry.explain` says of a description, where no framework has been imported.
+    """The plan of `tensorferry.explain` for a description, without importing any framework.
 
     >>> from tensorferry import TensorInfo
     >>> explain(TensorInfo("torch", (3, 4), device="cuda:0", requires_grad=True), "numpy").code
@@ -83,12 +83,12 @@ def explain(
         refuse_place(info, source)
         return make_plan(info, request, source, target, _named(EXCHANGE))
     except ConversionError as error:
-        error.said_of("explain", to)
+        error.complete_hint("explain", to)
         raise
 
 
 def stand_in() -> None:
-    """Tell descriptions of tensors what there is, if the registry of backends, which does that, is not loaded."""
+    """Make the declarations known to `TensorInfo`, if the registry of backends is not loaded."""
     if names.registry.known is dict:
         names.registry = names.Registry(lambda name: _named(name).name, _named, declarations, declarations)
 

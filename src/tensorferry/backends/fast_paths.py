@@ -1,6 +1,6 @@
-"""Fast paths: functions that go straight to a framework's own call, for calls that name nothing but `x` and the target.
+"""Fast paths: functions that go straight to a framework's own call, for calls without keywords.
 
-Backends give them; each carries its own guard, and leaves to the road what it does not accept.
+Backends define them. A fast path accepts only ordinary tensors; all others are converted in the general way.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["PATHS", "REFUSALS", "add", "copies", "no_path", "open_all", "path_for_many", "paths_to"]
 
 REFUSALS = (AssertionError, KeyError, RuntimeError, TypeError, ValueError)
-"""What a fast path may raise for what it does not accept; the road then has its own words."""
+"""The exceptions that a fast path may raise for a tensor that it does not accept. They are not shown to the user."""
 
 PATHS: dict[str, dict[type, Callable[[Any], Any]]] = {}
 """The fast paths, by the canonical name of the target and the type of the source."""
@@ -29,13 +29,13 @@ _for_many: dict[tuple[type, str], Callable[[list[Any]], list[Any] | None]] = {}
 _copying: set[tuple[type, str]] = set()
 """The fast paths that copy, by type of source and target."""
 _owners: dict[type, Backend] = {}
-"""Whose tensors they are that a fast path makes arrays of."""
+"""The backend of each type that has a fast path to NumPy."""
 _open = True
 _lock = threading.RLock()
 
 
 class _Given(NamedTuple):
-    """What a backend gave, when its framework was loaded."""
+    """The fast paths of a backend whose framework is loaded."""
 
     backend: Backend
     paths: Mapping[tuple[type, str], Callable[[Any], Any]]
@@ -43,11 +43,11 @@ class _Given(NamedTuple):
 
 
 _given: dict[str, _Given] = {}
-"""What has been given, by the name of the backend."""
+"""The fast paths of all loaded backends, by name."""
 
 
 def no_path(_: Any) -> None:
-    """The fast path of a type that has none: it accepts nothing."""
+    """The fast path of a type without one: it accepts nothing."""
 
 
 def paths_to(target: str) -> dict[type, Callable[[Any], Any]]:
@@ -61,12 +61,12 @@ def path_for_many(kind: type, target: str) -> Callable[[list[Any]], list[Any] | 
 
 
 def copies(kind: type, target: str) -> bool:
-    """Whether a fast path copies: of leaves with memory in common it would make several."""
+    """Whether a fast path copies, so that it must not be used for leaves that share memory."""
     return (kind, target) in _copying
 
 
 def open_all(on: bool) -> bool:
-    """Open the fast paths, or close them so that every conversion goes the road; what was before."""
+    """Open the fast paths, or close them, so that all conversions go the general way. Gives the state before."""
     global _open
     with _lock:
         before, _open = _open, on
@@ -113,7 +113,7 @@ def _put(given: _Given) -> None:
 
 
 def _join() -> None:
-    """Add paths by way of an array, for pairs of which the one gives arrays and the other takes them."""
+    """Add fast paths through an array, for pairs of a type with a path to NumPy and a target with a path from NumPy."""
     for kind, owner in _owners.items():
         for name, (target, *_) in _given.items():
             takes, memory = paths_to(name).get(np.ndarray), target.capabilities.memory

@@ -1,7 +1,7 @@
-"""What a framework brings for functions: an `Inner` to call its own, an `Outer` to put others' among its own.
+"""Protocols for functions across frameworks: `Inner` calls functions of a framework, `Outer` makes others part of it.
 
-They stand in ``backends/<framework>/inner.py`` and ``outer.py``, and know no other framework. Between
-them gradients follow one convention, PyTorch's: of ``y = a * x`` the gradient is ``conj(a) * cotangent``.
+They are implemented in ``backends/<framework>/inner.py`` and ``outer.py``, without mention of another framework.
+Gradients between them follow PyTorch's convention: the gradient of ``y = a * x`` is ``conj(a) * cotangent``.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ __all__ = ["Flat", "Function", "Inner", "Outer"]
 
 
 class Flat(Protocol):
-    """What a user has written as a function of the tensors among its arguments; `functions.function` has it."""
+    """The user's function, as a function of the tensors among its arguments: see `functions.flat`."""
 
     source: Any
-    """What `tensorferry.wrap` was given."""
+    """The user's function, and the keywords of `tensorferry.wrap`."""
     careful: bool
-    """Whether it could not be looked at before it is called, so that each call is watched."""
+    """Whether each call is checked, because the function could not be traced before."""
     changes_inputs: bool
-    """Whether it was seen to write into its arguments."""
+    """Whether it has written into its arguments."""
     generators: frozenset[Any]
-    """What it was seen to draw random numbers from, as weak references."""
+    """Weak references to the random generators that it used."""
     environment: Hashable
     fit: str
     tensors: int
-    """How many it takes."""
+    """The number of tensors that it takes."""
     side: str
     tree: Any
 
@@ -44,7 +44,7 @@ class Flat(Protocol):
 
 
 class Function(Protocol):
-    """A function of tensors that a framework is given to put among its own; `functions.function` has it."""
+    """A function of tensors for the outer framework: see `functions.function`."""
 
     @property
     def flat(self) -> Flat: ...
@@ -64,28 +64,28 @@ class Function(Protocol):
 
 
 class Inner(Protocol):
-    """Calls functions that are written for a framework, with tensors of its own."""
+    """Calls functions of a framework with its own tensors."""
 
     name: str
     keeps_outputs: bool = False
-    """Whether a derivative is told what the function gave."""
+    """Whether derivatives take the outputs of the function."""
     looks_first: bool = False
-    """Whether a function is to be looked at before it is called with inputs such as it has not met."""
+    """Whether a function is traced before it is called with inputs of new shapes and dtypes."""
 
     def environment(self) -> Hashable:
-        """What its functions depend on besides their arguments, as things are now on this thread."""
+        """The present settings of this thread on which its functions depend."""
         return None
 
     def under(self, environment: Any) -> AbstractContextManager[Any]:
-        """Things as they were then."""
+        """A context with these settings."""
         return nullcontext()
 
     def output(self, leaf: Any) -> Any:
-        """A number or a tensor that a function gave, as a tensor of the framework; ``None``: it is something else."""
+        """A number or a tensor that a function returned, as a tensor of the framework; ``None`` for other objects."""
         ...
 
     def native(self, flat: Flat, rules: tuple[Rule, ...]) -> Callable[..., Sequence[Any]]:
-        """A function of its own tensors: `flat`, and what is derived from it, by the first rule first.
+        """A function of tensors of the framework: `flat`, with the rules applied in order.
 
         Raises:
             GradientError: There is no such derivative.
@@ -93,55 +93,55 @@ class Inner(Protocol):
         ...
 
     def shapes(self, flat: Flat, specs: Sequence[Spec]) -> Sequence[Spec]:
-        """What a function gives for inputs of these shapes, without values. `flat` is called.
+        """The shapes and dtypes of a function's results, without values. `flat` is called.
 
         Raises:
-            UnsupportedTypeError: It cannot be told.
+            UnsupportedTypeError: They cannot be found out.
         """
         ...
 
     def borrows(self, flat: Any) -> bool:
-        """Whether a function cannot keep, nor write into, memory that is lent to it for the time of a call."""
+        """Whether a function can neither keep nor write memory that is only valid during the call."""
         return False
 
     def fresh(self, results: Sequence[Any], inputs: Sequence[Any]) -> Sequence[bool]:
-        """Of what a function gave that `borrows`: whether nobody else has a result, or memory in common with it."""
+        """For each result of a function that `borrows`: whether no other object has it, or shares its memory."""
         return [False] * len(results)
 
     def module(self, module: Any, state: bool) -> tuple[Callable[..., Any], Sequence[dict[str, Any]]] | None:
-        """A module as a function of its parameters, with `state` of its buffers too, and those; ``None``: none."""
+        """A module as a function of its parameters (with `state`, also of its buffers), and these; or ``None``."""
         return None
 
     def derivatives(self, flat: Flat) -> str:
-        """Which derivatives there are, as a person reads it."""
+        """Which derivatives there are, in words."""
         return EVERY
 
     def remarks(self, flat: Flat) -> Sequence[str]:
-        """What a person should know of this function."""
+        """Remarks for the user about this function."""
         return ()
 
 
 class Outer(Protocol):
-    """Puts functions of another framework among a framework's own."""
+    """Makes functions of another framework part of a framework."""
 
     name: str
     differentiates: bool = True
     """Whether it has gradients at all."""
     modes: tuple[str, ...]
-    """What else of the framework's holds around such a function."""
+    """The functions of the framework inside of which such a function can be used."""
 
     def spec(self, tensor: Any) -> Spec:
-        """The shape and dtype of a tensor, traced ones too; an axis of unknown length is -1."""
+        """The shape and dtype of a tensor, which may be traced. The length of an unknown axis is -1."""
         ...
 
     def apply(self, function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
-        """Call a function with tensors of the framework's, in its graph, jit or whatever else it is at."""
+        """Call a function with tensors of the framework, in its graph, jit or other mode."""
         ...
 
     def entrance(self, wrapped: Any) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
-        """What is called in the place of a wrapped function, if its backend `is_traced`."""
+        """The function that is called instead of a wrapped one, if the backend `is_traced`."""
         return wrapped  # type: ignore[no-any-return]
 
     def remarks(self) -> Sequence[str]:
-        """What a person should know of how functions are put in on this machine."""
+        """Remarks for the user about functions on this machine."""
         return ()

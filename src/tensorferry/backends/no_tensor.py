@@ -1,4 +1,4 @@
-"""What is said of an object that is no tensor, and of which no framework says why."""
+"""The error for an object that is not a tensor, if no framework has a message for it."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ __all__ = ["UNCALLED", "full_name", "refusal_to_convert"]
 
 _FUNCTIONS = (BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType, MethodWrapperType)
 UNCALLED = (type, *_FUNCTIONS)
-"""Types of what is called to get a value: that it was not is a slip of the pen."""
+"""Types of functions and classes. The user may have forgotten to call one."""
 
 
 def refusal_to_convert(x: Any, call: str = "{one:x()}") -> UnsupportedTypeError:
-    """The error for an object that nobody takes for a tensor.
+    """The error for an object that is not a tensor.
 
     Args:
         x: The object.
-        call: The hint for a function: the template of a `Hint` with a call of it.
+        call: The hint for a function, as the template of a `Hint`.
     """
     if isinstance(x, type):
         return UnsupportedTypeError(f"{full_name(x)} is a class, not an object: it has no values.", "an object of it")
@@ -36,7 +36,7 @@ def refusal_to_convert(x: Any, call: str = "{one:x()}") -> UnsupportedTypeError:
 
 
 def full_name(kind: type) -> str:
-    """The name of a type with its module, if it is none of Python's own.
+    """The name of a type, with its module unless it is a builtin.
 
     >>> full_name(int)
     'int'

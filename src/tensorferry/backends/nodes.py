@@ -1,4 +1,4 @@
-"""One opened container of a tree: what both a backend that knows a framework's containers and `trees` speak of."""
+"""`Node`: an opened container, for backends that know a framework's containers, and for `trees`."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class Node(NamedTuple):
     """An opened container.
 
     Args:
-        entries: What leads to each value: ``.weight``, ``["weight"]``, ``[3]``.
+        entries: The part of the path for each value: ``.weight``, ``["weight"]``, ``[3]``.
         values: Its values, in order.
         rebuild: Makes the container again from as many other values.
-        static: What it has beside its values, by what leads to it; the same in the container that is made again.
-        registered: What its registration keeps of it beside its values.
+        static: Its attributes that are not values, by their paths. The rebuilt container has the same.
+        registered: The static data that its registration with a framework defines.
         stack: Makes one container for so many samples from stacked values; ``None``: as `rebuild` does.
-        no_batch: Why it cannot be stacked, and what to do; ``None``: it can.
+        no_batch: Why it cannot be stacked, and a hint; ``None`` if it can.
     """
 
     entries: Sequence[str]
@@ -37,7 +37,7 @@ class Node(NamedTuple):
 
 
 def item(key: object) -> str:
-    """What leads to the value under a key or an index.
+    """The part of a path for a key or an index.
 
     >>> item("encoder"), item(3)
     ('["encoder"]', '[3]')
@@ -47,14 +47,14 @@ def item(key: object) -> str:
 
 @cache
 def _quoted() -> Callable[[str], str]:
-    """What puts text between quotes, as JSON does."""
+    """The function that quotes text as JSON does."""
     from json.encoder import encode_basestring  # only paths need it, which are for people
 
     return encode_basestring
 
 
 def attribute(name: str) -> str:
-    """What leads to an attribute.
+    """The part of a path for an attribute.
 
     >>> attribute("weight")
     '.weight'
@@ -63,7 +63,7 @@ def attribute(name: str) -> str:
 
 
 def dotted(step: str) -> str:
-    """What leads to a value, as a part of a dotted name.
+    """A part of a path, as a part of a dotted name.
 
     >>> dotted('["encoder"]') + dotted("[3]") + dotted(".weight")
     '.encoder.3.weight'

@@ -1,4 +1,4 @@
-"""What a column or a table is to a plan, and what the plan's steps start from."""
+"""Open columns and tables: their descriptions for the planner, and the objects that the first step takes."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ __all__ = [
     "COUNTING",
     "INDEXED",
     "Gathered",
-    "Given",
     "Later",
     "Table",
+    "TableContents",
     "node_of",
     "open_column",
     "open_gathered",
@@ -45,23 +45,23 @@ __all__ = [
 Array = np.ndarray[Any, Any]
 
 COUNTING, INDEXED = "counting ", "with an index"
-"""What a kind says of numbers that stand for something, and of what does not come along."""
+"""Words in a `TensorInfo.kind`: the numbers count something (days), and there is an index, which is dropped."""
 
 
 _APART = "a memory for each column"
 _ANYWHERE = 16
-"""Where a library's own memory may start, modulo 64."""
+"""The assumed address, modulo 64, of memory that a library allocates."""
 
 
 class Table(NamedTuple):
-    """A table, as its columns.
+    """A table, by its columns.
 
     Args:
-        columns: The columns as the library's own objects, by name; names may be there twice.
-        rows: How many rows it has.
-        put: Code that puts code in place of a column.
-        drop: Code that leaves columns out.
-        apart: Code that gives a dict of the columns.
+        columns: The names of the columns, and the columns as the library's own objects. Names may occur twice.
+        rows: The number of rows.
+        put: Makes code that replaces a column, for hints.
+        drop: Makes code that drops columns, for hints.
+        apart: Code that gives a dict of the columns, for hints.
     """
 
     columns: Sequence[tuple[object, Any]]
@@ -71,15 +71,15 @@ class Table(NamedTuple):
     apart: str
 
 
-class Given:
-    """What was found in a column or a table, with what was said about what is missing in it.
+class TableContents:
+    """The contents of a column or a table, whose nulls may have been replaced.
 
     Args:
-        kind: The name of the class of what it was found in.
-        name: The column's name.
-        found: What the column is; ``None``: it is a table.
+        kind: The name of the class of the column or table.
+        name: The name of the column.
+        found: The contents of the column; ``None`` for a table.
         table: The table.
-        columns: What its columns are, by name.
+        columns: The names and contents of its columns.
     """
 
     __slots__ = ("columns", "found", "kind", "name", "table")
@@ -96,12 +96,12 @@ class Given:
 
 
 class Gathered(NamedTuple):
-    """A table that its library gathers.
+    """A table whose library makes one array of it.
 
     Args:
-        shape: Its rows and columns.
-        dtype: Canonical name of the dtype of all.
-        read: Gives the values, by rows or by columns, in memory of their own.
+        shape: The numbers of rows and columns.
+        dtype: The canonical name of the dtype of all columns.
+        read: Makes a new array, in row or column order.
     """
 
     shape: tuple[int, int]
@@ -110,17 +110,17 @@ class Gathered(NamedTuple):
 
 
 class Later(NamedTuple):
-    """Values that are read when they are wanted.
+    """Values that are read only when the conversion runs.
 
     Args:
-        read: Gives them, in memory of their own.
+        read: Makes a new array.
     """
 
     read: Callable[[], Array]
 
 
 def remark_of(kind: str) -> str:
-    """What a plan has to say of a column of a kind."""
+    """The warning of a plan for a column of a kind."""
     said = kind.partition(": ")[0]
     counted = said.partition(COUNTING)[2].partition(f" {INDEXED}")[0].partition(" column")[0]
     words = [f"the numbers count {counted}"] if counted else []
@@ -130,7 +130,7 @@ def remark_of(kind: str) -> str:
 
 
 def node_of(held: Mapping[object, Any]) -> Node:
-    """A table as a container of its columns, which is made again as a dict; what has no name is one alone."""
+    """A table as a container of its columns, which is rebuilt as a dict. A single column without a name is one leaf."""
 
     def rebuild(values: Sequence[Any]) -> Any:
         return dict(zip(held, values, strict=True))
@@ -152,22 +152,22 @@ def open_column(
     kept: object = None,
     as_it_is: bool = False,
 ) -> Opened:
-    """What a column is, and what a plan's steps start from.
+    """Open a column: its description, and the object that the first step takes.
 
     Args:
         framework: The name of its backend.
         kind: The name of its class.
-        name: Its own name.
-        found: What it holds.
-        request: What was asked for.
-        exactly: Whether reasons have numbers, which are not the same for other columns.
-        note: What its kind says besides.
-        kept: The column, where the steps start from it and not from an array over its memory.
-        as_it_is: Whether it is what is to come out.
+        name: The name of the column.
+        found: Its contents.
+        request: The request.
+        exactly: Whether reasons contain numbers, which differ between columns.
+        note: A note for its `TensorInfo.kind`.
+        kept: The column, if the first step takes the column itself and not an array over its memory.
+        as_it_is: Whether the column is also the result.
 
     Raises:
-        UnsupportedTypeError: It is no tensor, or has nulls.
-        CopyRequiredError: It has nulls, and memory was to be shared.
+        UnsupportedTypeError: It is not a tensor, or has nulls.
+        CopyRequiredError: It has nulls, and ``copy=False`` is given.
     """
     what = f"This {kind}" if name is None or name == "" else f"This {kind} {name!r}"
     if isinstance(found, Refused):
@@ -207,10 +207,10 @@ def open_table(
     kept: object = None,
     as_it_is: bool = False,
 ) -> Opened:
-    """The same of a table as one array, which is laid out as the target takes it.
+    """Open a table as one array, in the layout that the target takes.
 
     Raises:
-        ConversionError: As `frames.frame_of`.
+        ConversionError: See `frames.frame_of`.
     """
     frame: Frame = frame_of(kind, columns, table.rows, request, put=table.put, drop=table.drop, apart=table.apart)
     by_rows = _takes_rows(target)
@@ -230,7 +230,7 @@ def open_table(
 def open_gathered(
     framework: str, kind: str, whole: Gathered, target: Backend | None, *, note: str, kept: object = None
 ) -> Opened:
-    """The same of a table that its library gathers; if it is kept, of itself."""
+    """Open a table whose library makes the array; with `kept`, the table itself is the result."""
     if kept is not None:
         return TensorInfo(framework, whole.shape, whole.dtype, kind=note), kept
     by_rows = _takes_rows(target)
@@ -252,7 +252,7 @@ def _gathered(framework: str, shape: tuple[int, int], dtype: str, by_rows: bool,
 
 
 def _takes_rows(target: Backend | None) -> bool:
-    """Whether the values of a row are to lie together: else those of a column do, as they lie in the table."""
+    """Whether the target needs row order. Otherwise the result has column order, as the table has."""
     memory_of = None if target is None else target.capabilities.memory
     return memory_of is None or memory_of.strides == "compact" or not memory_of.exists
 
@@ -260,7 +260,7 @@ def _takes_rows(target: Backend | None) -> bool:
 def over(
     framework: str, array: Array, dtype: str = "", *, mutable: bool, kind: str, writable: bool = False
 ) -> TensorInfo:
-    """What an array over an object's memory is: an object of a framework, or a column of one."""
+    """The description of an object, from an array over its memory."""
     return TensorInfo(
         framework,
         array.shape,

@@ -1,7 +1,7 @@
-"""Outside packages: what they bring through an entry-point group, opened on a miss only, and one at a time.
+"""Outside packages: load the things that they provide through entry points, only when they are needed.
 
-What is broken is recorded with its error and the package that it came from, and breaks nothing else. No lock is held
-while a package is imported: its import may call tensorferry, in this thread or in another one.
+A broken package is recorded with its error, and does not break anything else. No lock is held while a package is
+imported, because its import may call tensorferry, in this thread or in another one.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _NOBODY = "an unknown package"
 
 
 class Plugin(NamedTuple):
-    """What one entry point brings.
+    """An entry point of an outside package.
 
     Args:
         group: The entry-point group.
-        name: What users write.
-        package: The distribution that it came from, with its version.
-        error: Why it cannot be used, or what failed in it; ``None`` if nothing did.
+        name: The name that users write.
+        package: The distribution, with its version.
+        error: Why it cannot be used, or what failed in it; ``None`` without an error.
     """
 
     group: str
@@ -40,7 +40,7 @@ class Plugin(NamedTuple):
 
 
 class _NotYetError(ImportError):
-    """What is asked for is being imported by this very thread."""
+    """The entry point is being imported by this very thread."""
 
 
 class Door(Generic[Thing]):
@@ -48,12 +48,12 @@ class Door(Generic[Thing]):
 
     Args:
         group: Its name.
-        what: What one of them brings, in a word.
-        known: All that is known by name now, whoever brought it.
-        own: The names that are tensorferry's.
-        make: Gives the thing of what an entry point of this name points to; raises for what is none.
-        keep: Makes it known.
-        lock: Is held while it is kept, and never while an outside package's code runs.
+        what: A word for the things, for messages.
+        known: Gives all things that are known now, by name.
+        own: The names of tensorferry's own things.
+        make: Makes the thing from the object of an entry point; raises if the object is wrong.
+        keep: Makes the thing known.
+        lock: Held while a thing is made known, but never while code of an outside package runs.
     """
 
     def __init__(
@@ -77,14 +77,14 @@ class Door(Generic[Thing]):
     # -- opening ----------------------------------------------------------------------------------
 
     def names(self) -> list[str]:
-        """What is there to be asked for by name; no package is imported."""
+        """The names of all entry points. No package is imported."""
         return list(dict.fromkeys(point.name for point, _ in self._points() if point.name not in self._own()))
 
     def open(self, name: str) -> Thing | None:
-        """What outside packages bring under this name; ``None``: there is no such entry point.
+        """Load the entry point with this name; ``None`` if there is none.
 
         Raises:
-            FrameworkNotInstalledError: It is broken; the message says whose it is, and why.
+            FrameworkNotInstalledError: It is broken; the message names the package and the reason.
         """
         failed: tuple[str, BaseException] | None = None
         for point, package in self._points():
@@ -98,18 +98,18 @@ class Door(Generic[Thing]):
         raise self.broken(name, *failed) from failed[1]
 
     def search(self) -> None:
-        """Open all that is there, once: something was met that nobody knows."""
+        """Load all entry points, once, because an unknown object was met."""
         if not self._searched:
-            # Only when it is done: another thread that comes meanwhile must find what this one does.
+            # Set afterwards, so that another thread does not miss what this one is loading.
             self._searched = self.open_all()
 
     def open_all(self) -> bool:
-        """Open all that is there; whether none has to be tried again, because it is being imported now."""
+        """Load all entry points. Whether none has to be tried again (because it is being imported now)."""
         errors = [self._enter(point, package) for point, package in self._points()]
         return not any(isinstance(error, _NotYetError) for error in errors)
 
     def _enter(self, point: metadata.EntryPoint, package: str) -> BaseException | None:
-        """Make one entry point's gift known; what is wrong with it, which is recorded."""
+        """Load one entry point, and make its thing known. Gives the error, if any, which is also recorded."""
         key = point.name, package
         opening = self._opening.__dict__.setdefault("keys", set())
         if key in opening:
@@ -144,12 +144,12 @@ class Door(Generic[Thing]):
             raise ValueError(f"{first} has a {self.what} of that name too, which is the one that is used")
 
     def _points(self) -> list[tuple[metadata.EntryPoint, str]]:
-        """The entry points, each with its package, in the order of their names."""
+        """The entry points and their packages, sorted by name."""
         found = [(point, _package_of(point.dist)) for point in self._read()]
         return sorted(found, key=lambda each: (each[0].name, each[1]))
 
     def _read(self) -> list[metadata.EntryPoint]:
-        from importlib import metadata  # as much as importing tensorferry costs besides; only on a miss
+        from importlib import metadata  # here, because it takes as long as the rest of ``import tensorferry``
 
         try:
             return list(metadata.entry_points(group=self.group))
@@ -172,7 +172,7 @@ class Door(Generic[Thing]):
     # -- what is recorded -------------------------------------------------------------------------
 
     def plugins(self) -> list[Plugin]:
-        """Everything that outside packages have brought by now, what is broken with its error; see `open_all`."""
+        """All entry points that have been loaded, also broken ones; see `open_all`."""
         failed = [Plugin(self.group, name, package, error) for (name, package), error in self._failed.items()]
         known = self._known()
         whole = [
@@ -183,11 +183,11 @@ class Door(Generic[Thing]):
         return sorted([*whole, *failed])
 
     def package_of(self, name: str) -> str | None:
-        """The package that brought what is known under this name; ``None``: none did."""
+        """The package that provided this name; ``None`` if none did."""
         return self._packages.get(name) if name in self._known() else None
 
     def takes_blame(self, name: str, error: BaseException) -> bool:
-        """Record an error of what an outside package brought; whether that is whose it is."""
+        """Record an error, if the name was provided by an outside package. Whether it was."""
         package = self.package_of(name)
         if package is None or isinstance(error, KeyboardInterrupt):
             return False
@@ -196,7 +196,7 @@ class Door(Generic[Thing]):
         return True
 
     def guarded(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A function that an outside package brought, which gives ``None`` where it fails; any other as it is."""
+        """Make a function of an outside package give ``None`` when it fails. Other functions are returned unchanged."""
         if self.package_of(name) is None:
             return function
 
@@ -208,27 +208,27 @@ class Door(Generic[Thing]):
         return call
 
     def guard(self, name: str) -> _Guard:
-        """A context in which what an outside package brought is asked by somebody who has not named it."""
+        """A context that records errors of an outside package that the user has not named."""
         return _Guard(self, name)
 
     def forgive(self, name: str) -> None:
-        """Forget an error of what works now."""
+        """Forget an error, because the package works now."""
         self._failed.pop((name, self._packages.get(name, "")), None)
 
     def failure(self, names: Collection[str]) -> FrameworkNotInstalledError | None:
-        """What is recorded of the first of these names that something is recorded of."""
+        """The recorded error of the first of these names that has one; ``None`` without one."""
         found = next((key for key in self._failed if key[0] in names), None)
         return None if found is None else self.broken(*found, self._failed[found])
 
     def broken(self, name: str, package: str, error: BaseException | str | None) -> FrameworkNotInstalledError:
-        """The error for who named what is broken."""
+        """The error for a user who has named a broken package."""
         words = _words(error) if isinstance(error, BaseException) else error
         fix = "tensorferry doctor" if package == _NOBODY else f"pip install --upgrade {package.partition(' ')[0]}"
         return FrameworkNotInstalledError(f"The {self.what} {name!r} of {package} is broken: {words}.", fix)
 
 
 class _Guard:
-    """An error of an outside package's is recorded, and not raised."""
+    """Records an error of an outside package, and does not raise it."""
 
     __slots__ = ("_door", "_name")
 
@@ -243,7 +243,7 @@ class _Guard:
 
 
 def _package_of(found: metadata.Distribution | None) -> str:
-    """A distribution's name and version, as far as its metadata can be read."""
+    """The name and version of a distribution, if its metadata can be read."""
     try:
         name, version = (None, "") if found is None else (found.metadata["Name"], found.version)
     except Exception:  # noqa: BLE001 - damaged metadata is not what is asked about
@@ -252,7 +252,7 @@ def _package_of(found: metadata.Distribution | None) -> str:
 
 
 def _words(error: BaseException) -> str:
-    """An error in one line; it may not even be able to say what it is."""
+    """An error in one line, even if its ``__str__`` fails."""
     try:
         said = " ".join(str(error).split())
     except Exception:  # noqa: BLE001 - as the docstring says
@@ -261,7 +261,7 @@ def _words(error: BaseException) -> str:
 
 
 def _is_being_imported(point: metadata.EntryPoint) -> bool:
-    """Whether the import of an entry point's module, or of a package that it is in, has begun and not ended."""
+    """Whether the module of an entry point, or a package that contains it, is being imported."""
     parts = point.value.partition(":")[0].strip().split(".")
     modules = (sys.modules.get(".".join(parts[: end + 1])) for end in range(len(parts)))
     return any(getattr(getattr(module, "__spec__", None), "_initializing", False) for module in modules)

@@ -1,9 +1,9 @@
-"""From a type to its backend in one dict hit, and from a name to its backend.
+"""The registry of backends: find the backend of a type, or of a name.
 
-Backends of this package are one file each in `backends/`; outside packages register theirs through
-the entry-point group ``tensorferry.backends``. Those are looked up on a miss only: a name that no
-known backend has, or a type of a module that none owns. One that is broken is recorded (`plugins`), and who
-has not named it goes on without it. No framework is imported to look whether an object is one of its tensors.
+Each backend of this package has a folder in `backends/`. Outside packages register theirs through the entry-point
+group ``tensorferry.backends``. They are looked up only for a name that no known backend has, or for a type of a
+module that none owns. A broken one is recorded (`plugins`), and does not matter to users who have not named it. No
+framework is imported to find out whether an object is one of its tensors.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ __all__ = [
 
 
 BY_TYPE: dict[type, Backend] = {}
-"""The backends by the types that have been met as tensors of theirs."""
+"""The backends, by the types of tensors that have been used."""
 _tensors: set[type] = set()
-"""Those of them whose objects have memory of their own, and are no containers as tables are."""
+"""Those of them that have memory, and are not containers as tables are."""
 _ready: dict[str, Backend] = {}
 on_change: list[Callable[[], Any]] = []
-"""What is called when a backend is registered, as what is kept of the others may no longer hold."""
+"""Functions that are called when a backend is registered, because cached results may be wrong then."""
 revision = 0
-"""How many backends have been registered: what is kept of all of them is good for one of these."""
+"""How many backends have been registered. Cached results that depend on all backends are valid for one revision."""
 _by_name: dict[str, Backend] = {}
 _by_module: dict[str, Backend] = {}
 _own: dict[str, Backend] = {}
@@ -67,16 +67,16 @@ _stuck: set[str] = set()
 
 
 def register(backend: Backend) -> None:
-    """Make a backend known under its name and for the modules that it owns; one of that name before it is replaced.
+    """Register a backend for its name and for the modules that it owns. It replaces a backend of the same name.
 
     Args:
-        backend: An instance; it has not loaded its framework yet.
+        backend: An instance that has not loaded its framework.
 
     Raises:
-        TypeError: It is no backend, or declares what it has no verb for.
+        TypeError: It is not a backend, or declares an ability without the verb for it.
         ValueError: It owns a module that another backend owns.
     """
-    from .validation import validate  # its protocols take as long to make as importing half of tensorferry
+    from .validation import validate  # here, because it takes half as long as the rest of ``import tensorferry``
 
     validate(backend)
     known()
@@ -107,7 +107,7 @@ def _keep(backend: Backend) -> None:
 
 
 def known() -> dict[str, Backend]:
-    """The backends that are known by now, by name: this package's in a fixed order, then others; none is looked up."""
+    """The backends that are known now, by name: this package's in a fixed order, then others. None is looked up."""
     if not _own:
         with _lock:
             _own.update({backend.name: backend for backend in _read_own()} if not _own else {})
@@ -128,13 +128,13 @@ def _read_own() -> list[Backend]:
 
 
 def backends() -> dict[str, Backend]:
-    """Every backend by name: this package's in a fixed order, then the outside ones, which are looked up now."""
+    """All backends by name: this package's in a fixed order, then those of outside packages, which are looked up."""
     outside.open_all()
     return dict(known())
 
 
 def _make(name: str, found: object) -> Backend:
-    """The backend that an entry point gave, as its class or an instance."""
+    """The backend of an entry point, which may be a class or an instance."""
     from .base import Backend
     from .validation import validate
 
@@ -158,11 +158,11 @@ outside: Door[Backend] = Door(
 
 
 def backend_named(name: str) -> Backend:
-    """The backend of this canonical name, not loaded yet.
+    """The backend with this canonical name. Its framework is not loaded.
 
     Raises:
         UnknownFrameworkError: There is no backend of this name.
-        FrameworkNotInstalledError: It is an outside package's that is broken.
+        FrameworkNotInstalledError: It is a broken one of an outside package.
     """
     found = _by_name.get(name) or known().get(name) or outside.open(name)
     if found is None:
@@ -171,15 +171,15 @@ def backend_named(name: str) -> Backend:
 
 
 def canonical(to: object) -> str:
-    """The canonical name of what a caller has named: by a name or an alias, a module, or a tensor class.
+    """The canonical name of a framework that is given as a name or an alias, a module, or a tensor class.
 
     >>> import numpy as np
     >>> canonical("np"), canonical(np), canonical(np.ndarray)
     ('numpy', 'numpy', 'numpy')
 
     Raises:
-        UnknownFrameworkError: It is a name, and no backend's.
-        TypeError: It is nothing that could name one.
+        UnknownFrameworkError: No backend has this name.
+        TypeError: It is an object that cannot name a framework.
     """
     try:
         found = NAMES.get(to)
@@ -206,14 +206,14 @@ def canonical(to: object) -> str:
 
 def _named(name: str) -> str:
     if name not in NAMES and outside.open(name) is None:
-        outside.search()  # it may be another name of one
+        outside.search()  # it may be an alias of an outside backend
         if name not in NAMES:
             raise _unknown(name)
     return NAMES[name]
 
 
 def _unknown(name: str) -> UnknownFrameworkError:
-    """The error for a name that is no backend's, with the one that was meant."""
+    """The error for an unknown name, with the most similar known one."""
     targets = [each for each in known().values() if each.is_target]
     device = _as_device(name)
     kinds = {kind for each in targets for kind in each.capabilities.devices.kinds}
@@ -239,13 +239,13 @@ def _as_device(name: str) -> str:
 
 
 def load(backend: Backend) -> Backend:
-    """The backend with its framework loaded and its fast paths open.
+    """Load a backend's framework, and add its fast paths.
 
     Raises:
-        FrameworkNotInstalledError: Its framework cannot be imported; or it is an outside package's that is broken.
+        FrameworkNotInstalledError: The framework cannot be imported, or the backend of an outside package is broken.
     """
     if not backend.loaded:
-        # Before any lock is taken: another thread may be importing it, and what it imports may call tensorferry.
+        # Without a lock, because another thread may be importing it, and its import may call tensorferry.
         backend.import_framework()
         try:
             with _loading.setdefault(backend.name, threading.RLock()):
@@ -264,11 +264,11 @@ def load(backend: Backend) -> Backend:
 
 
 def ready(name: str) -> Backend:
-    """The backend of this name, loaded.
+    """The backend with this name, with its framework loaded.
 
     Raises:
-        UnknownFrameworkError: There is none.
-        FrameworkNotInstalledError: Its framework cannot be imported.
+        UnknownFrameworkError: There is no such backend.
+        FrameworkNotInstalledError: The framework cannot be imported.
     """
     found = _ready.get(name)
     if found is None:
@@ -280,22 +280,22 @@ def ready(name: str) -> Backend:
 
 
 def backend_of(x: object) -> Backend:
-    """The backend whose tensor `x` is, loaded.
+    """The backend of a tensor, with its framework loaded.
 
     Raises:
-        UnsupportedTypeError: It is no tensor.
+        UnsupportedTypeError: `x` is not a tensor.
     """
     found = BY_TYPE.get(type(x))
     return found if found is not None else _find(x)
 
 
 def is_known_tensor(kind: type) -> bool:
-    """Whether objects of this type have been met as tensors with memory of their own, which nobody opens."""
+    """Whether this type is known to be a type of tensors with memory, so that they are not containers."""
     return kind in _tensors
 
 
 def is_tensor(kind: type) -> bool:
-    """Whether objects of this type are tensors of a framework, with memory of their own."""
+    """Whether objects of this type are tensors of a framework, with memory."""
     try:
         owner = _owner(kind)
     except UnsupportedTypeError:
@@ -304,7 +304,7 @@ def is_tensor(kind: type) -> bool:
 
 
 def refusal_of(kind: type) -> UnsupportedTypeError | None:
-    """Why a framework says that a type of its own is no tensor; ``None``: none says anything."""
+    """A framework's error for a type of its own that is not a tensor; ``None`` without one."""
     try:
         _owner(kind)
     except UnsupportedTypeError as error:
@@ -313,7 +313,7 @@ def refusal_of(kind: type) -> UnsupportedTypeError | None:
 
 
 def knower_of(kind: type) -> Backend | None:
-    """The backend that knows a type of another library better than by what it is derived from; ``None``: none does."""
+    """The backend that knows a type of another library, whatever its base class is; ``None`` if none does."""
     for backend in list(known().values()):
         with outside.guard(backend.name):
             if backend.knows(kind):
@@ -322,10 +322,10 @@ def knower_of(kind: type) -> Backend | None:
 
 
 def _owner(kind: type) -> Backend | None:
-    """The backend that claims a type, loaded; ``None``: none does.
+    """The backend that claims a type, with its framework loaded; ``None`` if none does.
 
     Raises:
-        UnsupportedTypeError: It is of a framework's, and no tensor that can be carried.
+        UnsupportedTypeError: The type belongs to a framework, but is not a tensor that can be converted.
     """
     known()
     for base in kind.__mro__:
@@ -348,14 +348,14 @@ def _owner(kind: type) -> Backend | None:
 
 
 def _owner_of(module: str) -> Backend | None:
-    """The backend that owns a top-level module; if no known one does, outside packages are looked up."""
+    """The backend that owns a top-level module. If no known one does, outside packages are looked up."""
     if module not in _by_module and module not in _NOBODYS:
         outside.search()
     return _by_module.get(module)
 
 
 _NOBODYS = frozenset({*sys.stdlib_module_names, "__main__"})
-"""Modules that no outside package's framework is."""
+"""Modules that cannot belong to the framework of an outside package."""
 
 
 def _find(x: object) -> Backend:
@@ -384,7 +384,7 @@ def _find(x: object) -> Backend:
 
 
 def _in_turn() -> Iterator[Backend]:
-    """The known backends, then, if none of them was taken, those that outside packages bring."""
+    """Yield the known backends, then those of outside packages, which are looked up only then."""
     before = list(known().values())
     yield from before
     outside.search()

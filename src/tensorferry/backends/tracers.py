@@ -1,4 +1,4 @@
-"""Keep the tracers of frameworks out of tensorferry's own functions, from the moment that one is imported."""
+"""Keep the tracers of frameworks (torch.compile …) out of tensorferry's own functions."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Function = TypeVar("Function", bound="Callable[..., Any]")
 __all__ = ["awaited", "may_be_met", "shield", "untraced"]
 
 awaited: tuple[str, ...] | None = None
-"""The modules of frameworks that may yet be imported, whose tracers have to be kept out; ``None``: to be looked up."""
+"""The modules of frameworks with tracers that are not imported yet; ``None`` if they must be looked up again."""
 _shielded: list[Backend] = []
-"""Backends whose tracers are kept out."""
+"""The backends whose tracers are kept out already."""
 _untraced: list[Callable[..., Any]] = []
 _lock = threading.RLock()
 
@@ -34,20 +34,20 @@ registry.on_change.append(_expect_another)
 
 
 def may_be_met() -> bool:
-    """Whether a tracer may be at work that has not been kept out yet: then call what is `untraced` through `shield`."""
+    """Whether a tracer that is not kept out may be running. Then call `untraced` functions by means of `shield`."""
     return awaited is None or any(module in sys.modules for module in awaited)
 
 
 def untraced(function: Function) -> Function:
-    """Decorate a function that no framework's tracer is to look into; it is called through `shield` at first."""
+    """Decorate a function that tracers must not trace. At first, it is called by means of `shield`."""
     _untraced.append(function)
-    # Read by torch.compile, should it come here before its backend has been asked.
+    # torch.compile reads this attribute if it comes here before its tracer is kept out.
     function.__dict__["_torchdynamo_disable"] = True
     return function
 
 
 def shield(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Keep the tracers of imported frameworks out of what is `untraced`; what to call for a function this once."""
+    """Keep the tracers of imported frameworks out of `untraced` functions; gives the function to call this time."""
     global awaited
     called = function
     with _lock:
@@ -60,6 +60,6 @@ def shield(function: Callable[..., Any]) -> Callable[..., Any]:
                         shielded = backend.shield(each)
                         called = shielded if each is function else called
         left = tuple(backend.module for backend in known if backend.is_traced and backend not in _shielded)
-        # One may have been registered meanwhile.
+        # Another backend may have been registered meanwhile.
         awaited = left if registry.revision == revision else None
     return called

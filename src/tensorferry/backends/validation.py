@@ -1,4 +1,4 @@
-"""What has to hold of an object before it is registered as a backend."""
+"""Checks of a backend before it is registered."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["validate", "verbs_lacking"]
 
 
 def verbs_lacking(backend: Backend) -> list[str]:
-    """What a backend declares without the verb for it, in words; a verb of `Backend` itself only says that it is none.
+    """The abilities that a backend declares without their verbs, in words. Verbs of `Backend` itself do not count.
 
     >>> from tensorferry.backends.registry import backends
     >>> verbs_lacking(backends()["numpy"])
@@ -32,10 +32,10 @@ def _has(backend: Backend, verb: str) -> bool:
 
 
 def validate(backend: object) -> None:
-    """Raise for what cannot be registered as a backend.
+    """Raise for an object that cannot be registered as a backend.
 
     Raises:
-        TypeError: It is none, or declares something of another type, or what it has no verb for.
+        TypeError: It is not a backend, or a declaration has a wrong type, or an ability lacks its verb.
     """
     kind = type(backend).__qualname__
     if not isinstance(backend, Backend):

@@ -1,9 +1,9 @@
-"""The verbs that a declaration calls for: what each takes and gives.
+"""The verbs that declared abilities need, as protocols.
 
-A backend that declares one of these abilities has its verbs, or `backends.registry.register` refuses it. A verb
-takes a value and gives the next one of a plan. Each protocol can be a base of a backend
-(``class MyBackend(Backend, Writes)``): then a type checker compares the signatures, and Python makes no backend that
-lacks one.
+`backends.registry.register` refuses a backend that declares one of these abilities without its verbs. A verb takes the
+value of one step and gives that of the next. A protocol can be a base class of a backend
+(``class MyBackend(Backend, Writes)``). Then a type checker compares the signatures, and Python refuses to make an
+instance without the verb.
 
 >>> from tensorferry.core.capabilities import Capabilities, Dtypes, Memory
 >>> called_for(Capabilities(Dtypes(frozenset(), {}), Memory(writable=True, out=True)))
@@ -57,7 +57,7 @@ class PresentsReadOnly(Protocol):
 
     @abstractmethod
     def read_only(self, x: Any) -> Any:
-        """A tensor of the backend's over the memory of `x`, that nobody can write through."""
+        """A read-only tensor of the backend over the memory of `x`."""
 
 
 class Writes(Protocol):
@@ -65,19 +65,19 @@ class Writes(Protocol):
 
     @abstractmethod
     def write(self, x: Array, out: Any) -> None:
-        """Put an array's values into `out`, a tensor of the backend's, cast to its dtype.
+        """Write an array's values into `out`, a tensor of the backend, cast to its dtype.
 
-        With ``Memory(writes_own=True)`` also those of a tensor of the backend's, of the same dtype, wherever both are;
-        and from page-locked memory without waiting, if a third argument says so.
+        With ``Memory(writes_own=True)``, also the values of a tensor of the backend with the same dtype, on any
+        devices; and without waiting, from page-locked memory, if a third argument is true.
         """
 
 
 class Reads(Protocol):
-    """``Objects(read_kinds=…)``, those of stacks aside."""
+    """``Objects(read_kinds=…)``, except kinds of stacks."""
 
     @abstractmethod
     def read(self, x: Any) -> Any:
-        """The values of an object that owns no shareable memory, as a tensor of the backend's own."""
+        """The values of an object without memory to share, as a tensor of the backend."""
 
 
 class HasValues(Protocol):
@@ -85,31 +85,31 @@ class HasValues(Protocol):
 
     @abstractmethod
     def value(self, x: Any) -> Any:
-        """The tensor that is the object's value now."""
+        """The tensor that the object holds now."""
 
 
 # -- the framework's own operations, where its graph or its devices need them ---------------------
 
 
 class Copies(Protocol):
-    """What has to be copied where it is: on a device, in a graph, before a finisher."""
+    """For copies on a device, in a graph, or before a finisher."""
 
     @abstractmethod
     def copy(self, x: Any) -> Any:
-        """The same values in memory of its own, in the same place."""
+        """A copy on the same device."""
 
 
 class Casts(Protocol):
-    """What has to be cast where it is: on a device, or in a graph."""
+    """For casts on a device or in a graph."""
 
     @abstractmethod
     def cast(self, x: Any, dtype: str, check: str = "") -> Any:
-        """The same values in another dtype, by its canonical name, in the same place.
+        """A copy with another dtype, on the same device.
 
         Args:
-            x: A tensor of the backend's.
+            x: A tensor of the backend.
             dtype: A canonical name.
-            check: ``""``, or what each value is looked at for: see `casts.refuse`; what is lost raises.
+            check: How each value is checked, see `casts.cast`; a lost value raises.
         """
 
 
@@ -118,7 +118,7 @@ class Resolves(Protocol):
 
     @abstractmethod
     def resolve(self, x: Any) -> Any:
-        """The values that are meant, in memory of their own."""
+        """A copy in which lazy bits are applied."""
 
 
 class Detaches(Protocol):
@@ -126,7 +126,7 @@ class Detaches(Protocol):
 
     @abstractmethod
     def detach(self, x: Any) -> Any:
-        """A tensor over the same memory that is in no graph."""
+        """A tensor over the same memory, outside the autograd graph."""
 
 
 class Stacks(Protocol):
@@ -134,33 +134,33 @@ class Stacks(Protocol):
 
     @abstractmethod
     def stack(self, tensors: Sequence[Any], shape: tuple[int, ...]) -> Any:
-        """One tensor of this shape of equal ones, in the graph of each."""
+        """Stack tensors of equal shapes into one of this shape, in the autograd graph."""
 
 
 # -- devices ------------------------------------------------------------------------------------
 
 
 class Moves(Protocol):
-    """``Devices(kinds)`` beside the host, ``Devices(others=True)``."""
+    """``Devices(kinds)`` with other kinds than the host, ``Devices(others=True)``."""
 
     @abstractmethod
     def move(self, x: Any, device: str, non_blocking: bool = False) -> Any:
-        """The same values on another device, by its canonical name; one to the host is complete when this returns."""
+        """A copy on another device, given by its canonical name. A copy on the host is complete when this returns."""
 
 
 class HandsOver(Protocol):
-    """``Devices(kinds)`` that others have as well, for dtypes that are not in ``Dtypes(unhanded)``."""
+    """``Devices(kinds)`` that other frameworks have too, for dtypes that are not in ``Dtypes(unhanded)``."""
 
     @abstractmethod
     def wait(self, x: Any) -> Any:
-        """The same tensor, whose values are there now: for who names no stream."""
+        """The tensor, after its values have been computed: for a consumer without streams."""
 
     @abstractmethod
     def hand_over(self, x: Any, source: str = "") -> Any:
-        """A tensor of the backend's over the memory of one on the same device.
+        """A tensor of the backend over the memory of another framework's tensor on the same device.
 
         Args:
-            x: The tensor of another framework's.
+            x: The tensor of the other framework.
             source: The name of its backend, whose `Backend.offer` gives an object with ``__dlpack__``.
         """
 
@@ -170,7 +170,7 @@ class Places(Protocol):
 
     @abstractmethod
     def place(self, x: Array, device: str) -> Any:
-        """A tensor on a device with the values of a packed array, which may change when this returns."""
+        """A copy of an array without gaps on a device. The array may change after this returns."""
 
 
 class Fetches(Protocol):
@@ -178,7 +178,7 @@ class Fetches(Protocol):
 
     @abstractmethod
     def fetch(self, x: Any) -> Array:
-        """The values, from devices or from several shards, in a compact, writable array of their own."""
+        """The values, from a device or from several shards, in a new, compact, writable array."""
 
 
 class FetchesAhead(Protocol):
@@ -186,7 +186,7 @@ class FetchesAhead(Protocol):
 
     @abstractmethod
     def start_fetch(self, x: Any) -> None:
-        """Start what `fetch` will wait for."""
+        """Start the transfer that `fetch` will wait for."""
 
 
 class Packs(Protocol):
@@ -194,23 +194,23 @@ class Packs(Protocol):
 
     @abstractmethod
     def pack(self, tensors: Sequence[Any], alignment: int, lock: bool = False) -> tuple[Any, Any]:
-        """One tensor that holds the bytes of many on one device, and what `unpack` needs to part them again.
+        """A packed buffer with the bytes of many tensors on one device, and what `unpack` needs to separate them.
 
-        Each lies at a multiple of `alignment` bytes, and of its own element's size; with `lock`, which only a
-        backend that `pins` is asked for, in page-locked memory.
+        Each tensor is aligned to `alignment` bytes, and to the size of its elements. With `lock`, only for a backend
+        that `pins`, the buffer is in page-locked memory.
         """
 
     @abstractmethod
     def unpack(self, parcel: Any, layout: Any) -> Sequence[Any]:
-        """The tensors of a packed one, as views of its memory."""
+        """The tensors in a packed buffer, as views of its memory."""
 
 
 class Straightens(Protocol):
-    """``Devices(kinds)`` that others have as well, and ``Memory(strides=…)`` other than compact."""
+    """``Devices(kinds)`` that other frameworks have too, with ``Memory(strides=…)`` other than compact."""
 
     @abstractmethod
     def compact(self, x: Any) -> Any:
-        """C-contiguous memory on the same device."""
+        """A C-contiguous copy on the same device."""
 
 
 class Spreads(Protocol):
@@ -218,23 +218,23 @@ class Spreads(Protocol):
 
     @abstractmethod
     def narrow(self, x: Any, axes: Sequence[int]) -> Any:
-        """The first element along each of these axes, along which all share their memory."""
+        """A view of the first element along each of these axes, along which all elements share memory."""
 
     @abstractmethod
     def span(self, x: Any, length: int) -> Any:
-        """The memory of a tensor whose elements overlap: so many elements, along one axis, from its first on."""
+        """A view of `length` elements along one axis: the memory of a tensor whose elements overlap."""
 
     @abstractmethod
     def spread(self, x: Any, shape: tuple[int, ...], strides: tuple[int, ...] | None = None) -> Any:
-        """What `narrow` had, in its shape again, or `span`, in its strides (in elements); in memory of its own."""
+        """A copy of the argument of `narrow`, by its shape, or of `span`, by its strides in elements."""
 
     @abstractmethod
     def cross(self, x: Any, device: str, axes: Sequence[int], dtype: str, first: bool) -> Any:
-        """All of that in one, to another device and to a dtype, cast before or there; in the graph of `x`."""
+        """`narrow`, a transfer, a cast before or after it, and `spread`, as one operation in the graph of `x`."""
 
     @abstractmethod
     def copy_together(self, tensors: Sequence[Any]) -> Sequence[Any]:
-        """Copies of tensors that overlap on one device, which overlap as they do."""
+        """Copies of overlapping tensors on one device, which overlap in the same way."""
 
 
 class Pins(Protocol):
@@ -242,20 +242,20 @@ class Pins(Protocol):
 
     @abstractmethod
     def pin(self, x: Any, required: bool = False) -> Any:
-        """A host tensor's values in page-locked memory of their own.
+        """A copy of a host tensor in page-locked memory.
 
         Args:
-            x: A tensor of the backend's.
-            required: Whether to raise `DeviceError` where no memory can be locked, instead of giving `x`.
+            x: A tensor of the backend.
+            required: Whether to raise `DeviceError` if no memory can be locked, instead of giving `x`.
         """
 
     @abstractmethod
     def land(self, x: Any, required: bool = False) -> Any:
-        """A device's tensor on the host, in page-locked memory of its own, or else in other; complete."""
+        """A complete copy of a device's tensor on the host, in page-locked memory if there is any."""
 
 
 def called_for(declared: Capabilities) -> dict[str, tuple[str, ...]]:
-    """The verbs that a backend must have, by the declaration that calls for them."""
+    """The verbs that a backend must have, by the declarations that need them."""
     memory, devices, objects, options = declared.memory, declared.devices, declared.objects, declared.options
     graph, inside = declared.gradients.graph, bool(objects.inside_only or objects.tracer)
     away, homeless = devices.others or set(devices.kinds) != {HOST}, HOST not in devices.kinds
@@ -287,5 +287,5 @@ def called_for(declared: Capabilities) -> dict[str, tuple[str, ...]]:
 
 
 def _named(kind: type) -> tuple[str, ...]:
-    """The verbs of a protocol, in its own order."""
+    """The verbs of a protocol, in order."""
     return tuple(name for name, verb in vars(kind).items() if getattr(verb, "__isabstractmethod__", False))

@@ -1,1 +1,1 @@
-"""Columns of tables: Arrow's memory and the like, with what is missing in it, as tensors."""
+"""Columns of tables: values in Arrow's memory and the like, with their nulls, as tensors."""

@@ -1,4 +1,4 @@
-"""`Column`: the values of a table's column where they lie, in pieces, and which of them are missing."""
+"""`Column`: the values of a column, in pieces of memory, and which of them are null."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ Array = np.ndarray[Any, Any]
 
 TEXT = "holds text, which has no numbers"
 _FEW = 8
-"""One in so many, of what is missing, from which on each is written for itself."""
+"""If fewer than one element in so many is null, nulls are written one by one, which is faster."""
 _BLOCK = 1 << 15
-"""Elements that are read and filled in at a time, while they are in the processor's cache."""
+"""How many elements are read and filled at a time, so that they stay in the processor's cache."""
 
 
 class Refused(NamedTuple):
-    """A column that is no tensor.
+    """A column that is not a tensor.
 
     Args:
-        why: The end of a sentence about it.
-        hint: Code that makes one of it, ``{x}`` standing for it; then, perhaps, a comma and a remark.
-        stays: Whether it is no numbers by what it is, and stays as it is in a tree.
-        asked: The dtype that has to be named for the numbers that it stands for: the hint is a remark then.
+        why: The reason, as the end of a sentence.
+        hint: Code that makes a tensor of it, with ``{x}`` for the column; then, perhaps, a comma and a remark.
+        stays: Whether it stays as it is in a tree, because it has no numbers (text, for example).
+        asked: The dtype that must be named to convert it (dates, for example). Then the hint is a remark.
     """
 
     why: str
@@ -51,8 +51,8 @@ class Ragged(NamedTuple):
     """A column whose rows are lists of unequal lengths.
 
     Args:
-        elements: The elements of all, one after the other.
-        lengths: How many of them each row has.
+        elements: The elements of all rows, one after the other.
+        lengths: The length of each row.
         shapes: The shapes of the rows, if they are tensors.
     """
 
@@ -62,7 +62,7 @@ class Ragged(NamedTuple):
 
     @property
     def why(self) -> str:
-        """The end of a sentence about it."""
+        """The reason why it is not a tensor, as the end of a sentence."""
         sizes = self.lengths if self.shapes is None else self.shapes
         first = sizes[0]
         row = int(np.argmax((sizes != first).reshape(len(sizes), -1).any(1)))
@@ -70,7 +70,7 @@ class Ragged(NamedTuple):
         return f"has rows of unequal lengths: row 0 has {first} {what}, row {row} has {sizes[row]}"
 
     def rows(self, elements: Array) -> list[Array]:
-        """The rows of an array of all elements, each a view of it."""
+        """The rows, as views of an array of all elements."""
         ends = np.cumsum(self.lengths)
         rows = [elements[end - length : end] for length, end in zip(self.lengths.tolist(), ends.tolist(), strict=True)]
         if self.shapes is None:
@@ -78,7 +78,7 @@ class Ragged(NamedTuple):
         return [row.reshape(shape) for row, shape in zip(rows, self.shapes.tolist(), strict=True)]
 
     def padded(self, elements: Array, value: Any) -> Array:
-        """The rows of an array of all elements in one array, filled up at their ends."""
+        """The rows in one array, padded at their ends."""
         rows = self.rows(elements)
         shapes = self.lengths[:, None] if self.shapes is None else self.shapes
         result = memory.compact((len(rows), *map(int, shapes.max(0)), *self.elements.inner), elements.dtype)
@@ -90,16 +90,16 @@ class Ragged(NamedTuple):
 
 
 class Column:
-    """The values of a column where they lie.
+    """The values of a column in memory.
 
     Args:
-        dtype: Canonical name of their dtype.
-        inner: The axes of one row.
-        pieces: The rows.
-        mutable: Whether somebody may write this memory.
-        unit: What integers count, if they stand for dates and the like.
-        reasons: Why the memory is not that of a tensor, whatever the pieces are.
-        order: The inner axes as they are to be seen, by those in memory; ``None``: as they are.
+        dtype: The canonical name of their dtype.
+        inner: The shape of one row.
+        pieces: The pieces of memory, in order.
+        mutable: Whether the memory may be written to by other code.
+        unit: What the integers count, if they stand for dates and the like.
+        reasons: Reasons, besides the pieces, why the memory is not that of a tensor.
+        order: The order of the inner axes in the result; ``None`` for their order in memory.
     """
 
     def __init__(
@@ -118,17 +118,17 @@ class Column:
         self.rows = sum([piece.rows for piece in pieces])
         self.fill: Any = None
         self.fill_all: Callable[[Any], Array] | None = None
-        """What gives its values with others in the place of nulls, in memory of their own, as its library does it."""
+        """The function of its library that replaces nulls in a new array, if there is one."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the tensor that it is."""
+        """The shape of the tensor."""
         inner = self.inner if self.order is None else tuple(self.inner[axis] for axis in self.order)
         return (self.rows, *inner)
 
     @property
     def asked(self) -> str:
-        """The dtype without whose name it is no number: see `Refused`."""
+        """The dtype that must be named to convert it: see `Refused`."""
         if self.unit:
             return "int64"
         rounded = self.dtype == "float64" and any(isinstance(piece.values, Decimals) for piece in self.pieces)
@@ -138,12 +138,12 @@ class Column:
 
     @property
     def lacks(self) -> bool:
-        """Whether something is marked as missing."""
+        """Whether there may be nulls."""
         return any(piece.missing for piece in self.pieces)
 
     @cached_property
     def nulls(self) -> tuple[int, int]:
-        """How many rows have something missing, and which is the first; (0, 0): none."""
+        """How many rows have nulls, and the first of them; (0, 0) without nulls."""
         count, first, before = 0, 0, 0
         for piece in self.pieces:
             if len(piece.missing) == 1 and piece.missing[0].each == 1 and isinstance(piece.missing[0].marks, Bits):
@@ -164,13 +164,13 @@ class Column:
         return count, first
 
     def said_of_nulls(self) -> str:
-        """What is missing, as the end of a sentence."""
+        """The nulls, as the end of a sentence."""
         count, first = self.nulls
         where = f"at row {first}" if count == 1 else f"{count}, the first at row {first}"
         return f"has nulls ({where}), which would be lost"
 
     def missing(self) -> Array:
-        """Where nothing is, for each element."""
+        """A mask that is true for null elements."""
         result = np.zeros((self.rows, *self.inner), bool)
         at = 0
         for piece in self.pieces:
@@ -179,7 +179,7 @@ class Column:
         return self._ordered(result)
 
     def filled(self, value: Any) -> Column:
-        """The same column with a value in the place of what is missing."""
+        """The column, with a value in place of nulls."""
         found = Column(
             self.dtype,
             self.inner,
@@ -193,10 +193,10 @@ class Column:
         return found
 
     def cast(self, dtype: str, casting: str | None) -> Column:
-        """The same column in another dtype, with zeros for what is missing; its values are read when they are wanted.
+        """The column in another dtype, with zeros for nulls. Its values are cast when they are read.
 
         Raises:
-            LossyCastError: `casting` does not permit it; later, a value does not fit.
+            LossyCastError: `casting` does not allow it; or later, a value does not fit.
         """
         check = casting_scale(self.dtype, dtype, casting).check
         zeros = self.filled(numpy_dtype(self.dtype).type(0))
@@ -205,7 +205,7 @@ class Column:
         return Column(dtype, self.shape[1:], [piece], unit=self.unit, reasons=(f"{self.dtype}{READ_AS}{dtype}",))
 
     def value_of(self, value: Any, keyword: str = "nulls", hint: str = "") -> Any:
-        """A value as one of the column's dtype.
+        """A value in the dtype of the column.
 
         Raises:
             LossyCastError: The dtype has no such value.
@@ -218,7 +218,7 @@ class Column:
         try:
             with np.errstate(all="ignore"):
                 found = np.asarray(number).astype(dtype)
-            # A float is rounded as one that is cast is; what would become infinite is not.
+            # A float may be rounded, but must not become infinite.
             same = found.item() == number if kind != "float" else bool(np.isfinite(found)) == math.isfinite(number)
             kept = kept and same
         except (TypeError, ValueError, OverflowError):
@@ -231,10 +231,10 @@ class Column:
     # -- its values ---------------------------------------------------------------------------------
 
     def obstacles(self, *, exactly: bool) -> list[str]:
-        """Why its memory is not that of a tensor; empty: it is.
+        """The reasons why its memory is not that of a tensor; empty if it is.
 
         Args:
-            exactly: With numbers.
+            exactly: Whether reasons contain numbers.
         """
         found = list(self.reasons)
         if len(self.pieces) > 1:
@@ -262,7 +262,7 @@ class Column:
         return self._ordered(values)
 
     def read(self) -> Array:
-        """Its values: over its memory, or else in other."""
+        """Its values: as an array over its memory if possible, otherwise in a new one."""
         if not self.obstacles(exactly=False):
             return self.view()
         if self.fill_all is not None and self.fill is not None:
@@ -272,13 +272,13 @@ class Column:
         return self._ordered(result)
 
     def whatever(self) -> Array:
-        """Its values, with whatever stands where something is missing."""
+        """Its values, with any values in place of nulls."""
         result = np.empty((self.rows, *self.inner), numpy_dtype(self.dtype))
         self.put(result)
         return self._ordered(result)
 
     def put(self, out: Array) -> None:
-        """Write its values into memory, in one pass; what is missing as `fill`."""
+        """Write its values into an array in one pass, with `fill` in place of nulls."""
         at = 0
         step = max(1, _BLOCK // max(1, prod(self.inner)))
         for piece in self.pieces:
@@ -305,7 +305,7 @@ class Column:
 
 
 def _fill(out: Array, value: Any, where: Array) -> None:
-    """Write a value where it is wanted; one by one where that is rare, which is sooner."""
+    """Write a value where a mask is true; one by one if that is rare, which is faster."""
     count = np.count_nonzero(where)
     if count * _FEW > where.size or not out.flags.c_contiguous:
         np.copyto(out, value, where=where)
@@ -319,7 +319,7 @@ def _mark(out: Array, piece: Piece, start: int) -> None:
 
 
 def _spread(marks: Array, shape: tuple[int, ...], each: int) -> Array:
-    """Marks of rows, or of some of their axes, for each of the elements."""
+    """A mask of rows, or of some of their axes, as a mask of elements."""
     if len(shape) == 1:
         return marks
     size = prod(shape[1:])
@@ -329,4 +329,4 @@ def _spread(marks: Array, shape: tuple[int, ...], each: int) -> Array:
 
 
 Found = Column | Ragged | Refused
-"""What is found of a column."""
+"""The contents of a column."""

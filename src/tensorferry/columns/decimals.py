@@ -1,4 +1,4 @@
-"""Decimals in Arrow's memory: integers of up to 256 bits, of a power of ten each, as integers or as floats."""
+"""Decimals in Arrow's memory, which are integers of up to 256 bits times a power of ten, as integers or floats."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ __all__ = ["Decimals"]
 Array = np.ndarray[Any, Any]
 
 _EXACT = 1 << 53
-"""Integers up to here are floats, and their quotient by a power of ten up to the next is rounded once."""
+"""Integers up to this one are exact floats, so that a division by a small power of ten is rounded once."""
 _POWERS = 22
 _SPLITS = 134217729.0
-"""What splits a float of 53 bits into two of 26."""
+"""The factor that splits a float of 53 bits into two of 26."""
 
 
 class Decimals:
-    """Decimals as they lie.
+    """Decimals in memory.
 
     Args:
-        words: Each as words of 64 bits, or one of fewer, the lowest first.
-        scale: The digits behind the point; negative: so many zeros before it.
-        dtype: ``"float64"``, to which they are rounded; else integers, which each has to be.
-        rounds_again: Whether these floats are only on the way to a dtype of fewer bits.
-        missing: What is missing among them, and may be anything.
-        first: The row in which they begin.
+        words: For each, its 64-bit words, lowest first; or one word of fewer bits.
+        scale: The number of digits after the point; if negative, the number of zeros before it.
+        dtype: ``"float64"``, to which they are rounded; or an integer dtype, which must have each of them.
+        rounds_again: Whether the floats are rounded again, to a dtype with fewer bits.
+        missing: Which of them are null, and so may have any value.
+        first: The row of the first one.
     """
 
     __slots__ = ("_dtype", "_first", "_missing", "_rounds_again", "_scale", "_words")
@@ -47,10 +47,10 @@ class Decimals:
         self._rounds_again, self._missing, self._first = rounds_again, missing, first
 
     def put(self, out: Array, start: int, stop: int) -> None:
-        """Write some rows of them into memory.
+        """Write some rows into an array.
 
         Raises:
-            LossyCastError: One is no integer of the dtype.
+            LossyCastError: One is not an integer of the dtype.
         """
         each = out.size // (stop - start)
         words = self._words[start * each : stop * each].astype("int64")
@@ -68,7 +68,7 @@ class Decimals:
         out[...] = values.reshape(out.shape)
 
     def _integers(self, words: Array) -> tuple[Array, Array]:
-        """Their integers, and which of them are those of the dtype."""
+        """The integers, and which of them the dtype has."""
         low, signed = words[:, 0], self._dtype == "int64"
         fits = (words[:, 1:] == (low >> 63 if signed else np.zeros_like(low))[:, None]).all(1)
         low = low if signed else low.view("uint64")
@@ -81,7 +81,7 @@ class Decimals:
         return low, fits
 
     def _floats(self, words: Array) -> Array:
-        """Each rounded to the nearest float; or to an odd one, from which it is rounded again as if it were exact."""
+        """The nearest floats; or, if they are rounded again, floats rounded to odd, which makes that exact."""
         low = words[:, 0]
         small = (words[:, 1:] == (low >> 63)[:, None]).all(1) & (low <= _EXACT) & (low >= -_EXACT)
         small &= 0 <= self._scale <= _POWERS
@@ -89,7 +89,7 @@ class Decimals:
         values = numbers / power
         rest = _residue(numbers, values, power) if self._rounds_again else np.zeros(0)
         for index in np.flatnonzero(~small).tolist():
-            from fractions import Fraction  # only long decimals need it, and importing tensorferry need not wait for it
+            from fractions import Fraction  # here, because only long decimals need it
 
             number = int.from_bytes(words[index].tobytes(), "little", signed=True)
             exact = number / Fraction(10) ** self._scale
@@ -108,7 +108,7 @@ class Decimals:
 
 
 def _residue(numbers: Array, values: Array, power: float) -> Array:
-    """What is left of each number without a value times the power, of which the product has no more than 106 bits."""
+    """Each number minus a value times the power, computed exactly (the product has at most 106 bits)."""
     high = values * power
     (first, second), (third, fourth) = _split(values), _split(power)
     low = second * fourth - (((high - first * third) - second * third) - first * fourth)

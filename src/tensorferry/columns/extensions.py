@@ -21,7 +21,7 @@ __all__ = ["tensors", "tensors_of_any_shape", "truths"]
 
 
 def truths(found: Found) -> Found:
-    """Bytes as booleans: what is not 0 is true."""
+    """Bytes as booleans: all except 0 are true."""
     if not isinstance(found, Column):
         return found
     pieces = [
@@ -33,10 +33,10 @@ def truths(found: Found) -> Found:
 
 
 def tensors(said: dict[str, Any], found: Found, inner: tuple[int, ...]) -> Found:
-    """Tensors of one shape, from their elements.
+    """A column of tensors of one shape.
 
     Raises:
-        UnsupportedTypeError: The shape is not that of the elements.
+        UnsupportedTypeError: The shape does not fit the number of elements.
     """
     if not isinstance(found, Column):
         return found
@@ -62,10 +62,10 @@ def _reshaped(found: Column, inner: tuple[int, ...]) -> Column:
 
 
 def tensors_of_any_shape(said: dict[str, Any], data: Found, shape: Found) -> Found:
-    """Tensors each of a shape of its own, from their elements and their shapes.
+    """A column of tensors with different shapes.
 
     Raises:
-        UnsupportedTypeError: The shapes are not those of the elements.
+        UnsupportedTypeError: A shape does not fit the number of elements.
     """
     if said.get("permutation"):
         return Refused("has tensors whose axes are permuted", "{x}.storage")

@@ -1,4 +1,4 @@
-"""Several columns as one array: which dtype, in which layout, and each read once into its memory."""
+"""Several columns as one array: find the dtype, and read each column into the array once."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ __all__ = ["Frame", "frame_of", "nulls_hint", "refuse", "write_columns"]
 Array = np.ndarray[Any, Any]
 
 _ROWS = 1 << 14
-"""Rows that are written at a time where the result's rows lie together, while they are in the processor's cache."""
+"""How many rows are written at a time for a result in row order, so that they stay in the processor's cache."""
 
 
 class Frame(NamedTuple):
     """A table as one array.
 
     Args:
-        dtype: Canonical name of its dtype.
-        rows: How many rows it has.
-        columns: Its columns, by name.
-        checks: What the cast of each looks at.
+        dtype: The canonical name of its dtype.
+        rows: The number of rows.
+        columns: The names and the columns.
+        checks: How the cast of each column checks its values.
     """
 
     dtype: str
@@ -45,14 +45,14 @@ class Frame(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
+        """The numbers of rows and columns."""
         return self.rows, len(self.columns)
 
     def read(self, *, by_rows: bool) -> Array:
-        """All values, gathered in one pass.
+        """Read all values into a new array, in one pass.
 
         Args:
-            by_rows: Whether the values of a row lie together, or those of a column.
+            by_rows: Whether the array is in row order; if not, it is in column order.
 
         Raises:
             LossyCastError: A value does not fit the dtype.
@@ -86,7 +86,7 @@ class Frame(NamedTuple):
 
 
 def write_columns(result: Array, columns: Sequence[tuple[int, Array]]) -> None:
-    """Write columns into an array whose rows lie together."""
+    """Write columns into an array in row order."""
     for start in range(0, len(result), _ROWS):
         part = slice(start, start + _ROWS)
         for index, column in columns:
@@ -94,7 +94,7 @@ def write_columns(result: Array, columns: Sequence[tuple[int, Array]]) -> None:
 
 
 def refuse(what: str, found: Column | Ragged | Refused, hint: str | None, request: Request | None) -> ConversionError:
-    """The error for what cannot be converted as it is; nulls are a matter of memory too."""
+    """The error for a column that cannot be converted. For nulls, it depends on ``copy=``."""
     if isinstance(found, Column):
         why = found.said_of_nulls()
         if request is not None and request.copy is False:
@@ -113,20 +113,20 @@ def frame_of(
     drop: Callable[[list[object]], str],
     apart: str,
 ) -> Frame:
-    """A table as an array with a column for each of its own.
+    """Plan a table as one array.
 
     Args:
         kind: The name of the table's class.
-        columns: Its columns, by name.
-        rows: Their length.
-        request: What was asked for: a dtype that is named is the dtype of all columns.
-        put: Code that puts code in place of a column.
-        drop: Code that leaves columns out.
-        apart: Code that converts the columns one by one.
+        columns: The names and contents of its columns.
+        rows: The number of rows.
+        request: The request. A named dtype is that of all columns.
+        put: Makes code that replaces a column, for hints.
+        drop: Makes code that drops columns, for hints.
+        apart: Code that converts the columns one by one, for hints.
 
     Raises:
-        UnsupportedTypeError: A column is no tensor.
-        CopyRequiredError: A column has nulls, and memory was to be shared.
+        UnsupportedTypeError: A column is not a tensor.
+        CopyRequiredError: A column has nulls, and ``copy=False`` is given.
         LossyCastError: The columns have no dtype in common that keeps every value, or do not take the one asked for.
     """
     if not columns:
@@ -153,7 +153,7 @@ def frame_of(
 
 
 def nulls_hint(found: Column) -> Hint:
-    """What to write for nulls in a column."""
+    """The hint for a column with nulls."""
     kind = DTYPES[found.dtype].kind
     value = "False" if kind == "bool" else '"nan"' if kind == "float" else "0"
     if not found.asked:
@@ -182,7 +182,7 @@ def _dtype_of(kind: str, numbers: Sequence[tuple[object, Column]], request: Requ
 
 
 def _two(numbers: Sequence[tuple[object, Column]]) -> tuple[tuple[object, Column], tuple[object, Column]]:
-    """The first two columns that have no dtype in common, or else two that differ."""
+    """The first two columns without a common dtype; or two with different dtypes."""
     firsts: dict[str, tuple[object, Column]] = {}
     for each in numbers:
         firsts.setdefault(each[1].dtype, each)
@@ -208,6 +208,6 @@ def _check_of(name: object, source: str, dtype: str, request: Request | None) ->
 
 
 def _written(name: object) -> str:
-    """A column's name for a message."""
+    """The name of a column, for a message."""
     text = repr(name)
     return text if len(text) <= 80 else f"{text[:77]}..."

@@ -1,4 +1,4 @@
-"""Arrow's C data and stream interfaces: what any producer's capsules hold, read without a library of Arrow's.
+"""Read Arrow's C data and stream interfaces of any library, without pyarrow.
 
 (https://arrow.apache.org/docs/format/CDataInterface.html, CStreamInterface.html, PyCapsuleInterface.html)
 """
@@ -29,21 +29,21 @@ _STREAM = struct.Struct("PPPPP")
 _POINTER = struct.Struct("P")
 _PAIR = struct.Struct("2P")
 _memory_at = (ctypes.c_char * (sys.maxsize // 2)).from_address
-"""What stands in memory from an address on, of which nothing is read before it is asked for."""
+"""Memory from an address on. Nothing is read before it is indexed."""
 _EXTENSION, _DATASETS = b"ARROW:extension:name", "datasets.features"
 _MOST = 1 << 20
-"""Children, buffers or pairs of metadata beyond which a producer's numbers are taken for garbage."""
+"""The most children, buffers or metadata entries. Larger numbers mean that the structure is broken."""
 
 
 class Type(NamedTuple):
-    """What an Arrow array's memory means.
+    """The type of an Arrow array.
 
     Args:
         format: The format string.
         name: The field's name.
-        metadata: What stands beside it, its extension type for one.
-        children: The types of what is in it.
-        values: The type of a dictionary's values.
+        metadata: The field's metadata, such as its extension type.
+        children: The types of its children.
+        values: The type of its dictionary.
     """
 
     format: str
@@ -54,7 +54,7 @@ class Type(NamedTuple):
 
     @property
     def extension(self) -> str:
-        """The name of its extension type; not of one that stands for nested lists and nothing else, as of datasets."""
+        """The name of its extension type; empty for one that only means nested lists, as in datasets."""
         name = self.metadata.get(_EXTENSION, b"").decode(errors="replace")
         return "" if name.startswith(_DATASETS) else name
 
@@ -63,13 +63,13 @@ class Chunk(NamedTuple):
     """One Arrow array.
 
     Args:
-        length: How many elements it has.
-        null_count: How many of them are null; negative if that was not counted.
-        offset: With which element of the memory it begins.
-        buffers: The addresses of its memory.
-        children: The arrays in it.
-        values: A dictionary's values.
-        owner: What keeps the memory.
+        length: The number of elements.
+        null_count: The number of nulls; negative if it is unknown.
+        offset: The position of the first element in its buffers.
+        buffers: The addresses of its buffers.
+        children: Its children.
+        values: Its dictionary.
+        owner: The object that keeps the memory alive.
     """
 
     length: int
@@ -82,15 +82,15 @@ class Chunk(NamedTuple):
 
 
 def offers(kind: type) -> bool:
-    """Whether objects of a type give their memory through one of the interfaces."""
+    """Whether a type has one of the interfaces."""
     return hasattr(kind, "__arrow_c_array__") or hasattr(kind, "__arrow_c_stream__")
 
 
 def read(x: Any) -> tuple[Type, list[Chunk]]:
-    """What an object gives: the type, and its chunks.
+    """Read the type and the chunks of an object.
 
     Raises:
-        UnsupportedTypeError: It was released, its stream failed, or what it gives is no Arrow data.
+        UnsupportedTypeError: It was released, its stream failed, or it gives no Arrow data.
     """
     if hasattr(x, "__arrow_c_array__"):
         schema, array = x.__arrow_c_array__()
@@ -109,16 +109,16 @@ def _pointer(capsule: object, name: bytes) -> int:
 
 
 def type_in(capsule: object) -> Type:
-    """The type in a capsule of a schema.
+    """Read the type in a schema capsule.
 
     Raises:
-        UnsupportedTypeError: It was released, or is none.
+        UnsupportedTypeError: It was released, or is not a schema.
     """
     return _type(_pointer(capsule, b"arrow_schema"))
 
 
 def array_in(capsule: object) -> int:
-    """The address of the structure in a capsule of an array."""
+    """The address of the structure in an array capsule."""
     return _pointer(capsule, b"arrow_array")
 
 
@@ -130,14 +130,14 @@ _RELEASES = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class _Owned:
-    """A structure that a producer filled in, released when nobody has anything of it any more."""
+    """A structure that a library has filled in. It is released when no array uses its memory any more."""
 
     def __init__(self, layout: struct.Struct, release: int) -> None:
         self._memory = ctypes.create_string_buffer(layout.size)
         self._place = release
         self.address = ctypes.addressof(self._memory)
 
-    # With what it needs: at the end of the process the module's names may be gone before.
+    # Everything that it needs is an argument, because the module's names may be deleted before, at exit.
     def __del__(self, unpack: Any = _POINTER.unpack_from, release: Any = _RELEASES) -> None:
         found = unpack(self._memory, self._place)[0]
         if found:
@@ -145,7 +145,7 @@ class _Owned:
 
 
 _RELEASE_SCHEMA, _RELEASE_ARRAY = 56, 64
-"""Where in the structures the function stands that releases them."""
+"""The offsets of the release functions in the structures."""
 
 
 def _of_stream(at: int, capsule: object) -> tuple[Type, list[Chunk]]:
@@ -205,13 +205,13 @@ def _chunk(at: int, owner: object, *, inside: bool = False) -> Chunk:
 
 
 def array_at(at: int) -> tuple[int, ...]:
-    """The structure of an array as it stands in memory: its fields, in the order of the format."""
+    """The fields of an array's structure, in order."""
     return _ARRAY.unpack_from(_memory_at(at))
 
 
 def pointers(at: int, count: int) -> tuple[int, ...]:
-    """So many addresses that stand at one."""
-    if count == 2 and at:  # as most have buffers
+    """Read `count` addresses from memory."""
+    if count == 2 and at:  # the most common number of buffers
         return _PAIR.unpack_from(_memory_at(at))
     return struct.unpack_from(f"{count}P", _memory_at(at)) if count and at else ()
 
@@ -228,17 +228,17 @@ def _metadata(at: int) -> dict[bytes, bytes]:
 
 
 def numbers_at(at: int, count: int, dtype: np.dtype[Any]) -> Array:
-    """An array over Arrow's memory, which the caller keeps for as long as that is read."""
+    """An array over Arrow's memory. The caller must keep the memory alive."""
     memory_there: Any = _memory_at(at)
     found: Array = np.frombuffer(memory_there, dtype, count)
     return found
 
 
 def bytes_at(at: int, shape: tuple[int, ...], dtype: np.dtype[Any], owner: object) -> Array:
-    """A read-only array over Arrow's memory.
+    """A read-only array over Arrow's memory, which it keeps alive.
 
     Raises:
-        UnsupportedTypeError: There is no memory where there should be.
+        UnsupportedTypeError: The address is missing.
     """
     if not at and 0 not in shape:
         raise UnsupportedTypeError("This array of Arrow's has elements, and no memory for them.", None)

@@ -1,4 +1,4 @@
-"""What Arrow's memory holds, by its type: a `Column`, or why it is none.
+"""Read Arrow's memory by its type: as a `Column`, or the reason why it is not one.
 
 (https://arrow.apache.org/docs/format/Columnar.html)
 """
@@ -43,7 +43,7 @@ NUMBERS = {
     "f": "float32",
     "g": "float64",
 }
-"""The dtypes of formats that are numbers."""
+"""The dtypes of the formats of numbers."""
 _TEXTS = ("u", "U", "z", "Z", "vu", "vz")
 _UNITS = {"s": "seconds", "m": "milliseconds", "u": "microseconds", "n": "nanoseconds", "D": "days"}
 CATEGORIES = Refused("holds categories, which are no numbers", ", which gives their codes", stays=True, asked="int64")
@@ -53,7 +53,7 @@ _OF_EXTENSION = b"ARROW:extension:metadata"
 
 
 class _Span(NamedTuple):
-    """Some elements of an array, and what is missing around them."""
+    """Some elements of an array, and the nulls in the lists around them."""
 
     chunk: Chunk
     start: int
@@ -62,44 +62,44 @@ class _Span(NamedTuple):
 
     @property
     def at(self) -> int:
-        """With which element of the memory it begins."""
+        """The position of the first element in the buffers."""
         return self.chunk.offset + self.start
 
 
 def column_of(kind: Type, chunks: Sequence[Chunk | _Span], asked: str | None = None) -> Found:
-    """The column that an array in chunks is.
+    """Read chunks of an array as a column.
 
     Args:
         kind: Its type.
-        chunks: Its chunks, or what `fields` gives; those without rows are left out.
-        asked: The dtype that was named: dates are counts where it is one of integers, and categories are their codes;
-            decimals are rounded where it is one of floats.
+        chunks: Its chunks, or the spans from `fields`. Those without rows are left out.
+        asked: The requested dtype. With an integer dtype, dates become counts and categories become codes; with a
+            float dtype, decimals are rounded.
 
     Raises:
-        UnsupportedTypeError: The memory is not as the type says.
+        UnsupportedTypeError: The memory does not fit the type.
     """
     spans = [each for each in spans_of(chunks) if each.length]
     return _column(kind, spans, (), asked)
 
 
 def asked_of(dtype: str | None, casting: str | None) -> str | None:
-    """The dtype that was named, as columns are asked for it; ``None``: none, or one to which nothing may be rounded."""
+    """The requested dtype for `column_of`; ``None`` if none is named, or if `casting` forbids rounding to it."""
     strict = casting in ("safe", "same_value") and not are_integers(dtype)
     return None if strict or dtype not in DTYPES else dtype
 
 
 def are_integers(asked: str | None) -> bool:
-    """Whether the dtype that was named is one of integers."""
+    """Whether the requested dtype is an integer dtype."""
     return asked in DTYPES and DTYPES[asked].kind in ("int", "uint")
 
 
 def spans_of(chunks: Sequence[Chunk | _Span]) -> list[_Span]:
-    """The elements of chunks, or what `fields` gives."""
+    """The elements of chunks, as spans."""
     return [each if isinstance(each, _Span) else _Span(each, 0, each.length) for each in chunks]
 
 
 def fields(kind: Type, chunks: Sequence[Chunk]) -> list[tuple[Type, list[_Span]]]:
-    """The columns of a table, which is an array of rows in chunks: see `column_of`."""
+    """The columns of a table, which is a struct array, as spans for `column_of`."""
     spans = [_marked(())(_Span(each, 0, each.length)) for each in chunks]
     for each in spans:
         if any(each.at + each.length > child.length for child in each.chunk.children):
@@ -149,7 +149,7 @@ def _refusal(code: str) -> Refused:
 
 
 def _marked(inner: tuple[int, ...]) -> Any:
-    """What adds to a span what its own array says is missing, of the elements of the axes so far."""
+    """A function that adds the nulls of a span's own array to those around it."""
     each = prod(inner)
 
     def mark(span: _Span) -> _Span:
@@ -168,7 +168,7 @@ def _marked(inner: tuple[int, ...]) -> Any:
 
 
 def _gone(span: _Span, inner: tuple[int, ...]) -> Array | None:
-    """Which elements of a span are missing by all that is said around them; ``None``: none is."""
+    """A mask of the null elements of a span, including nulls around them; ``None`` without nulls."""
     size = max(1, prod(inner))
     return gone_in(span.missing, 0, span.length // size, size)
 
@@ -186,7 +186,7 @@ def _buffer(span: _Span, index: int) -> int:
 
 
 def _over(span: _Span, dtype: str, buffer: int = 1, *, more: int = 0) -> Array:
-    """An array over a buffer's numbers; as many as there are elements, and more."""
+    """An array over the numbers in a buffer: one for each element, and `more`."""
     native = numpy_dtype(dtype)
     start = _buffer(span, buffer) + span.at * native.itemsize
     return bytes_at(start, (span.length + more,), native, span.chunk.owner)
@@ -255,7 +255,7 @@ def _no_list(row: int) -> Refused:
 def _without_elements(kind: Type, spans: list[_Span], inner: tuple[int, ...], asked: str | None) -> Found:
     size, lists = max(1, prod(inner)), 0
     for each in spans:
-        # There is no element that could be missing, and a null is no list without elements.
+        # Without elements, a null list still differs from an empty list.
         gone = _gone(each, inner)
         if gone is not None:
             return _no_list((lists + int(gone.argmax())) // size)
@@ -268,7 +268,7 @@ def _without_elements(kind: Type, spans: list[_Span], inner: tuple[int, ...], as
 
 
 def _offsets(span: _Span, dtype: str) -> tuple[int, int, Array]:
-    """Where the rows of a span begin and end among the elements, and the length of each."""
+    """Where the rows of a span begin and end among the elements, and their lengths."""
     found = _over(span, dtype, more=1)
     lengths, start, stop = found[1:] - found[:-1], int(found[0]), int(found[-1])
     if lengths.min(initial=0) < 0 or start < 0 or stop > span.chunk.children[0].length:
@@ -316,7 +316,7 @@ def _looked_up(
     asked: str | None,
     encoded: str = "by a dictionary",
 ) -> Found:
-    """A column of values that stand elsewhere, once for several elements."""
+    """A column whose values are looked up in a dictionary or in runs."""
     found = _column(kind, parts, (), asked)
     if isinstance(found, Ragged) or (isinstance(found, Column) and found.inner):
         return Refused("holds lists in a dictionary", "{x}.to_pylist()")

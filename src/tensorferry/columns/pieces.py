@@ -1,4 +1,4 @@
-"""The pieces of a column where they lie: arrays, bits, what stands in a dictionary; and what is missing among them."""
+"""The pieces of a column in memory: arrays, bits, dictionary-encoded values; and their nulls."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Bits:
     """Values of one bit each.
 
     Args:
-        packed: The bytes that hold them, least significant bit first.
-        start: With which bit they begin.
-        count: How many they are.
+        packed: The bytes, least significant bit first.
+        start: The position of the first bit.
+        count: The number of bits.
     """
 
     __slots__ = ("count", "packed", "start")
@@ -33,7 +33,7 @@ class Bits:
         self.packed, self.start, self.count = packed, start, count
 
     def part(self, start: int, stop: int) -> Array:
-        """Some of them, a byte each: 0 or 1."""
+        """Some of them, as bytes of 0 or 1."""
         first = self.start + start
         last = self.start + stop
         bits = np.unpackbits(self.packed[first // 8 : -(-last // 8)], bitorder="little")
@@ -41,12 +41,12 @@ class Bits:
         return part
 
     def zeros(self) -> tuple[int, int]:
-        """How many are not set, and the first of them; (0, 0): all are."""
+        """How many are 0, and the first of them; (0, 0) if all are 1."""
         found = self.unset(0, self.count)
         return (len(found), int(found[0])) if len(found) else (0, 0)
 
     def unset(self, start: int, stop: int) -> Array:
-        """Where those stand that are not set, counted from the first that is asked for."""
+        """The positions of zeros from `start` to `stop`, relative to `start`."""
         first, last = self.start + start, self.start + stop
         whole = self.packed[first // 8 : -(-last // 8)]
         some = np.flatnonzero(whole != 255)
@@ -58,19 +58,19 @@ class Bits:
         return found
 
     def put(self, out: Array, start: int, stop: int) -> None:
-        """Write some rows of them into memory."""
+        """Write some rows into an array."""
         each = out.size // (stop - start)
         out[...] = self.part(start * each, stop * each).reshape(out.shape)
 
 
 class Decoded:
-    """Values that stand in a dictionary.
+    """Values that are encoded by a dictionary.
 
     Args:
-        indices: Where each stands.
+        indices: The index of each value.
         values: The dictionary.
-        missing: Which of the indices mean nothing; ``None``: each is looked up.
-        encoded: How they are encoded, as the end of a sentence.
+        missing: A mask of indices without a meaning (nulls); ``None`` without nulls.
+        encoded: The encoding, as the end of a sentence.
     """
 
     __slots__ = ("encoded", "indices", "missing", "values")
@@ -81,10 +81,10 @@ class Decoded:
         self.indices, self.values, self.missing, self.encoded = indices, values, missing, encoded
 
     def look_up(self, values: Array, start: int, stop: int) -> Array:
-        """What stands in another dictionary for some of the indices; of those that mean nothing, anything.
+        """Look some indices up in another dictionary. For nulls, the result is any value.
 
         Raises:
-            UnsupportedTypeError: An index is none of the dictionary.
+            UnsupportedTypeError: An index is outside of the dictionary.
         """
         each = self.indices[start:stop]
         if self.missing is not None:
@@ -99,20 +99,20 @@ class Decoded:
         return found
 
     def put(self, out: Array, start: int, stop: int) -> None:
-        """Write some rows of them into memory.
+        """Write some rows into an array.
 
         Raises:
-            UnsupportedTypeError: An index is none of the dictionary.
+            UnsupportedTypeError: An index is outside of the dictionary.
         """
         each = out.size // (stop - start)
         out[...] = self.look_up(self.values, start * each, stop * each).reshape(out.shape)
 
 
 class Cast:
-    """Values of another dtype, which are read as a whole: only so is it known where one stands that does not fit.
+    """Values that are cast. They are read as a whole, so that an error can name the position.
 
     Args:
-        read: Gives them.
+        read: Reads them.
     """
 
     __slots__ = ("_read", "_values")
@@ -122,7 +122,7 @@ class Cast:
         self._values: Array | None = None
 
     def put(self, out: Array, start: int, stop: int) -> None:
-        """Write some rows of them into memory.
+        """Write some rows into an array.
 
         Raises:
             LossyCastError: One does not fit.
@@ -133,18 +133,18 @@ class Cast:
 
 
 class Missing(NamedTuple):
-    """Which values are missing.
+    """Which values are null.
 
     Args:
-        marks: Bits that are set where there is a value, or booleans that are true where there is none.
-        each: How many of them there are for a row.
+        marks: Bits that are 1 where there is a value, or booleans that are true where there is none.
+        each: The number of marks for each row.
     """
 
     marks: Bits | Array
     each: int = 1
 
     def part(self, start: int, stop: int) -> Array:
-        """Where nothing is, of some rows."""
+        """A mask of the nulls in some rows."""
         first, last = start * self.each, stop * self.each
         if isinstance(self.marks, Bits):
             gone: Array = self.marks.part(first, last) == 0
@@ -154,19 +154,19 @@ class Missing(NamedTuple):
 
 
 def gone_in(missing: Sequence[Missing], start: int, stop: int, each: int) -> Array | None:
-    """Which elements of some rows, of so many each, are missing by all that is said; ``None``: none is."""
+    """A mask of the null elements of some rows, with `each` elements in a row; ``None`` without nulls."""
     found = [np.repeat(one.part(start, stop), each // one.each) for one in missing]
     gone = np.logical_or.reduce(found) if found else None
     return gone if gone is not None and gone.any() else None
 
 
 class Piece(NamedTuple):
-    """Some rows of a column that lie in one memory.
+    """Rows of a column in one block of memory.
 
     Args:
-        rows: How many.
-        values: Them, an array with the axes of the column, or what else has to be read.
-        missing: What is missing among them: rows, elements of rows.
+        rows: The number of rows.
+        values: An array with the axes of the column, or encoded values.
+        missing: Which rows, or elements of rows, are null.
     """
 
     rows: int

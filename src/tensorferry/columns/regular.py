@@ -1,7 +1,7 @@
-"""Columns of one chunk without nulls whose rows are all alike: arrays over their memory, in one look at each level.
+"""Columns of one chunk, without nulls, whose rows all have the same length: read quickly, as arrays over their memory.
 
-What a column's type says of it is worked out once (`regular_of`), and read off each table of that type (`arrays_of`).
-What is not so regular is left to `layouts`, which reads every column, or says why it is none.
+The type of a column is analysed once (`regular_of`), and used for all tables with that type (`arrays_of`). All other
+columns are left to `layouts`.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _FIXED = "+w:"
 
 
 class Regular(NamedTuple):
-    """A type of numbers, or of lists of them.
+    """A type of numbers, or of lists of numbers.
 
     Args:
-        lists: From the outside in, the dtype of the lists' offsets, or their width where the type says it.
+        lists: From the outside in: the dtype of the offsets of lists, or the fixed length of lists.
         dtype: The dtype of the numbers.
     """
 
@@ -40,7 +40,7 @@ class Regular(NamedTuple):
 
 
 def regular_of(kind: Type) -> Regular | None:
-    """How the rows of a type are read if they are alike; ``None``: it is of none whose memory is that of a tensor."""
+    """How a type is read if its rows have the same length; ``None`` if its memory is never that of a tensor."""
     lists: list[np.dtype[Any] | int] = []
     while not kind.extension and (kind.format in _OFFSETS or kind.format.startswith(_FIXED)):
         offsets = _OFFSETS.get(kind.format)
@@ -55,12 +55,11 @@ def arrays_of(capsule: object, columns: Sequence[Regular | None]) -> list[Array 
     """The columns of a record batch as read-only arrays over its memory.
 
     Args:
-        capsule: What its ``__arrow_c_array__`` gives beside the schema.
-        columns: What `regular_of` says of each.
+        capsule: The array capsule from its ``__arrow_c_array__``.
+        columns: The result of `regular_of` for each column.
 
     Returns:
-        For each column the array; ``None``: nothing was said of it, something is missing in it, its rows are not alike,
-        or it is empty.
+        For each column the array; ``None`` if it is not regular, has nulls, has rows of unequal lengths, or is empty.
     """
     rows, nulls, offset, _, count, _, children, *_ = interface.array_at(interface.array_in(capsule))
     if nulls or count != len(columns) or not rows:
@@ -72,7 +71,7 @@ def arrays_of(capsule: object, columns: Sequence[Regular | None]) -> list[Array 
 
 
 def _array(column: Regular, at: int, start: int, count: int, owner: object) -> Array | None:
-    """So many rows of an array, from one on."""
+    """Read `count` rows of an array, from `start` on."""
     shape = [count]
     for offsets in column.lists:
         found = _part(at, start, count)
@@ -99,7 +98,7 @@ def _array(column: Regular, at: int, start: int, count: int, owner: object) -> A
 
 
 def _part(at: int, start: int, count: int) -> tuple[int, Sequence[int], Sequence[int]] | None:
-    """Where in its memory some elements of an array begin, its buffers, and its children; ``None``: one is missing."""
+    """The position of some elements in an array's buffers, its buffers and its children; ``None`` with nulls."""
     length, nulls, offset, buffers, children, at_buffers, at_children, *_ = interface.array_at(at)
     found = interface.pointers(at_buffers, buffers)
     if start + count > length or (nulls and (nulls > 0 or found[0])) or 0 in found[1:]:

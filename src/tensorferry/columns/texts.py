@@ -1,4 +1,4 @@
-"""Text in Arrow's memory, as Python has it: what stays as it is in a tree has to be readable."""
+"""Read text in Arrow's memory as Python strings, because text stays readable in a tree."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["texts"]
 
 
 def texts(kind: Type, spans: Sequence[Any]) -> list[Any]:
-    """The texts of a column, or its bytes; ``None`` where there is none.
+    """The strings of a column, or its bytes, with ``None`` for nulls.
 
     Args:
         kind: The column's type.
         spans: Its memory: see `layouts.fields`.
 
     Raises:
-        UnsupportedTypeError: It holds something else.
+        UnsupportedTypeError: It has neither strings nor bytes.
     """
     if kind.values is not None or kind.format not in ("u", "U", "z", "Z"):
         raise UnsupportedTypeError(

@@ -1,1 +1,1 @@
-"""The values of a conversion: dtypes, devices, what a tensor is, what is asked, what a backend declares."""
+"""The values of a conversion: dtypes, devices, descriptions of tensors, requests, declarations of backends."""

@@ -1,4 +1,4 @@
-"""What a backend declares, in groups by subject; plans are made from this alone.
+"""What a backend declares about its framework, in groups by subject. The planner knows nothing else.
 
 >>> from tensorferry.core.capabilities import Capabilities, Dtypes, Memory
 >>> one = ("float32",)
@@ -7,8 +7,8 @@
 >>> declared.memory.strides, declared.devices.kinds
 ('compact', ('cpu',))
 """
-# No ``from __future__ import annotations``: a `NamedTuple` compiles each annotation that is a string, which is a
-# tenth of the time that importing tensorferry takes.
+# No ``from __future__ import annotations``: a `NamedTuple` compiles each annotation that is a string. That would take a
+# tenth of the time of ``import tensorferry``.
 
 import math
 from collections.abc import Mapping
@@ -24,14 +24,14 @@ class Dtypes(NamedTuple):
     """The dtypes of a framework's tensors.
 
     Args:
-        held: Canonical names of those that its tensors can have.
+        held: The canonical names of the dtypes that its tensors can have.
         numbers: For each kind of Python number, the dtypes that its own constructor gives it,
             narrowest first: the first that holds the values is taken.
-        unshared: Those that it stores in another form than an ndarray, so always copies.
+        unshared: Those that it stores in another form than an ndarray, so that they are always copied.
         uncast: Those that its own operations do not cast on a device.
-        unhanded: Those that it cannot give to another framework, or take from one, on a device.
-        absent_reasons: For one that it lacks for now: why, as the end of a sentence.
-        absent_hint: The code that makes it have those, if there is any.
+        unhanded: Those that it cannot share with another framework on a device.
+        absent_reasons: For a dtype that it does not have now, but could have: why, as the end of a sentence.
+        absent_hint: The code that gives it these dtypes, if there is any.
     """
 
     held: frozenset[str]
@@ -48,7 +48,7 @@ class Dtypes(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """The memory of a framework's tensors on the host, and which it can adopt.
+    """The memory of a framework's tensors on the host, and which memory of others it can adopt.
 
     Args:
         writable: Whether its tensors can be written.
@@ -58,11 +58,11 @@ class Memory(NamedTuple):
             1 any address.
         axes: How many axes its tensors have at most.
         fewest_axes: How many they have at least.
-        by_columns: Whether one of several axes is a table, with a memory for each column.
+        by_columns: Whether a tensor of several axes is a table, with separate memory for each column.
         host_array: Whether its tensors *are* ndarrays in host memory.
         lazy_bits: Whether its tensors can have a conjugate or a negative bit, which the verb ``resolve`` applies.
-        read_only: Whether it can present memory read-only: its verb ``read_only``, which takes its own tensor and
-            gives one over the same memory that nobody can write through.
+        read_only: Whether it has read-only tensors: its verb ``read_only`` takes one of its tensors and gives a
+            read-only one over the same memory.
         out: Whether its tensors can be given as ``out=``: its verb ``write``.
         writes_parts: Whether its verb ``write`` also takes `chunks.Chunks`, for an ``out=`` in host memory.
         writes_own: Whether its verb ``write`` also takes its own tensors, wherever they and ``out=`` are.
@@ -87,19 +87,19 @@ class Devices(NamedTuple):
     """The devices of a framework, and how its tensors travel between them.
 
     Args:
-        kinds: Kinds of device on which its tensors can live, were they present; the host, or else the usual one, first.
-        others: Whether they can live on every other kind as well: what one has, `Declaration.device_facts` tells.
-        shards: Whether the parts of one of its tensors can lie on several devices.
-        fetches: Whether one call of its own brings a tensor from devices, or from several shards, into
+        kinds: The kinds of device that it supports: first the host, or, if it has no host tensors, the usual kind.
+        others: Whether it supports all other kinds as well: see `Declaration.device_facts`.
+        shards: Whether one tensor can be spread over several devices.
+        fetches: Whether one call of the framework brings a tensor from a device, or from several shards, into
             an ndarray: its verb ``fetch``.
         fetches_ahead: Whether its verb ``start_fetch`` starts such a transfer without waiting for it.
         packs: Whether many of its tensors can be packed into one, on any device: ``pack`` and ``unpack``.
         pins: Whether it page-locks host memory: its verbs ``pin`` and ``land``.
         spreads: Whether memory that elements, or tensors, share can be copied as such: its verbs ``narrow``,
             ``span``, ``spread``, ``cross`` and ``copy_together``.
-        waits: Whether memory that it is handed on a device must be finished: it names no stream.
-        offers: Whether its tensors have ``__dlpack__`` themselves.
-        takes_offers: Whether code that shares gives it another's tensor over DLPack: it would copy an array between.
+        waits: Whether memory on a device must be complete before it takes it, because it names no stream.
+        offers: Whether its tensors have ``__dlpack__``.
+        takes_offers: Whether printed code gives it the source's tensor through DLPack, because it would copy an array.
     """
 
     kinds: tuple[str, ...] = ("cpu",)
@@ -115,19 +115,19 @@ class Devices(NamedTuple):
     takes_offers: bool = False
 
     def include(self, kind: str) -> bool:
-        """Whether its tensors can live on a kind of device."""
+        """Whether the framework supports a kind of device."""
         return self.others or kind in self.kinds
 
 
 class DeviceFacts(NamedTuple):
-    """What a framework has on a kind of device, and what not; of a kind that is not here: what most have.
+    """What a framework can do on a kind of device. The defaults are for a kind that this machine does not have.
 
     Args:
-        present: How many such devices there are here, as far as the framework was asked.
-        streams: Whether work for it is queued on streams, and ordered by events.
-        pins: Whether it page-locks host memory for transfers to and from it.
-        absent: The dtypes, by their canonical names, that cannot live there.
-        meant: The kind that was most likely meant, if the framework knows none of this name, or none with memory.
+        present: How many such devices this machine has, as far as the framework says.
+        streams: Whether its work is queued on streams, and ordered by events.
+        pins: Whether it has page-locked memory for transfers to and from such a device.
+        absent: The canonical names of the dtypes that the device does not support.
+        meant: The kind that the user most likely meant, if the framework has no such kind, or it has no memory.
     """
 
     present: int = 0
@@ -142,9 +142,9 @@ class Gradients(NamedTuple):
 
     Args:
         graph: Whether its tensors carry one.
-        records: Whether what is done to one in a graph is recorded now; if not, the result is in none.
-        tape: What may be recording its operations for gradients, if no tensor shows that it is.
-        parameter: The kind of its tensors that are there to be learnt, of which what is detached is none.
+        records: Whether operations are recorded now. If not (PyTorch's ``no_grad``), results are in no graph.
+        tape: What may record its operations for gradients, if tensors do not show it (TensorFlow's ``GradientTape``).
+        parameter: The kind of its trainable tensors. A detached one is an ordinary tensor.
     """
 
     graph: bool = False
@@ -154,15 +154,16 @@ class Gradients(NamedTuple):
 
 
 class Objects(NamedTuple):
-    """The framework's objects that are no plain tensors, by what `TensorInfo` says of them.
+    """The objects of a framework that are not plain tensors.
 
     Args:
-        ordinary_kind: The `TensorInfo.kind` of one that is written by hand and names none.
-        read_kinds: Values of `TensorInfo.kind` that own no shareable memory and have to be read.
-        value_kinds: Values of `TensorInfo.kind` whose value is another object (a variable's).
-        abstract: For each reason why an object has no memory: why, and what to do.
-        inside_only: Those of them that may still be converted inside their own framework.
-        tracer: What records its operations on real values now: there what leaves the framework becomes a constant.
+        ordinary_kind: The `TensorInfo.kind` of a description that names none.
+        read_kinds: Values of `TensorInfo.kind` without memory to share, whose values must be read.
+        value_kinds: Values of `TensorInfo.kind` that hold a tensor (variables).
+        abstract: For each `TensorInfo.abstract`: why the object has no memory, and what to do.
+        inside_only: Those of them that can still be converted inside their own framework.
+        tracer: What records its operations on real values now (``torch.jit.trace``). There, a value that leaves
+            the framework becomes a constant.
     """
 
     ordinary_kind: str = ""
@@ -174,11 +175,11 @@ class Objects(NamedTuple):
 
 
 class Options(NamedTuple):
-    """The keywords that a target has beside those of every target.
+    """The keywords that only this target has.
 
     Args:
-        names: Those that it understands.
-        finishers: Those that are a last step of their own, by the verb of that name.
+        names: Their names.
+        finishers: Those that add a last step, which calls the verb of the same name.
     """
 
     names: frozenset[str] = frozenset()
@@ -195,22 +196,22 @@ class _Groups(NamedTuple):
 
 
 class Capabilities(_Groups):
-    """What a framework can hold, adopt and promise, in groups by subject.
+    """What a framework can do, in groups by subject.
 
-    Two are the same if they are one object: a backend makes its own once, and gives it as often as it is asked.
+    Two are equal only if they are the same object. A backend makes its capabilities once.
 
     Args:
         dtypes: The dtypes of its tensors.
         memory: Their memory on the host.
         devices: Their devices.
         gradients: Their autograd graph.
-        objects: Its objects that are no plain tensors.
+        objects: Its objects that are not plain tensors.
         options: The keywords that only it has.
     """
 
     __slots__ = ()
 
-    # A part of the key of every plan that is kept: none of the fields is looked at.
+    # By identity, because capabilities are a part of the key of every cached plan.
     __hash__ = object.__hash__
     __eq__ = object.__eq__  # pyright: ignore[reportAssignmentType]
     __ne__ = object.__ne__

@@ -1,4 +1,4 @@
-"""What a framework tells of itself: all that a plan is made from, whether the framework is there or not."""
+"""What a framework declares for the planner, whether it is installed or not."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Declaration", "Declared"]
 
 
 class Declaration(Protocol):
-    """What is asked of a framework to make a plan; every `Backend` is one."""
+    """What the planner needs to know about a framework. Every `Backend` is a `Declaration`."""
 
     @property
     def name(self) -> str:
@@ -29,46 +29,46 @@ class Declaration(Protocol):
 
     @property
     def owns(self) -> tuple[str, ...]:
-        """Top-level modules whose types are its own."""
+        """The top-level modules whose types belong to the framework."""
         ...
 
     @property
     def imports(self) -> Mapping[str, str]:
-        """For each name that its snippets use, the line that brings it in."""
+        """For each module name that its snippets use, the import line."""
         ...
 
     @property
     def capabilities(self) -> Capabilities:
-        """What it can hold, adopt and promise."""
+        """What the framework can do."""
         ...
 
     def __hash__(self) -> int:
-        """By what it is, not by what it declares: recipes are kept for it."""
+        """By identity, because recipes are cached by their backends."""
         ...
 
     def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo, /) -> str:
-        """The code that a person would have typed for a verb on ``{x}``."""
+        """The code that a person would type for a verb, with ``{x}`` for the value."""
         ...
 
     def remark(self, info: TensorInfo, /) -> str:
-        """What a plan has to say of such a tensor's numbers, if it is not what one expects."""
+        """A warning for the plan if the numbers of such a tensor are not what one expects (counts of days, say)."""
         ...
 
     def device_facts(self, kind: str, /) -> DeviceFacts:
-        """What it has on a kind of device; of one that is not here, what most kinds have."""
+        """What the framework can do on a kind of device."""
         ...
 
     def placement(self, device: object, /) -> Placement | None:
-        """What ``device=`` asks for, if it is the framework's own object that lays a tensor out over devices."""
+        """A warning for the plan, if the numbers of such a tensor are not what one expects (they count days, say)."""
         ...
 
     def misfit(self, placement: Placement, shape: tuple[int, ...], /) -> tuple[str, str] | None:
-        """Why a tensor of this shape cannot be laid out so, and what to do; ``None``: it can."""
+        """Why a tensor of this shape cannot have the placement, and what to do; ``None`` if it can."""
         ...
 
 
 class Declared:
-    """A declaration by itself: plans are made with it where the framework, and NumPy, cannot be imported.
+    """A declaration without a backend. It makes plans where neither the framework nor NumPy can be imported.
 
     >>> from tensorferry.backends.torch.declared import DECLARED
     >>> DECLARED.name, "bfloat16" in DECLARED.capabilities.dtypes.held
@@ -76,9 +76,9 @@ class Declared:
 
     Args:
         name: Its canonical name.
-        capabilities: What it can hold, adopt and promise.
-        snippet: Gives the code for a verb; see `Declaration.snippet`.
-        imports: For each name that its snippets use, the line that brings it in.
+        capabilities: What the framework can do.
+        snippet: The code for a verb; see `Declaration.snippet`.
+        imports: For each module name that its snippets use, the import line.
     """
 
     module = ""
@@ -93,19 +93,19 @@ class Declared:
         self.imports = imports
 
     def remark(self, _info: TensorInfo, /) -> str:
-        """Nothing."""
+        """No warning."""
         return ""
 
     def device_facts(self, _kind: str, /) -> DeviceFacts:
-        """What most kinds of device have: nobody can be asked."""
+        """The defaults, because the framework cannot be asked."""
         from .capabilities import DeviceFacts
 
         return DeviceFacts()
 
     def placement(self, _device: object, /) -> Placement | None:
-        """None: a layout over devices is an object of the framework's."""
+        """``None``, because only the framework has objects for placements."""
         return None
 
     def misfit(self, _placement: Placement, _shape: tuple[int, ...], /) -> tuple[str, str] | None:
-        """None."""
+        """``None``, because there are no placements."""
         return None

@@ -1,4 +1,4 @@
-"""What is derived from a function of tensors: gradients, tangents, batches of calls."""
+"""Rules that derive a function from a function of tensors: gradients, tangents, batches of calls."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ __all__ = ["EVERY", "Jvp", "Rule", "Spec", "Vjp", "Vmap", "chosen", "derived"]
 Spec = tuple[tuple[int, ...], str]
 """The shape and the canonical dtype of a tensor."""
 EVERY = "of every order, in reverse and in forward mode"
-"""Which derivatives a framework has that has all."""
+"""The words for a framework that has all derivatives."""
 
 
 class Vjp(NamedTuple):
-    """Reverse mode: from what is kept of a call, and cotangents, to gradients.
+    """Reverse mode: the kept tensors of a call, and cotangents, become gradients.
 
     Args:
-        wrt: Which inputs the gradients are of.
-        outs: Which outputs the cotangents are of; those of the others are zero.
-        kept: How many tensors are kept of the call: the inputs, and the outputs where the inner
-            framework asks for them.
+        wrt: The inputs for which gradients are computed.
+        outs: The outputs that have cotangents; those of the others are zero.
+        kept: How many tensors of the call are kept: the inputs, and the outputs if the inner framework needs them.
     """
 
     wrt: tuple[int, ...]
@@ -31,12 +30,12 @@ class Vjp(NamedTuple):
 
 
 class Jvp(NamedTuple):
-    """Forward mode: from what is kept of a call, and tangents, to tangents of outputs.
+    """Forward mode: the kept tensors of a call, and tangents, become tangents of the outputs.
 
     Args:
-        wrt: Which inputs the tangents are of; those of the others are zero.
-        outs: Which outputs' tangents are asked for.
-        kept: As for `Vjp`.
+        wrt: The inputs that have tangents; those of the others are zero.
+        outs: The outputs for which tangents are computed.
+        kept: See `Vjp`.
     """
 
     wrt: tuple[int, ...]
@@ -45,11 +44,11 @@ class Jvp(NamedTuple):
 
 
 class Vmap(NamedTuple):
-    """Many calls at once; what comes out is batched along its first axis.
+    """Many calls at once. The outputs are batched along their first axis.
 
     Args:
-        dims: The axis along which each input is batched; ``None``: it is the same in all calls.
-        size: How many calls.
+        dims: For each input, the axis along which it is batched; ``None`` if it is the same in all calls.
+        size: The number of calls.
     """
 
     dims: tuple[int | None, ...]
@@ -60,14 +59,14 @@ Rule = Vjp | Jvp | Vmap
 
 
 def derived(function: Callable[..., Any], rules: Sequence[Rule], how: Mapping[type, Callable[..., Any]]) -> Any:
-    """What is derived from a function by each rule in turn, by what does it for that kind of rule."""
+    """Apply rules to a function, one after the other. `how` has the framework's function for each type of rule."""
     for rule in rules:
         function = how[type(rule)](function, rule)
     return function
 
 
 def chosen(function: Callable[..., Sequence[Any]], inputs: Sequence[Any], rule: Vjp | Jvp) -> Callable[..., Any]:
-    """A function of those inputs alone that are differentiated, which gives those outputs alone that are.
+    """A function that takes only the inputs in `rule.wrt`, and gives only the outputs in `rule.outs`.
 
     >>> chosen(lambda x, y: (x, x * y), [2, 3], Vjp(wrt=(1,), outs=(1,), kept=2))(10)
     (20,)

@@ -1,7 +1,7 @@
 """Device names across frameworks: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ``"tpu:0"``.
 
-A name without an index means any device of that kind: a tensor already on one stays there, and a
-tensor that has to move goes to the framework's current one. Which kinds there are, frameworks know.
+A name without an index means any device of that kind: a tensor on one of them stays there, and a
+tensor that must move goes to the framework's current one. The frameworks know which kinds exist.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["HOST", "device_name", "host_index", "kind_of", "meant", "same_place"
 HOST = "cpu"
 
 _ALIASES = {"gpu": "cuda", "rocm": "cuda", "host": HOST}
-"""Other words for a kind: JAX and TensorFlow say gpu of what PyTorch and CuPy call cuda."""
+"""Other names of kinds: JAX and TensorFlow say gpu, PyTorch and CuPy say cuda."""
 _HINT = 'device="cpu", or a kind and an index: device="cuda:1"'
 
 
@@ -35,13 +35,13 @@ def device_name(device: object) -> str:
             ``name``, or one whose ``str`` is its name.
 
     Raises:
-        DeviceError: It names no device.
+        DeviceError: It does not name a device.
     """
     return _canonical(_text(device))
 
 
 def host_index(device: object) -> int:
-    """Which of several devices of the host it is; 0 for the first, and for other devices."""
+    """The index of a CPU device; 0 for all other devices."""
     match = _parts(_text(device))
     return int(match[2] or 0) if match is not None and _kind(match[1]) == HOST else 0
 
@@ -54,7 +54,7 @@ def _pattern() -> re.Pattern[str]:
 
 
 def _parts(text: str) -> re.Match[str] | None:
-    """A device's kind and index, by the many ways in which frameworks write them."""
+    """A device's kind and index, in any of the spellings of the frameworks."""
     return _pattern().fullmatch(text.strip().lower())
 
 
@@ -93,7 +93,7 @@ def kind_of(device: str) -> str:
 
 
 def meant(device: str, kinds: Sequence[str]) -> str:
-    """The kind, of those that are known, that was most likely meant by a device of none of them; or else the first.
+    """The known kind that is most like an unknown one; the first one if none is.
 
     >>> meant("gpux", ("cpu", "cuda")), meant("mps", ("cpu", "cuda"))
     ('cuda', 'cpu')

@@ -1,4 +1,4 @@
-"""The canonical name of whatever somebody writes for a dtype."""
+"""Find the canonical name of a dtype that is given as a name, a type or an object."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["asked", "name_of"]
 
 _LONG = f"int{8 * calcsize('l')}"
-"""What C calls long on this machine."""
+"""The dtype of C's ``long`` on this machine."""
 
 _WORDS: dict[str, tuple[str, ...]] = {
     "bool_": ("bool",),
@@ -40,12 +40,12 @@ _WORDS: dict[str, tuple[str, ...]] = {
     "long": tuple({_LONG: "", "int64": ""}),
     "ulong": (f"u{_LONG}",),
     "byte": ("int8", "uint8"),
-    # Bytes to NumPy, bits to JAX, safetensors and Rust.
+    # NumPy counts bytes; JAX, safetensors and Rust count bits.
     "i8": ("int64", "int8"),
     "u8": ("uint64", "uint8"),
     "f16": ("float16", "float128"),
 }
-"""What a word that is no dtype's own name may mean, upper or lower case: more than one thing is refused."""
+"""What other words may mean, in upper or lower case. A word with several meanings is refused."""
 
 _CODES = {
     "?": "bool",
@@ -77,9 +77,9 @@ _CODES = {
     "D": "complex128",
     "c16": "complex128",
 }
-"""NumPy's codes, in which upper and lower case are two."""
+"""NumPy's codes, in which upper and lower case differ."""
 _ORDERED = _CODES | {"i8": "int64", "u8": "uint64"}
-"""Those behind a sign for the order of bytes, which nobody writes but for NumPy."""
+"""The codes that may follow a sign for the byte order, which only NumPy has."""
 _OTHER_ORDER = ">" if sys.byteorder == "little" else "<"
 
 _OTHERWISE = {
@@ -87,7 +87,7 @@ _OTHERWISE = {
     "int": ("int32", "int64"),
     "complex": ("complex64", "complex128"),
 }
-"""Words that mean one thing to Python and NumPy, and may mean another width behind a framework's name."""
+"""Words with one meaning in Python and NumPy, but maybe another width after the name of a framework."""
 
 
 def name_of(dtype: object) -> str:
@@ -104,8 +104,8 @@ def name_of(dtype: object) -> str:
         dtype: A name, a NumPy dtype or scalar type, a Python type, or a framework's dtype object.
 
     Raises:
-        UnsupportedTypeError: It names no dtype that tensorferry carries, or may be one of two; the hint has the
-            nearest, or both.
+        UnsupportedTypeError: It is not the name of a supported dtype, or has two meanings; the hint has the nearest
+            name, or both.
     """
     name: str | None = None
     is_dtype = "dtype" in type(dtype).__name__.lower()
@@ -113,7 +113,7 @@ def name_of(dtype: object) -> str:
         name = dtype if dtype in DTYPES else _meant(dtype)
     elif isinstance(dtype, type):
         name = _of_class(dtype)
-    elif is_dtype:  # nothing else is asked for its name: a tensor could wait for a device
+    elif is_dtype:  # only dtypes: `str` of a tensor could wait for a device
         said = getattr(dtype, "name", None) or str(dtype).rpartition(".")[2]
         name = _meant(said) if isinstance(said, str) else None
     if name is not None:
@@ -124,7 +124,7 @@ def name_of(dtype: object) -> str:
 
 
 def _of_class(kind: type) -> str | None:
-    """The dtype that a class means to Python, or to NumPy, which is there if the class is one of those it knows."""
+    """The dtype of a class of Python or of NumPy. NumPy is imported already if the class is one of its own."""
     if kind in _PYTHONS:
         return _PYTHONS[kind]
     numpy = sys.modules.get("numpy")
@@ -139,10 +139,10 @@ _PYTHONS: dict[type, str] = {bool: "bool", int: "int64", float: "float64", compl
 
 
 def asked(dtype: object) -> str | None:
-    """What ``dtype=`` asks of one tensor: a canonical name, one of `KEYWORDS`, or ``None``.
+    """The value of ``dtype=`` for one tensor, as a canonical name, one of `KEYWORDS`, or ``None``.
 
     Raises:
-        UnsupportedTypeError: As for `name_of`; or it asks for an order of bytes that is not the machine's.
+        UnsupportedTypeError: As for `name_of`; or its byte order is not the machine's.
     """
     if dtype is None or (isinstance(dtype, str) and dtype in KEYWORDS):
         return dtype
@@ -153,10 +153,10 @@ def asked(dtype: object) -> str | None:
 
 
 def _meant(text: str) -> str | None:
-    """The dtype that a name means; ``None`` if it is none.
+    """The dtype that a name means; ``None`` if it is not the name of one.
 
     Raises:
-        UnsupportedTypeError: It may mean one of two, or asks for an order of bytes.
+        UnsupportedTypeError: It has two meanings, or its byte order is not the machine's.
     """
     prefix, _, last = text.rpartition(".")
     if prefix and not _is_frameworks(prefix):
@@ -195,8 +195,8 @@ def _ambiguous(text: str, meanings: tuple[str, ...]) -> UnsupportedTypeError:
 
 
 def _nearest(dtype: object) -> str:
-    """The code with the name of a dtype that is like what was written, if there is one."""
-    from difflib import get_close_matches  # only a mistyped name pays for it
+    """The code for a hint, with the dtype whose name is most like the one that was given; empty if none is."""
+    from difflib import get_close_matches  # here, since only a mistyped name needs it
 
     if isinstance(dtype, str) and len(dtype) <= _LONGEST:
         written = dtype.rpartition(".")[2].lower()
@@ -208,14 +208,14 @@ def _nearest(dtype: object) -> str:
 
 
 _LONGEST = 80
-"""Characters up to which it is looked for what a name is like."""
+"""The longest name, in characters, for which a similar one is searched."""
 _ALIKE = 0.7
-"""How like two names are (`difflib`) of which the one is offered for the other."""
+"""How similar a name must be (`difflib`) to be suggested."""
 
 
 def _is_frameworks(prefix: str) -> bool:
-    """Whether what stands before a dtype's name is a framework's module, or what its users import it as."""
-    # Outside packages are looked up if need be.
+    """Whether the text before the name of a dtype is a framework's module, or its usual short name."""
+    # Outside packages are looked up only if no known framework has the name.
     first, registry = prefix.partition(".")[0], names.registry
     return _is_module_of(first, registry.known()) or _is_module_of(first, registry.found())
 

@@ -31,14 +31,14 @@ __all__ = [
 ]
 
 DEFAULT, FIT = KEYWORDS = ("default", "fit")
-"""What ``dtype=`` takes beside dtypes: see `rules.target_dtype`."""
+"""The values of ``dtype=`` that are not dtypes: see `rules.target_dtype`."""
 CASTINGS = ("safe", "same_value", "same_kind", "unsafe")
 Kind = Literal["bool", "uint", "int", "float", "complex"]
 KINDS: tuple[Kind, ...] = ("bool", "uint", "int", "float", "complex")
 Check = Literal["", "value", "number", "finite"]
-"""What a cast looks at each value for: see `casts.check_values`."""
+"""How a cast checks each value: see `casts.check_values`."""
 _ROUNDS = frozenset({"nan", "negative", "zero"})
-"""What a float needs so that every number, infinity and NaN can be rounded to it."""
+"""What a float dtype must have, so that every number, infinity and NaN can be rounded to it."""
 
 
 class DType(NamedTuple):
@@ -58,7 +58,7 @@ class DType(NamedTuple):
 
     @property
     def alignment(self) -> int:
-        """Bytes of which the address of an element is a multiple, as C has it."""
+        """The alignment of an element in bytes, as in C."""
         return self.itemsize // 2 if self.kind == "complex" else self.itemsize
 
 
@@ -101,7 +101,7 @@ DTYPES: dict[str, DType] = {
         DType("complex128", "complex", 16, 53, -1074, 1024, _IEEE),
     )
 }
-"""Every dtype that tensorferry carries, by its canonical name."""
+"""All supported dtypes, by their canonical names."""
 
 ORDINARY = frozenset(
     {
@@ -109,11 +109,11 @@ ORDINARY = frozenset(
         *("float16", "float32", "float64", "complex64", "complex128"),
     }
 )
-"""Those that NumPy has by itself; the others it has from ml_dtypes."""
+"""The dtypes that NumPy has itself. The others come from ml_dtypes."""
 
 
 def find(name: str) -> DType:
-    """The table's row of a canonical name."""
+    """The row of the table for a canonical name."""
     return DTYPES[name]
 
 
@@ -145,7 +145,7 @@ def _signs(dtype: DType) -> frozenset[str]:
 
 
 class Scale(NamedTuple):
-    """What a permitted cast has to look at: see `casts.cast`."""
+    """An allowed cast: how it checks each value, see `casts.cast`."""
 
     exact: bool
     check: Check
@@ -153,18 +153,18 @@ class Scale(NamedTuple):
 
 @cache
 def casting_scale(source: str, target: str, casting: str | None) -> Scale:
-    """Whether `casting` permits this cast, and whether each value has to be looked at.
+    """How an allowed cast checks each value.
 
     The words are NumPy's (https://numpy.org/doc/stable/reference/generated/numpy.can_cast.html),
     with one stricter reading: ``"safe"`` is exact for every value, so int64 to float64 is not.
 
     Args:
-        source: Canonical name of the dtype that is.
-        target: Canonical name of the dtype that was asked for.
+        source: The canonical name of the source's dtype.
+        target: The canonical name of the requested dtype.
         casting: ``None`` rounds floats and keeps everything else; or one of NumPy's words.
 
     Raises:
-        LossyCastError: `casting` does not permit this cast.
+        LossyCastError: `casting` does not allow this cast.
     """
     if exact(source, target):
         return Scale(exact=True, check="")
@@ -185,23 +185,23 @@ def casting_scale(source: str, target: str, casting: str | None) -> Scale:
 
 
 def width(name: str) -> int:
-    """How many bits a value has: fewer than a byte for some that take one."""
+    """The number of bits of a value; int4, for example, has 4, though each value takes a byte."""
     digits = search(r"\d+", name)
     return 1 if digits is None else int(digits[0])
 
 
 def fit(name: str, held: Collection[str]) -> str | None:
-    """The dtype among those that somebody has which fits one best; ``None`` if none of its kind does.
+    """The best dtype for ``dtype="fit"`` among those in `held`; ``None`` if none is of the same kind.
 
-    Itself; else the widest narrower one of its kind, each of whose values is one of its own; else the narrowest of
-    its kind that holds each of its values.
+    It is the dtype itself; or the widest narrower one of the same kind, whose values the dtype all has; or the
+    narrowest one of the same kind that has all values of the dtype.
 
     >>> fit("float64", ["float16", "float32", "int64"]), fit("int4", ["int8", "int16"]), fit("bool", ["int8"])
     ('float32', 'int8', None)
 
     Args:
         name: The canonical name of a dtype.
-        held: Those of the dtypes that there are.
+        held: The canonical names to choose from.
     """
     if name in held:
         return name
@@ -217,10 +217,10 @@ def _size(name: str) -> tuple[int, int]:
 
 
 def common(names: Iterable[str]) -> str:
-    """The narrowest dtype that holds every value of all the named ones.
+    """The narrowest dtype that has all values of all the named ones.
 
     Raises:
-        LossyCastError: There is none, as for int64 beside float32.
+        LossyCastError: No dtype has, as for int64 and float32.
     """
     found = set(names)
     if len(found) == 1:

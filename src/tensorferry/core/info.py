@@ -1,4 +1,4 @@
-"""`TensorInfo`: what a tensor is, as a small value that a person can also write by hand."""
+"""`TensorInfo`: the description of a tensor, as a small value that a person can also write by hand."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ if TYPE_CHECKING:
 __all__ = ["COPIED", "COPIED_KINDS", "JOINS", "NUMBERS", "PADDED", "READ_AS", "TensorInfo", "is_many"]
 
 COPIED = "copied "
-"""How a `TensorInfo.kind` starts if what an object gives is not shown to lie in memory of the object's own."""
+"""The beginning of a `TensorInfo.kind` if an object gives an array that may not share the object's memory."""
 READ_AS = " read as "
-"""What stands in the reason of such a copy between the dtype that values had and the one in which they came."""
+"""In the reason of such a copy: between the dtype of the values, and the one in which they were given."""
 
 
 class _CopiedKinds(frozenset[str]):
-    """Every `TensorInfo.kind` that says that the values are copied."""
+    """All values of `TensorInfo.kind` that say that the values are copied."""
 
     def __contains__(self, kind: object) -> bool:
         return isinstance(kind, str) and kind.startswith(COPIED)
 
 
 COPIED_KINDS = _CopiedKinds({COPIED})
-"""Kinds of what an array has to be made of; what stands after a colon in one says why."""
+"""The kinds of objects from which an array must be made. The text after the colon says why."""
 
 NUMBERS = frozenset({"numbers", "objects"})
-"""Kinds of what is read number by number; the other kinds are words of the frameworks' own."""
+"""The kinds of objects that are read number by number. All other kinds are words of the frameworks."""
 
 PADDED = "padded"
-"""The kind of tensors of unequal lengths that are filled up into one."""
+"""The kind of several tensors of unequal lengths that are padded and stacked."""
 
 JOINS = {"rows": "stack", "stack": "stack", PADDED: "pad"}
-"""Kinds of what is several tensors, and the verb that makes them one."""
+"""The kinds of several tensors that become one, and the verb that joins them."""
 
 MANY = 1 << 16
-"""Python numbers from which the memory of an array of them counts."""
+"""From this many Python numbers on, they are read in chunks, to save the memory of an array."""
 
 
 class _Fields(NamedTuple):
@@ -75,12 +75,12 @@ class _Fields(NamedTuple):
 
 
 def _canonical(framework: object) -> str:
-    """A framework's canonical name; a name that is not known here as it is, as a package may bring it."""
+    """A framework's canonical name. An unknown name is kept, because an outside package may define it."""
     try:
         return names.registry.canonical(framework)
     except UnknownFrameworkError:
         if isinstance(framework, str):
-            return framework  # a plan with it raises that there is no such backend
+            return framework  # to make a plan with it raises, if there is no such backend
         raise
 
 
@@ -91,7 +91,7 @@ def _literal(value: object) -> str:
 
 
 def _ordinary(framework: str) -> tuple[str, bool | None]:
-    """The device and the mutability of a framework's ordinary tensors."""
+    """The device of a framework's ordinary tensors, and whether they can be written to."""
     try:
         return _declared(names.registry.named(framework))
     except UnknownFrameworkError:
@@ -100,13 +100,13 @@ def _ordinary(framework: str) -> tuple[str, bool | None]:
 
 @lru_cache(maxsize=64)
 def _declared(framework: Declaration) -> tuple[str, bool]:
-    """The host, or the first kind of device of a framework that cannot live there; whether its tensors are written."""
+    """The first kind of device that a framework declares, and whether its tensors can be written to."""
     caps = framework.capabilities
     return HOST if HOST in caps.devices.kinds else caps.devices.kinds[0], caps.memory.writable
 
 
 class TensorInfo(_Fields):
-    """What a tensor is: everything that a plan needs, without the values.
+    """The description of a tensor: everything that a plan needs, but not the values.
 
     >>> info = TensorInfo("torch", shape=(3, 4), dtype="bfloat16", device="cuda:0", requires_grad=True)
     >>> info
@@ -217,7 +217,7 @@ class TensorInfo(_Fields):
 
     @property
     def nbytes(self) -> int:
-        """The bytes that its elements take when packed."""
+        """How many bytes its elements take without gaps."""
         return prod(self.shape) * find(self.dtype).itemsize
 
     @property
@@ -227,7 +227,7 @@ class TensorInfo(_Fields):
 
     @property
     def is_packed(self) -> bool:
-        """Whether its elements fill one run of memory, in whatever order of the axes, and in this machine's bytes."""
+        """Whether its elements have no gaps between them, in any order of the axes, and the machine's byte order."""
         steps = packed_strides(self.shape, self.strides, find(self.dtype).itemsize)
         return not self.swapped and all(
             length == 1 or step == packed for length, step, packed in zip(self.shape, self.strides, steps, strict=True)
@@ -235,11 +235,11 @@ class TensorInfo(_Fields):
 
     @property
     def overlaps_itself(self) -> bool:
-        """Whether two elements have a byte in common, so that one write would change both."""
+        """Whether two elements share a byte, so that a write to one would change both."""
         return overlaps_itself(self.shape, self.strides, find(self.dtype).itemsize)
 
     def to_dict(self) -> dict[str, Any]:
-        """The same, as plain data for JSON."""
+        """The description as plain data for JSON."""
         fields = self._asdict()
         return {**fields, "shape": list(self.shape), "strides": list(self.strides)}
 
@@ -277,5 +277,5 @@ class TensorInfo(_Fields):
 
 
 def is_many(info: TensorInfo) -> bool:
-    """Whether these are so many Python numbers that the memory of an array of them counts."""
+    """Whether these are so many Python numbers that they are read in chunks."""
     return info.kind in NUMBERS and info.size > MANY

@@ -1,4 +1,4 @@
-"""How elements lie in memory: strides, what they reach, and whether they overlap."""
+"""The layout of elements in memory: strides, which bytes they reach, and whether they overlap."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ __all__ = [
 ]
 
 ALIGNMENT = 64
-"""Bytes to which TensorFlow's and XLA's CPU allocators align, and which both ask of memory they adopt."""
+"""The alignment in bytes of the CPU allocators of TensorFlow and XLA, which both need for memory that they adopt."""
 AXES = 64
-"""Axes that an ndarray has at most. (https://numpy.org/doc/stable/release/2.0.0-notes.html)"""
+"""The most axes of an ndarray. (https://numpy.org/doc/stable/release/2.0.0-notes.html)"""
 
 
 def compact_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
@@ -37,7 +37,7 @@ def compact_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
 
 
 def is_compact(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
-    """Whether memory is C-contiguous, axes of length 1 aside; without elements it is."""
+    """Whether memory is C-contiguous. Axes of length 1 do not count; a tensor without elements is contiguous."""
     if 0 in shape:
         return True
     step = itemsize
@@ -49,7 +49,7 @@ def is_compact(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) 
 
 
 def packed_strides(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """The strides, in bytes, of packed memory whose axes lie in the order that `strides` has them in."""
+    """The strides, in bytes, of memory without gaps whose axes have the same order as in `strides`."""
     order = sorted(range(len(shape)), key=lambda axis: (-abs(strides[axis]), axis))
     packed = [0] * len(shape)
     step = itemsize
@@ -60,14 +60,14 @@ def packed_strides(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: i
 
 
 def spans(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> tuple[int, int]:
-    """The bytes before and after the first element's address that a tensor with elements reaches; strides in bytes."""
+    """How many bytes a tensor with elements reaches before, and from, the address of its first element."""
     reach = [(length - 1) * stride for length, stride in zip(shape, strides, strict=True)]
     low = sum(step for step in reach if step < 0)
     return low, sum(reach) - low + itemsize
 
 
 def are_apart(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> bool:
-    """Whether each axis, by the length of its step, goes beyond all that the shorter ones reach."""
+    """Whether, from the shortest stride to the longest, each stride goes beyond what the shorter ones reach."""
     reach = itemsize
     for length, step in zip(shape[::-1], strides[::-1], strict=True):
         if length > 1:
@@ -76,7 +76,7 @@ def are_apart(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> bo
             reach += (length - 1) * step
     else:
         return True
-    # Not in the order of the axes, or one over the other.
+    # This condition is sufficient, but not necessary, for elements that do not overlap.
     reach = itemsize
     for step, length in sorted((abs(step), length) for length, step in zip(shape, strides, strict=True) if length > 1):
         if step < reach:
@@ -86,12 +86,12 @@ def are_apart(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> bo
 
 
 def overlaps_itself(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> bool:
-    """Whether two elements have a byte in common, which a write would get wrong.
+    """Whether two elements share a byte.
 
     >>> overlaps_itself((3, 2), (4, 4), 4), overlaps_itself((2, 3), (12, 8), 4), overlaps_itself((2, 3), (10, 4), 2)
     (True, False, False)
 
-    What takes too long to be told counts as yes.
+    If it would take too long to find out, the answer is yes.
     """
     if 0 in shape or are_apart(shape, strides, itemsize):
         return False
@@ -122,4 +122,4 @@ def overlaps_itself(shape: Sequence[int], strides: Sequence[int], itemsize: int)
 
 
 _TRIES = 1 << 16
-"""Differences that are looked at, some tens of milliseconds."""
+"""The most differences that are tried, which takes some tens of milliseconds."""

@@ -1,4 +1,4 @@
-"""`DtypeRule`: which dtype each leaf of a tree, a batch or a file is asked to have."""
+"""`DtypeRule`: to which dtype each leaf of a tree, a batch or a file is converted."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ __all__ = [
 ]
 
 Choice = str | None
-"""What is asked of one leaf, as of one tensor: a canonical name, ``"default"``, ``"fit"``, or ``None`` for its own."""
+"""The ``dtype=`` of one leaf: a canonical name, ``"default"``, ``"fit"``, or ``None`` for its own dtype."""
 
 _TYPES: dict[object, str] = {bool: "bool", int: "int", float: "float", complex: "complex"}
 _INTEGERS = ("int", "uint")
 
 
 class DtypeRule(NamedTuple):
-    """What ``dtype=`` says of the leaves of a tree: names win over dtypes, and dtypes over kinds.
+    """The value of ``dtype=`` for a tree. Names win over dtypes, and dtypes over kinds.
 
     Args:
         names: By dotted name, in which ``*``, ``?`` and ``[…]`` stand for other characters as in `fnmatch`.
@@ -49,7 +49,7 @@ class DtypeRule(NamedTuple):
 
     @property
     def for_all(self) -> tuple[Choice] | None:
-        """What it says of every leaf, if that is the same; ``None``: it depends on the leaf."""
+        """The choice for all leaves, in a tuple, if it is the same; ``None`` if it depends on the leaf."""
         said = {choice for _, choice in self.kinds}
         if self.names or self.dtypes or len(said) > 1 or len(self.kinds) not in (0, len(KINDS)):
             return None
@@ -57,9 +57,9 @@ class DtypeRule(NamedTuple):
 
 
 def dtype_of_leaf(rule: DtypeRule, dtype: str, name: str, otherwise: Choice = None) -> Choice:
-    """What is asked of one leaf; all that converts trees, batches and files goes by this.
+    """The choice for one leaf of a tree, a batch or a file.
 
-    Names go by `place_of_name`.
+    Names are matched by `place_of_name`.
 
     >>> rule = rule_of({"image": "bfloat16", "int64": "int32", "bool": "uint8"})
     >>> [dtype_of_leaf(rule, dtype, name) for dtype, name in [("float32", "image"), ("int64", "label"), ("int8", "id")]]
@@ -69,7 +69,7 @@ def dtype_of_leaf(rule: DtypeRule, dtype: str, name: str, otherwise: Choice = No
         rule: What was asked for.
         dtype: The canonical name of the leaf's dtype.
         name: Its dotted name.
-        otherwise: What is asked of a leaf that the rule says nothing of.
+        otherwise: The choice for a leaf that the rule does not mention.
     """
     tables = _tables(rule)
     place = place_of_name(tables.names, name)
@@ -81,15 +81,15 @@ def dtype_of_leaf(rule: DtypeRule, dtype: str, name: str, otherwise: Choice = No
 
 
 def place_of_name(names: tuple[str, ...], name: str) -> int | None:
-    """Which of a mapping's names is a leaf's; ``None``: none is.
+    """Which of a mapping's names matches a leaf; ``None`` if none does.
 
-    A name without a glob's characters wins over one with them, and of several globs the last one.
+    A plain name wins over a pattern, and of several patterns the last one wins.
 
     >>> place_of_name(("*.weight", "head.*", "head.bias"), "head.weight")
     1
 
     Args:
-        names: The mapping's, in which ``*``, ``?`` and ``[…]`` stand for other characters as in `fnmatch`.
+        names: The names in the mapping, in which ``*``, ``?`` and ``[…]`` are patterns as in `fnmatch`.
         name: The dotted name of a leaf.
     """
     exact, globs = _matchers(names)
@@ -127,21 +127,21 @@ def _glob(name: str) -> Callable[[str], object]:
 
 
 def rule_of(dtype: object, like: str | None = None) -> DtypeRule:
-    """The rule that ``dtype=`` is.
+    """The rule for a value of ``dtype=``.
 
-    One dtype goes to the leaves of its own kind: an integer one to signed and unsigned integers. A mapping's keys are
-    dtypes, kinds or dotted names: a word that is a kind (``"float"``, also Python's `float`) or the full name of a
-    dtype (``"int64"``, not ``"long"``) is that, and a leaf of that name is reached by a glob (``"[f]loat"``).
+    A single dtype is for the leaves of its own kind; an integer dtype is for signed and unsigned integers. The keys of
+    a mapping are dtypes, kinds or dotted names. A key that is a kind (``"float"``, or Python's `float`) or the full
+    name of a dtype (``"int64"``, not ``"long"``) is not a name; a leaf of that name needs a pattern (``"[f]loat"``).
 
     >>> rule_of("bfloat16").kinds, rule_of("int32").kinds
     ((('float', 'bfloat16'),), (('int', 'int32'), ('uint', 'int32')))
 
     Args:
         dtype: A dtype, a name, ``"default"``, ``"fit"``, ``None``, a mapping to those, or a rule.
-        like: The dtype of a tensor that leaves of its kind are to be like, where `dtype` says nothing of them.
+        like: The dtype of the tensor in ``like=``, for leaves of its kind that `dtype` does not mention.
 
     Raises:
-        UnsupportedTypeError: There is no such dtype; or a key is none, or says something else of what another says.
+        UnsupportedTypeError: There is no such dtype; or a key is invalid, or contradicts another key.
     """
     if isinstance(dtype, DtypeRule):
         return dtype
@@ -164,7 +164,7 @@ def rule_of(dtype: object, like: str | None = None) -> DtypeRule:
 
 
 def rule_for_all(dtype: object) -> DtypeRule:
-    """The rule by which one dtype is asked of every leaf, of whatever kind; a mapping speaks of its own.
+    """The rule in which a single dtype is for all leaves, of any kind; a mapping means the same as in `rule_of`.
 
     >>> rule_for_all("int8").for_all
     ('int8',)
@@ -178,13 +178,13 @@ def rule_for_all(dtype: object) -> DtypeRule:
 
 
 def rule_of_words(words: object) -> DtypeRule:
-    """The same for what files also take, and a command line can say: ``"NAME"`` or ``"KEY=NAME"``, or several.
+    """The rule for ``dtype=`` of files and of the command line: ``"NAME"`` or ``"KEY=NAME"``, or several of them.
 
     >>> rule_of_words(["bf16", "int64=int32"])
     DtypeRule(names=(), dtypes=(('int64', 'int32'),), kinds=(('float', 'bfloat16'),))
 
     Args:
-        words: They; or what `rule_of` takes. Of two that say something of the same, the last one counts.
+        words: These words, or what `rule_of` takes. If two have the same key, the last one counts.
 
     Raises:
         UnsupportedTypeError: As for `rule_of`.
@@ -201,10 +201,10 @@ def rule_of_words(words: object) -> DtypeRule:
 
 
 def _key(key: object) -> tuple[str, str]:
-    """Which table a mapping's key belongs to, and as what."""
+    """The table to which a key of a mapping belongs, and the key in that table."""
     if isinstance(key, type) and key in _TYPES:
         return "kinds", _TYPES[key]
-    if type(key) is int:  # a place in a list
+    if type(key) is int:  # an index of a list
         return "names", str(key)
     if not isinstance(key, str):
         return "dtypes", name_of(key)
@@ -212,12 +212,12 @@ def _key(key: object) -> tuple[str, str]:
 
 
 def _of_its_kind(choice: Choice) -> dict[str, Choice]:
-    """What one dtype for all asks of each kind."""
+    """The choice for each kind, if a single dtype is given."""
     return dict.fromkeys(KINDS if choice is None or choice in KEYWORDS else _kinds_of(choice), choice)
 
 
 def with_others(rule: DtypeRule, others: Iterable[tuple[str, str, str]]) -> str:
-    """The value of ``dtype=`` that says what a rule does, but other dtypes of some leaves.
+    """The code for the value of ``dtype=`` that adds other choices for some leaves to a rule.
 
     >>> with_others(rule_of("bfloat16"), [("int64", "label", "fit")])
     '{"float": "bfloat16", "int64": "fit"}'
@@ -226,7 +226,7 @@ def with_others(rule: DtypeRule, others: Iterable[tuple[str, str, str]]) -> str:
 
     Args:
         rule: What was asked for.
-        others: The canonical name of each leaf's dtype, its dotted name, and what is to be asked of it.
+        others: For each of these leaves: the canonical name of its dtype, its dotted name, and its choice.
     """
     names, types = dict(rule.names), dict(rule.dtypes)
     kinds = {kind: choice for kind, choice in rule.kinds if choice is not None}
@@ -255,7 +255,7 @@ def _kinds_of(dtype: str) -> tuple[str, ...]:
 
 
 def unknown_name(rule: DtypeRule, names: Iterable[str]) -> tuple[str, str] | None:
-    """What to say, and the hint, if the rule has a name that no leaf has.
+    """The message and the hint if the rule has a name that no leaf has; ``None`` if it has none.
 
     Args:
         rule: What was asked for.
@@ -265,11 +265,11 @@ def unknown_name(rule: DtypeRule, names: Iterable[str]) -> tuple[str, str] | Non
 
 
 def unknown_key(keyword: str, keys: Iterable[tuple[str, object]], names: Iterable[str]) -> tuple[str, str] | None:
-    """The same for any keyword whose mapping has names of leaves.
+    """The message and the hint if a mapping has a name that no leaf has; ``None`` if it has none.
 
     Args:
-        keyword: What it is called.
-        keys: The names that it has, and what it says of each.
+        keyword: The keyword that takes the mapping.
+        keys: The mapping's keys and values.
         names: The dotted names of all leaves that are tensors.
     """
     keys = tuple(keys)
@@ -296,7 +296,7 @@ def unknown_key(keyword: str, keys: Iterable[tuple[str, object]], names: Iterabl
 
 
 def _is_dtype(name: str) -> str | None:
-    """What a name would be if keys were not written in full."""
+    """The dtype that a key would mean if short names were allowed."""
     try:
         return name_of(name)
     except UnsupportedTypeError:
@@ -304,7 +304,7 @@ def _is_dtype(name: str) -> str | None:
 
 
 def _near(name: str, present: Sequence[str]) -> list[str]:
-    """The names that are most like one, or else the first ones."""
+    """The names that are most like one; the first names if none is."""
     from difflib import get_close_matches
 
     names = [each for each in dict.fromkeys(present) if each]
@@ -315,14 +315,14 @@ def _near(name: str, present: Sequence[str]) -> list[str]:
 
 
 def _words(name: str) -> list[str]:
-    """What a name is made of, also one that is written as a path: ``a["b"][0]`` as ``a.b.0``."""
+    """The parts of a name, also of one that is written as a path: ``a["b"][0]`` like ``a.b.0``."""
     import re
 
     return re.findall(r"[^][.$/\"'\s]+", name)
 
 
 def _kind_meant(name: str, near: Sequence[str]) -> str | None:
-    """The kind or dtype that a name is more like than like any leaf's."""
+    """The kind or dtype that a name is more like than any name of a leaf."""
     from difflib import get_close_matches
 
     words = [*KINDS, *dtypes.DTYPES]
@@ -330,5 +330,5 @@ def _kind_meant(name: str, near: Sequence[str]) -> str | None:
 
 
 def quoted(word: object) -> str:
-    """A keyword's value as one would type it."""
+    """A value of a keyword as code."""
     return repr(word) if not isinstance(word, str) else '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,4 +1,4 @@
-"""The names of frameworks, and what can be asked of all: the registry puts itself here, which nothing below imports."""
+"""The names of frameworks, and access to the registry, which puts itself here because it is on a higher floor."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["EXCHANGE", "EXCHANGE_NUMBERS", "NAMES", "Registry", "registry"]
 
 EXCHANGE = "numpy"
-"""The framework whose tensors are the common currency of host memory."""
+"""The framework whose arrays all conversions through host memory use."""
 
 EXCHANGE_NUMBERS: Mapping[str, tuple[str, ...]] = {
     "bool": ("bool",),
@@ -22,20 +22,20 @@ EXCHANGE_NUMBERS: Mapping[str, tuple[str, ...]] = {
     "float": ("float64",),
     "complex": ("complex128",),
 }
-"""The dtypes of Python numbers as they are read into an array of that currency."""
+"""The dtypes that Python numbers have when they are read into such an array."""
 
 NAMES: dict[object, str] = {}
-"""The canonical name by all that has been met for it: names, aliases, modules, tensor classes."""
+"""Canonical names by everything that has been used for them: names, aliases, modules, tensor classes."""
 
 
 class Registry(NamedTuple):
-    """What can be asked of all frameworks.
+    """Functions of the registry.
 
     Args:
-        canonical: The canonical name of what a caller has named; see `backends.registry.canonical`.
-        named: What the framework of a canonical name declares; it raises `UnknownFrameworkError`.
-        known: All that are known by now, by name.
-        found: The same after those of outside packages were looked up.
+        canonical: The canonical name of what a user has given; see `backends.registry.canonical`.
+        named: The declaration of a framework by its canonical name; raises `UnknownFrameworkError`.
+        known: All frameworks that are known now, by name.
+        found: All frameworks, by name, after those of outside packages have been looked up.
     """
 
     canonical: Callable[[object], str]
@@ -49,4 +49,4 @@ def _unknown(name: object) -> NoReturn:
 
 
 registry = Registry(_unknown, _unknown, dict, dict)
-"""Of no frameworks, until `backends.registry` is imported."""
+"""Without frameworks, until `backends.registry` is imported."""

@@ -8,13 +8,13 @@ __all__ = ["Placement"]
 
 
 class Placement(NamedTuple):
-    """Where a target lays out one tensor over several devices, as its own object says.
+    """How a target lays out one tensor over several devices.
 
     Args:
         device: The canonical name of the device, or the kind of the devices.
-        shards: On how many devices different parts lie; 1: each holds all of it.
-        layout: The framework's object, which is what two placements are compared by.
-        lies: Whether the tensor that comes in is laid out like that already.
+        shards: How many different parts there are; 1 if each device has the whole tensor.
+        layout: The framework's object for the layout. Two placements are compared by it.
+        lies: Whether the source has this layout already.
     """
 
     device: str

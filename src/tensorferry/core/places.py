@@ -1,4 +1,4 @@
-"""Many values by what they are: of each type one or all, and where those stand that are equal."""
+"""Group many values by their types, or by equality."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["by_type", "one_of_each", "places_by"]
 
 
 def by_type(values: Sequence[Any]) -> Iterable[Sequence[Any]]:
-    """Those of each type among many.
+    """The values, grouped by their types.
 
     >>> sorted(by_type([1, 2.5, 3]))
     [[1, 3], [2.5]]
@@ -25,18 +25,18 @@ def by_type(values: Sequence[Any]) -> Iterable[Sequence[Any]]:
 
 
 def one_of_each(values: Sequence[Any]) -> dict[type, Any]:
-    """One value of each type among many.
+    """One value of each type.
 
     >>> one_of_each([1, 2.5, 3])
     {<class 'int'>: 3, <class 'float'>: 2.5}
     """
-    # Mostly they are of one type, which is seen in a third of the time.
+    # Mostly all values have one type, which this finds out in a third of the time.
     kinds = set(map(type, values))
     return {kinds.pop(): values[-1]} if len(kinds) == 1 else dict(zip(map(type, values), values, strict=True))
 
 
 def places_by(facts: Sequence[Hashable]) -> dict[Any, Sequence[int]]:
-    """For each of those among many that are not equal, where it stands.
+    """The positions of equal values.
 
     >>> places_by(["a", "b", "a"]), places_by("aa")
     ({'a': [0, 2], 'b': [1]}, {'a': range(0, 2)})

@@ -1,4 +1,4 @@
-"""`Request`: what was asked for, from a call's keywords to canonical names."""
+"""`Request`: the target and the keywords of a call, in canonical names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .placement import Placement
 
 __all__ = [
-    "KEYWORDS_OF_COLUMNS",
+    "COLUMN_KEYWORDS",
     "LEAVE",
     "OVERLAPS",
     "PINNED",
@@ -34,19 +34,19 @@ __all__ = [
 
 
 LEAVE = "leave"
-"""A `Request.grad` that no keyword gives: the result is outside the graph, also within one framework."""
+"""A `Request.grad` for internal use: the result leaves the graph, also within one framework."""
 
 
 PINNED, OVERLAPS = "pinned", "non_blocking"
-"""Options: a result in page-locked memory, and transfers through it that go on beside the host's work."""
+"""Options: a result in page-locked memory; and transfers through it that run beside the host's work."""
 
 
-KEYWORDS_OF_COLUMNS = frozenset({"nulls", "pad", "ragged"})
-"""Keywords that say what is done about what is missing in columns of tables, whatever the target."""
+COLUMN_KEYWORDS = frozenset({"nulls", "pad", "ragged"})
+"""Keywords for nulls and unequal rows in columns of tables."""
 
 
 class Request(NamedTuple):
-    """What was asked for, in canonical names."""
+    """The target and the keywords of a call, in canonical names."""
 
     target: str
     copy: bool | None = None
@@ -57,13 +57,13 @@ class Request(NamedTuple):
     out: TensorInfo | None = None
     options: tuple[str, ...] = ()
     present: tuple[str, ...] | None = None
-    """The target's devices on this machine, where that matters; ``None``: as declared."""
+    """The target's devices on this machine, if the plan depends on them; ``None`` if it does not."""
     placement: Placement | None = None
-    """How the result is laid out over devices, where `device` was the target's own object that says so."""
+    """How the result is laid out over devices, if ``device=`` was an object of the target for that."""
 
     @property
     def is_ordinary(self) -> bool:
-        """Whether it names the target and nothing else."""
+        """Whether no keyword was given."""
         return self == Request(self.target)
 
 
@@ -76,17 +76,17 @@ def make_request(
     grad: str,
     options: tuple[tuple[str, object], ...],
 ) -> Request:
-    """The request in canonical names.
+    """The request for the keywords of a call.
 
     Raises:
-        TypeError: A keyword's value is not one of those that it takes.
+        TypeError: A keyword has a value that it does not take.
         UnsupportedTypeError: No such dtype.
-        DeviceError: No such name of a device, or another of the host's than its first.
+        DeviceError: No device has this name, or it is a CPU device other than the first.
     """
     for option, on in options:
-        if option in KEYWORDS_OF_COLUMNS:
+        if option in COLUMN_KEYWORDS:
             raise TypeError(f"{option}= is not taken here: convert_tree(x, to, {option}=…) before it does that")
-        if not isinstance(on, bool):  # not where it is cached: 1 is found where True was kept
+        if not isinstance(on, bool):  # checked before the cache, in which 1 and True are equal
             raise TypeError(f"{option} must be True or False, not {shown(on)}")
     try:
         return _canonical(target, copy, dtype, casting, device, grad, options)
@@ -94,7 +94,7 @@ def make_request(
         raise
     except TypeError:
         pass
-    # Without the cache: what cannot be hashed is refused in our words, and not while another error is handled.
+    # A value that cannot be hashed fails in the cache. Without the cache, the check of the keywords refuses it.
     return _canonical.__wrapped__(target, copy, dtype, casting, device, grad, options)
 
 
@@ -134,10 +134,10 @@ def _canonical(
 
 
 def _of_one(dtype: object) -> str | None:
-    """What ``dtype=`` asks of one tensor.
+    """The value of ``dtype=`` for one tensor.
 
     Raises:
-        UnsupportedTypeError: It is no dtype, or says something of each leaf of a tree.
+        UnsupportedTypeError: It is not a dtype, or it is a mapping for the leaves of a tree.
     """
     if isinstance(dtype, (Mapping, DtypeRule)):
         rule = rule_of(dtype)
@@ -152,23 +152,23 @@ def _of_one(dtype: object) -> str | None:
 
 
 _TAKES_ANY = 8
-"""`inspect.CO_VARKEYWORDS`, whose module importing tensorferry need not wait for."""
+"""`inspect.CO_VARKEYWORDS`; to import `inspect` would make ``import tensorferry`` slower."""
 
 
 def refuse_unknown(function: Callable[..., Any], keywords: Iterable[str]) -> None:
-    """Raise for a keyword that a function does not have, and no framework as an option.
+    """Raise for a keyword that neither the function nor a framework has.
 
-    Of a function that takes no options, whose target is fixed, options are refused too.
+    A function with a fixed target declares all its keywords, so there the options of frameworks are refused too.
 
     Raises:
-        TypeError: There is one; the message names the function, and the keyword that may have been meant.
+        TypeError: There is such a keyword. The message names the function and a similar keyword.
     """
     own = set(function.__kwdefaults__ or ())
     takes_options = bool(function.__code__.co_flags & _TAKES_ANY)
     options = _all_options(names.registry.known())
-    if not {*keywords} <= {*own, *options, *KEYWORDS_OF_COLUMNS}:
+    if not {*keywords} <= {*own, *options, *COLUMN_KEYWORDS}:
         options = _all_options(names.registry.found())
-    known = {*own, *options, *KEYWORDS_OF_COLUMNS} if takes_options else own
+    known = {*own, *options, *COLUMN_KEYWORDS} if takes_options else own
     for keyword in keywords:
         if keyword in known:
             continue
@@ -179,7 +179,7 @@ def refuse_unknown(function: Callable[..., Any], keywords: Iterable[str]) -> Non
         raise TypeError(refused if meant is None else f"{refused}. Did you mean {meant!r}?") from None
 
 
-# Read by torch.compile: it has nothing to see here.
+# torch.compile reads this attribute, and does not trace the function.
 refuse_unknown.__dict__["_torchdynamo_disable"] = True
 
 
@@ -197,7 +197,7 @@ def _who_has(option: str) -> str:
 
 
 def refuse_index(device: object) -> None:
-    """Raise for a device of the host that is not its first: they are not told apart."""
+    """Raise for a CPU device other than the first, because tensorferry does not distinguish them."""
     if device is not None and host_index(device):
         raise DeviceError(
             f"cpu:{host_index(device)} cannot be asked for: on the host, results are on its first device, cpu.",

@@ -1,7 +1,7 @@
-"""The signature of a tensor: all that a decision about it can depend on, and none of the numbers that it cannot.
+"""The signature of a tensor: everything that a plan can depend on, without the exact shape, strides and address.
 
-Tensors of one signature are converted by the same steps, whatever their shapes and addresses are; so what is worked
-out for one is kept for all.
+Tensors with the same signature are converted by the same steps, so a recipe that is made for one of them is kept for
+all.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 __all__ = ["COMPACT", "EMPTY", "SPREAD", "layout_of", "signature_of"]
 
 EMPTY, COMPACT, SPREAD = "empty", "compact", "spread"
-"""Layouts of memory: without elements; in C order without gaps; else each element apart from the others, a whole
-number of elements forward along each axis."""
+"""Layouts of memory: no elements; C order without gaps; any other layout without overlaps, in which all strides are
+positive multiples of the element's size."""
 
 
 def layout_of(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> Hashable:
-    """How a tensor lies in memory, in one word; the numbers themselves where there is none for it.
+    """The layout of a tensor, as a word; as shape and strides if there is no word for it.
 
     >>> layout_of((2, 3), (12, 4), 4), layout_of((2, 3), (4, 8), 4), layout_of((2,), (0,), 4)
     ('compact', 'spread', ((2,), (0,)))
@@ -45,13 +45,13 @@ def layout_of(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> Ha
 
 
 def signature_of(info: TensorInfo) -> Hashable:
-    """The signature of a tensor that has been described.
+    """The signature of a tensor, from its description.
 
     >>> from tensorferry import TensorInfo
     >>> signature_of(TensorInfo("numpy", (2, 3))) == signature_of(TensorInfo("numpy", (40, 50)))
     True
 
-    The sizes count of what has no memory, or lies in several shards.
+    It contains the sizes of a tensor without memory, or with several shards.
     """
     if info.abstract is not None or info.shards > 1:
         return info
@@ -59,8 +59,8 @@ def signature_of(info: TensorInfo) -> Hashable:
     layout = layout_of(info.shape, info.strides, itemsize)
     order: tuple[bool, ...] = ()
     if layout == SPREAD:
-        # Whether the bus takes it as it is, and whether what arrives is in C order.
+        # Whether it can be transferred without a copy, and whether it is in C order afterwards.
         packed = packed_strides(info.shape, info.strides, itemsize)
         order = info.is_packed, packed == compact_strides(info.shape, itemsize)
-    # The fields after the strides, which are the fifth.
+    # The strides are field 5; the fields after them belong to the signature.
     return (info.framework, len(info.shape), info.dtype, layout, is_many(info), *info[5:], info.device, *order)

@@ -1,4 +1,4 @@
-"""Which bytes of memory the elements of a tensor touch, without going through all of them."""
+"""Find the bytes of memory that the elements of a tensor touch, without a loop over all elements."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 __all__ = ["Touched"]
 
 _MASKED = 1 << 16
-"""Bytes up to which a number with one bit for each byte is made: exact, whatever the strides."""
+"""Up to this many bytes, an integer with one bit for each byte is used, which is exact for all strides."""
 _VISITS = 1 << 12
-"""Elements, and what leads to them, that are looked at to number those in a window."""
+"""The most elements, and nodes above them, that are visited to number the elements of a window."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ class Touched:
     >>> Touched((3,), (-4,), 4).elements(0, 8)
     {4: (1, 1), 0: (2, 1)}
 
-    A tensor of any size takes as long as a small one. Where elements lie over each other in a way that is neither
-    a window's nor a repetition's, in more than 64 KiB, `count` can be too large, and `exact` says so.
+    A large tensor takes no longer than a small one. If elements overlap in more than 64 KiB, and are neither
+    windows nor repetitions, `count` can be too large; then `exact` is false.
 
     Args:
         shape: Lengths of the axes, none of them 0.
@@ -44,9 +44,9 @@ class Touched:
     strides: Sequence[int]
     itemsize: int
     low: int = field(init=False)
-    """Where the lowest byte is, seen from the first element: 0, or less where a stride is negative."""
+    """The offset of the lowest byte from the first element: 0, or negative if a stride is negative."""
     span: int = field(init=False)
-    """Bytes from the lowest that is touched to the highest, with those between them."""
+    """The number of bytes from the lowest touched byte to the highest."""
 
     def __post_init__(self) -> None:
         low, high = spans(self.shape, self.strides, self.itemsize)
@@ -55,7 +55,7 @@ class Touched:
 
     @property
     def first(self) -> int:
-        """Where the first element starts."""
+        """The offset of the first element."""
         return -self.low
 
     @cached_property
@@ -65,7 +65,7 @@ class Touched:
 
     @property
     def exact(self) -> bool:
-        """Whether `count` is."""
+        """Whether `count` is exact."""
         return self.span <= _MASKED or self._merged[2]
 
     def count(self, start: int, stop: int) -> int:
@@ -79,9 +79,9 @@ class Touched:
         return min(_count(run, axes, stop) - _count(run, axes, start), stop - start)
 
     def elements(self, start: int, stop: int) -> dict[int, tuple[int, int]] | None:
-        """Where elements start that touch a byte in a window: the first that does, in C order, and how many do.
+        """The offsets of elements that touch a window; for each, its first index in C order, and how many there are.
 
-        ``None``: more would have to be looked at than is worth it.
+        ``None`` if too many elements would have to be visited.
         """
         moving = [(abs(step), axis) for axis, step in enumerate(self.strides) if step and self.shape[axis] > 1]
         order = [axis for _, axis in sorted(moving, reverse=True)]
@@ -96,7 +96,7 @@ class Touched:
         return dict(sorted(found.items(), key=lambda each: each[1]))
 
     def _walk(self, order: Sequence[int], start: int, stop: int) -> Iterator[tuple[int, int]]:
-        """Where elements start and their index; and -1 as the index for what only leads to them."""
+        """Yield the offset and index of elements; the index is -1 for a node above them."""
         lengths, steps = [self.shape[axis] for axis in order], [self.strides[axis] for axis in order]
         within = [(length - 1) * abs(step) for length, step in zip(lengths, steps, strict=True)]
         reach = [*accumulate(reversed(within), initial=self.itemsize)][::-1]
@@ -117,13 +117,13 @@ class Touched:
 
     @cached_property
     def _axes(self) -> list[tuple[int, int]]:
-        """Steps and lengths of the axes along which memory changes, the shortest steps first."""
+        """The strides and lengths of the axes with a stride, from the shortest stride on."""
         lengths = zip(self.shape, self.strides, strict=True)
         return sorted((abs(step), length) for length, step in lengths if step and length > 1)
 
     @cached_property
     def _mask(self) -> int:
-        """A number whose bits are the bytes that are touched."""
+        """An integer whose bits are the touched bytes."""
         mask = (1 << self.itemsize) - 1
         for step, length in self._axes:
             done = 1
@@ -135,7 +135,7 @@ class Touched:
 
     @cached_property
     def _merged(self) -> tuple[int, tuple[tuple[int, int], ...], bool]:
-        """The bytes of one run, the steps and lengths by which it is repeated, and whether the runs are apart."""
+        """The length of one run of bytes, the strides and lengths by which it repeats, whether runs never overlap."""
         run, axes, apart = self.itemsize, list[tuple[int, int]](), True
         for step, length in self._axes:
             inner, inside = axes[-1] if axes else (0, 0)
@@ -154,7 +154,7 @@ def _reach(run: int, axes: Sequence[tuple[int, int]]) -> int:
 
 
 def _count(run: int, axes: Sequence[tuple[int, int]], stop: int) -> int:
-    """How many bytes before `stop` are touched by runs that are apart."""
+    """How many bytes before `stop` are touched by runs that do not overlap."""
     if stop <= 0:
         return 0
     if not axes:

@@ -1,4 +1,4 @@
-"""The version of this package, which files that it makes say."""
+"""The version of this package, which is also written into files."""
 
 from __future__ import annotations
 

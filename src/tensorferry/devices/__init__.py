@@ -1,1 +1,1 @@
-"""What a device has beside the host: streams, and host memory that is page-locked for its transfers."""
+"""Streams of devices, and page-locked host memory for transfers."""

@@ -1,13 +1,13 @@
-"""Page-locked host memory, which a device reads and writes beside the host's work, at the speed of its bus.
+"""Page-locked host memory, which a device reads and writes while the host works, at the full speed of the bus.
 
-It is a framework's own: its caching allocator gives a block to somebody else only when the transfers are over that
-were queued from it, or into it. So a block is asked for, used and let go. Two things are left to do here:
+It comes from a framework's caching allocator, which reuses a block only after the transfers from it and into it. Two
+things are left to do here:
 
-- what comes to the host is waited for, by an event behind the copy, before anybody sees it;
-- what goes to a device is sent as the tensor that the allocator gave, and not as another one over its memory, by
-  which the allocator would not know its block.
+- a transfer to the host is followed by an event, and the host waits for it before anybody sees the result;
+- a transfer to a device starts from the very tensor that the allocator gave, because the allocator would not recognise
+  its block by another tensor over the same memory.
 
-Where no more memory can be locked (``ulimit -l``), what need not be locked goes on without, and says so once.
+If no more memory can be locked (``ulimit -l``), ordinary memory is used, with one warning, unless it must be locked.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 __all__ = ["block", "land", "lock"]
 
 _warned: set[str] = set()
-"""Of what there has been a warning."""
+"""The warnings that have been given."""
 
 
 class Tensor(Protocol):
-    """A framework's tensor, as far as this module is concerned."""
+    """What this module needs of a framework's tensor."""
 
     @property
     def nbytes(self) -> int:
@@ -38,16 +38,16 @@ class Tensor(Protocol):
         ...
 
     def copy_(self, source: Any, non_blocking: bool = False) -> Any:
-        """Put another tensor's values into its memory; with `non_blocking` the host goes on meanwhile."""
+        """Copy another tensor's values into its memory; with `non_blocking`, the host does not wait."""
 
 
 def lock(x: Tensor, allocate: Callable[[], Tensor], *, required: bool) -> Any:
-    """A host tensor's values in page-locked memory of their own; or `x`, where there is none to be had.
+    """A copy of a host tensor in page-locked memory; or `x`, if no memory can be locked.
 
     Args:
         x: The tensor.
         allocate: Gives page-locked memory for it, from the framework's allocator.
-        required: Whether it has to be page-locked.
+        required: Whether the result must be in page-locked memory.
 
     Raises:
         DeviceError: It has to be, and cannot be.
@@ -57,13 +57,13 @@ def lock(x: Tensor, allocate: Callable[[], Tensor], *, required: bool) -> Any:
 
 
 def land(x: Tensor, allocate: Callable[[], Tensor], stream: Stream | None, *, required: bool) -> Any:
-    """A device's tensor in page-locked memory; complete. ``None``: there is none to be had.
+    """A complete copy of a device's tensor in page-locked memory; ``None`` if no memory can be locked.
 
     Args:
         x: The tensor.
         allocate: Gives page-locked memory for it, from the framework's allocator.
-        stream: The current stream of its device; ``None``: it has none.
-        required: As for `lock`.
+        stream: The current stream of its device; ``None`` if it has no streams.
+        required: See `lock`.
 
     Raises:
         DeviceError: As for `lock`.
@@ -78,7 +78,7 @@ def land(x: Tensor, allocate: Callable[[], Tensor], stream: Stream | None, *, re
 
 
 def block(nbytes: int, allocate: Callable[[], Tensor], *, required: bool) -> Tensor | None:
-    """Page-locked memory; ``None``: there is none to be had, and it need not be.
+    """New page-locked memory; ``None`` if no memory can be locked, and it is not required.
 
     Raises:
         DeviceError: As for `lock`.

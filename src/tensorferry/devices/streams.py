@@ -1,14 +1,14 @@
-"""Streams and events: what a device has queued, and what waits for what.
+"""Streams and events: the work that is queued on a device, and what waits for what.
 
-A stream is a queue of a device's work, and each thread has a current one. An event is a place in a stream: another
-stream waits for it without the host, the host without the rest of the device. What goes on on a side stream
+A stream is a queue of work on a device; each thread has a current one. An event marks a place in a stream. Another
+stream can wait for it without the host, and the host without the other streams. Work on a side stream
 
 1. waits for events of the streams on which its sources are made (`SideStreams.convert`);
 2. is queued while the side stream is the current one, and followed by an event;
-3. is waited for by the stream on which the result is used (`Landed.hand_out`). The allocator is told of that one
-   (`Stream.uses`): it gives memory away in the order of the stream that it was allocated on.
+3. is waited for by the stream on which the result is used (`Landed.hand_out`). The allocator must know this stream
+   (`Stream.uses`), because it reuses memory in the order of the stream on which it was allocated.
 
-The streams are a framework's own; nothing here waits for a whole device.
+The streams are those of a framework. Nothing here waits for a whole device.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ __all__ = ["Event", "Landed", "PlaceEvent", "SideStreams", "Stream", "StreamPlac
 
 
 class Event(Protocol):
-    """A place in a stream's work."""
+    """A mark in the work of a stream."""
 
     def wait(self) -> None:
-        """Let the host wait until the stream has come past it."""
+        """Make the host wait until the stream has reached it."""
 
 
 class Stream(Protocol):
-    """A queue of a device's work."""
+    """A queue of work on a device."""
 
     @property
     def device(self) -> str:
@@ -44,56 +44,56 @@ class Stream(Protocol):
         ...
 
     def __enter__(self) -> object:
-        """Become the current stream of this thread, and its device the current one."""
+        """Make this stream, and its device, the current ones of this thread."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Give the place back to the stream and the device that were current before."""
+        """Make the stream and the device that were current before the current ones again."""
 
     def record(self) -> Event:
-        """An event after all that has been queued so far."""
+        """An event after all work that has been queued so far."""
         ...
 
     def wait_for(self, event: Any) -> None:
-        """Let what is queued from now on wait for an event; the host does not wait."""
+        """Make work that is queued from now on wait for an event. The host does not wait."""
 
     def uses(self, tensor: Any) -> None:
-        """Tell the allocator that this stream works on a tensor, so that its memory is not given away too early."""
+        """Tell the allocator that this stream uses a tensor, so that its memory is not reused too early."""
 
 
 class StreamPlace(NamedTuple):
-    """A device that one framework works on by streams, which its backend gives."""
+    """A device on which a framework works with streams."""
 
     backend: Any
     device: str
 
     @property
     def current(self) -> Stream:
-        """This thread's stream."""
+        """The current stream of this thread."""
         return cast("Stream", self.backend.current_stream(self.device))
 
 
 class PlaceEvent(NamedTuple):
-    """How far a place's stream had come."""
+    """An event on the stream of a place."""
 
     place: StreamPlace
     event: Event
 
 
 def events_of(places: Iterable[StreamPlace]) -> tuple[PlaceEvent, ...]:
-    """How far this thread's streams have come now."""
+    """Events on the current streams of this thread, after the work that is queued now."""
     return tuple(PlaceEvent(place, place.current.record()) for place in places)
 
 
 @dataclass(frozen=True)
 class Landed:
-    """A result whose values arrive with events.
+    """A result that is complete when events have happened.
 
     Args:
         value: The result.
-        parts: For each place where tensors of it lie: when they are there, and the tensors.
-        process: Whose devices these are.
+        parts: For each place: the event after which its tensors are complete, and these tensors.
+        process: The process that has the devices.
     """
 
     value: Any
@@ -101,15 +101,15 @@ class Landed:
     process: int = field(default_factory=os.getpid)
 
     def events_here(self) -> tuple[PlaceEvent, ...]:
-        """How far this thread's streams have come, of the places where the result lies."""
+        """Events on the current streams of this thread, for the places of the result."""
         here = os.getpid() == self.process
         return events_of(place for (place, _), _ in self.parts) if here else ()
 
     def hand_out(self) -> Any:
-        """The result, which what this thread queues from now on may read.
+        """The result. Work that this thread queues from now on waits until it is complete.
 
         Raises:
-            DeviceError: It lies on a device, and this is a forked child, which has none of its parent's.
+            DeviceError: It is on a device, and this is a forked child process, which cannot use the parent's devices.
         """
         if self.parts and os.getpid() != self.process:
             where = ", ".join(place.device for (place, _), _ in self.parts)
@@ -126,13 +126,13 @@ class Landed:
 
 
 _spare: dict[StreamPlace, list[Stream]] = defaultdict(list)
-"""Side streams that nobody has now. An allocator keeps memory for each stream, so few are used again and again."""
+"""Free side streams. They are used again, because an allocator keeps memory for each stream."""
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_spare.clear)
 
 
 class SideStreams:
-    """One side stream for each place, taken when it is first needed."""
+    """A side stream for each place, made when it is first needed."""
 
     def __init__(self) -> None:
         self._streams: dict[StreamPlace, Stream] = {}
@@ -149,7 +149,7 @@ class SideStreams:
         return found
 
     def give_back(self) -> None:
-        """Leave the streams to others; what is still queued on them comes before theirs."""
+        """Give the streams back for other uses. Work that is still queued on them is done first."""
         while self._streams:
             place, stream = self._streams.popitem()
             _spare[place].append(stream)
@@ -160,12 +160,12 @@ class SideStreams:
         """Convert on side streams.
 
         Args:
-            do: What converts.
-            places: Where streams are worked on; the last one's device becomes the current one.
-            before: What the work waits for.
+            do: The conversion.
+            places: The places that have streams; the device of the last one becomes the current one.
+            before: The events that the work waits for.
 
         Returns:
-            The result, and when what was queued is done.
+            The result, and the events after which it is complete.
         """
         with ExitStack() as stack:
             for place in places:
@@ -174,12 +174,12 @@ class SideStreams:
                     if reached.place.backend is place.backend:
                         stream.wait_for(reached.event)
                     else:
-                        reached.event.wait()  # frameworks do not know each other's events
+                        reached.event.wait()  # frameworks cannot wait for each other's events
                 stack.enter_context(stream)
             try:
                 value = do()
             except BaseException:
-                # What was queued before the error still works on the sources.
+                # Work that was queued before the error may still read the sources.
                 for place in places:
                     self.of(place).record().wait()
                 raise

@@ -6,7 +6,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ..backends import fast_paths, tracers
-from ..core.request import KEYWORDS_OF_COLUMNS, refuse_unknown
+from ..core.request import COLUMN_KEYWORDS, refuse_unknown
 from ..errors import ConversionError, UnsupportedTypeError
 from .recipes import conversion_as
 from .run import convert as convert_one
@@ -96,17 +96,19 @@ def _convert(
             refuse_unknown(function, keywords)
         out = keywords.pop("out")
     try:
-        if keywords and not KEYWORDS_OF_COLUMNS.isdisjoint(keywords):
-            from .missing import Masked, Rows, keywords_of_columns, said_of
+        if keywords and not COLUMN_KEYWORDS.isdisjoint(keywords):
+            from .column_keywords import Masked, Rows, apply_column_keywords, take_column_keywords
 
-            x = said_of(x, keywords.get("dtype"), keywords.get("casting"), **keywords_of_columns(keywords))
+            x = apply_column_keywords(
+                x, keywords.get("dtype"), keywords.get("casting"), **take_column_keywords(keywords)
+            )
             if isinstance(x, (Masked, Rows)):
                 return _convert_several(function, x, name, keywords, conversion, out)
         if conversion is None:
             conversion = _conversion_as(name, keywords)
         return convert_one(x, conversion, out)
     except ConversionError as error:
-        error.said_of(function.__name__, name if conversion is None else conversion.target.name)
+        error.complete_hint(function.__name__, name if conversion is None else conversion.target.name)
         raise
     except TypeError:
         refuse_unknown(function, keywords)
@@ -135,14 +137,14 @@ def _convert_several(
     """Convert values and their mask, as a pair; or rows, as a list. The mask keeps its own dtype."""
     if out is not None:
         raise UnsupportedTypeError("out= is one tensor, and this gives several.", "leave out= out")
-    from .missing import Rows, everywhere
+    from .column_keywords import Rows, full_mask
 
     if isinstance(x, Rows):
         return [_convert(function, each, name, dict(keywords), conversion) for each in x]
     target = name if conversion is None else conversion.target.name
     several = _convert_several if isinstance(x.values, Rows) else _convert
     values = several(function, x.values, name, dict(keywords), conversion)
-    mask = everywhere(values) if x.mask is None else x.mask
+    mask = full_mask(values) if x.mask is None else x.mask
     kept = {key: value for key, value in keywords.items() if key not in ("dtype", "casting", "copy")}
     return values, several(function, mask, target, kept, None)
 

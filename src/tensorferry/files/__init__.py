@@ -1,4 +1,4 @@
-"""Tensors at rest: files are opened, checked, converted and compared here, whatever their format.
+"""Files of tensors: open, check, convert and compare them, whatever their format.
 
-Nothing here knows a format, and nothing here imports a framework; `formats` has one module or folder for each format.
+No module here is about one format, and none imports a framework. `formats` has a module or folder for each format.
 """

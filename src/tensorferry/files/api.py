@@ -1,4 +1,4 @@
-"""The functions on files that users call: thin, and light to import."""
+"""The public functions for files. To import this module is fast."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def save(
         contents = contents_of(tree, metadata, unknown)
         return write_contents(contents, place, to=to, shard=shard, verify=verify, overwrite=overwrite)
     except ConversionError as error:
-        error.said_of("save", EXCHANGE)
+        error.complete_hint("save", EXCHANGE)
         raise
 
 

@@ -1,4 +1,4 @@
-"""`check_path`: what is wrong with a file, all of it, and with the values that it holds."""
+"""Find everything that is wrong with a file and its values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["check_path", "check_values"]
 Array = np.ndarray[Any, Any]
 
 MOST_FINDINGS = 10_000
-"""Of one file: nobody reads more, and they take seconds to find."""
+"""The most findings for one file. Nobody reads more, and they would take long."""
 
 
 def check_path(
@@ -40,12 +40,12 @@ def check_path(
         path: The file, the folder, or its index.
         values: Also read all values, as `check_values` does.
         allow: As for `Format.read`.
-        progress: Is told the number of bytes each time the values of some have been looked at.
+        progress: Called with the number of bytes whenever some values have been checked.
 
     Raises:
         OSError: It cannot be read.
-        FileFormatError: No format knows it.
-        UnsafeFileError: It asks for code to be run, or is out of all proportion; after everything else was told.
+        FileFormatError: It is not of a known format.
+        UnsafeFileError: It asks for code to be run, or needs far too much memory; raised after all other findings.
         FrameworkNotInstalledError: The library that its format needs is not installed.
     """
     contents, findings = _opened(path, allow)
@@ -53,7 +53,7 @@ def check_path(
     told = 0
     failed = False
     for finding in findings:
-        # A class that is not allowed is told by the exception.
+        # The exception itself names a class that is not allowed.
         if isinstance(wrong, UnsafeFileError) and finding.message == wrong.message:
             continue
         failed = failed or finding.error
@@ -71,7 +71,7 @@ def check_path(
 
 
 def _opened(path: Path, allow: frozenset[str]) -> tuple[Contents | ConversionError, Iterable[FileFinding]]:
-    """What a file or folder holds, or the error that it raises, and what is wrong with it, found as it is asked for."""
+    """The contents of a file or folder, or the error; and its findings, which are found during iteration."""
     index = index_of(path)
     if index is not None:
         try:
@@ -89,14 +89,14 @@ def _opened(path: Path, allow: frozenset[str]) -> tuple[Contents | ConversionErr
 
 
 def check_values(contents: Contents, progress: Callable[[int], None] | None = None) -> Iterator[FileFinding]:
-    """NaN and infinite values, and tensors that are all zero, each tensor read once in blocks.
+    """Find NaN and infinite values, and tensors that are all zero. Each tensor is read once, in blocks.
 
-    NaN and infinities are errors. What is only worth a look: a tensor of nothing but 0, and one of nothing
-    but 0 and -infinity, as attention masks are.
+    NaN and infinities are errors. Only a note are a tensor of zeros, and a tensor of zeros and -infinity, as attention
+    masks are.
 
     Args:
-        contents: What the file holds.
-        progress: Is told the number of bytes each time some have been looked at.
+        contents: The contents of the file.
+        progress: Called with the number of bytes whenever some have been checked.
 
     Raises:
         OSError: The file cannot be read.
@@ -142,8 +142,8 @@ def _values(stored: Stored, progress: Callable[[int], None]) -> Iterator[tuple[i
 
 
 def _special(block: Array) -> list[tuple[str, Array]]:
-    """Which elements are NaN, infinite, and -infinity; nothing, if all are finite."""
-    # A signalling NaN raises a flag wherever it is looked at.
+    """Masks of the elements that are NaN, infinite, and -infinity; empty if all are finite."""
+    # Any operation on a signalling NaN raises a floating-point flag.
     with np.errstate(all="ignore"):
         if np.isfinite(block).all():
             return []

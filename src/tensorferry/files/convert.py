@@ -1,4 +1,4 @@
-"""`convert_files`: plans a conversion, has its jobs done, and publishes what they wrote."""
+"""`convert_files`: plan a conversion of files, run its jobs, and publish the output."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "
 
 _LARGEST = 2**63 - 1
 _LISTED = 5
-"""Of what is left out, how many are named in the hint that does so."""
+"""How many tensors that are left out are named in a hint."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Report:
     dry_run: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as plain values, for JSON."""
+        """The report as plain data for JSON."""
         return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
 
 
@@ -133,7 +133,7 @@ def convert_files(
     }
     allowed = frozenset(several("allow", allow))
     before = open_all(paths, allowed, tensors_only=tensors_only)
-    # What was named may be the common prefix of several files' names.
+    # A path may be the common prefix of the names of several files.
     seen = fingerprints((*filter(os.path.exists, paths), *before.paths))
     format_ = _format(place, to)
     contents = select(before, **selection, held=format_.dtypes)  # type: ignore[arg-type]
@@ -169,7 +169,7 @@ def write_contents(
     verify: bool = False,
     overwrite: bool = False,
 ) -> Report:
-    """Write contents that are in this process, tensor by tensor, whole or not at all.
+    """Write contents of this process, tensor by tensor, to a file that appears only when it is complete.
 
     Args:
         contents: What to write.
@@ -237,11 +237,11 @@ def _finished(report: Report, done: Written, started: float, *, verified: bool) 
 def _validate_options(
     paths: tuple[str, ...], part: Any, jobs: Any, engine: object, executor: Any, progress: object
 ) -> None:
-    """Refuse keywords that make no sense, whatever is in the files.
+    """Check keywords, without a look at the files.
 
     Raises:
-        TypeError: One is of the wrong type.
-        ValueError: One has no such value.
+        TypeError: One has a value of the wrong type.
+        ValueError: One has a value that it does not take.
     """
     if not paths:
         raise ValueError("There is nothing to convert: no source was named.")
@@ -264,7 +264,7 @@ def _validate_options(
 
 def _validate_carriable(contents: Contents) -> None:
     if contents.others:
-        # What only `exclude` leaves out comes first: with another hint, the next try would fail too.
+        # Tensors that only `exclude` leaves out come first, because with the other hint the next try would fail too.
         tensors = [name for name, why in contents.others.items() if not isinstance(why, NotTensor)]
         name = tensors[0] if tensors else next(iter(contents.others))
         few = len(contents.others) <= _LISTED
@@ -279,8 +279,8 @@ def _format(target: Path, to: str | None) -> Format:
     """The format to write.
 
     Raises:
-        FileFormatError: Nothing says which.
-        FormatLimitError: It can only be read.
+        FileFormatError: Neither `to` nor the suffix names a format.
+        FormatLimitError: The format can only be read.
     """
     format_ = format_for(target) if to is None else format_named(to)
     if not format_.writes:
@@ -290,7 +290,7 @@ def _format(target: Path, to: str | None) -> Format:
 
 
 def _shards(target: Path, format_: Format, shard: int | str | None, *, several: bool) -> int | None:
-    """How the output is split, as `FileRecipe` says it."""
+    """How the output is split: see `FileRecipe`."""
     name = target.name.lower()
     if shard is None and not several:
         return None
@@ -306,7 +306,7 @@ def _shards(target: Path, format_: Format, shard: int | str | None, *, several: 
 
 
 def shard_bytes(size: int | str) -> int:
-    """A number of bytes: ``5GB`` is 5,000,000,000, ``5GiB`` is 5 * 2**30.
+    """Read a number of bytes: ``5GB`` is 5,000,000,000, ``5GiB`` is 5 * 2**30.
 
     Raises:
         ValueError: It is malformed, or not positive.
@@ -321,7 +321,7 @@ def shard_bytes(size: int | str) -> int:
 
 
 def _warnings(before: Contents, after: Contents, selection: Mapping[str, Any]) -> Iterable[str]:
-    """What is not as it was, though nothing is lost; and what was asked for of no tensor."""
+    """Warnings about changes, though nothing is lost; and about options that apply to no tensor."""
     rule = selection["dtype"]
     if rule != DtypeRule() and all(
         dtype_of_leaf(rule, each.dtype, name) is None for name, each in before.tensors.items()

@@ -1,4 +1,4 @@
-"""`diff`: what differs between two files of any formats, tensors compared a block at a time."""
+"""Compare two files of any formats, a block of a tensor at a time."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ __all__ = ["Change", "Difference", "TensorDifference", "diff", "pairs", "words"]
 Array = np.ndarray[Any, Any]
 
 _ELEMENTS = 1 << 16
-"""Elements whose distance is computed at a time."""
+"""How many elements are compared at a time."""
 
 _WHOLE = ("bool", "int", "uint")
 
 
 class Change(NamedTuple):
-    """Something beside the tensors that differs.
+    """A difference outside the tensors.
 
     Args:
-        place: Where it stands.
-        a: What the first file has there, as Python writes it; ``None`` for nothing.
-        b: What the second has.
+        place: Its path.
+        a: The value in the first file, as Python code; ``None`` if there is none.
+        b: The value in the second file.
     """
 
     place: str
@@ -49,18 +49,18 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True)
 class TensorDifference:
-    """How a tensor of one name differs.
+    """The difference between two tensors of the same name.
 
     Args:
         name: Its name.
-        dtypes: In the two files.
-        shapes: In the two files; if they differ, the values are not compared.
-        elements: How many have other bits; for two dtypes, other values.
-        largest: The largest ``|a - b|``, whole between integers, else computed in float64 (the magnitude for
-            complex numbers); ``None`` where there is none to compute.
+        dtypes: Their dtypes.
+        shapes: Their shapes. If they differ, values are not compared.
+        elements: How many elements have different bits; for different dtypes, different values.
+        largest: The largest ``|a - b|``: exact for integers, otherwise in float64 (the magnitude for
+            complex numbers); ``None`` if it cannot be computed.
         position: The index of that element.
-        nans: How many are NaN in one file only.
-        accepted: Whether the tolerance covers it.
+        nans: How many elements are NaN in only one file.
+        accepted: Whether the difference is within the tolerance.
     """
 
     name: str
@@ -73,7 +73,7 @@ class TensorDifference:
     accepted: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; a distance that is infinite is ``"inf"``."""
+        """Plain data for JSON. An infinite distance is ``"inf"``."""
         return {
             "name": self.name,
             "dtypes": list(self.dtypes),
@@ -88,17 +88,17 @@ class TensorDifference:
 
 @dataclass(frozen=True)
 class Difference:
-    """What differs between two files.
+    """The differences between two files.
 
     Args:
-        tensors: How many names they have in common.
-        only_a: Names of tensors that only the first has.
-        only_b: Names of tensors that only the second has.
-        renamed: Pairs of names, of the first and of the second, of what is the same tensor in both, to the last bit.
-        differing: Tensors of one name that differ, also those that the tolerance covers; the largest difference first.
-        values: What differs of the values beside the tensors.
-        metadata: What differs of the metadata.
-        uncompared: What cannot be compared, because it is no tensor that can be carried: why not.
+        tensors: How many tensors have the same name in both.
+        only_a: The names of tensors that only the first file has.
+        only_b: The names of tensors that only the second file has.
+        renamed: Pairs of names of bit-equal tensors, in the first file and in the second.
+        differing: Different tensors of the same name, also within the tolerance; the largest difference first.
+        values: Differences of values that are not tensors.
+        metadata: Differences of the metadata.
+        uncompared: Names of tensors that cannot be read, and why.
     """
 
     tensors: int
@@ -112,7 +112,7 @@ class Difference:
 
     @property
     def equal(self) -> bool:
-        """Whether nothing differs but what the tolerance covers."""
+        """Whether all differences are within the tolerance."""
         return not (
             self.only_a or self.only_b or self.renamed or self.values or self.metadata or self.uncompared
         ) and all(each.accepted for each in self.differing)
@@ -141,18 +141,18 @@ def diff(
     tensors_only: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> Difference:
-    """Compare what two files hold: names, dtypes, shapes, bits, and what stands beside the tensors.
+    """Compare the contents of two files: names, dtypes, shapes, bits, other values, and metadata.
 
-    How many names share a tensor, and the order of the names, are not compared: formats differ in that.
+    Ties and the order of names are not compared, because they depend on the format.
 
     Args:
-        a: One file's contents.
-        b: The other's.
-        tolerance: Accept tensors of one dtype whose values differ by at most this; ``None``: their bits have to
+        a: The contents of one file.
+        b: The contents of the other file.
+        tolerance: Accept tensors of the same dtype whose values differ by at most this; ``None`` if their bits must
             be equal.
-        any_dtype: Accept two dtypes, if the values are equal, or within `tolerance`.
-        tensors_only: Leave values, metadata and what is no tensor out of it.
-        progress: Is told the number of bytes each time some have been compared.
+        any_dtype: Accept different dtypes, if the values are equal, or within `tolerance`.
+        tensors_only: Compare only tensors.
+        progress: Called with the number of bytes whenever some have been compared.
 
     Raises:
         OSError: A file cannot be read.
@@ -193,7 +193,7 @@ def diff(
 
 
 def _prominence(found: TensorDifference) -> tuple[bool, bool, bool, float, int]:
-    """Sorts what differs most to the front: shapes, dtypes, NaN on one side, then the distance."""
+    """A sort key that puts the largest differences first: shapes, dtypes, NaN on one side, then the distance."""
     same = found.shapes[0] == found.shapes[1]
     return found.accepted, same, not found.nans, -float(found.largest or 0), -found.elements
 
@@ -201,7 +201,7 @@ def _prominence(found: TensorDifference) -> tuple[bool, bool, bool, float, int]:
 def _renamed(
     a: Mapping[str, Stored], b: Mapping[str, Stored], progress: Callable[[int], None]
 ) -> tuple[tuple[str, str], ...]:
-    """Pairs of one dtype, shape and bytes; what could be none of the other file's is not read."""
+    """Pairs of tensors with the same dtype, shape and bytes. Tensors without a possible partner are not read."""
     kinds = [{(each.dtype, each.shape) for each in side.values() if each.size} for side in (a, b)]
     there: dict[Any, list[str]] = {}
     known: dict[Hashable, bytes] = {}
@@ -213,7 +213,7 @@ def _renamed(
         if (stored.dtype, stored.shape) in kinds[1]:
             others = there.get(_digest(stored, known, progress))
             if others:
-                # Of several that are alike, as biases that are 0, one whose name ends alike.
+                # If several are equal (biases of 0, say), take one whose name ends in the same way.
                 last = name.rpartition(".")[2]
                 other = next((each for each in others if each.rpartition(".")[2] == last), others[0])
                 others.remove(other)
@@ -232,7 +232,7 @@ def _digest(stored: Stored, known: dict[Hashable, bytes], progress: Callable[[in
 
 
 def _compared(one: Stored, other: Stored, progress: Callable[[int], None]) -> TensorDifference | None:
-    """What differs between two tensors, or ``None``."""
+    """The difference between two tensors; ``None`` if they are equal."""
     dtypes, shapes = (one.dtype, other.dtype), (one.shape, other.shape)
     same_dtype = one.dtype == other.dtype
     if one.shape != other.shape:
@@ -262,7 +262,7 @@ def _accepted(found: TensorDifference, *, tolerance: float | None, any_dtype: bo
 
 
 def pairs(one: Stored, other: Stored) -> Iterator[tuple[int, Array, Array]]:
-    """Parts of two tensors of one shape, element beside element, and the place of the first."""
+    """Yield corresponding parts of two tensors of the same shape, with the position of their first element."""
     start, total = 0, one.size
     first, second = one.blocks(), other.blocks()
     x = y = np.empty(0)
@@ -282,7 +282,7 @@ def _next(blocks: Iterator[Array], stored: Stored) -> Array:
 
 
 def words(block: Array) -> Array:
-    """The bytes of a block, in the widest integers that they fill: the fewest to compare."""
+    """The bytes of a block as the widest possible integers, which are the fastest to compare."""
     block = np.ascontiguousarray(block)
     return block.view(np.uint64 if not block.nbytes % 8 else np.uint8)
 
@@ -317,7 +317,7 @@ class _Tally:
             return
         index = int(np.argmax(distances))
         largest = distances[index].item() if isinstance(distances[index], np.generic) else distances[index]
-        # An element that is NaN on one side has the distance 0: it must not stand for the largest alone.
+        # An element that is NaN on one side has the distance 0, but may not be the position of the largest.
         if nans and lone[index]:
             index = int(np.flatnonzero(~lone)[0])
         if self.largest is None or largest > self.largest:
@@ -338,7 +338,7 @@ Distances = tuple[Array, Array]
 
 
 def _distance_between(dtype_a: str, dtype_b: str) -> Callable[[Array, Array], Distances]:
-    """What gives the distances of elements, and which of them are NaN on one side only (their distance is 0)."""
+    """A function for the distances of elements, and for which are NaN on only one side (with distance 0)."""
     kinds = (find(dtype_a).kind, find(dtype_b).kind)
     if all(kind in _WHOLE for kind in kinds):
         wide = "uint64" in (dtype_a, dtype_b)
@@ -352,7 +352,7 @@ def _distance_between(dtype_a: str, dtype_b: str) -> Callable[[Array, Array], Di
 
 def _of_integers(wide: np.dtype[Any], x: Array, y: Array) -> Distances:
     a, b = x.astype(wide), y.astype(wide)
-    # The difference of two int64 may need all bits of an uint64; there it does not wrap.
+    # As uint64, because the difference of two int64 may need 64 bits.
     return np.maximum(a, b).view(np.uint64) - np.minimum(a, b).view(np.uint64), np.zeros(x.shape, bool)
 
 
@@ -363,7 +363,7 @@ def _of_mixed_integers(x: Array, y: Array) -> Distances:
 def _of_reals(x: Array, y: Array) -> Distances:
     a, b = _high_and_low(x), _high_and_low(y)
     nan_a, nan_b = np.isnan(a[0]), np.isnan(b[0])
-    # High parts first: where the numbers are close that is exact, and equal infinities give NaN.
+    # The high parts first, which is exact for close numbers; equal infinities give NaN.
     distances = np.abs((a[0] - b[0]) + (a[1] - b[1]))
     distances[(nan_a | nan_b) | (np.isinf(a[0]) & (a[0] == b[0]))] = 0
     return distances, nan_a != nan_b
@@ -378,9 +378,9 @@ def _of_complex(x: Array, y: Array) -> Distances:
 
 
 def _high_and_low(x: Array) -> tuple[Array, Array | float]:
-    """Numbers as sums of two float64; the second are 0 unless they are integers of 64 bits."""
+    """Numbers as sums of two float64. The second is 0 except for 64-bit integers."""
     if x.dtype.kind in "iu" and x.dtype.itemsize == 8:
-        # With the sign of the number, so that a small one is all low.
+        # With the sign of the number, so that a small number has only a low part.
         low = np.fmod(x, x.dtype.type(1 << 32))
         return (x - low).astype(np.float64), low.astype(np.float64)
     return x.astype(np.float64), 0.0
@@ -392,7 +392,7 @@ def _changes(a: dict[str, str], b: dict[str, str]) -> tuple[Change, ...]:
 
 
 def _written(values: dict[str, Any]) -> dict[str, str]:
-    # As Python writes them, 1, 1.0 and True differ, and NaN is itself.
+    # As Python code, 1, 1.0 and True differ, and NaN equals itself.
     return {place: written(value) for place, value in values.items()}
 
 

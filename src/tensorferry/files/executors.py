@@ -1,7 +1,7 @@
-"""`run_all`: jobs on threads, processes, Dask, Ray, or anything else that has ``submit``.
+"""`run_all`: run jobs on threads, processes, Dask, Ray, or any object with ``submit``.
 
-A job is a small message of paths and options; the tensors never travel. Shards are the unit, so there is
-nothing here to schedule: each executor's own queue does that.
+A job is a small message of paths and options; tensors are never sent. Each job writes one file, and the executor's own
+queue schedules the jobs.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ Progress = Callable[[int], None]
 
 
 class Pending(Protocol):
-    """What `Executor.submit` gives."""
+    """The result of `Executor.submit`."""
 
     def result(self) -> Any:
-        """What the call gave; raises what it raised."""
+        """The result of the call, or its exception."""
         ...
 
 
 class Executor(Protocol):
-    """What ``executor=`` takes: `concurrent.futures.Executor`, ``dask.distributed.Client``, and the like."""
+    """An object for ``executor=``: `concurrent.futures.Executor`, ``dask.distributed.Client``, and the like."""
 
     def submit(self, call: Callable[..., Any], /, *arguments: Any) -> Pending:
-        """Have a call done, sometime and somewhere."""
+        """Schedule a call."""
         ...
 
 
 class Stopped(BaseException):
-    """Ends a job in a thread whose result nobody waits for any more."""
+    """Ends a job in a thread, because its result is not needed any more."""
 
 
 def run_all(
@@ -57,23 +57,24 @@ def run_all(
     progress: Progress | None = None,
     abort: Callable[[], object] | None = None,
 ) -> None:
-    """Do a call for each of some jobs.
+    """Call a function for each job.
 
     Args:
-        call: Takes a job and, if it runs in this process, a function to report bytes to; importable by name.
-        jobs: Its arguments; they can be pickled.
-        done: Is told each result, in the jobs' order.
-        executor: Who does them; ``None``: as `engine` says.
+        call: A function that takes a job and, if it runs in this process, a function for the progress. It must be
+            importable by its name.
+        jobs: The jobs, which can be pickled.
+        done: Called with each result, in the order of the jobs.
+        executor: Runs the jobs; ``None`` to use `engine`.
         engine: A name in `ENGINES`.
-        workers: How many jobs at a time.
-        progress: Is told bytes as they move, if the jobs run in this process; never from two threads at once.
-        abort: Is called after the first error, to keep jobs that have not begun from it; then all are waited for.
+        workers: How many jobs run at the same time.
+        progress: Called with numbers of bytes, if jobs run in this process; never by two threads at the same time.
+        abort: Called after the first error, to stop jobs that have not begun; then all are waited for.
 
     Raises:
         ValueError: There is no such engine.
         FrameworkNotInstalledError: The engine's package is not installed.
-        ChildProcessError: A worker ended before its job was done, or none could be started.
-        Exception: What a job raised, the first in the jobs' order; those that had not begun are not done.
+        ChildProcessError: A worker ended before its job was complete, or could not be started.
+        Exception: The exception of the first job that failed. Jobs that had not begun are not run.
     """
     validate_engine(engine)
     try:
@@ -89,30 +90,30 @@ def run_all(
 
 
 def _lost(error: Exception) -> ChildProcessError:
-    """The error for a worker that ended, or never began, whatever its engine calls that; not one of the job's own."""
+    """The error for a worker that ended, or could not be started, for all engines."""
     what = str(error).partition("\n")[0][:200] or type(error).__name__
     return ChildProcessError(errno.ECHILD, f"a worker process ended before its work was done: {what}")
 
 
 def validate_engine(engine: object) -> None:
-    """Refuse what is not the name of an engine.
+    """Check the name of an engine.
 
     Raises:
-        TypeError: It is no name.
-        ValueError: It is none of `ENGINES`.
+        TypeError: It is not a string.
+        ValueError: It is not in `ENGINES`.
     """
     validate_word("engine", engine, [*ENGINES])
 
 
 def _gather(futures: list[Any], done: Callable[[Any], None], abort: Callable[[], object] | None) -> None:
-    """Wait for each; after the first that fails none is begun, and those that run are waited for."""
+    """Wait for all. After the first error no job is begun, and running ones are waited for."""
     try:
         for future in futures:
             done(future.result())
     except BaseException:
         if abort is not None:
             abort()
-        # Others' futures may say that they are cancelled while their jobs still write.
+        # A future of another library may say that it is cancelled while its job is still writing.
         running = [each for each in futures if not (isinstance(each, Future) and each.cancel())]
         for future in running:
             with suppress(Exception, Stopped):
@@ -148,7 +149,7 @@ def _threads(workers: int) -> ThreadPoolExecutor:
 def _processes(workers: int) -> Iterator[Executor]:
     import multiprocessing
 
-    # Not forked: this process may have threads, and frameworks that do not survive it.
+    # Not by fork, which is not safe with threads and with some frameworks.
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin_worker)
     try:
@@ -158,7 +159,7 @@ def _processes(workers: int) -> Iterator[Executor]:
 
 
 def _begin_worker() -> None:
-    """Let Ctrl-C end the parent alone, and do not outlive it."""
+    """Ignore Ctrl-C in a worker, and end it when its parent ends."""
     import multiprocessing
     from multiprocessing.connection import wait
 
@@ -212,7 +213,7 @@ def _ray(workers: int) -> Iterator[Executor]:
 
 
 class _RayExecutor:
-    """Ray's tasks, with the two methods that everybody else has."""
+    """Ray's tasks, with the interface of the other executors."""
 
     def __init__(self, ray: Any) -> None:
         self.ray = ray
@@ -234,7 +235,7 @@ class _RayFuture:
         try:
             return self.ray.get(self.reference)
         except self.ray.exceptions.RayTaskError as error:
-            # Ray wraps what a task raised; callers catch the error itself.
+            # Ray wraps the exception of a task. Callers expect the exception itself.
             raise error.cause from None
 
 
@@ -254,4 +255,4 @@ ENGINES: dict[str, Callable[[int], AbstractContextManager[Executor]]] = {
     "dask": _dask,
     "ray": _ray,
 }
-"""For each engine: an executor that does so many jobs at a time, for as long as a block lasts."""
+"""The context managers that make the executor of each engine."""

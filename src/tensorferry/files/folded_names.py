@@ -1,8 +1,8 @@
-"""`fold`: names that differ only in their numbers folded into one line.
+"""`fold`: show names that differ only in numbers as one line.
 
-A model has its names from a few templates, ``layers.0.weight``, ``layers.1.weight`` and so on. `fold` finds
-them: it splits each name at its numbers, puts together those whose other parts, dtype and shape agree, and cuts
-each group into products of ranges, so that what it gives stands for exactly the names that it was given.
+The names in a model follow a few templates, ``layers.0.weight``, ``layers.1.weight`` and so on. `fold` finds the
+templates: it splits each name at its numbers, groups names whose other parts, dtype and shape are equal, and divides
+each group into products of ranges. The result stands for exactly the given names.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ __all__ = ["Fold", "fold"]
 
 Ranges = tuple[tuple[str, str], ...]
 
-# Not in the middle of a word, nor a longer run of digits: those are hashes.
+# Not inside a word, and not more than 18 digits, which are hashes.
 _NUMBER = re.compile(r"(?<![0-9])([0-9]{1,18})(?![0-9A-Za-z])")
 
 _MOST_WORDS = 1 << 12
-"""Words between dots that are kept while folding."""
+"""The most words (between dots) that are cached while folding."""
 
 
 class Fold(NamedTuple):
-    """Tensors of one dtype and shape whose names differ in nothing but some numbers.
+    """Tensors of one dtype and shape whose names differ only in numbers.
 
     Args:
-        literals: What stands before, between and after the numbers.
-        numbers: For each of them its ranges, as pairs of a first and a last; an integer in their place
-            says that it is always the number at that position.
-        dtype: Canonical name.
+        literals: The text before, between and after the numbers.
+        numbers: For each number its ranges, as pairs of the first and the last; or an integer, if it always equals
+            the number at that position.
+        dtype: The canonical name of the dtype.
         shape: Lengths of the axes.
-        total: How many there are.
+        total: The number of tensors.
     """
 
     literals: tuple[str, ...]
@@ -48,7 +48,7 @@ class Fold(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name, with ``#`` in the place of each number that varies; if some do, ``#`` itself is ``##``."""
+        """The name, with ``#`` in place of each number that varies. Then, a ``#`` in the name is written ``##``."""
         if not self.numbers:
             return self.literals[0]
         return "#".join(literal.replace("#", "##") for literal in self.literals)
@@ -64,7 +64,7 @@ class Fold(NamedTuple):
         )
 
     def unfold(self) -> Iterator[str]:
-        """Each of the names."""
+        """Yield all names."""
         own = [numbers for numbers in self.numbers if not isinstance(numbers, int)]
         for chosen in product(*(list(_spelled(ranges)) for ranges in own)):
             left = iter(chosen)
@@ -77,7 +77,7 @@ class Fold(NamedTuple):
 
 
 def fold(entries: Iterable[tuple[str, str, tuple[int, ...]]]) -> list[Fold]:
-    """Names folded into as few lines as their numbers allow, in the order in which they begin.
+    """Fold names into as few lines as possible, in the order of their first names.
 
     >>> names = ["embed", *(f"layers.{n}.weight" for n in range(32)), "layers.32.bias"]
     >>> [(each.name, each.ranges, each.total) for each in fold((name, "bfloat16", (8, 8)) for name in names)]
@@ -111,9 +111,9 @@ def fold(entries: Iterable[tuple[str, str, tuple[int, ...]]]) -> list[Fold]:
 
 
 def _template(name: str, words: dict[str, tuple[str, list[str]]]) -> tuple[str, list[str]]:
-    """A name with 0 for each number, which splits at the same places; and the numbers."""
+    """A name with 0 in place of each number, and the numbers."""
     template, numbers = [], []
-    # Most words of most names have been met before.
+    # Most words of a name have occurred before.
     for word in name.split("."):
         found = words.get(word)
         if found is None:
@@ -130,7 +130,7 @@ def _template(name: str, words: dict[str, tuple[str, list[str]]]) -> tuple[str, 
 
 
 class _Numbers:
-    """Numbers as they are spelled, eight bytes for each that has no leading zeros."""
+    """Numbers as they are spelled. Those without leading zeros take eight bytes each."""
 
     __slots__ = ("plain", "spelled")
 
@@ -139,14 +139,14 @@ class _Numbers:
         self.spelled: list[str] = []
 
     def append(self, text: str) -> None:
-        """Take one more."""
+        """Add a number."""
         if len(text) < 19 and (text[0] != "0" or text == "0"):
             self.plain.append(int(text))
         else:
             self.spelled.append(text)
 
     def ranges(self) -> Ranges:
-        """All of them in order, consecutive ones put together."""
+        """The numbers, sorted, as ranges."""
         if self.spelled:
             return _ranges([*map(str, self.plain), *self.spelled])
         ordered = np.sort(np.frombuffer(self.plain, np.int64))
@@ -156,18 +156,18 @@ class _Numbers:
 
 
 class _Family:
-    """The numbers of names that have one template: a tree with a level for each, `_Numbers` at the bottom."""
+    """The numbers of names with one template: a tree with a level for each number, and `_Numbers` as leaves."""
 
     __slots__ = ("same", "tree")
 
     def __init__(self, row: list[str]) -> None:
         self.tree: Any = _Numbers() if len(row) == 1 else {}
         self.same = {j: row.index(number) for j, number in enumerate(row) if row.index(number) < j}
-        """Levels whose number has always been that of an earlier level."""
+        """Levels whose number has always been equal to that of an earlier level."""
         self.add(row)
 
     def add(self, row: list[str]) -> None:
-        """Take the numbers of one more name."""
+        """Add the numbers of a name."""
         if self.same:
             self.same = {j: i for j, i in self.same.items() if row[j] == row[i]}
         node = self.tree
@@ -179,7 +179,7 @@ class _Family:
 
 
 def _folds(literals: list[str], group: _Family, dtype: str, shape: tuple[int, ...]) -> Iterator[Fold]:
-    """A group as folds, numbers that do not vary written out."""
+    """The folds of a group. Numbers that do not vary are written out."""
     for box in _boxes(group.tree, group.same, 0):
         words, numbers, total = [literals[0]], list[Ranges | int](), 1
         place: dict[int, int] = {}
@@ -198,7 +198,7 @@ def _folds(literals: list[str], group: _Family, dtype: str, shape: tuple[int, ..
 
 
 def _boxes(node: Any, same: dict[int, int], level: int) -> tuple[tuple[Ranges, ...], ...]:
-    """A tree of numbers as products of ranges: each path lies in exactly one, and they hold no other.
+    """A tree of numbers as products of ranges, which contain each path exactly once, and no other path.
 
     A level that repeats an earlier one has no ranges of its own.
     """
@@ -214,7 +214,7 @@ def _boxes(node: Any, same: dict[int, int], level: int) -> tuple[tuple[Ranges, .
 
 
 def _ranges(values: list[str]) -> Ranges:
-    """Numbers in order, consecutive ones put together; ``01`` and ``1`` are two."""
+    """Numbers, sorted, as ranges. ``01`` and ``1`` are different."""
     padded = {len(value) for value in values if value[0] == "0" and value != "0"}
     found: list[tuple[str, str]] = []
     before: tuple[bool, int] | None = None
@@ -229,7 +229,7 @@ def _ranges(values: list[str]) -> Ranges:
 
 
 def _steps(one: str, following: str) -> bool:
-    """Whether counting up from one number spells the other."""
+    """Whether the other number is the next one, in the same spelling."""
     return str(int(one) + 1).zfill(len(one)) == following
 
 

@@ -1,4 +1,4 @@
-"""`Job`: one output file as a message of paths, names and options, and `run_job`, which any process can do."""
+"""`Job`: the message for one output file, with paths, names and options; and `run_job`, which any process can run."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ __all__ = ["Done", "FileRecipe", "Job", "keep", "open_all", "run_job", "write_pi
 
 @dataclass(frozen=True)
 class FileRecipe:
-    """What is made of what; the same for every job of a conversion.
+    """The sources and options of a conversion, which are the same for all its jobs.
 
     Args:
         sources: Files and folders.
-        fingerprints: What all their files look like.
+        fingerprints: The fingerprints of all their files.
         allow: As for `Format.read`.
-        selection: Keywords of `select`.
+        selection: The keywords of `select`.
         format: The name of the output's format.
-        shards: How it is split: ``None`` not at all, ``0`` as the source is, else into so many bytes.
+        shards: How the output is split: ``None`` not at all, ``0`` like the source, otherwise into this many bytes.
     """
 
     sources: tuple[str, ...]
@@ -55,16 +55,16 @@ class FileRecipe:
 
 @dataclass(frozen=True)
 class Job:
-    """One file to write.
+    """The job to write one file.
 
     Args:
-        recipe: What is made of what.
-        number: Which of the pieces, from 0.
-        target: Where.
-        verify: Read it back before it appears.
-        alone: Whether nobody else can be writing there, so that the file may appear while it grows.
-        stop: A file that, if it is there, keeps the job from beginning; its name makes the job unlike those of another
-            run, for executors that remember results.
+        recipe: The sources and options.
+        number: The number of the piece, from 0.
+        target: The path.
+        verify: Whether to read the file again before it appears.
+        alone: Whether no other process can write there, so that the file may be visible while it grows.
+        stop: A path. If it exists, the job does not begin. It also distinguishes jobs of different runs, for executors
+            that cache results.
     """
 
     recipe: FileRecipe
@@ -76,7 +76,7 @@ class Job:
 
 
 class Done(NamedTuple):
-    """A file that is written."""
+    """A file that has been written."""
 
     number: int
     bytes_read: int
@@ -84,7 +84,7 @@ class Done(NamedTuple):
 
 
 def run_job(job: Job, progress: Callable[[int], None] | None = None) -> Done:
-    """Open the sources, and write one piece of what is made of them.
+    """Open the sources, and write one piece of the output.
 
     Raises:
         FileFormatError: A source has changed since the job was planned, or breaks its format's rules.
@@ -112,7 +112,7 @@ def run_job(job: Job, progress: Callable[[int], None] | None = None) -> Done:
 def write_piece(
     piece: Contents, format_: Format, path: Path, pump: Pump, *, check: bool, allow: frozenset[str] = frozenset()
 ) -> None:
-    """Write contents to a path, and read them back if that is asked for.
+    """Write contents to a path, and, with `check`, read them again and compare.
 
     Raises:
         FormatLimitError: The format cannot hold them; nothing is written.
@@ -128,11 +128,11 @@ def write_piece(
 
 
 def open_all(sources: tuple[str, ...], allow: frozenset[str], *, tensors_only: bool = False) -> Contents:
-    """What some files and folders hold together; with `tensors_only` what is no tensor need not go together.
+    """The contents of several files and folders together. With `tensors_only`, only their tensors must fit together.
 
     Raises:
-        UnsafeFileError: One asks for what is not allowed.
-        FileFormatError: Two have tensors of one name, or do not go together otherwise.
+        UnsafeFileError: One asks for a class that is not allowed.
+        FileFormatError: Two have tensors with the same name, or do not fit together.
     """
     opened = [open_path(Path(source), allow=allow) for source in sources]
     for contents in opened:
@@ -159,7 +159,7 @@ def open_all(sources: tuple[str, ...], allow: frozenset[str], *, tensors_only: b
                 )
     whole.metadata = noted(whole.metadata, blocks)
     if tensors_only:
-        # Only for whoever lists what is left out.
+        # Only to list what is left out.
         whole.tree = [each.tree for each in opened if each.tree is not None] or None
     elif any(each.tree is not None for each in opened):
         whole.tree = merged_tree(opened)
@@ -177,7 +177,7 @@ _kept: tuple[FileRecipe, list[Contents]] | None = None
 
 @contextmanager
 def keep(recipe: FileRecipe, made: list[Contents]) -> Iterator[None]:
-    """Let the jobs of a recipe that run in this process meanwhile have what is known of the sources already."""
+    """Keep the opened sources of a recipe, inside the block, for jobs that run in this process."""
     global _kept
     _kept = (recipe, made)
     try:
@@ -187,7 +187,7 @@ def keep(recipe: FileRecipe, made: list[Contents]) -> Iterator[None]:
 
 
 def _pieces(recipe: FileRecipe) -> list[Contents]:
-    """Kept from one job of a conversion to the next: the header of a large model is long to read."""
+    """The pieces of the output. They are cached between jobs, because a long header takes time to read."""
     global _kept
     kept = _kept
     if kept is None or kept[0] != recipe:

@@ -1,4 +1,4 @@
-"""`LazyTree`: what a file holds as a mapping, whose tensors are made when they are used."""
+"""`LazyTree`: the contents of a file as a mapping, whose tensors are made when they are used."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ class LazyTree(Mapping[Any, Any]):
 
     Args:
         source: Makes the tensors.
-        node: The mapping's own node of the file's tree.
-        keys: Those that lead to it.
+        node: The node of this mapping in the file's tree.
+        keys: The keys that lead to the node.
     """
 
     __slots__ = ("_keys", "_node", "_source")
@@ -139,7 +139,7 @@ class LazyTree(Mapping[Any, Any]):
         return isinstance(node, Ref) and node.name in self._source.others and node.name not in self._source.tensors
 
     def _look(self, node: Any) -> str:
-        """What is there, from the header alone."""
+        """A description of a node, from the header."""
         if isinstance(node, Ref):
             stored = self._source.tensors[node.name]
             blocks = self._source.blocks.get(node.name)
@@ -166,7 +166,7 @@ class LazyTree(Mapping[Any, Any]):
 
 
 def _short(value: Any) -> str:
-    """A key, or a value that is no tensor, as Python writes it if that is short."""
+    """A key, or a value that is not a tensor, as short Python code."""
     if isinstance(value, (list, tuple)):
         return f"{type(value).__name__}[{len(value)}]"
     return _cut(repr(value))
@@ -179,18 +179,18 @@ def _cut(text: str) -> str:
 def _rebuilt(node: Any, children: list[Any]) -> Any:
     if isinstance(node, list):
         return children
-    # Marked values (a dtype, a device) are named tuples of plain values: they stay as they are.
+    # Marked values (a dtype, a device) are named tuples of plain values, and stay as they are.
     return node if hasattr(node, "_fields") else tuple(children)
 
 
 class Source:
-    """Makes the tensors of a file for a framework, each when it is used.
+    """Makes the tensors of a file for a framework, when they are used.
 
     Args:
-        contents: What the file holds.
-        load: Opens it again, with `asked`.
+        contents: The contents of the file.
+        load: The function that opens it again, with `asked`.
         asked: The arguments of `load`.
-        rule: Which dtype each tensor takes.
+        rule: The rule for dtypes.
     """
 
     def __init__(self, contents: Contents, load: Callable[..., Any], asked: dict[str, Any], rule: DtypeRule) -> None:
@@ -209,11 +209,11 @@ class Source:
         self._made: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
 
     def tensor(self, name: str) -> Any:
-        """The tensor of a name.
+        """The tensor with this name.
 
         Raises:
-            FormatLimitError: It cannot be carried.
-            ValueError: This is closed.
+            FormatLimitError: It cannot be loaded.
+            ValueError: The file has been closed.
         """
         if self._closed:
             path = self.asked["path"]
@@ -228,15 +228,15 @@ class Source:
         tensor = self._made.get((stored.key, dtype))
         if tensor is None:
             tensor = self._convert(name, stored, dtype)
-            # Lists and numbers of Python have no weak references.
+            # Python lists and numbers do not support weak references.
             with suppress(TypeError):
                 self._made[stored.key, dtype] = tensor
         return tensor
 
     def map_of(self, path: str) -> mmap:
-        """The one map of a file that all tensors made here lie over; private, if they can be written.
+        """The memory map of a file, which all its tensors share; private, if tensors can be written to.
 
-        The caller has looked whether the file is that which was opened.
+        The caller must have checked that the file has not been replaced.
         """
         found = self._maps.get(path)
         if found is None:
@@ -249,7 +249,7 @@ class Source:
         self._maps = {}
 
     def _validate(self, stored: Stored) -> None:
-        """Refuse to read a file, or any of them for what is decoded, that is not that which was opened."""
+        """Raise if the file of a tensor has been replaced; for a decoded tensor, if any file has."""
         path = getattr(stored, "path", None)
         for now in fingerprints((path,) if path is not None else tuple(each.path for each in self.seen)):
             if any(each.path == now.path and each != now for each in self.seen):
@@ -268,12 +268,12 @@ class Source:
             plan = foresee(array, conversion).plan
             if plan.shares_memory or copy is False or not plan.keeps_dtype or plan.result.device != plan.source.device:
                 return convert(array, conversion)
-            # What has to be copied is read, which is quicker than to copy from a map, into memory to be shared.
+            # A tensor that must be copied is read into new memory, which is faster than a copy from the map.
             self._validate(stored)
             own = stored.load()
             return convert(own, conversion_as(to, copy=False if _may_share(own, to) else None))
         except ConversionError as error:
-            error.said_of("convert", to)
+            error.complete_hint("convert", to)
             from ..trees.failures import ask_for_all
 
             ask_for_all(self._rule, [(error, name)])
@@ -281,18 +281,18 @@ class Source:
 
 
 def lazily(contents: Contents, load: Callable[..., Any], asked: dict[str, Any], rule: DtypeRule) -> Any:
-    """A file's tree with tensors of a framework, made when they are used; the arguments are those of `Source`.
+    """The tree of a file, whose tensors are made when they are used. The arguments are those of `Source`.
 
     Raises:
-        FormatLimitError: The rule has a name that no tensor has; or something cannot be carried, and ``strict`` asks
-            for all, or what there is has no place to say so.
+        FormatLimitError: The rule has a name that no tensor has; or something cannot be loaded, and ``strict`` is set
+            or the result is not a mapping that could list it.
     """
     unknown = unknown_name(rule, contents.tensors)
     if unknown is not None:
         raise FormatLimitError(*unknown)
     tree = contents.tree
     if tree is None:
-        # Without a call for each, of which there may be a hundred thousand.
+        # Without a Python call for each tensor, because there may be a hundred thousand.
         make, rest = tuple.__new__, tuple(Ref._field_defaults.values())
         tree = {name: make(Ref, (name, *rest)) for name in (*contents.tensors, *contents.others)}
     if contents.others and asked["strict"]:
@@ -306,14 +306,14 @@ def lazily(contents: Contents, load: Callable[..., Any], asked: dict[str, Any], 
         return lazy
     made = lazy._made(tree)  # noqa: SLF001 - its own module
     if contents.others:
-        # A tensor, or a list, has no `skipped`.
+        # A tensor or a list has no attribute `skipped`.
         text = f"{asked['path']} also holds what load leaves out: {named(contents.others)}; open(path).others says why."
         warnings.warn(text, UserWarning, stacklevel=frames_of_ours())
     return made
 
 
 def mapped_arrays(tree: LazyTree) -> dict[str, Any]:
-    """The arrays over the very map that a mapping's tensors lie over, by name."""
+    """Arrays over the same memory map as the tensors of a mapping, by name."""
     source = tree._source  # noqa: SLF001 - its own module
     return {name: stored.array(source.map_of) for name, stored in source.tensors.items()}
 
@@ -321,7 +321,7 @@ def mapped_arrays(tree: LazyTree) -> dict[str, Any]:
 def _opened_again(
     load: Callable[..., Any], asked: dict[str, Any], seen: tuple[Fingerprint, ...], keys: tuple[Any, ...]
 ) -> Any:
-    """The mapping at a place in a file, for whoever unpickles it."""
+    """The mapping at a place in a file, for unpickling."""
     found = load(asked["path"], **{key: value for key, value in asked.items() if key != "path"})
     if found._source.seen != seen:  # noqa: SLF001 - its own module
         raise FileFormatError(f"{asked['path']} has changed since the mapping was pickled.", f"load({asked['path']!r})")

@@ -1,4 +1,4 @@
-"""`overlaps`: tensors of one file that have bytes in common without being the same."""
+"""Find tensors of a file that share bytes, but are not the same tensor."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["overlaps"]
 
 _CHECKS = 64
-"""Neighbours that a tensor is compared with; in a larger crowd it counts as overlapping."""
+"""How many neighbours a tensor is compared with. If there are more, it counts as overlapping."""
 
 
 class _Span(NamedTuple):
@@ -30,9 +30,9 @@ class _Span(NamedTuple):
 
 
 def overlaps(contents: Contents) -> list[tuple[str, str]]:
-    """Pairs of names of tensors that have bytes in common, at least one pair for each that does; no tied ones.
+    """Pairs of names of tensors that share bytes; at least one pair for each such tensor. Tied tensors do not count.
 
-    Written to a file that stores each by itself, they no longer share their memory.
+    If each is stored separately in a file, they do not share memory any more.
     """
     first: dict[Hashable, tuple[str, Stored]] = {}
     for name, stored in contents.tensors.items():
@@ -76,7 +76,7 @@ def _share(first: Packed | View, second: Packed | View) -> bool:
 
 
 class _At:
-    """An array over an address that is never read: only its geometry is looked at."""
+    """An array over an address, of which only the layout is used; its memory is never read."""
 
     def __init__(self, stored: Packed | View, start: int) -> None:
         self.__array_interface__ = {

@@ -1,4 +1,4 @@
-"""What people ask of a checkpoint: where its parameters are, how it is quantised, whether its shards are all there."""
+"""Facts about a checkpoint: parameters by module, quantisation, and whether all shards are there."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _MOST_UNFOLDED = 4096
 
 
 class Shards(NamedTuple):
-    """The files that one checkpoint was divided into, as their names say.
+    """The shards of a checkpoint, by the names of its files.
 
     Args:
-        total: How many there are.
-        missing: The names of those that are not in the folder.
+        total: The number of tensors.
+        missing: The names of shards that are not in the folder.
     """
 
     total: int
@@ -37,13 +37,13 @@ class Shards(NamedTuple):
 
 
 def modules(folds: Sequence[Fold]) -> dict[str, int]:
-    """The parameters of each part of a model, the largest taken apart as long as it has most of them.
+    """The number of parameters of each module of a model. A module with most of the parameters is divided further.
 
     Args:
         folds: The tensors, each counted once.
 
     Returns:
-        Nothing, if there are no parts but the tensors.
+        Empty if there are no modules, only tensors.
     """
     entries = [(re.split("[./]", each.name), each.total * prod(each.shape), each) for each in folds]
     groups: dict[tuple[str, ...], list[_Entry]] = {(): entries}
@@ -61,11 +61,11 @@ def modules(folds: Sequence[Fold]) -> dict[str, int]:
 
 
 def _apart(name: tuple[str, ...], inside: list[_Entry]) -> dict[tuple[str, ...], list[_Entry]]:
-    """The parts of a part. Where a fold and others differ in a number alone, each is a part if they are few."""
+    """The parts of a module. Parts that differ only in a number are listed one by one if they are few."""
     depth = len(name)
     heads = {path[depth] for path, _, _ in inside if len(path) > depth}
     if any("#" in head and each != head and _without(each) == head for head in heads for each in heads):
-        # A fold has tensors of one shape: layers of other sizes, with numbers of their own, stand beside it.
+        # A fold has tensors of one shape. Layers of other sizes are in other folds.
         few = sum(fold.total for _, _, fold in inside) <= _MOST_UNFOLDED
         several = [each for entry in inside for each in _unfolded(entry, depth)] if few else []
         if several and len({tuple(path[: depth + 1]) for path, _, _ in several}) <= _MOST_PARTS:
@@ -98,8 +98,8 @@ def _unfolded(entry: _Entry, depth: int) -> Iterator[_Entry]:
 def quantisation(folds: Iterable[Fold], blocks: Mapping[str, Blocks], values: Mapping[str, object]) -> dict[str, int]:
     """How many tensors are quantised in which way.
 
-    Known are GGUF's blocks, PyTorch's own tensors, and what GPTQ, AWQ and bitsandbytes store: packed integers with
-    scales beside them, under names of their own.
+    Known are the blocks of GGUF, PyTorch's quantised tensors, and the layouts of GPTQ, AWQ and bitsandbytes: packed
+    integers with scales beside them, under certain names.
     """
     found: dict[str, int] = {}
     for each in blocks.values():
@@ -114,7 +114,7 @@ def quantisation(folds: Iterable[Fold], blocks: Mapping[str, Blocks], values: Ma
     for fold in folds:
         name = _PACKED.fullmatch(fold.name)
         if name is not None:
-            # Layers of other sizes stand in other folds.
+            # Layers of other sizes are in other folds.
             above = re.sub(r"\d+", "#", name[1] or "")
             packed.setdefault(above, {}).setdefault(name[2], []).append(fold)
     for above, parts in packed.items():
@@ -124,7 +124,7 @@ def quantisation(folds: Iterable[Fold], blocks: Mapping[str, Blocks], values: Ma
 
 
 def _layouts(above: str, parts: Mapping[str, list[Fold]]) -> Iterator[tuple[str, Fold]]:
-    """What the tensors under one name are by GPTQ, AWQ or bitsandbytes, and the folds of those that were quantised."""
+    """The quantisation of the tensors under one name (GPTQ, AWQ or bitsandbytes), and the folds that it concerns."""
     inputs = parts.get("g_idx", [])
     for weight, scales in zip(parts.get("qweight", []), parts.get("scales", []), strict=False):
         if (
@@ -147,7 +147,7 @@ def _layouts(above: str, parts: Mapping[str, list[Fold]]) -> Iterator[tuple[str,
 
 
 def shards(paths: Sequence[str]) -> Shards | None:
-    """Whether all shards are there, of a checkpoint of which these files are some; ``None`` if it is not in shards."""
+    """The shards of the checkpoint to which these files belong; ``None`` if it has no shards."""
     for path in paths:
         folder, name = os.path.split(path)
         found = _SHARD.fullmatch(name)

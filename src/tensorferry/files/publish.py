@@ -1,8 +1,8 @@
-"""Files that appear whole or not at all: `publishing`, and what may be written where.
+"""`publishing`: make files that appear only when they are complete; and check where output may be written.
 
-A successor of ``model.safetensors`` is made in the hidden folder ``.model.safetensors.partial`` next to it, under
-its own name, flushed to the disk and renamed. The folder's name is always the same, so that a run finds what a
-killed one has left; a lock in it, which dies with its process, tells the two apart.
+A new ``model.safetensors`` is made in the hidden folder ``.model.safetensors.partial`` next to it, flushed to the disk
+and renamed. The name of the folder is always the same, so that a run finds the remains of a killed run. A lock in it,
+which ends with its process, shows whether a run is still working.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 @contextmanager
 def naming(target: Path) -> Iterator[None]:
-    """Let the error of a disk that is full say which file was being written."""
+    """Add the path of the file to the error of a full disk."""
     try:
         yield
     except OSError as error:
@@ -54,16 +54,16 @@ def publishing(
     gives, also in the place of another. A symlink stays, and what it points to is replaced, as ``cp`` does.
 
     Args:
-        target: Where the output shall appear.
-        overwrite: Replace what is there.
-        sources: Files and folders that must not be the target, lie in it, or contain it.
-        nbytes: How much will be written, at least: refused if the disk has not that much room.
-        is_folder: Whether it will be a folder, which may take the place of an empty one.
+        target: The path of the output.
+        overwrite: Whether to replace an existing output.
+        sources: Files and folders that must not be the target, be in it, or contain it.
+        nbytes: How much will be written at least. It is an error if the disk has less room.
+        is_folder: Whether it is a folder, which may replace an empty one.
 
     Raises:
-        OutputExistsError: The target exists and `overwrite` is false, is one of the sources, or is being written
-            by somebody else.
-        OSError: It cannot be written there, or not so much.
+        OutputExistsError: The target exists and `overwrite` is false, is one of the sources, or is being written by
+            another process.
+        OSError: It cannot be written, or there is too little room.
     """
     validate_target(target, overwrite=overwrite, sources=sources, nbytes=nbytes, is_folder=is_folder)
     with Workspace(target) as work:
@@ -86,7 +86,7 @@ def validate_target(
     is_folder: bool = False,
     own: Iterable[str] | None = None,
 ) -> None:
-    """Refuse a target that must not be, or cannot be, written; nothing is touched.
+    """Raise for a target that must not or cannot be written. Nothing is changed.
 
     Args:
         target: As for `publishing`.
@@ -94,8 +94,8 @@ def validate_target(
         sources: As for `publishing`.
         nbytes: As for `publishing`.
         is_folder: As for `publishing`.
-        own: The names in the target, if it is a folder, that an earlier output consists of; others must not be
-            lost. ``None``: all of them.
+        own: If the target is a folder: the names in it that belong to an earlier output; other files must not be
+            lost. ``None`` if all belong to it.
     """
     target = resolved(target)
     for source in sources:
@@ -105,7 +105,7 @@ def validate_target(
         raise NotADirectoryError(errno.ENOTDIR, f"cannot write {target.name} into what is no folder", str(folder))
     if not _may(folder, os.W_OK | os.X_OK) and folder.exists():
         raise PermissionError(errno.EACCES, f"cannot write {target.name} into a folder without permission", str(folder))
-    # Others may write there at the same time: what is there now may be gone at the next look.
+    # Other processes may write there at the same time, and remove files between two checks.
     with suppress(FileNotFoundError, NotADirectoryError):
         _validate_room(target, target.stat().st_mode, overwrite=overwrite, is_folder=is_folder, own=own)
     try:
@@ -119,7 +119,7 @@ def validate_target(
 
 
 def _validate_room(target: Path, mode: int, *, overwrite: bool, is_folder: bool, own: Iterable[str] | None) -> None:
-    """Refuse what is at the target's place; a `FileNotFoundError`: it is gone by now."""
+    """Raise for what exists at the target. A `FileNotFoundError` means that it has just been removed."""
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         raise OutputExistsError(
             f"{target} is a device, a pipe or a socket, and no file takes the place of one.", "another target"

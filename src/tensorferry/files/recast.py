@@ -1,4 +1,4 @@
-"""`Recast`: a stored tensor in another dtype, cast a block at a time on its way."""
+"""`Recast`: a stored tensor that is cast to another dtype, a block at a time, when it is read."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ OVERFLOWS = ("raise", "saturate", "nan")
 
 _ELEMENTS = BLOCK_BYTES // 4
 _AHEAD = 8 * BLOCK_BYTES
-"""From this size on a block is read and cast while the one before is written."""
+"""From this size on, a block is read and cast while the one before is written."""
 
 
 class Recast(Stored):
-    """A stored tensor whose values are cast when they are read, by `tensorferry.host.casts`, so with its bits.
+    """A stored tensor whose values are cast when they are read, with the same bits as by `tensorferry.host.casts`.
 
-    Between two floating dtypes numbers are rounded to the nearest, ties to even. `overflow` says what becomes of
-    a finite number that the dtype has no room for:
+    Between two float dtypes, numbers are rounded to the nearest, ties to even. `overflow` decides what becomes of a
+    finite number that is too large for the dtype:
 
-    - ``"raise"``: an error. Likewise for an infinity or a NaN in a dtype that has none.
-    - ``"saturate"``: the dtype's largest finite number, with the sign. An infinity stays one where the dtype has
-      infinities, else it becomes the largest number too; a NaN stays a NaN, and is an error where there is none.
-    - ``"nan"``: what IEEE 754 and the dtype's own rules make of it: an infinity, or NaN where there is none.
+    - ``"raise"``: an error; also for an infinity or a NaN that the dtype does not have.
+    - ``"saturate"``: the largest finite number of the dtype, with the sign. An infinity stays an infinity if the dtype
+      has infinities; otherwise it becomes the largest number too. A NaN stays a NaN; it is an error if there is none.
+    - ``"nan"``: as IEEE 754 and the dtype define it: an infinity, or NaN if there is none.
 
-    Where one of the two is not a floating dtype, each value must survive, whatever `overflow` says. A value that is
-    lost, and may not be, is a `LossyCastError` with the tensor's name and the position when it is read.
+    If one of the dtypes is not a float dtype, each value must be kept, whatever `overflow` is. A lost value is a
+    `LossyCastError` with the name of the tensor and the position, when it is read.
 
     Args:
         inner: The tensor.
-        dtype: Canonical name of the dtype to cast to.
+        dtype: The canonical name of the dtype to cast to.
         overflow: ``"raise"``, ``"saturate"`` or ``"nan"``.
-        name: What to call the tensor in an error.
+        name: The name of the tensor in errors.
     """
 
     __slots__ = ("dtype", "inner", "name", "overflow", "shape")
@@ -80,7 +80,7 @@ class Recast(Stored):
     def _cast_all(self) -> Iterator[Array]:
         done = 0
         for whole in self.inner.blocks():
-            # From narrow to wide a block grows: it is cut first.
+            # A cast to a wider dtype makes a block larger, so it is divided first.
             for start in range(0, whole.size, _ELEMENTS):
                 block = whole[start : start + _ELEMENTS]
                 yield self._cast(block, done)
@@ -103,7 +103,7 @@ class Recast(Stored):
         return result
 
     def _settle(self, block: Array, result: Array) -> int | None:
-        """Look at the numbers one by one: clamp those that may be clamped, and say which is the first that is lost."""
+        """Check each number: clamp those that may be clamped; gives the position of the first one that is lost."""
         per = 1
         if block.dtype.kind == "c":
             block, result, per = _parts(block), _parts(result), 2
@@ -114,7 +114,7 @@ class Recast(Stored):
             infinite, missing = np.isinf(block), np.isnan(block)
             too_large = np.abs(block.astype(np.float64)) > ends.largest
             if ends.has_nan:
-                # What is a little larger than the largest is rounded to it, and is kept.
+                # A number slightly larger than the largest is rounded to it, which is not an overflow.
                 too_large &= ~np.isfinite(result)
             too_large &= ~infinite if ends.has_infinity else ~missing
             lost = missing if not ends.has_nan else ~missing & ~np.isfinite(result)
@@ -137,7 +137,7 @@ class Recast(Stored):
 
 
 _ROUNDING = (("float", "float"), ("float", "complex"), ("complex", "complex"))
-"""Kinds between which a cast rounds, as everybody expects; between others it must keep each value."""
+"""The kinds between which a cast may round. Between all others, it must keep each value."""
 
 
 class _Ends(NamedTuple):
@@ -158,19 +158,19 @@ def _ends(dtype: np.dtype[Any]) -> _Ends:
 
 @cache
 def _first_special(dtype: np.dtype[Any]) -> int | None:
-    """The pattern of bits from which on a number is infinite or NaN, if that is how the dtype has them."""
+    """The bit pattern from which on all numbers are infinite or NaN, if the dtype has such a pattern."""
     if not _ends(dtype).has_infinity:
         return None
     return int(np.array(np.inf).astype(dtype).view(f"u{dtype.itemsize}"))
 
 
 def _parts(array: Array) -> Array:
-    """The real and imaginary parts of complex numbers, by turns."""
+    """The real and imaginary parts of complex numbers, alternately."""
     return array.view(f"f{array.dtype.itemsize // 2}")
 
 
 def _all_fit(result: Array) -> bool:
-    """Whether all numbers are finite, in a dtype where that says that they fit: two reductions, in cache."""
+    """Whether all numbers are finite, by two reductions."""
     if result.dtype.kind == "c":
         result = _parts(result)
     if not _ends(result.dtype).has_nan:
@@ -185,7 +185,7 @@ def _all_fit(result: Array) -> bool:
 
 
 def _first_lost(block: Array, dtype: str) -> int:
-    """The first value that a cast does not keep, of a block in which there is one."""
+    """The position of the first value that a cast does not keep."""
     low, high = 0, block.size
     while high - low > 1:
         middle = (low + high) // 2

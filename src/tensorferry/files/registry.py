@@ -1,4 +1,4 @@
-"""All formats, this package's and those of outside packages, and how a file finds its own."""
+"""The registry of formats, of this package and of outside packages, and how the format of a file is found."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ __all__ = [
 ]
 
 _HEAD = 512
-"""The first bytes of a file that are shown to each format."""
+"""How many of the first bytes of a file are shown to the formats."""
 
 
 def formats() -> dict[str, Format]:
-    """Every format by name: this package's, and those of outside packages, which are looked up now."""
+    """All formats by name: this package's, and those of outside packages, which are looked up."""
     outside.open_all()
     return {each.name: each for each in sorted([*own_formats(), *_brought.values()], key=_place)}
 
 
 def each_format() -> Iterator[Format]:
-    """This package's formats; then, if none of them was what is looked for, those of outside packages."""
+    """Yield this package's formats, then those of outside packages, which are looked up only then."""
     yield from own_formats()
     yield from _others()
 
@@ -59,7 +59,7 @@ def own_formats() -> tuple[Format, ...]:
 
 @cache
 def _modules() -> tuple[str, ...]:
-    """The modules of this package's formats; none of them is imported."""
+    """The names of the modules of this package's formats. None is imported."""
     from . import formats as package
 
     return tuple(module.name for module in pkgutil.iter_modules(package.__path__))
@@ -74,7 +74,7 @@ _brought: dict[str, Format] = {}
 
 
 def _make(name: str, found: Any) -> Format:
-    """The format that an entry point gave, as an instance or its class."""
+    """The format of an entry point, which may be an instance or a class."""
     made = found() if isinstance(found, type) and issubclass(found, Format) else found
     kind = type(made).__qualname__
     if not isinstance(made, Format):
@@ -104,7 +104,7 @@ outside: Door[Format] = Door(
 
 
 def _namesake(path: Path) -> list[Format]:
-    """The format whose module goes with the file's suffix: most often it saves importing the others."""
+    """The format for the file's suffix. Mostly it is the right one, so that the others need not be imported."""
     from . import formats as package
 
     suffix = path.suffix[1:].lower()
@@ -121,7 +121,7 @@ def format_named(name: str) -> Format:
 
     Raises:
         ValueError: No format has this name.
-        FrameworkNotInstalledError: It is an outside package's, and broken.
+        FrameworkNotInstalledError: It is a broken one of an outside package.
     """
     found = next((each for each in own_formats() if each.name == name), None) or outside.open(name)
     if found is None:
@@ -135,14 +135,14 @@ def format_of(path: Path) -> Format:
 
     Raises:
         FileNotFoundError: There is no such file.
-        FileFormatError: No format knows it.
+        FileFormatError: It is not of a known format.
     """
     head = b""
-    # What is not there may still be the common prefix of the names of several files.
+    # A path that does not exist may still be the common prefix of the names of several files.
     mode = _mode(path)
     if mode is not None and not stat.S_ISDIR(mode):
         if not stat.S_ISREG(mode):
-            # To open a pipe is to wait for who writes into it.
+            # To open a pipe would wait for a writer.
             raise FileFormatError(
                 f"{path} is neither a file nor a folder, and cannot be read at any place.",
                 "the path of a file that holds the same",
@@ -151,7 +151,7 @@ def format_of(path: Path) -> Format:
             head = file.read(_HEAD)
         if not head:
             raise FileFormatError(f"{path} is empty: it has no bytes.", "get the file anew")
-    # Others are only looked for if need be: what finds them is larger than all that is here.
+    # Outside packages are looked up only if needed, because that takes long.
     found = recognised(path, head, _namesake(path)) or recognised(path, head, each_format())
     if found is not None:
         return found
@@ -170,7 +170,7 @@ def format_of(path: Path) -> Format:
 
 
 def may_end_process(path: Path) -> bool:
-    """Whether a file is one whose library may end the process; nothing but its first bytes is looked at."""
+    """Whether the library for a file may end the process, by the file's first bytes."""
     from .formats import is_fragile
 
     mode = _mode(path)
@@ -181,7 +181,7 @@ def may_end_process(path: Path) -> bool:
 
 
 def _mode(path: Path) -> int | None:
-    """What kind of thing a path is; ``None`` if there is nothing."""
+    """The mode of a path; ``None`` if it does not exist."""
     try:
         return path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -189,7 +189,7 @@ def _mode(path: Path) -> int | None:
 
 
 def recognised(path: Path, head: bytes, among: Iterable[Format]) -> Format | None:
-    """The first format that a file, or a folder, is of."""
+    """The first format that recognises a file or a folder."""
     for each in among:
         with outside.guard(each.name):
             if each.recognises(path, head):
@@ -201,7 +201,7 @@ def format_for(path: Path) -> Format:
     """The format to write to a path, by its suffix.
 
     Raises:
-        FileFormatError: No format has it.
+        FileFormatError: No format has this suffix.
     """
     name = path.name.lower()
     for among in (own_formats, _others):

@@ -1,4 +1,4 @@
-"""A tree of tensors in memory as the contents of a file that is to be written."""
+"""Make the contents of a file from a tree of tensors in memory."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PLAIN = (str, bytes, int, float, complex, bool, type(None))
 
 
 class Held(Stored):
-    """A tensor of any framework; it comes to the host when its values are read, and goes again."""
+    """A tensor of any framework, which is brought to the host only while its values are read."""
 
     __slots__ = ("_key", "dtype", "shape", "tensor")
 
@@ -41,7 +41,7 @@ class Held(Stored):
         self.tensor = tensor
         self.dtype = info.dtype
         self.shape = info.shape
-        # The memory of anything else than the tensor itself is gone by now, and its address may be another's.
+        # Only a tensor's own memory still exists. The address of a temporary copy may be used again.
         owns = handle is tensor and info.device == "cpu" and info.abstract is None
         pointer = backend.pointer(handle) if owns else None
         bits = info.swapped, info.conjugate, info.negative
@@ -62,7 +62,7 @@ class Held(Stored):
 
 
 def contents_of(tree: Any, metadata: Mapping[str, str] | None, unknown: str) -> Contents:
-    """What a file of this tree holds.
+    """The contents of a file for a tree.
 
     Raises:
         UnsupportedTypeError: Something in the tree is neither a tensor nor a plain value; the message says where. Or
@@ -94,12 +94,12 @@ def _strings(metadata: Any) -> dict[str, str]:
                 f"{where} is {an(type(odd).__name__)}; keys and values have to be strings.",
                 "metadata={str(key): str(value) for key, value in metadata.items()}",
             )
-    # Of subclasses of strings the characters, not what they would like to be written as.
+    # With `str.__str__`, because a subclass of `str` may define another `__str__`.
     return {str.__str__(key): str.__str__(value) for key, value in metadata.items()}
 
 
 def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
-    """The tree in plain containers, with what is written for each tensor in its place."""
+    """The tree in plain containers, with a reference in place of each tensor."""
     if depth > DEEPEST:
         raise UnsupportedTypeError(f"This tree is nested deeper than {DEEPEST} levels, or contains itself.")
     if isinstance(node, (*_PLAIN, np.generic)):
@@ -122,7 +122,7 @@ def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
     try:
         return Held(node)
     except ConversionError as error:
-        # A mapping has words of its own here: a library's.
+        # A mapping has a message of its own below.
         inside = None if isinstance(node, Mapping) else rule.tensor_inside(node)
         if inside is None:
             raise type(error)(f"{error.message} - at {path}", error.hint) from error
@@ -135,8 +135,8 @@ def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
 
 
 def _opened(node: Any) -> dict[str, Any] | list[Any] | None:
-    """What a container that `convert_tree` enters holds, in a plain one; ``None``: it is none, or has more beside."""
-    # A library's own may have names and attributes beside its values: that is refused in its words.
+    """A container of `convert_tree` as a plain one; ``None`` if it is not one, or has attributes besides its values."""
+    # A container of a library may have names and attributes besides its values, and is refused with its own message.
     openers = () if registry.knower_of(type(node)) is not None else openers_of(type(node), [node])
     for opener in openers:
         found = opener(node)
@@ -144,23 +144,23 @@ def _opened(node: Any) -> dict[str, Any] | list[Any] | None:
             if found.static or found.registered is not None:
                 return None
             names = [dotted(entry)[1:] for entry in found.entries]
-            # By what it is: names may be "0" and "1", and of what is empty they tell nothing.
+            # By its type, not by its names, which may be "0" and "1", or none.
             row = isinstance(node, Sequence)
             return list(found.values) if row else dict(zip(names, found.values, strict=True))
     return None
 
 
 def _attributes(node: Any) -> str:
-    """What to save instead of an object that nobody knows: its attributes."""
+    """The hint for an unknown object: to save its attributes."""
     some = "vars(x) in its place: a dict of its attributes"
     return some if getattr(node, "__dict__", None) else "what it holds in its place, in a dict or a list"
 
 
 def _container(node: Mapping[Any, Any], path: str) -> dict[Any, Any]:
-    """An empty dict of the type that a tree can keep."""
+    """An empty dict of a type that the tree can keep."""
     if isinstance(node, OrderedDict):
         result: dict[Any, Any] = OrderedDict()
-        vars(result).update(vars(node))  # what a state dict says of its versions
+        vars(result).update(vars(node))  # the `_metadata` of a state dict
         return result
     if not isinstance(node, defaultdict):
         return {}
@@ -173,7 +173,7 @@ def _container(node: Mapping[Any, Any], path: str) -> dict[Any, Any]:
 
 
 def _is_flat(outline: Any, named: list[str]) -> bool:
-    """Whether it is a plain mapping from the names to the tensors, which is what a file is without a tree."""
+    """Whether the tree is a plain mapping from names to tensors, which a file has without a tree."""
     return (
         isinstance(outline, dict)
         and not isinstance(outline, defaultdict)

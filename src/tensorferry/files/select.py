@@ -1,4 +1,4 @@
-"""`select`: some of a file's tensors, under other names, in other dtypes."""
+"""Select, rename and cast tensors of a file."""
 
 from __future__ import annotations
 
@@ -42,31 +42,31 @@ def select(
     include_as: str = "include",
     held: Collection[str] | None = None,
 ) -> Contents:
-    """Other contents over the same files; nothing is read.
+    """Make new contents over the same files. No values are read.
 
-    Globs are those of `fnmatch`, upper and lower case apart, and stand for whole names as they are in the source;
-    ``*`` also crosses dots. Values that are not tensors stay where they are, unless `tensors_only`.
+    Patterns are those of `fnmatch`, are case-sensitive, and match whole names in the source; ``*`` also matches dots.
+    Values that are not tensors are kept, unless `tensors_only`.
 
     Args:
-        contents: What there is.
-        include: Globs of the tensors to take; none: all.
-        exclude: Globs of the tensors to leave out.
+        contents: The contents.
+        include: Patterns of the tensors to take; empty for all.
+        exclude: Patterns of the tensors to leave out.
         rename: Substitutions ``"s/REGEX/REPLACEMENT/"``, applied to each name one after the other. As in sed, any
             character may be the separator, and only a ``g`` after the last one replaces more than the first match.
         dtype: As for `rule_of_words`.
         overflow: As for `Recast`.
-        tensors_only: Leave out metadata, values that are no tensors, and how they nest; never a tensor.
+        tensors_only: Leave out metadata, values that are not tensors, and the nesting; never a tensor.
         dequantize: Take the numbers of tensors in quantised blocks, as float32.
-        include_as: What `include` is called where it was asked for.
-        held: The dtypes that the output can hold, for ``"fit"``; ``None``: all.
+        include_as: The user's name for `include`, for messages.
+        held: The dtypes that the output can hold, for ``"fit"``; ``None`` for all.
 
     Raises:
-        TypeError: `overflow` is no word.
+        TypeError: `overflow` is not a string.
         ValueError: A substitution is malformed, or `overflow` is not one of the three.
-        FormatLimitError: A pattern fits nothing; two tensors would have one name; what is left cannot stand in the
-            file's tree; there is nothing to dequantise, or the library cannot do it.
+        FormatLimitError: A pattern matches nothing; two tensors would have the same name; the new names do not fit the
+            tree; there is nothing to dequantise, or the library cannot do it.
         FrameworkNotInstalledError: The library that dequantises is not installed.
-        UnsupportedTypeError: There is no such dtype, or a file has no default one.
+        UnsupportedTypeError: There is no such dtype, or it is ``"default"``, which a file does not have.
     """
     validate_word("overflow", overflow, OVERFLOWS)
     kept = _kept(contents, include, exclude, include_as)
@@ -94,7 +94,7 @@ def select(
         tree = None
     elif tree is not None:
         tree = rename_in(without(tree, set(excluded)), mapping)
-    # What a tensor's bytes are is no less a part of it than its shape.
+    # The meaning of a tensor's bytes belongs to it, like its shape.
     metadata = noted({} if tensors_only else contents.metadata, {mapping.get(n, n): each for n, each in blocks.items()})
     return replace(contents, tensors=tensors, tree=tree, metadata=metadata, others=others)
 
@@ -127,7 +127,7 @@ def _kept(contents: Contents, include: Sequence[str], exclude: Sequence[str], in
     kept = set(names)
     if include:
         kept = {name for glob in include for name in _fitting(glob, names, include_as)}
-        # What belongs to a tensor that is taken is not lost in silence.
+        # Attributes of a tensor that is taken are taken too.
         kept |= {name for name in attributes if attributes[name] in kept}
     for glob in exclude:
         kept.difference_update(_fitting(glob, names, "exclude"))
@@ -165,7 +165,7 @@ def _renamed(names: Sequence[str], substitutions: Sequence[str]) -> dict[str, st
 
 @lru_cache(maxsize=64)
 def substitution(text: str) -> Callable[[str], str]:
-    """What a substitution makes of a name.
+    """A function that applies a substitution to a name.
 
     Raises:
         ValueError: It is malformed.
@@ -188,7 +188,7 @@ def substitution(text: str) -> Callable[[str], str]:
 
 
 def _split(text: str, mark: str) -> list[str]:
-    """The pieces between separators; one that is escaped belongs to its piece, and what escapes it does not."""
+    """The pieces between separators. An escaped separator belongs to its piece, without the escape."""
     pieces, start, place = [], 0, 0
     while place < len(text):
         if text[place] == "\\":
@@ -226,6 +226,6 @@ def _casts(
                     f"dtype: {name} is in blocks of {blocks[name].kind}, whose bytes have no dtype.", "dequantize=True"
                 )
             continue
-        # What does not fit at all is refused with whatever else the format cannot hold.
+        # A dtype that does not fit at all is refused later, with everything else that the format cannot hold.
         casts[name] = (own if held is None else fit(own, held) or own) if choice == FIT else choice or own
     return casts

@@ -1,8 +1,8 @@
-"""The index of a folder of shards: which tensor is in which file, and what is not a tensor.
+"""The index of a folder of shards: which file has which tensor, and values that are not tensors.
 
 The convention is that of Hugging Face: files named ``<stem>-00001-of-00002<suffix>`` and ``<stem><suffix>.index.json``,
-for any format that has shards; https://huggingface.co/docs/transformers/main/en/big_models has it. A tree and ties
-stand in the index's ``metadata``.
+for any format that has shards (https://huggingface.co/docs/transformers/main/en/big_models). A tree and ties are in
+the ``metadata`` of the index.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ __all__ = ["ShardIndex", "index_name", "index_text", "shard_names"]
 
 _LARGEST_INDEX = 1 << 26
 _DERIVED = ("total_size", "total_parameters")
-"""What an index counts; it is counted anew."""
+"""Counts in the metadata of an index, which are computed again."""
 _CLASHING = "tensorferry.metadata"
-"""The string that keeps the metadata whose names an index needs for something else."""
+"""The key for metadata whose names have another meaning in an index."""
 
 
 def index_name(format: Format) -> str:  # noqa: A002 - the term
@@ -39,7 +39,7 @@ def index_name(format: Format) -> str:  # noqa: A002 - the term
 
 
 def shard_names(format: Format, count: int) -> list[str]:  # noqa: A002 - the term
-    """The names of so many shards."""
+    """The names of `count` shards."""
     return [f"{format.shard_stem}-{n:05}-of-{count:05}{format.suffixes[0]}" for n in range(1, count + 1)]
 
 
@@ -47,11 +47,11 @@ def index_text(contents: Contents, pieces: Mapping[str, Contents]) -> str:
     """The text of an index.
 
     Args:
-        contents: All that the shards hold, with the tree.
-        pieces: What each shard holds, by its file's name.
+        contents: The contents of all shards, with the tree.
+        pieces: The contents of each shard, by the name of its file.
 
     Raises:
-        FormatLimitError: The tree cannot be put into it.
+        FormatLimitError: The tree cannot be put into an index.
     """
     ties = contents.ties
     packed = pack(contents)
@@ -77,7 +77,7 @@ class ShardIndex:
 
     @classmethod
     def read(cls, path: Path) -> ShardIndex:
-        """An index, whose names of shards lead nowhere else."""
+        """Read an index, and check that the names of its shards do not lead out of the folder."""
         if path.stat().st_size > _LARGEST_INDEX:
             raise FileFormatError(f"{path} has more than {_LARGEST_INDEX} bytes, which no index needs.")
         found = cls()
@@ -131,7 +131,7 @@ class ShardIndex:
         return [tensor for tensor, place in self.weight_map.items() if place == file]
 
     def differences(self, shards: Mapping[str, Contents]) -> Iterator[tuple[str, str]]:
-        """The tensors on which the index and the shards that are there disagree, and how."""
+        """Yield the tensors on which the index and the existing shards differ, and how."""
         for tensor, file in self.weight_map.items():
             if file in shards and tensor not in shards[file].tensors and tensor not in shards[file].others:
                 yield tensor, f"it should be in {file}, and is not"
@@ -147,7 +147,7 @@ class ShardIndex:
 
 
 def _text_of(text: bytes, position: int) -> tuple[str, int]:
-    """A value as a string: itself if it is one, else as JSON."""
+    """A value as a string: the string itself, or other values as JSON."""
     held, position = value(text, position)
     return _as_text(held), position
 

@@ -1,4 +1,4 @@
-"""Folders of shards: several files that make one model, opened and checked together with their index."""
+"""Open and check folders of shards: several files, with an index, that make one model."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ _MOST_TOLD = 3
 def open_path(
     path: Path, *, allow: frozenset[str] = frozenset(), lacking: list[FileFormatError] | None = None
 ) -> Contents:
-    """What a file holds, or all the shards of a folder together.
+    """The contents of a file, or of all shards of a folder together.
 
     Args:
         path: A file, a folder of shards, or the index of one.
         allow: As for `Format.read`.
-        lacking: Takes the error that shards are missing, whose tensors are then among the others; without it, it is
-            raised.
+        lacking: A list to which the error for missing shards is appended; then their tensors are in ``others``. Without
+            it, the error is raised.
 
     Raises:
         OSError: It cannot be read.
-        FileFormatError: It breaks its format's rules, or is of none that is known; index and shards contradict each
-            other, which the message names.
+        FileFormatError: It breaks the rules of its format, or is not of a known one; or index and shards differ, which
+            the message names.
         UnsafeFileError: As for `Format.read`; or the index leads out of the folder.
         FrameworkNotInstalledError: The library that its format needs is not installed.
     """
@@ -53,11 +53,11 @@ def open_path(
 
 
 def asked_for(path: Path) -> tuple[str, tuple[str, ...]]:
-    """The format of what `open_path` refuses, and the globals that it asks for, as far as they can be told.
+    """The format of a file that `open_path` refuses, and the globals that it asks for, as far as they can be found.
 
     Raises:
         OSError: As for `open_path`.
-        FileFormatError: It is of no format that is known.
+        FileFormatError: It is not of a known format.
     """
     index = index_of(path)
     if index is None:
@@ -71,7 +71,7 @@ def asked_for(path: Path) -> tuple[str, tuple[str, ...]]:
             shard = _place(index, name)
             asks |= dict.fromkeys(_asks(found, shard) if shard is not None else ())
     except ConversionError:
-        pass  # Names that lead elsewhere are not followed.
+        pass  # names that lead out of the folder are not followed
     return found.name, tuple(asks)
 
 
@@ -83,7 +83,7 @@ def _asks(found: Format, path: Path) -> tuple[str, ...]:
 
 
 def index_of(path: Path) -> Path | None:
-    """The index that a path is, or that is in the folder that it is.
+    """The index at a path, or in the folder at a path; ``None`` if there is none.
 
     Raises:
         FileFormatError: There are several, and none has the usual name.
@@ -117,7 +117,7 @@ def _is_index(name: str, format: Format) -> bool:  # noqa: A002 - the term
 
 
 def check_folder(index: Path, *, allow: frozenset[str] = frozenset()) -> Iterator[FileFinding]:
-    """What is wrong with the shards of an index, each by its own format's rules, and between them and the index.
+    """Find what is wrong with the shards of an index, by the rules of their format, and compared with the index.
 
     Raises:
         OSError: A file cannot be read.
@@ -160,16 +160,16 @@ def _format_of_index(index: Path) -> Format:
 
 
 def _format_named_in(path: Path) -> Format | None:
-    """The format whose shards an index of this name is of; ``None`` if it is no index's name."""
+    """The format whose index has such a name; ``None`` if it is not the name of an index."""
     among = each_format() if path.name.lower().endswith(".json") else ()
     return next((each for each in among if _is_index(path.name, each)), None)
 
 
 def lone(folder: Path) -> Path:
-    """The folder itself, for formats that are folders; else the one file in it that has the usual name.
+    """The folder itself, for formats that are folders; otherwise the file with the usual name in it.
 
     Raises:
-        FileFormatError: There is no such file, and no such format.
+        FileFormatError: There is no such file, and the folder is not of a known format.
     """
     found = _lone_among(folder, own_formats()) or _lone_among(folder, each_format())
     if found is not None:
@@ -183,14 +183,14 @@ def lone(folder: Path) -> Path:
 
 def _lone_among(folder: Path, among: Iterable[Format]) -> Path | None:
     among = list(among)
-    # A trainer keeps the model's file beside what its processes saved.
+    # A trainer may save the file of the model beside the files of its processes.
     usual = (folder / f"{each.shard_stem}{each.suffixes[0]}" for each in among if each.index_suffix)
     found = next((path for path in usual if path.is_file()), None)
     return folder if found is None and recognised(folder, b"", among) is not None else found
 
 
 def _place(index: Path, name: str) -> Path | None:
-    """Where a shard is, or `None`; beside the index, or beside what both link to, as in the cache of a hub."""
+    """The path of a shard: beside the index or, if both are links (as in a hub's cache), its target; or ``None``."""
     shard = index.parent / name
     if not shard.is_file():
         return None
@@ -222,7 +222,7 @@ def _together(
         raise FileFormatError(f"{index} and its shards contradict each other: {first}{more}.")
     if not missing:
         return _merged(index, found, plan, shards)
-    # How all of them nest, and which are tied, is not told of those that are there.
+    # The tree and the ties are for all shards, so they are left out if some are missing.
     plan.metadata = {key: text for key, text in plan.metadata.items() if key not in (TIES, TREE)}
     there = _merged(index, found, plan, shards)
     there.others |= {tensor: f"its shard {name} is missing" for name, of in missing.items() for tensor in of}

@@ -1,4 +1,4 @@
-"""Contents in pieces: one for each file that is written; tied tensors stay together."""
+"""Split contents into pieces, one for each output file. Tied tensors stay together."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ __all__ = ["merged_tree", "pieces", "sizes"]
 
 
 def pieces(contents: Contents, shards: int | None) -> list[Contents]:
-    """The contents of each output file; names of one tensor stay together, in the file of the first.
+    """The contents of each output file. All names of a tensor are in the file of the first.
 
-    Each has the metadata, as readers expect; the tree is left to the index.
+    Each piece has the metadata, as readers expect. The tree is in the index.
 
     Args:
-        contents: All of it.
-        shards: As for `FileRecipe`.
+        contents: All contents.
+        shards: See `FileRecipe`.
 
     Raises:
         FormatLimitError: The tree cannot be put into an index.
@@ -48,12 +48,12 @@ def pieces(contents: Contents, shards: int | None) -> list[Contents]:
 
 
 def _by_file(tensors: Mapping[str, Stored]) -> dict[str, Hashable]:
-    """The source's file that each tensor lies in."""
+    """The source file of each tensor."""
     return {name: getattr(getattr(stored, "inner", stored), "path", None) for name, stored in tensors.items()}
 
 
 def _by_size(tensors: Mapping[str, Stored], nbytes: int) -> dict[str, Hashable]:
-    """The number of the shard of each tensor; one that is larger than so many bytes has a shard of its own."""
+    """The number of the shard for each tensor. A tensor larger than `nbytes` has a shard of its own."""
     numbers: dict[str, Hashable] = {}
     number = filled = 0
     for name, stored in tensors.items():
@@ -65,17 +65,17 @@ def _by_size(tensors: Mapping[str, Stored], nbytes: int) -> dict[str, Hashable]:
 
 
 def sizes(piece: Contents) -> tuple[int, int]:
-    """The bytes of tensors to read and to write; ties once."""
+    """How many bytes of tensors are read and written. Tied tensors count once."""
     ties = piece.ties
     stored = [each for name, each in piece.tensors.items() if name not in ties]
     return sum(getattr(each, "inner", each).nbytes for each in stored), sum(each.nbytes for each in stored)
 
 
 def merged_tree(opened: Sequence[Contents]) -> dict[Any, Any]:
-    """One mapping with the entries of each; as of a state dict that was saved in several files.
+    """One mapping with the entries of all files, such as a state dict that was saved in several files.
 
     Raises:
-        FileFormatError: One is no mapping, or two have an entry of one name.
+        FileFormatError: One is not a mapping, or two have the same entry.
     """
     merged: dict[Any, Any] = {}
     for contents in opened:

@@ -1,4 +1,4 @@
-"""`statistics`: the smallest, largest and mean value of a tensor, and how its values are spread, in one pass."""
+"""Compute the smallest, largest and mean value of a tensor, and a histogram, in one pass."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _COLUMNS = 10
 
 
 class Statistics(NamedTuple):
-    """What the values of a tensor are like; of complex numbers their magnitudes.
+    """Statistics of the values of a tensor; for complex numbers, of their magnitudes.
 
     Args:
-        smallest: Of the finite ones; ``None`` if there is none.
-        largest: Likewise.
-        mean: Likewise, in float64.
-        zeros: How many are 0.
-        nans: How many are NaN.
-        infinite: How many are infinite.
-        histogram: How many lie in each tenth from the smallest to the largest.
+        smallest: The smallest finite value; ``None`` without finite values.
+        largest: The largest finite value, or ``None``.
+        mean: The mean of the finite values, in float64, or ``None``.
+        zeros: How many values are 0.
+        nans: How many values are NaN.
+        infinite: How many values are infinite.
+        histogram: How many values are in each tenth from the smallest to the largest.
     """
 
     smallest: float | None
@@ -50,7 +50,7 @@ def statistics(stored: Stored, progress: Callable[[int], None] | None = None) ->
 
     Args:
         stored: The tensor.
-        progress: Is told the number of bytes each time some have been looked at.
+        progress: Called with the number of bytes whenever some have been checked.
 
     Raises:
         OSError: The file cannot be read.

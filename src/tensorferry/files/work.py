@@ -37,7 +37,7 @@ class Layout:
     """How contents are laid out in files.
 
     Args:
-        contents: All of it.
+        contents: All contents.
         pieces: The contents of each file.
         format: The format.
         target: The file or folder.
@@ -110,7 +110,7 @@ class Work:
     """Has the jobs of a conversion done, and publishes what they wrote.
 
     Args:
-        recipe: What is made of what.
+        recipe: The sources and options.
         layout: How the output is laid out.
         run: `run_all` with its keywords.
         in_threads: Whether the jobs run in this process.

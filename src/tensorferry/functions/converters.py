@@ -1,4 +1,4 @@
-"""Conversions as functions of one tensor, looked up once and called many times."""
+"""Conversions as functions of one tensor, which are made once and called many times."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = ["converter", "converter_to", "sharing_first"]
 
 
 def converter(conversion: Conversion) -> Converter:
-    """One tensor by a conversion."""
+    """A function that converts one tensor."""
     return lambda x: convert(x, conversion)
 
 
 def sharing_first(sharing: Conversion, copying: Conversion) -> Converter:
-    """One tensor over the same memory if that can be, else by another conversion."""
+    """A function that converts one tensor by `sharing` if that is possible, and otherwise by `copying`."""
 
     def share(x: Any) -> Any:
         try:
@@ -39,11 +39,11 @@ def sharing_first(sharing: Conversion, copying: Conversion) -> Converter:
 
 @lru_cache(maxsize=64)
 def converter_to(name: str, *, lent: bool = False) -> Converter:
-    """One tensor to a framework of which nothing is asked, by the fast path of its type if that takes it.
+    """A function that converts one tensor to a framework, without keywords, by the fast path of its type if possible.
 
     Args:
-        name: The framework.
-        lent: Whether it is an array that is lent to us, to be copied first.
+        name: The name of the framework.
+        lent: Whether the tensor is an array whose memory is only lent for the call, so that it must be copied.
     """
     conversion, paths, refusals = conversion_as(name), fast_paths.paths_to(name), fast_paths.REFUSALS
 

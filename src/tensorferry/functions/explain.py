@@ -1,4 +1,4 @@
-"""`explain_wrap`: what crosses when a wrapped function is called, and which derivatives and modes hold."""
+"""`explain_wrap`: what a call of a wrapped function converts, and which derivatives and modes it has."""
 
 from __future__ import annotations
 

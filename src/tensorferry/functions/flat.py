@@ -1,4 +1,4 @@
-"""`Flat`: what a user has written, as a function of the tensors among its arguments."""
+"""`Flat`: the user's function, as a function of only the tensors among its arguments."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ __all__ = [
 
 
 class Source(NamedTuple):
-    """What a user has written.
+    """The user's function, and the keywords of `wrap`.
 
     Args:
-        function: It takes and gives tensors of the inner framework.
-        vjp: ``vjp(primals, outputs, cotangents)`` gives a gradient for each primal, or is not given.
-        jvp: ``jvp(primals, tangents)`` gives a tangent for each output, or is not given.
-        shapes: Takes objects with ``shape`` and ``dtype``, and gives such for what the function gives.
-        dtype: ``"fit"`` narrows what either side has no dtype for.
-        copy: ``False`` is consent to share memory with an immutable framework.
-        name: What it is called in messages.
+        function: The function, for tensors of the inner framework.
+        vjp: ``vjp(primals, outputs, cotangents)``, which gives a gradient for each primal; or ``None``.
+        jvp: ``jvp(primals, tangents)``, which gives a tangent for each output; or ``None``.
+        shapes: A function from objects with ``shape`` and ``dtype`` to such objects for the results; or ``None``.
+        dtype: ``"fit"`` to replace dtypes that one side does not have.
+        copy: ``False`` consents to share memory with an immutable framework.
+        name: The function's name in messages.
     """
 
     function: Callable[..., Any]
@@ -65,18 +65,18 @@ class Source(NamedTuple):
 
 
 class OutputTree(NamedTuple):
-    """The tree that a function gave, without its tensors.
+    """The tree that a function returned, without its tensors.
 
     Args:
-        structure: The containers; ``None``: it is one tensor.
-        leaves: What else is in it; a tensor's place is `TENSOR`.
+        structure: The containers; ``None`` if the result is one tensor.
+        leaves: The leaves, with `TENSOR` in place of each tensor.
     """
 
     structure: Structure | None
     leaves: tuple[Any, ...]
 
     def filled(self, tensors: Sequence[Any]) -> Any:
-        """The same tree with tensors."""
+        """The tree, with these tensors."""
         if self.structure is None:
             return tensors[0]
         found = iter(tensors)
@@ -84,7 +84,7 @@ class OutputTree(NamedTuple):
 
 
 TENSOR: Any = type("Tensor", (), {"__slots__": ()})()
-"""Stands for a tensor in a tree."""
+"""A placeholder for a tensor in a tree."""
 
 _ONE = OutputTree(None, (TENSOR,))
 
@@ -100,7 +100,7 @@ class Shaped:
 
 
 class Looked(NamedTuple):
-    """What a function gives for inputs of some shapes and dtypes."""
+    """What a function returns for inputs of some shapes and dtypes."""
 
     specs: tuple[Spec, ...]
     tree: OutputTree
@@ -108,36 +108,36 @@ class Looked(NamedTuple):
 
 @lru_cache(maxsize=64)
 def positional(count: int) -> Structure:
-    """The tree of as many positional arguments, which are no trees."""
+    """The structure of `count` positional arguments that are not containers."""
     return take_apart(((TENSOR,) * count, {}))[1]
 
 
 def refusal_of(kind: type) -> UnsupportedTypeError | None:
-    """Why a framework's type is no tensor, though it has numbers; ``None``: it is none, or one of Python's own."""
+    """The error for a type of a framework that has numbers, but is not a tensor; ``None`` for all other types."""
     refused = registry.refusal_of(kind)
     ordinary = [backend for backend in registry.known().values() if not backend.capabilities.memory.exists]
     return None if refused is None or any(backend.refusal(kind) for backend in ordinary) else refused
 
 
 def fit(inner: str) -> str:
-    """What lets numbers be narrowed."""
+    """The hint with ``dtype="fit"``."""
     return f'wrap(function, inner="{inner}", dtype="fit")'
 
 
 def path_of(structure: Structure, index: int) -> str:
-    """What leads to a leaf among the positional and the keyword arguments."""
+    """The path of a leaf among the positional and the keyword arguments."""
     return list(structure.paths())[index].replace("$[0]", "args", 1).replace("$[1]", "keywords", 1)
 
 
 class Flat:
-    """What a user has written, as a function of the tensors among its arguments; the others are fixed.
+    """The user's function, as a function of only the tensors among its arguments. All other arguments are fixed.
 
     Args:
-        source: What the user has written.
-        inner: Calls it.
-        structure: The tree of its positional and its keyword arguments.
-        leaves: What is in it; a tensor's place is `TENSOR`.
-        environment: What the inner framework was like when it was called.
+        source: The user's function.
+        inner: Calls functions of its framework.
+        structure: The structure of its positional and keyword arguments.
+        leaves: The leaves of the arguments, with `TENSOR` in place of each tensor.
+        environment: The settings of the inner framework when it was called.
     """
 
     tensor = TENSOR
@@ -149,52 +149,52 @@ class Flat:
         self.inner = inner
         self.environment = environment
         self.careful = False
-        """Whether it could not be looked at before it is called, so that each call is watched."""
+        """Whether each call is checked, because the function could not be traced before."""
         self.generators: frozenset[Any] = frozenset()
-        """What it was seen to draw random numbers from, as weak references: it may make another in each call."""
+        """Weak references to the random generators that it used. It may make a new one in each call."""
         self.changes_inputs = False
-        """Whether it was seen to write into its arguments."""
+        """Whether it has written into its arguments."""
         self.asks = source.dtype is not None or source.copy is not None
-        """Whether more is asked of a conversion than the target."""
+        """Whether conversions have keywords."""
         self.into = conversion_as(inner.name, dtype=source.dtype, copy=source.copy)
         self.lends = not self.asks and inner.borrows(self)
-        """Whether memory is lent for the time of a call, as the function cannot keep it."""
+        """Whether arguments can use memory that is only valid during the call, because the function cannot keep it."""
         self.lent_to = conversion_as(inner.name, copy=False) if self.lends else self.into
         ordinary = converter(self.into) if self.asks else converter_to(inner.name)
         self.enter = sharing_first(self.lent_to, self.into) if self.lends else ordinary
-        """Takes a tensor to the inner framework."""
+        """Converts a tensor to the inner framework."""
         self.enter_lent = converter(conversion_as(inner.name, dtype=source.dtype, copy=True))
-        """The same for an array that is lent to us."""
+        """Converts an array whose memory is only lent for the call."""
         if self.into.target.capabilities.memory.writable:
-            # It would keep writable memory as it is.
+            # Without a copy, it would share writable memory.
             self.enter_lent = (
                 (lambda array: ordinary(array.copy())) if self.asks else converter_to(inner.name, lent=True)
             )
         self.look = lru_cache(maxsize=256)(self._look)
         self.fit = fit(inner.name)
         self.side = f"raised in {source.name}, which is {inner.name}'s and was called across frameworks"
-        """What is said of an exception."""
+        """The note that is added to exceptions."""
         self.tensors = sum(leaf is TENSOR for leaf in leaves)
         self.tree = _ONE
-        """What it gave last."""
+        """The tree that it returned last."""
         self._structure = structure
         self._takes_tensors = self.tensors == len(leaves) and structure.is_like(positional(len(leaves)))
-        """Whether its arguments are tensors, by position."""
+        """Whether all its arguments are positional tensors."""
         self._leaves = leaves
         self._own: set[type] = set()
-        """Types of tensors that are the inner framework's."""
+        """Types of the inner framework's tensors."""
         self._no_tensors: set[type] = set()
-        """Types of what else it gave."""
+        """Types of other results."""
         self._here = threading.local()
 
     def arguments(self, tensors: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The positional and the keyword arguments with these tensors."""
+        """The positional and keyword arguments, with these tensors."""
         found = iter(tensors)
         args, keywords = self._structure.rebuild([next(found) if leaf is TENSOR else leaf for leaf in self._leaves])
         return args, keywords
 
     def __call__(self, *tensors: Any) -> tuple[Any, ...]:
-        """Call it; what it gave besides tensors is kept for this thread, see `take_tree`."""
+        """Call it. The rest of the result, without tensors, is kept for this thread: see `take_tree`."""
         if self._takes_tensors:
             result = self.source.function(*tensors)
         else:
@@ -206,7 +206,7 @@ class Flat:
         return self._parted(result)
 
     def _parted(self, result: Any) -> tuple[Any, ...]:
-        """The tensors of what the function gave."""
+        """The tensors of the function's result."""
         if registry.is_known_tensor(type(result)):
             found = self._tensor(result)
             if found is result:
@@ -220,7 +220,7 @@ class Flat:
         return tuple(tensor for tensor in found if tensor is not None)
 
     def _tensor(self, leaf: Any) -> Any:
-        """A part of what the function gave, as a tensor of the inner framework; ``None``: it is none."""
+        """A leaf of the result as a tensor of the inner framework; ``None`` if it is not a tensor."""
         if type(leaf) in self._no_tensors:
             return None
         found = self.inner.output(leaf)
@@ -239,22 +239,22 @@ class Flat:
 
     @staticmethod
     def leaves_of(tree: Any) -> list[Any]:
-        """What is in a tree."""
+        """The leaves of a tree."""
         return take_apart(tree)[0]
 
     def take_tree(self) -> OutputTree | None:
-        """The tree that the last call on this thread gave, once."""
+        """The tree that the last call on this thread returned. It is given only once."""
         found: OutputTree | None = getattr(self._here, "tree", None)
         self._here.tree = None
         return found
 
     def path(self, index: int) -> str:
-        """What leads to a tensor among the arguments."""
+        """The path of a tensor among the arguments."""
         places = [place for place, leaf in enumerate(self._leaves) if leaf is TENSOR]
         return path_of(self._structure, places[index]) if index < len(places) else f"tensor {index}"
 
     def admitted(self, spec: Spec, index: int) -> Spec:
-        """What a tensor is on the inner side.
+        """The shape and dtype of a tensor in the inner framework.
 
         Raises:
             LossyCastError: The inner framework has no such dtype.
@@ -271,7 +271,7 @@ class Flat:
         return shape, fitting
 
     def see(self, look: Callable[[], object]) -> None:
-        """Look at what it does; if that cannot be seen without values, it may be called all the same: be careful."""
+        """Trace the function with `look`. If that is impossible without values, each call is checked instead."""
         try:
             look()
         except UnsupportedTypeError as error:
@@ -280,7 +280,7 @@ class Flat:
             self.careful = True
 
     def _told(self, shapes: Callable[..., Any], specs: Sequence[Spec]) -> Looked:
-        """What the user says that it gives."""
+        """The shapes and dtypes of the results, from the user's ``shapes=``."""
         args, keywords = self.arguments([Shaped(shape, numpy_dtype(name)) for shape, name in specs])
         leaves, structure = take_apart(shapes(*args, **keywords))
         told = [hasattr(leaf, "shape") and hasattr(leaf, "dtype") for leaf in leaves]
@@ -306,11 +306,11 @@ class Flat:
 
 
 _aside: deque[tuple[str, str, Exception]] = deque(maxlen=8)
-"""What was raised where a runtime called back: by its words and its side."""
+"""Exceptions that were raised in callbacks of a runtime, with their texts and notes."""
 
 
 def put_aside(error: Exception, flat: Flat) -> str:
-    """Keep an exception of which a runtime is going to make one of its own; what that has to say."""
+    """Keep an exception that a runtime will replace by one of its own; gives the text for the runtime's exception."""
     error = first_of(error) or error
     words = f"{type(error).__qualname__}: {error}"
     traceback.clear_frames(error.__traceback__)
@@ -320,19 +320,19 @@ def put_aside(error: Exception, flat: Flat) -> str:
 
 
 def first_of(error: Exception) -> Exception | None:
-    """What a runtime has made an exception of, which it may have raised on another thread; ``None``: it made none."""
+    """The kept exception that a runtime has replaced, maybe on another thread; ``None`` if there is none."""
     text = str(error) if _aside else ""
     for each in reversed(list(_aside) if text else []):
         words, side, first = each
         if words in text and side in text and first is not error:
-            with suppress(ValueError):  # another thread took it
+            with suppress(ValueError):  # another thread has taken it
                 _aside.remove(each)
             return first
     return None
 
 
 def note(error: BaseException, flat: Flat) -> None:
-    """Say on which side an exception was raised; its type stays."""
+    """Add a note to an exception that says in which function it was raised. Its type stays the same."""
     text = flat.side
     notes = getattr(error, "__notes__", None)
     if isinstance(error, ConversionError) or (notes and text in notes):

@@ -1,4 +1,4 @@
-"""`Function`: an inner function of tensors alone, and what is derived from it: gradients, batches of calls."""
+"""`Function`: a function of tensors, or a function derived from it: a gradient, a batch of calls."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ __all__ = ["Adjoint", "Function"]
 
 
 class Adjoint(NamedTuple):
-    """What transposes a linear function.
+    """The transpose of a linear function.
 
     Args:
-        function: It takes the arguments that are known, and cotangents.
-        known: Which arguments those are.
-        axes: For each result: the axis along which it is batched, to be moved there from the first; ``None`` to be
-            summed over that; ``-1`` where there is no batch.
+        function: The transposed function, of the known arguments and of cotangents.
+        known: The indices of the known arguments.
+        axes: For each result: the axis to which its first axis, the batch, is moved; ``None`` if it is summed over the
+            batch; ``-1`` without a batch.
     """
 
     function: Function
@@ -41,15 +41,15 @@ class Adjoint(NamedTuple):
 
 
 class Function:
-    """A function of tensors that gives tensors: a user's, or one that is derived from it.
+    """A function from tensors to tensors: the user's, or one that is derived from it.
 
-    It is one object for one derivation, by which a jit knows it again.
+    The same derivation always gives the same object, so that a jit recognises it.
 
     Args:
-        flat: The user's.
-        arity: How many tensors it takes.
-        rules: What it is derived by, the first one first.
-        parent: What the last of them was applied to.
+        flat: The user's function.
+        arity: The number of tensors that it takes.
+        rules: The rules by which it is derived, in order.
+        parent: The function to which the last rule was applied.
     """
 
     def __init__(self, flat: Flat, arity: int, rules: tuple[Rule, ...] = (), parent: Function | None = None) -> None:
@@ -57,7 +57,7 @@ class Function:
         self.arity = arity
         self.rules = rules
         self.parent = parent
-        # By type too: rules of two kinds may be equal as tuples.
+        # Typed, because rules of two types may be equal as tuples.
         self.derived = lru_cache(maxsize=128, typed=True)(self._derived)
         self._native: Callable[..., Sequence[Any]] | None = None
 
@@ -66,7 +66,7 @@ class Function:
 
     @property
     def native(self) -> Callable[..., Sequence[Any]]:
-        """The function of the inner framework's tensors.
+        """The function for tensors of the inner framework.
 
         Raises:
             GradientError: There is no such derivative.
@@ -76,7 +76,7 @@ class Function:
         return self._native
 
     def kept(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[Any, ...]:
-        """What its derivatives take before cotangents and tangents."""
+        """The tensors that its derivatives take before cotangents or tangents."""
         return (*inputs, *outputs) if self.flat.inner.keeps_outputs else tuple(inputs)
 
     def _derived(self, rule: Rule) -> Function:
@@ -87,7 +87,7 @@ class Function:
         return Function(self.flat, arity, (*self.rules, rule), self)
 
     def specs(self, specs: Sequence[Spec]) -> tuple[Spec, ...]:
-        """The shapes and dtypes of what it gives, on the inner side, but of gradients, which have their inputs'."""
+        """The shapes and dtypes of its results in the inner framework. Gradients have those of their inputs."""
         if self.parent is None:
             return self.flat.look(tuple(specs)).specs
         rule = self.rules[-1]
@@ -100,11 +100,11 @@ class Function:
         return tuple(((rule.size, *shape), name) for shape, name in self.parent.specs(one))
 
     def adjoint(self, linear: Sequence[int], outs: Sequence[int]) -> Adjoint:
-        """What takes cotangents of some outputs to those of the arguments in which it is linear.
+        """The transpose: from cotangents of outputs to cotangents of the arguments in which the function is linear.
 
         Args:
-            linear: Those arguments: tangents of a `Jvp`, cotangents of a `Vjp`.
-            outs: The outputs whose cotangents are not zero.
+            linear: These arguments: the tangents of a `Jvp`, or the cotangents of a `Vjp`.
+            outs: The outputs with cotangents that are not zero.
         """
         rule = self.rules[-1]
         parent: Any = self.parent
@@ -125,14 +125,14 @@ class Function:
     # -- the call -------------------------------------------------------------------------------------
 
     def run(self, tensors: Sequence[Any], outer: Outer) -> list[Any]:
-        """Carry tensors to the inner framework, call there, and carry back what comes out.
+        """Convert tensors to the inner framework, call the function, and convert the results back.
 
         Args:
-            tensors: Of the framework that calls.
-            outer: It.
+            tensors: Tensors of the framework that calls.
+            outer: The framework that calls.
 
         Raises:
-            ConversionError: A tensor cannot cross.
+            ConversionError: A tensor cannot be converted.
         """
         flat = self.flat
         try:
@@ -148,7 +148,7 @@ class Function:
             raise first from error
 
     def aside(self, error: Exception) -> str:
-        """Keep what was raised for whoever called the runtime that called this; what is said to the runtime."""
+        """Keep an exception for the caller of the runtime; gives the text for the runtime's own exception."""
         return put_aside(error, self.flat)
 
     def _run(self, tensors: Sequence[Any], outer: Outer) -> list[Any]:
@@ -157,7 +157,7 @@ class Function:
         results = self._called(inside)
         if not flat.lends:
             fits = flat.source.dtype is not None and any(isinstance(rule, Vjp) for rule in self.rules)
-            # Gradients are of their inputs' dtypes.
+            # Gradients have the dtypes of their inputs.
             want = [name for _, name in self.specs([*map(outer.spec, tensors)])] if fits else None
             return self._outside(results, back, want)
         shared, leave = converter(conversion_as(back, copy=False)), converter_to(back)
@@ -165,15 +165,15 @@ class Function:
         return [shared(each) if one else leave(each) for each, one in zip(results, fresh, strict=True)]
 
     def filler(self, want: Sequence[str] | None = None) -> Callable[[Sequence[Any], Sequence[Any]], None]:
-        """What calls it with NumPy arrays that are lent to it, and writes what comes out into others.
+        """A function that calls it with NumPy arrays whose memory is lent, and writes the results into other arrays.
 
-        What is the same in each call is looked up here, once.
+        Everything that is the same for each call is looked up here, once.
 
         Args:
-            want: The dtypes of what is to come out, where they may be others than the inner framework's.
+            want: The dtypes of the results, if they may differ from those of the inner framework.
 
         Raises:
-            ConversionError: When it is called: other shapes or dtypes come out than those of the arrays.
+            ConversionError: When it is called: results do not have the shapes or dtypes of the arrays.
         """
         flat, inner, native = self.flat, self.flat.inner, self.native
         expected, environment = flat.environment, inner.environment
@@ -209,17 +209,17 @@ class Function:
         try:
             return [enter(each) for each in tensors]
         except ConversionError:
-            # Again, to see which one it is.
+            # Again, one by one, to find the one that fails.
             return [self._eased(tensor, index, enter) for index, tensor in enumerate(tensors)]
 
     def _eased(self, tensor: Any, index: int, enter: Callable[[Any], Any]) -> Any:
-        """One of several tensors, of which one was refused: all the same if it can be, or the error of the call."""
+        """Convert one of several tensors, of which one was refused; it is copied if ``copy=False`` is not for it."""
         flat = self.flat
         try:
             return enter(tensor)
         except ConversionError as error:
             if index >= flat.tensors and isinstance(error, CopyRequiredError):
-                # Consent is to arguments and results: nobody chooses how a gradient lies in memory.
+                # ``copy=False`` is for arguments and results. The layout of a gradient is not the user's choice.
                 return convert(tensor, conversion_as(flat.inner.name, dtype=flat.source.dtype))
             if isinstance(error, LossyCastError):
                 error.hint = flat.fit if flat.source.dtype is None else None
@@ -245,10 +245,10 @@ class Function:
         ]
 
     def checked(self, results: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> Sequence[Any]:
-        """The results, if they have the shapes that were promised.
+        """The results, after a check of their shapes.
 
         Raises:
-            ShapeError: They have not.
+            ShapeError: They do not have the promised shapes.
         """
         if len(results) != len(shapes) or any(each.shape != shape for each, shape in zip(results, shapes, strict=True)):
             found = [tuple(each.shape) for each in results]

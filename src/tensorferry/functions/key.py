@@ -1,4 +1,4 @@
-"""`Key`: what distinguishes one set of arguments from another, by which a function is found again."""
+"""`Key`: the structure and static values of a call's arguments, by which functions are cached."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Key"]
 
 
 class Key:
-    """What distinguishes one set of arguments from another, tensors aside."""
+    """The arguments of a call without the values of tensors, as a key."""
 
     __slots__ = ("_hash", "environment", "fixed", "leaves", "structure")
 
@@ -37,7 +37,7 @@ class Key:
 
 
 class _Itself:
-    """Stands for an object that cannot be hashed."""
+    """An object that cannot be hashed, compared by identity."""
 
     def __init__(self, x: Any) -> None:
         self._x = x

@@ -1,4 +1,4 @@
-"""`wrap_module`: an object with parameters, as a pure function and its parameters as a tree."""
+"""`wrap_module`: a module as a pure function, and a tree of its parameters."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ def wrap_module(
 
 
 def _functional() -> str:
-    """The first framework whose functions are given their parameters."""
+    """The first framework whose functions take their parameters as arguments."""
     return next(backend.name for backend in registry.known().values() if backend.is_functional)
 
 
 def _owner(module: Any) -> str:
-    """The framework whose module an object is."""
+    """The framework to which a module belongs."""
     for kind in type(module).__mro__[:-1]:
         top = kind.__module__.partition(".")[0]
         for backend in registry.known().values():

@@ -1,4 +1,4 @@
-"""`wrap`: a function of one framework, called with another's tensors, in its graph and its transformations."""
+"""`wrap`: call a function of one framework with tensors of another, in its autograd graph and transformations."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ Wrappable = TypeVar("Wrappable", bound="Callable[..., Any]")
 
 @lru_cache(maxsize=64)
 def brings(name: str, side: str) -> bool:
-    """Whether a framework has what one side of functions takes."""
+    """Whether a framework has a module ``inner`` or ``outer``."""
     try:
         return find_spec(f"{registry.__package__}.{name}.{side}") is not None
-    except ModuleNotFoundError:  # there is no such folder
+    except ModuleNotFoundError:  # the framework has no folder here
         return False
 
 
 @lru_cache(maxsize=64)
 def _side(name: str, side: str) -> Any:
-    """What a framework brings for one side of functions.
+    """The `Inner` or the `Outer` of a framework.
 
     Raises:
-        UnsupportedTypeError: It brings nothing.
+        UnsupportedTypeError: It has none.
     """
     if not brings(name, side):
         known = [each for each in registry.known() if brings(each, side)]
@@ -63,12 +63,12 @@ def _side(name: str, side: str) -> Any:
 
 
 def inner_of(name: str) -> Inner:
-    """What calls functions of a framework."""
+    """The `Inner` of a framework, which calls its functions."""
     return _side(name, "inner")  # type: ignore[no-any-return]
 
 
 def outer_of(name: str) -> Outer:
-    """What puts functions among a framework's own."""
+    """The `Outer` of a framework, which makes functions a part of it."""
     return _side(name, "outer")  # type: ignore[no-any-return]
 
 
@@ -78,12 +78,12 @@ def _is_of(x: Any, name: str) -> bool:
 
 
 class Call(NamedTuple):
-    """One call, made ready.
+    """A prepared call.
 
     Args:
-        function: What is called.
-        tensors: With these, of the outer framework.
-        outer: It.
+        function: The function.
+        tensors: Its arguments, of the outer framework.
+        outer: The outer framework.
     """
 
     function: Function
@@ -97,11 +97,11 @@ class Call(NamedTuple):
 
 
 class Own(NamedTuple):
-    """A call with tensors of the inner framework alone, which is one like any other.
+    """A call with tensors of only the inner framework, for which the function itself is called.
 
     Args:
-        args: Its positional arguments.
-        keywords: Its keywords.
+        args: The positional arguments.
+        keywords: The keyword arguments.
     """
 
     args: tuple[Any, ...]
@@ -109,12 +109,12 @@ class Own(NamedTuple):
 
 
 class Wrapped:
-    """A function of one framework that others call.
+    """A function of one framework that other frameworks can call.
 
     Args:
-        source: What the user has written.
+        source: The user's function.
         inner: The name of its framework.
-        outer: The name of the framework that calls; ``None``: that of the arguments.
+        outer: The name of the framework that calls; ``None`` if the arguments tell.
     """
 
     tensor = TENSOR
@@ -126,9 +126,9 @@ class Wrapped:
         self._function = lru_cache(maxsize=256)(self._make)
         self._of_tensors = lru_cache(maxsize=64)(self._make_of_tensors)
         self._plain: dict[tuple[type, ...], Outer] = {}
-        """The outer framework by the types of positional arguments that are its tensors, all of them."""
+        """The outer framework, by the types of positional arguments that are all its tensors."""
         self.enter = self._entrance()
-        """What is called, with the positional and the keyword arguments: a tracer may have one of its own."""
+        """Called with the positional and keyword arguments. A framework with a tracer may replace it."""
 
     def _entrance(self) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
         for backend in registry.known().values():
@@ -140,12 +140,12 @@ class Wrapped:
                 self.enter = self._entrance()
             return self(args, keywords)
 
-        # Read by torch.compile, which is not to look into what is called here.
+        # torch.compile reads this attribute, and does not trace the function.
         enter.__dict__["_torchdynamo_disable"] = True
         return enter
 
     def __call__(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """Call it as the user did."""
+        """Call it with the user's arguments."""
         call = self.ready(args, keywords)
         if isinstance(call, Own):
             return self.source.function(*call.args, **call.keywords)
@@ -161,10 +161,10 @@ class Wrapped:
         return tree.filled(results)
 
     def ready(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> Call | Own:
-        """The call, with tensors of the framework that calls alone.
+        """Prepare a call, in which all tensors are of the outer framework.
 
         Raises:
-            UnsupportedTypeError: Nothing tells the outer framework, or several do.
+            UnsupportedTypeError: The arguments do not tell the outer framework, or name several.
         """
         inner = inner_of(self.inner)
         if not keywords:
@@ -183,7 +183,7 @@ class Wrapped:
         for index in places:
             leaf, leaves[index] = leaves[index], TENSOR
             if registry.backend_of(leaf).name != outer_name:
-                # In a graph its gradient would be lost.
+                # If it requires grad, its gradient would be lost.
                 try:
                     leaf = convert(leaf, conversion_as(outer_name, grad="error", dtype=self.source.dtype))
                 except ConversionError as error:
@@ -201,7 +201,7 @@ class Wrapped:
         return Call(self._function(Key(structure, tuple(leaves), inner.environment())), tensors, outer)
 
     def function_of(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> Function:
-        """What is called with arguments in which `TENSOR` stands for each tensor."""
+        """The function for arguments in which `TENSOR` is in place of each tensor."""
         leaves, structure = take_apart((args, keywords))
         return self._function(Key(structure, tuple(leaves), inner_of(self.inner).environment()))
 
@@ -214,7 +214,7 @@ class Wrapped:
         return Function(flat, flat.tensors)
 
     def _refuse_others(self, structure: Structure, leaves: Sequence[Any]) -> None:
-        """Refuse what another framework has for numbers and is no tensor: fixed, it would be lost in the inner one."""
+        """Raise for objects of other frameworks that have numbers, but are not tensors, and so would be static."""
         for index, leaf in enumerate(leaves):
             refused = refusal_of(type(leaf))
             top = type(leaf).__module__.partition(".")[0]
@@ -232,7 +232,7 @@ class Wrapped:
                 f'wrap(function, inner="{self.inner}", outer="{others[0]}")',
             )
         if names:
-            # NumPy's arrays beside a framework's tensors become its.
+            # NumPy arrays beside tensors of a framework are converted to it.
             return self.inner if self.inner in names else EXCHANGE
         likely = next(each for each in registry.known() if brings(each, "outer") and each not in (EXCHANGE, self.inner))
         raise UnsupportedTypeError(
@@ -332,7 +332,7 @@ def wrap(
     if copy is not None and copy is not False:
         raise TypeError(f"copy must be None or False, not {shown(copy)}")
     if isinstance(function, (staticmethod, classmethod)):
-        # What is above such a decorator goes below it.
+        # Wrap the function inside a `classmethod` or `staticmethod`.
         return type(function)(wrapping(function.__func__))
     if not callable(function) or isinstance(function, type):
         raise TypeError(f"a function is wrapped, or an object that is called, not {shown(function)}")
@@ -342,7 +342,7 @@ def wrap(
 
 
 def validate_dtype(dtype: object) -> None:
-    """Raise for what ``dtype=`` of a function does not take.
+    """Check the ``dtype=`` of a function.
 
     Raises:
         TypeError: It is neither ``None`` nor ``"fit"``.
@@ -352,10 +352,10 @@ def validate_dtype(dtype: object) -> None:
 
 
 def canonical(keyword: str, framework: object) -> str:
-    """The canonical name of a framework, which a keyword names.
+    """The canonical name of the framework that a keyword names.
 
     Raises:
-        TypeError: It is no name, no module and no class.
+        TypeError: It is not a name, a module or a class.
         UnknownFrameworkError: No framework has this name.
     """
     try:
@@ -368,17 +368,17 @@ def canonical(keyword: str, framework: object) -> str:
 
 
 def _as_function(wrapped: Wrapped, function: Any) -> Any:
-    """A plain function, so that it binds as a method and can be inspected."""
+    """The wrapped function as a plain function, so that it binds as a method and can be inspected."""
 
     @wraps(function, updated=())
     def call(*args: Any, **keywords: Any) -> Any:
         return wrapped.enter(args, keywords)
 
     call.__dict__[WRAPPED] = wrapped
-    # Read by AutoGraph, which would rewrite all that is called here.
+    # AutoGraph reads this attribute, and does not rewrite the function.
     call.__dict__["autograph_info__"] = None
     return call
 
 
 WRAPPED = "__tensorferry_wrapped__"
-"""Under this name a function that was wrapped has its `Wrapped`."""
+"""The attribute of a wrapped function that has its `Wrapped`."""

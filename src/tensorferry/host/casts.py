@@ -1,9 +1,9 @@
-"""The one place where a dtype changes in host memory, so that the same bits come out for every target.
+"""Change the dtype of an array, with the same bits for every target.
 
-Frameworks' own casts differ: torch saturates at the edge of float8 where ml_dtypes gives NaN,
-TensorFlow flushes subnormals, float64 reaches float16 through float32, and a NaN's payload is
-anybody's guess (measured on torch 2.13, TensorFlow 2.21, JAX 0.10). Here NumPy and ml_dtypes do it,
-in one pass over blocks that fit in a cache, with the values compared where nothing may be lost.
+The casts of the frameworks differ: torch saturates at the edge of float8 where ml_dtypes gives NaN,
+TensorFlow flushes subnormals, float64 is cast to float16 through float32, and the payload of a NaN
+varies (measured on torch 2.13, TensorFlow 2.21, JAX 0.10). So all casts on the host use NumPy and ml_dtypes.
+They take one pass over blocks that fit into a cache; the values are compared if none may be lost.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["cast", "cast_each", "check_values", "copy_into", "direct_cast", "fil
 Array = np.ndarray[Any, Any]
 
 BLOCK = 1 << 16
-"""Elements that are cast and compared at a time."""
+"""How many elements are cast and compared at a time."""
 
 _COMPARES = np.lib.NumpyVersion(np.__version__) >= "2.4.0"
 """Whether `astype` knows ``casting="same_value"``. (https://numpy.org/doc/2.4/release/2.4.0-notes.html)"""
@@ -46,10 +46,9 @@ def cast(x: Array, dtype: str, check: str = "", compact: bool = False) -> Array:
     Args:
         x: Any host array of a dtype in the table.
         dtype: The canonical name of the dtype to cast to.
-        check: ``"value"`` compares each value, ``"finite"`` refuses a finite number that becomes
-            infinite, ``"number"`` one that a float without NaN, sign or zero has no place for,
-            ``""`` looks at none.
-        compact: Whether the result is C-contiguous; else its axes keep their order in memory.
+        check: ``"value"`` refuses every changed value, ``"finite"`` a finite number that becomes infinite,
+            ``"number"`` a number that a float dtype without NaN, sign or zero does not have; ``""`` checks nothing.
+        compact: Whether the result is C-contiguous; if not, its axes keep their order in memory.
 
     Raises:
         LossyCastError: A value was not kept; the message names the first position.
@@ -73,7 +72,7 @@ def cast(x: Array, dtype: str, check: str = "", compact: bool = False) -> Array:
 
 
 def direct_cast(source: str, dtype: str, check: str = "", compact: bool = False) -> Callable[[Array], Array] | None:
-    """`cast` for arrays of one dtype whose values need not be looked at; ``None`` if they have to."""
+    """A function that casts arrays of one dtype without a check of the values; ``None`` if a check is needed."""
     before, after = numpy_dtype(source), numpy_dtype(dtype)
     if check or compact or before.kind == "c" or not _casts_directly(before, after):
         return None
@@ -82,10 +81,10 @@ def direct_cast(source: str, dtype: str, check: str = "", compact: bool = False)
 
 @subnormals.kept
 def cast_each(arrays: Sequence[Array], dtype: str, check: str = "", compact: bool = False) -> list[Array]:
-    """`cast` for many of one dtype.
+    """`cast` for many arrays of one dtype.
 
     Raises:
-        LossyCastError: A value of one was not kept.
+        LossyCastError: A value of one array was not kept.
     """
     before, after = arrays[0].dtype, numpy_dtype(dtype)
     if not (check or compact) and before.kind != "c" and _casts_directly(before, after):
@@ -95,7 +94,7 @@ def cast_each(arrays: Sequence[Array], dtype: str, check: str = "", compact: boo
 
 @subnormals.kept
 def check_values(array: Array, dtype: str, check: str) -> None:
-    """Compare each value with what a cast would make of it, without memory for the result.
+    """Check whether a cast keeps each value, without memory for the result.
 
     Raises:
         LossyCastError: A value would not be kept; the message names the first position.
@@ -110,7 +109,7 @@ def check_values(array: Array, dtype: str, check: str) -> None:
 
 @subnormals.kept
 def fill(result: Array, array: Array, check: str) -> None:
-    """Cast a small array into memory that nobody has seen yet.
+    """Cast a small array into new memory.
 
     Raises:
         LossyCastError: As for `cast`.
@@ -123,7 +122,7 @@ def fill(result: Array, array: Array, check: str) -> None:
 
 @subnormals.kept
 def copy_into(out: Array, values: Array | Chunks) -> None:
-    """Put values into other memory, cast to its dtype; an array may overlap with it."""
+    """Write values into `out`, cast to its dtype. `values` may overlap with `out`."""
     kind = find(of_numpy(out.dtype) or "").kind
     if not isinstance(values, np.ndarray):
         for index, numbers in values:
@@ -134,7 +133,7 @@ def copy_into(out: Array, values: Array | Chunks) -> None:
 
 @subnormals.kept
 def write_each(arrays: Sequence[Array], outs: Sequence[Array]) -> None:
-    """`copy_into` for many, each into its own."""
+    """`copy_into` for many arrays, each with an `out` of its own."""
     for array, out in zip(arrays, outs, strict=True):
         if array.dtype == out.dtype:
             np.copyto(out, array)
@@ -143,9 +142,9 @@ def write_each(arrays: Sequence[Array], outs: Sequence[Array]) -> None:
 
 
 def _same_integers(array: Array, dtype: np.dtype[Any]) -> Array | None:
-    """Integers cast and compared by NumPy in one go; ``None`` if it cannot, or if one does not fit.
+    """Integers, cast and checked by NumPy in one call; ``None`` if NumPy cannot do that, or if one does not fit.
 
-    Of integers in the other byte order it compares none: 2**40 in ``>i8`` becomes an int32 of 0 (NumPy 2.4).
+    NumPy does not check integers in the other byte order: 2**40 in ``>i8`` becomes an int32 of 0 (NumPy 2.4).
     """
     if not (_COMPARES and array.dtype.kind in "iu" and dtype.kind in "iu" and array.dtype.isnative):
         return None
@@ -164,12 +163,12 @@ def _fill(target: Array, source: Array, kind: str) -> None:
 
 @cache
 def _casts_directly(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
-    """Whether NumPy knows the cast; between two of ml_dtypes' types it may not."""
+    """Whether NumPy has the cast. It may not have it between two dtypes of ml_dtypes."""
     return np.can_cast(source, target, "unsafe")
 
 
 def _blocks(shape: tuple[int, ...]) -> Iterator[tuple[Any, ...]]:
-    """Indices of parts of at most `BLOCK` elements, in order, that cover the shape."""
+    """Indices of consecutive parts of at most `BLOCK` elements, which cover the shape."""
     if not shape:
         yield (...,)
         return
@@ -212,7 +211,7 @@ def _compare(array: Array, result: Array, index: tuple[Any, ...], dtype: str, ch
 
 
 def _all_inside(source: Array, dtype: str) -> bool:
-    """Whether integers all lie between another integer dtype's ends, which two reductions tell."""
+    """Whether all integers are within the range of another integer dtype, by their minimum and maximum."""
     after = find(dtype)
     if source.dtype.kind not in "iu" or after.kind not in ("int", "uint") or not source.size:
         return False
@@ -222,17 +221,17 @@ def _all_inside(source: Array, dtype: str) -> bool:
 
 
 def _has_place(source: Array, result: Array, dtype: str) -> Array:
-    """Where a cast to a float that lacks NaN, a sign or zero only rounded."""
+    """Where a cast to a float dtype without NaN, sign or zero only rounded the value."""
     row = find(dtype)
     if "nan" in row.specials:
         return np.asarray(np.isnan(source) | ~np.isnan(result))
     wide = source.astype(_wide(source.dtype), copy=False)
-    # Halfway from the largest number to what would be the next.
+    # Half a step above the largest number.
     return np.asarray(np.abs(wide) < 2.0**row.highest - 2.0 ** (row.highest - row.precision - 1))
 
 
 def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """A dtype of the machine's that holds each value of a float, in either byte order."""
+    """A dtype of NumPy that has all values of a float dtype."""
     return np.dtype(np.float64 if dtype.type is np.float64 else np.float32)
 
 
@@ -241,10 +240,10 @@ def _stays_finite(source: Array, result: Array) -> Any:
 
 
 def _value_kept(source: Array, result: Array) -> Array:
-    """Where a cast keeps the value, NaN included: between floats they are compared, else there and back."""
+    """Where a cast keeps the value, also NaN. Floats are compared directly, other values after a cast back."""
     before, after = find(of_numpy(source.dtype) or ""), find(of_numpy(result.dtype) or "")
     if before.kind == after.kind == "float":
-        # Not there and back: narrow floats that lack an infinity take the largest for it, and the other way round.
+        # Without a cast back: a narrow float dtype without infinity turns it into its largest number, and back.
         wide = np.promote_types(_wide(source.dtype), _wide(result.dtype))
         here, there = source.astype(wide, copy=False), result.astype(wide, copy=False)
         return np.asarray((here == there) | (np.isnan(here) & np.isnan(there)))
@@ -256,10 +255,10 @@ def _value_kept(source: Array, result: Array) -> Array:
     kept: Array = np.asarray(back == source)
     if before.kind in ("float", "complex"):
         if before.kind == "complex" and after.kind in ("float", "complex"):
-            # A NaN in one part says nothing about the other.
+            # If one part is NaN, the other part must be equal still.
             return np.asarray(_same(source.real, back.real, result.real) & _same(source.imag, back.imag, result.imag))
         if after.kind in ("float", "complex"):
-            # On the way back a NaN may become a number, and the very one, where the source's dtype has none.
+            # Cast back, a NaN may become the very number of the source, if the source's dtype has no NaN.
             kept = np.where(np.isnan(result), np.isnan(source), kept)
         elif after.kind in ("int", "uint"):
             kept = kept & _inside(source.real, after.highest, signed=after.kind == "int")
@@ -267,7 +266,7 @@ def _value_kept(source: Array, result: Array) -> Array:
         if after.kind in ("int", "uint"):
             kept = kept & ((source < 0) == (result < 0))
         elif after.kind in ("float", "complex"):
-            # Back from 2**63 an int64 may saturate to the very value that was rounded up.
+            # Cast back, 2**63 may saturate to the int64 that was rounded up to it.
             kept = kept & _inside(result.real, before.highest, signed=before.kind == "int")
     return kept
 

@@ -1,4 +1,4 @@
-"""A copy of many arrays into one, on several processors where there is much to copy."""
+"""Copy many arrays into one, with several threads if there is much to copy."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 __all__ = ["gather", "processors"]
 
 _MOST = 4
-"""Threads that copy at the same time: a few of them take all that memory gives."""
+"""The most threads that copy at the same time. A few use all the bandwidth of memory."""
 
 
 def processors() -> int:
-    """On how many processors this process may run."""
+    """The number of processors on which this process may run."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def gather(rows: Sequence[Array], out: Array) -> None:
-    """Copy arrays of one row each into the rows of another, of the same dtype; all are there when it returns.
+    """Copy arrays of one row each into the rows of another array of the same dtype.
 
-    One processor copies less than memory gives, and waits for new memory from the system, page by page: so from
-    `memory.MAPPED` bytes on several of them copy, as NumPy does that without the interpreter's lock.
+    One thread does not use all the bandwidth of memory, and waits while the system gives new memory page by page. So
+    from `memory.MAPPED` bytes on several threads copy, because NumPy releases the interpreter's lock.
 
     >>> import numpy as np
     >>> result = np.empty((2, 3))
@@ -42,20 +42,20 @@ def gather(rows: Sequence[Array], out: Array) -> None:
 
     Args:
         rows: The arrays.
-        out: What is written, which nobody else has.
+        out: The array that is written, which no other code uses meanwhile.
     """
     threads = min(_MOST, len(rows), processors()) if out.nbytes >= MAPPED else 1
     if threads < 2:
         np.concatenate(rows, out=out)
         return
-    from concurrent.futures import ThreadPoolExecutor  # which brings logging: not for a few bytes
+    from concurrent.futures import ThreadPoolExecutor  # here, because it imports logging, which takes long
 
     ends = [len(rows) * share // threads for share in range(threads + 1)]
     parts = [slice(start, end) for start, end in pairwise(ends)]
     with ThreadPoolExecutor(threads - 1, thread_name_prefix="tensorferry") as others:
         try:
             copies = [others.submit(np.concatenate, rows[part], out=out[part]) for part in parts[1:]]
-        except RuntimeError:  # the interpreter is about to end, or there are no more threads
+        except RuntimeError:  # no thread can be started: the interpreter is ending, or the system has no more
             copies, parts = [], [slice(None)]
         np.concatenate(rows[parts[0]], out=out[parts[0]])
         for each in copies:

@@ -1,7 +1,7 @@
-"""DLPack: host memory out of a capsule, and an offer of a device's memory to another framework.
+"""DLPack: make an array over host memory from a capsule, and offer memory of a device to another framework.
 
-NumPy's own `from_dlpack` refuses the narrow types, so the capsule is read here, for every dtype that has a
-code, bfloat16 and float8 too. The layout is DLPack's (https://dmlc.github.io/dlpack/latest/c_api.html).
+NumPy's own `from_dlpack` refuses bfloat16 and float8, so the capsule is read here, for every dtype that has a
+code. The layout of its structures is DLPack's (https://dmlc.github.io/dlpack/latest/c_api.html).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _DTYPES = {
 
 _CODES = {name: code for (code, _), name in _DTYPES.items()}
 _UNSIGNED = 1
-"""The code of integers that stand for elements of the same width."""
+"""The type code of unsigned integers, which stand for elements of the same width."""
 
 
 class _Tensor(ctypes.Structure):
@@ -68,9 +68,9 @@ class _Tensor(ctypes.Structure):
 
 
 class _Managed(ctypes.Structure):
-    """An unversioned ``DLManagedTensor``, which cannot say whether it is read-only."""
+    """A ``DLManagedTensor`` without a version, which cannot say whether it is read-only."""
 
-    # A capsule keeps the address of its name, not the name: these are never freed.
+    # A capsule keeps only the address of its name, so these names are never freed.
     name, used = b"dltensor", b"used_dltensor"
     _fields_ = (
         ("tensor", _Tensor),
@@ -104,23 +104,23 @@ _rename.restype, _rename.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.c_ch
 
 
 def end_of(capsule: object) -> int:
-    """The address of the function that ends a nameless capsule, by which its maker is known; 0 for any other object."""
+    """The address of the destructor of a capsule without a name, which shows who made it; 0 for other objects."""
     return (_destructor(capsule) or 0) if _is_valid(capsule, None) else 0
 
 
 class _Owner:
-    """Keeps a producer's memory alive, and calls its deleter once when the last array is gone."""
+    """Keeps a producer's memory alive, and calls its deleter once, when no array uses the memory any more."""
 
     __slots__ = ("__weakref__",)
 
 
 class Taken(NamedTuple):
-    """What an object exported.
+    """An array over memory that an object exported.
 
     Args:
-        array: Lies over the memory. Without a version it is read-only: such an export cannot say whether it is.
+        array: The array. It is read-only if the export has no version, because then it cannot say whether it is.
         versioned: Whether the export has a version.
-        copied: Whether it says that the memory was made for it.
+        copied: Whether the export says that its memory is a copy.
     """
 
     array: np.ndarray[Any, Any]
@@ -135,8 +135,8 @@ def take(x: Any) -> Taken:
         x: An object with ``__dlpack__`` and ``__dlpack_device__``.
 
     Raises:
-        DeviceError: Its memory is not the host's.
-        UnsupportedTypeError: Its dtype has no name here.
+        DeviceError: Its memory is not on the host.
+        UnsupportedTypeError: Its dtype is not supported.
     """
     device, _ = x.__dlpack_device__()
     if int(device) not in _HOST_DEVICES:
@@ -147,12 +147,12 @@ def take(x: Any) -> Taken:
     capsule = _export(x)
     managed = _managed_by(capsule)
     versioned = isinstance(managed, _Versioned)
-    # Without a version it says nothing of flags; NumPy takes it for read-only as well.
+    # An export without a version has no flags. NumPy makes the array read-only as well.
     flags = managed.flags if versioned else _READ_ONLY
     tensor = managed.tensor
     dtype = _DTYPES.get((tensor.code, tensor.bits))
     if dtype is None or tensor.lanes != 1:
-        # The capsule keeps its name, so its own destructor frees what it holds.
+        # The name of the capsule is not changed, so its own destructor frees the memory.
         raise UnsupportedTypeError(
             f"{an(type(x).__name__, 'A')} exports DLPack dtype code {tensor.code} with {tensor.bits} bits and "
             f"{tensor.lanes} lanes, which has no name here.",
@@ -175,17 +175,17 @@ def take(x: Any) -> Taken:
 
 
 class Offer(NamedTuple):
-    """A tensor on a device, as another framework may ask for it: through ``__dlpack__(stream=…)``, of its producer.
+    """A tensor on a device, for another framework to take through ``__dlpack__(stream=…)``.
 
-    The consumer names its stream, and the producer lets that stream wait for its own
+    The consumer names its stream, and the producer makes that stream wait for its own
     (https://data-apis.org/array-api/latest/API_specification/generated/array_api.array.__dlpack__.html).
 
     Args:
-        x: The producer's tensor; or the integers of the same width that lie over its memory.
-        dtype: What its elements are.
-        around: Makes the producer's device the current one while it exports.
-        streams: Whether the producer takes a stream; one that does not has finished when it exports.
-        code: The dtype code that the capsule is to say, where the producer would say another.
+        x: The producer's tensor, or integers of the same width over its memory.
+        dtype: The dtype of the elements.
+        around: A context in which the producer's device is the current one.
+        streams: Whether the producer takes a stream. One that does not has finished its work when it exports.
+        code: The dtype code for the capsule, if the producer would write another one.
     """
 
     x: Any
@@ -195,11 +195,11 @@ class Offer(NamedTuple):
     code: int | None = None
 
     def as_integers(self) -> Offer:
-        """The same memory as unsigned integers of the same width, for a consumer that has no name for the dtype."""
+        """The same memory as unsigned integers of the same width, for a consumer that does not know the dtype."""
         return self._replace(code=_UNSIGNED)
 
     def as_named(self) -> Offer:
-        """The same memory under the dtype's own code, for a consumer that knows it."""
+        """The same memory with the code of its own dtype, for a consumer that knows it."""
         return self._replace(code=_CODES[self.dtype])
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -207,7 +207,7 @@ class Offer(NamedTuple):
         return int(kind), int(index)
 
     def __dlpack__(self, *, stream: int | None = None, **asked: Any) -> Any:
-        """A capsule of the producer's, ordered before the consumer's stream."""
+        """A capsule of the producer. The consumer's stream waits for the producer's work."""
         with self.around():
             capsule = self.x.__dlpack__(stream=stream, **asked) if self.streams else self.x.__dlpack__()
         if self.code is not None:
@@ -216,13 +216,13 @@ class Offer(NamedTuple):
 
 
 def _managed_by(capsule: Any) -> Any:
-    """What is inside a capsule that nobody has taken."""
+    """The structure inside a capsule that has not been consumed."""
     kind: Any = _Versioned if _is_valid(capsule, _Versioned.name) else _Managed
     return ctypes.cast(_pointer(capsule, kind.name), ctypes.POINTER(kind)).contents
 
 
 def _export(x: Any) -> Any:
-    """A capsule with a version if the producer knows versions."""
+    """A capsule, with a version if the producer supports that."""
     import inspect
 
     try:

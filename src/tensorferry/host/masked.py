@@ -1,4 +1,4 @@
-"""Masked arrays: whether an array is one, and whether anything in it is masked."""
+"""Masked arrays: whether an array is one, and whether a value in it is masked."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["has_masked", "is_masked_array"]
 def is_masked_array(x: object) -> bool:
     """Whether it is a `numpy.ma.MaskedArray`.
 
-    NumPy loads `numpy.ma`, 10 ms, where its name is first used; until then there is none of its arrays.
+    NumPy imports `numpy.ma` only when it is used, which takes 10 ms. Before that there are no masked arrays.
     """
     return type(x) is not np.ndarray and "numpy.ma" in sys.modules and isinstance(x, np.ma.MaskedArray)
 
 
 def has_masked(x: Any) -> bool:
-    """Whether an element of it, or a field of one, is masked."""
+    """Whether an element, or a field of an element, is masked."""
     return is_masked_array(x) and _any(np.ma.getmask(x))
 
 

@@ -1,4 +1,4 @@
-"""Host memory: aligned allocation, addresses, who may write it, and whether two tensors overlap."""
+"""Host memory: aligned allocation, addresses, whether it can be written to, and whether tensors overlap."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ __all__ = [
 Array = np.ndarray[Any, Any]
 
 LOWEST = 1 << 22
-"""An address below which no process has memory: less than where Linux loads the first program."""
+"""No memory of a process has a lower address; Linux loads programs above it."""
 MAPPED = 1 << 25
-"""Bytes from which each allocation is new memory from the system, page by page. (`man mallopt`: M_MMAP_THRESHOLD)"""
+"""From this size in bytes on, each allocation is new memory from the system. (`man mallopt`: M_MMAP_THRESHOLD)"""
 _C_ORDER, _F_ORDER, _ALIGNED, _WRITEABLE = 0x0001, 0x0002, 0x0100, 0x0400
 IN_ONE_RUN = frozenset(
     order | aligned | writable
@@ -52,7 +52,7 @@ IN_ONE_RUN = frozenset(
     for aligned in (0, _ALIGNED)
     for writable in (0, _WRITEABLE)
 )
-"""``array.flags.num`` of an array that lies without gaps over memory that it does not own: seen in one look.
+"""The values of ``array.flags.num`` of arrays without gaps that do not own their memory.
 
 (https://numpy.org/doc/stable/reference/c-api/array.html#array-flags)
 """
@@ -64,10 +64,10 @@ def _slow_address(array: Array) -> int:
 
 
 def _find_address() -> Callable[[Array], int]:
-    """A function that reads an array's address, a seventh of the documented way's time if it can.
+    """A function that reads an array's address, if possible in a seventh of the time of the documented way.
 
-    NumPy's C interface fixes that the address follows the object's header; that this interpreter's
-    header is as long as `object`'s is tried out here.
+    By NumPy's C interface, the address follows the header of the object. It is tried out here whether the header has
+    the size of an `object`.
     """
     header = object.__basicsize__
     read = ctypes.c_size_t.from_address
@@ -86,7 +86,7 @@ address = _find_address()
 
 
 def addresses(arrays: Iterable[Array]) -> list[int]:
-    """The address of the first element of each of many."""
+    """The address of the first element of each array."""
     if address is _slow_address:
         return list(map(address, arrays))
     read, header = ctypes.c_size_t.from_address, object.__basicsize__
@@ -94,11 +94,11 @@ def addresses(arrays: Iterable[Array]) -> list[int]:
 
 
 _FEW = 16
-"""Runs of bytes that are sooner sorted as Python's numbers."""
+"""Up to this many runs of bytes, it is faster to sort them as Python numbers."""
 
 
 def share_a_byte(starts: Sequence[int] | Array, ends: Sequence[int] | Array) -> bool:
-    """Whether two of many runs of bytes have one in common, in one pass over them.
+    """Whether any two of many runs of bytes share a byte, in one pass after sorting.
 
     >>> share_a_byte([0, 8], [8, 9]), share_a_byte([0, 8, 4], [8, 9, 5]), share_a_byte([0, 4], [8, 4])
     (False, True, False)
@@ -122,7 +122,7 @@ def compact(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
 
 
 class _Window:
-    """Memory at an address, kept alive by its owner."""
+    """Memory at an address, with the object that keeps it alive."""
 
     __slots__ = ("__array_interface__", "owner")
 
@@ -132,17 +132,17 @@ class _Window:
 
 
 def over(array: Array) -> Array:
-    """A writable array over the memory of a read-only one: for a caller who consents to share."""
+    """A writable array over the memory of a read-only one, for ``copy=False``."""
     return over_address(address(array), array.shape, array.strides, array.dtype, read_only=False, owner=array)
 
 
 def narrow(x: Any, axes: Sequence[int]) -> Any:
-    """The first element along each of these axes of an array or a tensor, over the same memory."""
+    """The first element along each of these axes of an array or a tensor, as a view."""
     return x[tuple([slice(1) if axis in axes else slice(None) for axis in range(x.ndim)])]
 
 
 def span(array: Array, length: int) -> Array:
-    """The memory that an array's elements share: so many elements, from its first on."""
+    """A view of `length` elements from the array's first element on: the memory that its elements share."""
     return np.lib.stride_tricks.as_strided(array, (length,), (array.itemsize,))
 
 
@@ -155,15 +155,15 @@ def over_address(
     read_only: bool,
     owner: object,
 ) -> Array:
-    """An array over an address, which keeps its owner alive.
+    """An array over memory at an address, which keeps the owner of the memory alive.
 
     Args:
         start: The address of the first element; 0 for an empty array.
         shape: Lengths of the axes.
         strides: Bytes from one element to the next.
-        dtype: What the bytes mean.
-        read_only: Whether the array may not be written.
-        owner: What has to live as long as the array.
+        dtype: The dtype of the elements.
+        read_only: Whether the array is read-only.
+        owner: The object that must live as long as the array.
     """
     if 0 in shape:
         return np.empty(shape, dtype)
@@ -179,12 +179,12 @@ def over_address(
 
 
 def is_there(array: Array | None) -> bool:
-    """Whether a fast path gave an array that can be read: a view of freed storage begins at no more than its offset."""
+    """Whether an array from a fast path can be read: the address of a view of freed storage is at most its offset."""
     return array is not None and address(array) >= LOWEST
 
 
 def root(array: Array) -> object:
-    """The object at the end of an array's chain of bases: whoever owns the memory."""
+    """The object at the end of an array's chain of bases, which owns the memory."""
     owner: object = array
     while True:
         base = _base(owner)
@@ -194,7 +194,7 @@ def root(array: Array) -> object:
 
 
 def _base(owner: object) -> object:
-    """Whose memory an array, a memoryview or a window lies over; ``None`` if its own."""
+    """The object whose memory an array, a memoryview or a window uses; ``None`` if it owns its memory."""
     if isinstance(owner, np.ndarray):
         return owner.base
     if isinstance(owner, memoryview):
@@ -203,7 +203,7 @@ def _base(owner: object) -> object:
 
 
 def writable_somewhere(array: Array) -> bool | object:
-    """Whether a read-only array's memory can be written through a base of it; its owner if unknown."""
+    """Whether a read-only array's memory can be written to through a base of it; the owner if that is not known."""
     owner: object = array
     while True:
         if isinstance(owner, np.ndarray) and owner.flags.writeable:
@@ -217,17 +217,17 @@ def writable_somewhere(array: Array) -> bool | object:
 
 
 def is_mapped(array: Array) -> bool:
-    """Whether an array lies over a memory map."""
+    """Whether an array is over a memory map."""
     return isinstance(root(array), mmap.mmap)
 
 
 def overlap(first: TensorInfo, at: int, second: TensorInfo, also_at: int) -> bool:
-    """Whether two tensors have a byte in common; exact, by NumPy's solver, without touching either.
+    """Whether two tensors share a byte: exact, by NumPy's solver, without a look at the memory.
 
     Args:
-        first: What the one tensor is.
+        first: The description of one tensor.
         at: The address of its first element.
-        second: What the other tensor is.
+        second: The description of the other tensor.
         also_at: The address of its first element.
     """
     if first.device != second.device:
@@ -240,13 +240,13 @@ def overlap(first: TensorInfo, at: int, second: TensorInfo, also_at: int) -> boo
 
 
 def is_spread(array: Array) -> bool:
-    """Whether an array lies over memory that it does not own, each element where one look says that no other is."""
-    # The base says nothing: PyTorch gives one to memory that it has not.
+    """Whether an array does not own its memory, and its elements surely do not overlap."""
+    # Not by `array.base`: PyTorch sets it even if there is no memory.
     if array.flags.owndata:
         return False
     strides, itemsize = array.strides, array.itemsize
     if len(strides) == 2 and 0 not in array.shape:
-        # What most views are, without the loop.
+        # A shortcut for most views.
         (rows, columns), (row, column) = array.shape, strides
         if (column >= itemsize or columns == 1) and (row >= (columns - 1) * column + itemsize or rows == 1):
             return True
@@ -254,9 +254,9 @@ def is_spread(array: Array) -> bool:
 
 
 def _ghost(info: TensorInfo, start: int) -> Array:
-    """An array over an address that is never read: only its geometry is looked at."""
+    """An array over an address, of which only the layout is used; its memory is never read."""
     void = np.dtype(f"V{find(info.dtype).itemsize}")
-    # Without those of length 1: a tensor may have more axes than an array.
+    # Without axes of length 1, because a tensor may have more axes than an array can.
     axes = [axis for axis in zip(info.shape, info.strides, strict=True) if axis[0] != 1]
     shape, strides = zip(*axes, strict=True) if axes else ((), ())
     return over_address(start, shape, strides, void, read_only=True, owner=None)

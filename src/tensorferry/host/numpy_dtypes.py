@@ -1,4 +1,4 @@
-"""The dtypes of the table as NumPy has them."""
+"""NumPy's dtypes for the rows of the table of dtypes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class _Made(dict[str, np.dtype[Any]]):
     """NumPy's dtypes by canonical name."""
 
     def __missing__(self, name: str) -> np.dtype[Any]:
-        # Made when it is first asked for: ml_dtypes is a third of what importing tensorferry would cost.
+        # ml_dtypes is imported only when it is needed: it would make ``import tensorferry`` a third slower.
         if DTYPES[name].name in ORDINARY:
             return self.setdefault(name, np.dtype(name))
         import ml_dtypes
@@ -25,7 +25,7 @@ class _Made(dict[str, np.dtype[Any]]):
 
 
 numpy_dtype = _Made().__getitem__
-"""NumPy's dtype of a canonical name."""
+"""NumPy's dtype for a canonical name."""
 
 
 @cache
@@ -35,7 +35,7 @@ def by_numpy() -> dict[Any, str]:
 
 
 def of_numpy(dtype: np.dtype[Any]) -> str | None:
-    """The canonical name of a NumPy dtype in either byte order, or ``None`` if it has none."""
+    """The canonical name of a NumPy dtype in either byte order; ``None`` if it is not supported."""
     name = by_numpy().get(dtype)
     if name is None and not dtype.isnative:
         name = by_numpy().get(dtype.newbyteorder("="))

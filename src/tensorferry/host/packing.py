@@ -1,4 +1,4 @@
-"""Many arrays in one: where each lies in a run of bytes, for whoever packs on one side and unpacks on the other."""
+"""Packed buffers: many arrays in one run of bytes, to be transferred together and unpacked on the other side."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 __all__ = ["LARGEST", "Part", "joined", "lay_out", "pack", "starts", "unpack"]
 
 LARGEST = 1 << 20
-"""Bytes of an array from which it goes alone: its transfer takes longer than what starting it costs."""
+"""An array of this many bytes, or more, is transferred alone: its transfer takes longer than to start one."""
 
 Array = np.ndarray[Any, Any]
 
 
 class Part(NamedTuple):
-    """Where one array lies in a run of bytes, and what it is there: strides and dtype as its framework has them."""
+    """The place of one array in a packed buffer, with its shape, and its strides and dtype in its framework's terms."""
 
     start: int
     shape: tuple[int, ...]
@@ -31,14 +31,14 @@ class Part(NamedTuple):
 
 
 def starts(sizes: Iterable[int], units: Iterable[int]) -> tuple[list[int], int]:
-    """Where each run of bytes begins if they lie one after the other, and how many bytes they take in all.
+    """The offsets of runs of bytes that are put one after the other, and how many bytes they take together.
 
     >>> starts([3, 16], [1, 8])
     ([0, 8], 24)
 
     Args:
-        sizes: The bytes of each.
-        units: Bytes of which each start is to be a multiple.
+        sizes: The size of each run in bytes.
+        units: The alignment of each run in bytes.
     """
     found, end = [], 0
     for size, unit in zip(sizes, units, strict=True):
@@ -49,18 +49,18 @@ def starts(sizes: Iterable[int], units: Iterable[int]) -> tuple[list[int], int]:
 
 
 def lay_out(arrays: Sequence[Any], strides: Iterable[tuple[int, ...]], alignment: int) -> tuple[list[Part], int]:
-    """A place for each array, and how many bytes they take in all.
+    """The place of each array in a packed buffer, and the size of the buffer in bytes.
 
-    The widest elements lie first, so that without an alignment there are no gaps.
+    Arrays with the widest elements come first, so that there are no gaps if no alignment is needed.
 
     >>> parts, nbytes = lay_out([np.zeros(3, "int8"), np.zeros((2, 2))], [(1,), (16, 8)], 1)
     >>> [part.start for part in parts], nbytes
     ([32, 0], 35)
 
     Args:
-        arrays: Arrays or tensors, wherever they are.
-        strides: What each has for strides once it is packed.
-        alignment: Bytes of which each start is to be a multiple, besides its element's size.
+        arrays: Arrays or tensors, on any device.
+        strides: The strides of each array in the buffer.
+        alignment: The alignment in bytes of each array, besides the size of its elements.
     """
     units = [int(array.itemsize) for array in arrays]
     order = sorted(range(len(arrays)), key=units.__getitem__, reverse=True)
@@ -73,12 +73,12 @@ def lay_out(arrays: Sequence[Any], strides: Iterable[tuple[int, ...]], alignment
 
 
 def joined(pieces: Sequence[Any], parts: Sequence[Part], filling: Callable[[int], Any]) -> list[Any]:
-    """The bytes of all arrays in the order in which they lie, and between them what fills the gaps.
+    """The bytes of all arrays in the order of the buffer, with filling between them.
 
     Args:
         pieces: The bytes of each array.
-        parts: Where each lies.
-        filling: Makes so many bytes of anything.
+        parts: The place of each array.
+        filling: Makes a given number of bytes, whose values do not matter.
     """
     found, end = [], 0
     for index in sorted(range(len(parts)), key=lambda index: parts[index].start):
@@ -91,7 +91,7 @@ def joined(pieces: Sequence[Any], parts: Sequence[Part], filling: Callable[[int]
 
 
 def pack(arrays: Sequence[Array], alignment: int) -> tuple[Array, list[Part]]:
-    """The arrays in one run of host memory, each with its axes in the order that they have, and where each lies."""
+    """Copy arrays into a packed buffer on the host, with the order of their axes kept. Gives the place of each, too."""
     strides = [packed_strides(array.shape, array.strides, array.itemsize) for array in arrays]
     parts, nbytes = lay_out(arrays, strides, alignment)
     block = memory.compact((nbytes,), np.dtype(np.uint8))
@@ -101,5 +101,5 @@ def pack(arrays: Sequence[Array], alignment: int) -> tuple[Array, list[Part]]:
 
 
 def unpack(block: Array, parts: Sequence[Part]) -> list[Array]:
-    """Each array, as a view of the bytes in host memory."""
+    """The arrays, as views of a packed buffer on the host."""
     return [np.ndarray(part.shape, part.dtype, block, part.start, part.strides) for part in parts]

@@ -1,8 +1,8 @@
-"""Subnormal floats keep their bits on every thread, also where a framework has the processor flush them to zero.
+"""Keep subnormal floats, also on threads where a framework makes the processor flush them to zero.
 
 TensorFlow's and XLA's threads, on which callbacks run (`tf.py_function`, `tf.data.Dataset.map`, `jax.pure_callback`),
-and `torch.set_flush_denormal` switch that on: each float operation then takes a subnormal for zero, a cast and a
-comparison too. It is a register of each thread's (https://en.cppreference.com/w/c/numeric/fenv).
+and `torch.set_flush_denormal` switch that on: then every float operation, also a cast or a comparison, treats a
+subnormal as zero. The switch is a register of each thread (https://en.cppreference.com/w/c/numeric/fenv).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SMALLEST = 5e-324
 
 
 def are_flushed() -> bool:
-    """Whether this thread's float operations take subnormals for zero.
+    """Whether float operations on this thread treat subnormals as zero.
 
     >>> are_flushed()
     False
@@ -51,13 +51,13 @@ def kept(function: Function) -> Function:
 
 
 def unflushed(function: Function) -> Function:
-    """Decorate a function that a framework's thread calls: it meets subnormals as on a thread of Python's."""
+    """Decorate a function that a framework's thread calls: subnormals are kept in it, as on a thread of Python."""
 
     @wraps(function)
     def on_any_thread(*arguments: Any) -> Any:
         if _SMALLEST * 1.0:
             return function(*arguments)
-        # As `_ordinary` does, of which the block takes as long as a small function.
+        # Written out, since the ``with`` block of `_ordinary` takes as long as a small function.
         get, put, default = _environment()
         before = _free.pop() if _free else _room()
         get(before)
@@ -72,7 +72,7 @@ def unflushed(function: Function) -> Function:
 
 
 def kept_of(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """The same for a function of one thing, for which the call takes less."""
+    """`kept` for a function with one argument, which is faster to call."""
 
     def on_any_thread(x: Any) -> Any:
         before = _be_quiet()
@@ -88,13 +88,13 @@ def kept_of(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def cast_to(dtype: np.dtype[Any]) -> Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]:
-    """The same for NumPy's cast of an array to one dtype, of which each call within takes a tenth."""
+    """NumPy's cast of an array to one dtype, as `kept` would give it, but faster."""
 
     def on_any_thread(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         before = _be_quiet()
         try:
             if _SMALLEST * 1.0:
-                # By their names these arguments take half as long again as the cast.
+                # Positional, because named arguments make the call half as slow again.
                 return x.astype(dtype, "K", "unsafe", False)
             with _ordinary():
                 return x.astype(dtype, "K", "unsafe", False)
@@ -105,9 +105,9 @@ def cast_to(dtype: np.dtype[Any]) -> Callable[[np.ndarray[Any, Any]], np.ndarray
 
 
 def _find_switch() -> tuple[Callable[[], Any], Callable[[Any], Any]]:
-    """What has NumPy ignore all floating-point flags for this thread, and what takes that back.
+    """A function that makes NumPy ignore floating-point flags on this thread, and one that undoes it.
 
-    ``np.errstate`` takes as long as ten casts of a small array. What it sets is not public, so it is tried out here.
+    ``np.errstate`` takes as long as ten casts of a small array. What it sets is not public, so it is tested here.
     """
 
     def public() -> dict[str, str]:
@@ -132,7 +132,7 @@ _be_quiet, _be_as = _find_switch()
 
 
 class _Environment(NamedTuple):
-    """C's functions for what a thread's floating-point unit is set to, and its default; all take addresses."""
+    """C's functions that read and set a thread's floating-point environment, and the default one, as addresses."""
 
     get: Callable[[int], int]
     set: Callable[[int], int]
@@ -140,10 +140,10 @@ class _Environment(NamedTuple):
 
 
 _ROOM = 512
-"""Bytes, more than any platform's `fenv_t` has."""
+"""A size in bytes that is larger than `fenv_t` on any platform."""
 _made: list[Any] = []
 _free: list[int] = []
-"""Addresses of memory for an environment: as many as there were threads at once that needed one."""
+"""Addresses of free memory for environments, to be used again."""
 
 
 def _room() -> int:
@@ -153,10 +153,10 @@ def _room() -> int:
 
 @cache
 def _environment() -> _Environment:
-    # Without giving the interpreter's lock away: the register is this thread's.
+    # `PyDLL` does not release the interpreter's lock.
     for name in (None, "libm.so.6"):
         library = ctypes.PyDLL(name)
-        # The modes alone, without the flags, take half the time; where there are none, all.
+        # `fegetmode` reads the modes without the flags, in half the time. Where it does not exist, `fegetenv` is used.
         for get, put in (("fegetmode", "fesetmode"), ("fegetenv", "fesetenv")):
             if not hasattr(library, get):
                 continue
@@ -173,7 +173,7 @@ def _environment() -> _Environment:
 
 @contextmanager
 def _ordinary() -> Iterator[None]:
-    """The environment that a program starts with, for this thread and the time of the block."""
+    """Use the floating-point environment of a new program on this thread, inside the block."""
     get, put, default = _environment()
     before = _free.pop() if _free else _room()
     get(before)

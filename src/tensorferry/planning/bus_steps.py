@@ -1,7 +1,7 @@
-"""What a plan does between devices: give memory to another framework where it lies, cross the bus.
+"""Steps between devices: share a device's memory with another framework, and cross the bus.
 
-A device's memory goes to another framework where it lies; between two devices of a kind its own framework
-moves it first. The bus is crossed in one call of a framework's own, by no more bytes than there are.
+Memory of a device is shared on that device. Between two devices of one kind, the source's framework
+moves it. The bus is crossed in one call of a framework, and by as few bytes as possible.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ __all__ = [
     "change_inside",
     "fetch",
     "goes_straight",
-    "hand_over",
     "narrow_array",
     "place",
+    "share_on_device",
     "to_device",
     "to_host",
     "writes_there",
@@ -37,8 +37,8 @@ __all__ = [
 # -- from device to device ----------------------------------------------------------------------
 
 
-def hand_over(plan: PlanBuilder) -> bool:
-    """Give a device's memory to the target where it lies, or where its own framework moves it to."""
+def share_on_device(plan: PlanBuilder) -> bool:
+    """Share memory of a device with the target, if necessary after a move to another device. Returns whether it can."""
     now, source, target, out = plan.now, plan.source, plan.target, plan.request.out
     if HOST in (now.device, plan.device) or source is target:
         return False
@@ -64,7 +64,7 @@ def hand_over(plan: PlanBuilder) -> bool:
     obstacles = rules.layout_obstacles(plan.now, target)
     if obstacles:
         plan.refuse_copy(obstacles)
-        _straighten(plan, obstacles[0])
+        _copy_on_device(plan, obstacles[0])
     if out is None:
         _share_or_copy(plan)
     if target.capabilities.devices.waits:
@@ -78,7 +78,7 @@ def hand_over(plan: PlanBuilder) -> bool:
 
 
 def _share_or_copy(plan: PlanBuilder) -> None:
-    """By the sharing rule, on the device."""
+    """Share or copy on the device, by the sharing rule."""
     share, reason, warnings = rules.sharing(plan.source_info, plan.target, plan.request)
     plan.reason = plan.reason or reason
     host_steps.refuse_to_share(plan, [], share, reason)
@@ -91,7 +91,7 @@ def _share_or_copy(plan: PlanBuilder) -> None:
 
 
 def _move_to_peer(plan: PlanBuilder) -> None:
-    """Let the source's own framework bring its tensor to the device of the result."""
+    """Move the tensor to the device of the result with the source's framework."""
     now = plan.now
     if same_place(now.device, plan.device) and now.shards == 1:
         return
@@ -104,8 +104,8 @@ def _move_to_peer(plan: PlanBuilder) -> None:
     _spread(plan, plan.source)
 
 
-def _straighten(plan: PlanBuilder, why: str) -> None:
-    """Copy on the device, into memory that every framework takes."""
+def _copy_on_device(plan: PlanBuilder, why: str) -> None:
+    """Copy on the device, in a layout that every framework takes."""
     if plan.now.is_compact or plan.source.capabilities.memory.strides == "compact":
         duplicate(plan, why)
         return
@@ -117,7 +117,7 @@ def _straighten(plan: PlanBuilder, why: str) -> None:
 
 
 def to_host(plan: PlanBuilder) -> None:
-    """Cross the bus to the host, narrower first where a device may narrow."""
+    """Cross the bus to the host; a cast to a narrower dtype is made before, if the device may do it."""
     now, source = plan.now, plan.source
     if now.device == HOST:
         return
@@ -137,7 +137,7 @@ def to_host(plan: PlanBuilder) -> None:
 
 
 def to_device(plan: PlanBuilder) -> None:
-    """Cross the bus to the target's device, wider afterwards; into the memory that is given, if there is any."""
+    """Cross the bus to the target's device, or into `out`; a cast to a wider dtype is made afterwards."""
     out = plan.request.out
     if out is not None and plan.now is out:
         return
@@ -156,7 +156,7 @@ def to_device(plan: PlanBuilder) -> None:
 
 
 def _casts_first(plan: PlanBuilder) -> bool:
-    """Whether the cast comes before the bus: a narrowing one, or one that a device may not do."""
+    """Whether the cast comes before the transfer: it makes fewer bytes, or the device may not do it."""
     if plan.now.abstract is not None or same_place(plan.now.device, plan.device):
         return True
     fits = bytes_more(plan) <= 0
@@ -164,7 +164,7 @@ def _casts_first(plan: PlanBuilder) -> bool:
 
 
 def change_inside(plan: PlanBuilder) -> None:
-    """Change the dtype and the device of a framework's own tensor: narrower before the bus, wider after it."""
+    """Change the dtype and the device within one framework: narrower before the transfer, or wider after it."""
     own = plan.source
     by_host = is_cast_by_host(plan)
     if by_host or not same_place(plan.now.device, plan.device):
@@ -185,7 +185,7 @@ def change_inside(plan: PlanBuilder) -> None:
 
 
 def goes_straight(plan: PlanBuilder) -> bool:
-    """Whether a tensor is written into ``out=`` by its own framework, without a way over an array of the host."""
+    """Whether the source's framework writes into ``out=`` itself, without an array in host memory."""
     now, out, source = plan.now, plan.request.out, plan.source
     if out is None or HOST == now.device == out.device or not source.capabilities.memory.writes_own or now.swapped:
         return False
@@ -199,13 +199,13 @@ def goes_straight(plan: PlanBuilder) -> bool:
 
 
 def writes_there(plan: PlanBuilder) -> bool:
-    """Whether the target itself writes its tensor into ``out=``, which is on a device."""
+    """Whether ``out=`` is on a device, and the target's framework writes into it."""
     out, caps = plan.request.out, plan.target.capabilities
     return out is not None and out.device != HOST and caps.memory.writes_own and caps.devices.include(HOST)
 
 
 def _write(plan: PlanBuilder, by: Declaration, overlaps: bool = False) -> None:
-    """Put a framework's tensor into the memory that was given."""
+    """Write a tensor into `out`."""
     out = plan.request.out
     assert out is not None  # noqa: S101 - who calls this has looked
     copies = plan.path if same_place(plan.now.device, out.device) else Path.BUS
@@ -220,7 +220,7 @@ def _write(plan: PlanBuilder, by: Declaration, overlaps: bool = False) -> None:
 
 
 def _repeated(now: TensorInfo, by: Declaration) -> tuple[int, ...]:
-    """The axes along which all elements share their memory, if a framework can give each its own again."""
+    """The axes along which all elements share memory (stride 0), if the framework can expand them again."""
     if now.abstract is not None or not now.size or not by.capabilities.devices.spreads:
         return ()
     lengths = zip(now.shape, now.strides, strict=True)
@@ -228,13 +228,13 @@ def _repeated(now: TensorInfo, by: Declaration) -> tuple[int, ...]:
 
 
 def _narrow(plan: PlanBuilder, by: Declaration) -> None:
-    """Go on with the memory that elements share, if that is smaller than their shape."""
+    """Continue with only the memory that elements share, if that is smaller, so that fewer bytes are transferred."""
     if plan.now.framework == by.name:
         _narrow_by(plan, by, by)
 
 
 def narrow_array(plan: PlanBuilder) -> None:
-    """The same for an array that goes to a device of the target's."""
+    """Continue with only the memory that elements share, for an array that goes to a device."""
     if plan.device != HOST:
         _narrow_by(plan, plan.exchange, plan.target)
 
@@ -247,14 +247,14 @@ def _narrow_by(plan: PlanBuilder, by: Declaration, spreads: Declaration) -> None
         why = "along an axis, all elements share this memory"
         plan.add(by, "narrow", (axes,), why, shape=_one_along(now.shape, axes))
     elif not looks and (length := _windowed(now, spreads)):
-        # What is looked at value by value is said to be where it is in the tensor, and is nothing between its elements.
+        # Not if values are checked: an error names the position in the tensor, and gaps between elements are no values.
         itemsize = dtypes.find(now.dtype).itemsize
         plan.whole = now.shape, tuple(step // itemsize for step in now.strides)
         plan.add(by, "span", (length,), "windows share this memory", shape=(length,), strides=(itemsize,))
 
 
 def _windowed(now: TensorInfo, by: Declaration) -> int:
-    """How many elements the memory holds that those of a tensor share, if that are fewer; 0: they are not."""
+    """The number of elements in the memory of overlapping windows; 0 if the elements do not share memory."""
     plain = not (now.requires_grad or now.conjugate or now.negative or now.swapped) and now.abstract is None
     itemsize = dtypes.find(now.dtype).itemsize
     if not (plain and now.size and by.capabilities.devices.spreads) or any(step % itemsize for step in now.strides):
@@ -268,7 +268,7 @@ def _one_along(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]
 
 
 def _spread(plan: PlanBuilder, by: Declaration) -> None:
-    """Give each element memory of its own again."""
+    """Expand to the whole shape again, with separate memory for each element."""
     if plan.whole is not None:
         plan.become(shape=plan.whole[0])
         why = "each element in memory of its own: less has crossed the bus"
@@ -278,7 +278,7 @@ def _spread(plan: PlanBuilder, by: Declaration) -> None:
 
 
 def _cross_in_graph(plan: PlanBuilder, own: Declaration, axes: tuple[int, ...], *, by_host: bool) -> None:
-    """The same in a graph, where each element has a gradient of its own: the graph sees one conversion."""
+    """Transfer a tensor in an autograd graph, whose elements share memory. The graph sees one operation."""
     whole, by_bus = plan.now.shape, [HOST, plan.device] if by_host else [plan.device]
     for stop in dict.fromkeys(by_bus):
         casts = plan.now.dtype != plan.dtype
@@ -293,7 +293,7 @@ def _cross_in_graph(plan: PlanBuilder, own: Declaration, axes: tuple[int, ...], 
 
 
 def fetch(plan: PlanBuilder) -> None:
-    """Bring the values into host memory in one call of the source's own."""
+    """Bring the values into host memory, in one call of the source's framework."""
     now = plan.now
     gathers = now.shards > 1
     where = f"gathered from {now.shards} shards on {now.device}" if gathers else f"from {now.device}"
@@ -305,7 +305,7 @@ def fetch(plan: PlanBuilder) -> None:
 
 
 def place(plan: PlanBuilder) -> None:
-    """Bring an array to a device of a target that cannot live on the host, in one call."""
+    """Bring an array to a device in one call, for a target that has no tensors in host memory."""
     if plan.now.swapped or not plan.now.is_packed:
         host_steps.pack_array(plan, "the bus takes packed memory only")
     where = f"from {plan.now.device} to {plan.device}"
@@ -314,7 +314,7 @@ def place(plan: PlanBuilder) -> None:
 
 
 def _move(plan: PlanBuilder, by: Declaration, device: str) -> None:
-    """One transfer."""
+    """Add the step of one transfer, with page-locked memory if that was requested."""
     if _lands(plan, by, device):
         why = f"from {plan.now.device} straight into page-locked memory"
         _one_transfer(plan, by, (host_steps.wants_pinned(plan),), why, "land", HOST)
@@ -324,12 +324,12 @@ def _move(plan: PlanBuilder, by: Declaration, device: str) -> None:
 
 
 def _locks(by: Declaration, device: str) -> bool:
-    """Whether a framework page-locks memory for transfers to and from a device."""
+    """Whether a framework has page-locked memory for transfers to and from a device."""
     return device != HOST and by.capabilities.devices.pins and by.device_facts(kind_of(device)).pins
 
 
 def _lands(plan: PlanBuilder, by: Declaration, device: str) -> bool:
-    """Whether what comes to the host comes into page-locked memory, as what will be handed out."""
+    """Whether a transfer to the host goes straight into page-locked memory, which becomes the result."""
     now = plan.now
     asked = host_steps.wants_pinned(plan) or OVERLAPS in plan.request.options
     last = HOST == device == plan.device and now.dtype == plan.dtype and now.abstract is None
@@ -337,7 +337,7 @@ def _lands(plan: PlanBuilder, by: Declaration, device: str) -> bool:
 
 
 def _lock_on_the_way(plan: PlanBuilder, by: Declaration, device: str) -> bool:
-    """Copy into page-locked memory what then goes to a device beside the host's work; whether it goes like that."""
+    """Copy into page-locked memory before a transfer that runs beside the host's work. Whether the transfer does."""
     asked = OVERLAPS in plan.request.options and plan.now.abstract is None
     if not asked or plan.now.device != HOST or not _locks(by, device):
         return False

@@ -1,4 +1,4 @@
-"""What pictures of memory are drawn on: text that fits, one style for light and dark, and the ``<svg>`` around it."""
+"""The canvas of pictures of memory: text in lines that fit, one style for light and dark, and the ``<svg>`` element."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from .words import WORDS, Words
 __all__ = ["GUTTER", "STYLE", "Canvas", "clean", "fitted", "wide"]
 
 GUTTER = 34
-"""Room at the left of a row for the number of its first byte."""
+"""The room at the left of a row, for the number of its first byte."""
 _BYTE = {64: 10, 32: 9}
-"""How wide a byte is, by how many of them are in a row."""
+"""The width of a byte, by the number of bytes in a row."""
 _LETTER = 6.9
-"""How wide a letter is taken to be: in no usual font is a text wider."""
+"""The assumed width of a letter. In no common font is a text wider."""
 
 _LIGHT = (
     "--f-shared:var(--ferry-shared,#2563eb);--f-source:var(--ferry-source,#b45309);"
@@ -50,11 +50,11 @@ STYLE = (
     ".ferry-memory .none{fill:none;stroke:currentColor;stroke-dasharray:4 3}"
     ".ferry-memory .written{fill:none;stroke:var(--f-written);stroke-width:3.5}"
 )
-"""What every picture carries; the colours are ``--ferry-shared``, ``-source``, ``-result``, ``-written``, ``-ink``."""
+"""The style of every picture; the colours are ``--ferry-shared``, ``-source``, ``-result``, ``-written``, ``-ink``."""
 
 
 def clean(text: str) -> str:
-    """A text for XML, which has no control characters and no halves of a pair."""
+    """A text without the characters that XML forbids: control characters and lone surrogates."""
     return escape(
         "".join("\N{REPLACEMENT CHARACTER}" if category(letter) in ("Cc", "Cs") else letter for letter in text)
     )
@@ -66,21 +66,21 @@ _CLOSING = (
     "\u3001\u3002\uff0c\uff0e\uff1b\uff1a\uff01\uff1f\uff09\u300d\u300f\u3011\u3009\u300b"
     "\u30fc\u3063\u3083\u3085\u3087\u30c3\u30e3\u30e5\u30e7\u30a1\u30a3\u30a7\u30a9"
 )
-"""What no line begins with."""
+"""Characters that must not begin a line."""
 _OPENING = "\uff08\u300c\u300e\u3010\u3008\u300a"
-"""What no line ends with."""
+"""Characters that must not end a line."""
 _PIECES = re.compile(
     rf"\s*[{_OPENING}]*(?:[{_CJK}]|[^\s{_CJK}{_CLOSING}{_OPENING}]+|(?=[{_CLOSING}]))[{_CLOSING}]*|\s*\S"
 )
 
 
 def wide(text: str) -> float:
-    """How wide a text is taken to be."""
+    """The assumed width of a text."""
     return sum(_LETTER * (1.9 if east_asian_width(letter) in "WF" else 1) for letter in text)
 
 
 def fitted(text: str, width: float, lines: int = 3) -> list[str]:
-    """A text in lines that are no wider than there is room; what is too long for all of them ends in an ellipsis."""
+    """A text in at most `lines` lines of at most `width`; a longer text ends in an ellipsis."""
     found = [""]
     for piece in _PIECES.findall(" ".join(text.split())):
         if wide(found[-1] + piece) <= width:
@@ -98,11 +98,11 @@ def fitted(text: str, width: float, lines: int = 3) -> list[str]:
 
 
 class Canvas:
-    """What has been drawn so far, from the top down.
+    """A drawing that grows from the top down.
 
     Args:
         columns: Bytes in a row.
-        words: What it says.
+        words: The words of the picture.
     """
 
     def __init__(self, columns: int, words: Words = WORDS) -> None:
@@ -116,14 +116,14 @@ class Canvas:
         self.parts: list[str] = []
 
     def add(self, part: str) -> None:
-        """Draw something."""
+        """Add an SVG element."""
         self.parts.append(part)
 
     def svg(self, title: str, told: str, *, styled: bool = True) -> str:
-        """All of it as an ``<svg>`` element with a title, the same in words, and its style if asked for."""
+        """The drawing as an ``<svg>`` element with a title, a description in words, and its style if `styled`."""
         style = f"<style>{STYLE}</style>" if styled else ""
         aloud = self.words.aloud.format(title=title, told=told)
-        # No ids: one picture may be on a page twice.
+        # Without ids, because the same picture may be on a page twice.
         return (
             f"<svg xmlns='http://www.w3.org/2000/svg' class='ferry-memory' role='img' "
             f"aria-label='{clean(aloud)}' width='{self.width}' height='{self.y:g}' "
@@ -132,12 +132,12 @@ class Canvas:
         )
 
     def text(self, x: float, y: float, words: str, kind: str = "") -> None:
-        """Write something."""
+        """Add text at a position."""
         marked = f" class='{kind}'" if kind else ""
         self.add(f"<text x='{x:g}' y='{y:g}'{marked}>{clean(words)}</text>")
 
     def lines(self, words: str, kind: str = "", left: float = GUTTER) -> None:
-        """Write something in as many lines as it takes, and go below it."""
+        """Add text below the drawing so far, in as many lines as it needs."""
         for line in fitted(words, self.right - left):
             self.y += 16
             self.text(left, self.y - 4, line, kind)

@@ -1,4 +1,4 @@
-"""What a plan does where a value is: cast it, resolve it, copy it; and what page-locked memory is refused for."""
+"""Steps on the device of a value: cast, apply lazy bits, copy; and when page-locked memory is refused."""
 
 from __future__ import annotations
 
@@ -29,30 +29,30 @@ __all__ = [
 
 
 def in_graph(plan: PlanBuilder) -> bool:
-    """Whether the dtype that is asked for can require grad."""
+    """Whether the dtype of the result can require grad."""
     return dtypes.find(plan.dtype).kind in ("float", "complex")
 
 
 def agrees(plan: PlanBuilder) -> bool:
-    """Whether every framework rounds this cast to the same bits, so that the source's device may do it."""
+    """Whether all frameworks give the same bits for this cast, so that the source's device may do it."""
     able = not {plan.now.dtype, plan.dtype} & plan.source.capabilities.dtypes.uncast
     return able and rules.agrees(plan.now.dtype, plan.dtype) and not plan.check
 
 
 def bytes_more(plan: PlanBuilder) -> int:
-    """How many bytes more an element of the dtype that is asked for has."""
+    """How many bytes an element gets larger; negative if it gets smaller."""
     return dtypes.find(plan.dtype).itemsize - dtypes.find(plan.now.dtype).itemsize
 
 
 def is_cast_by_host(plan: PlanBuilder) -> bool:
-    """Whether a value on a device has to come to the host for its cast, which the device may not do."""
+    """Whether a value on a device must come to the host to be cast, because the device could give other bits."""
     now = plan.now
     there = plan.dtype != now.dtype and now.device != HOST and now.abstract is None and now.shards == 1
     return there and not agrees(plan)
 
 
 def cast_inside(plan: PlanBuilder, by: Declaration, why: str = "") -> None:
-    """Cast with a framework's own operation, where the value lies."""
+    """Cast with the framework's own operation, on the device of the value."""
     why = why or rules.cast_reason(plan.source_info, plan.request, plan.target)
     kept = plan.now.requires_grad and in_graph(plan) and by.capabilities.gradients.records
     objects = by.capabilities.objects
@@ -84,7 +84,7 @@ def cast_inside(plan: PlanBuilder, by: Declaration, why: str = "") -> None:
 
 
 def resolve(plan: PlanBuilder) -> None:
-    """Apply lazy bits."""
+    """Apply PyTorch's lazy bits (conjugation, negation) to the values."""
     now = plan.now
     bits = [word for word, is_set in (("conjugate", now.conjugate), ("negative", now.negative)) if is_set]
     if bits:
@@ -96,7 +96,7 @@ def resolve(plan: PlanBuilder) -> None:
 
 
 def duplicate(plan: PlanBuilder, why: str) -> None:
-    """Copy where the value is, with the order of the axes kept."""
+    """Copy on the device of the value, with the order of the axes in memory kept."""
     changes: dict[str, Any] = {"strides": plan.packed(plan.source), "misalignment": 0, "kind": "", "pinned": False}
     changes["requires_grad"] = plan.now.requires_grad and plan.source.capabilities.gradients.records
     plan.add(plan.source, "copy", (), why, copies=plan.path, **changes)
@@ -107,10 +107,10 @@ def duplicate(plan: PlanBuilder, why: str) -> None:
 
 
 def refuse_pinned(plan: PlanBuilder) -> None:
-    """Raise if page-locked memory is asked for where there is none.
+    """Raise for ``pinned=True`` if there is no page-locked memory.
 
     Raises:
-        DeviceError: The result is not on the host, or nobody can lock memory.
+        DeviceError: The result is not on the host, or neither framework can lock memory.
     """
     if not host_steps.wants_pinned(plan) or plan.now.abstract is not None:
         return

@@ -1,4 +1,4 @@
-"""What a plan does in host memory: get at an array of the source's, cast or copy it, make a tensor of it."""
+"""Steps in host memory: get an array over the source's memory, cast or copy it, make it a tensor of the target."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 _OWN: dict[str, Any] = {"writable": True, "mutable": True, "memory_map": False, "weak_dtype": None, "pinned": False}
-"""What a value becomes once its memory is nobody else's."""
+"""What changes in the description of a value when it is copied into new memory."""
 _ALIGNED: dict[str, Any] = {"misalignment": 0, "swapped": False}
 
 
@@ -45,13 +45,13 @@ _ALIGNED: dict[str, Any] = {"misalignment": 0, "swapped": False}
 
 
 def take_value(plan: PlanBuilder) -> None:
-    """Take the tensor that is the value of a variable."""
+    """Read the tensor in a variable."""
     if plan.now.kind in plan.source.capabilities.objects.value_kinds:
         plan.add(plan.source, "value", (), f"{an(plan.now.kind)}'s value", kind="")
 
 
 def read(plan: PlanBuilder) -> None:
-    """Take the values of something that owns no memory to share."""
+    """Read the values of an object that has no memory to share, such as a list of numbers."""
     kind, target = plan.now.kind, plan.target
     why = rules.why_read(kind)
     plan.refuse_copy([why])
@@ -66,7 +66,7 @@ def read(plan: PlanBuilder) -> None:
         changes = {"dtype": plan.dtype, "strides": plan.packed(target, plan.dtype)}
         changes |= {"misalignment": 0, "weak_dtype": None}
     joins = JOINS.get(kind)
-    # Python has no memory in which to join them.
+    # Python values have no memory, so NumPy joins them.
     owner = plan.exchange if joins and plan.source.capabilities.memory.host_array else plan.source
     changes |= {"writable": True, "mutable": True, "kind": ""}
     plan.add(owner, joins or "read", arguments, why, copies=plan.path, **changes)
@@ -74,7 +74,7 @@ def read(plan: PlanBuilder) -> None:
 
 
 def give_back(plan: PlanBuilder) -> None:
-    """Make lists of many numbers without an array of them all."""
+    """Make lists from many numbers, in chunks, without an array of all of them."""
     why = rules.READ_REASONS["lists"]
     changes = {**plan.as_targets(), "dtype": plan.dtype}
     plan.add(plan.source, "give_back", (plan.dtype, plan.check), why, copies=Path.HOST, **changes)
@@ -85,7 +85,7 @@ def give_back(plan: PlanBuilder) -> None:
 
 
 def obstacles(plan: PlanBuilder) -> list[str]:
-    """Why the target cannot adopt the source's memory; empty where it can."""
+    """The reasons why the target cannot share the source's memory; empty if it can."""
     if plan.allocated:
         return []
     found = []
@@ -97,7 +97,7 @@ def obstacles(plan: PlanBuilder) -> list[str]:
 
 
 def refuse_to_share(plan: PlanBuilder, found: list[str], share: bool, reason: str) -> None:
-    """Raise if ``copy=False`` was asked for where there are obstacles, or no consent: out of a graph."""
+    """Raise for ``copy=False`` if memory cannot be shared, or if the tensor is in an autograd graph."""
     if found:
         plan.refuse_copy(found)
     elif not share and not plan.allocated and plan.request.copy is False:
@@ -107,7 +107,7 @@ def refuse_to_share(plan: PlanBuilder, found: list[str], share: bool, reason: st
 
 
 def must_align(plan: PlanBuilder) -> str:
-    """Why newly allocated memory has to be copied once more before the target adopts it, if it has."""
+    """The reason why newly allocated memory must be copied again before the target can use it; empty if it need not."""
     if not plan.target.capabilities.memory.exists:
         return ""
     return next(iter(rules.layout_obstacles(plan.now, plan.target)), "")
@@ -132,7 +132,7 @@ def cast_array(plan: PlanBuilder) -> None:
 
 
 def copy_array(plan: PlanBuilder, why: str) -> None:
-    """Copy into newly allocated memory, as the target takes it."""
+    """Copy into newly allocated memory, in the layout that the target needs."""
     arguments = (plan.target.capabilities.memory.strides == "compact",)
     changes = {"strides": plan.packed(plan.target), **_ALIGNED, **_OWN}
     plan.add(plan.exchange, "copy", arguments, why, copies=Path.HOST, **changes)
@@ -140,7 +140,7 @@ def copy_array(plan: PlanBuilder, why: str) -> None:
 
 
 def pack_array(plan: PlanBuilder, why: str) -> None:
-    """Copy so that no element lies apart."""
+    """Copy into memory without gaps."""
     plan.add(plan.exchange, "copy", (True,), why, copies=Path.HOST, strides=plan.c_order, **_ALIGNED, **_OWN)
 
 
@@ -148,17 +148,17 @@ def pack_array(plan: PlanBuilder, why: str) -> None:
 
 
 def wants_pinned(plan: PlanBuilder) -> bool:
-    """Whether the result is to lie in page-locked memory."""
+    """Whether ``pinned=True`` was given."""
     return PINNED in plan.request.options
 
 
 def is_to_be_locked(plan: PlanBuilder) -> bool:
-    """Whether the value has to be copied into page-locked memory yet."""
+    """Whether the value must still be copied into page-locked memory."""
     return wants_pinned(plan) and not plan.now.pinned and plan.now.size > 0
 
 
 def pinner(plan: PlanBuilder) -> Declaration | None:
-    """Who locks memory: the source, or else the target."""
+    """The framework that can lock memory: the source's or the target's."""
     return next((each for each in (plan.source, plan.target) if each.capabilities.devices.pins), None)
 
 
@@ -172,7 +172,7 @@ def lock(plan: PlanBuilder, by: Declaration) -> None:
 
 
 def lock_array(plan: PlanBuilder, by: Declaration) -> None:
-    """The same for an array, by way of a framework's tensor over its memory."""
+    """Copy an array into page-locked memory, by means of a tensor over the array's memory."""
     if _ends_with_export(plan):
         plan.steps.pop()
     else:
@@ -192,7 +192,7 @@ def to_target(plan: PlanBuilder) -> None:
         _adopt(plan)
         present_read_only(plan)
     elif (info.writable or info.requires_grad) and rules.why_read_only(info, target) and not plan.allocated:
-        # The source's own array would let writes through.
+        # The array of the source is writable, so a read-only view of it is made.
         plan.become(**plan.as_targets())
         present_read_only(plan)
     elif plan.allocated and not plan.now.writable:
@@ -211,7 +211,7 @@ def _adopt(plan: PlanBuilder) -> None:
     target, caps = plan.target, plan.target.capabilities
     copies = Path.HOST if not caps.memory.exists or plan.now.dtype in caps.dtypes.unshared else Path.NONE
     why = rules.ADOPT_REASONS[caps.memory.exists]
-    # Code that shares gives the target the source's own tensor, if it takes that, not the array over its memory.
+    # The printed code gives the target the source's own tensor, if it takes it, and not the array over its memory.
     able = plan.now.dtype not in plan.source.capabilities.dtypes.unhanded | caps.dtypes.unhanded
     offers = caps.devices.takes_offers and plan.source.capabilities.devices.offers
     offered = offers and able and not plan.allocated and _ends_with_export(plan)
@@ -224,12 +224,12 @@ def _adopt(plan: PlanBuilder) -> None:
 
 
 def _ends_with_export(plan: PlanBuilder) -> bool:
-    """Whether the last step gave an array over the source's memory."""
+    """Whether the last step gave an array over the memory of the source."""
     return bool(plan.steps) and (plan.steps[-1].verb, plan.steps[-1].backend) == ("export", plan.source.name)
 
 
 def present_read_only(plan: PlanBuilder) -> None:
-    """Let the target's tensor over the source's memory be one that nobody can write through, where it has that."""
+    """Make the result read-only, if it shares memory that must not be written to and the target can."""
     info = plan.source_info
     why = rules.why_read_only(info, plan.target)
     if why and plan.target.capabilities.memory.writable and not plan.allocated:
@@ -237,7 +237,7 @@ def present_read_only(plan: PlanBuilder) -> None:
 
 
 def write_out(plan: PlanBuilder, out: TensorInfo) -> None:
-    """Write into the memory that was given."""
+    """Write the values into `out`."""
     if plan.check and plan.now.dtype != plan.dtype:
         why = "each value is compared before the first is written"
         plan.add(plan.exchange, "check", (plan.dtype, plan.check), why)

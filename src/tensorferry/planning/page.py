@@ -1,4 +1,4 @@
-"""A plan as HTML for notebooks: its picture, and a table of its steps with the way that each takes."""
+"""A plan as HTML for notebooks: its picture, and a table of its steps."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ _PAGE = (
 
 
 def page(parts: Iterable[str]) -> str:
-    """Parts of a page with all the style that they take."""
+    """The HTML of a page, from its parts and the style that they need."""
     return f"<div class='ferry'><style>{_PAGE}{STYLE}</style>{''.join(parts)}</div>"
 
 
 def both_widths(draw: Callable[[Literal[64, 32]], str]) -> str:
-    """A picture for a screen and one for a phone; the room that there is decides which is seen."""
+    """A wide and a narrow picture; the width of the page decides which one is shown."""
     return f"<figure class='wide'>{draw(64)}</figure><figure class='narrow'>{draw(32)}</figure>"
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Rows of HTML under their heads; the last cell of each is words, which may go over several lines."""
+    """An HTML table. The last cell of each row is prose, which may be broken into lines."""
     head = "".join(f"<th>{clean(each)}</th>" for each in heads)
     lines = (
         "".join(f"<td>{cell}</td>" for cell in cells) + f"<td class='words'>{words}</td>" for *cells, words in rows
@@ -62,22 +62,22 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def code(text: str) -> str:
-    """What is typed."""
+    """Code as HTML."""
     return f"<code>{clean(text)}</code>"
 
 
 def change(source: TensorInfo, result: TensorInfo) -> str:
-    """From what to what; a line ends between what is said of a tensor, and not inside it."""
+    """The source and the result in one line, which may be broken only between their parts."""
     return f"{_values(source)} &rarr; {_values(result)}"
 
 
 def warned(warnings: Iterable[str]) -> str:
-    """What can go wrong afterwards."""
+    """The warnings of a plan."""
     return "".join(f"<p class='warning'><b>Warning:</b> {clean(text)}</p>" for text in warnings)
 
 
 def plan_page(plan: Rendered, summary: str) -> str:
-    """A plan: from what to what, the memory, and the steps."""
+    """A plan as HTML: source and result, memory, and steps."""
 
     def draw(width: Literal[64, 32]) -> str:
         return drawing(plan, width, styled=False)

@@ -1,4 +1,4 @@
-"""The one renderer of memory: a plan as an inline SVG of bytes to scale, for notebooks, pages and files."""
+"""Draw a plan as an inline SVG, with the bytes of memory to scale, for notebooks, pages and files."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ __all__ = ["drawing", "memory_kind", "picture"]
 _PENCIL = "M0 9.5l.6-2.6L7.3.2l2 2L2.6 8.9zM6.2 1.4l2 2"
 _LOCK = "M1.5 4.2h7v5.6h-7zM3 4V2.8a2 2 0 0 1 4 0V4"
 _OBJECTS = 12
-"""Objects that are drawn of many."""
+"""The most objects that are drawn."""
 _STEPS = 6
-"""Steps that are drawn of many."""
+"""The most steps that are drawn."""
 
 
 def picture(
@@ -40,15 +40,15 @@ def picture(
     >>> drawn[:4], "source and result are the same 24 bytes; both may write" in drawn
     ('<svg', True)
 
-    One strip of bytes with a name above and below it where both are the same memory, else two and what is carried
-    between them. It is the same text for the same plan, and takes a few milliseconds for a tensor of any size.
+    If both are the same memory, it is one strip of bytes, with a name above and below; if not, two strips and what is
+    copied between them. The same plan gives the same text, in a few milliseconds for a tensor of any size.
 
     Args:
         plan: What is drawn.
         width: Bytes in a row: 64, which is one line, or 32, which can be read on a phone.
-        written: The side whose first element is written: it is marked, and on the other side too if that is the same
-            memory. A side that may not write, or has no element in memory, is told so in words, and nothing is marked.
-        words: What it says, in another language than English.
+        written: The side whose first element is written. The element is marked, on both sides if they share
+            memory. If the side cannot be written to, or has no elements, the picture says so and marks nothing.
+        words: The words, for a picture in another language.
 
     Raises:
         ValueError: Another width, or another side.
@@ -64,7 +64,7 @@ def drawing(
     styled: bool = True,
     words: Words = WORDS,
 ) -> str:
-    """A `picture` for a page that has the style already, or not."""
+    """A `picture`, with its style sheet or without it."""
     if width not in (64, 32):
         raise ValueError(f"width must be 64 or 32 bytes, not {width!r}")
     if written not in (None, "source", "result"):
@@ -110,7 +110,7 @@ def _told(plan: Rendered, words: Words) -> str:
 
 
 def _ways(plan: Rendered, words: Words) -> list[str]:
-    """What each step that copies carries, and how."""
+    """For each step that copies: how many bytes, and by which path."""
     return [words.way(step.path, size_text(step.bytes)) for step in plan.steps if step.copies]
 
 
@@ -134,7 +134,7 @@ def _parts(info: TensorInfo, words: Words) -> str:
 
 
 def _said_of_write(plan: Rendered, side: str, words: Words) -> str:
-    """What becomes of a write to a side."""
+    """The sentence about a write to one side."""
     info = plan.source if side == "source" else plan.result
     if not info.size:
         return words.source_empty if side == "source" else words.result_empty
@@ -150,7 +150,7 @@ def _is_writable(info: TensorInfo) -> bool:
 
 
 def memory_kind(info: TensorInfo) -> str:
-    """What a tensor's memory is drawn as: one block, or what else it is."""
+    """How the memory of a tensor is drawn: as one block, as separate objects, or as nothing."""
     if info.abstract is not None:
         return "none"
     if info.kind in JOINS or info.shards > 1:
@@ -168,7 +168,7 @@ def _count(info: TensorInfo) -> int:
 
 
 class _Place:
-    """A place with its name, drawn behind what is drawn while it is open."""
+    """A frame with the name of a device, around everything that is drawn inside the ``with`` block."""
 
     def __init__(self, canvas: Canvas, info: TensorInfo) -> None:
         self.canvas, self.info = canvas, info
@@ -229,7 +229,7 @@ def _side(canvas: Canvas, name: str, info: TensorInfo, *, written: bool) -> None
 
 
 def _name(canvas: Canvas, name: str, info: TensorInfo) -> None:
-    """Which side it is, what it is, and whether it may write."""
+    """Write which side it is, what tensor it is, and whether it can be written to."""
     words = canvas.words
     mark, told = (_PENCIL, words.may_write) if _is_writable(info) else (_LOCK, words.read_only)
     x = canvas.right - max(round(wide(told)), 66)
@@ -247,7 +247,7 @@ def _name(canvas: Canvas, name: str, info: TensorInfo) -> None:
 
 
 def _details(info: TensorInfo, words: Words) -> str:
-    """What of a block is touched, where that is not all of it from a 64-byte line on."""
+    """Which part of a block is touched, if that is not all of it, or does not begin at a 64-byte line."""
     if memory_kind(info) != "block" or not info.size:
         return ""
     memory = touched(info)
@@ -265,7 +265,7 @@ def _details(info: TensorInfo, words: Words) -> str:
 
 
 def _memory(canvas: Canvas, info: TensorInfo, colour: str, *, written: bool) -> None:
-    """A strip of bytes, or what there is instead."""
+    """Draw a strip of bytes; or boxes, or a sentence, if the tensor has no block of memory."""
     kind, words = memory_kind(info), canvas.words
     if kind == "objects" and info.size:
         told = words.one_object if info.size == 1 else words.object_count.format(count=f"{info.size:,}")
@@ -283,7 +283,7 @@ def _memory(canvas: Canvas, info: TensorInfo, colour: str, *, written: bool) -> 
 
 
 def _boxes(canvas: Canvas, many: int, colour: str, told: str, *, written: bool) -> None:
-    """Separate boxes with their numbers, of many the first."""
+    """Draw separate boxes with their numbers; if there are many, only the first ones."""
     pitch = 40 if canvas.columns == 64 else 30
     drawn = min(many, (_OBJECTS if canvas.columns == 64 else _OBJECTS * 2 // 3))
     canvas.y += 30
@@ -300,7 +300,7 @@ def _boxes(canvas: Canvas, many: int, colour: str, told: str, *, written: bool) 
 
 
 def _bracket(canvas: Canvas, info: TensorInfo, *, down: bool) -> None:
-    """From a name to the memory under or above it."""
+    """Draw a bracket between a name and its memory."""
     block = memory_kind(info) == "block" and info.size > 0
     left, right = ends(canvas, info) if block else (canvas.left, canvas.right)
     canvas.y += 10
@@ -309,7 +309,7 @@ def _bracket(canvas: Canvas, info: TensorInfo, *, down: bool) -> None:
 
 
 def _carried(canvas: Canvas, plan: Rendered) -> None:
-    """An arrow with the steps that copy, and the way that each takes."""
+    """Draw an arrow, with the steps that copy and the path of each."""
     ways = _ways(plan, canvas.words)
     if len(ways) > _STEPS:
         ways = [*ways[: _STEPS - 1], canvas.words.more_steps.format(count=len(ways) - _STEPS + 1)]

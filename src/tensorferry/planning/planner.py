@@ -91,7 +91,7 @@ def _decide(plan: PlanBuilder) -> None:
     _leave_graph(plan)
     if plan.now.device != HOST and plan.now.kind in source.capabilities.objects.read_kinds:
         host_steps.read(plan)  # a stack: made where its members are, so that one tensor crosses the bus
-    if not bus_steps.hand_over(plan):
+    if not bus_steps.share_on_device(plan):
         if bus_steps.goes_straight(plan):
             device_steps.resolve(plan)
         else:

@@ -1,4 +1,4 @@
-"""What no plan can be made for, whatever is asked for: said before any step is."""
+"""What makes a conversion impossible: checked before any step is planned."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["refuse_abstract", "refuse_axes", "refuse_move", "refuse_out", "refus
 
 
 def refuse_abstract(info: TensorInfo, request: Request, source: Declaration, target: Declaration) -> None:
-    """Raise for an object without memory, unless it stays in its own framework and is to stay what it is.
+    """Raise for an object without memory, unless it stays in its own framework and does not change.
 
     Raises:
         UnsupportedTypeError: It has no memory; the message says why, and what to do.
@@ -37,10 +37,10 @@ def refuse_abstract(info: TensorInfo, request: Request, source: Declaration, tar
 
 
 def refuse_axes(info: TensorInfo, exchange: Declaration) -> None:
-    """Raise for a tensor of more axes, or fewer, than a framework's can have.
+    """Raise for a tensor with more or fewer axes than the framework allows.
 
     Raises:
-        ShapeError: It has more, or fewer.
+        ShapeError: It has too many or too few axes.
     """
     most, fewest = exchange.capabilities.memory.axes, exchange.capabilities.memory.fewest_axes
     if len(info.shape) < fewest:
@@ -57,10 +57,10 @@ def refuse_axes(info: TensorInfo, exchange: Declaration) -> None:
 
 
 def refuse_move(info: TensorInfo, source: Declaration, device: str) -> None:
-    """Raise for an object without memory that is asked to go to another device.
+    """Raise for an object without memory that would go to another device.
 
     Raises:
-        UnsupportedTypeError: It has no memory, and is not traced either.
+        UnsupportedTypeError: It has no memory, and is not a tracer.
     """
     if info.abstract not in (None, "traced") and not same_place(info.device, device):
         why, hint = source.capabilities.objects.abstract[info.abstract or ""]
@@ -68,11 +68,11 @@ def refuse_move(info: TensorInfo, source: Declaration, device: str) -> None:
 
 
 def refuse_place(info: TensorInfo, source: Declaration) -> None:
-    """Raise for a description of a tensor that its framework cannot have.
+    """Raise for a description of a tensor that cannot exist in its framework.
 
     Raises:
-        DeviceError: It cannot live on that device.
-        UnsupportedTypeError: It has no such dtype, no graph, no lazy bits, one byte order, or one device each.
+        DeviceError: The framework has no such device.
+        UnsupportedTypeError: The framework does not have the dtype, gradients, lazy bits, the other byte order, or
     """
     caps = source.capabilities
     known = caps.devices.kinds
@@ -93,14 +93,14 @@ def refuse_place(info: TensorInfo, source: Declaration) -> None:
 
 
 def refuse_out(info: TensorInfo, request: Request, target: Declaration) -> None:
-    """Raise for an ``out`` that cannot be written, or that has another shape.
+    """Raise for an ``out`` that cannot be written to, or has another shape.
 
     Raises:
-        UnsupportedTypeError: It cannot be written, or an option asks for other memory than its.
-        DeviceError: ``device=`` names another device than its.
+        UnsupportedTypeError: It cannot be written to, or an option needs memory of another kind.
+        DeviceError: ``device=`` is not its device.
         GradientError: It requires grad: a write would bypass autograd.
         ShapeError: Its shape is not the source's.
-        CopyRequiredError: ``copy=False`` was asked for as well.
+        CopyRequiredError: ``copy=False`` is given as well.
     """
     out = request.out
     if out is None:

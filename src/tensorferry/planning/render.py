@@ -15,7 +15,7 @@ __all__ = ["Rendered"]
 
 
 class Rendered:
-    """What a plan says of itself, for people and for JSON."""
+    """The properties of a plan, and its texts for people and for JSON."""
 
     source: TensorInfo
     result: TensorInfo
@@ -27,7 +27,7 @@ class Rendered:
 
     @property
     def bytes_copied(self) -> int:
-        """How many bytes are written in all, over every path."""
+        """How many bytes all steps write together."""
         return sum(step.bytes for step in self.steps)
 
     @property
@@ -85,7 +85,7 @@ def _code(plan: Rendered) -> str:
 
 
 def _summary(plan: Rendered) -> str:
-    """Share or copy, in one line."""
+    """Whether memory is shared or copied, in one line."""
     if plan.shares_memory:
         mode = "writable" if plan.result.writable else "read-only"
         return f"shares memory ({mode}), copies nothing: {plan.reason}"
@@ -94,7 +94,7 @@ def _summary(plan: Rendered) -> str:
 
 
 def _to_line(plan: Rendered) -> str:
-    """The plan at the prompt: from what to what, and whether it copies."""
+    """The plan in one line, for the Python prompt: source, result, and whether it copies."""
     steps = "1 step" if len(plan.steps) == 1 else f"{len(plan.steps)} steps"
     warned = ", with a warning" if plan.warnings else ""
     return f"<Plan: {plan.source} -> {plan.result}\n  {_summary(plan)}\n  print() shows the {steps}{warned}>"

@@ -1,4 +1,4 @@
-"""The contract as small pure functions: which dtype, which device, share or copy, and the words for it."""
+"""The contract, as small pure functions: which dtype, which device, share or copy, and the reasons in the plan."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ READ_REASONS = {
 
 
 def why_read(kind: str) -> str:
-    """Why something of a kind that owns no memory to share has to be read."""
+    """The reason why an object without memory of its own to share is read, by its kind."""
     found = READ_REASONS.get(kind)
     told = kind.partition(": ")[2]
     return (
@@ -109,7 +109,7 @@ def target_dtype(info: TensorInfo, request: Request, target: Declaration) -> str
 
 
 def _widest(name: str, held: frozenset[str]) -> str | None:
-    """A dtype if it is among those that there are, else the widest of its kind."""
+    """The dtype, if it is among `held`; otherwise the widest of its kind."""
     if name in held:
         return name
     kind = dtypes.find(name).kind
@@ -118,7 +118,7 @@ def _widest(name: str, held: frozenset[str]) -> str | None:
 
 
 def _stays_as_it_is(info: TensorInfo, request: Request, target: Declaration) -> bool:
-    """Whether a tensor of a dtype that its framework lacks for now is given back as the object that it is."""
+    """Whether the source is returned as it is, though its framework does not have its dtype now (JAX without x64)."""
     own = info.framework == target.name and not info.kind and info.dtype in target.capabilities.dtypes.absent_reasons
     return own and request.copy is not True and request.device is None and not request.options
 
@@ -145,10 +145,10 @@ def _number_dtype(weak: str, kind: str, target: Declaration, asked: str | None) 
 
 
 def check_of(info: TensorInfo, request: Request, dtype: str) -> dtypes.Check:
-    """What a cast to the result's dtype has to look at: see `casts.cast`.
+    """Which check of the values the cast to `dtype` needs: see `casts.cast`.
 
     Raises:
-        LossyCastError: The request's casting does not permit this cast.
+        LossyCastError: ``casting=`` does not allow this cast.
     """
     if dtype == info.dtype:
         return ""
@@ -162,24 +162,24 @@ def check_of(info: TensorInfo, request: Request, dtype: str) -> dtypes.Check:
 
 
 def reads_as_asked(info: TensorInfo, target: Declaration, dtype: str, device: str, check: str) -> bool:
-    """Whether Python numbers are read as what the target is to have, and not first as what they are."""
+    """Whether Python numbers are read straight as the dtype of the result, without a cast afterwards."""
     as_it_is = dtype == info.dtype and target.capabilities.memory.alignment <= dtypes.find(dtype).itemsize
     return not as_it_is and not widens_later(info, target, dtype, device, check)
 
 
 def reads_in_one_go(request: Request, target: Declaration) -> bool:
-    """Whether an array of what numbers are is what is wanted, whatever they are."""
+    """Whether Python numbers become an array of their own dtype, whichever that is."""
     takes_all = target.capabilities.dtypes.numbers is EXCHANGE_NUMBERS and target.capabilities.memory.exists
     return takes_all and request.is_ordinary
 
 
 def fills_lists(info: TensorInfo, target: Declaration) -> bool:
-    """Whether Python numbers are read in chunks into lists."""
+    """Whether Python numbers are read in chunks, and written into lists."""
     return is_many(info) and not target.capabilities.memory.exists and target.name == info.framework
 
 
 def fills_out(info: TensorInfo, request: Request, target: Declaration) -> bool:
-    """Whether Python numbers are read in chunks into the memory that is given."""
+    """Whether Python numbers are read in chunks, and written into `out`."""
     out = request.out
     if out is None or not is_many(info) or not target.capabilities.memory.writes_parts:
         return False
@@ -187,7 +187,7 @@ def fills_out(info: TensorInfo, request: Request, target: Declaration) -> bool:
 
 
 def widens_later(info: TensorInfo, target: Declaration, dtype: str, device: str, check: str) -> bool:
-    """Whether a cast waits until the value is on its device: fewer bytes cross the bus."""
+    """Whether the cast is made on the device, after the transfer, so that fewer bytes cross the bus."""
     wider = dtypes.find(dtype).itemsize > dtypes.find(info.dtype).itemsize
     late = wider and device != HOST and not check and agrees(info.dtype, dtype)
     able = not {info.dtype, dtype} & target.capabilities.dtypes.uncast
@@ -195,7 +195,7 @@ def widens_later(info: TensorInfo, target: Declaration, dtype: str, device: str,
 
 
 def cast_reason(info: TensorInfo, request: Request, target: Declaration) -> str:
-    """Why the dtype changes."""
+    """The reason why the dtype changes."""
     if request.dtype == dtypes.FIT and request.out is None:
         return f"{target.name} has no {info.dtype} here"
     return "the dtype that was asked for"
@@ -209,7 +209,7 @@ def _no_such_dtype(name: str, source: str, target: Declaration, *, asked: bool) 
 
 
 def _absent(message: str, name: str, source: str, held: frozenset[str], remedy: str, *, asked: bool) -> LossyCastError:
-    """The error for a dtype that there is not; its hint names another."""
+    """The error for a dtype that does not exist there. Its hint names another dtype."""
     fitting, remark = dtypes.fit(name, held), ""
     if fitting is None:
         holders = sorted((other for other in sorted(held) if dtypes.exact(name, other)), key=dtypes.width)
@@ -229,7 +229,7 @@ def target_device(info: TensorInfo, request: Request, target: Declaration, dtype
     """The device of the result.
 
     Raises:
-        DeviceError: The target cannot live there, or there is no such device here.
+        DeviceError: The target cannot use the device, or this machine does not have it.
         LossyCastError: The device has no such dtype.
     """
     caps = target.capabilities
@@ -260,7 +260,7 @@ def target_device(info: TensorInfo, request: Request, target: Declaration, dtype
 
 
 def _place(info: TensorInfo, request: Request, target: Declaration) -> str:
-    """The device of the result, if the target can live there."""
+    """The device of the result, before it is checked."""
     if request.out is not None:
         return request.out.device
     if request.device is not None:
@@ -271,7 +271,7 @@ def _place(info: TensorInfo, request: Request, target: Declaration) -> str:
 
 
 def _stays(info: TensorInfo, target: Declaration, present: tuple[str, ...] | None) -> bool:
-    """Whether the result may be where the source is, without being asked to."""
+    """Whether the result stays on the source's device when no device is named."""
     if target.name == info.framework:
         return True
     able = info.shards == 1 and target.capabilities.devices.include(kind_of(info.device))
@@ -279,7 +279,7 @@ def _stays(info: TensorInfo, target: Declaration, present: tuple[str, ...] | Non
 
 
 def _is_here(device: str, target: Declaration, present: tuple[str, ...]) -> bool:
-    """Whether the target has a device: one of those that it names, or of a kind that it knows besides."""
+    """Whether this machine has the device: the target lists it, or has as many of its kind."""
     kind, _, index = device.partition(":")
     if device in present or (not index and kind in map(kind_of, present)):
         return True
@@ -290,7 +290,7 @@ def _is_here(device: str, target: Declaration, present: tuple[str, ...]) -> bool
 
 
 def sharing(info: TensorInfo, target: Declaration, request: Request) -> tuple[bool, str, list[str]]:
-    """Whether memory may be shared under the sharing rule, why, and what that puts at risk."""
+    """The sharing rule: whether memory may be shared, the reason, and warnings."""
     caps = target.capabilities
     if not caps.memory.exists:
         return False, f"{target.name} values have no memory to share", []
@@ -309,7 +309,7 @@ def sharing(info: TensorInfo, target: Declaration, request: Request) -> tuple[bo
     if info.writable and not info.requires_grad:
         return True, "both sides know that writes show", []
     if info.requires_grad:
-        # No consent: who wants to share and write detaches it first.
+        # `copy=False` does not help: to share and to write, the user must detach the tensor first.
         return False, f"{target.name} has no read-only tensors: {READ_ONLY_REASON}", []
     if request.copy is False:
         risk = f"a write to the {target.name} tensor changes memory that the source does not permit to write"
@@ -318,7 +318,7 @@ def sharing(info: TensorInfo, target: Declaration, request: Request) -> tuple[bo
 
 
 def why_read_only(info: TensorInfo, target: Declaration) -> str:
-    """Why a target that can present writable memory read-only does so; empty where it does not."""
+    """The reason why the result is a read-only view; empty if it is not."""
     if not target.capabilities.memory.read_only:
         return ""
     if info.requires_grad:
@@ -330,7 +330,7 @@ def why_read_only(info: TensorInfo, target: Declaration) -> str:
 
 
 def layout_obstacles(info: TensorInfo, target: Declaration) -> list[str]:
-    """Why the target cannot adopt host memory of this layout; empty where it can."""
+    """The reasons why the target cannot share host memory with this layout; empty if it can."""
     caps = target.capabilities
     found: list[str] = []
     if info.swapped:
@@ -376,10 +376,10 @@ _ROUNDED_ALIKE = frozenset(
 
 
 def agrees(source: str, target: str) -> bool:
-    """Whether every framework casts each value alike, so that a device may do it.
+    """Whether all frameworks cast every value to the same result, so that the cast may be made on a device.
 
-    Measured on torch 2.13 and NumPy 2.4 over random bits: what is left out of the list of rounded
-    casts (float64 to float16, every float8) differs in values, the rest at most in a NaN's payload.
+    Measured on torch 2.13 and NumPy 2.4 with random bits. The casts that are not in the list
+    (float64 to float16, every float8) differ in values; the others differ at most in the payload of a NaN.
     """
     if dtypes.exact(source, target) or (source, target) in _ROUNDED_ALIKE:
         return True

@@ -1,4 +1,4 @@
-"""Memory as a drawing: bytes to scale in rows, with their 64-byte lines, and which of them a tensor touches."""
+"""Draw memory: rows of bytes to scale, 64-byte lines, and which bytes a tensor touches."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ __all__ = ["bar", "blocks_of", "ends", "strip", "touched"]
 
 _ROW, _PITCH, _BAR = 20, 26, 12
 _EXACT_LINES = 4
-"""Lines of 64 bytes up to which each element is drawn."""
+"""The most lines of 64 bytes for which each element is drawn."""
 _BLOCKS = 128
-"""Blocks that larger memory is drawn as."""
+"""The number of blocks in the drawing of larger memory."""
 _DIGIT = 6.2
-"""How wide a digit in an element is taken to be."""
+"""The assumed width of a digit."""
 
 
 def touched(info: TensorInfo) -> Touched:
@@ -34,7 +34,7 @@ def touched(info: TensorInfo) -> Touched:
 
 
 def ends(canvas: Canvas, info: TensorInfo) -> tuple[float, float]:
-    """From where to where the memory of a tensor goes in the rows of its strip."""
+    """Where the memory of a tensor begins and ends on the canvas."""
     memory = touched(info)
     base = (info.misalignment + memory.low) % ALIGNMENT
     first, last = divmod(base, canvas.columns), divmod(base + memory.span - 1, canvas.columns)
@@ -46,8 +46,8 @@ def ends(canvas: Canvas, info: TensorInfo) -> tuple[float, float]:
 def strip(canvas: Canvas, info: TensorInfo, kind: str, *, written: bool) -> None:
     """Draw the memory of a tensor.
 
-    Up to four 64-byte lines are drawn element by element; of more, the line of the first element is, and below it
-    all of it in equal blocks, each as full as the part of its bytes that is touched.
+    Up to four 64-byte lines are drawn element by element. For more, the first line is, and below
+    it all memory in equal blocks, each filled by the share of its bytes that is touched.
 
     Args:
         canvas: Where it is drawn.
@@ -86,7 +86,7 @@ def _ruler(canvas: Canvas, ticks: Iterable[int]) -> None:
 
 
 def _rows(canvas: Canvas, first: int, last: int, marks: Mapping[int, str]) -> dict[int, float]:
-    """Empty rows from one byte or block to another, and at which height each is."""
+    """Draw empty rows; gives the height of each."""
     tops, ticks = {}, []
     for row in range(first // canvas.columns, -(-last // canvas.columns)):
         top = canvas.y + 2
@@ -161,7 +161,7 @@ def _numbers(
     window: tuple[int, int],
     tops: Mapping[int, float],
 ) -> None:
-    """The number of each element in the order of reading, or of every second, fourth …, as there is room."""
+    """The numbers of the elements in reading order: of all, or of every second, fourth …, if there is less room."""
     room = memory.itemsize * canvas.byte
     labels = {
         at: f"{index}" if many == 1 else f"{index} \N{MULTIPLICATION SIGN}{many:,}"
@@ -194,7 +194,7 @@ def _lines_of_64(canvas: Canvas, tops: Mapping[int, float]) -> None:
 
 
 def _short(nbytes: float) -> str:
-    """A number of bytes in the room that there is before a row."""
+    """A number of bytes, short enough for the room before a row."""
     for unit in ("", "K", "M", "G", "T", "P"):
         if nbytes < 1024 and (nbytes < 1000 or unit):
             return f"{nbytes:.3g}{unit}" if nbytes < 1000 else f"{nbytes:.0f}{unit}"
@@ -203,7 +203,7 @@ def _short(nbytes: float) -> str:
 
 
 def blocks_of(nbytes: int, most: int, least: int = 1) -> int:
-    """How large equal blocks are, a power of two, of which some bytes take no more than so many."""
+    """The size of equal blocks, a power of two, so that `nbytes` bytes take at most `most` blocks."""
     size = least
     while -(-nbytes // size) > most:
         size *= 2
@@ -211,7 +211,7 @@ def blocks_of(nbytes: int, most: int, least: int = 1) -> int:
 
 
 def bar(canvas: Canvas, info: TensorInfo, kind: str, size: int) -> None:
-    """Draw the memory of a tensor as one row of equal blocks, each as full as the part of it that is touched."""
+    """Draw the memory of a tensor as one row of equal blocks, each filled by the share of its bytes that is touched."""
     memory = touched(info)
     blocks = -(-memory.span // size)
     top = canvas.y + 2
@@ -221,7 +221,7 @@ def bar(canvas: Canvas, info: TensorInfo, kind: str, size: int) -> None:
 
 
 def _overview(canvas: Canvas, memory: Touched, base: int, kind: str, *, written: bool) -> None:
-    """All of the memory in equal blocks, each as full as the part of it that is touched."""
+    """Draw all memory in equal blocks, each filled by the share of its bytes that is touched."""
     size = blocks_of(base + memory.span, _BLOCKS, ALIGNMENT)
     blocks = -(-(base + memory.span) // size)
     told = canvas.words.blocks if memory.total == memory.span else canvas.words.blocks_partly

@@ -1,4 +1,4 @@
-"""The words in pictures of memory, as a table: English, unless who draws gives another."""
+"""The words in pictures of memory, as a table: English, unless a translation is given."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["WORDS", "Words"]
 
 
 class Words(NamedTuple):
-    """Whole phrases, with the names of what stands in their gaps: a translation may order those as it likes.
+    """Phrases with named gaps, which a translation may put in another order.
 
     >>> WORDS._replace(byte_count="{count} octets").byte_count.format(count=24)
     '24 octets'
@@ -81,12 +81,12 @@ class Words(NamedTuple):
     result_unseen: str = "The first element of the result is written: the source has not changed."
 
     def way(self, path: Path, size: str) -> str:
-        """So many bytes on a path."""
+        """A number of bytes, and the path that they take."""
         told = {Path.HOST: self.over_host, Path.BUS: self.over_bus, Path.DEVICE: self.over_device}[path]
         return told.format(size=size)
 
     def bytes(self, number: int) -> str:
-        """A number of bytes in full."""
+        """A number of bytes, written out."""
         return self.one_byte if number == 1 else self.byte_count.format(count=f"{number:,}")
 
 

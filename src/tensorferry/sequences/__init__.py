@@ -1,1 +1,1 @@
-"""Python numbers: read out of lists, in chunks, and what is wrong with them."""
+"""Python numbers: read lists of them, in chunks if they are long, and say what is wrong with a list."""

@@ -1,6 +1,6 @@
-"""Long sequences of Python numbers, read straight into what is wanted of them, a chunk at a time where they are cast.
+"""Read long sequences of Python numbers straight into the result, a chunk at a time if they must be cast.
 
-An array of all of them, as wide as they are, would be as much memory again as source and result.
+An array of all numbers before the cast would need as much memory again as the source and the result.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 __all__ = ["Chunks", "Read", "Wanted", "read"]
 
 _CHUNK = 1 << 14
-"""Elements that are read at a time: they are in a cache still when they are looked at and cast."""
+"""How many elements are read at a time, so that they are still in the processor's cache when they are cast."""
 
 
 class Wanted(NamedTuple):
-    """What numbers are to become, which the request and the target say.
+    """What numbers become, by the request and the target.
 
     Args:
         dtype: The dtype of the result.
-        check: What a cast to it has to look at, as for `casts.cast`.
-        made: ``"array"``, ``"lists"``, or nothing: they are compared, and stay.
+        check: How the cast checks each value, see `casts.cast`.
+        made: ``"array"``, ``"lists"``, or empty if the numbers are only checked.
     """
 
     dtype: str
@@ -45,12 +45,12 @@ class Wanted(NamedTuple):
 
 
 class Read(NamedTuple):
-    """Numbers that have been read.
+    """The result of `read`.
 
     Args:
-        value: What was made of them, or the `Chunks` to read once more.
-        shape: Their shape.
-        exact: The dtype that holds them.
+        value: The array or the lists; or the `Chunks`, to read them again.
+        shape: The shape of the numbers.
+        exact: The dtype that has all of them.
     """
 
     value: Any
@@ -59,11 +59,11 @@ class Read(NamedTuple):
 
 
 class _InDoubtError(ConversionError):
-    """The numbers are not what they were expected to be."""
+    """The numbers do not have the types that the first ones suggested."""
 
 
 class Chunks:
-    """Where each chunk of Python numbers lies, and the chunk as an array of the dtype that holds them all.
+    """The chunks of a sequence of Python numbers: the index of each, and its values as an array.
 
     >>> [(index, chunk.tolist()) for index, chunk in Chunks([1, 2.5], (2,), "float64")]
     [((slice(0, 2, None),), [1.0, 2.5])]
@@ -71,11 +71,11 @@ class Chunks:
     Args:
         x: Nested sequences of numbers.
         shape: Their shape.
-        dtype: The dtype that holds them all exactly.
-        copies: Whether chunks are read from new lists of the same objects, which nobody else can change.
+        dtype: The dtype that has all of them exactly.
+        copies: Whether chunks are read from copies of the lists, which no other thread can change.
 
     Raises:
-        ConversionError: While it is iterated: they are not, or no longer, those numbers.
+        ConversionError: During iteration, if the sequence does not have this shape and dtype, or has changed.
     """
 
     def __init__(self, x: Any, shape: tuple[int, ...], dtype: str, *, copies: bool = False) -> None:
@@ -91,7 +91,7 @@ class Chunks:
             yield index, chunk
 
     def with_rows(self) -> Iterator[tuple[Index, Any, Array, int]]:
-        """The same, with what the chunk was read from, and what was found in it, by flags."""
+        """Iterate over indices, lists, arrays, and the flags of the numbers in each chunk."""
         for index, rows, shape in _split(self.x, self.shape):
             start, stop = index[-1].start, index[-1].stop
             if self.copies:
@@ -104,27 +104,27 @@ class Chunks:
 def read(
     x: Any, head: Any, decide: Callable[[tuple[int, ...], Exact], Wanted], to_scalars: Callable[[Array], Any]
 ) -> Read | None:
-    """Numbers as what is wanted of them; ``None``: something about them is in doubt.
+    """Read numbers into the result; ``None`` if they are unusual.
 
-    `reader.read` and a cast of the whole then know why.
+    Then `reader.read` and a cast of the whole array do it, or say what is wrong.
 
     Args:
         x: Nested sequences of numbers.
         head: Their first element, as `reader.first` gives it.
-        decide: What they are to become, for a shape and what they are.
-        to_scalars: Makes nested lists of an array.
+        decide: Gives what they become, by their shape and exact dtype.
+        to_scalars: Makes nested lists from an array.
     """
     shape, exact = shape_of(x), numbers.expected_of(x, head)
     try:
         for _ in range(2):
             if exact is None:
                 return None
-            # What they turn out to be is known after one pass: then it is expected.
+            # After the first pass their exact dtype is known.
             value, exact = _read_as(decide(shape, exact), x, shape, exact, decide, to_scalars)
             if value is not None and exact is not None:
                 return Read(value, shape, exact)
     except (ConversionError, MemoryError, ValueError):
-        # There may be no memory for a shape that only the first rows have.
+        # The shape comes from the first rows. There may be no memory for it, though the others are shorter.
         pass
     return None
 
@@ -137,7 +137,7 @@ def _read_as(
     decide: Callable[[tuple[int, ...], Exact], Wanted],
     to_scalars: Callable[[Array], Any],
 ) -> tuple[Any, Exact | None]:
-    """What is made of the numbers if they are what is expected, else ``None``; and what they are."""
+    """The result, or ``None`` if the numbers are not of the expected dtype; and their exact dtype."""
     chunks = Chunks(x, shape, expected.dtype, copies=wanted.made == "lists")
     if wanted.made == "array":
         result: Any = memory.compact(shape, numpy_dtype(wanted.dtype))
@@ -146,7 +146,7 @@ def _read_as(
         if exact is not None and not (found & flags.MISFIT and exact.dtype == expected.dtype):
             again = wanted if exact == expected else decide(shape, exact)
             same = exact.dtype == expected.dtype and again.dtype == wanted.dtype
-            # What is to be finite was looked at on the way.
+            # The check for finite numbers has been made already.
             fits = not found & flags.BEYOND if again.check == "finite" else again == wanted
             return (result if same and fits else None), exact
     else:
@@ -171,7 +171,7 @@ def _read_chunks(
         if exact is None:
             return None, None
         if result is not None and not expected.holds(exact):
-            # The rest is only looked at, unless all that changes is what a cast has to compare.
+            # Continue, if only the check changes; if not, the other chunks are only examined.
             expected = expected._replace(narrow=False)
             again = decide(chunks.shape, expected) if expected.holds(exact) else None
             if again and again.dtype == wanted.dtype:
@@ -194,7 +194,7 @@ def _read_chunks(
 def _put_lists(
     result: Any, index: Index, rows: Any, chunk: Array, found: int, wanted: Wanted, to_scalars: Callable[[Array], Any]
 ) -> None:
-    """New lists: those of the very objects where that makes no difference, else what a function makes of an array."""
+    """Put a chunk into the result: copies of the lists if no value changes, otherwise lists made from the array."""
     *outer, part = index
     for row in outer:
         result = result[row]
@@ -206,10 +206,10 @@ def _put_lists(
 
 
 def _copied(rows: Any, depth: int) -> list[Any]:
-    """New lists of the same objects.
+    """Copies of nested lists, with the same objects.
 
     Raises:
-        ShapeError: They are not as deep.
+        ShapeError: The nesting is not as deep as `depth`.
     """
     if not isinstance(rows, ROWS):
         raise ShapeError("Rows of unequal lengths are no tensor.", None)
@@ -217,16 +217,16 @@ def _copied(rows: Any, depth: int) -> list[Any]:
 
 
 def _hollow(shape: tuple[int, ...]) -> list[Any]:
-    """Nested lists without their elements, as deep as chunks are smaller than a row."""
+    """Nested lists without elements, for the axes along which chunks are parts of rows."""
     if prod(shape[1:]) <= _CHUNK:
         return [None] * shape[0]
     return [_hollow(shape[1:]) for _ in range(shape[0])]
 
 
 def _split(x: Any, shape: tuple[int, ...]) -> Iterator[tuple[Index, Any, tuple[int, ...]]]:
-    """Where each chunk lies, the sequence of which it is a part, and the shape of that.
+    """The index of each chunk, the sequence that contains it, and the shape of that sequence.
 
-    Some rows if a row is short, else parts of rows.
+    A chunk is several rows if rows are short, and part of a row if they are long.
     """
     inner = prod(shape[1:])
     if inner <= _CHUNK:

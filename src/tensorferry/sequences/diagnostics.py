@@ -1,4 +1,4 @@
-"""What is wrong with a nested sequence, and where: rows of unequal lengths, and elements that are no numbers."""
+"""Find out what is wrong with a nested sequence, and where: unequal rows, or elements that are not numbers."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ __all__ = [
 ]
 
 ROWS = (list, tuple, range)
-"""What is opened as a row of elements."""
+"""The types that are rows of elements."""
 DEEPEST = 64
-"""Levels that are opened: NumPy has no more axes."""
+"""The deepest nesting. NumPy arrays cannot have more axes."""
 
 
 def leaves(x: Any, path: str = "x", depth: int = 0) -> Iterator[tuple[str, Any]]:
-    """Each element, after its path."""
+    """Yield each element, with its path."""
     if isinstance(x, ROWS) and depth < DEEPEST:
         for index, element in enumerate(x):
             yield from leaves(element, f"{path}[{index}]", depth + 1)
@@ -44,11 +44,11 @@ def leaves(x: Any, path: str = "x", depth: int = 0) -> Iterator[tuple[str, Any]]
 
 
 def outer_shape(x: Any) -> tuple[int, ...]:
-    """The shape of the nesting around tensors.
+    """The shape of the sequences around tensors.
 
     Raises:
         ShapeError: Rows of unequal lengths.
-        UnsupportedTypeError: A description stands where a tensor is to be.
+        UnsupportedTypeError: An element is a `TensorInfo`, not a tensor.
     """
     problem = _ragged(x, "x")
     if problem is not None:
@@ -61,7 +61,7 @@ def outer_shape(x: Any) -> tuple[int, ...]:
 
 
 def why_unreadable(x: Any, cause: Exception | None) -> ConversionError:
-    """The error that says what is wrong with a sequence, and where."""
+    """The error for a sequence that cannot be read. It says what is wrong, and where."""
     ragged = _ragged(x, "x")
     if ragged is not None:
         return ragged
@@ -84,7 +84,7 @@ def why_unreadable(x: Any, cause: Exception | None) -> ConversionError:
 
 
 def _each(expression: str, depth: int) -> str:
-    """Code that makes nested lists of `x` with an expression of each `number`."""
+    """Code for a nested list comprehension over `x` that applies an expression to each `number`."""
     rows = ["x", *("row" for _ in range(depth - 1))]
     for level, row in enumerate(reversed(rows)):
         expression = f"[{expression} for {'row' if level else 'number'} in {row}]"
@@ -148,7 +148,7 @@ _EXACT_HINTS = {
 
 
 def described(path: str) -> UnsupportedTypeError:
-    """The error for a description among numbers or tensors, of which each would be read."""
+    """The error for a `TensorInfo` among numbers or tensors."""
     return UnsupportedTypeError(
         f"The TensorInfo at {path} describes a tensor, and has no values.",
         'explain_tree(x, "numpy") says what would be done with each',
@@ -156,11 +156,11 @@ def described(path: str) -> UnsupportedTypeError:
 
 
 def _ragged(x: Any, path: str, depth: int = 0) -> ConversionError | None:
-    """The error for the first place where lengths differ, or ``None`` if they do not."""
+    """The error for the first row with another length, or ``None`` if all have the same."""
     if not isinstance(x, ROWS) or not len(x) or depth > DEEPEST:
         return None
     for index, element in enumerate(x):
-        if isinstance(element, TensorInfo):  # a tuple of another sense
+        if isinstance(element, TensorInfo):  # a tuple, but not a row
             return described(f"{path}[{index}]")
     lengths = [length_of(element) for element in x]
     for index, length in enumerate(lengths):
@@ -187,7 +187,7 @@ def _as_row(row: Any, length: int | None) -> str:
 
 
 def _ragged_across(x: Any, path: str) -> ShapeError | None:
-    """Rows of one length each, whose own rows differ in length from one to the next."""
+    """The error for rows whose elements have unequal lengths from one row to the next."""
     shapes = [shape_of(element) for element in x]
     for index, shape in enumerate(shapes):
         if shape != shapes[0]:
@@ -199,12 +199,12 @@ def _ragged_across(x: Any, path: str) -> ShapeError | None:
 
 
 def length_of(x: Any) -> int | None:
-    """How long a sequence is; ``None``: it is an element."""
+    """The length of a row; ``None`` if it is an element."""
     return len(x) if isinstance(x, ROWS) else None
 
 
 def shape_of(x: Any) -> tuple[int, ...]:
-    """The shape of the nesting, as the first row of each level tells it."""
+    """The shape of nested sequences, by the first row of each level."""
     shape: list[int] = []
     while isinstance(x, ROWS) and len(shape) < DEEPEST:
         shape.append(len(x))
@@ -215,7 +215,7 @@ def shape_of(x: Any) -> tuple[int, ...]:
 
 
 def at_member(error: ConversionError, path: str) -> ConversionError:
-    """The error of a member with where that stands; what it says of places inside is said of it there."""
+    """The error of a member of a stack, with the position of the member."""
     inside = error.message.replace(" at x[", f" at {path}[")
     message = f"{error.message} - at {path}" if inside == error.message else inside
     return type(error)(message, error.hint)

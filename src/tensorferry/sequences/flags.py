@@ -1,4 +1,4 @@
-"""What is found in Python numbers, by flags, and which dtype holds all of them exactly."""
+"""Flags for the types and ranges of Python numbers, and the dtype that has all of them exactly."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ __all__ = [
 Array = np.ndarray[Any, Any]
 
 DOUBT = -1
-"""There is something else among the numbers, or the rows are of unequal lengths."""
+"""There is another object among the numbers, or rows have unequal lengths."""
 BOOL, INT, FLOAT, COMPLEX = 1, 2, 4, 8
 WIDE, LARGE, UNSIGNED, NEGATIVE = 16, 32, 64, 128
-"""An int beyond 32 bits; one beyond 2**53, which a float64 may not hold; one from 2**63; one below 0."""
+"""An int beyond 32 bits; one beyond 2**53, which float64 may not have; one from 2**63 on; one below 0."""
 BEYOND, SPECIAL, MISFIT = 256, 512, 1024
-"""A finite float beyond float32; an infinity or NaN; a number that does not fit the dtype it was to be read as."""
+"""A finite float beyond float32; an infinity or NaN; a number that does not fit the expected dtype."""
 KINDS = BOOL | INT | FLOAT | COMPLEX
 LARGEST = float(np.finfo(np.float32).max)
 _EXACT_INTEGERS = 2**53
 
 
 class Exact(NamedTuple):
-    """The dtype that holds numbers exactly.
+    """The dtype that has numbers exactly.
 
     Args:
         dtype: Its name.
-        narrow: Whether int32 or float32 is as far in range.
+        narrow: Whether all are in the range of int32 or float32.
     """
 
     dtype: str
@@ -61,11 +61,11 @@ class Exact(NamedTuple):
 
     @property
     def weak(self) -> str:
-        """The narrowest ordinary dtype, as far as their range goes."""
+        """The narrowest ordinary dtype with the range of the numbers."""
         return weak_of(self.dtype) if self.narrow else self.dtype
 
     def holds(self, other: Exact) -> bool:
-        """Whether numbers that were expected to be this one are read to the same bits if they are another."""
+        """Whether numbers that were expected to be of this dtype give the same bits if they are of another."""
         return EXACT[other.dtype] <= EXACT[self.dtype] and (other.narrow or not self.narrow)
 
 
@@ -76,21 +76,21 @@ def weak_of(dtype: str) -> str:
 
 _NARROWER = {"int64": "int32", "float64": "float32"}
 EXACT = {"bool": 0, "int64": 1, "uint64": 2, "float64": 3, "complex128": 4}
-"""The dtypes that hold Python numbers exactly, each before those that hold its numbers where both stand."""
+"""The dtypes for exact Python numbers. If two occur together, the later one has the numbers of both."""
 EXPECTED = {
     bool: Exact("bool", narrow=True),
     int: Exact("int64", narrow=True),
     float: Exact("float64", narrow=True),
     complex: Exact("complex128", narrow=True),
 }
-"""What numbers are expected to be, by the type of the first."""
+"""The expected dtype of numbers, by the type of the first."""
 TYPES = {expected.dtype: kind for kind, expected in EXPECTED.items()}
-"""The other way round."""
+"""The type of the first number, by the expected dtype."""
 
 
 @cache
 def exact(found: int) -> Exact | None:
-    """Which dtype holds numbers exactly; ``None``: none may, or there are none.
+    """The dtype that has numbers with these flags exactly; ``None`` if none may have them, or there are no numbers.
 
     >>> exact(INT | FLOAT), exact(INT | LARGE | FLOAT)
     (Exact(dtype='float64', narrow=True), None)
@@ -108,12 +108,12 @@ def exact(found: int) -> Exact | None:
 
 
 def alike(found: int) -> Exact | None:
-    """The same of numbers that are all of one type; else ``None``."""
+    """The exact dtype of numbers that are all of one type; otherwise ``None``."""
     return exact(found) if found & KINDS in (BOOL, INT, FLOAT, COMPLEX) else None
 
 
 def found_in(array: Array) -> int:
-    """The flags of numbers that were read as what they are."""
+    """The flags of numbers in an array of their exact dtype."""
     kind = array.dtype.kind
     if kind == "b":
         return BOOL
@@ -121,13 +121,13 @@ def found_in(array: Array) -> int:
         return (found_in(array.real) | found_in(array.imag)) & ~FLOAT | COMPLEX
     low, high = np.minimum.reduce(array, axis=None), np.maximum.reduce(array, axis=None)
     if kind == "f":
-        # Which of the two it is takes another pass.
+        # Another pass would find out which of the two it is.
         return FLOAT if low >= -LARGEST and high <= LARGEST else FLOAT | BEYOND | SPECIAL
     return found_among(int(low), int(high))
 
 
 def found_among(low: int, high: int) -> int:
-    """The flags of integers between two of them."""
+    """The flags of integers from `low` to `high`."""
     found = INT | NEGATIVE if low < 0 else INT
     if low < -(2**31) or high >= 2**31:
         found |= WIDE
@@ -137,7 +137,7 @@ def found_among(low: int, high: int) -> int:
 
 
 def are_exact(array: Array) -> bool:
-    """Whether no integer among floats can have been rounded on its way into float64."""
+    """Whether no integer among floats was rounded when it was read as float64."""
     parts = (array.real, array.imag) if array.dtype.kind == "c" else (array,)
     return all(
         np.minimum.reduce(part, axis=None) > -_EXACT_INTEGERS and np.maximum.reduce(part, axis=None) < _EXACT_INTEGERS

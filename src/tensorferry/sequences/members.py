@@ -1,4 +1,4 @@
-"""`Members`: the tensors of a nested sequence, looked at once and all together, before anything is stacked."""
+"""`Members`: the tensors of a nested sequence, described together, before they are stacked."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ _SHAPE = attrgetter("shape")
 
 
 class Members(NamedTuple):
-    """Tensors that become one.
+    """Tensors that become one tensor.
 
     Args:
-        tensors: Those, one after the other.
-        infos: What they are, each once; shapes aside if `which` is ``None``.
+        tensors: The tensors, in order.
+        infos: Their different descriptions. If `which` is ``None``, it is one, whose shape is that of the first.
         sources: The backend of each of `infos`.
-        which: For each tensor its place in `infos`; ``None``: one look has shown that all are alike.
-        shape: The shape of the whole.
-        asked: As what each is converted before they become one; ``None``: as what it is.
-        places: Where each lies in the whole, if they are filled up with `value`.
-        value: What is between them.
-        joined: What holds the numbers of all, one after the other, if they were read before they were looked at.
-        lengths: How long each is on its first axis, if they are filled up.
-        keywords: Those of `collate` that fill them up.
+        which: For each tensor, the index of its description; ``None`` if all tensors are alike.
+        shape: The shape of the result.
+        asked: The request for each tensor, before they are joined; ``None`` if they are not converted.
+        places: The place of each tensor in the result, if they are padded.
+        value: The padding value.
+        joined: An array with the values of all, one after the other, if these are numbers that were read together.
+        lengths: The length of the first axis of each, if they are padded.
+        keywords: The keywords of `collate` for the padding.
     """
 
     tensors: Sequence[Any]
@@ -62,14 +62,14 @@ class Members(NamedTuple):
 
     @property
     def signature(self) -> Hashable:
-        """All of the members that decides what is done to them: neither shapes, strides nor addresses."""
+        """Everything that the steps depend on: neither shapes, strides nor addresses."""
         if self.which is None:
             return self.infos[0][2:4], self.infos[0][6:], self.sources[0], self.asked
         return tuple((info[2:4], info[6:]) for info in self.infos), tuple(self.sources), self.asked
 
     @property
     def take_the_same_steps(self) -> bool:
-        """Whether what one goes through all go through: they are alike in all but their graphs and who may write."""
+        """Whether all members are converted by the same steps: they differ at most in gradients and writability."""
         return len(self.infos) == 1 or len({(info[0], info[2:4], info[9:]) for info in self.infos}) == 1
 
     @property
@@ -80,13 +80,13 @@ class Members(NamedTuple):
         return [self.infos[place].shape for place in self.which]
 
     def stacked(self, outer: tuple[int, ...]) -> Members:
-        """The same with the shape of the whole.
+        """The members, with the shape of the result.
 
         Args:
-            outer: The shape of the nesting around them.
+            outer: The shape of the sequences around them.
 
         Raises:
-            ShapeError: Their shapes are unequal; the message says where, and both.
+            ShapeError: Their shapes are unequal; the message names two of them, and where they are.
         """
         shapes = self.shapes
         if len(set(shapes)) > 1:
@@ -99,7 +99,7 @@ class Members(NamedTuple):
         return self._replace(shape=(*outer, *shapes[0]))
 
     def detached(self) -> Members:
-        """The same outside their graphs."""
+        """The members, detached from autograd graphs."""
         grads, which = [info.requires_grad for info in self.infos], self.which
         places = [0] * len(self.tensors) if which is None else which
         each = zip(self.tensors, places, strict=True)
@@ -107,17 +107,17 @@ class Members(NamedTuple):
         return self._replace(tensors=tensors)
 
     def path(self, index: int) -> str:
-        """Where a tensor stands in the sequence."""
+        """The path of a tensor in the sequence."""
         return _path(self.shape[: len(self.shape) - len(self.infos[0].shape)] or (len(self.tensors),), index)
 
 
 def members_of(x: Any) -> Members | None:
-    """The tensors of a nested sequence; ``None``: it is one of numbers, as its first element says.
+    """The tensors of a nested sequence; ``None`` if its first element is a number.
 
-    Rows of numbers among them make numbers of all.
+    If there are rows of numbers among the tensors, all are read as numbers.
 
     Raises:
-        ConversionError: An element is no tensor, or rows or tensors are of unequal lengths; the message says where.
+        ConversionError: An element is not a tensor, or lengths are unequal; the message says where.
     """
     if not isinstance(x, (list, tuple)) or not x or type(x[0]) in PYTHON_NUMBERS:
         return None
@@ -132,14 +132,14 @@ def members_of(x: Any) -> Members | None:
 
 
 def look_at(tensors: Sequence[Any], outer: tuple[int, ...]) -> Members:
-    """What many tensors are; nothing is read that is not Python's.
+    """Describe many tensors. No memory is read except that of Python objects.
 
     Args:
-        tensors: Those, one after the other.
-        outer: The shape of the nesting around them.
+        tensors: The tensors, in order.
+        outer: The shape of the sequences around them.
 
     Raises:
-        ConversionError: One of them cannot be carried; the message says where it is.
+        ConversionError: One of them cannot be converted; the message says where it is.
     """
     kind = type(tensors[0])
     if registry.is_known_tensor(kind) and set(map(type, tensors)) == {kind}:
@@ -166,11 +166,11 @@ def look_at(tensors: Sequence[Any], outer: tuple[int, ...]) -> Members:
 
 
 def gathered(members: Members, target: Backend | None, request: Request | None) -> Members:
-    """The same, each on one device and of one dtype, where the framework whose they are stacks them there.
+    """The members, with a request that gives all the same device and dtype, if a framework stacks them itself.
 
     Raises:
-        DeviceError: They are to become one in their own framework, and lie on several devices.
-        LossyCastError: No dtype holds the values of all.
+        DeviceError: They would be stacked in their own framework, but are on several devices.
+        LossyCastError: No dtype has the values of all.
     """
     infos, source = members.infos, members.sources[0]
     devices = dict.fromkeys(info.device for info in infos)
@@ -179,7 +179,7 @@ def gathered(members: Members, target: Backend | None, request: Request | None) 
     if not source.capabilities.gradients.graph or members.places is not None:
         return members
     if len(devices) == 1:
-        place = None  # where they are: then one tensor goes elsewhere
+        place = None  # they are stacked on their device, and one tensor is moved
     elif source is not target:
         place = HOST
     else:
@@ -200,7 +200,7 @@ def gathered(members: Members, target: Backend | None, request: Request | None) 
 
 
 def whole_of(members: Members, target: Backend | None) -> tuple[Backend | None, TensorInfo]:
-    """Whose tensor the members are together, and what it is: of the target if it keeps their graph, else an array.
+    """The backend and description of the stack: of the target if that keeps autograd graphs, otherwise of an array.
 
     Raises:
         LossyCastError: No dtype holds the values of all.
@@ -241,20 +241,20 @@ def _info(
     kind: str,
     abstract: str | None,
 ) -> TensorInfo:
-    """What new memory is."""
+    """The description of a tensor in new memory."""
     info = TensorInfo(framework, shape, dtype, device, writable=True, mutable=True, requires_grad=requires_grad)
     return info._replace(kind=kind, abstract=abstract)
 
 
 def _stacker(members: Members, target: Backend) -> Backend | None:
-    """The framework that stacks them itself: the target, in their graph, or theirs, in one call; ``None``: none."""
+    """The framework that stacks the members itself: the target in a graph, or their own; ``None`` if NumPy does."""
     source, infos = members.sources[0], members.infos
     caps = source.capabilities
     if not caps.gradients.graph or any(other is not source for other in members.sources) or _are_large(members):
         return None
     one_dtype = members.asked is not None or len({info.dtype for info in infos}) == 1
     if source is not target and any(info.device != HOST for info in infos):
-        # One tensor crosses the bus.
+        # Then one tensor crosses the bus, not many.
         return source if one_dtype and all(info.abstract is None for info in infos) else None
     if source is not target:
         one_call = members.which is None and members.asked is None and not caps.objects.tracer
@@ -263,9 +263,9 @@ def _stacker(members: Members, target: Backend) -> Backend | None:
 
 
 def _are_large(members: Members) -> bool:
-    """Whether they are so large, on the host and in no graph, that NumPy stacks them in a fraction of the time.
+    """Whether the members are so large that NumPy stacks them faster: on the host, and without gradients.
 
-    It asks for huge pages there; other frameworks' allocators do not.
+    NumPy uses huge pages for large memory; the allocators of other frameworks do not.
     """
     if prod(members.shape) * dtypes.find(members.infos[0].dtype).itemsize < memory.MAPPED:
         return False
@@ -277,18 +277,18 @@ def _path(outer: tuple[int, ...], index: int) -> str:
 
 
 def _has_tensors(x: Any, head: Any) -> bool:
-    """Whether a sequence is one of tensors, by its first element."""
+    """Whether a sequence contains tensors, by its first element."""
     if is_tensor(head):
         return True
     if not isinstance(head, np.generic):
         return False
-    # A NumPy scalar has a dtype: tensors may come after it.
+    # A NumPy scalar may be followed by tensors.
     others = [kind for kind in element_types(x) if not issubclass(kind, (np.generic, *PYTHON_NUMBERS, *ROWS))]
     return any(map(registry.is_tensor, others))
 
 
 def _has_rows_of_numbers(x: Any) -> bool:
-    """Whether rows of Python numbers stand where others are tensors: ``[array([1, 2]), [3, 4]]``."""
+    """Whether there are rows of Python numbers beside tensors: ``[array([1, 2]), [3, 4]]``."""
     if not any(issubclass(kind, ROWS) for kind in element_types(x)):
         return False
     rows = [each for each in x if isinstance(each, ROWS)]

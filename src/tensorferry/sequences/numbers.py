@@ -1,6 +1,6 @@
-"""Python's own numbers as arrays of what they are: the extension reads them where it was built, else NumPy does.
+"""Read Python numbers into arrays of their exact dtype: with the C extension, or with NumPy if it was not built.
 
-What is found in them is told by flags, the same for both; whatever is in doubt is left to `reader`, which is careful.
+Both give the same flags. Everything unusual is left to `reader`, which is slower and says what is wrong.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Array = np.ndarray[Any, Any]
 PYTHON_NUMBERS = frozenset({float, int, bool, complex})
 
 FEW = 256
-"""Elements of a list that are looked at sooner than an array of them is described."""
+"""Up to this many elements, it is faster to examine the list than to describe an array of them."""
 
 _SMALLEST = 5e-324  # times 1.0 it is 0.0 where subnormals are flushed: see `subnormals`
 
@@ -81,11 +81,11 @@ _CODES = {
 }
 _ROUNDED_ONCE = {("float64", "float32"), ("complex128", "complex64")}
 _FIRST = 32
-"""So many numbers say what the others are expected to be: floats among ints are seen before all were read as ints."""
+"""How many numbers decide what the others are expected to be. One is not enough, as floats may follow an int."""
 
 
 def expected_of(x: Any, head: Any) -> flags.Exact | None:
-    """What many numbers are expected to be, by the first few of them; ``None``: something is in doubt.
+    """The expected exact dtype of many numbers, by the first few of them; ``None`` if they are unusual.
 
     >>> expected_of([[1, 2.5], [3, 4]], 1)
     Exact(dtype='float64', narrow=True)
@@ -101,7 +101,7 @@ def expected_of(x: Any, head: Any) -> flags.Exact | None:
 
 
 def read(x: Any, head: Any, shape: tuple[int, ...]) -> tuple[Array, int] | None:
-    """Python numbers in one new array, exactly, and what was found in them, by flags; ``None``: something is in doubt.
+    """Python numbers in a new array of their exact dtype, and their flags; ``None`` if they are unusual.
 
     >>> read([1, 2.5], 1, (2,))
     (array([1. , 2.5]), 6)
@@ -120,40 +120,40 @@ def read(x: Any, head: Any, shape: tuple[int, ...]) -> tuple[Array, int] | None:
         if seen is not None and seen.dtype == expected.dtype:
             return array, found
         expected = seen
-        del array  # before there is another
+        del array  # to free its memory before the next array is made
     return None
 
 
 def _read_by_extension(x: Any, shape: tuple[int, ...], dtype: str, start: int, stop: int) -> tuple[Array, int]:
-    """A part of the first axis as an array of a dtype, and what is found in it, by flags.
+    """A part of the first axis as an array, and the flags of its numbers.
 
     Args:
         x: Nested sequences of numbers.
         shape: The shape of all.
-        dtype: One that Python numbers may be exactly.
+        dtype: A dtype in `flags.EXACT`.
         start: Where the part begins.
         stop: Where it ends.
     """
     try:
         array = np.empty((stop - start, *shape[1:]), numpy_dtype(dtype))
     except (MemoryError, ValueError):
-        # As long as the first row of each level there may be none.
+        # There may be no memory for a shape that only the first rows have.
         return np.empty(0), flags.DOUBT
     return array, _extension.fill(array, _CODES[dtype], x, shape, start, stop)  # type: ignore[union-attr]
 
 
 @subnormals.kept
 def _read_by_numpy(x: Any, shape: tuple[int, ...], dtype: str, start: int, stop: int) -> tuple[Array, int]:
-    """The same without the extension."""
+    """`_read_by_extension`, without the extension."""
     wanted = numpy_dtype(dtype)
     part = x if stop - start == len(x) else x[start:stop]
     try:
-        # A tensor or a scalar of NumPy's among them, which has a dtype, would make another sum.
+        # If there is a tensor or a NumPy scalar among them, the sum is not a Python number.
         plain = type(sum(opened(part, len(shape) - 1))) in PYTHON_NUMBERS
         array = np.array(part) if plain and len(x) == shape[0] else None
     except Exception:  # noqa: BLE001 - whatever an element of somebody else's class raises
         array = None
-    # Beside bools NumPy reads uint64 in some lists and floats in others.
+    # Among bools, NumPy reads large integers as uint64 in some lists, and as floats in others.
     if array is None or array.shape != (stop - start, *shape[1:]) or array.dtype.kind not in "bifc":
         return np.empty(0, wanted), flags.DOUBT
     found = flags.found_in(array)
@@ -170,19 +170,19 @@ read_part = _read_by_numpy if _extension is None else _read_by_extension
 
 
 def opened(x: Any, levels: int) -> Any:
-    """The rows or elements some levels down, one after the other."""
+    """Iterate over the rows or elements that are `levels` levels down."""
     for _ in range(levels):
         x = chain.from_iterable(x)
     return x
 
 
 def with_types(found: int, x: Any, depth: int) -> int:
-    """What was found in numbers that `read_part` has read, with each type that is among them; NumPy tells none.
+    """The flags, with those for the types of the numbers, which NumPy does not tell.
 
     Args:
-        found: That, by flags.
-        x: The nested sequences of them.
-        depth: How many levels they have.
+        found: The flags so far.
+        x: Nested sequences of numbers.
+        depth: The number of levels.
     """
     if _extension is not None:
         return found
@@ -194,7 +194,7 @@ _FLAGS = {bool: flags.BOOL, int: flags.INT, float: flags.FLOAT, complex: flags.C
 
 
 def _look_by_numpy(row: Any) -> int:
-    """Which numbers are in a list or a tuple, by flags."""
+    """The flags of the numbers in a list or a tuple."""
     kinds = set(map(type, row))
     if kinds == {float} and hypot(*row) < flags.LARGEST / 2:
         return flags.FLOAT
@@ -205,7 +205,7 @@ def _look_by_numpy(row: Any) -> int:
         return flags.DOUBT if kinds else 0
     found = _read_by_numpy(row, (len(row),), "complex128", 0, len(row))[1]
     if found & flags.FLOAT and kinds <= {int, bool}:
-        return flags.DOUBT  # floats are what NumPy made of bools and ints from 2**63
+        return flags.DOUBT  # NumPy made floats from bools and ints from 2**63 on
     return with_types(found, row, 1)
 
 
@@ -213,14 +213,14 @@ look = _look_by_numpy if _extension is None else _extension.look
 
 
 def fill(result: Array, dtype: str, check: str, x: Any, shape: tuple[int, ...]) -> int:
-    """Write numbers into new, packed memory in one pass, as a cast rounds them; and what is found in them, by flags.
+    """Write numbers into new memory without gaps, in one pass, rounded as by a cast. Gives their flags.
 
-    `DOUBT`, too, if that cannot be done: then they are read as an array of what they are, which is cast.
+    The result is `DOUBT` if that is impossible. Then they are read into an array of their exact dtype, which is cast.
 
     Args:
-        result: The memory.
-        dtype: What they are expected to be exactly.
-        check: What a cast from that would look at, as for `casts.cast`.
+        result: The array to write.
+        dtype: Their expected exact dtype.
+        check: How a cast from that dtype would check each value, see `casts.cast`.
         x: Nested sequences of numbers.
         shape: Their shape.
     """
@@ -233,11 +233,11 @@ def fill(result: Array, dtype: str, check: str, x: Any, shape: tuple[int, ...]) 
 def list_reader(
     dtypes: Mapping[type, str], allocate: Callable[[int, np.dtype[Any]], Array] = np.empty
 ) -> Callable[[list[Any]], Array | None]:
-    """What reads a list of numbers as an array; ``None`` comes of one that takes a closer look, or the plan.
+    """A function that reads a list of numbers into an array, and gives ``None`` for an unusual list.
 
     Args:
-        dtypes: As what they are read, by the type of the first, or what the first few of many are expected to be.
-        allocate: Gives new memory.
+        dtypes: The dtype of the array, by the type of the first number, or by the expected type of many.
+        allocate: Makes a new array.
     """
     ways = {
         kind: (
@@ -259,13 +259,13 @@ def list_reader(
             return None
         dtype, code, expected = way
         if write is None:
-            x = x.copy() if len(x) < FEW else []  # which nobody changes between the look and the reading
+            x = x.copy() if len(x) < FEW else []  # a copy, which no other thread can change meanwhile
             if not x or look(x) not in expected:
                 return None
             result = allocate(len(x), dtype)
             try:
                 result[...] = x
-            except OverflowError:  # of an integer that does not fit
+            except OverflowError:  # an integer does not fit
                 return None
             return result
         result = allocate(len(x), dtype)
@@ -275,7 +275,7 @@ def list_reader(
 
 
 def is_filled(dtype: str, wanted: str, check: str) -> bool:
-    """Whether numbers of one dtype are read as another to the bits of a cast, or found not to fit."""
+    """Whether the extension reads numbers of one dtype as another, with the bits of a cast."""
     if (dtype, wanted) in _ROUNDED_ONCE:
         return check in ("", "finite")
     if dtype == "float64" and wanted in ("float16", "bfloat16"):
@@ -291,17 +291,17 @@ _HALFWAY = [
     for odd in (1, 3)
     for part in (-(2.0**-40), 0.0, 2.0**-40)
 ]
-"""Floats that lie between two of 16 bits, or beside the middle."""
+"""Floats in the middle between two 16-bit floats, or near it."""
 _NANS = struct.pack("<4Q", 0x7FF8000000000000, 0xFFF8000000000000, 0x7FF0000000000001, 0x7FF5555555555555)
 
 
 @cache
 @subnormals.kept
 def _are_cast_alike(wanted: str) -> bool:
-    """Whether the extension makes the floats of 16 bits that a cast does, which is tried out.
+    """Whether the extension gives the same 16-bit floats as a cast, which is tested once.
 
-    ml_dtypes 0.6 makes bfloat16 by way of float32, another version may not; what NumPy's float16 keeps of NaN is
-    what the processor does.
+    ml_dtypes 0.6 casts to bfloat16 through float32, and another version may not. What NumPy's float16 keeps of a NaN
+    depends on the processor.
     """
     tried, dtype = np.array([*_HALFWAY, *struct.unpack("<4d", _NANS)]), numpy_dtype(wanted)
     filled = np.empty(tried.shape, dtype)
@@ -311,7 +311,7 @@ def _are_cast_alike(wanted: str) -> bool:
 
 @cache
 def _all_within(dtype: str, *, narrow: bool) -> frozenset[int]:
-    """What can be found in numbers of a dtype, by flags; if it is to be narrow, none of them is beyond float32."""
+    """The flags that numbers of a dtype can have; if `narrow`, without numbers beyond float32."""
     every = ((each, flags.exact(each)) for each in range(flags.MISFIT) if not (narrow and each & flags.BEYOND))
     return frozenset(each for each, seen in every if seen is not None and seen.dtype == dtype)
 

@@ -1,7 +1,7 @@
-"""Nested sequences of numbers, read into one array in one pass; `stacks` has those of tensors.
+"""Read nested sequences of numbers into one array, in one pass. Sequences of tensors are in `stacks`.
 
-What a sequence is, its first element says: if that is a Python number, they are Python numbers,
-whose dtype the target chooses; if it is a NumPy scalar or a tensor, they are typed.
+The first element decides: if it is a Python number, all are Python numbers, whose dtype the target
+chooses; if it is a NumPy scalar or a tensor, they have dtypes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _BUFFERS = (bytes, bytearray, memoryview, typed_array)
 
 
 def first(x: Any) -> tuple[Any, int]:
-    """The first element that is not a sequence, or the empty sequence, and how many there are if all rows are alike."""
+    """The first element that is not a sequence, or the empty sequence; and the number of elements if rows are equal."""
     if type(x) is list and x and type(x[0]) in PYTHON_NUMBERS:
         return x[0], len(x)
     size = 1
@@ -51,12 +51,12 @@ def first(x: Any) -> tuple[Any, int]:
 
 
 def is_number(element: Any) -> bool:
-    """Whether a first element says that they are Python numbers, not typed ones."""
+    """Whether the first element is a Python number, without a dtype."""
     return type(element) in PYTHON_NUMBERS or not isinstance(element, np.generic)
 
 
 def is_tensor(element: Any) -> bool:
-    """Whether a first element is a tensor, or something that has to be refused like one."""
+    """Whether the first element is a tensor, or an object that is refused like one."""
     if type(element) in PYTHON_NUMBERS or isinstance(element, (np.generic, *ROWS)):
         return False
     try:
@@ -66,10 +66,10 @@ def is_tensor(element: Any) -> bool:
 
 
 class NewArray:
-    """What a list was read or stacked into before it was described, in the list's place: nobody else has its memory.
+    """A new array that takes the place of a list, which was read or stacked before it was described.
 
     Args:
-        array: The memory.
+        array: The array, whose memory no other object has.
         weak: Whether it holds Python numbers, whose dtype the target chooses.
     """
 
@@ -85,9 +85,9 @@ class NewArray:
 
 @subnormals.kept
 def read(x: Any, head: Any) -> tuple[Array, str | None]:
-    """Numbers in one new array, exactly: integers as int64 or uint64, floats as float64; and the narrowest dtype.
+    """Numbers in a new array of their exact dtype (int64, uint64, float64 …), and the narrowest ordinary dtype.
 
-    The narrowest ordinary one, as far as their range goes; ``None``: they have dtypes of their own.
+    The narrowest dtype has the range of the numbers; it is ``None`` if they have dtypes of their own.
 
     >>> read([[1, 2], [3, 4]], 1)
     (array([[1, 2],
@@ -100,7 +100,7 @@ def read(x: Any, head: Any) -> tuple[Array, str | None]:
     Raises:
         UnsupportedTypeError: An element is not a number; the message says where.
         ShapeError: Rows of unequal lengths; the message says which.
-        LossyCastError: No dtype holds all of these numbers.
+        LossyCastError: No dtype has all of these numbers.
     """
     found = numbers.read(x, head, shape_of(x))
     exact = flags.exact(found[1]) if found else None
@@ -118,7 +118,7 @@ def _read_carefully(x: Any) -> Array:
         array = np.array(x)
     except MemoryError:
         raise
-    except Exception as error:  # whatever an element of somebody else's class raises when it is looked at
+    except Exception as error:  # an element of any class may raise anything
         raise why_unreadable(x, error) from error
     if of_numpy(array.dtype) is None:
         raise why_unreadable(x, None)
@@ -137,14 +137,14 @@ def _read_range(x: range) -> Array:
 
 
 def _may_be_rounded(x: Any, array: Array) -> bool:
-    """Whether an integer can have been rounded on its way into float64."""
+    """Whether an integer may have been rounded when it was read as float64."""
     if not array.size or flags.are_exact(array):
         return False
     return any(issubclass(kind, (int, np.integer)) and kind is not bool for kind in element_types(x))
 
 
 def element_types(x: Any) -> set[type]:
-    """The types of the elements, and of rows where elements stand among them, as deep as the first element lies.
+    """The types of the objects that are as deep as the first element.
 
     >>> element_types([[1, 2.5], [True, 4]]) == {int, float, bool}
     True
@@ -178,16 +178,16 @@ def _types_within(x: Any, depth: int) -> set[type]:
 
 
 def _with_numbers(x: Any, path: str, depth: int = 0) -> Any:
-    """The same rows, with the numbers of tensors that stand among numbers.
+    """The rows, in which tensors among numbers are replaced by their values.
 
     Raises:
-        UnsupportedTypeError: A tensor has no numbers to give, as one with a mask.
+        UnsupportedTypeError: The values of a tensor cannot be read, for example because it is masked.
         GradientError: A tensor requires grad.
     """
     if isinstance(x, TensorInfo):
         raise described(path)
     if isinstance(x, (list, tuple)) and depth < DEEPEST:
-        # Of a copy: what a tensor's own class does may change the list.
+        # Over a copy, because the code of a tensor's class could change the list.
         return [_with_numbers(each, f"{path}[{index}]", depth + 1) for index, each in enumerate([*x])]
     if not is_tensor(x):
         return x
@@ -208,9 +208,9 @@ def _with_numbers(x: Any, path: str, depth: int = 0) -> Any:
 
 
 def _read_exactly(x: Any, array: Array) -> Array:
-    """The array, unless integers were rounded: alone they take a dtype that holds them all, or raise."""
+    """The array; if integers were rounded in it, they are read again as integers, which may raise."""
     if _has_only_integers(x):
-        # NumPy's own integers would wrap around where Python's raise.
+        # As Python integers, because NumPy's would wrap around instead of raising.
         integers = [int(number) for _, number in leaves(x)]
         try:
             whole: Array = np.array(integers, np.uint64).reshape(array.shape)
@@ -239,7 +239,7 @@ def _has_only_integers(x: Any) -> bool:
 
 
 def narrowest(array: Array) -> str:
-    """The narrowest ordinary dtype that holds Python numbers as they were read, as far as their range goes."""
+    """The narrowest ordinary dtype with the range of Python numbers that were read into an array."""
     name = of_numpy(array.dtype) or ""
     found = flags.exact(flags.found_in(array)) if array.size and name in flags.EXACT else None
     return flags.weak_of(name) if found is None else found.weak

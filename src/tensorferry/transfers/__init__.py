@@ -1,1 +1,1 @@
-"""Conversions that go on beside the caller's own work: one at a time, or a batch ahead."""
+"""Conversions that run beside the caller's work: `start` for one, `prefetch` for batches."""

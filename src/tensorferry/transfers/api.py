@@ -1,4 +1,4 @@
-"""The functions that users call: start, prefetch."""
+"""The public functions `start` and `prefetch`."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def start(
     try:
         return begin(x, target)
     except ConversionError as error:
-        error.said_of("start", target_of(to, like))
+        error.complete_hint("start", target_of(to, like))
         raise
 
 

@@ -1,4 +1,4 @@
-"""`begin`: plan a conversion, do at once what takes no time, and the rest on a thread and on side streams."""
+"""Begin a conversion: what is quick is done at once, the rest by a thread on side streams."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def begin(x: Any, target: Target) -> Transfer:
     """Plan a conversion, and begin it.
 
     Raises:
-        ConversionError: There is no such plan.
+        ConversionError: The conversion is impossible.
     """
     pending = target.overlapping().prepare(x)
     future: Future[Landed] = Future()
@@ -49,7 +49,7 @@ def begin(x: Any, target: Target) -> Transfer:
 
 
 def _takes_long(plan: Plan) -> bool:
-    """Whether a plan crosses the bus or waits for a device; what a device does by itself is only queued."""
+    """Whether a plan crosses the bus or waits for a device. Work within a device is only queued, which is quick."""
     return any(step.path == "bus" or step.verb == "wait" for step in plan.steps)
 
 
@@ -58,7 +58,7 @@ def _run(pending: Pending, streams: SideStreams, places: Sequence[StreamPlace], 
     for reached in after:
         reached.event.wait()
     for backend, tensor in () if places else tensors_in(value):
-        # What a framework without streams has only promised.
+        # A framework without streams may still be working on the result.
         finish = getattr(backend, "wait", None)
         if finish is not None and backend.describe(tensor).device != HOST:
             finish(tensor)
@@ -66,7 +66,7 @@ def _run(pending: Pending, streams: SideStreams, places: Sequence[StreamPlace], 
 
 
 def _settle(future: Future[Landed], do: Callable[[], Landed]) -> None:
-    """Let a future have what comes of it, an error too."""
+    """Put the result, or the error, into a future."""
     try:
         found = do()
     except BaseException as error:  # noqa: BLE001 - whoever asks for the result gets it
@@ -74,16 +74,16 @@ def _settle(future: Future[Landed], do: Callable[[], Landed]) -> None:
     else:
         future.set_result(found)
     finally:
-        del future, do  # the error holds this frame, and the future holds the error
+        del future, do  # to break a cycle: the error refers to this frame, and the future to the error
 
 
 class _Queue:
-    """The transfers of a device, one after the other, and at most one thread that does them.
+    """The transfers of a device, which one thread does one after the other.
 
-    The thread ends when there are none, so none is left behind; Python waits for it when it ends.
+    The thread ends when there are no more transfers. Python waits for it before it exits.
 
     Args:
-        name: For the thread.
+        name: The name of the thread.
     """
 
     def __init__(self, name: str) -> None:
@@ -93,7 +93,7 @@ class _Queue:
         self._running = False
 
     def do(self, work: Callable[[SideStreams], None]) -> None:
-        """Queue work, which raises nothing; it is given side streams.
+        """Queue a function, which takes side streams and must not raise.
 
         Raises:
             RuntimeError: No thread can be started: the interpreter is ending.
@@ -108,7 +108,7 @@ class _Queue:
         streams = SideStreams()
         while (work := self._next()) is not None:
             work(streams)
-            del work  # it keeps tensors alive
+            del work  # because it refers to tensors
         streams.give_back()
 
     def _next(self) -> Callable[[SideStreams], None] | None:
@@ -118,7 +118,7 @@ class _Queue:
 
 
 _queues: dict[tuple[str, str], _Queue] = {}
-# A child process has none of its parent's threads.
+# A child process does not have the threads of its parent.
 os.register_at_fork(after_in_child=_queues.clear)
 
 

@@ -1,4 +1,4 @@
-"""`OnePass`: one pass over a source, a little ahead of whoever reads it."""
+"""`OnePass`: one pass over a source of batches, which are converted ahead of the consumer."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _NOTHING: Any = object()
 
 @dataclass
 class Tally:
-    """What the passes over one source have done together.
+    """Counts and times of all passes over one source.
 
     Args:
-        batches: How many batches were handed out.
-        skipped: How many could not be converted, and were left out.
+        batches: How many batches the consumer got.
+        skipped: How many batches could not be converted, and were left out.
         data_seconds: How long the consumer waited for the source.
-        copy_seconds: How long it waited for what was converted or copied.
+        copy_seconds: How long the consumer waited for conversions and copies.
     """
 
     batches: int = 0
@@ -44,14 +44,14 @@ class Tally:
     copy_seconds: float = 0.0
 
     def wait(self, start: float, read: float) -> None:
-        """Add the time since a start: until a batch was read to what was waited for data, and the rest to copies."""
+        """Add the time since `start`: until `read` to the time for data, and the rest to the time for copies."""
         now = perf_counter()
         copy = max(0.0, now - max(start, read))
         self.copy_seconds += copy
         self.data_seconds += now - start - copy
 
     def skip(self, why: str) -> None:
-        """Count a batch that is left out; the first one with a warning, at the line that asks for a batch."""
+        """Count a batch that is left out. The first one gives a warning at the line of the consumer."""
         self.skipped += 1
         if self.skipped == 1:
             why = why.partition("\n")[0]
@@ -60,14 +60,14 @@ class Tally:
 
 
 class OnePass:
-    """The batches of one pass, converted; an iterator.
+    """An iterator over the converted batches of one pass.
 
     Args:
-        iterable: Gives the batches.
-        target: Where they go.
-        depth: How many may be ahead of the consumer.
+        iterable: The source of the batches.
+        target: The target.
+        depth: How many batches may be read ahead.
         skips: Whether a batch that cannot be converted is left out.
-        tally: What is told what has been done.
+        tally: The counts and times, which are updated.
     """
 
     def __init__(self, iterable: Iterable[Any], target: Target, depth: int, *, skips: bool, tally: Tally) -> None:
@@ -84,16 +84,16 @@ class OnePass:
         self._ended = False
         self._closed = ""
         self.is_only = False
-        """Whether the source can be read once: it is its own iterator."""
+        """Whether the source can be read only once, because it is its own iterator."""
 
     @property
     def begun(self) -> bool:
-        """Whether the source has been asked for anything."""
+        """Whether a batch has been requested."""
         return self._iterable is None
 
     @property
     def ended(self) -> bool:
-        """Whether nothing comes any more."""
+        """Whether there are no more batches."""
         return self._ended or bool(self._closed)
 
     @property
@@ -114,8 +114,8 @@ class OnePass:
             return self._next()
         except BaseException as error:
             if isinstance(error, ConversionError):
-                error.said_of("prefetch", self._target.to or EXCHANGE)
-            # An interrupt leaves everything as it is.
+                error.complete_hint("prefetch", self._target.to or EXCHANGE)
+            # After an interrupt the iteration can continue.
             if not isinstance(error, KeyboardInterrupt):
                 self._end()
             raise
@@ -148,12 +148,12 @@ class OnePass:
             try:
                 raise StopIteration if message.error is None else message.error
             finally:
-                del message  # an error holds this frame
+                del message  # to break a cycle: the error refers to this frame
 
     def _here(self) -> Any:
-        """The next batch, or a thread for it and all others if there is something to do beside the consumer."""
+        """The next batch, converted here; if a device is involved, start the thread that converts all batches."""
         if self._source is None:
-            # Here and not in the thread: the iterators of some loaders start processes.
+            # Not in the thread, because the iterators of some loaders start processes.
             iterable, self._source = self._iterable, iter(self._iterable)
             self.is_only = self._source is iterable
             self._iterable = None
@@ -190,13 +190,13 @@ class OnePass:
         return pending.run()
 
     def _set_going(self, batch: Any, plans: Sequence[Plan]) -> None:
-        """Convert this batch and the following ones ahead from now on."""
+        """Start the thread that converts this batch and the following ones."""
         from ..devices.streams import events_of
         from .places import places_of
         from .worker import Converter, Worker
 
         sources, places = places_of(plans)
-        # What the source may hold already has been queued by this thread.
+        # The source may hold batches whose work this thread has queued.
         worker = Worker(Converter(self._target.overlapping(), events_of(sources)), self._depth, skips=self._skips)
         weakref.finalize(self, worker.close).atexit = False
         self._worker = worker
@@ -218,7 +218,7 @@ class OnePass:
         self._let_go(0.0)
 
     def close(self, why: str) -> None:
-        """End the thread, and forget what has been converted; asking for more raises with these words."""
+        """End the thread, and drop converted batches. After that, `next` raises an error with the text `why`."""
         from .worker import PATIENCE
 
         self._closed = self._closed or why

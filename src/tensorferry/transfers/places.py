@@ -1,4 +1,4 @@
-"""The places where conversions read and write, and the tensors of a result that arrive there."""
+"""Find the places (devices with streams) that conversions read and write, and the tensors of a result there."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def _places(infos: Iterable[TensorInfo]) -> tuple[StreamPlace, ...]:
 
 
 def places_of(plans: Sequence[Plan]) -> tuple[tuple[StreamPlace, ...], tuple[StreamPlace, ...]]:
-    """The places that conversions read from, and all of them: those that they write to last."""
+    """The places that conversions read from; and all places, of which those that they write to are last."""
     sources, targets = _places(plan.source for plan in plans), _places(plan.result for plan in plans)
     return sources, (*(place for place in sources if place not in targets), *targets)
 
 
 def landed(value: Any, after: Sequence[PlaceEvent]) -> Landed:
-    """A result with the tensors of each place where there is something to wait for."""
+    """A result, with the tensors of each place for which an event must be awaited."""
     events = dict(after)
     parts: dict[StreamPlace, list[Any]] = defaultdict(list)
     for backend, tensor in tensors_in(value) if after else ():
@@ -58,6 +58,6 @@ def tensors_in(value: Any) -> Iterator[tuple[Backend, Any]]:
     """The tensors of a tree, and their backends."""
     rule = LeafRule("tensors")
     for leaf in take_apart(value)[0]:
-        with suppress(UnsupportedTypeError):  # one that cannot be carried was not converted
+        with suppress(UnsupportedTypeError):  # a tensor that cannot be converted was kept
             if rule.takes(leaf):
                 yield registry.backend_of(leaf), leaf

@@ -1,4 +1,4 @@
-"""`Prefetch`: converted batches, a little ahead of whoever reads them, as often as the source can be read."""
+"""`Prefetch`: an iterable of converted batches, which are converted ahead of the consumer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CLOSED = "This prefetch is closed; make another: prefetch(loader, …)."
 
 
 class PrefetchStats(NamedTuple):
-    """What a `prefetch` has done so far, and for what its consumer has waited.
+    """What a `prefetch` has done so far, and how long its consumer has waited.
 
     Args:
         batches: How many batches it has handed out.

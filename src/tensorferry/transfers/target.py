@@ -1,4 +1,4 @@
-"""`Target`: what was asked for, once and for many tensors or trees; `Pending`: one of those, planned once."""
+"""`Target`: the target and keywords of a call, for many tensors or trees; `Pending`: a planned conversion of one."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from ..backends import registry
 from ..core.devices import device_name
 from ..core.info import TensorInfo
 from ..core.leaf_dtypes import rule_for_all, rule_of
-from ..core.request import KEYWORDS_OF_COLUMNS
+from ..core.request import COLUMN_KEYWORDS
 from ..errors import validate_flags
 from ..execution import run
 from ..execution.target import aim
 from ..planning import rules
 from ..trees.api import is_ordinary_tensor, targets_of, untraced
 from ..trees.leaves import LeafRule, leaf_rule
-from ..trees.tables import said_in
+from ..trees.tables import with_column_keywords
 from ..trees.tree_conversion import TreeConversion, convert
 from ..trees.walk import take_apart
 
@@ -32,25 +32,25 @@ if TYPE_CHECKING:
 __all__ = ["Pending", "Target"]
 
 _PROBE = "uint8"
-"""A dtype that every device has, to ask for the device alone."""
+"""A dtype that every device has, to check only the device."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """Where tensors go, and as what.
+    """The target and the keywords of `start` or `prefetch`.
 
     Args:
-        to: The target's name; ``None`` if `like` is a tree.
+        to: The name of the target; ``None`` if `like` is a tree.
         like: A tree with a target for each leaf, or ``None``.
-        dtype: Of a tensor alone, of whatever kind: as for `convert`.
-        rule: Which dtype each leaf of a tree takes.
+        dtype: The dtype for a single tensor, as for `convert`.
+        rule: The rule for the dtypes of a tree.
         device: As for `convert`.
-        said: ``copy``, ``casting``, ``grad`` and the target's options.
+        said: The values of ``copy``, ``casting``, ``grad`` and the target's options.
         leaves: As for `convert_tree`.
         unknown: As for `convert_tree`.
         coalesce: As for `convert_tree`.
-        overlaps: Whether transfers go beside the host's work, through page-locked memory where a target has some.
-        columns: What was said of columns of tables: ``nulls``, ``ragged``, ``pad``.
+        overlaps: Whether transfers run beside the host's work, through page-locked memory if a target has some.
+        columns: The values of ``nulls``, ``ragged`` and ``pad``.
     """
 
     to: str | None
@@ -67,16 +67,16 @@ class Target:
 
     @classmethod
     def of(cls, to: object, like: Any, dtype: object, device: object, *rest: Any) -> Target:
-        """The target of a call's keywords; a single tensor in `like` is looked at now and not kept.
+        """The target for the keywords of a call. A single tensor in `like` is described now, and not kept.
 
         Raises:
-            TypeError: A keyword's value is not one of those that it takes.
+            TypeError: A keyword has a value that it does not take.
             ConversionError: There is no such target, dtype or device.
         """
         said, leaves, unknown, coalesce = rest
         validate_flags(coalesce=coalesce)
         LeafRule(leaves, unknown=unknown)
-        columns = {name: value for name, value in said[3].items() if name in KEYWORDS_OF_COLUMNS}
+        columns = {name: value for name, value in said[3].items() if name in COLUMN_KEYWORDS}
         if columns:
             options = {name: value for name, value in said[3].items() if name not in columns}
             found = cls.of(to, like, dtype, device, (*said[:3], options), leaves, unknown, coalesce)
@@ -96,7 +96,7 @@ class Target:
         return f"{self.to or 'what like= names'}{place}"
 
     def overlapping(self) -> Target:
-        """The same, beside the host's work."""
+        """The same target, with transfers that run beside the host's work."""
         return replace(self, overlaps=True)
 
     @cached_property
@@ -114,16 +114,18 @@ class Target:
         return self.to is not None and _is_alone(x, self.leaves)
 
     def prepare(self, x: Any) -> Pending:
-        """The conversion of a tensor, or of a tree, planned and not run.
+        """Plan the conversion of a tensor or a tree.
 
         Raises:
-            ConversionError: There is no such plan.
+            ConversionError: The conversion is impossible.
         """
         return untraced(self._prepare, x)  # type: ignore[no-any-return]
 
     def _said(self, x: Any) -> Any:
-        """The same with what was said of the columns of its tables."""
-        return said_in(x, index=False, dtype=self.rule, casting=self.said[1], **self.columns) if self.columns else x
+        """The tree, with ``nulls=``, ``ragged=`` and ``pad=`` applied to its columns."""
+        if not self.columns:
+            return x
+        return with_column_keywords(x, index=False, dtype=self.rule, casting=self.said[1], **self.columns)
 
     def _prepare(self, x: Any) -> Pending:
         x = self._said(x)
@@ -132,10 +134,10 @@ class Target:
         return Pending(TreeConversion(x, targets, rule, None, coalesce=self.coalesce))
 
     def convert(self, x: Any) -> Any:
-        """What `convert` gives for a tensor, and `convert_tree` for anything else.
+        """Convert a tensor as `convert` does, and anything else as `convert_tree` does.
 
         Raises:
-            ConversionError: As they do.
+            ConversionError: As for these functions.
         """
         return untraced(self._convert, x)
 
@@ -151,40 +153,40 @@ class Target:
 
 
 class Pending:
-    """A conversion that has been planned, and can be run once.
+    """A planned conversion that can be run once.
 
     Args:
         tree: The conversion.
 
     Raises:
-        ConversionError: There is no such plan.
+        ConversionError: The conversion is impossible.
     """
 
     def __init__(self, tree: TreeConversion) -> None:
         self._tree, self._prepared = tree, tree.prepare()
         self._environments = self._seen()
         self.plans: list[Plan] = [each.recipe.plan for each in self._prepared.values()]
-        """Of each leaf, that of the first tensor of its signature: on the same devices, perhaps of another size."""
+        """For each leaf, the plan in its recipe: with the same devices, but perhaps with other sizes."""
 
     def _seen(self) -> list[Hashable]:
         return [backend.environment() for backend in {each.target: None for each in self._prepared.values()}]
 
     def run(self) -> Any:
-        """The result.
+        """Run the conversion.
 
         Raises:
-            ConversionError: What the values show.
+            ConversionError: The values do not allow the conversion.
         """
         return untraced(self._run)
 
     def _run(self) -> Any:
-        # Each thread decides for itself whether PyTorch records gradients, which the plan depends on.
+        # PyTorch's grad mode, on which the plan depends, may be different on this thread.
         same = self._environments == self._seen()
         return self._tree.run(self._prepared if same else self._tree.prepare())
 
 
 def _is_alone(x: Any, leaves: Leaves) -> bool:
-    """Whether an object is one tensor and no container."""
+    """Whether an object is one tensor, and not a container."""
     if not callable(leaves):
         if type(x) in _CONTAINERS:
             return False

@@ -1,4 +1,4 @@
-"""`Transfer`: a conversion that goes on, and what can be asked of it meanwhile."""
+"""`Transfer`: a conversion that is under way."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Transfer:
         raise TypeError("A transfer has a thread and cannot be copied or pickled; its result() can.")
 
     def _refuse_lost(self) -> None:
-        """Refuse to wait in a child process, where nobody goes on with it."""
+        """Raise in a forked child process, which does not have the thread that would complete the transfer."""
         if not self._future.done() and os.getpid() != self._process:
             raise RuntimeError("The thread of this transfer is not in this process; start another one here.")
 
@@ -60,10 +60,10 @@ class Transfer:
         It waits for an event after the last copy, never for a whole device.
 
         Args:
-            timeout: Seconds to wait at most; ``None``: until it is complete.
+            timeout: How many seconds to wait at most; ``None`` to wait until it is complete.
 
         Raises:
-            TimeoutError: It is not complete in time. It goes on, and can be asked again.
+            TimeoutError: It is not complete in time. It continues, and you can call `result` again.
             ConversionError: An error that depends on values; all others are raised by `start`.
             RuntimeError: This is a forked process, and the transfer was not complete before the fork.
             DeviceError: The result is on a device, which a forked process cannot use.
@@ -77,7 +77,7 @@ class Transfer:
         return self._future.result().hand_out()
 
     def __await__(self) -> Generator[Any, None, Any]:
-        """Wait in an event loop of asyncio, which goes on meanwhile."""
+        """Wait in an event loop of asyncio, without blocking it."""
         import asyncio
 
         self._refuse_lost()
@@ -96,6 +96,6 @@ class Transfer:
 
 
 def _tell(loop: Any, complete: Any) -> None:
-    """Wake whoever awaits, if the loop is still there and nobody has cancelled."""
-    with suppress(RuntimeError):  # the loop is closed: nobody awaits any more
+    """Wake the awaiting task, unless its loop is closed or it was cancelled."""
+    with suppress(RuntimeError):  # the loop is closed
         loop.call_soon_threadsafe(lambda: complete.done() or complete.set_result(None))

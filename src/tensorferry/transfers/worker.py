@@ -1,11 +1,11 @@
-"""`Worker`: a thread that reads a source and converts ahead of its consumer, and stops where it is told to.
+"""`Worker`: a thread that reads a source, and converts batches ahead of the consumer.
 
-Consumer and thread have two queues. One gives leave to convert a batch: `depth` times to begin with, and once for each
-batch that is taken, with events of what the consumer had queued on the devices until then. When these are waited for,
-the memory of the batches before that one can be used again: no more than ``depth + 2`` batches lie on a device,
-however far the consumer is ahead of it. The other queue brings what came of it.
+The consumer and the thread have two queues. The first one has permissions to convert a batch: `depth` at the start, and
+another for each batch that the consumer takes. A permission has events for the work that the consumer has queued on the
+devices. After these events, the memory of earlier batches can be used again. So at most ``depth + 2`` batches are on a
+device, even if the consumer does not wait for it. The second queue has the converted batches.
 
-Nothing here knows the `Prefetch`: so the thread does not keep it alive, and ends when nobody holds it any more.
+The thread does not refer to the `Prefetch`, so that it ends when the `Prefetch` is deleted.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 __all__ = ["PATIENCE", "Converter", "Message", "Worker"]
 
 PATIENCE = 1.0
-"""Seconds that closing waits for a thread whose source does not answer."""
+"""How many seconds `close` waits for a thread whose source does not answer."""
 
 
 class Converter:
-    """Converts one batch after the other on one side stream for each place.
+    """Converts batches, one after the other, on one side stream for each place.
 
     Args:
-        target: Where batches go.
-        before: What the first of them waits for.
+        target: The target.
+        before: The events that the first batch waits for.
     """
 
     def __init__(self, target: Target, before: tuple[PlaceEvent, ...]) -> None:
@@ -50,7 +50,7 @@ class Converter:
         self._streams = SideStreams()
 
     def convert(self, batch: Any) -> Landed:
-        """A batch's conversion, which a device may still be working on."""
+        """Convert a batch. A device may still be working on the result."""
         pending = self._target.prepare(batch)
         sources, places = places_of(pending.plans)
         value, after = self._streams.convert(pending.run, places, (*self._before, *events_of(sources)))
@@ -61,7 +61,7 @@ class Converter:
     def _let_source_wait(
         self, batch: Any, plans: Sequence[Plan], sources: Sequence[StreamPlace], after: Sequence[PlaceEvent]
     ) -> None:
-        """See to it that what the source does next comes after what still reads this batch."""
+        """Make later work of the source wait until this batch has been read."""
         if any(plan.source.pinned for plan in plans):
             for reached in after:
                 reached.event.wait()
@@ -74,18 +74,18 @@ class Converter:
                 self._streams.of(reached.place).uses(tensor)
 
     def close(self) -> None:
-        """Give the streams back."""
+        """Give the side streams back."""
         self._streams.give_back()
 
 
 class Message(NamedTuple):
-    """What came of a batch.
+    """The result for one batch.
 
     Args:
-        batch: The batch; ``None``: it is left out, or nothing comes any more.
-        read: When the source had given it.
-        skipped: Why it is left out.
-        error: What ended it all: what the source, or the conversion, has raised.
+        batch: The converted batch; ``None`` if it is left out, or if there are no more.
+        read: The time at which the source gave it.
+        skipped: The error of a batch that is left out.
+        error: The error that ended the iteration, from the source or from a conversion.
     """
 
     batch: Landed | None = None
@@ -95,11 +95,11 @@ class Message(NamedTuple):
 
 
 class Worker:
-    """The thread, and what it and its consumer share.
+    """The thread, and the queues that it shares with the consumer.
 
     Args:
-        converter: What converts.
-        depth: How many batches may be read from the source and not yet handed out.
+        converter: Converts the batches.
+        depth: How many batches may be read ahead.
         skips: Whether a batch that cannot be converted is left out.
     """
 
@@ -116,9 +116,9 @@ class Worker:
         """Start the thread.
 
         Args:
-            read: Batches that have been read from the source already.
+            read: Batches that have already been read from the source.
             source: The source.
-            streams: The consumer's: the source's work is queued on them, as if the consumer read it.
+            streams: The streams of the consumer, on which the source's work is queued.
         """
         self._thread = threading.Thread(
             target=copy_context().run,
@@ -130,14 +130,14 @@ class Worker:
         self._thread.start()
 
     def runs(self) -> bool:
-        """Whether its thread is there."""
+        """Whether the thread is running."""
         return self._thread is not None and self._thread.is_alive()
 
     def take(self) -> Message:
-        """What came of the next batch.
+        """Wait for the next batch.
 
         Raises:
-            RuntimeError: This is a child process of the one that reads ahead.
+            RuntimeError: This is a forked child process, which does not have the thread.
         """
         if os.getpid() != self._process:
             raise RuntimeError("The thread of this prefetch is not in this process; make another prefetch here.")
@@ -145,14 +145,14 @@ class Worker:
         if found.batch is not None:
             self._leave.put(found.batch.events_here())
         elif not found.skipped:
-            self._messages.put(Message())  # for whoever asks after this
+            self._messages.put(Message())  # for later calls
         return found
 
     def close(self, patience: float = 0.0) -> None:
-        """Let the thread end, and forget what is ready.
+        """End the thread, and drop converted batches.
 
         Args:
-            patience: How many seconds to wait for that at most.
+            patience: How many seconds to wait at most.
         """
         self._closed.set()
         self._leave.put(())
@@ -187,17 +187,17 @@ class Worker:
         except BaseException as raised:  # noqa: BLE001 - likewise
             error = error or raised
         self._tell(Message(error=error))
-        del error  # it holds this frame
+        del error  # to break a cycle: it refers to this frame
 
     def _convert_each(self, read: list[Any], source: Iterator[Any]) -> None:
-        """Convert ahead until the source ends, or nobody wants more."""
+        """Convert batches until the source ends, or the worker is closed."""
         taken, skipped = self._leave.get(), False
         while not self._closed.is_set():
             try:
                 batch = read.pop() if read else next(source)
             except StopIteration:
                 return
-            if self._closed.is_set():  # while the source was at it
+            if self._closed.is_set():  # while the source was read
                 return
             at = perf_counter()
             for reached in () if skipped else taken:
@@ -219,12 +219,12 @@ class Worker:
 
 
 _working: weakref.WeakSet[Worker] = weakref.WeakSet()
-"""Those that have a thread."""
+"""The workers that have a thread."""
 
 
 @atexit.register
 def _end_all() -> None:
-    """End the threads before the interpreter does: it stops daemon threads wherever they are."""
+    """End the threads before the interpreter exits, which would stop daemon threads anywhere."""
     working, deadline = list(_working), perf_counter() + PATIENCE
     for worker in working:
         worker.close()

@@ -1,6 +1,6 @@
-"""Leaves that are one memory: converted once, or copied together, so that they stay one.
+"""Leaves that share memory: they are converted once, or copied together, so that they still share memory.
 
-The same object may appear twice (tied weights), two objects may lie over the same bytes (the two names
+The same object may occur twice (tied weights), two objects may use the same bytes (the two names
 of a tied weight in a ``state_dict()``), and two may be overlapping views of one storage.
 """
 
@@ -32,7 +32,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Group(NamedTuple):
-    """Leaves that overlap, by their index, and the bytes that they span together."""
+    """Leaves that overlap, by their indices, and the bytes from the first to the last of all."""
 
     start: int
     end: int
@@ -40,19 +40,19 @@ class Group(NamedTuple):
 
     @property
     def room(self) -> int:
-        """The bytes that a copy takes from an aligned address on, to lie as the group does now, modulo 64."""
+        """The bytes that a copy needs, from an aligned address on, for the same alignment (modulo 64)."""
         return self.end - self.start + self.start % ALIGNMENT
 
 
 def ties(prepared: Mapping[int, Prepared]) -> dict[int, int]:
-    """For each leaf that is an earlier one over again: which.
+    """For each leaf that is the same as an earlier one: the index of the earlier one.
 
     Args:
         prepared: The conversion of each leaf that has one.
     """
     found: dict[int, int] = {}
     seen: dict[Any, int] = {}
-    # Alike leaves have one recipe.
+    # Leaves with the same signature have the same recipe.
     one_of_each = {id(each.recipe): each for each in prepared.values()}
     copied = {key for key, each in one_of_each.items() if each.recipe.copies and not _is_read(each)}
     places = {index: _address(each) for index, each in prepared.items() if id(each.recipe) in copied}
@@ -73,7 +73,7 @@ def ties(prepared: Mapping[int, Prepared]) -> dict[int, int]:
 
 
 def _identities(each: Prepared, at: int | None) -> Iterable[Any]:
-    """What another leaf has as well only if it is the same, and goes to the same: the object, or its copied memory."""
+    """Values that two leaves have in common only if they are the same: the object, or the memory that is copied."""
     if each.info.weak_dtype is not None or _is_read(each):
         return
     yield id(each.handle), each.request
@@ -82,27 +82,27 @@ def _identities(each: Prepared, at: int | None) -> Iterable[Any]:
 
 
 def _is_read(each: Prepared) -> bool:
-    """Whether a leaf has no memory of its own, but is read into some, as numbers are, or several tensors."""
+    """Whether a leaf has no memory of its own, and is read into new memory (numbers, several tensors)."""
     return each.info.kind in each.source.capabilities.objects.read_kinds
 
 
 def _address(each: Prepared) -> int | None:
-    """Where a leaf's memory is, if it has one: a traced tensor, or one that is only described, has none."""
+    """The address of a leaf; ``None`` if it has no memory (it is traced, or only described)."""
     if each.info.abstract is not None or isinstance(each.handle, TensorInfo):
         return None
     return each.source.pointer(each.handle)
 
 
 def overlapping(prepared: Mapping[int, Prepared], skipped: Iterable[int]) -> list[Group]:
-    """Groups of two leaves or more in the memory of one device that overlap and would be copied apart.
+    """Groups of leaves that overlap on one device, and would be copied separately.
 
     Args:
         prepared: The conversion of each leaf that has one.
-        skipped: Leaves that are an earlier one over again.
+        skipped: Leaves that are the same as an earlier one.
     """
     out = set(skipped)
     found: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
-    # Alike leaves have one recipe.
+    # Leaves with the same signature have the same recipe.
     copied: dict[int, bool] = {}
     for index, each in prepared.items():
         if index in out:
@@ -123,10 +123,10 @@ def overlapping(prepared: Mapping[int, Prepared], skipped: Iterable[int]) -> lis
 
 
 def clusters(intervals: Iterable[tuple[int, int, int]], sizes: Mapping[int, int]) -> list[Group]:
-    """Groups of two leaves or more that overlap, if what lies between them is not more than they are.
+    """Groups of leaves that overlap, if the gaps in their memory are not larger than the leaves.
 
     Args:
-        intervals: The first byte of each leaf, the one after its last, and its index.
+        intervals: For each leaf: its first byte, the byte after its last, and its index.
         sizes: The bytes of each leaf's elements.
     """
     found: list[Group] = []
@@ -139,14 +139,14 @@ def clusters(intervals: Iterable[tuple[int, int, int]], sizes: Mapping[int, int]
             if group.end - group.start <= sum(sizes[index] for index in group.members):
                 found.append(group)
                 continue
-            # The others may lie closer without those that reach furthest for what they have.
+            # Without the leaf with the largest gaps, the others may form a group.
             sparse = [(end - start) / sizes[index] for start, end, index in chain]
             left.append(_chains(each for each, how in zip(chain, sparse, strict=True) if how < max(sparse)))
     return found
 
 
 def _chains(intervals: Iterable[tuple[int, int, int]]) -> list[list[tuple[int, int, int]]]:
-    """Intervals of which each overlaps one before it, together."""
+    """Intervals, grouped so that each overlaps an earlier one of its group."""
     chains: list[list[tuple[int, int, int]]] = []
     reach = 0
     for interval in sorted(intervals):
@@ -160,7 +160,7 @@ def _chains(intervals: Iterable[tuple[int, int, int]]) -> list[list[tuple[int, i
 
 
 def _is_plain_copy(each: Prepared) -> bool:
-    """Whether a leaf's bytes are copied as they are, where they are, to memory that can be written."""
+    """Whether the bytes of a leaf are copied without a change, on the same device, into writable memory."""
     info, plan = each.info, each.recipe.plan
     result = plan.result
     return (
@@ -181,7 +181,7 @@ def _is_plain_copy(each: Prepared) -> bool:
 
 
 def is_broadcast(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Whether elements lie in one place: a copy that lay so too would not be one's own, element by element."""
+    """Whether elements share memory by a stride of 0. A copy must not, because each element must be independent."""
     return any(length > 1 and step == 0 for length, step in zip(shape, strides, strict=True))
 
 
@@ -190,7 +190,7 @@ def _reach(info: TensorInfo) -> tuple[int, int]:
 
 
 def converted_together(group: Group, prepared: Mapping[int, Prepared]) -> dict[int, Any]:
-    """The group's leaves as views of one copy of their memory, each a tensor of its target.
+    """The leaves of a group as tensors of the target, which are views of one copy of their memory.
 
     Args:
         group: The leaves.
@@ -216,12 +216,12 @@ def converted_together(group: Group, prepared: Mapping[int, Prepared]) -> dict[i
 
 
 def copied_together(group: Group, arrays: Mapping[int, Array], block: Array) -> dict[int, Array]:
-    """The group's arrays as views of one copy of their memory, which they lie in as they do now, modulo 64.
+    """The arrays of a group as views of one copy of their memory, with the same alignment (modulo 64).
 
     Args:
         group: The arrays.
         arrays: Each of them, by its index.
-        block: Aligned bytes of one's own, as many as the group takes room.
+        block: New, aligned memory of `Group.room` bytes.
     """
     length = group.end - group.start
     block = block[group.room - length :]

@@ -1,4 +1,4 @@
-"""A tree like the last one, as the batches of a loop are: what was found out about that is not asked again."""
+"""Remember the last tree of a loop, so that a tree of the same structure and dtypes is converted faster."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ __all__ = ["Alike"]
 
 _DTYPE = attrgetter("dtype")
 _MOST = 4096
-"""Leaves up to which a tree is remembered."""
+"""The most leaves of a tree that is remembered."""
 
 
 class Alike(NamedTuple):
-    """A dict of nothing but tensors of one type, which a fast path has converted in one go.
+    """A dict of tensors of one type, which a fast path has converted together.
 
     Args:
         keys: Its keys.
         kind: The type of its tensors.
         dtypes: Their dtypes.
         rule: Which leaves are converted.
-        revision: Of the backends that there were.
+        revision: The revision of the registry of backends.
     """
 
     keys: list[Any]
@@ -36,14 +36,14 @@ class Alike(NamedTuple):
 
     @classmethod
     def of(cls, keys: list[Any], leaves: list[Any], rule: LeafRule) -> Alike | None:
-        """What is remembered of a tree; ``None``: nothing is."""
+        """What is remembered of a tree; ``None`` if it has tensors of several types, or too many."""
         kinds = set(map(type, leaves))
         if len(kinds) > 1 or len(leaves) > _MOST:
             return None
         return cls(keys, kinds.pop(), list(map(_DTYPE, leaves)), rule, registry.revision)
 
     def convert(self, tree: Any, target: str, rule: LeafRule) -> dict[Any, Any] | None:
-        """Another tree converted to the same target; ``None``: it is not like this one, or the fast path declines."""
+        """Convert another tree to the same target; ``None`` if it is not like this one, or not for the fast path."""
         path = fast_paths.path_for_many(self.kind, target)
         if path is None or type(tree) is not dict or rule is not self.rule or registry.revision != self.revision:
             return None

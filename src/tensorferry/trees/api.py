@@ -1,4 +1,4 @@
-"""The functions for trees that users call: thin, and the same keywords as for one tensor."""
+"""The public functions for trees. They have the same keywords as those for one tensor."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ def describe_tree(tree: Any, /, *, leaves: Leaves = "tensors", unknown: Unknown 
 
 
 def untraced(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function where no tracer looks on."""
+    """Call a function that tracers must not trace."""
     run = tracers.shield(_call) if tracers.may_be_met() else _call
     return run(function, arguments)
 
@@ -248,13 +248,13 @@ def _call(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
 
 
 def call_for(called: Callable[..., Any], asked: Asked | None, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function for the one that was `called`: that is named in hints, and where a keyword is unknown."""
+    """Call a function on behalf of the public one that was `called`, whose name is used in messages and hints."""
     if asked is not None and asked[-1]:
         refuse_unknown(called, asked[-1])
     try:
         return untraced(function, *arguments)
     except ConversionError as error:
-        error.said_of(called.__name__, EXCHANGE if asked is None else target_of(asked[0], asked[1]))
+        error.complete_hint(called.__name__, EXCHANGE if asked is None else target_of(asked[0], asked[1]))
         raise
 
 
@@ -264,17 +264,17 @@ for _function in (untraced, call_for):
 
 @cache
 def _conversion() -> Any:
-    """The module that converts trees: with it comes optree, which importing tensorferry need not wait for."""
+    """The module that converts trees. It is imported here because it imports optree, which takes time."""
     from . import tree_conversion
 
     return tree_conversion
 
 
 def _said_in(tree: Any, said: tuple[Any, ...]) -> Any:
-    from .tables import said_in
+    from .tables import with_column_keywords
 
     nulls, ragged, pad, index, dtype, casting = said
-    return said_in(tree, nulls=nulls, ragged=ragged, pad=pad, index=index, dtype=dtype, casting=casting)
+    return with_column_keywords(tree, nulls=nulls, ragged=ragged, pad=pad, index=index, dtype=dtype, casting=casting)
 
 
 def _convert(
@@ -328,20 +328,20 @@ def _targets_of(
 
 
 def _made(targets: Any, dtype: object, theirs: str | None = None, **keywords: Any) -> Targets:
-    """The same, of a class that importing tensorferry need not wait for."""
+    """Make `Targets`, from a module that is imported only when it is needed."""
     from .targets import Targets
 
     return Targets(targets, rule_of(dtype, theirs), **keywords)
 
 
 def is_ordinary_tensor(x: Any) -> bool:
-    """Whether an object is seen at once to be one tensor and no container."""
+    """Whether an object is certainly one tensor, and not a container."""
     owner = registry.BY_TYPE.get(type(x))
     return owner is not None and owner.capabilities.memory.exists and owner.likeness(x) is not None
 
 
 def targets_of(asked: Asked, leaves: Leaves, *, overlaps: bool = False) -> Targets:
-    """Where the leaves go, from `to` or `like`; `overlaps` as for `Targets`."""
+    """The targets of the leaves, from `to` or `like`; for `overlaps` see `Targets`."""
     to, like, dtype, device, copy, casting, grad, options = asked
     keywords: dict[str, Any] = {"copy": copy, "casting": casting, "grad": grad, "options": tuple(options.items())}
     if overlaps:
@@ -362,5 +362,5 @@ def targets_of(asked: Asked, leaves: Leaves, *, overlaps: bool = False) -> Targe
     try:
         return _targets_of(name, registry.revision, dtype, theirs, device, **keywords)
     except TypeError:
-        # Without the cache: a mapping is no key, and what nobody takes is refused in our words.
+        # A mapping cannot be hashed, and a wrong value is refused below, so neither is cached.
         return _targets_of.__wrapped__(name, registry.revision, dtype, theirs, device, **keywords)

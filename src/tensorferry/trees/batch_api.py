@@ -1,4 +1,4 @@
-"""The functions for batches that users call: `collate`, and what it would do."""
+"""The public functions for batches: `collate` and `explain_collate`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Function = TypeVar("Function", bound="Callable[..., Any]")
 
 
 def _stacks(function: Function) -> Function:
-    """Decorate `collate`: a list of tensors, and a target, try the fast path of those first."""
+    """Decorate `collate`: for a list of tensors and a target without other keywords, try the fast path."""
     paths_to, refusals, is_tensor = fast_paths.PATHS, fast_paths.REFUSALS, registry.is_known_tensor
 
     def stacking(samples: Iterable[Any], /, to: Any = None, **keywords: Any) -> Any:
@@ -38,7 +38,7 @@ def _stacks(function: Function) -> Function:
                 return result
         return function(samples, to, **keywords)
 
-    # With its keywords, which `refuse_unknown` reads.
+    # `refuse_unknown` reads the names of the keywords from here.
     stacking.__kwdefaults__ = function.__kwdefaults__
     return cast("Function", wraps(function)(stacking))
 
@@ -190,7 +190,7 @@ def explain_collate(
 
 
 def _padding(pad: object, multiple: int | None, side: str, mask: bool, lengths: bool) -> dict[str, Any] | None:
-    """How leaves are padded; ``None``: nothing was said of it."""
+    """The keywords about padding; ``None`` if none was given."""
     if pad is None and multiple is None and side == "right" and not mask and not lengths:
         return None
     return {"pad": pad, "multiple": multiple, "side": side, "mask": mask, "lengths": lengths}
@@ -211,10 +211,12 @@ def _collate(
         _refuse_one_value(samples)
     rule = leaf_rule(leaves, unknown=unknown)
     if nulls is not None or (padding is not None and (padding["mask"] or padding["lengths"])):
-        # Beside a column of a table there is a place for another only in the dict that it becomes.
-        from .tables import said_in
+        # A table must become a dict first, in which a mask can be put beside a column.
+        from .tables import with_column_keywords
 
-        samples = [said_in(each, index=False, dtype=asked[2], casting=asked[5], nulls=nulls) for each in samples]
+        samples = [
+            with_column_keywords(each, index=False, dtype=asked[2], casting=asked[5], nulls=nulls) for each in samples
+        ]
     batch = Batch(list(samples), targets_of(asked, leaves), rule, padding, looks=looks)
     return batch.plan() if looks else batch.stack()
 

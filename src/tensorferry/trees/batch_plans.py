@@ -1,4 +1,4 @@
-"""`BatchPlan`: what `collate` makes of each leaf of its samples."""
+"""`BatchPlan`: what `collate` does with each leaf of its samples."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class StackedLeaf(NamedTuple):
     """A leaf of the batch that is one tensor.
 
     Args:
-        path: Where it is: ``$["image"]``.
-        plan: The plan of that tensor, from the samples' own to the last step.
-        padded_to: The shape to which each sample is padded; ``None``: they stack as they are.
-        beside: ``"mask"`` or ``"lengths"``: it is made of how long the samples are, for the leaf that it stands beside.
+        path: Its path: ``$["image"]``.
+        plan: The plan of that tensor, with the steps for the samples.
+        padded_to: The shape to which each sample is padded; ``None`` if they are not padded.
+        beside: ``"mask"`` or ``"lengths"`` if it is the mask or the lengths of another leaf; otherwise empty.
     """
 
     path: str

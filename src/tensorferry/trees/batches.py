@@ -1,6 +1,6 @@
-"""Many small leaves in one transfer: packed where they are, moved as one, views of one memory where they arrive.
+"""Transfer many small leaves at once: packed into one buffer, which is transferred; the results are views of it.
 
-A leaf's own plan stays what it is; the step that takes it over the bus is done for the whole batch.
+The plan of each leaf stays the same. Only the step over the bus is done once for the whole batch.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ __all__ = ["Shipment", "arrive", "cross", "depart", "shipments"]
 
 
 class Shipment(NamedTuple):
-    """A batch, and for each of its leaves, by index, the number of its step that is done for all."""
+    """A batch of leaves, and for each leaf, by index, the number of the step that is done for the whole batch."""
 
     batch: Batch
     steps: dict[int, int]
 
 
 def shipments(prepared: Mapping[int, Prepared], skipped: Iterable[int]) -> list[Shipment]:
-    """The batches in which a tree's leaves cross the bus, one for each pair of devices.
+    """The batches in which the leaves of a tree cross the bus: one for each pair of devices.
 
     Args:
         prepared: The conversion of each leaf that has one.
-        skipped: Leaves that are an earlier one over again.
+        skipped: Leaves that are the same as an earlier one.
     """
     out = set(skipped)
     groups: dict[Any, list[tuple[int, int]]] = defaultdict(list)
-    # Alike leaves have one recipe.
+    # Leaves with the same signature have the same recipe.
     transfers: dict[int, int | None] = {}
     for index, each in prepared.items():
         if index in out:
@@ -64,7 +64,7 @@ def _shipment(prepared: Mapping[int, Prepared], key: Any, members: list[tuple[in
 
 
 def _transfer(plan: Plan) -> int | None:
-    """The number of a plan's only transfer, if it is one that can be made, or started, for many at once."""
+    """The number of the plan's only transfer, if that can be made for many leaves at once, or started."""
     found = [number for number, step in enumerate(plan.steps) if step.path == "bus"]
     if len(found) != 1 or plan.result.requires_grad:
         return None
@@ -76,24 +76,24 @@ def _transfer(plan: Plan) -> int | None:
 
 
 def _nbytes(each: Prepared, step: int) -> int:
-    """How many bytes of a leaf cross the bus; its recipe's plan has those of the first leaf that is like it."""
+    """How many bytes of a leaf cross the bus. The plan in the recipe has the sizes of another leaf."""
     plan = each.recipe.plan
     return plan.steps[step].bytes * each.info.size // max(plan.source.size, 1)
 
 
 def _locks_first(plan: Plan, step: int) -> bool:
-    """Whether a plan's step before the transfer copies into page-locked memory: for all leaves, packing does."""
+    """Whether the step before the transfer copies into page-locked memory, which packing does for the whole batch."""
     return step > 0 and plan.steps[step - 1].verb == "pin"
 
 
 def depart(shipment: Shipment, prepared: Mapping[int, Prepared], index: int) -> Any:
-    """One leaf's value after all that comes before the transfer, and before the packing."""
+    """Run the steps of one leaf that come before the transfer, and before packing."""
     each, step = prepared[index], shipment.steps[index]
     return run.execute(each.recipe.program[: step - _locks_first(each.recipe.plan, step)], each.handle)
 
 
 def cross(shipment: Shipment, prepared: Mapping[int, Prepared], values: Mapping[int, Any]) -> dict[int, Any]:
-    """The values of some of a batch's leaves after the transfer, or after its start if each has its own."""
+    """Transfer leaves of a batch, or start the transfer of each; gives their values."""
     first = next(iter(values))
     recipe, step = prepared[first].recipe, shipment.steps[first]
     transfer = recipe.plan.steps[step]
@@ -103,7 +103,7 @@ def cross(shipment: Shipment, prepared: Mapping[int, Prepared], values: Mapping[
             backend.start_fetch(value)
         return dict(values)
     alignment = max(1, *(prepared[index].target.capabilities.memory.alignment for index in values))
-    # What fetches gives arrays of the host, and what places takes them.
+    # ``place`` takes arrays of the host, and ``fetch`` gives them.
     pack = packing.pack if transfer.verb == "place" else backend.pack
     unpack = packing.unpack if transfer.verb == "fetch" else backend.unpack
     lock = {"lock": True} if _locks_first(recipe.plan, step) else {}
@@ -113,9 +113,9 @@ def cross(shipment: Shipment, prepared: Mapping[int, Prepared], values: Mapping[
 
 
 def arrive(shipment: Shipment, prepared: Mapping[int, Prepared], index: int, value: Any) -> Any:
-    """One leaf's value after all that comes after the transfer, writing into its `out` aside."""
+    """Run the steps of one leaf that come after the transfer, except the one that writes into `out`."""
     each = prepared[index]
-    # A transfer of its own has been started, and is still to be waited for.
+    # A transfer that was only started must still be waited for.
     done = shipment.steps[index] + (1 if shipment.batch.transfers == 1 else 0)
     end = len(each.recipe.program) - (1 if each.request.out is not None else 0)
     return run.execute(each.recipe.program[done:end], value)

@@ -1,4 +1,4 @@
-"""`collate`: a list of trees as one tree of stacked tensors; `explain_collate`: the plans of those."""
+"""Make a batch from a list of samples (`collate`), or only its plan (`explain_collate`)."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ __all__ = ["Batch"]
 
 
 class Batch:
-    """Samples as columns, each of which becomes one tensor: see `tensorferry.collate`.
+    """Samples, as columns that each become one tensor: see `tensorferry.collate`.
 
     Args:
         samples: The samples.
-        targets: Where their leaves go.
-        rule: Which leaves are stacked.
-        asked: How leaves are padded, as `Padding` takes it; ``None``: not at all.
-        looks: Whether it is only looked what would be done.
+        targets: The targets of the leaves.
+        rule: The rule for which leaves are stacked.
+        asked: The keywords of `Padding`; ``None`` if nothing is padded.
+        looks: Whether only a plan is made, and no values are read.
 
     Raises:
         ShapeError: There are no samples.
-        UnsupportedTypeError: They are different trees.
+        UnsupportedTypeError: The samples are different trees.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Batch:
         return self._names[index]
 
     def stack(self) -> Any:
-        """The batch.
+        """Make the batch.
 
         Raises:
             ConversionError: A leaf cannot be stacked or converted; several raise a `TreeError`.
@@ -104,10 +104,10 @@ class Batch:
         return batch
 
     def plan(self) -> BatchPlan:
-        """What `stack` would do.
+        """The plan of `stack`.
 
         Raises:
-            ConversionError: The same as `stack`, except for what only the values show.
+            ConversionError: As for `stack`, except errors that depend on values.
         """
         leaves: list[StackedLeaf] = []
         kept: list[KeptLeaf] = []
@@ -131,11 +131,11 @@ class Batch:
         return BatchPlan(len(self._samples), tuple(leaves), tuple(kept))
 
     def _planner(self) -> Columns:
-        """What says what becomes of each column; not kept, as it keeps this."""
+        """A planner of the columns. It is not kept in an attribute, because it refers to this object."""
         return Columns(self._targets, self._rule, self._padding, self._prepare, self._path, self._name)
 
     def _fast_path(self) -> Callable[[list[Any]], Any] | None:
-        """The target's fast path for a list, if nothing is asked that it does not know."""
+        """The target's fast path for a list of samples, if no keyword prevents it."""
         common = self._targets.common
         if common is None or self._targets.decides_by_leaf or not common.request.is_ordinary:
             return None
@@ -145,10 +145,10 @@ class Batch:
         return fast_paths.paths_to(common.target.name).get(list)
 
     def _each(self, do: Callable[[int, Any], Any]) -> list[Any]:
-        """What is done with each column; errors are raised together, with their paths.
+        """Apply `do` to each column. Errors are raised together, with their paths.
 
         Raises:
-            ConversionError: It fails for a leaf; for several, a `TreeError`.
+            ConversionError: A leaf failed; if several did, a `TreeError`.
         """
         targets, padding = self._targets, self._padding
         if targets.rule.names or padding.goes_by_name:
@@ -171,10 +171,10 @@ class Batch:
         return results
 
     def _beside(self, index: int, leaf: Leaf) -> list[tuple[str, run.Prepared]]:
-        """What comes beside a padded leaf, on the device where that is: by which keyword, and its conversion.
+        """The mask and the lengths of a padded leaf, on its device: for each, the keyword and the prepared conversion.
 
         Raises:
-            UnsupportedTypeError: There is no place for it.
+            UnsupportedTypeError: They cannot be put beside the leaf.
         """
         found = [] if leaf.extent is None else self._padding.marks_of(leaf.extent)
         if not found or leaf.prepared is None:
@@ -220,13 +220,13 @@ class Batch:
 
 
 def _in_samples(error: ConversionError) -> ConversionError:
-    """The error that says in which samples something is, which were looked at as a list."""
+    """The error with positions in samples, instead of positions in a list."""
     message = error.message.replace(" at x[", " in samples[")
     return error if message == error.message else type(error)(message, error.hint)
 
 
 def _tried(path: Callable[[list[Any]], Any], column: list[Any]) -> Any:
-    """What a fast path gives; ``None``: it does not accept this."""
+    """The result of a fast path; ``None`` if it does not accept the column."""
     try:
         return path(column)
     except fast_paths.REFUSALS:
@@ -234,7 +234,7 @@ def _tried(path: Callable[[list[Any]], Any], column: list[Any]) -> Any:
 
 
 def _why_kept(kept: Any, column: Sequence[Any]) -> str:
-    """What a leaf becomes that is no tensor, and why."""
+    """What becomes of a leaf that is not a tensor, and why."""
     if kept is None:
         return "None in all samples: stays None"
     if not kept:

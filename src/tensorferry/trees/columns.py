@@ -1,4 +1,4 @@
-"""`Columns`: the leaf of all samples at one place, and the conversion that makes one tensor of it."""
+"""`Columns`: plan how the same leaf of all samples, a column, becomes one tensor."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ __all__ = ["Columns", "Leaf"]
 
 
 class Leaf(NamedTuple):
-    """What becomes of one leaf of all samples.
+    """What becomes of a column.
 
     Args:
-        prepared: The conversion of what they are together; ``None``: they stay objects.
-        kept: What they are then.
-        extent: How far they are padded; ``None``: they are not.
+        prepared: The conversion to one tensor; ``None`` if the leaves stay objects.
+        kept: The objects, in that case.
+        extent: How far the leaves are padded; ``None`` if they are not padded.
     """
 
     prepared: Prepared | None
@@ -51,15 +51,15 @@ class Leaf(NamedTuple):
 
 
 class Columns:
-    """Says what becomes of each leaf of all samples.
+    """Plans what becomes of each column.
 
     Args:
-        targets: Where leaves go.
-        rule: Which leaves are stacked.
-        padding: How they are padded.
-        prepare: `run.prepare`, or `run.foresee` where it is only looked.
+        targets: The targets of the leaves.
+        rule: The rule for which leaves are stacked.
+        padding: How leaves are padded.
+        prepare: `run.prepare`; or `run.foresee`, if only a plan is made.
         path: Gives the path of a leaf.
-        name: Gives its dotted name.
+        name: Gives the dotted name of a leaf.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Columns:
         """Whether the leaves of a column are tensors.
 
         Raises:
-            UnsupportedTypeError: Some are.
+            UnsupportedTypeError: Some are tensors, and some are not.
         """
         kinds = set(map(type, column))
         if len(kinds) == 1 and kinds <= PYTHON_NUMBERS and self._rule.chosen is None:
@@ -122,11 +122,11 @@ class Columns:
     def _stacked(
         self, index: int, column: Any, members: Members | None, met: Met | None, target: Backend, request: Request
     ) -> Prepared:
-        """The conversion of a column whose leaves are of one shape.
+        """The conversion of a column whose leaves have the same shape.
 
         Raises:
-            ShapeError: They are not.
-            LossyCastError: Integers meet floats.
+            ShapeError: The shapes differ.
+            LossyCastError: There are integers and floats.
         """
         conversion, decide = conversion_of(target, request), self._decider(index, target, request)
         if type(column) is RowsRead:
@@ -137,7 +137,7 @@ class Columns:
                 return self._prepare(column, conversion, None, decide)
             except ShapeError as error:
                 if type(column[0]) is list:
-                    _looked_at(column)  # raises if the rows inside one sample are of unequal lengths
+                    _looked_at(column)  # raises if the rows within one sample have unequal lengths
                 raise self._ragged(index, error.message) from error
         members = _looked_at(column) if members is None else members
         if decide is not None:
@@ -154,7 +154,7 @@ class Columns:
         return self._prepare(members, conversion_of(target, request))
 
     def _row_of(self, index: int, rows: RowsRead) -> Any:
-        """The numbers of rows of one length."""
+        """The numbers of rows of equal length, as one array or list."""
         lengths = rows.lengths
         odd = next((number for number, length in enumerate(lengths) if length != lengths[0]), None)
         if odd is not None:
@@ -165,7 +165,7 @@ class Columns:
         return rows.numbers.reshape(len(lengths), -1)
 
     def _decider(self, index: int, target: Backend, request: Request) -> Callable[[Any], Conversion] | None:
-        """Gives the conversion by what a column is together, where it depends on that."""
+        """A function that chooses the conversion by the description of a column; ``None`` if none is needed."""
         targets = self._targets
         if not targets.decides_by_leaf:
             return None
@@ -177,10 +177,10 @@ class Columns:
         return ShapeError(message, f"pad={{{quoted(name)}: 0}}" if name else "pad=0")
 
     def _refuse_mixture(self, index: int, met: Met, request: Request, target: Backend) -> None:
-        """Refuse a column in which integers meet floats, unless it has been said what they become.
+        """Raise for a column with integers and floats, unless `dtype=` says what they become.
 
         Raises:
-            LossyCastError: It has not.
+            LossyCastError: It does not.
         """
         if request.dtype not in (None, *dtypes.KEYWORDS):
             return
@@ -202,7 +202,7 @@ class Columns:
         target: Backend,
         request: Request,
     ) -> Leaf | None:
-        """What becomes of a column that is to be padded; ``None``: its leaves have no axis."""
+        """What becomes of a column that `pad=` names; ``None`` if its leaves have no axes."""
         full = without_nothing(column, members, value)
         members, has_nothing = (members, False) if full is None else (full, True)
         shapes = [(length,) for length in column.lengths] if type(column) is RowsRead else members.shapes
@@ -252,10 +252,10 @@ def _are_numbers(column: Any) -> bool:
 
 
 def _looked_at(column: Any) -> Members:
-    """What the leaves of a column are.
+    """Describe the leaves of a column.
 
     Raises:
-        ConversionError: One of them is no tensor; the rows inside one are of unequal lengths.
+        ConversionError: One of them is not a tensor, or the rows in one have unequal lengths.
     """
     if type(column) is RowsRead:
         numbers = NewArray(column.numbers, weak=True)
@@ -265,17 +265,17 @@ def _looked_at(column: Any) -> Members:
 
 
 def _decided(decide: Callable[[Any], Conversion], members: Members) -> Conversion:
-    """What is asked of a column for the dtype that its leaves have together."""
+    """The conversion of a column, chosen by the dtype that its leaves have together."""
     return decide(members.infos[0]._replace(dtype=dtype_together(members.infos)))
 
 
 def _asked(request: Request, dtype: str | None) -> Request:
-    """As what each leaf is converted, before they are one."""
+    """The request for each leaf, before they are joined."""
     return Request(EXCHANGE, dtype=dtype, casting=request.casting, grad=request.grad)
 
 
 def _where_they_are(members: Members, target: Backend, request: Request) -> Request:
-    """The request with the device on which all leaves are, as if they had been stacked there."""
+    """The request, with the device on which all leaves are, so that they are stacked there."""
     devices = {info.device for info in members.infos}
     if request.device is not None or request.placement is not None or devices == {HOST} or len(devices) > 1:
         return request

@@ -1,8 +1,7 @@
-"""The containers of Python that optree does not know: how each is opened, and made again with other values.
+"""Containers of Python that optree does not know: how to open them, and to rebuild them with other values.
 
-A container is made again from a shallow copy of itself: no constructor is called again that could check,
-count or convert, and everything that is not a value of its own (attributes, fields that are no part of
-``__init__``) comes along.
+A container is rebuilt from a shallow copy of itself. So no constructor runs again, which could check, count or
+convert, and attributes that are not values of the container are kept.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ __all__ = ["is_tuple_with_a_constructor", "like", "open_attributes", "open_struc
 
 
 def opener_of(kind: type) -> Callable[[Any], Node] | None:
-    """What opens objects of a type, or ``None`` if they are no containers."""
+    """The function that opens objects of a type; ``None`` if they are not containers."""
     for base, opener in _OPENERS:
         if issubclass(kind, base):
             return opener
@@ -48,18 +47,18 @@ def _open_dict(x: dict[Any, Any]) -> Node:
     def rebuild(values: Sequence[Any]) -> Any:
         result = like(x)
         for key, value in zip(keys, values, strict=True):
-            # Not `result[key] = value`: a subclass may refuse it, or do it to what has been through it already.
+            # Not `result[key] = value`, because a subclass may refuse or convert values.
             put(result, key, value)
         _mirror(x, result)
         return result
 
-    # Not `x.values()`: a subclass may hand out something else there.
+    # Not `x.values()`, which a subclass may have changed.
     values = [dict.__getitem__(x, key) for key in keys]
     return Node([item(key) for key in keys], values, rebuild, _not_mirrored(x))
 
 
 def _not_mirrored(x: dict[Any, Any]) -> dict[str, Any]:
-    """The attributes of a dict that are not its items over again."""
+    """The attributes of a dict that are not also its items."""
     return {
         entry: value
         for entry, value in rest(x).items()
@@ -68,7 +67,7 @@ def _not_mirrored(x: dict[Any, Any]) -> dict[str, Any]:
 
 
 def _mirror(x: dict[Any, Any], result: dict[Any, Any]) -> None:
-    """Let attributes that are the items over again be so in the result too, as in model outputs."""
+    """Set attributes that are also items (as in model outputs) to the new items."""
     attributes = getattr(x, "__dict__", None)
     if attributes is x:
         result.__dict__ = result
@@ -103,7 +102,7 @@ def _open_user_list(x: UserList[Any]) -> Node:
 
 
 def _open_mapping(x: Mapping[Any, Any]) -> Node:
-    """A mapping that holds its values elsewhere; one that no dict makes (a file's) becomes a dict."""
+    """A mapping of any class. It becomes a dict if its class cannot be made from one (the mapping of a file)."""
     keys = list(x)
 
     def rebuild(values: Sequence[Any]) -> Any:
@@ -145,7 +144,7 @@ def _open_tuple(x: tuple[Any, ...]) -> Node:
         try:
             result: Any = tuple.__new__(type(x), values)
         except TypeError:
-            return tuple(values)  # a class of C's that holds numbers alone
+            return tuple(values)  # a class in C that takes only numbers
         if hasattr(x, "__dict__"):
             result.__dict__.update(x.__dict__)
         return result
@@ -158,7 +157,7 @@ def _indices(x: Sized) -> list[str]:
 
 
 def is_tuple_with_a_constructor(kind: type) -> bool:
-    """Whether a type is made from a named tuple's: its constructor may do more than to hold what it is given.
+    """Whether a type is a subclass of a named tuple, with a constructor that may do more than keep its arguments.
 
     >>> from collections import namedtuple
     >>> point = namedtuple("Point", "x y")
@@ -181,13 +180,13 @@ def _open_attrs(x: Any) -> Node:
 
 
 def open_attributes(x: Any, names: Sequence[str]) -> Node:
-    """An object by some of its attributes; one that is not set yet is left out."""
+    """Open an object as a container of some of its attributes, without those that are not set."""
     present = [name for name in names if hasattr(x, name)]
 
     def rebuild(values: Sequence[Any]) -> Any:
         result = like(x)
         for name, value in zip(present, values, strict=True):
-            # Not `setattr`: a frozen class refuses it, and a converter would run again.
+            # Not `setattr`, which a frozen class refuses, and which would run converters again.
             object.__setattr__(result, name, value)
         return result
 
@@ -196,7 +195,7 @@ def open_attributes(x: Any, names: Sequence[str]) -> Node:
 
 
 def rest(x: Any, names: Sequence[str] = ()) -> dict[str, Any]:
-    """What an object's ``__dict__`` holds besides its values, and what was computed of them, by what leads to it."""
+    """The entries of an object's ``__dict__`` that are neither its values nor cached results, by their paths."""
     attributes = getattr(x, "__dict__", None)
     if not attributes or attributes is x or attributes.keys() <= set(names):
         return {}
@@ -209,10 +208,10 @@ def rest(x: Any, names: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def like(x: Any) -> Any:
-    """An object of the same class with the same attributes, without asking the class for a copy if that can be.
+    """An object of the same class with the same attributes, if possible without the class's own copy method.
 
     Raises:
-        UnsupportedTypeError: It can be made neither so nor by `copy.copy`.
+        UnsupportedTypeError: It can be made neither in this way nor by `copy.copy`.
     """
     kind = type(x)
     base = next((base for base in (dict, list, deque, object) if isinstance(x, base)), object)
@@ -226,16 +225,16 @@ def like(x: Any) -> Any:
     for each in kind.__mro__:
         for name, slot in vars(each).items():
             if isinstance(slot, cached_property):
-                getattr(result, "__dict__", {}).pop(name, None)  # of the values before
+                getattr(result, "__dict__", {}).pop(name, None)  # a cached result of the old values
             elif isinstance(slot, MemberDescriptorType):
-                # Through the slot itself: a frozen class refuses its own attributes. Some may not be set.
+                # Through the slot, because a frozen class refuses attributes. Some slots may not be set.
                 with suppress(AttributeError, TypeError):
                     slot.__set__(result, slot.__get__(x))
     return result
 
 
 def open_structured(x: np.ndarray[Any, Any]) -> Node:
-    """A structured array, or one element of it, as a dict of its fields: views of the same memory."""
+    """Open a structured array, or one element of it, as a dict of its fields, which are views."""
     names = x.dtype.names or ()
 
     def rebuild(values: Sequence[Any]) -> Any:
@@ -251,7 +250,7 @@ def _copied(x: Any) -> Any:
     except Exception as error:
         raise UnsupportedTypeError(f"{an(type(x).__name__, 'A')} cannot be made again: {error}", hint) from error
     if result is x or type(result) is not type(x):
-        # Its class says that a copy of it is itself: it would be written into what came in.
+        # `copy.copy` gives the object itself, so the result would be written into the source.
         raise UnsupportedTypeError(
             f"{an(type(x).__name__, 'A')} cannot be made again: copy.copy(x) does not give another one.",
             hint,

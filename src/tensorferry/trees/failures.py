@@ -1,4 +1,4 @@
-"""What goes wrong with the leaves of a tree, all at once, each with its path."""
+"""Raise the errors of all leaves of a tree together, each with its path."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def refuse_unknown_name(rule: DtypeRule, names: Iterable[str]) -> None:
     """Raise if ``dtype=`` has a name that no leaf has.
 
     Raises:
-        UnsupportedTypeError: It has.
+        UnsupportedTypeError: It has such a name.
     """
     unknown = unknown_name(rule, names)
     if unknown is not None:
@@ -34,17 +34,17 @@ def raise_all(
     rule: DtypeRule | None = None,
     name: Callable[[int], str] = str,
 ) -> None:
-    """Raise one leaf's error, or those of several as a group; each message ends in the leaf's path.
+    """Raise the error of one leaf, or a group of the errors of several. Each message ends in the path of the leaf.
 
     Args:
-        errors: Each leaf's by its index; emptied, as an error keeps alive whoever keeps the error.
-        path: Where a leaf is.
-        rule: Which dtypes were asked for: a hint with another one asks for the rest as well.
-        name: The dotted name of a leaf.
+        errors: The error of each leaf, by its index. It is emptied, so that errors do not keep their frames alive.
+        path: Gives the path of a leaf.
+        rule: The rule for dtypes: a hint with another dtype keeps the rest of it.
+        name: Gives the dotted name of a leaf.
 
     Raises:
-        ConversionError: There is one.
-        TreeError: There are several.
+        ConversionError: There is one error.
+        TreeError: There are several errors.
     """
     found = [placed(errors[index], path(index)) for index in sorted(errors)]
     if rule is not None:
@@ -60,10 +60,10 @@ def raise_all(
 
 
 def ask_for_all(rule: DtypeRule, errors: Iterable[tuple[ConversionError, str]]) -> None:
-    """Let hints that name another dtype ask for all that was asked for besides.
+    """Complete hints that name another dtype, so that they keep the rest of ``dtype=``.
 
     Args:
-        rule: Which dtypes were asked for.
+        rule: The rule for dtypes.
         errors: The error of each leaf, and its dotted name.
     """
     found = [(error, error.instead, name) for error, name in errors if isinstance(error, LossyCastError)]

@@ -1,4 +1,4 @@
-"""Which kinds of number meet in a column: integers and floats do not stack in silence."""
+"""Find out which kinds of numbers are in a column, because integers and floats must not be mixed silently."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _WEAK = {bool: "bool", int: "int", float: "float", complex: "complex"}
 
 
 class Met(NamedTuple):
-    """The kinds of number in a column.
+    """The kinds of numbers in a column.
 
     Args:
         kind: The highest of them.
-        floating: The dtype that the floats among tensors have together; empty: there are none.
-        where: Two that differ, and where.
-        differ: Whether two are of kinds that do not stack in silence.
-        numbers_among_tensors: Whether there are numbers without a dtype beside such with one.
+        floating: The common dtype of the float tensors; empty if there are none.
+        where: Two samples that differ, and their positions.
+        differ: Whether two are of kinds that must not be mixed silently.
+        numbers_among_tensors: Whether there are Python numbers beside tensors.
     """
 
     kind: str
@@ -42,11 +42,11 @@ class Met(NamedTuple):
 
 
 def kinds_met(column: Sequence[Any], members: Members | None) -> Met | None:
-    """What meets in a column; ``None``: all are of one type and dtype, which a look shows.
+    """The kinds of numbers in a column; ``None`` if all leaves have the same type and dtype.
 
     Args:
         column: The leaves.
-        members: What they are; ``None``: numbers, and lists of them.
+        members: Their descriptions; ``None`` if they are numbers, or lists of numbers.
     """
     if members is not None and members.which is None:
         return None
@@ -77,13 +77,13 @@ def kinds_met(column: Sequence[Any], members: Members | None) -> Met | None:
 
 
 def _dtypes_in(leaf: Any) -> set[tuple[str, bool]]:
-    """The dtypes of numbers, and whether they are Python's, which the target chooses a dtype for."""
+    """The dtypes in a leaf; for each, whether it is of Python numbers, for which the target chooses a dtype."""
     types = element_types(leaf) if type(leaf) is list else {type(leaf)}
     return {found for kind in types if (found := _dtype_of_type(kind)) is not None}
 
 
 def _dtype_of_type(kind: type) -> tuple[str, bool] | None:
-    """The same of one type; ``None``: what reads it says what it is, or why it is no number."""
+    """The dtype of a type of numbers, and whether it is Python's; ``None`` if the type does not tell."""
     if not issubclass(kind, np.generic):
         return next(((_WEAK[base], True) for base in kind.__mro__ if base in PYTHON_NUMBERS), None)
     name = of_numpy(np.dtype(kind))
@@ -96,17 +96,17 @@ def _dtype_of(members: Members, place: int) -> tuple[str, bool]:
 
 
 def _kind(name: str) -> str:
-    """The kind of a dtype, or of Python's numbers."""
+    """The kind of a dtype, or of Python numbers."""
     return name if name in _WEAK.values() else dtypes.find(name).kind
 
 
 def _rank(kind: str) -> int:
-    """Signed and unsigned integers are one."""
+    """The rank of a kind. Signed and unsigned integers have the same rank."""
     return dtypes.KINDS.index("int" if kind == "uint" else kind)
 
 
 def dtype_together(infos: Sequence[TensorInfo]) -> str:
-    """The dtype by which it is decided what a column is asked for: of its tensors, or of a number of a higher kind."""
+    """The dtype of a column for the rules of ``dtype=``: that of its tensors, or of a number of a higher kind."""
     typed = {info.dtype for info in infos if info.weak_dtype is None}
     numbers = {info.dtype for info in infos} - typed
     if not typed or not numbers:

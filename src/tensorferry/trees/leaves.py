@@ -1,4 +1,4 @@
-"""Which objects of a tree are to be converted; the rest stays as it is."""
+"""`LeafRule`: which objects of a tree are converted. All others stay as they are."""
 
 from __future__ import annotations
 
@@ -33,28 +33,28 @@ _KINDS = "biufc"
 
 
 class _Unknown(NamedTuple):
-    """What is known of a type that is neither tensor nor plain value: its objects may hold a tensor."""
+    """A type that is neither a tensor nor a plain value. Its objects may hold a tensor."""
 
     hint: str | None
 
 
 def leaf_rule(leaves: str | Callable[[Any], bool], *, infos: bool = False, unknown: str = "keep") -> LeafRule:
-    """The `LeafRule` of these arguments; one that depends on types alone is made once, with what it has found out."""
+    """The `LeafRule` for these arguments. A rule that depends only on types is made once, and remembers types."""
     if callable(leaves):
         return LeafRule(leaves, infos=infos, unknown=unknown)
     try:
         return _rule_of_types(leaves, infos, unknown, registry.revision)
     except TypeError:
-        return LeafRule(leaves, infos=infos, unknown=unknown)  # what cannot be hashed is refused in our words
+        return LeafRule(leaves, infos=infos, unknown=unknown)  # not cached: it cannot be hashed, and may be refused
 
 
 class LeafRule:
-    """Which objects are to be converted.
+    """Decides which objects are converted.
 
     Args:
-        leaves: ``"tensors"``: what has memory of a framework's; ``"numbers"``: Python numbers and NumPy's
-            scalars too; a callable: what it says yes to, containers included.
-        infos: Whether a `TensorInfo` stands for a tensor.
+        leaves: ``"tensors"`` for tensors of frameworks; ``"numbers"`` for Python numbers and NumPy scalars too; or
+            a callable that decides for each object, also for containers.
+        infos: Whether a `TensorInfo` counts as a tensor.
         unknown: ``"error"``: an object that is no container and holds a tensor is refused; ``"keep"``: it is not
             looked into.
 
@@ -77,17 +77,16 @@ class LeafRule:
 
     @property
     def chosen(self) -> Callable[[Any], bool] | None:
-        """Whether an object is a leaf although it may be a container; ``None``: none is."""
+        """The user's callable, which decides before containers are opened; ``None`` if there is none."""
         return None if self._choose is None else self._ask
 
     @property
     def takes_rows(self) -> bool:
-        """Whether a plain list of numbers below a key is one tensor where samples are stacked."""
+        """Whether, in `collate`, a plain list of numbers below a key is one tensor."""
         return self._numbers
 
     def _ask(self, x: Any) -> bool:
-        # Asked once, of the tree; what it said of each object is kept, with the object: the number of one
-        # that is gone would be another's.
+        # The callable is asked once for each object. The object is kept with the answer, so that its id stays unique.
         if self._infos and isinstance(x, TensorInfo):
             return True
         yes = self._choose is not None and bool(self._choose(x))
@@ -96,11 +95,11 @@ class LeafRule:
         return yes
 
     def takes(self, x: Any) -> bool:
-        """Whether a leaf is to be converted; an array of text is no tensor, unless a callable says yes to it.
+        """Whether a leaf is converted. An array of text is not a tensor, unless the user's callable says yes.
 
         Raises:
-            UnsupportedTypeError: It is a tensor of a kind that cannot be carried, or an object that holds a tensor
-                and would stay as it is.
+            UnsupportedTypeError: It is a tensor that cannot be converted, or an object that holds a tensor and would
+                stay as it is.
         """
         if self._infos and isinstance(x, TensorInfo):
             return True
@@ -125,7 +124,7 @@ class LeafRule:
         return not known.is_text(x)
 
     def takes_each(self, leaves: Sequence[Any], kinds: Mapping[type, Any] | None = None) -> list[bool]:
-        """The same for many leaves; each type is asked once where that decides.
+        """`takes` for many leaves. If the type decides, each type is asked once.
 
         Args:
             leaves: The leaves.
@@ -160,7 +159,7 @@ class LeafRule:
         kind = type(x)
         if x is None or isinstance(x, str):
             return False
-        if kind is list:  # of numbers, or it would have been opened
+        if kind is list:  # of numbers; any other list would have been opened
             return self._numbers
         if isinstance(x, _NUMBERS):
             dtype = getattr(x, "dtype", _BOOL)
@@ -168,32 +167,32 @@ class LeafRule:
         try:
             backend = registry.backend_of(x)
         except UnsupportedTypeError as error:
-            # A tensor that cannot be carried is an error; what has a shape and a dtype and no elements is none.
+            # A tensor that cannot be converted is an error. Without elements, an object is not a tensor.
             holds = hasattr(kind, "__getitem__") or hasattr(kind, "values")
             if holds and _has(x, "shape") and _has(x, "dtype"):
-                return error.with_traceback(None)  # which holds the leaf
+                return error.with_traceback(None)  # because the traceback refers to the leaf
             return may_hold(kind) and _Unknown(self.hint_of(x))
         return backend.capabilities.memory.exists and backend
 
     # -- objects that are no containers -----------------------------------------------------------------
 
     def tensor_inside(self, x: Any) -> str | None:
-        """What leads to the first tensor in an object that stays as it is; ``None``: there is none, or it is one."""
+        """The path to the first tensor inside an object; ``None`` if there is none, or if the object is a tensor."""
         if not may_hold(type(x)) or self._kind(type(x)) is True:
             return None
         return tensor_inside(x, self._is_tensor, self._goes_on)
 
     def hint_of(self, x: Any) -> str | None:
-        """What to convert instead of an object, in the words of what knows its type; ``None``: nothing does."""
+        """What to convert instead of an object, if a backend or library knows its type; otherwise ``None``."""
         known = self._kind(type(x))
         return known.hint if isinstance(known, UnsupportedTypeError) else None
 
     def check(self, structure: Structure, leaves: Sequence[Any]) -> None:
-        """Look at what the containers of a tree have besides their values, and whether it is a tree at all.
+        """Check the attributes of containers that are not values, and that the tree is not a function or a class.
 
         Raises:
-            UnsupportedTypeError: They are, or hold, a tensor, which would stay as it is; or the tree is a function
-                that somebody forgot to call, or a class.
+            UnsupportedTypeError: They are, or hold, tensors, which would not be converted; or the tree is a function
+                that was not called, or a class.
         """
         if self._refuses and len(leaves) == 1 and id(leaves[0]) not in self._chosen and structure.paths() == ["$"]:
             if isinstance(leaves[0], UNCALLED):
@@ -242,7 +241,7 @@ class LeafRule:
         raise error
 
     def _kind(self, kind: type) -> bool | UnsupportedTypeError:
-        """Whether objects of a type are tensors; an error: they are none in the words of a framework."""
+        """Whether objects of a type are tensors; or the framework's error if they cannot be converted."""
         known = self._kinds.get(kind)
         if known is None:
             known = self._kinds[kind] = _is_tensor_type(kind)
@@ -254,21 +253,21 @@ class LeafRule:
         return self._choose is None or bool(self._choose(x))
 
     def _goes_on(self, kind: type) -> bool:
-        # A framework's own objects: a module may have as many others in each other as it likes.
+        # Objects of a framework, such as modules, may be nested deeply.
         return isinstance(self._kind(kind), UnsupportedTypeError)
 
 
 def are_of_one_dtype(tensors: Sequence[Any]) -> bool:
-    """Whether tensors of one type say that they are of one dtype; ``False``: they are not, or say nothing.
+    """Whether tensors of one type surely have the same dtype.
 
-    To be of objects says nothing: each array has its own.
+    Arrays of objects do not, because each may hold other values.
     """
     dtype = getattr(tensors[0], "dtype", None)
     return dtype is not None and not getattr(dtype, "hasobject", False) and len(set(map(_DTYPE, tensors))) == 1
 
 
 def _has(x: Any, name: str) -> bool:
-    """Whether an object has an attribute, or one that cannot be had yet."""
+    """Whether an object has an attribute, even if its value cannot be read yet."""
     try:
         return hasattr(x, name)
     except Exception:  # noqa: BLE001 - whatever a class of somebody else's raises
@@ -282,7 +281,7 @@ def _is_tensor_type(kind: type) -> bool | UnsupportedTypeError:
 
 
 def _offers_memory(kind: type) -> bool:
-    """Whether a type of another library offers its objects' memory, and says what is in it."""
+    """Whether a type of another library exports the memory of its objects, with shape and dtype."""
     offers = any(hasattr(kind, name) for name in ("__dlpack__", "__array_interface__", "__array__"))
     return offers and hasattr(kind, "shape") and hasattr(kind, "dtype")
 

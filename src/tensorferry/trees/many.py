@@ -1,4 +1,4 @@
-"""Many leaves in one go: each step of a recipe is done for all that it is for, if nothing binds them together."""
+"""Convert many leaves together: each step of a recipe is done for all its leaves, if no leaf depends on another."""
 
 from __future__ import annotations
 
@@ -32,14 +32,15 @@ def convert_each(
     decide: Callable[[TensorInfo], Conversion] | None,
     kinds: Mapping[type, Any],
 ) -> list[Any] | None:
-    """The results; ``None``: a leaf has to be described, or two have memory in common that is copied or written.
+    """The results; ``None`` if a leaf must be described, or if leaves share memory that is copied or written.
 
     Args:
-        leaves: The leaves, each an object of its own.
-        outs: What each of them is written into, or ``None``; nothing is unless all values are there.
-        conversion: The target, and what is asked of it.
-        decide: Gives the conversion instead, where it depends on what a leaf is.
-        kinds: One leaf of each of their types.
+        leaves: Different leaves.
+        outs: For each leaf, the tensor that the result is written into; or ``None``. Nothing is written before all
+            values have been computed.
+        conversion: The target and the request.
+        decide: Chooses the conversion by the description of a leaf, instead of `conversion`.
+        kinds: One leaf of each type.
 
     Raises:
         ConversionError: A leaf cannot be converted.
@@ -74,12 +75,12 @@ def _whole(parts: list[list[Any]]) -> list[Any]:
 
 
 def _some(leaves: list[Any], places: Places) -> list[Any]:
-    """Those that stand at some places, in their order."""
+    """The leaves at some positions."""
     return leaves if len(places) == len(leaves) and isinstance(places, range) else [leaves[place] for place in places]
 
 
 def _in_order(values: list[list[Any]], recipes: list[tuple[Recipe, Places]], count: int) -> list[Any]:
-    """What came of each recipe, at the places that it is for."""
+    """The results of all recipes, in the order of the leaves."""
     if len(values) == 1 and isinstance(recipes[0][1], range):
         return values[0]
     results: list[Any] = [None] * count
@@ -90,7 +91,7 @@ def _in_order(values: list[list[Any]], recipes: list[tuple[Recipe, Places]], cou
 
 
 def _share_no_byte(leaves: list[Any], outs: list[Any] | None, grouped: Grouped) -> bool:
-    """Whether no memory that is copied from, or written into, has a byte in common with another of these."""
+    """Whether no two tensors that are copied or written share a byte."""
     copied = leaves
     if grouped.apart:
         return True
@@ -103,11 +104,11 @@ def _share_no_byte(leaves: list[Any], outs: list[Any] | None, grouped: Grouped) 
 
 
 def may_share_a_byte(tensors: Sequence[Any], *, compact: bool) -> bool:
-    """Whether two of many tensors have a byte in common, or it takes as long to tell as to describe them.
+    """Whether two of many tensors may share a byte. The answer is also yes if it would take too long to find out.
 
     Args:
         tensors: Tensors of any frameworks, each with a signature.
-        compact: Whether each of those says that it is compact.
+        compact: Whether all signatures are compact.
     """
     if len(tensors) < 2:
         return False

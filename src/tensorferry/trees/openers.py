@@ -1,4 +1,4 @@
-"""What may open an object of a type: what knows it as a container, in the order in which they are asked."""
+"""Find the functions that may open objects of a type as containers, in the order in which they are tried."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ __all__ = ["PLAIN", "openers_of"]
 
 _DTYPE = attrgetter("dtype")
 PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, bytearray, range})
-"""Types of leaves that nobody opens."""
+"""Types that are never containers."""
 
 
 def openers_of(kind: type, leaves: Sequence[Any]) -> tuple[Opener, ...]:
-    """What may open the leaves of a type, in the order in which they are asked; none: they are certainly leaves."""
+    """The functions that may open objects of a type, in order; none if they are certainly leaves."""
     if kind in PLAIN or issubclass(kind, TensorInfo):
         return ()
     if issubclass(kind, (np.ndarray, np.void)):
@@ -42,7 +42,7 @@ def openers_of(kind: type, leaves: Sequence[Any]) -> tuple[Opener, ...]:
     known = _of_frameworks(kind) or libraries.opener_of(kind)
     if known is not None:
         return (known,)
-    # Frameworks know what optree knows, and lose the same.
+    # Registrations with frameworks lose the same attributes as those with optree.
     registered = [] if _is_lossy(kind) else _registered(kind)
     own = opener_of(kind)
     if (registered or own is not None) and registry.is_tensor(kind):
@@ -57,7 +57,7 @@ def _is_lossy(kind: type) -> bool:
 
 
 def _open_fields(x: Any) -> Node | None:
-    # What is masked is no dict of its fields: as a leaf it is refused in the words for all that is masked.
+    # A masked array stays a leaf, and is refused with the message for masked arrays.
     return None if x.dtype.names is None or has_masked(x) else open_structured(x)
 
 
@@ -65,11 +65,11 @@ def _open_fields(x: Any) -> Node | None:
 
 _found: dict[tuple[type, int], Opener | None] = {}
 _MOST = 4096
-"""Types that are kept, for a program that makes ever new ones."""
+"""The most types that are remembered, in case a program makes new ones all the time."""
 
 
 def _of_frameworks(kind: type) -> Opener | None:
-    """What opens objects of a type that is an imported framework's own container; ``None``: it is none."""
+    """The function that opens a container of an imported framework; ``None`` if the type is not one."""
     key = kind, registry.revision
     try:
         return _found[key]
@@ -86,7 +86,7 @@ def _of_frameworks(kind: type) -> Opener | None:
 
 
 def _registered(kind: type) -> list[Opener]:
-    """What opens objects of a type that is a container by a registration with an imported framework."""
+    """The functions that open a type that is registered as a container with an imported framework."""
     found: list[Opener] = []
     for backend in list(registry.known().values()):
         with registry.outside.guard(backend.name):

@@ -1,4 +1,4 @@
-"""What the results of a tree are written into: matched by path, and written so that no write harms another."""
+"""Write the results of a tree into ``out=``: leaves are matched by path, and no write changes another source."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 __all__ = ["in_order_of", "refused", "write_all"]
 
 _Span = tuple[int, int, int]
-"""The first byte of a tensor, the one after its last, and the index of its leaf."""
+"""The first byte of a tensor, the byte after its last, and the index of its leaf."""
 
 
 def in_order_of(paths: Sequence[str], outs: Sequence[Any], their_paths: Sequence[str]) -> list[Any]:
     """The leaves of one tree in the order of another's paths.
 
     Raises:
-        UnsupportedTypeError: One of the two has a leaf that the other has not.
+        UnsupportedTypeError: One of the trees has a leaf that the other does not have.
     """
     by_path = dict(zip(their_paths, outs, strict=True))
     known = set(paths)
@@ -42,9 +42,9 @@ def in_order_of(paths: Sequence[str], outs: Sequence[Any], their_paths: Sequence
 
 
 def refused(prepared: Mapping[int, Prepared], outs: Sequence[Any]) -> Iterator[tuple[int, int]]:
-    """Leaves whose `out` overlaps that of an earlier leaf, which would be overwritten; and the earlier ones.
+    """Yield leaves whose `out` overlaps the `out` of an earlier leaf, with the earlier leaf.
 
-    Leaves may write into one memory if they lie in one memory likewise: tied weights into tied weights.
+    That is allowed if the leaves share memory in the same way: tied weights into tied weights.
     """
     places = {index: place for index, each in prepared.items() if (place := _out_at(each, outs[index])) is not None}
     spans = [_span(index, *place) for index, place in places.items() if place[0].size]
@@ -58,7 +58,7 @@ def refused(prepared: Mapping[int, Prepared], outs: Sequence[Any]) -> Iterator[t
 def _alike(
     prepared: Mapping[int, Prepared], places: Mapping[int, tuple[TensorInfo, int]], earlier: int, later: int
 ) -> bool:
-    """Whether two leaves lie to each other as their outs do, so that both writes are of the same values."""
+    """Whether two leaves overlap in the same way as their outs, so that both write the same values."""
     first, second = prepared[earlier], prepared[later]
     (out, at), (also_out, also_at) = places[earlier], places[later]
     if first.handle is second.handle and (out, at) == (also_out, also_at):
@@ -76,14 +76,14 @@ def _alike(
 
 
 def write_all(prepared: Mapping[int, Prepared], results: list[Any], outs: Sequence[Any]) -> None:
-    """Write each result into its `out`, and put that in its place.
+    """Write each result into its `out`, and replace the result by `out`.
 
-    A leaf whose source lies where an earlier one is written is copied before the first write.
+    If the `out` of an earlier leaf overlaps the source of a leaf, the source is copied first.
 
     Args:
         prepared: The conversion of each leaf that has one.
         results: The values before the last step.
-        outs: What they are written into.
+        outs: The tensors that they are written into.
     """
     for index in sorted(_overwritten(prepared, outs)):
         backend = registry.backend_of(results[index])
@@ -93,10 +93,10 @@ def write_all(prepared: Mapping[int, Prepared], results: list[Any], outs: Sequen
 
 
 def _overwritten(prepared: Mapping[int, Prepared], outs: Sequence[Any]) -> set[int]:
-    """Leaves that have a byte in common with the `out` of an earlier one."""
+    """Leaves that share a byte with the `out` of an earlier leaf."""
     sources = {index: (each.info, at) for index, each in prepared.items() if (at := _source_at(each)) is not None}
     targets = {index: place for index, each in prepared.items() if (place := _out_at(each, outs[index])) is not None}
-    # An out has its leaf's number, and a source its own from behind.
+    # An `out` has the index of its leaf; a source has a negative index.
     spans = [_span(index, *place) for index, place in targets.items() if place[0].size]
     spans += [_span(~index, *place) for index, place in sources.items() if place[0].size]
     found = set()
@@ -131,7 +131,7 @@ def _span(index: int, info: TensorInfo, at: int) -> _Span:
 
 
 def _touching(spans: Iterable[_Span]) -> Iterator[tuple[int, int]]:
-    """The indices of each two whose bytes, and what lies between them, overlap."""
+    """Yield the indices of each pair of spans that overlap."""
     open_spans: list[_Span] = []
     for span in sorted(spans):
         open_spans = [each for each in open_spans if each[1] > span[0]]

@@ -44,17 +44,17 @@ _NUMBERS = (int, float, complex, np.number, np.bool_)
 
 
 class Padding:
-    """What was asked for of leaves of unequal lengths.
+    """The keywords of `collate` about padding.
 
     Args:
-        pad: A number for all leaves, or one for each of several, by dotted name; ``None``: nothing is padded.
-        multiple: What the length of a padded axis is a multiple of.
+        pad: A number for all leaves, or a mapping from dotted names to numbers; ``None`` if nothing is padded.
+        multiple: The length of a padded axis is a multiple of this.
         side: ``"right"`` or ``"left"``.
-        mask: Whether a mask is wanted beside each leaf.
-        lengths: Whether lengths are wanted beside each leaf.
+        mask: Whether each padded leaf gets a mask.
+        lengths: Whether each padded leaf gets its lengths.
 
     Raises:
-        TypeError: A keyword's value is none of those that it takes, or says how something is padded that is not.
+        TypeError: A keyword has a value that it does not take, or is given without `pad`.
         ValueError: `multiple` is less than 1.
     """
 
@@ -76,7 +76,7 @@ class Padding:
         self._for_all = None if pad is None or isinstance(pad, Mapping) else _number("pad", pad)
         self._keys: tuple[tuple[str, Any], ...] = ()
         if isinstance(pad, Mapping):
-            # A place in a list is its name.
+            # The dotted name of an element of a list is its index.
             keys = [(str(name) if type(name) is int else name, value) for name, value in pad.items()]
             self._keys = tuple((name, _number(f"pad[{shown(name)}]", value)) for name, value in keys)
         self._names = tuple(name for name, _ in self._keys)
@@ -85,31 +85,31 @@ class Padding:
 
     @property
     def goes_by_name(self) -> bool:
-        """Whether it is a mapping."""
+        """Whether `pad` is a mapping."""
         return bool(self._keys)
 
     def marks_of(self, extent: Extent) -> list[tuple[str, Array]]:
-        """What comes beside a padded leaf, by the keyword that asks for it."""
+        """The mask and the lengths of a padded leaf, each with its keyword."""
         mask = [("mask", extent.mask)] if self._mask else []
         return mask + ([("lengths", extent.lengths)] if self._lengths else [])
 
     def keywords(self, value: Any) -> str:
-        """The keywords that fill a leaf up with a value, as they are typed."""
+        """The keywords for padding with a value, as code."""
         multiple = f", pad_to_multiple_of={self.multiple}" if self.multiple != 1 else ""
         return f"pad={value}{multiple}" + (', padding_side="left"' if self.left else "")
 
     def value_of(self, name: Callable[[], str]) -> Any:
-        """What a leaf is padded with; ``None``: it is not."""
+        """The number with which a leaf is padded; ``None`` if it is not."""
         if not self._keys:
             return self._for_all
         place = place_of_name(self._names, name())
         return None if place is None else self._keys[place][1]
 
     def refuse_unknown(self, names: Iterable[str]) -> None:
-        """Raise if it has a name that no leaf has.
+        """Raise if `pad` has a name that no leaf has.
 
         Raises:
-            UnsupportedTypeError: It has.
+            UnsupportedTypeError: It has such a name.
         """
         unknown = unknown_key("pad", self._keys, names)
         if unknown is not None:
@@ -137,14 +137,13 @@ NOT_PADDED = Padding(None, None, "right", mask=False, lengths=False)
 
 
 class Extent(NamedTuple):
-    """How long a column's leaves are, and how long they will be.
+    """The shapes of the leaves of a column, before and after padding.
 
     Args:
         shapes: The shape of each.
-        whole: The shape that all will have.
-        axis: The axis on which they are padded to a multiple and on a side: the first on which they differ, or else
-            the first of all.
-        left: Whether they are padded on the left there.
+        whole: The shape after padding.
+        axis: The axis for `pad_to_multiple_of` and `padding_side`: the first on which shapes differ, or the first.
+        left: Whether they are padded on the left of that axis.
     """
 
     shapes: Sequence[Shape]
@@ -154,28 +153,28 @@ class Extent(NamedTuple):
 
     @property
     def lengths(self) -> Array:
-        """How long each leaf is on that axis."""
+        """The length of each leaf on that axis."""
         return np.array([shape[self.axis] for shape in self.shapes], np.int64)
 
     @property
     def mask(self) -> Array:
-        """For each leaf, where on that axis it has data."""
+        """For each leaf, a mask of that axis that is true where it has data."""
         length, lengths = self.whole[self.axis], self.lengths[:, np.newaxis]
         places = np.arange(length)
         return places >= length - lengths if self.left else places < lengths
 
     @property
     def is_short(self) -> bool:
-        """Whether the leaves are rows so short that they are sooner put in their places all at once, by a mask."""
+        """Whether the leaves are such short rows that it is faster to write all at once, through a mask."""
         return len(self.whole) == 1 and self.whole[0] <= _SHORT
 
     @property
     def is_needed(self) -> bool:
-        """Whether a leaf is shorter than all will be."""
+        """Whether any leaf is padded."""
         return any(shape != self.whole for shape in self.shapes)
 
     def places(self) -> list[Any]:
-        """For each leaf, where it lies in its place."""
+        """For each leaf, the index of its data after padding."""
         if len(self.whole) == 1:
             length = self.whole[0]
             return [slice(length - n, length) if self.left else slice(n) for (n,) in self.shapes]
@@ -187,10 +186,10 @@ class Extent(NamedTuple):
 
 
 def extent_of(shapes: Sequence[Shape], padding: Padding) -> Extent | None:
-    """How far a column is padded; ``None``: its leaves have no axis.
+    """How far a column is padded; ``None`` if its leaves have no axes.
 
     Raises:
-        ShapeError: They have not the same number of axes.
+        ShapeError: The numbers of axes differ.
     """
     different = set(shapes)
     few, many = min(different, key=len), max(different, key=len)
@@ -213,10 +212,10 @@ def extent_of(shapes: Sequence[Shape], padding: Padding) -> Extent | None:
 
 
 def common_dtype(infos: Sequence[TensorInfo], target: Backend, request: Request) -> str:
-    """The dtype that a batch of these leaves has: what was asked for, or what holds them all.
+    """The dtype of a batch of these leaves: the requested one, or the narrowest that has all their values.
 
     Raises:
-        LossyCastError: There is none, or the target has it not.
+        LossyCastError: No dtype has all values, or the target does not have the dtype.
     """
     if request.dtype not in (None, *dtypes.KEYWORDS):
         return rules.target_dtype(_array(infos[0].dtype, None), request, target)
@@ -232,12 +231,12 @@ def _array(dtype: str, weak_dtype: str | None) -> TensorInfo:
 
 
 def filling(value: Any, dtype: str, request: Request) -> Any:
-    """A number as one of a dtype.
+    """A padding number, in a dtype.
 
     Raises:
-        LossyCastError: It does not fit.
+        LossyCastError: The dtype does not have it.
     """
-    # Floats are not remembered by their value: there are two zeros.
+    # Floats are not cached, because 0.0 and -0.0 are equal.
     make = _filling if type(value) is int else _filling.__wrapped__
     return make(value, dtype, request.casting)
 
@@ -249,12 +248,12 @@ def _filling(value: Any, dtype: str, casting: str | None) -> Any:
 
 
 def without_nothing(column: Sequence[Any], members: Members, value: Any) -> Members | None:
-    """A column in which an empty list has as many axes as the others, and says no dtype; ``None``: there is none.
+    """The members, in which empty lists have as many axes as the others, and their dtype; ``None`` without empty lists.
 
     Args:
         column: The leaves.
-        members: What they are.
-        value: What they are padded with, whose type decides if there is nothing else that has one.
+        members: Their descriptions.
+        value: The padding number, whose type decides if all lists are empty.
     """
     empty = [type(leaf) is list and not leaf for leaf in column]
     if not any(empty) or members.which is None:
@@ -265,7 +264,7 @@ def without_nothing(column: Sequence[Any], members: Members, value: Any) -> Memb
     if not known:
         infos, sources = [registry.backend_of(value).preview(value)[1]], [registry.backend_of(value)]
     nothing = np.empty((0,) * (len(infos[0].shape) if known else 1), np.bool_)
-    # As the first of the others, so that it decides nothing.
+    # With the description of the first of the others, so that it does not change the dtype.
     info = infos[0]._replace(shape=nothing.shape, strides=(0,) * nothing.ndim)
     places = {place: index for index, place in enumerate(known)}
     return members._replace(

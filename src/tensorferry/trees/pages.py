@@ -1,4 +1,4 @@
-"""The plan of a tree or of a batch as HTML: its memories to scale, and a table of its leaves."""
+"""The plan of a tree or of a batch as HTML: a picture of its memory, and a table of its leaves."""
 
 from __future__ import annotations
 
@@ -22,23 +22,22 @@ if TYPE_CHECKING:
 __all__ = ["leaves_page"]
 
 _DRAWN = 12
-"""Memories that are drawn of many, and names of one."""
+"""The most blocks of memory that are drawn, and the most names of one block."""
 _ROWS = 50
-"""Leaves that the table has of many."""
+"""The most leaves in the table."""
 
 
 def leaves_page(
     head: str, leaves: Sequence[Any], what: Callable[[Any], str], notes: Iterable[object], warnings: Iterable[str]
 ) -> str:
-    """A page of as many leaves as can be looked at; of the others it is said how many they are.
+    """A page about the first leaves, and the number of the others.
 
     Args:
-        head: What there is, in a line.
-        leaves: Each with its path and its plan, and with `same_as` and `view_with` if it may lie
-            over another.
-        what: What happens to a leaf, in a few words.
-        notes: What else is said.
-        warnings: What can go wrong afterwards.
+        head: The first line.
+        leaves: The leaves, with their paths and plans; `same_as` and `view_with` tell which share memory.
+        what: Gives a few words about what happens to a leaf.
+        notes: Other lines.
+        warnings: The warnings.
     """
     memories = _memories(leaves)
 
@@ -58,7 +57,7 @@ def leaves_page(
 
 
 def _memories(leaves: Sequence[Any]) -> dict[str, list[Any]]:
-    """Leaves by the path of the one that they are, or whose memory they are."""
+    """Leaves, grouped by the path of the leaf whose memory they use."""
     found: dict[str, list[Any]] = {}
     for leaf in leaves:
         over = getattr(leaf, "same_as", None) or leaf.path
@@ -67,7 +66,7 @@ def _memories(leaves: Sequence[Any]) -> dict[str, list[Any]]:
 
 
 def _picture(memories: dict[str, list[Any]], width: Literal[64, 32]) -> str:
-    """Each memory with the names of its leaves, all in the same scale."""
+    """Each block of memory with the names of its leaves, all in the same scale."""
     canvas = Canvas(width)
     shown = list(memories.values())[:_DRAWN]
     sides = [info for leaves in shown for info in (leaves[0].plan.source, leaves[0].plan.result)]
@@ -86,7 +85,7 @@ def _picture(memories: dict[str, list[Any]], width: Literal[64, 32]) -> str:
 
 
 def _draw(canvas: Canvas, leaves: list[Any], size: int) -> None:
-    """One memory: the leaves that are it, and what becomes of it."""
+    """Draw one block of memory: the leaves that use it, and what becomes of it."""
     plan: Plan = leaves[0].plan
     canvas.y += 6
     canvas.lines(leaves[0].path, "name", 10)

@@ -1,4 +1,4 @@
-"""A table whose columns are plain memory: one look at all of them, and the recipes of columns that were met before."""
+"""Convert a table whose columns are plain memory: the columns are described together, and recipes are found at once."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ __all__ = ["convert_plainly"]
 
 
 def convert_plainly(table: Any, targets: Targets) -> dict[object, Any] | None:
-    """The columns of a table, converted; those of text stay as they are.
+    """The columns of a table, converted. Columns of text stay as they are.
 
     Args:
         table: Any object.
-        targets: What is asked of each column: one target, and a dtype that no name decides.
+        targets: One target for all columns, and a ``dtype=`` without names.
 
     Returns:
         The columns by name. ``None``: it is no table; a column has to be described; or two of those that are copied
@@ -43,7 +43,7 @@ def convert_plainly(table: Any, targets: Targets) -> dict[object, Any] | None:
     try:
         return None if views is None else _converted(owner, views, targets)
     except ConversionError:
-        return None  # the road says where
+        return None  # the general way raises the error, with the name of the column
 
 
 def _converted(owner: ColumnBackend, views: Views, targets: Targets) -> dict[object, Any] | None:

@@ -1,4 +1,4 @@
-"""`TreePlan`: what the conversion of a tree does to each leaf, and to all of them together."""
+"""`TreePlan`: what the conversion of a tree does with each leaf."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class LeafPlan(NamedTuple):
 
     Args:
         path: Where it is: ``$["encoder"][3].weight``.
-        plan: Its own plan, as `explain` gives it.
-        same_as: The path of the leaf that it is, or whose memory it is: converted once.
-        view_with: The path of the first of those leaves with which it overlaps, and is copied as one memory.
-        batch: The number of the batch in which it crosses the bus with others.
-        bytes_copied: How many bytes are written for it, over every path: none for what is converted once already.
+        plan: Its plan, as from `explain`.
+        same_as: The path of an earlier leaf that is the same, or has the same memory. They are converted once.
+        view_with: The path of the first leaf that it overlaps. They are copied together.
+        batch: The number of the batch in which it crosses the bus.
+        bytes_copied: How many bytes are written for it; 0 if the conversion of another leaf gives it.
     """
 
     path: str
@@ -37,14 +37,14 @@ class LeafPlan(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Many leaves that cross the bus together.
+    """Leaves that cross the bus together.
 
     Args:
-        source: The device that they leave.
-        target: The device to which they go.
-        leaves: How many they are.
-        bytes: How many bytes they have in all.
-        transfers: In how many transfers they go: one, or as many as they are, which are under way at once.
+        source: The device of the sources.
+        target: The device of the results.
+        leaves: The number of leaves.
+        bytes: How many bytes they have together.
+        transfers: The number of transfers: 1, or one for each leaf, which run at the same time.
     """
 
     source: str
@@ -62,13 +62,13 @@ class Batch(NamedTuple):
 
 
 class KeptLeaf(NamedTuple):
-    """A leaf that becomes no tensor.
+    """A leaf that is not converted.
 
     Args:
         path: Where it is.
-        type: The name of its type; in a batch, of the first sample's.
+        type: The name of its type; in a batch, that of the first sample.
         why: What becomes of it, and why.
-        tensor: The path of a tensor in it, if it is no container and holds one.
+        tensor: The path of a tensor inside it, if it is an unknown object that holds one.
     """
 
     path: str
@@ -82,18 +82,18 @@ class KeptLeaf(NamedTuple):
 
 
 class PlansOfLeaves(ABC):
-    """What the plan of a tree and that of a batch have in common."""
+    """The common base of the plans of trees and of batches."""
 
     leaves: tuple[Any, ...]
 
     @property
     def plans(self) -> dict[str, Plan]:
-        """Each leaf's own plan by its path."""
+        """The plan of each leaf, by its path."""
         return {leaf.path: leaf.plan for leaf in self.leaves}
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What can go wrong afterwards, once each, with the path of the first leaf that it is said of."""
+        """The warnings of all plans, once each, with the path of the first leaf."""
         found: dict[str, str] = {}
         for leaf in self.leaves:
             for warning in leaf.plan.warnings:
@@ -102,7 +102,7 @@ class PlansOfLeaves(ABC):
 
     @abstractmethod
     def _head(self) -> str:
-        """What there is, in a line."""
+        """The first line of the text."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._head()}; print() shows {'it' if len(self.leaves) == 1 else 'them'}>"
@@ -160,7 +160,7 @@ class TreePlan(PlansOfLeaves):
         if len(self.leaves) > _SHOWN:
             lines.append(f"   … and {len(self.leaves) - _SHOWN} more: see .plans")
         lines += [f"   {batch}" for batch in self.batches]
-        # Those that hold a tensor are what people are surprised by.
+        # Objects that hold a tensor come first, because they may be a mistake.
         kept = sorted(self.kept, key=lambda each: each.tensor is None)
         lines += [f"   {each}" for each in kept[:_SHOWN]]
         if len(kept) > _SHOWN:

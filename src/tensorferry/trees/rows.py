@@ -1,4 +1,4 @@
-"""Which lists of a sample are one tensor: plain lists of numbers directly below a key of a mapping."""
+"""Find the lists of a sample that become one tensor: plain lists of numbers directly below a key of a mapping."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Array = np.ndarray[Any, Any]
 
 
 def is_row(x: list[Any], depth: int = 0) -> bool:
-    """Whether a plain list holds numbers, or plain lists of them, and nothing else; an empty one does.
+    """Whether a plain list has only numbers, or only such lists; also an empty list.
 
     >>> is_row([1, 2.5]), is_row([[1], [2]]), is_row([(1, 2)]), is_row(["a"])
     (True, True, False, False)
@@ -39,11 +39,11 @@ def _is_number(kind: type) -> bool:
 
 
 class RowsRead(NamedTuple):
-    """A column of rows whose numbers were read while they were looked at: all floats, or all integers of 64 bits.
+    """A column of rows whose numbers have been read already: all are floats, or all are 64-bit integers.
 
     Args:
-        numbers: Those of all rows, one after the other.
-        lengths: How many each row has.
+        numbers: The numbers of all rows, one after the other.
+        lengths: The length of each row.
     """
 
     numbers: Array
@@ -51,7 +51,7 @@ class RowsRead(NamedTuple):
 
 
 def read_rows(column: Sequence[list[Any]]) -> RowsRead | None:
-    """The numbers of rows in one pass; ``None``: they are not all of one of the two types."""
+    """The numbers of rows, read in one pass; ``None`` if they are not all floats or all integers."""
     flat = list(chain.from_iterable(column))
     read = numbers.read(flat, flat[0], (len(flat),)) if flat else None
     alike = flags.alike(numbers.with_types(read[1], flat, 1)) if read else None
@@ -61,9 +61,10 @@ def read_rows(column: Sequence[list[Any]]) -> RowsRead | None:
 
 
 class RowFinder:
-    """Tells optree which lists of a tree are leaves while it takes the tree apart.
+    """Tells optree which lists are leaves, while it takes a tree apart.
 
-    optree asks of an object alone, not of where it stands: a list is noted when the mapping is met that holds it.
+    optree asks about an object, but not about its position. So the lists in a mapping are noted when optree asks about
+    the mapping.
     """
 
     def __init__(self) -> None:
@@ -71,33 +72,33 @@ class RowFinder:
         self._due = 0
 
     def note(self, values: Iterable[Any]) -> None:
-        """The values of a mapping."""
+        """Note the lists among the values of a mapping."""
         for value in values:
             if type(value) is list and is_row(value):
                 self._found[id(value)] = value
                 self._due += 1
 
     def is_leaf(self, x: Any) -> bool:
-        """Whether a list, which optree would open, is a row; a mapping's lists are noted."""
+        """Whether a list is a row, and therefore a leaf. For a mapping, its lists are noted."""
         kind = type(x)
         if kind is list:
             found = id(x) in self._found
             self._due -= found
             return found
-        # Not `x.values()`: a subclass may hand out something else there.
+        # Not `x.values()`, which a subclass may have changed.
         if issubclass(kind, dict):
             self.note(dict.values(x))
         return False
 
     def misplaced(self, leaves: Sequence[Any], spec: optree.PyTreeSpec, *, below_keys: bool) -> set[int]:
-        """The leaves that are rows at one place and stand at another that is below no key.
+        """The indices of leaves that are rows in one place, but also occur in a place that is not below a key.
 
         Args:
-            leaves: What the tree was taken apart into.
-            spec: What is left of it.
-            below_keys: Whether it was the values of a mapping.
+            leaves: The leaves of the tree.
+            spec: The structure of the tree.
+            below_keys: Whether the tree is the list of values of a mapping.
         """
-        # Each list was met as often as mappings hold it: it stands nowhere else.
+        # Each list was met as often as it occurs in mappings, so it occurs nowhere else.
         if not self._due:
             return set()
         lists = [index for index, leaf in enumerate(leaves) if type(leaf) is list]

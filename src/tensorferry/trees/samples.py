@@ -1,4 +1,4 @@
-"""Samples of one structure as columns: each leaf of all of them; and in which words others are refused."""
+"""Take samples of the same structure apart into columns; samples of another structure are refused."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _ONE_LEAF = take_apart(None)[1]
 
 
 def columns_of(samples: Sequence[Any], rule: LeafRule) -> tuple[list[Any], Structure]:
-    """For each leaf of a sample, that leaf of all samples; and what is left of the first.
+    """The columns of samples, and the structure of the first sample.
 
-    A plain list of numbers below a key is a leaf where numbers are tensors and nobody chooses. A column of such lists
-    comes as `RowsRead` where the numbers were read while it was seen that they are.
+    A plain list of numbers below a key is a leaf, if numbers are tensors and there is no user's callable. A column of
+    such lists may be `RowsRead`.
 
     Raises:
-        UnsupportedTypeError: A sample is another tree than the first, or cannot be stacked.
+        UnsupportedTypeError: A sample has another structure than the first, or cannot be stacked.
     """
     if isinstance(samples[0], UNCALLED):
         rule.check(_ONE_LEAF, samples[:1])
@@ -55,10 +55,10 @@ def columns_of(samples: Sequence[Any], rule: LeafRule) -> tuple[list[Any], Struc
 
 
 def _in_order_of(structure: Structure, found: list[Any], other: Structure, number: int) -> list[Any]:
-    """A sample's leaves in the order of the first one's.
+    """The leaves of a sample, in the order of the first sample.
 
     Raises:
-        UnsupportedTypeError: It is another tree.
+        UnsupportedTypeError: It has another structure.
     """
     paths = structure.paths()
     by_path = dict(zip(other.paths(), found, strict=True))
@@ -75,10 +75,10 @@ def _in_order_of(structure: Structure, found: list[Any], other: Structure, numbe
 
 
 def _compare(first: dict[str, tuple[type, Any]], other: dict[str, tuple[type, Any]], number: int) -> None:
-    """Refuse samples whose containers differ in what is not stacked.
+    """Raise for samples whose containers differ in attributes that are not stacked.
 
     Raises:
-        UnsupportedTypeError: They do.
+        UnsupportedTypeError: They differ.
     """
     for path in {**first, **other}:
         here, there = first.get(path), other.get(path)
@@ -96,7 +96,7 @@ def _compare(first: dict[str, tuple[type, Any]], other: dict[str, tuple[type, An
 
 
 def _names(x: Any, y: Any) -> str:
-    """Which static fields differ, where they have names."""
+    """The names of static fields that differ, if they have names."""
     if not isinstance(x, tuple) or not isinstance(y, tuple):
         return ""
     found = [entry for entry in {**x[0], **y[0]} if not equal(x[0].get(entry), y[0].get(entry))]
@@ -106,7 +106,7 @@ def _names(x: Any, y: Any) -> str:
 def _columns_alike(
     trees: Sequence[Any], chosen: Callable[[Any], bool] | None, *, rows: bool
 ) -> tuple[list[Any], Structure] | None:
-    """The same; ``None`` if they are not all alike, or have containers that optree does not know."""
+    """`columns_of` for samples of one structure; ``None`` if structures differ, or optree does not know a container."""
     if chosen is None:
         kinds = set(map(type, trees))
         if len(kinds) == 1 and _are_leaves(kinds.pop(), trees):
@@ -120,12 +120,12 @@ def _columns_alike(
 
 
 def _columns_of_dicts(trees: Sequence[Any], *, rows: bool) -> list[Any] | None:
-    """The same for plain dicts of leaves, in a fourth of the time; ``None``: something else may be among them."""
+    """`columns_of` for plain dicts of leaves, four times as fast; ``None`` if there may be other containers."""
     first = trees[0]
     if set(map(type, trees)) != {dict}:
         return None
     keys = first.keys()
-    # Most have them in one order, which is seen in half the time.
+    # A faster check for the usual case that all have the same order of keys.
     if len(set(map(tuple, trees))) > 1 and any(tree.keys() != keys for tree in trees):
         return None
     columns: list[Any] = []
@@ -145,7 +145,7 @@ def _columns_of_dicts(trees: Sequence[Any], *, rows: bool) -> list[Any] | None:
 
 
 def _are_leaves(kind: type, column: Sequence[Any]) -> bool:
-    """Whether objects of a type are leaves, which nobody opens."""
+    """Whether objects of a type are leaves."""
     if kind in PLAIN:
         return True
     return (registry.is_known_tensor(kind) or registry.is_tensor(kind)) and not openers_of(kind, column)

@@ -1,4 +1,4 @@
-"""`Structure`: what is left of a tree without its leaves, and the tree made again from others."""
+"""`Structure`: a tree without its leaves, which makes trees from other leaves."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ if TYPE_CHECKING:
 __all__ = ["ITSELF", "NAMESPACE", "Inner", "Structure", "equal", "placed"]
 
 NAMESPACE = "tensorferry"
-# For good, and in this namespace alone: leaves come in the order in which a person wrote them.
+# Permanently, but only in this namespace, so that leaves come in the order in which they were written.
 _ORDERED = optree.dict_insertion_ordered(True, namespace=NAMESPACE)
 _ORDERED.__enter__()
 
 ITSELF = Node((), (), lambda tree: tree)
-"""Opens a container of optree's that stands at several places, or is a leaf at another."""
+"""The node for a container that optree knows, if it occurs several times, or is a leaf in another place."""
 _ALIKE = (dict, OrderedDict, defaultdict, list, tuple)
-"""Containers that have nothing but their values: where samples have the same, their types may differ."""
+"""Containers without attributes: the types of these may differ between samples."""
 
 
 class Inner(NamedTuple):
-    """An opened container in the place of a leaf."""
+    """A container in the place of a leaf of the optree structure."""
 
     node: Node
     structure: Structure
     kind: type
     shared: int | None
-    """The same for each place at which one container stands; ``None``: it stands at one."""
+    """A number that all occurrences of one container have; ``None`` if it occurs once."""
 
     def keys(self, x: Any) -> Iterator[tuple[Any, str] | None]:
-        """As for `Structure`, within a container that is like this one."""
+        """See `Structure`, for a container of the same structure."""
         if self.node is ITSELF:
             return self.structure.keys(x)
         node = next(node for opener in openers_of(type(x), [x]) if (node := opener(x)) is not None)
@@ -55,17 +55,17 @@ class Structure:
         self._spec = spec
         self._inner = inner
         self.size = size
-        """How many leaves it has."""
+        """The number of leaves."""
         self.twins: dict[int, int] = {}
-        """For each leaf of a container that has been met before: that leaf of it where it was met first."""
+        """For each leaf of a container that occurs again: the index of the leaf at its first occurrence."""
 
     @property
     def flat_keys(self) -> list[Any] | None:
-        """The keys of a dict of nothing but leaves; ``None``: it may be something else."""
+        """The keys, if the tree is a dict that contains only leaves; otherwise ``None``."""
         return None
 
     def one_of_many(self) -> Structure | None:
-        """If this is a list of trees that are all alike: what one of them is without its leaves."""
+        """If the tree is a list of trees of the same structure: their structure; otherwise ``None``."""
         if self._inner:
             return None
         one = self._spec.child(0)
@@ -73,7 +73,7 @@ class Structure:
         return Structure(one, {}, one.num_leaves) if many == self._spec else None
 
     def paths(self) -> list[str]:
-        """The path of each leaf: ``$["encoder"][3].weight``; of leaves whose paths are alike, each has a number."""
+        """The path of each leaf: ``$["encoder"][3].weight``. Leaves with equal paths get numbers."""
         found = [path for path, node in self.places("$") if node is None]
         if len(set(found)) == len(found):
             return found
@@ -85,7 +85,7 @@ class Structure:
         return numbered
 
     def names(self) -> list[str]:
-        """The dotted name of each leaf: ``encoder.3.weight``; of a tree that is one leaf, the empty one."""
+        """The dotted name of each leaf: ``encoder.3.weight``. If the tree is one leaf, the name is empty."""
         return [name.removeprefix(".") for name, node in self.places("", spell=dotted) if node is None]
 
     def places(
@@ -129,7 +129,7 @@ class Structure:
                 yield _keyed(parent, last.entry) if isinstance(last, optree.MappingEntry) else None
 
     def nodes(self) -> Iterator[Node]:
-        """What opened each container that was opened here."""
+        """The node of each container that was opened here."""
         for inner in self._inner.values():
             yield inner.node
             yield from inner.structure.nodes()
@@ -139,7 +139,7 @@ class Structure:
         return next(path for path, found in self.places("$") if found is node)
 
     def is_like(self, other: Structure) -> bool:
-        """Whether another tree has the same containers in the same places, and those the same besides their values."""
+        """Whether another tree has the same containers in the same places, with the same attributes."""
         if self._inner.keys() != other._inner.keys() or not equal(self._spec, other._spec):
             return False
         for index, inner in self._inner.items():
@@ -153,15 +153,15 @@ class Structure:
         return True
 
     def is_in_order_of(self, other: Structure) -> bool:
-        """Whether another tree has the same leaves in the same order, as far as that is seen at once."""
+        """Whether another tree surely has its leaves in the same order, by a quick check."""
         return not self._inner and not other._inner and self._spec.paths() == other._spec.paths()
 
     def statics(self) -> dict[str, tuple[type, Any]]:
-        """What each container is besides its values, by its path: its type, and what is the same for all it holds."""
+        """For each container, by its path: its type, and its attributes that are not values."""
         return dict(self.statics_under("$", None))
 
     def statics_under(self, path: str, entries: Sequence[str] | None) -> Iterator[tuple[str, tuple[type, Any]]]:
-        """The same, as pairs; the arguments are those of `places`."""
+        """Yield the items of `statics`; the arguments are those of `places`."""
         return self._statics(self._spec, path, entries, 0)
 
     def _statics(
@@ -185,14 +185,14 @@ class Structure:
             first += child.num_leaves
 
     def rebuild(self, leaves: Sequence[Any], count: int | None = None) -> Any:
-        """The tree with these leaves in the place of those that it had.
+        """Make the tree again, with other leaves.
 
         Args:
-            leaves: As many as it has.
-            count: How many samples each of them stacks; ``None``: they are no batch.
+            leaves: The leaves, `size` of them.
+            count: The number of samples in each leaf, if they are a batch; otherwise ``None``.
 
         Raises:
-            UnsupportedTypeError: A container cannot be made again.
+            UnsupportedTypeError: A container cannot be rebuilt.
         """
         if not self._inner:
             return optree.tree_unflatten(self._spec, leaves)
@@ -202,12 +202,12 @@ class Structure:
             raise placed(failed.why, self.path_of(failed.node)) from failed.why
 
     def rebuild_from(self, leaves: Iterator[Any], count: int | None, made: dict[int, list[_Made]]) -> Any:
-        """The tree with as many of these leaves as it has.
+        """Make the tree again, with the next `size` leaves of an iterator.
 
         Args:
-            leaves: They are taken from.
-            count: As for `rebuild`.
-            made: What has been made of each container that stands at several places.
+            leaves: The iterator.
+            count: See `rebuild`.
+            made: The results so far for each container that occurs several times.
         """
         values = [self._leaf(index, leaves, count, made) for index in range(self._spec.num_leaves)]
         return optree.tree_unflatten(self._spec, values)
@@ -221,7 +221,7 @@ class Structure:
         own = list(islice(leaves, inner.structure.size))
         before = made.setdefault(inner.shared, [])
         for known, result in before:
-            # Not where another target for each place makes others of the same leaves.
+            # Only if the leaves are the same: with other targets for each place, they may differ.
             if all(new is old for new, old in zip(own, known, strict=True)):
                 return result
         result = self._make(inner, iter(own), count, made)
@@ -241,7 +241,7 @@ _Made = tuple[list[Any], Any]
 
 
 def equal(x: Any, y: Any) -> bool:
-    """Whether two values are the same, as far as they say."""
+    """Whether two values are equal; no if their comparison fails."""
     if x is y:
         return True
     try:
@@ -251,7 +251,7 @@ def equal(x: Any, y: Any) -> bool:
 
 
 def placed(error: ConversionError, path: str) -> ConversionError:
-    """The same error, with where it happened."""
+    """The error, with the path of the leaf."""
     result = type(error)(f"{error.message} - at {path}{error.inside}", error.hint)
     result.__cause__ = error
     if isinstance(error, LossyCastError) and isinstance(result, LossyCastError):
@@ -260,7 +260,7 @@ def placed(error: ConversionError, path: str) -> ConversionError:
 
 
 class _NotMadeError(Exception):
-    """A container that cannot be made again."""
+    """A container that cannot be rebuilt."""
 
     def __init__(self, node: Node, why: ConversionError) -> None:
         super().__init__(node, why)

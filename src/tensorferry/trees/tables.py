@@ -1,4 +1,4 @@
-"""What is said of the tables and columns in a tree, before it is converted: nulls, unequal lengths, indexes."""
+"""Apply ``nulls=``, ``ragged=``, ``pad=`` and ``index=`` to the tables and columns of a tree."""
 
 from __future__ import annotations
 
@@ -16,41 +16,43 @@ from ..backends.nodes import dotted, item
 from ..columns.column import Column
 from ..core.leaf_dtypes import dtype_of_leaf, place_of_name, rule_of
 from ..errors import UnsupportedTypeError
-from ..execution.missing import Masked, Rows, given_in, said_of, validate
+from ..execution.column_keywords import Masked, Rows, apply_column_keywords, contents_of, validate
 from .walk import take_apart
 
 if TYPE_CHECKING:
     from ..core.leaf_dtypes import DtypeRule
 
-__all__ = ["has_columns", "is_counted", "is_one_value", "said_in"]
+__all__ = ["has_columns", "is_counted", "is_one_value", "with_column_keywords"]
 
 
-def said_in(tree: Any, *, index: bool, dtype: object = None, casting: str | None = None, **said: Any) -> Any:
-    """A tree in which columns know what was said of them, and tables are dicts of their columns.
+def with_column_keywords(
+    tree: Any, *, index: bool, dtype: object = None, casting: str | None = None, **keywords: Any
+) -> Any:
+    """The tree, with the keywords applied to its columns, and with its tables as dicts of columns.
 
     Args:
         tree: The tree.
-        index: Whether the index of a table is one of its columns.
-        dtype: What was asked of its leaves: dates, say, are counts where one is named.
-        casting: What may be lost on the way to it.
-        **said: ``nulls``, ``ragged`` and ``pad``, as `missing.said_of` takes them.
+        index: Whether the index of a table becomes one of its columns.
+        dtype: The keyword of the call. Dates become numbers if it names a dtype for them.
+        casting: The keyword of the call.
+        **keywords: ``nulls``, ``ragged`` and ``pad``, as `apply_column_keywords` takes them.
 
     Raises:
-        TypeError: A keyword's value is none of those that it takes.
-        UnsupportedTypeError: A mask would take the place of another column.
+        TypeError: A keyword has a value that it does not take.
+        UnsupportedTypeError: A mask would have the name of another column.
     """
-    validate(**said)
+    validate(**keywords)
     leaves, structure = take_apart(tree, _is_table)
     rule = rule_of(dtype)
     names = structure.names() if rule.names else [""] * len(leaves)
-    found = [_said(leaf, index, rule, name, casting, said) for leaf, name in zip(leaves, names, strict=True)]
-    if all(one is other for one, other in zip(leaves, found, strict=True)):
+    applied = [_apply(leaf, index, rule, name, casting, keywords) for leaf, name in zip(leaves, names, strict=True)]
+    if all(one is other for one, other in zip(leaves, applied, strict=True)):
         return tree
-    return _spread(structure.rebuild(found))
+    return _put_masks_beside(structure.rebuild(applied))
 
 
 def _is_table(x: Any) -> bool:
-    """Whether an object is a table: what its columns are is asked of it, not of the dict that it would become."""
+    """Whether an object is a table. Tables are leaves here, so that their columns are still the library's own."""
     kind = type(x)
     if kind not in registry.BY_TYPE and not hasattr(kind, "columns"):
         return tables.opener_of(kind) is not None
@@ -58,7 +60,7 @@ def _is_table(x: Any) -> bool:
 
 
 def has_columns(x: Any) -> bool:
-    """Whether an object is a table of a backend's: a loop over it gives columns, or their names, and no rows."""
+    """Whether an object is a table of a backend. To iterate over it gives columns or their names, not rows."""
     kind = type(x)
     owner = registry.BY_TYPE.get(kind)
     if owner is None and hasattr(kind, "columns"):
@@ -68,52 +70,57 @@ def has_columns(x: Any) -> bool:
 
 
 def is_one_value(x: Any) -> bool:
-    """Whether an object that can be iterated over is one value: a loop over it gives names, characters or columns."""
+    """Whether an iterable is one value, because to iterate over it gives keys, characters or columns."""
     return isinstance(x, (Mapping, str, bytes)) or has_columns(x)
 
 
 def is_counted(x: Any, rule: DtypeRule, name: str) -> bool:
-    """Whether what is no tensor by itself, a column of dates, is one as the dtype that its name is given."""
+    """Whether a column of dates, or the like, becomes numbers, because ``dtype=`` names a dtype for its path."""
     if place_of_name(tuple([each for each, _ in rule.names]), name) is None:
         return False
-    given = given_in(x, _asked(rule, name))
-    return given is not None and isinstance(given.found, Column)
+    contents = contents_of(x, _dtype_for(rule, name))
+    return contents is not None and isinstance(contents.found, Column)
 
 
-def _asked(rule: DtypeRule, name: str) -> str | None:
-    """What is asked of a leaf of which it depends on that whether it is a number."""
+def _dtype_for(rule: DtypeRule, name: str) -> str | None:
+    """The dtype that ``dtype=`` names for a leaf that is not a number without one, such as a date."""
     place = place_of_name(tuple([each for each, _ in rule.names]), name)
     return dict(rule.kinds).get("float") if place is None else rule.names[place][1]
 
 
-def _said(x: Any, index: bool, rule: DtypeRule, name: str, casting: str | None, said: Mapping[str, Any]) -> Any:
+def _apply(x: Any, index: bool, rule: DtypeRule, name: str, casting: str | None, keywords: Mapping[str, Any]) -> Any:
+    """Apply the keywords to a leaf; a table becomes a dict of its columns."""
+
+    def apply(column: Any, path: str) -> Any:
+        becomes = partial(dtype_of_leaf, rule, name=path)
+        return apply_column_keywords(column, _dtype_for(rule, path), casting, in_tree=becomes, **keywords)
+
     if isinstance(x, (str, bytes, dict, list, tuple)) or not _is_table(x):
-        found = said_of(x, _asked(rule, name), casting, in_tree=partial(dtype_of_leaf, rule, name=name), **said)
+        found = apply(x, name)
         return x if isinstance(found, Masked) and found.mask is None else found
     owner = registry.BY_TYPE.get(type(x))
     columns = owner.named_columns(x, index=index) if isinstance(owner, ColumnBackend) else tables.named_columns(x)
     result = {}
     for key, each in columns.items():
-        at = (name + dotted(item(key))).removeprefix(".")
-        found = said_of(each, _asked(rule, at), casting, in_tree=partial(dtype_of_leaf, rule, name=at), **said)
-        nowhere = isinstance(found, Masked) and found.mask is None
-        result[key] = Masked(each, np.ones(len(each), bool)) if nowhere else found
+        found = apply(each, (name + dotted(item(key))).removeprefix("."))
+        no_nulls = isinstance(found, Masked) and found.mask is None
+        result[key] = Masked(each, np.ones(len(each), bool)) if no_nulls else found
     return result[None] if [*result] == [None] else result
 
 
-def _spread(x: Any) -> Any:
-    """A tree in which each mask stands beside its values, under a name of its own."""
+def _put_masks_beside(x: Any) -> Any:
+    """The tree, with each mask as a leaf ``<name>_mask`` beside its values."""
     if type(x) is dict:
         result: dict[Any, Any] = {}
         for name, value in x.items():
             if not isinstance(value, Masked):
-                result[name] = _spread(value)
+                result[name] = _put_masks_beside(value)
                 continue
             beside = f"{name}_mask"
             if beside in x:
                 raise UnsupportedTypeError(f"There is a {beside!r} already, beside which a mask has no place.", None)
-            result[name], result[beside] = map(_spread, value)
+            result[name], result[beside] = map(_put_masks_beside, value)
         return result
     if type(x) is list or type(x) is Rows:
-        return [_spread(each) for each in x]
-    return tuple(map(_spread, x)) if type(x) is tuple else x
+        return [_put_masks_beside(each) for each in x]
+    return tuple(map(_put_masks_beside, x)) if type(x) is tuple else x

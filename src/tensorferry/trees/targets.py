@@ -1,4 +1,4 @@
-"""`Targets`: where the leaves of a tree go, and what is asked of each."""
+"""`Targets`: the target and the request of each leaf of a tree."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ __all__ = ["Targets", "copy_in_its_framework"]
 
 
 class Targets:
-    """Where the leaves go: one target for all, or each leaf's own by its path, or a copy in its own framework.
+    """The targets of leaves: one for all, or one for each path, or a copy of each leaf in its own framework.
 
     Args:
-        targets: The backend's name and device, for all; or by path, with the dtype that a leaf takes if `rule` says
-            nothing of it; or ``None``: each is copied, outside its graph, in its own framework.
-        rule: Which dtype each leaf takes.
-        overlaps: Whether transfers go beside the host's work, where a target knows of that.
+        targets: The name of the backend and the device, for all leaves; or, by path, these and the dtype for a leaf
+            that `rule` does not mention; or ``None`` to copy each leaf in its own framework, outside its graph.
+        rule: The rule for the dtype of each leaf.
+        overlaps: Whether transfers run beside the host's work, if the target can do that.
         keywords: ``copy``, ``casting``, ``grad`` and the target's options, as `make_request` takes them.
     """
 
@@ -46,11 +46,11 @@ class Targets:
         self.rule = rule
         for_all = rule.for_all
         self.decides_by_leaf = for_all is None
-        """Whether the request depends on what a leaf is: see `asked_of`."""
+        """Whether the request depends on the description of a leaf: see `asked_of`."""
         self._by_dtype: dict[tuple[Conversion, str], Conversion] = {}
         self.copies = targets is None
         self.last: Alike | None = None
-        """What is remembered of the last tree that went there, if a tree like it can be converted by that alone."""
+        """The last tree, if a tree like it can be converted faster."""
         if isinstance(targets, tuple):
             name, device = targets
             self._common = self._make(name, None if for_all is None else for_all[0], device)
@@ -60,22 +60,22 @@ class Targets:
 
     @property
     def common(self) -> Conversion | None:
-        """What is asked for, if it is the same for all leaves; its dtype aside where `decides_by_leaf`."""
+        """The conversion, if it is the same for all leaves; if `decides_by_leaf`, without the dtype."""
         return self._common
 
     def asked_of(self, conversion: Conversion, dtype: str, name: Callable[[], str]) -> Conversion:
-        """What is asked for a leaf of a dtype, if that depends on what it is.
+        """The conversion for a leaf with this dtype, if `decides_by_leaf`.
 
         Args:
-            conversion: What `of` gives.
-            dtype: Canonical name of the leaf's dtype.
+            conversion: The conversion from `of`.
+            dtype: The canonical name of the leaf's dtype.
             name: Gives the leaf's dotted name.
         """
         rule, request = self.rule, conversion.request
         if rule.names:
             said = dtype_of_leaf(rule, dtype, name(), request.dtype)
             return conversion_of(conversion.target, request._replace(dtype=said))
-        # Alike leaves are asked the same.
+        # Leaves of the same dtype mostly have the same request.
         found = self._by_dtype.get((conversion, dtype))
         if found is None:
             said = dtype_of_leaf(rule, dtype, "", request.dtype)
@@ -84,7 +84,7 @@ class Targets:
         return found
 
     def of(self, path: Callable[[], str], leaf: Any = None) -> Conversion:
-        """What is asked for a leaf; its dtype aside where `decides_by_leaf`.
+        """The conversion for a leaf; if `decides_by_leaf`, without the dtype.
 
         Raises:
             UnsupportedTypeError: ``like`` has no such leaf.
@@ -111,7 +111,7 @@ class Targets:
 
 
 def copy_in_its_framework(leaf: Any) -> Conversion:
-    """What gives a tensor in memory of its own, outside its graph, in its own framework if that can be a target."""
+    """The conversion that copies a tensor in its own framework, outside its graph; in NumPy if its own is no target."""
     backend = registry.backend_of(leaf)
     backend = backend if backend.is_target else registry.backend_named(EXCHANGE)
     return conversion_of(backend, Request(backend.name, copy=True, grad=LEAVE))

@@ -1,4 +1,4 @@
-"""One conversion of a tree: take it apart, plan every leaf, run all or none, put it together."""
+"""Convert a tree: take it apart, plan every leaf, convert all or none, and rebuild it."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ __all__ = ["TreeConversion", "convert"]
 
 
 class TreeConversion:
-    """A tree's leaves, each planned, and what binds them together.
+    """The conversion of one tree.
 
     Args:
         tree: The tree.
-        targets: Where its leaves go.
-        rule: Which leaves are converted.
-        out: A tree of the same structure with what the results are written into, or ``None``.
+        targets: The targets of its leaves.
+        rule: The rule for which leaves are converted.
+        out: A tree of the same structure, into whose tensors the results are written; or ``None``.
         coalesce: Whether small leaves cross the bus together.
 
     Raises:
-        ConversionError: The tree cannot be taken apart, or `out` is another tree.
+        ConversionError: The tree cannot be taken apart, or `out` has another structure.
     """
 
     def __init__(self, tree: Any, targets: Targets, rule: LeafRule, out: Any, *, coalesce: bool) -> None:
@@ -67,11 +67,11 @@ class TreeConversion:
         self.outs: list[Any] | None = None if out is None else self._match(out)
 
     def path(self, index: int) -> str:
-        """Where a leaf is."""
+        """The path of a leaf."""
         return self.paths()[index]
 
     def paths(self) -> list[str]:
-        """Where each leaf is."""
+        """The path of each leaf."""
         if self._paths is None:
             self._paths = self._structure.paths()
         return self._paths
@@ -91,7 +91,7 @@ class TreeConversion:
     # -- plan -------------------------------------------------------------------------------------
 
     def prepare(self) -> dict[int, Prepared]:
-        """The conversion of each leaf that does not stay as it is.
+        """Plan the conversion of each leaf that is converted.
 
         Raises:
             UnsupportedTypeError: ``dtype=`` has a name that no leaf has.
@@ -102,7 +102,7 @@ class TreeConversion:
         return prepared
 
     def _prepare_each(self) -> dict[int, Prepared]:
-        """The same; errors are kept."""
+        """Plan the conversion of each leaf, and keep errors."""
         taken = self._taken()
         known = None if self._targets.decides_by_leaf or self.outs is not None else self._known
         each = (
@@ -121,7 +121,7 @@ class TreeConversion:
         return prepared
 
     def _taken(self) -> list[bool]:
-        """Whether each leaf is to be converted; errors are kept."""
+        """Whether each leaf is converted. Errors are kept."""
         with suppress(ConversionError):
             found = self._rule.takes_each(self.leaves)
             if self._targets.rule.names:
@@ -154,18 +154,18 @@ class TreeConversion:
             return None
 
     def _decided(self, conversion: Conversion, index: int, info: TensorInfo) -> Conversion:
-        """What is asked for a leaf, by what it is."""
+        """The conversion of a leaf, by its description."""
         return self._targets.asked_of(conversion, info.dtype, partial(self.name, index))
 
     def bind(self, prepared: Mapping[int, Prepared]) -> tuple[dict[int, int], list[Group], list[Shipment]]:
-        """The leaves that are one, those that are copied together, and those that cross the bus together."""
+        """The leaves that are the same, those that are copied together, and those that cross the bus together."""
         same = {} if self.outs is not None else {**self._twins(prepared), **ties(prepared)}
         groups = [] if self.outs is not None else overlapping(prepared, same)
         sent = shipments(prepared, same) if self._coalesce else []
         return same, groups, sent
 
     def _twins(self, prepared: Mapping[int, Prepared]) -> dict[int, int]:
-        """The leaves of a container that has been met before, where they go to the same."""
+        """The leaves of containers that occur again, if they have the same targets as at the first occurrence."""
         return {
             index: first
             for index, first in self._structure.twins.items()
@@ -173,7 +173,7 @@ class TreeConversion:
         }
 
     def plan(self) -> TreePlan:
-        """What will be done; nothing is.
+        """The plan of the tree.
 
         Raises:
             ConversionError: A leaf cannot be converted; several raise a `TreeError`.
@@ -196,7 +196,7 @@ class TreeConversion:
     ) -> tuple[LeafPlan, ...]:
         together = {index: group for group in groups for index in group.members}
         batches = {index: number for number, shipment in enumerate(sent) for index in shipment.steps}
-        # Of leaves of one description, which lives as long as they do.
+        # By the id of the description, which lives as long as `prepared`.
         plans: dict[tuple[int, int], tuple[Plan, int]] = {}
         found = []
         paths = self.paths()
@@ -217,7 +217,7 @@ class TreeConversion:
         path = self.path(index)
         if same is not None or group is None:
             return LeafPlan(path, plan, same_as=None if same is None else self.path(same))
-        # It lies in the copy as it lies in the source; the copy is counted with the first.
+        # In the copy it has the same strides. The bytes of the copy are counted for the first leaf.
         result = plan.result._replace(strides=each.info.strides, misalignment=each.info.misalignment)
         plan, first = replace(plan, result=result), group.members[0]
         if index == first:
@@ -227,16 +227,16 @@ class TreeConversion:
     # -- run --------------------------------------------------------------------------------------
 
     def convert(self) -> Any:
-        """The converted tree.
+        """Convert the tree.
 
         Raises:
-            ConversionError: A leaf cannot be converted; several raise a `TreeError`. Nothing is written then.
+            ConversionError: A leaf cannot be converted; several raise a `TreeError`. Nothing has been written then.
         """
         results = self._directly()
         return self.run(self._prepare_each()) if results is None else self._structure.rebuild(results)
 
     def run(self, prepared: dict[int, Prepared]) -> Any:
-        """The converted tree.
+        """Convert the tree.
 
         Args:
             prepared: The conversion of each leaf, as `prepare` gives it.
@@ -247,7 +247,7 @@ class TreeConversion:
         results = self._run(prepared)
         self.raise_errors()
         if self.outs is not None:
-            # Made before anything is written: a container may refuse.
+            # Rebuilt before anything is written, because a container may refuse the values.
             self._structure.rebuild([self.outs[i] if i in prepared else leaf for i, leaf in enumerate(self.leaves)])
             write_all(prepared, results, self.outs)
         if run.is_verifying():
@@ -256,9 +256,9 @@ class TreeConversion:
         return self._structure.rebuild(results)
 
     def _directly(self) -> list[Any] | None:
-        """The results, where nothing binds the leaves together and each has its recipe; else ``None``.
+        """The results, if no leaf depends on another and each has a signature; otherwise ``None``.
 
-        So it is with nearly every tree. What fails is left to `prepare`, which says where.
+        That is so for nearly all trees. If something fails, `prepare` finds out where.
         """
         targets, rule, common = self._targets, self._rule, self._targets.common
         if rule.chosen is not None or self._structure.twins:
@@ -283,7 +283,7 @@ class TreeConversion:
                 common = copies.pop()
             registry.ready(common.target.name)
             if self.outs is not None:
-                # Made before anything is written: a container may refuse.
+                # Rebuilt before anything is written, because a container may refuse the values.
                 self._structure.rebuild(
                     [out if on else leaf for out, on, leaf in zip(self.outs, taken, self.leaves, strict=True)]
                 )
@@ -301,7 +301,7 @@ class TreeConversion:
         self, common: Conversion, leaves: list[Any], outs: list[Any] | None, kinds: Mapping[type, Any]
     ) -> list[Any] | None:
         if len(set(map(id, leaves))) < len(leaves):
-            # One object stands at several places: it is converted once.
+            # An object that occurs several times is converted once.
             if outs is not None:
                 return None
             alone = list({id(leaf): leaf for leaf in leaves}.values())
@@ -316,7 +316,7 @@ class TreeConversion:
         return convert_each(leaves, outs, common, decide, kinds)
 
     def _quickly(self, leaves: list[Any], kinds: Mapping[type, Any], target: str) -> list[Any] | None:
-        """The results over the fast paths, if there is one that accepts each leaf."""
+        """The results of fast paths, if they accept all leaves."""
         together = {fast_paths.path_for_many(kind, target) for kind in kinds}
         paths = fast_paths.paths_to(target)
         try:
@@ -349,7 +349,7 @@ class TreeConversion:
         return [done[same.get(index, index)] if index in prepared else leaf for index, leaf in enumerate(self.leaves)]
 
     def _ship(self, shipment: Shipment, prepared: Mapping[int, Prepared], done: dict[int, Any]) -> None:
-        """Let a batch's leaves cross the bus together; one that fails before or after does not stop the others."""
+        """Transfer the leaves of a batch together. A leaf that fails before or after does not stop the others."""
         values: dict[int, Any] = {}
         for index in shipment.steps:
             self._try(index, partial(depart, shipment, prepared, index), values)
@@ -359,19 +359,19 @@ class TreeConversion:
             self._try(index, partial(arrive, shipment, prepared, index, value), done)
 
     def _try(self, index: int, do: Callable[[], Any], done: dict[int, Any]) -> None:
-        """Do something for a leaf, and keep the error if that fails."""
+        """Call a function for a leaf, and keep its error."""
         try:
             done[index] = do()
         except ConversionError as error:
             self.errors[index] = error
 
     def raise_errors(self) -> None:
-        """Raise what went wrong, all at once."""
+        """Raise all kept errors."""
         raise_all(self.errors, self.path, self._targets.rule, self.name)
 
 
 def convert(tree: Any, targets: Targets, rule: LeafRule, out: Any, *, coalesce: bool) -> Any:
-    """The converted tree; the arguments are those of `TreeConversion`.
+    """Convert a tree; the arguments are those of `TreeConversion`.
 
     Raises:
         ConversionError: As for `TreeConversion.convert`.

@@ -1,9 +1,9 @@
-"""Where an object that is no container holds a tensor: looked for without running any of its code.
+"""Find a tensor inside an object that is not a container, without running any code of the object.
 
-What is looked through are the attributes that an object has in ``__dict__`` or in ``__slots__``, lists, tuples, sets
-and dicts in them, and the attributes of objects in them, three levels deep; so is what a `functools.partial` and a
-slice hold. Functions, classes and modules are not: what they refer to is no data of theirs. Nor are iterators, which
-looking uses up.
+The search goes through the attributes in ``__dict__`` and ``__slots__``, through lists, tuples, sets and dicts in them,
+and through the attributes of objects in them, three levels deep; also through a `functools.partial` and a slice. It
+does not go through functions, classes and modules, whose references are not data, nor through iterators, which it would
+exhaust.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _VIEWS = tuple(type(view) for made in _DICTS for view in (made.keys(), made.valu
 _ROWS = (list, tuple, set, frozenset, deque, *_VIEWS)
 _CODE = (type, FunctionType, BuiltinFunctionType, MethodType, ModuleType)
 _WITH_MEMBERS = (partial, slice)
-"""Types of C's that hold what they were given as a class with ``__slots__`` does."""
+"""Types in C that hold their arguments like a class with ``__slots__``."""
 _OF_PYTHON = frozenset({"builtins", "_collections", "itertools"})
 _OF_PLAIN = frozenset({itertools.count, *(type(iter(x)) for x in (range(0), range(2**64), "", "é", b"", bytearray()))})
-"""Iterators whose elements are certainly no tensors."""
+"""Iterators whose elements are certainly not tensors."""
 _Attributes = tuple[GetSetDescriptorType | None, tuple[tuple[str, MemberDescriptorType], ...]]
 _known: WeakKeyDictionary[type, _Attributes] = WeakKeyDictionary()
 _LEVELS = 4
-"""The attributes, and three levels in them."""
+"""The attributes of the object, and three levels below."""
 
 
 def may_hold(kind: type) -> bool:
@@ -60,7 +60,7 @@ def may_hold(kind: type) -> bool:
 
 
 def is_used_up(kind: type) -> bool:
-    """Whether objects of a type of Python's may give tensors, each once: nobody can look without using them up.
+    """Whether objects of a type of Python are iterators that may give tensors. To look would exhaust them.
 
     >>> is_used_up(map), is_used_up(type(iter([]))), is_used_up(type(iter("text"))), is_used_up(list)
     (True, True, False, False)
@@ -71,12 +71,12 @@ def is_used_up(kind: type) -> bool:
 
 
 def tensor_inside(x: Any, is_tensor: Callable[[Any], bool], goes_on: Callable[[type], bool]) -> str | None:
-    """What leads to the first tensor that an object holds; ``None``: it holds none.
+    """The path to the first tensor inside an object; ``None`` if there is none.
 
     Args:
-        x: The object; it is no tensor itself.
-        is_tensor: Whether another object is one.
-        goes_on: Whether to look as deep again inside objects of a type.
+        x: The object, which is not a tensor itself.
+        is_tensor: Whether an object is a tensor.
+        goes_on: Whether objects of a type may be searched to the full depth again.
     """
     return _inside(x, is_tensor, goes_on, _LEVELS, {})
 
@@ -91,7 +91,7 @@ def _inside(
         if is_tensor(value):
             return entry(key)
         left = _LEVELS if goes_on(kind) else levels - 1
-        # As deep as it has been looked at, there is nothing new.
+        # An object that has been searched to this depth already is skipped.
         if left and seen.get(id(value), 0) < left and may_hold(kind):
             seen[id(value)] = left
             found = _inside(value, is_tensor, goes_on, left, seen)
@@ -101,14 +101,14 @@ def _inside(
 
 
 def _held(x: Any) -> Iterator[tuple[Any, Any, Callable[[Any], str]]]:
-    """Each thing that an object holds: its key, itself, and what a key's place is called."""
-    # Of the type: `isinstance` asks an object for its class too, which can be code.
+    """Yield each object inside an object: its key, the object, and a function that spells the key as a path."""
+    # By the type, because `isinstance` may run code: an object can define `__class__`.
     kind = type(x)
     if issubclass(kind, dict):
         if not PLAIN.issuperset(map(type, dict.values(x))):
             yield from ((key, value, _item) for key, value in list(dict.items(x)))
     elif issubclass(kind, _ROWS):
-        # As its base class iterates: a subclass may do anything.
+        # With the iterator of the base class, because that of a subclass may run any code.
         base: Any = next(base for base in _ROWS if issubclass(kind, base))
         rows = list(base.__iter__(x))
         if not PLAIN.issuperset(map(type, rows)):
@@ -129,7 +129,7 @@ def _item(key: Any) -> str:
 
 
 def _attributes_of(kind: type) -> _Attributes:
-    """What gives the ``__dict__`` of a type's objects, and what gives each of their slots."""
+    """The descriptors that give the ``__dict__`` and the slots of a type's objects."""
     known = _known.get(kind)
     if known is not None:
         return known
@@ -141,7 +141,7 @@ def _attributes_of(kind: type) -> _Attributes:
         for name, slot in vars(base).items()
         if isinstance(slot, MemberDescriptorType)
     ]
-    # A property of that name is code.
+    # A property with this name would run code.
     found = held if isinstance(held, GetSetDescriptorType) else None, tuple(slots)
     _known[kind] = found
     return found

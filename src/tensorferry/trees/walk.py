@@ -1,8 +1,8 @@
-"""`take_apart`: a tree as its leaves, and what is left of it without them.
+"""Take a tree apart into its leaves and its structure.
 
-Built on optree, which knows dict, OrderedDict, defaultdict, list, tuple, namedtuple, deque, the result
-types of C, and what its users register. What it takes for a leaf is opened here if Python or a
-framework knows it as a container, or one of `libraries`, and so on inside.
+optree opens dict, OrderedDict, defaultdict, list, tuple, namedtuple, deque, the result types in C, and registered
+types. Its leaves that are containers of Python, of a framework or of one of `libraries` are opened here, and so on
+inside them.
 (https://optree.readthedocs.io/en/latest/typing.html)
 """
 
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 __all__ = ["Walk", "take_apart"]
 
 _DEEPEST = 200
-"""Containers of our own inside each other; optree has a limit of its own for its."""
+"""The deepest nesting of containers that are opened here. optree has a limit of its own."""
 
 
 def take_apart(
     tree: Any, chosen: Callable[[Any], bool] | None = None, *, sharing: bool = False, rows: bool = False
 ) -> tuple[list[Any], Structure]:
-    """The leaves of a tree in order, and what is left of it.
+    """The leaves of a tree in order, and its structure.
 
     Args:
-        tree: Any object; one that is no container is its own only leaf.
+        tree: Any object. An object that is not a container is the only leaf.
         chosen: Whether an object is a leaf although it may be a container.
-        sharing: Whether one container that stands at two places is one again when the tree is rebuilt.
+        sharing: Whether a container that occurs twice is also rebuilt as one object.
         rows: Whether a plain list of numbers below a key is a leaf; not beside `chosen` or `sharing`.
 
     Raises:
@@ -59,7 +59,7 @@ def take_apart(
 
 
 def _take_flat(tree: Any) -> tuple[list[Any], Structure] | None:
-    """The same for a dict of nothing but leaves, as states and batches are; ``None``: it may be something else."""
+    """Take apart a dict that contains only leaves, such as a state dict; ``None`` if it may contain others."""
     if type(tree) is not dict:
         return None
     leaves = list(tree.values())
@@ -70,7 +70,7 @@ def _take_flat(tree: Any) -> tuple[list[Any], Structure] | None:
 
 
 class _FlatDict(Structure):
-    """A dict of nothing but leaves: what optree would make of it is made when it is asked for."""
+    """The structure of a dict that contains only leaves. The structure of optree is made only when it is needed."""
 
     __slots__ = ("_keys", "_made")
 
@@ -108,8 +108,8 @@ class Walk:
 
     Args:
         chosen: Whether an object is a leaf although it may be a container.
-        visits: Whether what is met more than once is noted in `again`.
-        shared: Containers that stand at several places, by their number.
+        visits: Whether objects that occur more than once are noted in `again`.
+        shared: Containers that occur several times, by their ids.
         rows: Whether a plain list of numbers below a key is a leaf.
     """
 
@@ -124,7 +124,7 @@ class Walk:
         self._chosen = chosen
         self._rows = rows
         self._shared = shared or {}
-        # With the object: the number of one that is gone would be another's.
+        # With the object itself, so that its id stays unique.
         self._seen: dict[int, Any] | None = {} if visits else None
         self.again: dict[int, Any] = {}
         self._opened: set[int] = set()
@@ -138,10 +138,10 @@ class Walk:
 
         Args:
             tree: The tree.
-            own: A container that is opened whatever is said of it.
-            around: What it is in.
-            start: How many leaves come before it.
-            below_keys: Whether it is the values of a mapping.
+            own: A container that is opened even if `chosen` says that it is a leaf.
+            around: The ids of the containers around the tree.
+            start: The number of leaves before the tree.
+            below_keys: Whether the tree is the list of values of a mapping.
         """
         finder = RowFinder() if self._rows else None
         if finder is not None and below_keys:
@@ -175,7 +175,7 @@ class Walk:
     def take_values(
         self, values: Sequence[Any], around: tuple[int, ...] = (), start: int = 0, *, below_keys: bool = False
     ) -> tuple[list[Any], Structure]:
-        """The same for values as a tree of their own; the list around them is nobody's choice."""
+        """Take values apart, as a tree; the list around them is never a leaf."""
         own = list(values)
         return self.take(own, own, around, start, below_keys=below_keys)
 
@@ -213,7 +213,7 @@ class Walk:
         return parts, Inner(node, structure, type(leaf), id(leaf) if shared else None)
 
     def _is_leaf(self, own: Any) -> Callable[[Any], bool]:
-        """Whether optree is to take an object for a leaf."""
+        """A function that tells optree whether an object is a leaf."""
         chosen, shared, seen, again = self._chosen, self._shared, self._seen, self.again
         if chosen is None and seen is None and not shared:
             return _is_ours
@@ -223,7 +223,7 @@ class Walk:
 
         def visit(x: Any) -> bool:
             kind = type(x)
-            # There is one empty tuple, wherever it stands.
+            # Python has only one empty tuple, so its occurrences do not count.
             if kind in leaves or x is own or (kind is tuple and not x):
                 return False
             number = id(x)
@@ -249,14 +249,14 @@ def _is_leaf_or_row(own: Any, finder: RowFinder) -> Callable[[Any], bool]:
     def ask(x: Any) -> bool:
         if x is own or type(x) in leaves:
             return False
-        # What is opened here tells of its rows itself.
+        # Containers that are opened here note their rows themselves.
         return _is_ours(x) or is_row_met(x)
 
     return ask
 
 
 _LEAVES: set[type] = set(PLAIN)
-"""Types that are no containers, as far as they have been met."""
+"""Types that are known not to be containers."""
 
 
 def _is_container(x: Any) -> bool:
@@ -269,7 +269,7 @@ def _is_container(x: Any) -> bool:
 
 
 def _is_ours(x: Any) -> bool:
-    """Whether optree would open an object, and lose what it does and has beside its values."""
+    """Whether optree would open an object and lose its attributes, so that it is opened here."""
     if type(x) is OrderedDict:
         return bool(x.__dict__)
     return isinstance(x, tuple) and is_tuple_with_a_constructor(type(x))

@@ -1,1 +1,1 @@
-"""Objects of other libraries: by the protocols that they offer, or by what is known of their library."""
+"""Objects of other libraries, by the protocols that they offer, or by a module for their library."""

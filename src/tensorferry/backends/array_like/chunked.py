@@ -1,4 +1,4 @@
-"""Arrays whose values are computed or read from a file each time that they are asked for."""
+"""Arrays whose values are computed, or read from a file, at each access."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...host.numpy_dtypes import of_numpy
-from .protocols import from_array, open_given
+from .protocols import from_array, open_contents
 from .sources import later
 
 if TYPE_CHECKING:
@@ -20,15 +20,15 @@ __all__ = ["is_text", "open_later"]
 
 
 def open_later(x: Any, target: Any, request: Any, take: Callable[[Any], Any] = from_array, /) -> Opened:
-    """An array that says what shape and dtype it has; nothing is computed or read until `take` is called."""
+    """Open an array by its shape and dtype. Nothing is computed or read before `take` is called."""
     shape, dtype = x.shape, x.dtype
     name = of_numpy(dtype) if isinstance(dtype, np.dtype) else None
-    # A shape may not be known before it is computed.
+    # The shape may be unknown before the values are computed.
     if name is None or shape is None or not all(isinstance(length, (int, np.integer)) for length in shape):
-        return open_given(x, take, target, request)
+        return open_contents(x, take, target, request)
     return None, *later(x, partial(take, x), tuple(map(int, shape)), name)
 
 
 def is_text(x: Any) -> bool:
-    """Whether an array holds text, as its dtype says."""
+    """Whether an array holds text, by its dtype."""
     return x.dtype.kind in "UST"

@@ -1,4 +1,4 @@
-"""dask: arrays are computed when they are read; tables have to be computed first."""
+"""dask: arrays are computed when they are converted; tables must be computed by the user first."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["known_class"]
 
 
 def known_class(kind: type) -> KnownClass | None:
-    """What is known of a class of dask's, or of one that is derived from it."""
+    """How to open a class of dask, or a subclass; ``None`` for others."""
     names = {base.__name__ for base in kind.__mro__}
     if "Array" in names:
         return KnownClass(_open, is_text)
@@ -24,7 +24,7 @@ def known_class(kind: type) -> KnownClass | None:
 
 
 def _open(x: Any, target: Any, request: Any) -> Opened:
-    # Its `__array__` drops a mask.
+    # Not through `__array__`, which drops a mask.
     return open_later(x, target, request, lambda x: from_array(x.compute(), "x.compute()"))
 
 

@@ -1,4 +1,4 @@
-"""Hugging Face datasets: a column is read when it is sliced; a dataset is several."""
+"""Hugging Face datasets: a column is read when it is sliced; a dataset has several columns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["known_class"]
 
 
 def known_class(kind: type) -> KnownClass | None:
-    """What is known of a class of datasets, or of one that is derived from it."""
+    """How to open a class of datasets, or a subclass; ``None`` for others."""
     names = {base.__name__ for base in kind.__mro__}
     if "Column" in names:
         return KnownClass(_open_column, _is_text)

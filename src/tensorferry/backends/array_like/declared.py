@@ -1,4 +1,4 @@
-"""What is declared of objects that belong to no framework's backend."""
+"""The declaration for objects without a backend of their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""h5py: datasets are read from their file each time."""
+"""h5py: datasets are read from their file at each access."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["known_class"]
 
 
 def known_class(kind: type) -> KnownClass | None:
-    """What is known of a class of h5py's, or of one that is derived from it."""
+    """How to open a class of h5py, or a subclass; ``None`` for others."""
     import h5py
 
     return KnownClass(_open, _is_text) if issubclass(kind, h5py.Dataset) else None

@@ -1,7 +1,7 @@
-"""The libraries whose objects are known better than their protocols tell, by the top-level module of their classes.
+"""Libraries whose objects must be opened otherwise than by their protocols, by their top-level modules.
 
-Each has a module beside this one, which is loaded when one of its objects comes in: the library is there then, and is
-never imported to look.
+Each has a module beside this one. It is imported when one of the library's objects is met, so that the library has been
+imported already.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ MODULES = {
     "xarray": "xarray",
     "zarr": "zarr",
 }
-"""For each library's top-level module, the module beside this one."""
+"""The module beside this one, by the library's top-level module."""
 
 
 class KnownClass(NamedTuple):
-    """What is known of a class.
+    """How to open the objects of a class.
 
     Args:
-        open: As `Backend.open`; ``None`` in place of a backend: the object is array-like.
-        is_text: Whether an object holds text, and nothing else.
+        open: As `Backend.open`, with ``None`` in place of a backend for array-like objects.
+        is_text: Whether an object has only text.
     """
 
     open: Callable[[Any, Any, Any], Opened]
@@ -55,4 +55,4 @@ def _look(kind: type) -> KnownClass | None:
 
 
 known_class: Callable[[type], KnownClass | None] = lru_cache(maxsize=4096)(_look)
-"""What is known of a class; ``None``: its protocols tell all."""
+"""How to open a class; ``None`` if its protocols are enough."""

@@ -1,4 +1,4 @@
-"""Pillow: an image's pixels are made when they are asked for, and a palette's are indices."""
+"""Pillow: the pixels of an image are decoded when it is read; those of a palette image are indices."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["known_class"]
 
 
 def known_class(kind: type) -> KnownClass | None:
-    """What is known of a class of Pillow, or of one that is derived from it."""
+    """How to open a class of Pillow, or a subclass; ``None`` for others."""
     from PIL import Image
 
     return KnownClass(_open) if issubclass(kind, Image.Image) else None
@@ -39,6 +39,6 @@ def _open(x: Any, target: Any, request: Any) -> Opened:
 
 
 def _read(x: Any) -> Any:
-    # A file that is broken is an error here; NumPy would take it for an image of zeros.
+    # This raises for a broken file, from which NumPy would make an image of zeros.
     x.load()
     return np.array(x)

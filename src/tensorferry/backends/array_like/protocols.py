@@ -1,7 +1,7 @@
-"""What objects of any library offer: ``__dlpack__``, a buffer, ``__array_interface__``, ``__array__``.
+"""Protocols of objects of any library: ``__dlpack__``, a buffer, ``__array_interface__``, ``__array__``.
 
-One order for every target: the first of these that an object has is taken, and if it fails the producer's own error
-is the cause that is shown.
+The first of these that an object has is used, for every target. If it fails, the object's own error is the cause of
+ours.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ...core.request import Request
     from ..base import Backend
 
-__all__ = ["from_array", "offered", "open_given", "open_offered"]
+__all__ = ["from_array", "offered", "open_contents", "open_offered"]
 
 Array = np.ndarray[Any, Any]
 
@@ -49,24 +49,24 @@ def offered(x: object) -> str | None:
 
 
 def open_offered(x: Any, target: Backend | None, request: Request | None) -> tuple[Backend | None, TensorInfo, Any]:
-    """An object through the first protocol that it offers; ``None`` in place of a backend: it is array-like."""
+    """Open an object through the first protocol that it offers, with ``None`` in place of a backend."""
     name = offered(x) or "__array__"
     try:
         if name == "the buffer protocol":
             return None, *over(np.asarray(memoryview(x)), kind_of(x))
         if name == "__dlpack__":
             return None, *_over_dlpack(x)
-        return open_given(x, _TAKEN[name], target, request)
+        return open_contents(x, _TAKEN[name], target, request)
     except (UnsupportedTypeError, DeviceError):
         raise
     except Exception as error:
         raise _failed(x, name, error) from error
 
 
-def open_given(
+def open_contents(
     x: Any, take: Callable[[Any], Array], target: Backend | None, request: Request | None
 ) -> tuple[Backend | None, TensorInfo, Any]:
-    """An object as the array that it gives; as what they are, if it gives Python objects."""
+    """Open an object as the array that it gives; or, for an array of Python objects, as these."""
     try:
         return None, *taken(x, take)
     except _Objects as found:
@@ -74,14 +74,14 @@ def open_given(
 
 
 class _Objects(Exception):  # noqa: N818 - no error: an array of objects may hold numbers
-    """What was taken is an array of Python objects."""
+    """The object gave an array of Python objects."""
 
     def __init__(self, array: Array) -> None:
         self.array = array
 
 
 def _offers(x: object, name: str) -> bool:
-    """Whether an object has an attribute; to look can run code of its class, which can fail."""
+    """Whether an object has an attribute. The check may run code of its class, which may fail."""
     try:
         return hasattr(x, name)
     except Exception as error:
@@ -104,16 +104,16 @@ def _over_dlpack(x: Any) -> tuple[TensorInfo, Any]:
     kind = kind_of(x) + DLPACK
     if capsule.versioned:
         return (copied if capsule.copied else over)(capsule.array, kind)
-    # One without a version cannot say whether it is a copy.
+    # An export without a version cannot say whether it is a copy.
     return shown(capsule.array, kind, lambda: dlpack.take(x).array)
 
 
 def from_array(x: Any, code: str = "np.asanyarray(x)") -> Array:
-    """What an object's ``__array__`` gives.
+    """The array that an object's ``__array__`` gives.
 
     Args:
-        x: The object, or what it was computed to.
-        code: Gives that.
+        x: The object, or the result of its computation.
+        code: The code for the array, for hints.
 
     Raises:
         UnsupportedTypeError: It has masked elements.
@@ -129,7 +129,7 @@ def from_array(x: Any, code: str = "np.asanyarray(x)") -> Array:
 def _from_interface(x: Any) -> Array:
     interface = x.__array_interface__
     if interface.get("mask") is not None:
-        # What it says is which elements are valid (https://numpy.org/doc/stable/reference/arrays.interface.html).
+        # Its mask tells which elements are valid (https://numpy.org/doc/stable/reference/arrays.interface.html).
         raise _masked(x, 'np.where(x.__array_interface__["mask"], np.asarray(x), value)')
     data = interface.get("data")
     empty = 0 in interface["shape"]

@@ -1,4 +1,4 @@
-"""SciPy: sparse matrices have no dense memory to carry."""
+"""SciPy: sparse matrices are refused, because they have no dense memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["known_class"]
 
 
 def known_class(kind: type) -> KnownClass | None:
-    """What is known of a class of SciPy's, or of one that is derived from it."""
+    """How to open a class of SciPy, or a subclass; ``None`` for others."""
     from scipy import sparse
 
     return KnownClass(_refuse) if issubclass(kind, (sparse.sparray, sparse.spmatrix)) else None

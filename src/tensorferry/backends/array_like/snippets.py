@@ -1,4 +1,4 @@
-"""What a person would type to get at the values of another library's object."""
+"""The code that a person would type to get the values of another library's object."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 __all__ = ["COLUMN", "DLPACK", "FILLED", "PALETTE", "snippet"]
 
 DLPACK = ".__dlpack__"
-"""How a kind ends if the object has offered its memory by this method."""
+"""The end of a `TensorInfo.kind` if the object offers its memory by this method."""
 COLUMN = "column"
-"""What a kind says of a column that is known by Arrow's interfaces, or of which something was said."""
+"""In a `TensorInfo.kind`: a column that is known by Arrow's interfaces, or whose nulls were replaced."""
 FILLED = " with nulls as "
-"""How a kind says what stands in the place of nulls."""
+"""In a `TensorInfo.kind`: before the value that replaces nulls."""
 PALETTE = " of palette indices"
-"""How a kind ends if the numbers stand for colours that another table has."""
+"""The end of a `TensorInfo.kind` if the numbers are indices into a table of colours."""
 
 
 def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:  # noqa: ARG001 - one signature for all
-    """The code for a verb of the backend on ``{x}``; `info` is what it is then."""
+    """See `Backend.snippet`."""
     native = info.dtype in ORDINARY
     if f" {COLUMN}" in f" {info.kind}":
         value = info.kind.partition(FILLED)[2].partition(": ")[0]

@@ -1,7 +1,7 @@
-"""As what an object of another library is opened: an array over its own memory, or one that has to be made first.
+"""Open objects of other libraries: as an array over their memory, or as a copy.
 
-What an object gives is taken for a copy unless its address is shown to be the object's own: it is there again when
-it is asked for a second time, while the first array is held.
+An array from an object counts as a copy, unless its address is shown to be the object's own: a second array has the
+same address while the first one is alive.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 Array = np.ndarray[Any, Any]
 
 _ANYWHERE = 16
-"""Where NumPy's own memory may start, modulo 64."""
+"""The assumed address, modulo 64, of memory that NumPy allocates."""
 
 
 def kind_of(x: object) -> str:
@@ -47,10 +47,10 @@ def kind_of(x: object) -> str:
 
 
 def over(array: Array, kind: str) -> tuple[TensorInfo, Any]:
-    """An array over memory of the object's own.
+    """Open an array over memory of the object.
 
     Raises:
-        UnsupportedTypeError: Its dtype is no tensor's.
+        UnsupportedTypeError: Its dtype is not supported.
     """
     dtype = of_numpy(array.dtype)
     if dtype is None:
@@ -65,11 +65,11 @@ def over(array: Array, kind: str) -> tuple[TensorInfo, Any]:
 def later(
     x: object, read: Callable[[], Array], shape: tuple[int, ...], dtype: str, kind: str = ""
 ) -> tuple[TensorInfo, Any]:
-    """Values of a shape and dtype that are known before they are read.
+    """Open values whose shape and dtype are known before they are read.
 
     Args:
         x: The object.
-        read: Gives the values.
+        read: Reads the values.
         shape: Their shape.
         dtype: The name of their dtype.
         kind: The object's `TensorInfo.kind`, if not the name of its class.
@@ -79,7 +79,7 @@ def later(
 
 
 def taken(x: Any, take: Callable[[Any], Array]) -> tuple[TensorInfo, Any]:
-    """What an object gives when it is asked for an array by `take`: over its own memory if that can be shown."""
+    """Open the array that `take` gets from an object: over the object's memory, if that can be shown."""
     kind = kind_of(x)
     array = take(x)
     if _is_alone(_references(array)) and array.size:
@@ -88,9 +88,9 @@ def taken(x: Any, take: Callable[[Any], Array]) -> tuple[TensorInfo, Any]:
 
 
 def shown(array: Array, kind: str, again: Callable[[], Array]) -> tuple[TensorInfo, Any]:
-    """An array over the object's own memory if it is there `again`; else one of which that is not known.
+    """Open an array as over the object's own memory, if `again` gives the same address; otherwise as a copy.
 
-    What is not known to be the object's is not known to be ours either, and not to be written: `own` copies it.
+    It is not certain that such a copy belongs to us, so it is not written to: `own` copies it again.
     """
     if not array.size or memory.address(array) == memory.address(again()):
         return over(array, kind)
@@ -100,16 +100,16 @@ def shown(array: Array, kind: str, again: Callable[[], Array]) -> tuple[TensorIn
 
 
 def copied(array: Array, kind: str) -> tuple[TensorInfo, Any]:
-    """An array that was made of the object's values."""
+    """Open an array that was made from the object's values."""
     info, _ = over(array, kind)
     return info._replace(kind=COPIED + kind), array
 
 
 def own(x: Any) -> Array:
-    """What was opened as a copy, in memory that nobody else has.
+    """The values of an object that was opened as a copy, in memory that no other object has.
 
     Raises:
-        UnsupportedTypeError: The object says one shape or dtype, and gives another.
+        UnsupportedTypeError: The array does not have the shape or dtype that the object says.
     """
     if isinstance(x, opening.Later):
         return x.read()
@@ -117,7 +117,7 @@ def own(x: Any) -> Array:
 
 
 def _as_said(read: Callable[[], Array], shape: tuple[int, ...], dtype: str, kind: str) -> Array:
-    """Values in memory that nobody else has, of the shape and dtype that an object of a class said."""
+    """Values in memory that no other object has, checked against the shape and dtype that the object says."""
     with reading(kind):
         array = read()
     if array.shape != shape or of_numpy(array.dtype) != dtype:
@@ -135,10 +135,10 @@ def _as_said(read: Callable[[], Array], shape: tuple[int, ...], dtype: str, kind
 
 @contextmanager
 def reading(what: str) -> Iterator[None]:
-    """What a library raises while it is read is the cause of an error that says so.
+    """A context in which any exception of a library becomes the cause of our error.
 
     Raises:
-        UnsupportedTypeError: Something was raised.
+        UnsupportedTypeError: The library raised an exception.
     """
     try:
         yield
@@ -152,7 +152,7 @@ def reading(what: str) -> Iterator[None]:
 
 
 def _as_written(array: Array) -> str:
-    """Code for an array of an object `x`, whose dtype no tensor has, as numbers or as what they are."""
+    """The code for a hint about an object `x` whose array has an unsupported dtype."""
     return {
         "M": 'np.asarray(x).astype("int64"), a count of units',
         "m": 'np.asarray(x).astype("int64"), a count of units',
@@ -165,7 +165,7 @@ def _as_written(array: Array) -> str:
 
 
 def _references(array: Array) -> list[int]:
-    """How many hold an array and the arrays that it lies over; empty if that cannot be told."""
+    """The reference counts of an array and of the arrays under it; empty if they cannot be known."""
     if not hasattr(sys, "getrefcount"):
         return []
     found = [sys.getrefcount(array) + weakref.getweakrefcount(array)]
@@ -186,5 +186,5 @@ _FEWEST = _count_references()
 
 
 def _is_alone(found: list[int]) -> bool:
-    """Whether nobody but the function that asked holds the array or its memory: it was made for us."""
+    """Whether only the calling function refers to the array and its memory, so that it was made for us."""
     return bool(found) and found[0] <= _FEWEST[0] and all(each <= _FEWEST[1] for each in found[1:])

@@ -1,4 +1,4 @@
-"""Tables and columns of any producer that offers Arrow's interfaces, datasets, and what was found in others."""
+"""Tables and columns of any library with Arrow's interfaces, datasets, and `TableContents`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...columns.layouts import asked_of, column_of, fields, spans_of
 from ...columns.texts import texts
 from ...errors import UnsupportedTypeError
 from .. import registry
-from ..opening import Given, Table, node_of, open_column, open_table
+from ..opening import Table, TableContents, node_of, open_column, open_table
 from .declared import NAME
 from .libraries import known_class
 from .snippets import COLUMN, FILLED
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from ..base import Backend
     from ..nodes import Node
 
-__all__ = ["ArrowColumn", "found_in", "is_known_by_arrow", "named_columns", "open_arrow", "open_given", "opener_of"]
+__all__ = ["ArrowColumn", "found_in", "is_known_by_arrow", "named_columns", "open_arrow", "open_contents", "opener_of"]
 
 
 class ArrowColumn:
-    """A column of a producer that is known by Arrow's interfaces alone.
+    """A column of a library that is known only by Arrow's interfaces.
 
     Args:
-        kind: The name of the class of what it comes from.
+        kind: The name of the class of the object that gave it.
         name: Its name.
-        meaning: What its memory means.
+        meaning: How its memory is read.
         chunks: Its memory.
     """
 
@@ -43,14 +43,14 @@ class ArrowColumn:
         self.kind, self.name, self.type, self.chunks = kind, name, meaning, chunks
 
     def found(self, asked: str | None) -> Found:
-        """What is in it; `asked` is the dtype that was named."""
+        """Its contents; `asked` is the requested dtype."""
         return column_of(self.type, self.chunks, asked)
 
     def tolist(self) -> list[Any]:
-        """Its values in Python; of text, that, with ``None`` for what is missing.
+        """Its values as Python objects, with ``None`` for nulls.
 
         Raises:
-            ConversionError: It holds neither numbers nor text.
+            ConversionError: It has neither numbers nor text.
         """
         found = self.found(None)
         if isinstance(found, Column) and not found.nulls[0]:
@@ -66,10 +66,10 @@ class ArrowColumn:
 
 
 def read_arrow(x: Any) -> ArrowColumn | dict[str, ArrowColumn]:
-    """What an object gives: a column, or a table's.
+    """Read an object through Arrow's interfaces: a column, or the columns of a table by name.
 
     Raises:
-        UnsupportedTypeError: It gives none, or two of one name.
+        UnsupportedTypeError: It gives no Arrow data, or two columns with the same name.
     """
     kind, chunks = interface.read(x)
     if kind.format != "+s" or kind.metadata:
@@ -84,19 +84,19 @@ def read_arrow(x: Any) -> ArrowColumn | dict[str, ArrowColumn]:
     return found
 
 
-def found_in(x: Any, asked: str | None) -> Given:
-    """What an object holds that offers Arrow's interfaces.
+def found_in(x: Any, asked: str | None) -> TableContents:
+    """The contents of an object with Arrow's interfaces.
 
     Raises:
         UnsupportedTypeError: It gives no Arrow data.
     """
     read = x if isinstance(x, ArrowColumn) else read_arrow(x)
     if isinstance(read, ArrowColumn):
-        return Given(read.kind, read.name or None, read.found(asked))
+        return TableContents(read.kind, read.name or None, read.found(asked))
     rows = sum(span.length for span in next(iter(read.values())).chunks) if read else 0
     columns = [(name, each.found(asked)) for name, each in read.items()]
     table = Table(list(read.items()), rows, lambda name, _: _without([name]), _without, "x")
-    return Given(type(x).__name__, None, None, table, columns)
+    return TableContents(type(x).__name__, None, None, table, columns)
 
 
 def _without(names: list[object]) -> str:
@@ -104,13 +104,15 @@ def _without(names: list[object]) -> str:
 
 
 def open_arrow(x: Any, target: Backend | None, request: Request | None, *, exactly: bool) -> tuple[TensorInfo, Any]:
-    """An object that offers Arrow's interfaces, as one tensor."""
+    """Open an object with Arrow's interfaces as one tensor."""
     given = found_in(x, None if request is None else asked_of(request.dtype, request.casting))
-    return open_given(given, target, request, exactly=exactly)
+    return open_contents(given, target, request, exactly=exactly)
 
 
-def open_given(x: Given, target: Backend | None, request: Request | None, *, exactly: bool) -> tuple[TensorInfo, Any]:
-    """What was found in a column or a table."""
+def open_contents(
+    x: TableContents, target: Backend | None, request: Request | None, *, exactly: bool
+) -> tuple[TensorInfo, Any]:
+    """Open `TableContents`."""
     if x.table is not None:
         return open_table(NAME, x.kind, x.table, x.columns, target, request, note=COLUMN)
     assert x.found is not None  # noqa: S101 - it is one of the two
@@ -120,8 +122,8 @@ def open_given(x: Given, target: Backend | None, request: Request | None, *, exa
 
 
 def opener_of(kind: type) -> Callable[[Any], Node] | None:
-    """What opens tables that offer a stream of Arrow's, and datasets; ``None`` for other types."""
-    if kind in (Given, ArrowColumn):
+    """The function that opens tables with an Arrow stream, and datasets; ``None`` for other types."""
+    if kind in (TableContents, ArrowColumn):
         return None
     if _is_dataset(kind) or (is_known_by_arrow(kind) and not registry.is_tensor(kind)):
         return lambda x: node_of(named_columns(x))
@@ -129,15 +131,15 @@ def opener_of(kind: type) -> Callable[[Any], Node] | None:
 
 
 def is_known_by_arrow(kind: type) -> bool:
-    """Whether nothing is known of a type's objects but that they offer Arrow's interfaces."""
+    """Whether a type is known only by Arrow's interfaces."""
     return interface.offers(kind) and not hasattr(kind, "__dlpack__") and known_class(kind) is None
 
 
 def named_columns(x: Any) -> Mapping[Any, Any]:
-    """The columns of a table or a dataset, by name; of a column, it alone under no name.
+    """The columns of a table or a dataset by name; for a column, itself under ``None``.
 
     Raises:
-        UnsupportedTypeError: It gives no Arrow data, or two columns of one name.
+        UnsupportedTypeError: It gives no Arrow data, or two columns with the same name.
     """
     if _is_dataset(type(x)):
         chosen = x.format

@@ -1,4 +1,4 @@
-"""The backend of objects that belong to no framework's backend: sources for every target, never targets."""
+"""The backend for objects without a backend of their own. They can be sources, but not targets."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ...columns import interface
 from ...columns.column import Refused
 from ...host import memory
 from ..base import Backend
-from ..opening import Given, Later, remark_of
+from ..opening import Later, TableContents, remark_of
 from .declared import CAPABILITIES, DECLARED, NAME
 from .libraries import known_class
 from .protocols import offered, open_offered
 from .snippets import PALETTE, snippet
 from .sources import own, reading
-from .tables import ArrowColumn, is_known_by_arrow, open_arrow, open_given, opener_of
+from .tables import ArrowColumn, is_known_by_arrow, open_arrow, open_contents, opener_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +30,7 @@ Array = np.ndarray[Any, Any]
 
 
 class ArrayLikeBackend(Backend):
-    """Any object that offers an array, and tables and the like of libraries that are known."""
+    """Any object that offers an array, and the objects of known libraries."""
 
     name = NAME
     module = "builtins"
@@ -45,14 +45,14 @@ class ArrayLikeBackend(Backend):
         return CAPABILITIES
 
     def load(self) -> None:
-        """No framework stands behind it."""
+        """There is no framework to load."""
 
     def claims(self, kind: type) -> bool:
         return False
 
     def accepts_foreign(self, x: object) -> bool:
         kind = type(x)
-        known = kind in (Given, ArrowColumn) or known_class(kind) is not None
+        known = kind in (TableContents, ArrowColumn) or known_class(kind) is not None
         return known or interface.offers(kind) or offered(x) is not None
 
     def knows(self, kind: type) -> bool:
@@ -72,7 +72,7 @@ class ArrayLikeBackend(Backend):
         return isinstance(dtype, np.dtype) and dtype.kind in "UST"
 
     def describe(self, x: Any) -> TensorInfo:
-        """What the array is that lies over the object's memory, or that is made of its values."""
+        """Describe the array over the object's memory, or the one that is made from its values."""
         return self.open(x)[1]
 
     def preview(
@@ -84,8 +84,8 @@ class ArrayLikeBackend(Backend):
         self, x: Any, target: Backend | None = None, request: Request | None = None, *, exactly: bool = False
     ) -> tuple[Backend, TensorInfo, Any]:
         exactly = exactly or (request is not None and request.copy is False)
-        if isinstance(x, Given):
-            return self, *open_given(x, target, request, exactly=exactly)
+        if isinstance(x, TableContents):
+            return self, *open_contents(x, target, request, exactly=exactly)
         if isinstance(x, ArrowColumn) or is_known_by_arrow(type(x)):
             return self, *open_arrow(x, target, request, exactly=exactly)
         known = known_class(type(x))
@@ -108,7 +108,7 @@ class ArrayLikeBackend(Backend):
         return None if isinstance(x, Later) else memory.address(x)
 
     def read(self, x: Any) -> Array:
-        """The object's values in memory of one's own."""
+        """The object's values in new memory."""
         return own(x)
 
     def export(self, x: Any) -> Array:

@@ -1,4 +1,4 @@
-"""xarray: an array with names is its array; a dataset is several."""
+"""xarray: a `DataArray` is opened as its array; a dataset has several."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["known_class"]
 
 
 def known_class(kind: type) -> KnownClass | None:
-    """What is known of a class of xarray, or of one that is derived from it."""
+    """How to open a class of xarray, or a subclass; ``None`` for others."""
     import xarray as xr
 
     if issubclass(kind, xr.Dataset):
@@ -30,7 +30,7 @@ def known_class(kind: type) -> KnownClass | None:
 
 
 def _open(x: Any, target: Any, request: Any) -> Opened:
-    # To ask for the data would read them; what xarray has no public word for is taken to be read later.
+    # Through the private attribute, because the public one would read the data. Unknown data count as read later.
     lies_here = isinstance(getattr(getattr(x, "variable", x), "_data", None), np.ndarray)
     return (open_offered if lies_here else open_later)(x, target, request)
 

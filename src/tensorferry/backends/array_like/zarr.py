@@ -1,4 +1,4 @@
-"""zarr: arrays are read from their store each time."""
+"""zarr: arrays are read from their store at each access."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["known_class"]
 
 
 def known_class(kind: type) -> KnownClass | None:
-    """What is known of a class of zarr's, or of one that is derived from it."""
+    """How to open a class of zarr, or a subclass; ``None`` for others."""
     import zarr
 
     return KnownClass(open_later, is_text) if issubclass(kind, zarr.Array) else None

@@ -1,1 +1,1 @@
-"""Arrow: arrays and tables of pyarrow, which nobody can write."""
+"""Arrow: arrays and tables of pyarrow, which are immutable."""

@@ -1,4 +1,4 @@
-"""What Arrow can hold, adopt and promise."""
+"""What Arrow can do."""
 
 from __future__ import annotations
 

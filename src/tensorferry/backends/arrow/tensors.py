@@ -1,4 +1,4 @@
-"""Arrow: arrays without nulls as they lie in memory, tables, and arrays over the memory of others."""
+"""Arrow: arrays without nulls as tensors over their memory, tables, and arrays over other memory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 _MOST = 64
-"""Schemas of which is kept how their columns are read."""
+"""The most schemas for which it is remembered how their columns are read."""
 
 
 class ArrowBackend(ColumnBackend):
@@ -76,11 +76,11 @@ class ArrowBackend(ColumnBackend):
 
     def dtype_of(self, x: Any) -> Any:
         kind = x.type
-        # One that somebody has written has a hash only if it says which.
+        # An extension type of a user may not be hashable.
         return (kind.extension_name, kind.storage_type) if isinstance(kind, self._pa.BaseExtensionType) else kind
 
     def _name(self, kind: Any) -> str | None:
-        """The dtype that a type of numbers is."""
+        """The dtype for a type of numbers; ``None`` for other types."""
         return None if isinstance(kind, self._pa.BaseExtensionType) else self._plain.get(kind)
 
     def empty(self, x: Any) -> Any:
@@ -112,7 +112,7 @@ class ArrowBackend(ColumnBackend):
         )
 
     def views(self, x: Any) -> Views | None:
-        # A table gives its columns' memory without making objects of them: of an extension type each is made again.
+        # The whole batch is exported, because to get each column as an object takes longer.
         batches = [x] if isinstance(x, self._pa.RecordBatch) else x.to_batches()
         names = tuple(x.schema.names)
         if len(batches) != 1 or len(set(names)) < len(names):
@@ -144,7 +144,7 @@ class ArrowBackend(ColumnBackend):
         return found
 
     def _filled(self, x: Any, value: Any) -> Array:
-        """Memory of its own, with a value in the place of nulls."""
+        """A new array, with a value in place of nulls."""
         from pyarrow import compute
 
         filled = compute.fill_null(x, self._pa.scalar(value.item(), x.type))
@@ -165,7 +165,7 @@ class ArrowBackend(ColumnBackend):
         pa, flat = self._pa, array.reshape(-1)
         name = array.dtype.name
         if name == "bool":
-            # Of eight booleans Arrow makes a byte.
+            # Arrow packs eight booleans into a byte.
             values = pa.Array.from_buffers(
                 pa.bool_(), flat.size, [None, pa.py_buffer(np.packbits(flat, bitorder="little"))]
             )

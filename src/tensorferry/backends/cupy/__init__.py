@@ -1,1 +1,1 @@
-"""CuPy: writable arrays in the memory of CUDA devices; there is none on the host."""
+"""CuPy: writable arrays on CUDA devices, never on the host."""

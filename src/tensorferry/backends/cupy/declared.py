@@ -1,4 +1,4 @@
-"""What CuPy can hold, adopt and promise."""
+"""What CuPy can do."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from .snippets import snippet
 
 __all__ = ["CAPABILITIES", "CARRIED", "DECLARED"]
 
-# CuPy stores these, and has no arithmetic for them that could be relied on
-# (https://github.com/cupy/cupy/issues/9630): they are copied and handed over as integers of the same width.
+# CuPy stores these dtypes, but its arithmetic for them is not reliable
+# (https://github.com/cupy/cupy/issues/9630). They are copied and exported as integers of the same width.
 CARRIED = frozenset(name for name in DTYPES if name == "bfloat16" or name.startswith("float8"))
 _PACKED = frozenset(DTYPES) - ORDINARY - CARRIED
 

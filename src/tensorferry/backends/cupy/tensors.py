@@ -1,4 +1,4 @@
-"""CuPy: writable arrays in the memory of CUDA devices; there is none on the host."""
+"""CuPy: writable arrays on CUDA devices, never on the host."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class CupyBackend(Backend):
         try:
             count = self.cuda.runtime.getDeviceCount()
         except self.cuda.runtime.CUDARuntimeError:
-            return ()  # no driver, or one that is too old
+            return ()  # there is no driver, or it is too old
         return tuple(f"cuda:{index}" for index in range(count))
 
     def claims(self, kind: type) -> bool:
@@ -100,7 +100,7 @@ class CupyBackend(Backend):
         return self.place(array, "cuda")
 
     def fetch(self, x: Any) -> Array:
-        """An array on a device, in host memory of one's own; complete."""
+        """A complete copy of an array in host memory."""
         result = memory.compact(x.shape, x.dtype)
         with x.device:
             source, stream = self.compact(x), self.cuda.get_current_stream()
@@ -109,7 +109,7 @@ class CupyBackend(Backend):
         return result
 
     def place(self, x: Array, device: str) -> Any:
-        """A packed array on a device; the array may change when this returns."""
+        """A copy of an array without gaps on a device. The array may change after this returns."""
         with self._device(device):
             result, stream = self._empty(x.shape, x.strides, x.dtype), self.cuda.get_current_stream()
             result.data.copy_from_host_async(_pointer(x), x.nbytes, stream)
@@ -117,19 +117,19 @@ class CupyBackend(Backend):
         return result
 
     def copy(self, x: Any) -> Any:
-        """Other memory on the same device."""
+        """A copy on the same device."""
         with x.device:
             result = self._empty(x.shape, packed_strides(x.shape, x.strides, x.dtype.itemsize), x.dtype)
             self._integers(result)[...] = self._integers(x)
         return result
 
     def compact(self, x: Any) -> Any:
-        """C-contiguous memory on the same device."""
+        """A C-contiguous copy on the same device."""
         with x.device:
             return self.cupy.ascontiguousarray(self._integers(x)).view(x.dtype).reshape(x.shape)
 
     def cast(self, x: Any, dtype: str, check: str = "") -> Any:
-        """Another dtype, to the same bits as on the host."""
+        """A cast with the same bits as on the host."""
         before = _NAMES[x.dtype]
         if not check and {before, dtype} <= ORDINARY and agrees(before, dtype):
             kind = numpy_dtype(dtype)
@@ -140,7 +140,7 @@ class CupyBackend(Backend):
         return self.place(casts.cast(self.fetch(x), dtype, check), f"cuda:{x.device.id}")
 
     def move(self, x: Any, device: str, non_blocking: bool = False) -> Any:
-        """To another GPU: one copy, which is complete when this returns."""
+        """A copy on another GPU, which is complete when this returns."""
         with x.device:
             source = self.compact(x)
             self.cuda.get_current_stream().synchronize()
@@ -151,7 +151,7 @@ class CupyBackend(Backend):
         return result
 
     def wait(self, x: Any) -> Any:
-        """The same array, whose values are there now."""
+        """The array, after its values have been computed."""
         with x.device:
             self.cuda.get_current_stream().synchronize()
         return x
@@ -160,9 +160,9 @@ class CupyBackend(Backend):
         return Offer(self._integers(x), _NAMES[x.dtype], lambda: self._device(f"cuda:{x.device.id}"))
 
     def hand_over(self, x: Any, source: str = "") -> Any:
-        """An array over another framework's memory on the same device.
+        """An array over the memory of another framework's tensor on the same device.
 
-        CuPy names its current stream to the producer.
+        CuPy tells the producer its current stream.
         (https://docs.cupy.dev/en/stable/reference/generated/cupy.from_dlpack.html)
         """
         offered = registry.backend_named(source).offer(x) if source else x
@@ -171,7 +171,7 @@ class CupyBackend(Backend):
         return self.cupy.from_dlpack(offered)
 
     def write(self, x: Any, out: Any, overlaps: bool = False) -> None:
-        """Put an array's values, cast to its dtype, or those of one of CuPy's, into `out`'s memory."""
+        """Write the values of a NumPy array, cast to its dtype, or of a CuPy array, into `out`."""
         there = f"cuda:{out.device.id}"
         if not isinstance(x, self.cupy.ndarray):
             x = self.place(casts.cast(x, _NAMES[out.dtype], compact=True), there)
@@ -181,7 +181,7 @@ class CupyBackend(Backend):
             self._integers(out)[...] = self._integers(x)
 
     def _integers(self, x: Any) -> Any:
-        """The same memory as integers, where CuPy has no arithmetic for the dtype."""
+        """The array, or a view of it as integers if CuPy has no reliable arithmetic for the dtype."""
         return x.view(np.dtype(f"u{x.dtype.itemsize}")) if _NAMES[x.dtype] in CARRIED else x
 
     def _device(self, name: str) -> Any:
@@ -189,18 +189,18 @@ class CupyBackend(Backend):
         return self.cuda.Device(int(index)) if index else self.cuda.Device()
 
     def _empty(self, shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any) -> Any:
-        """Packed memory on the current device."""
+        """A new array without gaps on the current device."""
         nbytes = max(int(np.prod(shape)) * dtype.itemsize, 1)
         return self.cupy.ndarray(shape, dtype, self.cuda.alloc(nbytes), strides)
 
     def _flat(self, x: Any) -> Any:
-        """The bytes of packed memory, as an array of one axis."""
+        """The bytes of an array without gaps, as an array of one axis."""
         return self.cupy.ndarray((x.nbytes,), np.uint8, x.data)
 
     # -- many at once -------------------------------------------------------------------------------
 
     def pack(self, tensors: Sequence[Any], alignment: int, lock: bool = False) -> tuple[Any, Any]:
-        """The bytes of many on one device, in one launch."""
+        """A packed buffer of arrays on one device, made with one launch."""
         with tensors[0].device:
             packed = [x if self.describe(x).is_packed else self.compact(x) for x in tensors]
             parts, _ = packing.lay_out(packed, [x.strides for x in packed], alignment)
@@ -208,7 +208,7 @@ class CupyBackend(Backend):
             return self.cupy.concatenate(packing.joined([self._flat(x) for x in packed], parts, filling)), parts
 
     def unpack(self, parcel: Any, layout: Any) -> list[Any]:
-        """Each array, as a view of the packed memory."""
+        """The arrays in a packed buffer, as views."""
         with parcel.device:
             return [
                 self.cupy.ndarray(part.shape, part.dtype, parcel.data + part.start, part.strides) for part in layout

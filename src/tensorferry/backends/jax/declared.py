@@ -1,4 +1,4 @@
-"""What JAX can hold, adopt and promise: 64-bit dtypes only where they are switched on."""
+"""What JAX can do. It has 64-bit dtypes only if they are switched on."""
 
 from __future__ import annotations
 

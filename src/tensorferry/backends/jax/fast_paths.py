@@ -1,4 +1,4 @@
-"""Straight to JAX's own call for the ordinary cases; the rest is left to the plan."""
+"""Fast paths for JAX: its own calls, for ordinary arrays."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _to_numpy(backend: JaxBackend) -> Callable[[Any], Any]:
         if not (all_host or x.platform() == HOST):
             return None
         array = asarray(x)
-        # What JAX gathers from several shards, or unpacks, it keeps in an array that owns its memory.
+        # An array that owns its memory is JAX's cached copy, which it made from shards or packed values.
         return None if array.flags.owndata else array
 
     return path

@@ -1,4 +1,4 @@
-"""JAX's functions as other frameworks call them."""
+"""Call functions of JAX from other frameworks."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ jax: Any = registry.load(BACKEND).jax  # type: ignore[attr-defined]
 jnp: Any = jax.numpy
 _NAMES = by_numpy()
 _WORTH = 1 << 14
-"""Bytes that take longer to copy than to look whether they have to be."""
+"""From this size in bytes on, a copy takes longer than a check whether it is needed."""
 _ALONE = 2
-"""The references to an object in a tuple that nobody else has: the tuple's, and the one of the call that counts."""
+"""The reference count of an object that only a tuple refers to, including the reference of the call."""
 
 
 class JaxInner(Inner):
-    """Calls functions of JAX's."""
+    """Calls functions of JAX."""
 
     name = "jax"
 
     def environment(self) -> Hashable:
-        """Whether there are 64-bit dtypes, which may be so on one thread alone, and whether jit is switched off."""
+        """Whether 64-bit dtypes are on (which may differ between threads), and whether jit is off."""
         return bool(jax.config.jax_enable_x64), bool(jax.config.jax_disable_jit)
 
     def under(self, environment: Any) -> AbstractContextManager[Any]:
@@ -51,7 +51,7 @@ class JaxInner(Inner):
         return jnp.asarray(leaf) if isinstance(leaf, (bool, int, float, complex, np.ndarray, np.generic)) else None
 
     def native(self, flat: Flat, rules: tuple[Rule, ...]) -> Callable[..., Sequence[Any]]:
-        """What is derived from a function that is jitted is jitted too."""
+        """Functions that are derived from a jitted function are jitted too."""
         if not rules:
             return flat
         found = derived(flat, rules, {Vjp: _vjp, Jvp: _jvp, Vmap: _vmap})
@@ -59,7 +59,7 @@ class JaxInner(Inner):
 
     def shapes(self, flat: Flat, specs: Sequence[Spec]) -> Sequence[Spec]:
         inputs = [jax.ShapeDtypeStruct(shape, numpy_dtype(name)) for shape, name in specs]
-        # A function of its own each time: JAX would remember, and not call it.
+        # A new function each time. JAX would cache the result, and not call it again.
         found = jax.eval_shape(lambda *tensors: flat(*tensors), *inputs)  # noqa: PLW0108
         return [(tuple(each.shape), _NAMES[np.dtype(each.dtype)]) for each in found]
 
@@ -67,7 +67,7 @@ class JaxInner(Inner):
         return _is_jitted(flat) and not flat.environment[1]
 
     def fresh(self, results: Sequence[Any], inputs: Sequence[Any]) -> Sequence[bool]:
-        # What a jitted function passes through, or has as a constant, is an object that somebody else has too.
+        # Other code also has the object if a jitted function returns an argument or a constant.
         alone = [sys.getrefcount(results[i]) <= _ALONE and _bytes(results[i]) >= _WORTH for i in range(len(results))]
         if not any(alone) or any(x.is_deleted() for x in inputs):
             return [False] * len(results)
@@ -89,7 +89,7 @@ def _is_jitted(flat: Flat) -> bool:
 
 
 def _vjp(function: Callable[..., Any], rule: Any) -> Callable[..., Any]:
-    """JAX's transpose has no conjugates, others' adjoint has. See https://github.com/jax-ml/jax/issues/9110."""
+    """JAX transposes without conjugating; the others conjugate. See https://github.com/jax-ml/jax/issues/9110."""
 
     def gradients(*tensors: Any) -> Sequence[Any]:
         inputs, cotangents = tensors[: rule.kept], tensors[rule.kept :]

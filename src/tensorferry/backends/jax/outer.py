@@ -1,4 +1,4 @@
-"""Functions of other frameworks among JAX's: under jit, vmap, grad, jvp and what is made of them."""
+"""Make functions of other frameworks part of JAX: under jit, vmap, grad, jvp and combinations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["OUTER"]
 
 
 class JaxOuter(Outer):
-    """Puts functions among JAX's."""
+    """Makes functions part of JAX."""
 
     name = "jax"
     modes = ("jit", "vmap", "grad", "jvp", "linearize", "scan", "cond", "checkpoint")

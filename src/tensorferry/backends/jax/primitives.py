@@ -1,9 +1,9 @@
-"""A primitive of JAX's that calls functions of other frameworks: the one place for what JAX does not promise to keep.
+"""A JAX primitive that calls functions of other frameworks. All uses of JAX's private interfaces for it are here.
 
-There is one primitive, and it calls a `Function`. Its tangents are such a call again, linear in its last arguments;
-transposed, that is a call of the function's gradient. It is lowered to a callback that is handed NumPy arrays, on the
-CPU over XLA's own memory, of what comes out too. Where a version of JAX has other interfaces, `jax.pure_callback` and
-`jax.custom_vjp` stand in: see `_Fallback`.
+The primitive calls a `Function`. Its tangents are another such call, which is linear in its last arguments; the
+transpose of that is a call of the function's gradient. It is lowered to a callback with NumPy arrays. On the CPU, these
+are over XLA's own memory, also the results. If a version of JAX has other interfaces, `jax.pure_callback` and
+`jax.custom_vjp` are used instead: see `_Fallback`.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ jax: Any = registry.load(BACKEND).jax  # type: ignore[attr-defined]
 jnp: Any = jax.numpy
 _NAMES = by_numpy()
 _WIDE = X64.dtypes.held - NARROW.dtypes.held
-"""The dtypes that there are with x64 alone."""
+"""The dtypes that exist only with x64."""
 _lock = threading.Lock()
 
 
 def binding() -> Any:
-    """What calls a function with JAX's arrays or tracers; made and tried when it is asked for first."""
+    """The function that calls a `Function` with JAX arrays or tracers. It is made and tested at the first use."""
     global _binding
     if _binding is None:
         with _lock:
@@ -72,10 +72,10 @@ def spec_of(aval: Any) -> Spec:
 
 
 def _held(function: Function, specs: Sequence[Spec]) -> list[Spec]:
-    """The same as JAX has them as it is set up now.
+    """The shapes and dtypes, if JAX has them with its present settings.
 
     Raises:
-        LossyCastError: It has no such dtype.
+        LossyCastError: JAX does not have a dtype.
     """
     held = BACKEND.capabilities.dtypes.held
     found = []
@@ -99,12 +99,12 @@ def _is_inexact(dtype: Any) -> bool:
 
 
 def _conj(x: Any) -> Any:
-    """JAX's transpose has no conjugates, others' adjoint has. See https://github.com/jax-ml/jax/issues/9110."""
+    """JAX transposes without conjugating; the others conjugate. See https://github.com/jax-ml/jax/issues/9110."""
     return jnp.conj(x) if jnp.issubdtype(x.dtype, jnp.complexfloating) else x
 
 
 def _run_here(function: Function, arrays: Sequence[Any]) -> list[Any]:
-    """Call a function with arrays that have values."""
+    """Call a function with concrete arrays."""
     from .outer import OUTER
 
     for array in arrays:
@@ -123,13 +123,13 @@ def _sharded(function: Function, count: int) -> UnsupportedTypeError:
 
 
 def _filler(function: Function, promised: Sequence[Spec]) -> Callable[[list[Any], list[Any]], None]:
-    """What fills NumPy arrays from others that are lent, on a thread of XLA's."""
+    """A function that calls it with lent NumPy arrays and writes the results into others, on a thread of XLA."""
     want = [name for _, name in promised] if function.flat.source.dtype else None
     return subnormals.unflushed(function.filler(want))
 
 
 def _giving(function: Function, promised: Sequence[Spec]) -> Callable[..., tuple[Any, ...]]:
-    """What XLA calls with arrays, to be given arrays."""
+    """The callback of XLA that takes arrays and returns arrays."""
     _refuse_narrowing(function, promised)
     fill = _filler(function, promised)
     dtypes = [numpy_dtype(name) for _, name in promised]
@@ -146,11 +146,11 @@ def _giving(function: Function, promised: Sequence[Spec]) -> Callable[..., tuple
 
 
 def _filling(function: Function, promised: Sequence[Spec], count: int) -> Callable[..., tuple[()]]:
-    """What XLA calls with its own memory, of so many arguments and of what comes out; it is ours for the call alone."""
+    """The callback of XLA that takes its memory, of `count` arguments and of the results, which is lent."""
     fill = _filler(function, promised)
 
     def callback(_: Any, *buffers: Any) -> tuple[()]:
-        # `np.asarray` takes as long again.
+        # `np.asarray` would take twice as long.
         arrays = [each.__array__() for each in buffers]
         try:
             fill(arrays[:count], arrays[count:])
@@ -162,7 +162,7 @@ def _filling(function: Function, promised: Sequence[Spec], count: int) -> Callab
 
 
 def _refuse_narrowing(function: Function, promised: Sequence[Spec]) -> None:
-    """Refuse 64-bit results that this thread alone may have: JAX would narrow them on its callback threads."""
+    """Raise for 64-bit results if x64 is on for only this thread: JAX would narrow them on its callback threads."""
     everywhere = import_module("jax._src.config").enable_x64.get_global()
     if jax.config.jax_enable_x64 and not everywhere and any(name in _WIDE for _, name in promised):
         raise LossyCastError(
@@ -176,7 +176,7 @@ def _refuse_narrowing(function: Function, promised: Sequence[Spec]) -> None:
 
 
 class _Primitive:
-    """The primitive with its rules, for the version of JAX that is here.
+    """The primitive and its rules, for the installed version of JAX.
 
     Raises:
         ImportError, AttributeError, TypeError: JAX has other interfaces.
@@ -269,7 +269,7 @@ class _Primitive:
 
 
 def _by_buffer(mlir: Any) -> Any:
-    """What lowers to a callback that is given XLA's own memory, for what comes out too; ``None``: JAX has none yet.
+    """The lowering to a callback with XLA's own memory, also for the results; ``None`` if this JAX does not have it.
 
     See https://docs.jax.dev/en/latest/_autosummary/jax.experimental.buffer_callback.buffer_callback.html.
     """
@@ -277,7 +277,7 @@ def _by_buffer(mlir: Any) -> Any:
         import_module("jax.experimental.buffer_callback")
     except ImportError:  # before 0.6.1
         return None
-    # What it is lowered with is not promised.
+    # The interface for the lowering is private.
     if not hasattr(getattr(mlir, "ModuleContext", None), "add_host_callback"):
         return None
     return import_module("jax.ffi").ffi_lowering("xla_buffer_python_cpu_callback", has_side_effect=False)
@@ -291,10 +291,10 @@ def _aval(x: Any) -> Any:
 
 
 class _Fallback:
-    """The same by `jax.pure_callback` and `jax.custom_vjp`: no forward mode, and it may wait for ever.
+    """The primitive's replacement by `jax.pure_callback` and `jax.custom_vjp`: no forward mode, and it may hang.
 
     Args:
-        why: What JAX has not.
+        why: What this JAX does not have.
     """
 
     def __init__(self, why: Exception) -> None:

@@ -1,4 +1,4 @@
-"""What a person would type for each of JAX's verbs."""
+"""The code that a person would type for each of JAX's verbs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["snippet"]
 
 
 def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:  # noqa: ARG001 - one signature for all
-    """The code for a verb of the backend on ``{x}``; `info` is what it is then."""
+    """See `Backend.snippet`."""
     if verb == "cast":
         return f'{{x}}.astype("{arguments[0]}")'
     if verb == "move":

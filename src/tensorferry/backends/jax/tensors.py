@@ -131,18 +131,18 @@ class JaxBackend(Backend):
         return None if found is None else (*found, x.unsafe_buffer_pointer() & 63)
 
     def signature_reader(self, kind: type, target: Backend, request: Request) -> Callable[[Any], Hashable | None]:
-        # Each element is where one of its size may be, which is enough for a target that asks for no more.
+        # Elements are always aligned to their size, which is enough for most targets.
         return self._read if kind is self.array and target.capabilities.memory.alignment <= 1 else self.signature
 
     def _find_reader(self) -> Callable[[Any], tuple[Any, ...] | None]:
-        """What reads a signature without the address, of the type of arrays that have values."""
+        """A function that reads a signature without the address, for the type of concrete arrays."""
         alone, host, name = self.jax.sharding.SingleDeviceSharding, HOST, self.name
 
         def read(x: Any) -> tuple[Any, ...] | None:
             if x.is_deleted() or x.platform() != host:
                 return None
             sharding, shape = x.sharding, x.shape
-            # To count the devices takes as long as all the rest.
+            # `num_devices` takes as long as everything else, so it is read only if needed.
             if (type(sharding) is not alone and sharding.num_devices > 1) or 0 in shape:
                 return None
             return name, x.dtype, len(shape)
@@ -154,7 +154,7 @@ class JaxBackend(Backend):
         return None if found is None or x.device.id else found
 
     def holds(self, owner: object) -> bool:
-        """Whether it is the capsule that lies under what `np.asarray` gives of the narrow dtypes."""
+        """Whether it is the capsule under the result of `np.asarray` for narrow dtypes."""
         if not self.loaded:
             return False
         if self._end is None:
@@ -162,7 +162,7 @@ class JaxBackend(Backend):
                 with self.jax.ensure_compile_time_eval():
                     narrow = self.adopt(np.zeros(1, numpy_dtype("bfloat16")))
             except DeviceError:
-                return False  # without host memory it has no such capsule
+                return False  # without the CPU, JAX has no such capsule
             self._end = dlpack.end_of(np.asarray(narrow).base)
         return self._end == dlpack.end_of(owner) != 0
 
@@ -179,9 +179,9 @@ class JaxBackend(Backend):
     # -- verbs ------------------------------------------------------------------------------------
 
     def export(self, x: Any) -> Array:
-        # A transfer guard lets pass what is asked for in so many words, and takes unpacking for a transfer.
+        # A transfer guard allows explicit transfers, and counts unpacking as a transfer.
         array: Array = self.jax.device_get(x) if of_numpy(x.dtype) in PACKED else np.asarray(x)
-        # What JAX had to gather or unpack it keeps, and hands out again: that is not ours.
+        # An array that JAX had to gather or unpack is cached by JAX, so it is copied.
         return array.copy() if array.flags.owndata else array
 
     def bound(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
@@ -190,7 +190,7 @@ class JaxBackend(Backend):
         return _export if step.verb == "export" and whole else None
 
     def fetch(self, x: Any) -> Array:
-        """The whole of an array on devices, in host memory of one's own."""
+        """A copy of a whole array in host memory."""
         return np.array(self.jax.device_get(x))
 
     def start_fetch(self, x: Any) -> None:
@@ -203,12 +203,12 @@ class JaxBackend(Backend):
         return self._place(array)
 
     def _find_place(self) -> Callable[[Array], Any]:
-        """The entry below `jax.device_put`, which adopts in a ninth of its time, or that itself.
+        """A private function below `jax.device_put`, which is nine times as fast; or `jax.device_put` itself.
 
-        It is not public, so it is tried first: it must give an array that lies over the memory.
+        It is tested first: it must give an array over the same memory.
 
         Raises:
-            DeviceError: JAX was told to start without the host.
+            DeviceError: JAX was configured without the CPU.
         """
         jax = self.jax
         try:
@@ -233,7 +233,7 @@ class JaxBackend(Backend):
                 return jax.core.ShapedArray(shape, dtype)
 
             def place(array: Array) -> Any:
-                # As `jax.device_put` says to a transfer guard that it was asked for in so many words.
+                # `jax.device_put` tells a transfer guard in the same way that the transfer is explicit.
                 here = guard()
                 before, here.explicit_device_put = here.explicit_device_put, True
                 try:
@@ -252,17 +252,17 @@ class JaxBackend(Backend):
         return place if alike else public
 
     def cast(self, x: Any, dtype: str, check: str = "") -> Any:
-        """Another dtype, to the same bits as on the host; inside a traced function JAX's own cast."""
+        """A cast with the same bits as on the host; inside a traced function, JAX's own cast."""
         if not isinstance(x, self.tracer) and (check or not agrees(_NAMES[x.dtype], dtype)):
             return self.jax.device_put(casts.cast(self.jax.device_get(x), dtype, check, compact=True), x.sharding)
         return x.astype(numpy_dtype(dtype))
 
     def copy(self, x: Any) -> Any:
-        """Other memory on the same device."""
+        """A copy on the same device."""
         return self.jax.numpy.array(x, copy=True)
 
     def move(self, x: Any, device: str, non_blocking: bool = False) -> Any:
-        """To another device."""
+        """A copy on another device."""
         return self.jax.device_put(x, self._device(device))
 
     def _device(self, name: str) -> Any:
@@ -270,11 +270,11 @@ class JaxBackend(Backend):
         return self.jax.devices("gpu" if kind == "cuda" else kind)[int(index or 0)]
 
     def wait(self, x: Any) -> Any:
-        """The same array, whose values are there now."""
+        """The array, after its values have been computed."""
         return x.block_until_ready()
 
     def placement(self, device: object) -> Placement | None:
-        """What a ``jax.sharding.Sharding`` says."""
+        """The placement for a ``jax.sharding.Sharding``."""
         if not self.is_imported() or not isinstance(device, importlib.import_module(self.module).sharding.Sharding):
             return None
         layout: Any = device
@@ -302,13 +302,13 @@ class JaxBackend(Backend):
         return self.jax.device_put(x, placement.layout)
 
     def offer(self, x: Any) -> Any:
-        # It makes the stream that is named wait for the array itself, whatever device is current.
+        # JAX makes the consumer's stream wait for the array, whichever device is current.
         return dlpack.Offer(_replica(x), _NAMES[x.dtype], nullcontext)
 
     def hand_over(self, x: Any, source: str = "") -> Any:
-        """An array over another framework's memory on the same device.
+        """An array over the memory of another framework's tensor on the same device.
 
-        JAX names the stream on which it will read to the producer.
+        JAX tells the producer on which stream it will read.
         (https://docs.jax.dev/en/latest/_autosummary/jax.dlpack.from_dlpack.html)
         """
         offered = registry.backend_named(source).offer(x) if source else x
@@ -317,12 +317,12 @@ class JaxBackend(Backend):
     # -- containers that are registered with jax.tree_util ------------------------------------------
 
     def has_node(self, kind: type) -> bool:
-        # Only an object tells: JAX's registry answers for no type alone.
+        # JAX's registry can be asked only about an object, not about a type.
         return not kind.__module__.startswith("builtins")
 
     def open_node(self, x: Any) -> Node | None:
         """A registered container, opened one level deep: see https://docs.jax.dev/en/latest/custom_pytrees.html."""
-        # Not loaded for that: JAX would start its devices.
+        # Without loading the backend, which would start JAX's devices.
         tree_util: Any = importlib.import_module(self.module).tree_util
         if tree_util.all_leaves([x]):
             return None
@@ -330,7 +330,7 @@ class JaxBackend(Backend):
         visits = count()
 
         def is_value(_: Any) -> bool:
-            # All but the first: an object may be found in itself.
+            # Everything except the first visited object is a leaf, even if an object contains itself.
             return next(visits) > 0
 
         found, spec = tree_util.tree_flatten_with_path(x, is_leaf=is_value)
@@ -348,16 +348,16 @@ class JaxBackend(Backend):
 
 
 def _export(x: Any) -> Array:
-    """The verb of that name, of an array on one device whose elements have bytes of their own."""
+    """The verb ``export`` for an array on one device whose elements are not packed."""
     array = np.asarray(x)
     return array.copy() if array.flags.owndata else array
 
 
 def _concrete() -> Any:
-    """The type of arrays that have values, which is not public; ``None`` if it is not found.
+    """The type of concrete arrays, which is private; ``None`` if it is not found.
 
-    To make an array instead, and look at its type, would compile a program: that never ends in a forked child, and a
-    transfer guard may forbid it.
+    To make an array and read its type would compile a program, which hangs in a forked child, and which a transfer
+    guard may forbid.
     """
     try:
         return importlib.import_module("jax._src.array").ArrayImpl
@@ -366,7 +366,7 @@ def _concrete() -> Any:
 
 
 def _replica(x: Any) -> Any:
-    """The first of an array's equal copies on several devices, which alone is an array of one."""
+    """The first of equal copies on several devices, as an array on one device."""
     return x.addressable_shards[0].data if x.sharding.num_devices > 1 else x
 
 
@@ -375,7 +375,7 @@ def _entry(tree_util: Any, key: Any) -> str:
         return attribute(key.name)
     if isinstance(key, tree_util.SequenceKey):
         return item(key.idx)
-    # A key of the registration's own has no more than its words.
+    # A key of an unknown class only has a text.
     return item(key.key) if hasattr(key, "key") else str(key)
 
 

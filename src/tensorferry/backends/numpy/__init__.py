@@ -1,1 +1,1 @@
-"""NumPy: host arrays, the common currency, and the only place where host memory is packed and cast."""
+"""NumPy: arrays in host memory, through which all conversions on the host go."""

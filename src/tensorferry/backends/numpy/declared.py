@@ -1,4 +1,4 @@
-"""What NumPy can hold, adopt and promise."""
+"""What NumPy can do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NumPy's functions as other frameworks call them: their derivatives are what the user has given."""
+"""Call functions of NumPy from other frameworks, with the derivatives that the user gives."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ONE = "vjp(primals, outputs, cotangents) and jvp(primals, tangents) are first d
 
 
 class NumpyInner(Inner):
-    """Calls functions of NumPy's."""
+    """Calls functions of NumPy."""
 
     name = "numpy"
     keeps_outputs = True
@@ -43,7 +43,7 @@ class NumpyInner(Inner):
         return _derived(flat, list(rules))
 
     def shapes(self, flat: Flat, specs: Sequence[Spec]) -> Sequence[Spec]:
-        """By calling it once, with ones: NumPy has no arrays without values."""
+        """Call it once with ones, because NumPy has no arrays without values."""
         trial = [np.ones(shape, numpy_dtype(name)) for shape, name in specs]
         try:
             results = flat(*trial)
@@ -67,21 +67,21 @@ class NumpyInner(Inner):
 
 
 def _derived(flat: Flat, rules: list[Rule]) -> Callable[..., Sequence[Any]]:
-    """What is derived; batches of calls are loops, whatever stands where among the rules."""
+    """The derived function. Batches of calls are loops."""
     if not rules:
         return lambda *arrays: [np.array(y) for y in flat(*map(_read_only, arrays))]
     *before, rule = rules
     if isinstance(rule, Vmap):
         return _looped(_derived(flat, before), rule)
     if before:
-        # Of a batch of calls: the batch of derivatives, summed where all calls had the same input.
+        # The derivative of a batch of calls: a batch of derivatives, summed for inputs that all calls share.
         *earlier, batch = before
         return _batched_derivative(flat, earlier, batch, rule)
     return _vjp(flat, rule) if isinstance(rule, Vjp) else _jvp(flat, rule)
 
 
 def _read_only(array: Any) -> Any:
-    """A function of arguments changes none."""
+    """A read-only view, because a function must not change its arguments."""
     view = array.view()
     view.flags.writeable = False
     return view
@@ -117,7 +117,7 @@ def _batched_derivative(flat: Flat, earlier: list[Rule], batch: Any, rule: Vjp |
 
 
 class _Parts:
-    """What a derivative that the user has written is told.
+    """The arguments of a derivative that the user has written.
 
     Raises:
         GradientError: The function was called with keywords.
@@ -141,15 +141,15 @@ class _Parts:
         return self.flat.arguments(arrays)[0]
 
     def like_outputs(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
-        """What the function gave, as a tuple, with other arrays."""
+        """The outputs of the function, as a tuple, with other arrays."""
         found = self.flat.tree.filled(arrays)
         return found if isinstance(found, tuple) else (found,)
 
     def read(self, name: str, found: Any, like: tuple[Any, ...], arrays: Sequence[Any], which: Sequence[int]) -> Any:
-        """Some of the arrays that a derivative gave, one for each of `arrays`, which stand in `like`.
+        """Check the result of a derivative: a tuple like `like`, of which the arrays in `which` are given back.
 
         Raises:
-            TypeError: It gave no tuple, or not one for each, or another kind of number.
+            TypeError: It is not a tuple, has another length, or has another kind of number.
             ShapeError: One has another shape.
         """
         where = f"{name}= of {self.flat.source.name}"
@@ -183,7 +183,7 @@ def _as(found: Any, like: Any, where: str) -> Any:
 
 
 def _spread(given: Sequence[Any], which: Sequence[int], like: Sequence[Any]) -> list[Any]:
-    """One for each of `like`: what was given, zeros, or ``None`` where no derivative is."""
+    """One array for each of `like`: the given one, zeros, or ``None`` if there is no derivative."""
     found: list[Any] = [np.zeros_like(x) if _is_inexact(x) else None for x in like]
     for index, x in zip(which, given, strict=True):
         found[index] = _read_only(x)

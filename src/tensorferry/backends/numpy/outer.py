@@ -1,4 +1,4 @@
-"""Functions of other frameworks called with NumPy's arrays: there is no graph, so it is a call and nothing more."""
+"""Call functions of other frameworks with NumPy arrays. NumPy has no graph, so they are only called."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person would type for each of NumPy's verbs."""
+"""The code that a person would type for each of NumPy's verbs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["snippet"]
 
 
 def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
-    """The code for a verb of the backend on ``{x}``; `info` is what it is then."""
+    """See `Backend.snippet`."""
     if verb == "cast":
         return _cast_code(*arguments, info=info)
     if verb == "check":
@@ -53,7 +53,7 @@ _CHECKS = {
 
 
 def _compares() -> bool:
-    """Whether the NumPy that is imported, if any, knows ``casting="same_value"``.
+    """Whether the imported NumPy, if any, knows ``casting="same_value"``.
 
     (https://numpy.org/doc/2.4/release/2.4.0-notes.html)
     """
@@ -62,7 +62,7 @@ def _compares() -> bool:
 
 
 def _casts(source: str, dtype: str) -> bool:
-    """Whether NumPy has a cast between two dtypes: ml_dtypes brings not all of them between two of its own."""
+    """Whether NumPy has a cast between two dtypes. Some between two dtypes of ml_dtypes are missing."""
     pair = {source, dtype}
     if len(pair) == 1 or pair & ORDINARY:
         return True
@@ -74,18 +74,18 @@ def _casts(source: str, dtype: str) -> bool:
 
 
 def _values_code(code: str, source: str, dtype: str) -> str:
-    """An array whose values NumPy itself casts to a dtype, to the same bits as `tensorferry.host.casts` does."""
+    """The code for an array that NumPy casts to a dtype with the same bits as `tensorferry.host.casts`."""
     if find(source).kind == "complex" and find(dtype).kind not in ("complex", "bool"):
         code = f"{code}.real"
     return code if _casts(source, dtype) else f'{code}.astype("float32")'
 
 
 def _cast_code(dtype: str, check: str = "", compact: bool = False, *, info: TensorInfo) -> str:
-    """A cast; in a line before it what is looked at, if NumPy does not look at that itself."""
+    """The code for a cast, with a comment about checks that NumPy does not make."""
     values = _values_code("{x}", info.dtype, dtype)
     compares = check == "value" and values == "{x}" and {info.dtype, dtype} <= ORDINARY and _compares()
     if compares and info.swapped:
-        # By itself NumPy 2.4 compares none in the other byte order.
+        # NumPy 2.4 does not check values in the other byte order.
         values = f'{{x}}.astype("{info.dtype}")'
     name = f'"{dtype}"' if dtype in ORDINARY else f"ml_dtypes.{dtype}"
     options = (', order="C"' if compact else "") + (', casting="same_value"' if compares else "")

@@ -1,4 +1,4 @@
-"""Many arrays in one memory, aligned so that any target can adopt it: stacked, or filled up to one shape."""
+"""Stack or pad many arrays into a new one, aligned so that any target can adopt it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Array = np.ndarray[Any, Any]
 
 
 def stack(tensors: Sequence[Any], shape: tuple[int, ...]) -> Array:
-    """Arrays of equal shapes as one of `shape`, of the dtype that holds all their values."""
+    """Stack arrays of equal shapes into one of `shape`, in the dtype that has all their values."""
     names = {of_numpy(dtype) or "" for dtype in {array.dtype for array in tensors}}
     inner = tensors[0].shape
     if len(names) > 1:
@@ -29,7 +29,7 @@ def stack(tensors: Sequence[Any], shape: tuple[int, ...]) -> Array:
         return result.reshape(shape)
     result = memory.compact(shape, numpy_dtype(names.pop()))
     if inner:
-        # Not `np.stack`, which makes a view of each: where arrays are small, as much memory again.
+        # Not `np.stack`, which makes a view of each array. For small arrays, that doubles the memory.
         np.concatenate(tensors, out=result.reshape(len(tensors) * inner[0], *inner[1:]))
     else:
         np.stack(tensors, out=result.reshape(len(tensors)))
@@ -37,13 +37,13 @@ def stack(tensors: Sequence[Any], shape: tuple[int, ...]) -> Array:
 
 
 def pad(arrays: Any, shape: tuple[int, ...], places: Any, value: Array) -> Array:
-    """Arrays of one dtype in one of `shape`, each in its place, and a value elsewhere.
+    """Put arrays of one dtype into a new array of `shape`, with a value in all other places.
 
     Args:
-        arrays: Those; or one in which they are, one after the other.
-        shape: The shape of the whole.
-        places: Where each lies; or a mask of where they lie.
-        value: What is elsewhere.
+        arrays: The arrays; or one array with the elements of all, one after the other.
+        shape: The shape of the result.
+        places: The index of each array; or a mask that is true for their elements.
+        value: The value for all other elements.
     """
     result = memory.compact(shape, value.dtype)
     result[...] = value

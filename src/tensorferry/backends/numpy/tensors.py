@@ -1,4 +1,4 @@
-"""NumPy: host arrays, the common currency, and the only place where host memory is packed and cast."""
+"""NumPy: arrays in host memory, through which all conversions on the host go."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class NumpyBackend(Backend):
         return CAPABILITIES
 
     def load(self) -> None:
-        """NumPy is a dependency: there is nothing to wait for."""
+        """NumPy is always imported."""
 
     def claims(self, kind: type) -> bool:
         if issubclass(kind, np.ndarray):
@@ -112,9 +112,9 @@ class NumpyBackend(Backend):
         dtype = x.dtype
         if dtype.hasobject:
             return None
-        # In one number: whether it lies in C order, and can be written.
+        # One number that tells whether it is in C order and writable.
         flags, base = x.flags.num, x.base
-        # Nobody's file, and written by this array itself: all of its own, or a view of such a one.
+        # It owns its memory, or is a writable view of an array that does, so it is not over a file.
         own = base is None or (flags & _WRITEABLE and type(base) is np.ndarray and base.base is None)
         if own and flags & 1 and x.size:
             return dtype, x.ndim, COMPACT, _address(x) & 63, flags
@@ -129,7 +129,7 @@ class NumpyBackend(Backend):
         if type(tensors[0]) is not np.ndarray:
             return super().grouped(tensors, alignment)
         first, flags = tensors[0].flags, list(map(_FLAGS, tensors))
-        # Compared with those of the first: to read the number of each takes half as long again.
+        # To compare the flags objects is faster than to read the number of each.
         alike = first.num in _OWN and flags.count(first) == len(flags)
         dtypes, ranks = set(map(_DTYPE, tensors)), set(map(_RANK, tensors))
         if not (alike and len(dtypes) == len(ranks) == 1 and all(map(_SIZE, tensors))):
@@ -138,7 +138,7 @@ class NumpyBackend(Backend):
         if dtype.hasobject:
             return None
         at: Mapping[int, Sequence[int]] = {0: range(len(tensors))}
-        if alignment > dtype.alignment:  # to its elements each is aligned, as those flags say
+        if alignment > dtype.alignment:  # the flags say that each is aligned to its elements
             at = places_by([address & (alignment - 1) for address in memory.addresses(tensors)])
         return {(dtype, rank, COMPACT, each, first.num): some for each, some in at.items()}
 
@@ -194,14 +194,14 @@ class NumpyBackend(Backend):
         return array
 
     def read(self, x: Any) -> Array:
-        """A scalar as an array of shape ``()`` of its own."""
+        """A scalar as a new array of shape ``()``."""
         scalar = np.array(x)
         result = memory.compact((), scalar.dtype)
         result[...] = scalar
         return result
 
     def copy(self, x: Array, compact: bool = False) -> Array:
-        """Packed memory of one's own in native byte order: compact and aligned, or with the axes' order kept."""
+        """A copy without gaps in native byte order: compact and aligned, or with the order of the axes kept."""
         native = x.dtype.isnative
         if not compact:
             packed: Array = x.copy(order="K") if native else x.astype(x.dtype.newbyteorder("="), order="K")
@@ -211,24 +211,24 @@ class NumpyBackend(Backend):
         return result
 
     cast = staticmethod(casts.cast)
-    """See `tensorferry.host.casts`; not a method around it, which takes as long as a small cast."""
+    """See `tensorferry.host.casts`. Not a method that calls it, because that would take as long as a small cast."""
 
     stack, pad = staticmethod(stacking.stack), staticmethod(stacking.pad)  # pyright: ignore[reportAssignmentType]
 
     def check(self, x: Array, dtype: str, check: str) -> Array:
-        """The same array, each of whose values another dtype can hold."""
+        """The array, after a check that another dtype has all its values."""
         casts.check_values(x, dtype, check)
         return x
 
     narrow, span = staticmethod(memory.narrow), staticmethod(memory.span)
 
     def read_only(self, x: Array) -> Array:
-        """The same memory, not to be written through this array."""
+        """A read-only view."""
         x.setflags(write=False)
         return x
 
     def write(self, x: Array, out: Array) -> None:
-        """Put `x`'s values into `out`'s memory, cast to its dtype."""
+        """Write the values of `x` into `out`, cast to its dtype."""
         casts.copy_into(out, x)
 
     def bound(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
@@ -248,16 +248,16 @@ _NAMES = by_numpy()
 _address = memory.address
 _WRITEABLE = 0x0400
 _OWN = frozenset({0x0505, 0x0507})
-"""``array.flags.num`` of one that owns its memory, lies in C order (of one axis, in F order too) and can be written."""
+"""``array.flags.num`` of a writable array that owns its memory and is in C order (with one axis, also in F order)."""
 
 
 def _write_alike(x: Array, out: Array) -> None:
-    """See `write`, between arrays of one dtype; NumPy sees to memory in common."""
+    """`write` between arrays of one dtype. NumPy handles overlaps."""
     out[...] = x
 
 
 def _plain(x: Array) -> Array | None:
-    """The fast path of an array that is one already."""
+    """The fast path from NumPy to NumPy."""
     return x if x.dtype in _NAMES and x.dtype.isnative else None
 
 
@@ -269,7 +269,7 @@ def _info(x: Array, name: str, kind: str, mapped: bool) -> TensorInfo:
 
 
 def _facts(x: Array, writable: bool) -> tuple[bool, bool, bool]:
-    """Whether an array can be written, whether anybody can write its memory, and whether that is a file's."""
+    """Whether an array is writable, whether its memory can be written at all, and whether it is over a file."""
     if writable and x.base is None:
         return True, True, False
     return writable, writable or _is_mutable(x), memory.is_mapped(x)
@@ -294,12 +294,12 @@ def _described(
 
 
 def _is_mutable(x: Array) -> bool:
-    """Whether somebody can write the memory of a read-only array; what is unknown counts as yes."""
+    """Whether the memory of a read-only array can be written through another object. If unknown, yes."""
     found = memory.writable_somewhere(x)
     if isinstance(found, bool):
         return found
     if type(found).__name__ == "PyCapsule":
-        # It may have been exported by who can write it: an array's own read-only view, for one.
+        # It may have been exported by an object that can write it, such as a writable array.
         return not _immutable_holds(found)
     try:
         return registry.backend_of(found).capabilities.memory.writable
@@ -308,7 +308,7 @@ def _is_mutable(x: Array) -> bool:
 
 
 def _immutable_holds(owner: object) -> bool:
-    """Whether an object that owns an array's memory stands for a known framework's tensor that nobody can write."""
+    """Whether an object that owns an array's memory belongs to an immutable tensor of a known framework."""
     for backend in list(registry.known().values()):
         with registry.outside.guard(backend.name):
             if not backend.capabilities.memory.writable and backend.holds(owner):
@@ -317,7 +317,7 @@ def _immutable_holds(owner: object) -> bool:
 
 
 def _is_all_text(x: Any) -> bool:
-    """Whether an array of objects holds text, or arrays of text, and nothing else but ``None`` for what is missing."""
+    """Whether an array of objects has only text, arrays of text, and ``None``."""
     return bool(x.size) and not is_masked_array(x) and all(map(_is_text_or_none, x.flat))
 
 
@@ -360,17 +360,17 @@ def _no_such_dtype(dtype: np.dtype[Any]) -> UnsupportedTypeError:
 def _numbers_of(
     x: Any, target: Backend | None, request: Request | None, *, looks: bool
 ) -> tuple[Backend, TensorInfo, Any]:
-    """An object array opens as the nested list of its elements, numbers or tensors of equal shapes; or is looked at.
+    """Open (or, with `looks`, describe) an object array as the nested list of its elements.
 
     Raises:
-        UnsupportedTypeError: One of shape ``()`` holds something else than a number.
+        UnsupportedTypeError: An array of shape ``()`` has an element that is not a number.
         ShapeError: It contains itself.
     """
     if x.dtype.names is not None:
         raise _no_such_dtype(x.dtype)
     if has_masked(x):
         raise _masked()
-    # Nested lists have no place for the axes after one of length 0.
+    # A nested list cannot show the axes after one of length 0.
     values = x.tolist() if x.size else []
     if values is None:
         raise UnsupportedTypeError("None at x[()] is not a number.", 'float("nan"), or leave it out')

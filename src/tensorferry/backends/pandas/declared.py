@@ -1,4 +1,4 @@
-"""What pandas can hold, adopt and promise."""
+"""What pandas can do."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .snippets import snippet
 
 __all__ = ["CAPABILITIES", "DECLARED"]
 
-# Series can be written, and take for granted that nobody else writes their memory: views of one another copy on write.
+# Series are writable, but assume that no other code writes their memory (views of a series copy on write).
 CAPABILITIES = Capabilities(
     dtypes=Dtypes(held=ORDINARY, numbers=EXCHANGE_NUMBERS),
     memory=Memory(writable=False, fewest_axes=1, axes=2),

@@ -1,4 +1,4 @@
-"""pandas: columns as they lie in memory, NumPy's, masked, Arrow's or encoded; frames; series over others' memory."""
+"""pandas: columns with NumPy's, masked, Arrow's or categorical memory; frames; series over other memory."""
 
 from __future__ import annotations
 
@@ -98,20 +98,20 @@ class PandasBackend(ColumnBackend):
         return super().preview(x, target, request)
 
     def _objects(self, x: Any) -> Array | None:
-        """The array of a column of Python objects that are no text, which may be numbers."""
+        """The array of a column of Python objects, if it is not text; it may have numbers."""
         if self.is_table(type(x)) or x.dtype != object:
             return None
         objects = x.to_numpy()
         return None if _holds_text(objects) else objects
 
     def whole(self, x: Any) -> Gathered | Array | None:
-        # pandas does not promise them; without, each column is read by itself.
+        # `_mgr.blocks` is private. Without it, each column is read by itself.
         blocks: Any = getattr(getattr(x, "_mgr", None), "blocks", ())
         dtypes = {block.dtype for block in blocks}
         name = of_plain(dtypes.pop()) if len(dtypes) == 1 else None
         if name is None:
             return None
-        # What it gives of one block is read-only: it is the frame's own.
+        # The array of a single block is the frame's own memory, so it is read-only.
         if len(blocks) == 1:
             array = x.to_numpy()
             if not array.flags.writeable:
@@ -121,7 +121,7 @@ class PandasBackend(ColumnBackend):
             if len(blocks) < x.shape[1]:
                 array = x.to_numpy(copy=True)
                 return np.ascontiguousarray(array) if by_rows else _by_columns(array)
-            # Each column is a block: they are put in order.
+            # Each column is a block. They are put in the order of the frame.
             columns = [blocks[place].values for place in x._mgr.blknos.tolist()]
             shape: tuple[int, int] = x.shape if by_rows else x.shape[::-1]
             result = memory.compact(shape, columns[0].dtype)
@@ -142,7 +142,7 @@ class PandasBackend(ColumnBackend):
         return None if array.flags.writeable or not array.strides[0] else array
 
     def views(self, x: Any) -> Views | None:
-        # As for `whole`; to make a series of each column takes longer than to convert it.
+        # As in `whole`: to make a series for each column takes longer than to convert it.
         manager: Any = getattr(x, "_mgr", None)
         blocks = [_read_only(block.values) for block in getattr(manager, "blocks", ())]
         if not blocks or not x.columns.is_unique or not len(x):
@@ -223,7 +223,7 @@ class PandasBackend(ColumnBackend):
         return list(x.items())
 
     def replaced(self, x: Any, name: object, code: str) -> str:
-        # Only names that are text can be keywords.
+        # Only a string can be a keyword.
         table = "x" if isinstance(name, str) else "x.rename(columns=str)"
         return f"{table}.assign(**{{{str(name)!r}: {code}}})"
 
@@ -251,7 +251,7 @@ _PLAIN = frozenset(
 
 
 def _read_only(values: Any) -> Array | None:
-    """The values of a block, of which each row is a column, not to be written; ``None``: they are no plain numbers."""
+    """The values of a block, read-only, in which each row is a column; ``None`` if they are not plain numbers."""
     if type(values) is not np.ndarray or of_plain(values.dtype) is None or not values.dtype.isnative:
         return None
     found = values.view()
@@ -264,7 +264,7 @@ def _by_columns(array: Array) -> Array:
 
 
 def of_plain(dtype: Any) -> str | None:
-    """The name of a dtype that is NumPy's own, of numbers; ``None``: it is none."""
+    """The canonical name of a NumPy dtype of numbers; ``None`` for other dtypes."""
     return of_numpy(dtype) if isinstance(dtype, np.dtype) and dtype.kind in "biufc" else None
 
 
@@ -282,7 +282,7 @@ def _dates(counts: Array, missing: Array, unit: str, asked: str | None) -> Found
 
 
 def _holds_text(objects: Array) -> bool:
-    """Whether an array of Python objects holds text, and nothing else."""
+    """Whether an array of Python objects has only text."""
     return registry.backend_named(EXCHANGE).is_text(objects)
 
 

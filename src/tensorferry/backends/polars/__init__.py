@@ -1,1 +1,1 @@
-"""polars: series and frames, which nobody can write."""
+"""polars: series and frames, which are immutable."""

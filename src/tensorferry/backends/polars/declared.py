@@ -1,4 +1,4 @@
-"""What polars can hold, adopt and promise."""
+"""What polars can do."""
 
 from __future__ import annotations
 

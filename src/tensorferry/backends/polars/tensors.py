@@ -1,4 +1,4 @@
-"""polars: columns without nulls as they lie in memory, frames, and copies of arrays as series and frames."""
+"""polars: columns without nulls as tensors over their memory, frames, and copies of arrays as series and frames."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class PolarsBackend(ColumnBackend):
         return issubclass(kind, self._pl.DataFrame)
 
     def whole(self, x: Any) -> Gathered | Array | None:
-        # By their classes, which are the same objects: dtypes of numbers have no parameters.
+        # The classes of dtypes are compared, because dtypes of numbers have no parameters.
         dtypes = [*map(type, x.dtypes)]
         name = self._plain.get(dtypes[0]) if dtypes and dtypes.count(dtypes[0]) == len(dtypes) else None
         if name is None or not x.height or any(x.null_count().row(0)):
@@ -75,7 +75,7 @@ class PolarsBackend(ColumnBackend):
 
     def views(self, x: Any) -> Views:
         names, columns = x.columns, x.get_columns()
-        # Of a column of one value, of which a frame holds that alone, each series has other memory.
+        # The series are kept, because a frame makes new memory for a constant column at each access.
         return Views(dict(zip(names, map(_view, columns), strict=True)), lambda: dict(zip(names, columns, strict=True)))
 
     def plain_types(self) -> Sequence[type]:
@@ -122,12 +122,12 @@ class PolarsBackend(ColumnBackend):
 
 
 def _view(x: Any) -> Array | None:
-    """An array over the memory of a series; `quick`, also of rows of one length."""
+    """`quick` for a series, also for rows of equal length."""
     try:
         array: Array = x.to_numpy(allow_copy=False)
-    except RuntimeError:  # it has nulls, several chunks, or no numbers as they are in memory
+    except RuntimeError:  # it has nulls, several chunks, or values that are not plain numbers
         return None
-    # Dates come as NumPy's; what is empty has memory of its own.
+    # Dates are given as NumPy's dates. An empty series does not give its own memory.
     return array if array.dtype.kind in "iuf" and array.size else None
 
 

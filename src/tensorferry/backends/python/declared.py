@@ -1,4 +1,4 @@
-"""What Python's numbers, sequences and buffers can hold and promise."""
+"""What Python's numbers, sequences and buffers can do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A list of few Python numbers: its signature, for which it need not be read into an array, and how it is read then."""
+"""Short lists of Python numbers: their signature, which needs no array, and how they are read then."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["copied", "likeness", "read", "signature_reader"]
 
 
 def signature_reader(target: Backend, request: Request) -> Callable[[Any], Hashable | None]:
-    """See `Backend.signature_reader`: the dtype that holds numbers of one type, and their range where it decides."""
+    """See `Backend.signature_reader`: the exact dtype of numbers of one type, with their range if it matters."""
     takes_all = target.capabilities.dtypes.numbers is EXCHANGE_NUMBERS
     decides = not takes_all and request.dtype in (None, *dtypes.KEYWORDS)
     look, known = numbers.look, _exact() if decides else _dtypes()
@@ -40,7 +40,7 @@ def signature_reader(target: Backend, request: Request) -> Callable[[Any], Hasha
 
 @cache
 def _exact() -> Mapping[int, flags.Exact]:
-    """What numbers of one type are, by what is found in them; not where the first does not tell."""
+    """The exact dtype of numbers of one type, by their flags."""
     alike = ((found, flags.alike(found)) for found in range(flags.MISFIT))
     return {found: exact for found, exact in alike if exact is not None and exact.dtype in flags.TYPES}
 
@@ -51,12 +51,12 @@ def _dtypes() -> Mapping[int, str]:
 
 
 def likeness(x: Any) -> Hashable | None:
-    """See `Backend.likeness`: numbers say nothing but that they are some."""
+    """See `Backend.likeness`. All numbers have the same likeness."""
     return "numbers" if type(x) is list and 0 < len(x) < numbers.FEW and numbers.look(x) in _dtypes() else None
 
 
 def read(backend: Any, step: Step, plan: Plan) -> Callable[..., Any] | None:
-    """The verb of that name, for an array that they were read into or for the list itself."""
+    """The verb ``read``, for the list itself, or for an array of its numbers."""
     before = plan.source.dtype
     if plan.source.kind != "numbers" or before not in flags.TYPES:
         return None
@@ -92,10 +92,10 @@ def _compact(length: int, dtype: np.dtype[Any]) -> Array:
 
 
 def _read_again(x: Any, dtype: str) -> Array:
-    """The array that numbers were read into when they were looked at, or else those of a list that has changed since.
+    """The array into which numbers were read when they were described; or, if the list has changed, a new one.
 
     Raises:
-        ConversionError: They cannot be read any more, or not as that dtype.
+        ConversionError: They cannot be read any more, or not as this dtype.
     """
     if isinstance(x, np.ndarray):
         return x
@@ -103,6 +103,6 @@ def _read_again(x: Any, dtype: str) -> Array:
 
 
 def copied(x: Any) -> Any:
-    """The fast path of a list to one: of numbers of one type, a copy of it."""
+    """The fast path from a list to a list: a copy, if all its numbers are of one type."""
     result = x.copy() if 0 < len(x) < numbers.FEW else []
     return result if numbers.look(result) in _dtypes() else None

@@ -1,4 +1,4 @@
-"""What a person would type for each verb on Python's numbers."""
+"""The code that a person would type for each verb on Python's numbers."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 __all__ = ["exact_scalar", "snippet"]
 
-# np.array rounds to these as it reads, to the same bits.
+# np.array with these dtypes gives the same bits as a cast afterwards.
 _NARROWED = {("float64", "float32"), ("complex128", "complex64")}
 
 
 def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
-    """The code for a verb of the backend on ``{x}``; `info` is what it is then."""
+    """See `Backend.snippet`."""
     if verb == "adopt":
         wider = "" if info.dtype in ORDINARY else f".astype(np.{exact_scalar(info.dtype)})"
         return f"{{x}}{wider}.tolist()"
@@ -27,7 +27,7 @@ def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
         remark, line, as_read = as_read.rpartition("\n")
         return remark + line + snippet("adopt", (), info._replace(dtype=arguments[0])).format(x=as_read)
     if verb == "detach":
-        # Members leave the graph one by one, when they become arrays.
+        # The members leave the graph when they become arrays.
         if info.kind in ("rows", PADDED):
             return "[ferry.to_numpy(row) for row in {x}]" if arguments else "{x}"
         return "[tensor.detach() for tensor in {x}]"
@@ -37,13 +37,13 @@ def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
 
 
 def _read_code(dtype: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
-    """What is read, as an array of a dtype."""
+    """The code that reads numbers into an array of a dtype."""
     if info.kind == "objects" and not info.size:
         return f'np.empty({info.shape}, "{dtype}")'
     numbers = "{x}.tolist()" if info.kind == "objects" else "{x}"
     if (info.dtype, dtype) in _NARROWED:
         return f'np.array({numbers}, dtype="{dtype}")'
-    # By itself NumPy takes integers of 64 bits beside negative or smaller ones for floats.
+    # Without a dtype, NumPy makes floats from large integers beside small ones.
     read = f'np.array({numbers}, dtype="uint64")' if info.dtype == "uint64" else f"np.array({numbers})"
     if dtype == info.dtype:
         return read
@@ -51,5 +51,5 @@ def _read_code(dtype: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
 
 
 def exact_scalar(name: str) -> str:
-    """A dtype of the machine's that holds each value of a narrow one."""
+    """An ordinary dtype that has all values of a narrow one."""
     return {"int": "int8", "uint": "uint8", "float": "float32"}[find(name).kind]

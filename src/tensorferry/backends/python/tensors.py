@@ -87,7 +87,7 @@ class PythonBackend(Backend):
         return CAPABILITIES
 
     def load(self) -> None:
-        """Python is here."""
+        """Python is always there."""
 
     def claims(self, kind: type) -> bool:
         own = (list, tuple, range, reader.NewArray, *_BUFFERS, *_NUMBERS)
@@ -115,7 +115,7 @@ class PythonBackend(Backend):
         return None
 
     def describe(self, x: Any) -> TensorInfo:
-        """What the array is that a sequence is read into, or that lies over a buffer."""
+        """Describe the array into which a sequence is read, or which is over a buffer."""
         return self.open(x)[1]
 
     def open(
@@ -161,7 +161,7 @@ class PythonBackend(Backend):
         return _scalars_of(registry.backend_named(before[0].backend).export) if before else None
 
     def _read_many(self, x: Any, first: Any, target: Backend, request: Request) -> chunks.Read | None:
-        """Many numbers as what the plan will make of them; ``None``: something about them is in doubt."""
+        """Read many numbers straight into the result of the plan; ``None`` if they are unusual."""
         from ...execution.recipes import conversion_of
 
         def decide(shape: tuple[int, ...], exact: flags.Exact) -> chunks.Wanted:
@@ -213,23 +213,23 @@ class PythonBackend(Backend):
     # -- verbs: a Python value was opened as an array ---------------------------------------------
 
     def read(self, x: Array, dtype: str | None = None, check: str = "", compact: bool = False) -> Array:
-        """The array that the numbers were read into when they were looked at, as the dtype that is asked for."""
+        """The array into which the numbers were read when they were described, cast to `dtype`."""
         if dtype is None or (x.dtype == numpy_dtype(dtype) and not (compact and memory.address(x) % ALIGNMENT)):
             return x
         return casts.cast(x, dtype, check, compact=compact)
 
     def give_back(self, x: Any, dtype: str, check: str = "") -> Any:
-        """Lists of what the numbers are as another dtype, into which they were read when they were looked at."""
+        """The lists that were made, with the values of `dtype`, when the numbers were described."""
         return to_scalars(self.read(x, dtype, check)) if isinstance(x, np.ndarray) else x
 
     def look(self, x: Any, dtype: str, check: str = "") -> Any:
-        """The numbers, each of which another dtype can hold: they were compared when they were looked at."""
+        """The numbers, which were checked against `dtype` when they were described."""
         if check and isinstance(x, np.ndarray):
             casts.check_values(x, dtype, check)
         return x
 
     def detach(self, x: Any) -> Any:
-        """The members of a stack outside their graphs."""
+        """The members of a stack, detached from their graphs."""
         return x.detached()
 
     def export(self, x: Array) -> Array:
@@ -243,7 +243,7 @@ class PythonBackend(Backend):
 
 
 def _weak(name: str, narrowest: str, target: Backend | None) -> str:
-    # A target that takes what is read has no use for less.
+    # A target that takes the exact dtype does not need a narrower one.
     as_read = target is not None and target.capabilities.dtypes.numbers is EXCHANGE_NUMBERS
     return name if as_read else narrowest
 
@@ -260,21 +260,21 @@ def _numbers_info(shape: tuple[int, ...], name: str, weak: str | None) -> Tensor
 
 @subnormals.kept
 def to_scalars(array: Array) -> Any:
-    """Nested lists of Python scalars; narrow types by way of a wider one that holds each value."""
-    # No floating-point flag can be raised: ml_dtypes widens by moving bits.
+    """Nested lists of Python scalars. Narrow dtypes are first cast to a wider one, which is exact."""
+    # This raises no floating-point flags, because ml_dtypes only moves bits.
     wider = _WIDER.get(array.dtype)
     return (array if wider is None else array.astype(wider)).tolist()
 
 
 def _ordinary_scalars(x: Any) -> Any:
-    """The same of a dtype that NumPy makes Python scalars of by itself, or of a list of few numbers."""
+    """`to_scalars` for a dtype from which NumPy makes Python scalars, or for a short list of numbers."""
     if type(x) is list:
         return x.copy()
     return to_scalars(np.asarray(x)) if subnormals.are_flushed() else x.tolist()
 
 
 def _scalars_of(export: Callable[[Any], Array]) -> Callable[[Any], Any]:
-    """The same of any dtype: of an array, or of a tensor that its framework makes lists of by itself."""
+    """`to_scalars` for any dtype, of an array, or of a tensor whose framework makes lists itself."""
 
     def scalars(x: Any) -> Any:
         if isinstance(x, np.ndarray):
@@ -304,7 +304,7 @@ def _over_buffer(x: Any) -> Array:
             f"This {type(x).__name__} has no memory any more: {error}.", "convert it before x.release()"
         ) from error
     try:
-        # Characters are bytes to the buffer protocol, and text to NumPy.
+        # For the buffer protocol characters are bytes, but for NumPy they are text.
         return np.asarray(view).view(np.uint8) if view.format == "c" else np.asarray(view)
     except (ValueError, TypeError, RuntimeError) as error:
         raise UnsupportedTypeError(

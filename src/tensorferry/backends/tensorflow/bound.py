@@ -1,4 +1,4 @@
-"""TensorFlow's verbs for values of which all is known that the methods look at: its own functions, nearly bare."""
+"""TensorFlow's verbs without the checks whose results the plan knows: almost TensorFlow's own functions."""
 
 from __future__ import annotations
 
@@ -54,18 +54,18 @@ def _adopt(backend: TensorflowBackend) -> Callable[[Array], Any]:
     def bound(array: Array) -> Any:
         try:
             return from_dlpack(array.__dlpack__())
-        except BufferError:  # it is read-only
+        except BufferError:  # the array is read-only
             return adopt(array)
 
     return bound
 
 
 _SMALL = 1 << 15
-"""Bytes up to which two copies are made sooner than one that is aligned."""
+"""Up to this many bytes, two copies are faster than one aligned copy."""
 
 
 def _assign(backend: TensorflowBackend) -> Callable[[Array, Any], None] | None:
-    """The operation below `Variable.assign`, which itself takes twice as long.
+    """The operation below `Variable.assign`, which takes half the time.
 
     (https://www.tensorflow.org/api_docs/python/tf/raw_ops/AssignVariableOp)
     """
@@ -77,7 +77,7 @@ def _assign(backend: TensorflowBackend) -> Callable[[Array, Any], None] | None:
 
     def assign(value: Array, out: Any) -> None:
         if type(out) is plain and value.ndim and value.nbytes < _SMALL:
-            # A copy, which the variable keeps as its memory; TensorFlow makes another where that is not aligned.
+            # The variable keeps the copy as its memory. TensorFlow copies it again if it is not aligned.
             operation(resource=out.handle, value=eager(value.copy(), host, None), validate_shape=True)
         else:
             write(value, out)
@@ -86,7 +86,7 @@ def _assign(backend: TensorflowBackend) -> Callable[[Array, Any], None] | None:
 
 
 def _plain_variable() -> Any:
-    """The class of a variable that no strategy distributes, which is not public; ``None`` if it is not found."""
+    """The class of a variable that is not distributed, which is private; ``None`` if it is not found."""
     try:
         return importlib.import_module("tensorflow.python.ops.resource_variable_ops").ResourceVariable
     except (ImportError, AttributeError):

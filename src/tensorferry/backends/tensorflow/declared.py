@@ -1,4 +1,4 @@
-"""What TensorFlow can hold, adopt and promise."""
+"""What TensorFlow can do."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ REFUSED = {
 }
 
 
-# Of what it copies on a GPU; the operation falls back to the host for others
+# The dtypes that TensorFlow copies on a GPU. For others, the operation uses the host.
 # (https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/kernels/inplace_ops.cc).
 COPIED = frozenset({"float16", "bfloat16", "float32", "float64", "int8", "uint8", "int64", "uint64"})
 

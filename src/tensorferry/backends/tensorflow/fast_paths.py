@@ -1,4 +1,4 @@
-"""Straight to TensorFlow's own call for the ordinary cases; the rest is left to the plan."""
+"""Fast paths for TensorFlow: its own calls, for ordinary tensors."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ def fast_paths(backend: TensorflowBackend) -> Mapping[tuple[type, str], Callable
 def _to_numpy_path(backend: TensorflowBackend) -> Callable[[Any], Any]:
     array_type, enums = np.ndarray, backend.enums
     all_host, host, over_memory = backend.all_host, backend.host, memory.IN_ONE_RUN
-    # Looked up once: through the instance each takes twice its own time.
+    # Looked up once, because a lookup through the instance takes as long as the call.
     internal, set_flags = backend.eager._numpy_internal, array_type.setflags
 
     def path(x: Any) -> Any:
         if not (all_host or x.backing_device == host):
             return None
-        # What numpy() copies from: the tensor's own memory, or a scalar for shape ().
+        # The array from which `numpy()` copies: the tensor's own memory, or a scalar for shape ().
         try:
             array = internal(x)
         except Exception:  # noqa: BLE001 - resources and variants raise what is no public class
             return None
-        # The tensor's own dtype: the array of a quantized one is of plain integers.
+        # By the tensor's dtype, because the array of a quantized tensor has plain integers.
         if type(array) is array_type and x._datatype_enum() in enums and array.flags.num in over_memory:
             set_flags(array, False)  # type: ignore[call-arg]  # by its name it takes as long again
             return array
@@ -61,7 +61,7 @@ def _identity_path(backend: TensorflowBackend) -> Callable[[Any], Any]:
 
 
 def _numbers_path(backend: TensorflowBackend) -> Callable[[Any], Any]:
-    """A list of floats, read into memory that operations take as it is; the planned path has the last word."""
+    """The fast path from a list of floats: read into memory that TensorFlow adopts without a copy."""
     host, eagerly, eager = backend.host, backend.tf.executing_eagerly, backend.eager
     read = numbers.list_reader({float: "float32"}, lambda length, dtype: memory.compact((length,), dtype))
 

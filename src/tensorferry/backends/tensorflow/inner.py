@@ -1,4 +1,4 @@
-"""TensorFlow's functions as other frameworks call them."""
+"""Call functions of TensorFlow from other frameworks."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ __all__ = ["INNER"]
 tf: Any = registry.load(BACKEND).tf  # type: ignore[attr-defined]
 _RANDOM = ("Random", "StatefulRandom", "StatefulUniform", "StatefulStandard", "StatefulTruncated", "Multinomial")
 _UNTRACEABLE = (tf.errors.OperatorNotAllowedInGraphError, AttributeError, NotImplementedError)
-"""What is raised where a function asks a tensor without a value for its value."""
+"""The exceptions of a function that needs the value of a traced tensor."""
 _VARIABLES = "pass them as arguments; of a layer of Keras: layer.stateless_call(trainable, non_trainable, x)"
 
 
 class TensorflowInner(Inner):
-    """Calls functions of TensorFlow's."""
+    """Calls functions of TensorFlow."""
 
     name = "tensorflow"
     looks_first = True
@@ -49,7 +49,7 @@ class TensorflowInner(Inner):
         return derived(flat, rules, {Vjp: partial(_vjp, flat), Jvp: _jvp, Vmap: _vmap})  # type: ignore[no-any-return]
 
     def shapes(self, flat: Flat, specs: Sequence[Spec]) -> Sequence[Spec]:
-        """By tracing it, when it is seen whether it draws random numbers, or uses or changes variables."""
+        """Trace the function, which also finds out whether it uses random numbers, or uses or changes variables."""
         signature = [tf.TensorSpec(shape, BACKEND.dtypes[name]) for shape, name in specs]
         try:
             traced = tf.function(_rewritten(flat), autograph=False).get_concrete_function(*signature)
@@ -72,9 +72,9 @@ class TensorflowInner(Inner):
 
 
 def _rewritten(flat: Flat) -> Callable[..., Any]:
-    """The same where the user's function, and nothing of ours, is rewritten by AutoGraph, as `tf.function` does it."""
+    """The function, in which only the user's code is rewritten by AutoGraph, as `tf.function` does."""
     function = flat.source.function
-    # One that was decorated does it itself; what AutoGraph cannot rewrite is called as it is, without a warning.
+    # A decorated function does it itself. A function that AutoGraph cannot rewrite is called unchanged.
     with suppress(Exception):
         function = function if hasattr(function, "get_concrete_function") else tf.autograph.to_graph(function)
     rewritten = copy(flat)
@@ -89,11 +89,11 @@ def _operations(graph: Any) -> Iterator[str]:
 
 
 def _refuse_state(flat: Flat, graph: Any) -> None:
-    """Refuse a function that is not one of its arguments alone.
+    """Raise for a function that depends on more than its arguments.
 
     Raises:
-        GradientError: It uses variables that are trained.
-        UnsupportedTypeError: It draws random numbers, or changes variables.
+        GradientError: It uses trainable variables.
+        UnsupportedTypeError: It uses random numbers, or changes variables.
     """
     if any(each.trainable for each in graph.variables):
         raise GradientError(_closed_over(flat), _VARIABLES)
@@ -146,7 +146,7 @@ def _jvp(function: Callable[..., Any], rule: Any) -> Callable[..., Any]:
 
 
 def _vmap(function: Callable[..., Any], rule: Any) -> Callable[..., Any]:
-    """One call after the other: `tf.vectorized_map` knows not every operation."""
+    """One call after the other, because `tf.vectorized_map` does not support all operations."""
 
     def batch(*tensors: Any) -> Sequence[Any]:
         pairs = list(zip(tensors, rule.dims, strict=True))

@@ -1,4 +1,4 @@
-"""Functions of other frameworks among TensorFlow's: on tapes and in `tf.function`."""
+"""Make functions of other frameworks part of TensorFlow: on tapes and in `tf.function`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ tf: Any = registry.load(BACKEND).tf  # type: ignore[attr-defined]
 
 
 class TensorflowOuter(Outer):
-    """Puts functions among TensorFlow's."""
+    """Makes functions part of TensorFlow."""
 
     name = "tensorflow"
     modes = ("tf.GradientTape", "tf.function")
@@ -41,7 +41,7 @@ class TensorflowOuter(Outer):
         return shape, name
 
     def apply(self, function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
-        # A variable is read here, where the tape sees it.
+        # Variables are read here, so that the tape records it.
         return _call(function, [tf.convert_to_tensor(each) for each in tensors])
 
 
@@ -53,7 +53,7 @@ def _is_inexact(tensor: Any) -> bool:
 
 
 def _call(function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
-    """One call; its gradient is such a call again. See https://www.tensorflow.org/api_docs/python/tf/custom_gradient."""
+    """One call; its gradient is such a call too. See https://www.tensorflow.org/api_docs/python/tf/custom_gradient."""
     wrt = tuple(index for index, x in enumerate(tensors) if _is_inexact(x))
 
     @tf.custom_gradient  # type: ignore[untyped-decorator]
@@ -80,7 +80,7 @@ def _run(function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
     specs = [OUTER.spec(each) for each in tensors]
     known = all(-1 not in shape for shape, _ in specs)
     promised = function.specs([(tuple(2 if length < 0 else length for length in shape), name) for shape, name in specs])
-    # Refused while it is traced, and not when it runs.
+    # To raise errors while it is traced, not when it runs.
     _ = function.native
     types = [BACKEND.dtypes[name] for _, name in promised]
     results = tf.py_function(_host(function, [shape for shape, _ in promised] if known else None), tensors, types)
@@ -90,14 +90,14 @@ def _run(function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
 
 
 def _host(function: Function, shapes: Sequence[tuple[int, ...]] | None) -> Callable[..., Any]:
-    """What TensorFlow calls with tensors that have values."""
+    """The function that TensorFlow calls with concrete tensors."""
 
     @subnormals.unflushed
     def host(*tensors: Any) -> Any:
         try:
             results = function.run(tensors, OUTER)
         except Exception as error:
-            # TensorFlow makes an error of its own of it, which has its text, and its notes where there are any.
+            # TensorFlow replaces the error by one of its own, which keeps the text and the notes.
             told = function.aside(error)
             if hasattr(error, "add_note"):
                 raise

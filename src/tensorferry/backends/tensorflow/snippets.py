@@ -1,4 +1,4 @@
-"""What a person would type for each of TensorFlow's verbs."""
+"""The code that a person would type for each of TensorFlow's verbs."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 __all__ = ["UNHANDED", "device_code", "snippet"]
 
-# Its exporter knows none of these: "… is not supported by dlpack".
+# TensorFlow cannot export these: "… is not supported by dlpack".
 UNHANDED = frozenset(name for name in DTYPES if name.startswith("float8") or name.endswith(("int2", "int4", "e2m1fn")))
 
 
 def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
-    """The code for a verb of the backend on ``{x}``; `info` is what it is then."""
+    """See `Backend.snippet`."""
     if verb == "cast":
         if info.device == HOST:
             return f"tf.cast({{x}}, tf.{arguments[0]})"
@@ -47,7 +47,7 @@ _SNIPPETS = {
 
 
 def _adopt_code(info: TensorInfo, *, is_new: bool) -> str:
-    # A copy that a person makes need not lie where TensorFlow wants it, and over DLPack it does not look.
+    # A person's copy may not be aligned as TensorFlow needs it, and with DLPack it does not check that.
     if is_new:
         return "tf.constant({x})"
     if info.writable and info.dtype in ORDINARY:
@@ -68,7 +68,7 @@ def _copy_code(info: TensorInfo) -> str:
 
 
 def _export_code(info: TensorInfo, *, is_result: bool) -> str:
-    """An array over the memory, which NumPy gives writable for the dtypes of ml_dtypes."""
+    """The code for an array over the memory. For dtypes of ml_dtypes, it must be made read-only."""
     code = "np.asarray({x})" if info.shape else "np.asarray(tf.reshape({x}, [1])).reshape(())"
     if not is_result or info.dtype in ORDINARY:
         return code
@@ -76,6 +76,6 @@ def _export_code(info: TensorInfo, *, is_result: bool) -> str:
 
 
 def device_code(device: str) -> str:
-    """The name that TensorFlow has for a device."""
+    """TensorFlow's name for a device."""
     kind, _, index = device.partition(":")
     return f"/device:{'GPU' if kind_of(device) == 'cuda' else kind.upper()}:{index or 0}"

@@ -1,4 +1,4 @@
-"""The backend: what a TensorFlow tensor is, and each verb on it."""
+"""`TensorflowBackend`: descriptions of TensorFlow tensors, and the verbs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 _DLPACK = frozenset(map(numpy_dtype, ORDINARY))
-"""What NumPy's own ``__dlpack__`` can name; the narrow types go in through the constructor."""
+"""The dtypes that NumPy's ``__dlpack__`` supports. Narrow dtypes are adopted through the constructor."""
 
 
 @lru_cache(maxsize=4096)
@@ -75,7 +75,7 @@ class TensorflowBackend(Backend):
         self.tf: Any = tf
         self.dtypes = {}
         for name in DTYPES:
-            # TensorFlow 2.19 knows neither 2 bits nor float4.
+            # TensorFlow 2.19 has neither 2-bit integers nor float4.
             with suppress(TypeError):
                 self.dtypes[name] = tf.dtypes.as_dtype(numpy_dtype(name))
         held = CAPABILITIES.dtypes._replace(held=frozenset(self.dtypes))
@@ -86,7 +86,7 @@ class TensorflowBackend(Backend):
         self.from_dlpack = tf.experimental.dlpack.from_dlpack
         self.all_host = not tf.config.list_physical_devices("GPU")
         with tf.init_scope(), tf.device("CPU:0"):
-            # The first tensor makes TensorFlow's context, without which none can be adopted.
+            # The first tensor creates TensorFlow's context, which is needed to adopt memory.
             self.host = tf.constant(0).backing_device
 
     def version(self) -> str:
@@ -97,7 +97,7 @@ class TensorflowBackend(Backend):
         return ("cpu", *found)
 
     def opener_of(self, kind: type) -> Callable[[Any], Node] | None:
-        """Lists, dicts and tuples that a `tf.Module` has wrapped, to keep track of them: opened as plain ones."""
+        """Open the wrappers that a `tf.Module` puts around lists, dicts and tuples, as plain ones."""
         wraps = kind.__name__ in _WRAPPERS and kind.__module__.startswith(self.module)
         return (lambda x: Node([""], [_WRAPPERS[kind.__name__](x)], lambda values: values[0])) if wraps else None
 
@@ -128,7 +128,7 @@ class TensorflowBackend(Backend):
         if name is None:
             raise self._no_such_dtype(x.dtype)
         device = device_name(x.device)
-        # One whose shape may change has the shape of its value.
+        # A variable whose shape may change has the shape of its value.
         shape = tuple(x.shape) if x.shape.is_fully_defined() else self.value(x)._shape_tuple()
         return _described(shape, name, device, 0, kind)
 
@@ -137,10 +137,10 @@ class TensorflowBackend(Backend):
         if name is None:
             raise self._no_such_dtype(x.dtype)
         shape = x._shape_tuple()
-        # The name of the device that backs it: TensorFlow keeps int32 "GPU" tensors in host memory.
+        # `backing_device`, because TensorFlow keeps int32 "GPU" tensors in host memory.
         place = x.backing_device
         device = HOST if place == self.host else device_name(place)
-        # It tells an address only through an array, which has not room for all axes.
+        # TensorFlow gives an address only through an array, which cannot have as many axes.
         at = memory.address(self._array(x)) if device == HOST and len(shape) <= AXES else 0
         return _described(shape, name, device, at & 63, "")
 
@@ -154,12 +154,12 @@ class TensorflowBackend(Backend):
         return (self.name, dtype, array.ndim, memory.address(array) & 63) if array.size else None
 
     def signature_reader(self, kind: type, target: Backend, request: Request) -> Callable[[Any], Hashable | None]:
-        # Each element is where one of its size may be, which is enough for a target that asks for no more.
+        # Elements are always aligned to their size, which is enough for most targets.
         asks = target.capabilities.memory.alignment > 1 or not issubclass(kind, self.eager)
         return self.signature if asks else self._read_unaligned
 
     def _read_unaligned(self, x: Any) -> Hashable | None:
-        """A signature without the address, which takes as long as all the rest."""
+        """A signature without the address, which would take as long as everything else."""
         dtype, rank = x._datatype_enum(), x._rank()
         ordinary = dtype in self.enums and x.backing_device == self.host and rank <= AXES and x._num_elements()
         return (self.name, dtype, rank) if ordinary else None
@@ -172,7 +172,7 @@ class TensorflowBackend(Backend):
             return None
         try:
             dtype, shape = x.dtype.base_dtype, tuple(x.shape)
-        except ValueError:  # nobody knows of how many axes
+        except ValueError:  # the number of axes is unknown
             return None
         ordinary = dtype in self.names and not {0, None}.intersection(shape) and len(shape) <= AXES
         return (self.name, "Variable", dtype, len(shape)) if ordinary else None
@@ -205,16 +205,16 @@ class TensorflowBackend(Backend):
     # -- verbs ------------------------------------------------------------------------------------
 
     def value(self, x: Any) -> Any:
-        """A variable's value: a constant that a later assignment does not change.
+        """The value of a variable, as a constant that a later assignment does not change.
 
-        After a sparse update a variable gives a copy of its value whenever it is read; asked like this, it
-        makes one at its next update instead, of which there may be none.
+        After a sparse update, a variable copies its value whenever it is read. This operation makes it copy at its next
+        update instead, which may never happen.
         (https://www.tensorflow.org/api_docs/python/tf/raw_ops/DisableCopyOnRead)
         """
         if self.tf.executing_eagerly():
             try:
                 return x.read_value_no_copy()
-            except (AttributeError, TypeError):  # what `assign` gives has it, and takes none of its arguments
+            except (AttributeError, TypeError):  # the result of `assign` is another kind of variable
                 return x.value()
         try:
             return x.value()
@@ -231,23 +231,23 @@ class TensorflowBackend(Backend):
         return array
 
     def _array(self, x: Any) -> Array:
-        """The array that `numpy()` copies from: the tensor's own memory, but for shape ()."""
+        """The array from which `numpy()` copies: over the tensor's own memory, except for shape ()."""
         array: Array = x._numpy_internal()
         if type(array) is not np.ndarray:
-            # Of shape () that is a scalar; one axis more makes it an array over the same memory.
+            # For shape () it is a scalar. With another axis, it is an array over the same memory.
             array = self._reshape(x, (1,))._numpy_internal().reshape(())
         return array
 
     def _reshape(self, x: Any, shape: tuple[int, ...]) -> Any:
-        """An eager tensor over the same memory, inside a traced function too."""
+        """An eager tensor over the same memory, also inside a traced function."""
         if self.all_host and self.tf.executing_eagerly():
             return self.tf.reshape(x, shape)
-        # Not tf.init_scope, which does not leave a tf.Graph that a user made.
+        # Not tf.init_scope, which does not leave a tf.Graph of the user.
         with self.tf.__internal__.eager_context.eager_mode(), self.tf.device(x.backing_device):
             return self.tf.reshape(x, shape)
 
     def fetch(self, x: Any) -> Array:
-        """A tensor on a device, in host memory of one's own."""
+        """A copy of a device's tensor in host memory."""
         return np.array(x.numpy())
 
     def adopt(self, array: Array) -> Any:
@@ -258,17 +258,17 @@ class TensorflowBackend(Backend):
         return self.eager(array, self.host, None)
 
     def cast(self, x: Any, dtype: str, check: str = "") -> Any:
-        """Another dtype, to the same bits as on the host; inside a traced function TensorFlow's own cast."""
+        """A cast with the same bits as on the host; inside a traced function, TensorFlow's own cast."""
         if not isinstance(x, self.eager):
             return self.tf.cast(x, self.dtypes[dtype])
-        # Said where: it would place an operation of its own on the first device, wherever the tensor is.
+        # With the device, because otherwise TensorFlow uses the first one.
         with self.tf.device(x.backing_device):
             if not check and agrees(self.enums[x._datatype_enum()], dtype):
                 return self.tf.cast(x, self.dtypes[dtype])
             return self.tf.identity(self.adopt(casts.cast(self.fetch(x), dtype, check, compact=True)))
 
     def copy(self, x: Any) -> Any:
-        """Other memory on the same device; of a symbolic tensor, another one of the same values."""
+        """A copy on the same device; for a symbolic tensor, another one with the same values."""
         if not isinstance(x, self.eager):
             return self.tf.identity(x)
         if x.backing_device == self.host:
@@ -282,30 +282,30 @@ class TensorflowBackend(Backend):
             return self.tf.identity(self.adopt(self.fetch(x)))
 
     def move(self, x: Any, device: str, non_blocking: bool = False) -> Any:
-        """To another device."""
+        """A copy on another device."""
         with self.tf.device(device_code(device)):
             return self.tf.identity(x)
 
     def wait(self, x: Any) -> Any:
-        """The same tensor, whose values are there now: TensorFlow waits for all devices, or for none."""
+        """The tensor, after its values have been computed. TensorFlow can only wait for all devices."""
         self.tf.test.experimental.sync_devices()
         return x
 
     def offer(self, x: Any) -> Any:
-        # It refuses a stream, and has the values ready when it exports
+        # TensorFlow does not take a stream. Its values are complete when it exports
         # (https://www.tensorflow.org/api_docs/python/tf/experimental/dlpack/to_dlpack).
         return dlpack.Offer(x, self.enums[x._datatype_enum()], nullcontext, streams=False)
 
     def hand_over(self, x: Any, source: str = "") -> Any:
-        """A tensor over another framework's memory on the same device."""
+        """A tensor over the memory of another framework's tensor on the same device."""
         offered = registry.backend_named(source).offer(x) if source else x
         offered = offered.as_named() if isinstance(offered, dlpack.Offer) else offered
-        # TensorFlow names no stream of its own: the producer has finished, see the step before.
+        # TensorFlow does not name a stream. The step before has waited for the producer.
         return self.from_dlpack(offered.__dlpack__(stream=DEFAULT_STREAM))
 
     def variable(self, x: Any) -> Any:
-        """A variable that starts from this value, in memory of its own where the value is."""
-        # Said where: TensorFlow would make it on the first GPU (https://www.tensorflow.org/guide/variable).
+        """A new variable with this value, on the same device."""
+        # With the device, because otherwise TensorFlow uses the first GPU (https://www.tensorflow.org/guide/variable).
         eager = isinstance(x, self.eager) and self.tf.executing_eagerly()
         place = self.tf.device(x.backing_device) if eager else nullcontext()
         try:
@@ -325,7 +325,7 @@ class TensorflowBackend(Backend):
 
     def write(self, x: Array, out: Any) -> None:
         """Assign an array's values, cast to its dtype, to a variable."""
-        # A copy, which the variable keeps as its memory: operations end the process over any that is not aligned.
+        # An aligned copy, which the variable keeps as its memory. Operations on unaligned memory end the process.
         out.assign(self.adopt(casts.cast(x, self.names[out.dtype], compact=True)), read_value=False)
 
     def bound(self, step: Step, plan: Plan) -> Callable[..., Any] | None:

@@ -1,4 +1,4 @@
-"""PyTorch's verbs for values of which all is known that the methods look at: its own functions, nearly bare."""
+"""PyTorch's verbs without the checks whose results the plan knows: almost PyTorch's own functions."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ def bound(backend: TorchBackend, step: Step, plan: Plan) -> Callable[..., Any] |
 
 
 LISTED = ORDINARY | {"bfloat16"}
-"""Dtypes of which PyTorch's own `tolist` gives the very numbers, NaN's sign and payload too; of float8 it does not."""
+"""Dtypes for which PyTorch's `tolist` gives the exact numbers, with NaN's sign and payload. It does not for float8."""
 
 
 def _becomes_numbers(step: Step, plan: Plan) -> bool:
-    """Whether a step is the export of a tensor that Python numbers are made of, which it does by itself."""
+    """Whether a step is an export before Python numbers are made, which PyTorch's `tolist` does without an array."""
     before, steps = plan.source, plan.steps
     then = steps[-1] if step in steps[-2:-1] else None
     plain = before.dtype in LISTED and not (before.conjugate or before.negative)
@@ -64,7 +64,7 @@ def _becomes_numbers(step: Step, plan: Plan) -> bool:
 
 
 def _is_copied_by_torch(step: Step, plan: Plan) -> bool:
-    """Whether a step is of those that put one tensor's, or array's, bits into another's, without gaps in either."""
+    """Whether a step belongs to a copy of bits into `out`, where neither side has gaps."""
     before, out, last = plan.source, plan.request.out, plan.steps[-1]
     if out is None or plan.written != out.dtype or last.verb != "write" or not (before.is_compact and out.is_compact):
         return False
@@ -94,7 +94,7 @@ def _adopt(backend: TorchBackend) -> Callable[[Array], Any]:
 
 
 def _alias(backend: TorchBackend) -> Callable[[Array], Any]:
-    """The same for read-only memory, which the caller consents to share."""
+    """`_adopt` for read-only memory, for ``copy=False``."""
     from_dlpack, adopt = backend.from_dlpack, backend.adopt
 
     def bound(array: Array) -> Any:
@@ -107,7 +107,7 @@ def _alias(backend: TorchBackend) -> Callable[[Array], Any]:
 
 
 def _adopt_carried(backend: TorchBackend, dtype: str) -> Callable[[Array], Any]:
-    """The same for a dtype that PyTorch takes as integers of its width."""
+    """`_adopt` for a dtype that PyTorch takes as integers of the same width."""
     of_torch, from_numpy, adopt = backend.dtypes[dtype], backend.from_numpy, backend.adopt
     via = next(via for via, found in backend.adopted.values() if found == of_torch)
 
@@ -126,18 +126,18 @@ def _copy(backend: TorchBackend) -> Callable[[Any], Any]:
     def bound(x: Any) -> Any:
         try:
             return clone(x)
-        except AssertionError:  # which a mode around the call raises
+        except AssertionError:  # raised by a mode around the call
             return copy(x)
 
     return bound
 
 
 _SMALL = 1 << 15
-"""Bytes up to which NumPy copies sooner than PyTorch, whose call takes longer, and which shares the work out."""
+"""Up to this many bytes, NumPy copies faster than PyTorch, which starts threads."""
 
 
 def _write(backend: TorchBackend, *, writable: bool) -> Callable[[Any, Any], None]:
-    """A copy of a tensor's or an array's bits, which counts a new version."""
+    """A function that copies the bits of a tensor or an array into `out`, and increments the version of `out`."""
     tensor, from_numpy, to_numpy = backend.torch.Tensor, backend.from_numpy, backend.tensor.numpy
     address, count = memory.address, backend.torch.autograd.graph.increment_version
     copy_all = getattr(backend.torch, "_foreach_copy_", None)
@@ -145,21 +145,21 @@ def _write(backend: TorchBackend, *, writable: bool) -> Callable[[Any, Any], Non
     def bound(value: Any, out: Any) -> None:
         own, nbytes = isinstance(value, tensor), value.nbytes
         if not own and (nbytes < _SMALL or not writable):
-            # Bytes in common NumPy sees to.
+            # NumPy handles overlaps.
             to_numpy(out)[...] = value
             count(out)
             return
         try:
-            # PyTorch sees to them within one storage alone.
+            # PyTorch handles overlaps only within one storage.
             if not -nbytes < (value.data_ptr() if own else address(value)) - out.data_ptr() < nbytes:
                 out.copy_(value if own else from_numpy(value))
                 return
-        except RuntimeError:  # it was made in inference mode
+        except RuntimeError:  # `out` was made in inference mode
             pass
         backend.write(backend.export(value) if own else value, out)
 
     def for_many(values: list[Any], outs: list[Any]) -> None:
-        # None of them has a byte in common with another.
+        # They do not overlap.
         if copy_all is None or not writable:
             for value, out in zip(values, outs, strict=True):
                 bound(value, out)

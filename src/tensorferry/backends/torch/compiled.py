@@ -1,6 +1,6 @@
-"""Functions of other frameworks inside `torch.compile`: one operator in the graph, or outside of it where it may break.
+"""Functions of other frameworks inside `torch.compile`: an operator in the graph, or a graph break if that is allowed.
 
-What Dynamo reads here is plain Python on purpose: it traces `entered` and what that calls, but for what is marked.
+Dynamo traces `entered` and everything that it calls, except marked functions. So this code is simple Python.
 See https://docs.pytorch.org/docs/stable/torch.compiler_dynamo_overview.html.
 """
 
@@ -22,12 +22,12 @@ torch: Any = registry.load(BACKEND).torch  # type: ignore[attr-defined]
 _TENSOR, _LIST, _TUPLE, _DICT, _FIXED = range(5)
 _wrapped: dict[int, Any] = {}
 _calls: dict[int, Any] = {}
-"""What stands in compiled graphs, by number. Nobody is told of a graph's end."""
+"""The calls in compiled graphs, by number. They are never removed, because the end of a graph is not known."""
 _next = count()
 
 
 def entrance(wrapped: Any) -> Callable[..., Any]:
-    """What is called, with the positional and the keyword arguments, in the place of a wrapped function."""
+    """The function that is called instead of a wrapped one, with the positional and keyword arguments."""
     number = next(_next)
     is_compiling = torch.compiler.is_compiling
 
@@ -53,24 +53,24 @@ def _called(wrapped: Any, args: Any, keywords: Any) -> Any:
 
 
 _called.__dict__["_torchdynamo_disable"] = True
-# For what it does to the code: what it gives is for a tracer that is at work now.
+# For its effect on the code; its result is only for a tracer that is running now.
 BACKEND.shield(_called)
 
 
 def _at_trace(function: Any) -> Any:
-    """Mark what Dynamo is to run while it traces, with constants, instead of tracing it."""
+    """Mark a function that Dynamo runs with constants while it traces, instead of tracing it."""
     function.__dict__["_dynamo_marked_constant"] = True
     return function
 
 
 @_at_trace
 def _is_whole() -> bool:
-    """Whether the graph may not break: what Dynamo traces for ``fullgraph=True``."""
+    """Whether the graph must not break, as with ``fullgraph=True``."""
     torch._dynamo.allow_in_graph(_in_graph)
     translator = torch._dynamo.symbolic_convert.InstructionTranslator
     try:
         whole = bool(getattr(translator.current_tx(), "one_graph", False))
-    except AttributeError:  # torch.export traces without Dynamo
+    except AttributeError:  # `torch.export` traces without Dynamo
         return False
     if whole:
         _warn_of_limit(translator.current_tx().f_code)
@@ -78,11 +78,11 @@ def _is_whole() -> bool:
 
 
 def _warn_of_limit(code: Any) -> None:
-    """Say before it is met where PyTorch ends, whose error does not say what to do."""
+    """Warn before PyTorch's limit of recompilations is reached, because its error does not say what to do."""
     try:
         limit = torch._dynamo.config.recompile_limit
         made = len(torch._C._dynamo.eval_frame._debug_get_cache_entry_list(code))
-    except AttributeError:  # it is not public
+    except AttributeError:  # it is not public, and may be missing
         return
     if made == limit - 1:
         warnings.warn(
@@ -98,7 +98,7 @@ def _warn_of_limit(code: Any) -> None:
 
 @_at_trace
 def _number(number: int, template: Any) -> int:
-    """The number of a call, with these arguments but for the tensors."""
+    """The number of a call with these arguments, without the tensors."""
     wrapped = _wrapped[number]
     args, keywords = (_rebuilt(each, wrapped.tensor) for each in template)
     function = wrapped.function_of(args, keywords)
@@ -112,7 +112,7 @@ def _number(number: int, template: Any) -> int:
 
 @_at_trace
 def _result(number: int) -> Any:
-    """What the call gives, but for the tensors."""
+    """The result of the call, without the tensors."""
     tree = _calls[number].flat.tree
     tensors: list[Any] = []
     marks = [torch.empty(0) for leaf in tree.leaves if leaf is type(_calls[number].flat).tensor]
@@ -128,7 +128,7 @@ def _in_graph(number: int, *tensors: Any) -> Any:
 
 
 def _taken(tree: Any, tensors: list[Any]) -> Any:
-    """A tree as nested tuples of constants; its tensors are put into a list."""
+    """A tree as nested tuples of constants. Its tensors are appended to a list."""
     if isinstance(tree, torch.Tensor):
         tensors.append(tree)
         return (_TENSOR,)
@@ -142,7 +142,7 @@ def _taken(tree: Any, tensors: list[Any]) -> Any:
 
 
 def _made(template: Any, tensors: Any) -> Any:
-    """A tree made again."""
+    """The tree, rebuilt with tensors."""
     kind = template[0]
     if kind == _TENSOR:
         return next(tensors)
@@ -156,7 +156,7 @@ def _made(template: Any, tensors: Any) -> Any:
 
 
 def _rebuilt(template: Any, mark: Any) -> Any:
-    """A tree made again, with one mark in the place of each tensor."""
+    """The tree, rebuilt with a mark in place of each tensor."""
     from itertools import repeat
 
     return _made(template, repeat(mark))

@@ -1,4 +1,4 @@
-"""PyTorch's own containers: parameters by name or by number, and packed sequences."""
+"""PyTorch's own containers: parameter dicts and lists, and packed sequences."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["opener_of"]
 
 
 def opener_of(kind: type) -> Callable[[Any], Node] | None:
-    """What opens objects of one of PyTorch's own containers; ``None``: it is none of them."""
+    """The function that opens one of PyTorch's own containers; ``None`` for other types."""
     nn: Any = sys.modules["torch"].nn
     if issubclass(kind, nn.ParameterDict):
         return _open_parameter_dict
@@ -54,7 +54,7 @@ def _open_parameter_list(x: Any) -> Node:
 
 
 def _are_parameters(before: Sequence[Any], after: Sequence[Any]) -> bool:
-    """Whether all that a module registers is of that kind still: to wrap a plain tensor would cut it off its graph."""
+    """Whether all parameters are still parameters. To wrap a plain tensor as one would cut it off its graph."""
     nn: Any = sys.modules["torch"].nn
     registers = (nn.Parameter, nn.Module)
     return all(
@@ -63,7 +63,7 @@ def _are_parameters(before: Sequence[Any], after: Sequence[Any]) -> bool:
 
 
 def _like(x: Any) -> Any:
-    """The same module with dicts of its own."""
+    """A copy of the module, with its own dicts."""
     result = copy.copy(x)
     for name, value in vars(x).items():
         if isinstance(value, dict):
@@ -77,7 +77,7 @@ def _open_packed(x: Any) -> Node:
     hint = "[torch.nn.utils.rnn.unpack_sequence(sample) for sample in samples], and pad or pack those"
 
     def rebuild(values: Sequence[Any]) -> Any:
-        # Not its constructor, which checks where the lengths are.
+        # Not with its constructor, which checks the device of the lengths.
         return tuple.__new__(type(x), values)
 
     return Node([attribute(name) for name in x._fields], held, rebuild, no_batch=(why, hint))

@@ -1,4 +1,4 @@
-"""PyTorch's tensors on their way: many in one, shared memory, into memory that is given, to other frameworks."""
+"""Transfers of PyTorch's tensors: packed buffers, elements that share memory, ``out=``, other frameworks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["copy_together", "cross", "offer", "pack", "put", "recorded", "span",
 def pack(
     backend: TorchBackend, tensors: Sequence[Any], alignment: int, *, lock: bool
 ) -> tuple[Any, list[packing.Part]]:
-    """The bytes of all, in the order of each one's axes in memory: `torch.cat` copies hundreds in a launch."""
+    """A packed buffer of tensors, made with `torch.cat`, which copies hundreds of tensors with one launch."""
     torch = backend.torch
     packed = [x if x.is_contiguous() else _packed(x) for x in tensors]
     parts, nbytes = packing.lay_out(packed, [x.stride() for x in packed], alignment)
@@ -41,12 +41,12 @@ def pack(
 
 
 def _flat(x: Any) -> Any:
-    """The elements of a tensor without gaps, in the order in which they lie."""
+    """The elements of a tensor without gaps, in the order of memory, as one axis."""
     return x.as_strided((x.numel(),), (1,))
 
 
 def _packed(x: Any) -> Any:
-    """A tensor whose elements fill one run of memory, its axes in the order that they have."""
+    """The tensor, or a copy without gaps that keeps the order of its axes in memory."""
     strides = x.stride()
     order = sorted(range(x.dim()), key=lambda axis: (-strides[axis], axis))
     back = sorted(range(x.dim()), key=order.__getitem__)
@@ -54,7 +54,7 @@ def _packed(x: Any) -> Any:
 
 
 def unpack(parcel: Any, layout: Sequence[packing.Part]) -> list[Any]:
-    """Each tensor, as a view of the packed one."""
+    """The tensors in a packed buffer, as views."""
     return [
         parcel[part.start : part.start + part.nbytes].view(part.dtype).as_strided(part.shape, part.strides)
         for part in layout
@@ -65,17 +65,17 @@ def unpack(parcel: Any, layout: Sequence[packing.Part]) -> list[Any]:
 
 
 def span(x: Any, length: int) -> Any:
-    """The memory that windows share, as a tensor of one axis."""
+    """The memory that overlapping windows share, as a tensor of one axis."""
     return x.as_strided((length,), (1,))
 
 
 def spread(x: Any, shape: tuple[int, ...], strides: tuple[int, ...] | None = None) -> Any:
-    """The tensor that `narrow`, or `span`, was given, each element in memory of its own."""
+    """A copy of the argument of `narrow` or `span`, with separate memory for each element."""
     return (x.expand(shape) if strides is None else x.as_strided(shape, strides)).contiguous()
 
 
 def cross(backend: TorchBackend, x: Any, device: str, axes: Sequence[int], dtype: str, *, first: bool) -> Any:
-    """To another device and dtype by the memory that elements share: cast first, or there; in the graph if `x` is."""
+    """Transfer only the memory that elements share, with a cast before or after, as one operation in the graph."""
 
     def do(x: Any) -> Any:
         part = backend.resolve(memory.narrow(x, axes))
@@ -86,7 +86,7 @@ def cross(backend: TorchBackend, x: Any, device: str, axes: Sequence[int], dtype
 
 
 def recorded(torch: Any) -> Callable[[Any, Callable[[Any], Any]], Any]:
-    """A conversion outside the graph as a function that autograd can follow, of a tensor and the conversion."""
+    """A function that applies a conversion to a tensor as one operation of autograd."""
 
     class Conversion(torch.autograd.Function):  # type: ignore[misc]
         @staticmethod
@@ -107,10 +107,10 @@ def recorded(torch: Any) -> Callable[[Any, Callable[[Any], Any]], Any]:
 
 
 def copy_together(backend: TorchBackend, tensors: Sequence[Any]) -> list[Any]:
-    """Copies of tensors that overlap on one device, as views of one copy of the memory that they reach."""
+    """Copies of overlapping tensors on one device, as views of one copy of their memory."""
     torch, storage = backend.torch, tensors[0].untyped_storage()
     if len({x.untyped_storage().data_ptr() for x in tensors}) > 1:
-        return [x.detach().clone() for x in tensors]  # another library's views of one memory
+        return [x.detach().clone() for x in tensors]  # they overlap, but have different storages
     ends = [(_first_byte(x), _first_byte(x) + _reach(x)) for x in tensors]
     low = min(start for start, _ in ends) // ALIGNMENT * ALIGNMENT
     whole = torch.empty(0, dtype=torch.uint8, device=tensors[0].device).set_(storage)
@@ -126,7 +126,7 @@ def _first_byte(x: Any) -> int:
 
 
 def _reach(x: Any) -> int:
-    """The bytes from a tensor's first element to the end of its last."""
+    """The number of bytes from a tensor's first element to the end of its last."""
     itemsize = x.itemsize
     return spans(x.shape, [step * itemsize for step in x.stride()], itemsize)[1]
 
@@ -135,9 +135,9 @@ def _reach(x: Any) -> int:
 
 
 def put(backend: TorchBackend, x: Any, out: Any, *, overlaps: bool) -> None:
-    """Copy a tensor into another, wherever both are; complete on the host."""
+    """Copy a tensor into another, on any devices. A copy to the host is complete when this returns."""
     if x.device == out.device and x.untyped_storage().data_ptr() == out.untyped_storage().data_ptr():
-        x = x.clone()  # PyTorch does not copy between two that overlap
+        x = x.clone()  # PyTorch does not copy between overlapping tensors
     direct = out.is_cpu and not x.is_cpu and backend.accelerators.is_pinned(out)
     out.copy_(x, non_blocking=direct or (overlaps and x.is_pinned()))
     if direct:
@@ -148,21 +148,21 @@ def put(backend: TorchBackend, x: Any, out: Any, *, overlaps: bool) -> None:
 
 
 def offer(backend: TorchBackend, x: Any) -> Offer:
-    """A tensor as other frameworks may ask for it.
+    """An offer of a tensor's memory to another framework.
 
     PyTorch exports only from the current device, and names the stream that is current there. Its narrow
     floats are exported as integers, whose codes every version of it knows.
     """
     name = backend.names[x.dtype]
     carrier = CARRIED.get(name)
-    # Of the tensor itself the memory is gone once somebody calls `x.set_`, `x.resize_` or assigns `x.data`.
+    # Not `x` itself, whose memory is freed when its owner calls `x.set_`, `x.resize_` or assigns `x.data`.
     held = x.detach()
     held = held if carrier is None else held.view(getattr(backend.torch, carrier))
     return Offer(held, name, partial(backend.accelerators.entered, x.device))
 
 
 def take_over(backend: TorchBackend, offered: Any) -> Any:
-    """A tensor over the memory that another framework offers, whose stream waits for the producer's."""
+    """A tensor over memory that another framework offers. Its stream waits for the producer's stream."""
     carrier = CARRIED.get(offered.dtype) if isinstance(offered, Offer) else None
     if carrier is None:
         return backend.torch.from_dlpack(offered)

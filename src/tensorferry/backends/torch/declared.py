@@ -1,4 +1,4 @@
-"""What PyTorch can hold, adopt and promise."""
+"""What PyTorch can do."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ BY_DEFAULT = {
     for records in (True, False)
     for traces in (True, False)
 }
-"""By the default dtype, by whether autograd records, and by whether `torch.jit.trace` does."""
+"""The capabilities, by the default dtype, by whether autograd records, and by whether `torch.jit.trace` does."""
 
 DECLARED = Declared(
     "torch",

@@ -1,4 +1,4 @@
-"""What a PyTorch tensor is: metadata only, and why some have no memory that could be looked at."""
+"""Describe a PyTorch tensor by its metadata, and say why some tensors have no memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["dense_info", "describe", "is_dual", "why_abstract"]
 
 _QUANTIZED = {"torch.qint8": "int8", "torch.quint8": "uint8", "torch.qint32": "int32"}
-"""What the integers of a quantized tensor are."""
+"""The dtypes of the integers in quantized tensors."""
 
 
 def describe(backend: TorchBackend, x: Any) -> TensorInfo:
@@ -30,7 +30,7 @@ def describe(backend: TorchBackend, x: Any) -> TensorInfo:
         pointer = x.data_ptr() if plain else 0
     except RuntimeError:
         pointer = 0
-    # An address says that it is strided and no tracer's, no meta and no zero tensor; without one, ask.
+    # A tensor with an address is strided, and neither traced, nor a meta tensor, nor autograd's zeros.
     if pointer < memory.LOWEST or backend.compiling() or x.is_nested or backend.modes():
         abstract = _why_abstract(backend, x, plain)
         if abstract is not None:
@@ -57,10 +57,10 @@ def describe(backend: TorchBackend, x: Any) -> TensorInfo:
 
 
 def is_dual(backend: TorchBackend, x: Any) -> bool:
-    """Whether forward-mode differentiation carries a tangent beside the values."""
+    """Whether the tensor has a tangent, for forward-mode differentiation."""
     try:
         return backend.forward.unpack_dual(x).tangent is not None
-    except RuntimeError:  # inside of an operator, below all that differentiates
+    except RuntimeError:  # inside an operator, where there is no differentiation
         return False
 
 
@@ -73,7 +73,7 @@ def dense_info(
     misalignment: int,
     *marks: Any,
 ) -> TensorInfo | None:
-    """What a tensor with memory of its own is; ``None``: its dtype cannot be carried."""
+    """The description of a tensor with memory; ``None`` if its dtype is not supported."""
     name = backend.names.get(dtype)
     if name is None:
         return None
@@ -86,7 +86,7 @@ def dense_info(
 
 
 def _why_abstract(backend: TorchBackend, x: Any, plain: bool) -> str | None:
-    """Why a tensor has no memory that can be looked at, or ``None`` if it has."""
+    """Why a tensor has no memory that can be read; ``None`` if it has."""
     if backend.compiling() or backend.wrapped(x) or backend.functional(x):
         return "traced"
     if not plain and type(x) is not backend.torch.nn.Parameter and _is_wrapper(backend, x):
@@ -147,5 +147,5 @@ def _no_such_dtype(x: Any) -> UnsupportedTypeError:
 
 
 def why_abstract(backend: TorchBackend, x: Any) -> str | None:
-    """Why a tensor has no memory that can be looked at, or ``None`` if it has."""
+    """Why a tensor has no memory that can be read; ``None`` if it has."""
     return _why_abstract(backend, x, type(x) is backend.tensor)

@@ -1,6 +1,6 @@
-"""Straight to PyTorch's own call for the ordinary cases; the rest is left to the plan.
+"""Fast paths for PyTorch: its own calls, for ordinary tensors.
 
-Each looks before it calls: to read an attribute takes 0.05 us, an exception that `numpy()` raises in vain 7 us.
+Each checks attributes before the call: an attribute takes 0.05 us, an exception from `numpy()` takes 7 us.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ def fast_paths(backend: TorchBackend) -> Mapping[tuple[type, str], Callable[[Any
 
 
 def _to_numpy(backend: TorchBackend, plain: Container[Any]) -> Callable[[Any], Array | None]:
-    """An array over the tensor's memory, read-only where the tensor is in a graph.
+    """The fast path to NumPy: an array over the tensor's memory, which is read-only if the tensor requires grad.
 
-    PyTorch refuses what is on a device and what has a lazy bit. It gives an array that owns its memory, whose values
-    were never set, for a tensor whose storage was freed, a functional one, and under a mode that fakes tensors
-    (measured on 2.13).
+    PyTorch refuses tensors on devices and tensors with lazy bits. For a tensor whose storage was freed, for a
+    functional tensor, and under a fake tensor mode, it gives an array that owns its memory, with values that were
+    never set (measured on 2.13).
     """
     tracing, as_dtype = backend.tracing, backend.tensor.view
     to_numpy, set_flags = backend.tensor.numpy, np.ndarray.setflags
     over_memory, is_spread = memory.IN_ONE_RUN, memory.is_spread
     carriers = {dtype: None if dtype in plain else backend.exported[dtype] for dtype in backend.names}
-    # The flags of most, compared whole: to read their number, and look for it, takes twice as long.
+    # The flags of most arrays. To compare the flags objects is twice as fast as to look up their numbers.
     row, rows = (np.zeros(shape, np.uint8)[:1].flags for shape in (2, (2, 2, 2)))
 
     def path(x: Any) -> Array | None:
         carrier = carriers[x.dtype]
         if x.requires_grad:
-            # What `detach` gives but for the version counter, which nobody reads through an array, in half its time.
+            # Like `detach`, but without the version counter, which an array does not need, in half the time.
             x, recorded = x.data, True
         else:
             recorded = False
@@ -79,14 +79,14 @@ def _to_numpy(backend: TorchBackend, plain: Container[Any]) -> Callable[[Any], A
 
 
 def _to_list(backend: TorchBackend) -> Callable[[Any], Any]:
-    """PyTorch's own `tolist`, which detaches and resolves; it would read storage that was freed, and from a device."""
+    """The fast path to lists: PyTorch's `tolist`. It would also read freed storage, so the address is checked."""
     listed = frozenset(dtype for dtype, name in backend.names.items() if name in LISTED)
     to_list, modes, lowest, are_flushed = backend.tensor.tolist, backend.modes, memory.LOWEST, subnormals.are_flushed
 
     def path(x: Any) -> Any:
         if x.dtype not in listed or not x.is_cpu or x.is_nested or modes() or are_flushed():
             return None
-        # What has another layout has no address, and raises.
+        # A tensor with another layout has no address, and raises.
         return to_list(x) if x.data_ptr() >= lowest else None
 
     return path
@@ -97,10 +97,10 @@ def _identity(backend: TorchBackend) -> Callable[[Any], Any]:
 
     def path(x: Any) -> Any:
         if compiling():
-            # The compiler looks into this function, and knows no storage.
+            # The compiler traces this function, and does not support storages.
             return x
         known = x.layout is strided and x.dtype in names and not x.is_nested
-        # Asked of the storage: to ask for the address would copy what is to be copied when it is written.
+        # By the size of the storage, because to read the address would copy a copy-on-write tensor.
         return x if known and x.untyped_storage().nbytes() else None
 
     return path
@@ -110,7 +110,7 @@ def _from_numpy(backend: TorchBackend) -> Callable[[Any], Any]:
     from_numpy, adopted = backend.from_numpy, backend.adopted
 
     def path(x: Any) -> Any:
-        # carray: C-contiguous, aligned to the element and writable; the rest is for the planner.
+        # carray: C-contiguous, aligned to the element and writable. All others are for the planner.
         if not x.flags.carray:
             return None
         carried = adopted.get(x.dtype)

@@ -1,4 +1,4 @@
-"""PyTorch's functions as other frameworks call them."""
+"""Call functions of PyTorch from other frameworks."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _RANDOM = "random numbers that no generator= was given for differ each time that
 
 
 class TorchInner(Inner):
-    """Calls functions of PyTorch's."""
+    """Calls functions of PyTorch."""
 
     name = "torch"
     looks_first = True
 
     def environment(self) -> Hashable:
-        """The default dtype, and autocast of each kind of device if it is on; ``None``: what PyTorch starts with."""
+        """The default dtype, and the autocast of each kind of device; ``None`` for PyTorch's initial settings."""
         default = torch.get_default_dtype()
         if not _is_any_autocast_on():
             return None if default is torch.float32 else (default, ())
@@ -45,7 +45,7 @@ class TorchInner(Inner):
 
     @contextmanager
     def under(self, environment: Any) -> Iterator[None]:
-        # The default dtype is the whole process's: it decides what is promised, and stays as it is.
+        # The default dtype is global to the process, so it is not changed here.
         with ExitStack() as stack:
             for kind, on, dtype in (environment or (None, ()))[1] or (("cpu", False, None), ("cuda", False, None)):
                 stack.enter_context(torch.autocast(kind, enabled=on, dtype=dtype))
@@ -67,7 +67,7 @@ class TorchInner(Inner):
     # -- what is derived ------------------------------------------------------------------------------
 
     def native(self, flat: Flat, rules: tuple[Rule, ...]) -> Callable[..., Sequence[Any]]:
-        """Gradients by autograd as long as nothing of `torch.func` is around them, which takes its own alone."""
+        """Gradients use autograd, unless a transformation of `torch.func` is running, which needs its own."""
         if not rules:
             return partial(_forward, flat)
         found: Callable[..., Sequence[Any]] = partial(_of_a_derivative, flat)
@@ -80,10 +80,10 @@ class TorchInner(Inner):
         return found
 
     def shapes(self, flat: Flat, specs: Sequence[Spec]) -> Sequence[Spec]:
-        """By fake tensors, which have no values.
+        """Use fake tensors, which have no values.
 
-        See https://docs.pytorch.org/docs/stable/torch.compiler_fake_tensor.html. On the way it is seen whether the
-        function draws random numbers, keeps tensors that require grad, or writes into its arguments.
+        See https://docs.pytorch.org/docs/stable/torch.compiler_fake_tensor.html. This also finds out whether the
+        function uses random numbers, uses other tensors that require grad, or writes into its arguments.
         """
         from torch._subclasses import fake_tensor
 
@@ -144,10 +144,10 @@ def _watched(flat: Flat, tensors: Sequence[Any]) -> Sequence[Any]:
 
 
 def _of_a_derivative(flat: Flat, *tensors: Any) -> Sequence[Any]:
-    """The function, called again for its derivative: the same numbers have to come.
+    """Call the function again for its derivative. It must give the same numbers.
 
     Raises:
-        GradientError: It draws from a generator as it finds it.
+        GradientError: It uses random numbers.
     """
     call = partial(_watched, flat) if flat.careful else lambda tensors: flat(*tensors)
     if not flat.generators:
@@ -184,7 +184,7 @@ def _refuse_closed_over(flat: Flat, results: Sequence[Any]) -> None:
 
 
 class _Watch(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[misc]
-    """Sees whether random numbers are drawn from the default generators."""
+    """Finds out whether the default random generators are used."""
 
     def __init__(self, flat: Flat) -> None:
         super().__init__()
@@ -201,7 +201,7 @@ class _Watch(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[mi
         return function(*args, **(kwargs or {}))
 
     def refuse(self) -> None:
-        """Raise if some were drawn."""
+        """Raise if they were used."""
         if self._met:
             raise UnsupportedTypeError(
                 f"{self._flat.source.name} draws random numbers ({self._met}): {_RANDOM}.",

@@ -1,6 +1,6 @@
-"""Many tensors in one go: verbs for a list of them, and straight to PyTorch's own calls where all are ordinary.
+"""Verbs and fast paths for many PyTorch tensors together.
 
-PyTorch calls what it is given a list for once for all; for the rest, what is asked of each is asked first.
+Where PyTorch has a function for lists, it is called once. Otherwise, settings are read once for all tensors.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def verbs(backend: TorchBackend) -> Mapping[str, Callable[..., Any]]:
         if False not in {array.flags.carray for array in arrays} and arrays[0].dtype not in adopted:
             try:
                 return list(map(from_numpy, arrays))
-            except (TypeError, ValueError):  # see `adopt` of one
+            except (TypeError, ValueError):  # see `TorchBackend.adopt`
                 pass
         return list(map(backend.adopt, arrays))
 
     def copy(tensors: list[Any]) -> list[Any]:
-        # In a graph each has a node of its own.
+        # In a graph, each tensor needs its own node.
         if clone_all is None or tensors[0].requires_grad:
             return list(map(clone, tensors))
         return list(clone_all(tensors))

@@ -1,4 +1,4 @@
-"""A module of PyTorch's as a function of its parameters and buffers."""
+"""A PyTorch module as a function of its parameters and buffers."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ torch: Any = registry.load(BACKEND).torch  # type: ignore[attr-defined]
 
 
 def opened(module: Any, state: bool) -> tuple[Callable[..., Any], Sequence[dict[str, Any]]]:
-    """A module as a function of its trained parameters, and with `state` of its buffers too; and those, by name."""
+    """A module as a function of its trainable parameters (with `state`, also of its buffers), and these, by name."""
     trained = {name: each for name, each in module.named_parameters() if each.requires_grad}
     buffers = dict(module.named_buffers())
     name = type(module).__qualname__
 
     def apply(params: Any, /, *args: Any, **keywords: Any) -> Any:
-        # A module that trains may write into its buffers: into copies.
+        # In training mode, a module may write into its buffers, so it gets copies.
         given = {key: each.clone() for key, each in module.named_buffers()}
         held = {**params, **given}
         before = {key: each._version for key, each in given.items()}

@@ -1,4 +1,4 @@
-"""Functions of other frameworks in PyTorch's graph: every order, forward mode, `torch.func`, `torch.vmap`."""
+"""Make functions of other frameworks part of PyTorch's graph, also for `torch.func` and `torch.vmap`."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ torch: Any = registry.load(BACKEND).torch  # type: ignore[attr-defined]
 
 
 class TorchOuter(Outer):
-    """Puts functions into PyTorch's graph."""
+    """Makes functions part of PyTorch's graph."""
 
     name = "torch"
     modes = ("torch.func", "torch.vmap", "forward-mode AD", "torch.compile")
 
     def spec(self, tensor: Any) -> Spec:
-        # A compiler's lengths may be symbols: as a number each is a condition of the graph.
+        # While compiling, lengths may be symbols. As numbers, they become conditions of the graph.
         return tuple(map(int, tensor.shape)), BACKEND.names[tensor.dtype]
 
     def apply(self, function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
         if any(each.is_nested for each in tensors):
-            found: Any = _run(function, tensors)  # which refuses it in the core's words
+            found: Any = _run(function, tensors)  # which raises the error
         elif _is_transformed() or not _are_plain(tensors):
             found = _Call.apply(function, *tensors)
         elif torch.is_grad_enabled() and any(each.requires_grad for each in tensors):
@@ -48,7 +48,7 @@ class TorchOuter(Outer):
 
 
 class _Call(torch.autograd.Function):  # type: ignore[misc]
-    """One call; its derivatives are such calls again. See https://docs.pytorch.org/docs/stable/notes/extending.func.html."""
+    """One call; its derivatives are such calls too. See https://docs.pytorch.org/docs/stable/notes/extending.func.html."""
 
     generate_vmap_rule = False
 
@@ -98,7 +98,7 @@ class _Call(torch.autograd.Function):  # type: ignore[misc]
 
 
 class _PlainCall(torch.autograd.Function):  # type: ignore[misc]
-    """The same where nothing is transformed: PyTorch binds the arguments by their signature for `setup_context`."""
+    """`_Call` without transformations, which is faster: PyTorch does not bind the arguments for `setup_context`."""
 
     backward = staticmethod(_Call.backward)
 
@@ -112,7 +112,7 @@ class _PlainCall(torch.autograd.Function):  # type: ignore[misc]
 def _run(function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
     if any(map(torch._C._functorch.is_legacy_batchedtensor, tensors)):
         return _run_batched(function, tensors)
-    if any(map(torch.Tensor._is_zerotensor, tensors)):  # autograd's zeros, which have no memory
+    if any(map(torch.Tensor._is_zerotensor, tensors)):  # zeros of autograd, which have no memory
         tensors = [torch.zeros_like(each) if each._is_zerotensor() else each for each in tensors]
     results = function.run(tensors, OUTER)
     device = tensors[0].device if tensors else None
@@ -122,7 +122,7 @@ def _run(function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
 
 
 def _run_batched(function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
-    """The same within `torch.autograd.grad(is_grads_batched=True)`, whose batches are of an older kind."""
+    """`_run` within `torch.autograd.grad(is_grads_batched=True)`, which uses an older kind of batches."""
     level = torch._C._vmapmode_increment_nesting() - 1
     torch._C._vmapmode_decrement_nesting()
     batched = list(map(torch._C._functorch.is_legacy_batchedtensor, tensors))
@@ -133,7 +133,7 @@ def _run_batched(function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
 
 
 for _each in (_Call.forward, _PlainCall.forward, _Call.setup_context, _Call.backward, _Call.jvp, _Call.vmap):
-    # Autograd calls them, maybe while torch.compile looks at what is called.
+    # Autograd calls them, maybe while torch.compile is tracing.
     BACKEND.shield(_each)
 
 
@@ -141,19 +141,19 @@ for _each in (_Call.forward, _PlainCall.forward, _Call.setup_context, _Call.back
 
 
 def _is_transformed() -> bool:
-    """Whether `torch.func`, `torch.vmap` or forward-mode AD is at work."""
+    """Whether a transformation of `torch.func`, `torch.vmap` or forward-mode AD is running."""
     return torch._C._functorch.peek_interpreter_stack() is not None or torch.autograd.forward_ad._current_level >= 0
 
 
 def _are_plain(tensors: Sequence[Any]) -> bool:
-    """Whether tensors have values now, and nobody records what is done with them."""
+    """Whether all tensors have values, and no operation on them is recorded."""
     return not torch._C._len_torch_dispatch_stack() and all(
         type(each) in BACKEND.memories or not hasattr(each, "__torch_dispatch__") for each in tensors
     )
 
 
 _functions: dict[int, Function] = {}
-"""Those that stand in compiled graphs, which know them by number, and have no end that anybody is told of."""
+"""The functions in compiled graphs, by number. They are never removed, because the end of a graph is not known."""
 _numbers: dict[Function, int] = {}
 _next = count()
 
@@ -168,7 +168,7 @@ _SCHEMA = "(Tensor[] tensors, int number) -> Tensor[]"
 
 
 def _operator() -> Any:
-    """The operator by which a call stands in a graph. See https://docs.pytorch.org/docs/stable/library.html."""
+    """The operator for calls in a graph. See https://docs.pytorch.org/docs/stable/library.html."""
     global _made
     if _made is None:
 

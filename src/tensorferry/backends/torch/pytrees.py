@@ -20,26 +20,26 @@ __all__ = ["is_registered", "open_registered"]
 
 
 def _pytree() -> Any:
-    """The registry's module, if anybody has loaded it: before that, nothing is registered."""
+    """The module of the registry, if it has been imported. Before that, nothing is registered."""
     return sys.modules.get("torch.utils._pytree")
 
 
 def is_registered(kind: type) -> bool:
-    """Whether a type is registered, and so a container; a `torch.Size` is, and would come back as a tuple."""
+    """Whether a type is registered as a container. `torch.Size` does not count, because it would become a tuple."""
     pytree = _pytree()
     return pytree is not None and kind in pytree.SUPPORTED_NODES and kind is not sys.modules["torch"].Size
 
 
 def open_registered(x: Any) -> Node:
-    """A registered container, opened one level deep."""
+    """Open a registered container, one level deep."""
     pytree = _pytree()
 
     visits = count()
-    # All but the first: an object may be found in itself.
+    # Everything except the first visited object is a leaf, even if an object contains itself.
     values, spec = pytree.tree_flatten(x, is_leaf=lambda _: next(visits) > 0)
     entries = None
     if not any(value is x for value in values):
-        # Without the names of its values, if it was registered so.
+        # A registration may lack the names of the values.
         with suppress(ValueError, IndexError):
             paths = [path for path, _ in pytree.tree_flatten_with_path(x, is_leaf=lambda y: y is not x)[0]]
             entries = [_entry(pytree, path[0]) for path in paths]
@@ -57,5 +57,5 @@ def _entry(pytree: Any, key: Any) -> str:
         return attribute(key.name)
     if isinstance(key, pytree.MappingKey):
         return item(key.key)
-    # A key of the registration's own has no more than its words.
+    # A key of an unknown class only has a text.
     return item(key.idx) if hasattr(key, "idx") else str(key)

@@ -1,4 +1,4 @@
-"""What is read off a PyTorch tensor instead of describing it: its signature, and how far it reaches."""
+"""Read the signatures and extents of PyTorch tensors, which is faster than to describe them."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ __all__ = ["environment_reader", "extents", "group_reader", "likeness_reader", "
 
 
 LARGEST = 16
-"""Bytes to which the largest element is aligned."""
+"""The alignment of the largest element in bytes."""
 _IS_NESTED, _NBYTES = attrgetter("is_nested"), attrgetter("nbytes")
 _MOST = 16
-"""Lists that are remembered: a guard takes some hundred bytes for each tensor."""
+"""How many lists are remembered. A guard takes some hundred bytes for each tensor."""
 
 
 Array = np.ndarray[Any, Any]
@@ -44,9 +44,9 @@ def signature_readers(backend: TorchBackend) -> tuple[Reader, Callable[..., Read
 
 
 def _signature_reader(backend: TorchBackend, kind: type) -> Reader:
-    """What reads the signatures of tensors, or of parameters; what it asks is looked up here, once."""
-    # Conjugate tensors are told apart where they are described; so are dual ones and those of no elements, and pinned
-    # ones where that makes a difference.
+    """A function that reads the signatures of tensors or of parameters."""
+    # Complex tensors, which may have lazy bits, are described; so are dual tensors, tensors without elements, and
+    # pinned ones if that matters.
     dtypes = frozenset(dtype for dtype in backend.names if not dtype.is_complex)
     forward, modes, tracing, lowest = backend.forward, backend.modes, backend.tracing, memory.LOWEST
 
@@ -63,7 +63,7 @@ def _signature_reader(backend: TorchBackend, kind: type) -> Reader:
         layout: Hashable = COMPACT
         if not x.is_contiguous():
             if tracing() is not None:
-                return None  # its lengths are traced
+                return None  # its lengths are symbols
             itemsize = x.itemsize
             layout = layout_of(x.shape, [step * itemsize for step in x.stride()], itemsize)
         return kind, dtype, rank, layout, pointer & 63, x.requires_grad
@@ -79,7 +79,7 @@ def likeness_reader(backend: TorchBackend) -> Callable[[Any], Hashable | None]:
         if type(x) not in memories or not x.is_cpu or x.is_nested or modes():
             return None
         try:
-            # Of a dtype that cannot be carried nothing is kept.
+            # Nothing is cached for a dtype that is not supported.
             return x.dtype if x.data_ptr() >= lowest else None
         except RuntimeError:
             return None
@@ -94,10 +94,10 @@ def environment_reader(backend: TorchBackend) -> Callable[[], Hashable]:
 
 
 def group_reader(backend: TorchBackend) -> Callable[[Sequence[Any], int], Mapping[Hashable, Sequence[int]] | None]:
-    """See `Backend.grouped`: what is so for the whole process is asked once, and the rest in one loop.
+    """See `Backend.grouped`. Global settings are read once, and the tensors in one loop.
 
-    Batches of a loop are alike, and so are the states of a training: of the last few lists what was found is kept, with
-    what tells whether all tensors of another list are like theirs.
+    The batches of a loop are alike, and so are the states of a training. So the results for the last few lists are
+    kept, with a guard that tells whether the tensors of another list are like theirs.
     """
     memories, one = backend.memories, backend.signature
     known = frozenset(dtype for dtype in backend.names if not dtype.is_complex)
@@ -114,7 +114,7 @@ def group_reader(backend: TorchBackend) -> Callable[[Sequence[Any], int], Mappin
                 return None
             modulo = (alignment or LARGEST) - 1
             misalignments = [at & modulo for at in addresses]
-            # A guard does not tell what requires grad while nothing is recorded.
+            # A guard does not check `requires_grad` while autograd does not record.
             remembers = guard_of is not None and records()
             key = len(tensors), type(tensors[0]), tensors[0].dtype, tensors[0].shape[1:], alignment
             like = kept.get(key) if remembers else None
@@ -130,7 +130,7 @@ def group_reader(backend: TorchBackend) -> Callable[[Sequence[Any], int], Mappin
         return found
 
     def read(tensors: Sequence[Any], misalignments: Sequence[int]) -> Mapping[Hashable, Sequence[int]] | None:
-        # Not kept if there is no need: hundreds of thousands of new tuples set off the garbage collector.
+        # As a set, because hundreds of thousands of tuples would start the garbage collector.
         kinds = set(_facts(tensors, misalignments))
         if None in kinds:
             return None
@@ -153,7 +153,7 @@ def group_reader(backend: TorchBackend) -> Callable[[Sequence[Any], int], Mappin
 
 
 def _facts(tensors: Sequence[Any], misalignments: Sequence[int]) -> Iterator[Any]:
-    """What tells tensors apart, without their strides; ``None`` for one that has to be described."""
+    """For each tensor: what distinguishes it from others, without strides; ``None`` if it must be described."""
     for x, at in zip(tensors, misalignments, strict=True):
         ordinary = x.is_cpu and not x.is_nested and not x.is_neg()
         yield (x.dtype, x.dim(), x.is_contiguous(), at, x.requires_grad) if ordinary else None
@@ -171,7 +171,7 @@ def _guard_maker(torch: Any) -> Callable[[Sequence[Any]], Callable[..., bool]] |
         shapes = [_lengths_that_count(x) for x in tensors]
         made = guards(*tensors, dynamic_dims_sizes=shapes, dynamic_dims_strides=[list(x.stride()) for x in tensors])
         check = made.check
-        # It ends the process when it is asked of a nested tensor.
+        # A guard ends the process if it gets a nested tensor.
         return lambda *others: not any(map(_IS_NESTED, others)) and check(*others)
 
     x = torch.zeros(2, 3)
@@ -194,7 +194,7 @@ def _guard_maker(torch: Any) -> Callable[[Sequence[Any]], Callable[..., bool]] |
 
 
 def _lengths_that_count(x: Any) -> list[int | None]:
-    """The shape of a tensor, ``None`` for how many rows there are where others beside them would lie as these do."""
+    """The shape of a tensor, with ``None`` for the number of rows if more rows would have the same strides."""
     shape: list[int | None] = list(x.shape)
     if shape and x.is_contiguous() and x.shape[0] > 1:
         shape[0] = None

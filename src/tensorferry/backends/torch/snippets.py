@@ -1,4 +1,4 @@
-"""What a person would type for each of PyTorch's verbs."""
+"""The code that a person would type for each of PyTorch's verbs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CARRIED", "snippet", "whole_strides"]
 
-# PyTorch's NumPy bridge knows none of these, so they cross as integers of the same width.
+# PyTorch's conversions to and from NumPy do not support these, so they are converted as integers of the same width.
 CARRIED = {
     "bfloat16": "int16",
     "float8_e4m3fn": "uint8",
@@ -26,7 +26,7 @@ CARRIED = {
 
 
 def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
-    """The code for a verb of the backend on ``{x}``; `info` is what it is then."""
+    """See `Backend.snippet`."""
     if verb == "cast":
         return f"{{x}}.to(torch.{arguments[0]})"
     if verb == "move":
@@ -72,7 +72,7 @@ _SNIPPETS = {
 
 
 def _write_code(out: TensorInfo, own: str = "", overlaps: bool = False, *, info: TensorInfo) -> str:
-    """Values into `out`, cast by NumPy as `tensorferry.host.casts` does, or those of a tensor of its dtype."""
+    """The code that writes values into `out`, cast by NumPy; or those of a tensor of its dtype."""
     if own:
         there = "out" if out.framework == info.framework else _adopt_code(out, CARRIED.get(out.dtype)).format(x="out")
         return f"{there}.copy_({{y}}{', non_blocking=True' if overlaps else ''}); {{y}} = out"
@@ -92,7 +92,7 @@ def _adopt_code(info: TensorInfo, carrier: str | None) -> str:
         array = f"np.lib.stride_tricks.as_strided({array}, strides={steps})"
     if carrier:
         array = f"{array}.view(np.{carrier})"
-    # PyTorch warns of read-only memory; over DLPack it takes it as it is.
+    # `from_numpy` warns about read-only memory; DLPack does not.
     code = f"torch.from_numpy({array})"
     if not info.writable:
         code = f"torch.utils.dlpack.from_dlpack({array}.__dlpack__(max_version=(1, 0)))"
@@ -100,5 +100,5 @@ def _adopt_code(info: TensorInfo, carrier: str | None) -> str:
 
 
 def whole_strides(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """The strides, with an ordinary one where an axis of length 1 has one that PyTorch refuses."""
+    """The strides, with ordinary ones for axes of length 1, whose strides PyTorch may refuse."""
     return tuple(step if length > 1 else itemsize for length, step in zip(shape, strides, strict=True))

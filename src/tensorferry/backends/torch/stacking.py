@@ -1,4 +1,4 @@
-"""Tensors that one look shows to be alike: described as one, and stacked or joined by PyTorch's own call."""
+"""Stack or concatenate PyTorch tensors that a quick check shows to be alike."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _IS_CPU, _IS_NESTED = attrgetter("is_cpu"), attrgetter("is_nested")
 
 
 def list_path(backend: TorchBackend) -> Callable[[list[Any]], Any]:
-    """The fast path of a list to PyTorch: of numbers, or of its tensors, where one look shows that they are alike.
+    """The fast path of a list to PyTorch: a list of numbers, or of PyTorch tensors that are alike.
 
-    `torch.stack` keeps their graph. PyTorch itself refuses other shapes and devices.
+    `torch.stack` keeps them in their graph, and refuses different shapes and devices.
     """
     read, from_numpy = numbers.list_reader({bool: "bool", int: "int64", float: "float32"}), backend.from_numpy
     default_dtype, single = backend.torch.get_default_dtype, backend.torch.float32
@@ -41,7 +41,7 @@ def list_path(backend: TorchBackend) -> Callable[[list[Any]], Any]:
         dtype = x[0].dtype
         if dtype not in names or list(map(_DTYPE, x)).count(dtype) < len(x):
             return None
-        # It reads freed storage too, which ends the process. What has another layout has no address, and raises.
+        # `torch.stack` would also read freed storage, which ends the process. A tensor with another layout raises here.
         if min(map(data_ptr, x)) < lowest or x[0].is_nested:
             return None
         return stack(x) if x[0].nbytes * len(x) < memory.MAPPED or not x[0].is_cpu else None
@@ -51,7 +51,7 @@ def list_path(backend: TorchBackend) -> Callable[[list[Any]], Any]:
 
 def describe_alike(backend: TorchBackend, tensors: Sequence[Any]) -> TensorInfo | None:
     """See `Backend.describe_alike`."""
-    # Lazy bits and tangents are seen where each is described.
+    # Tensors with lazy bits or tangents are described one by one.
     first = tensors[0]
     if first.is_complex() or backend.forward._current_level >= 0 or not _are_alike(backend, tensors):
         return None
@@ -65,7 +65,7 @@ def describe_alike(backend: TorchBackend, tensors: Sequence[Any]) -> TensorInfo 
 
 
 def _are_alike(backend: TorchBackend, tensors: Sequence[Any]) -> bool:
-    """Whether tensors are plain ones, or parameters, in memory and of one dtype."""
+    """Whether all are plain tensors or parameters, with memory, of one dtype."""
     if not backend.memories.issuperset(map(type, tensors)) or len(set(map(_DTYPE, tensors))) > 1:
         return False
     try:

@@ -1,4 +1,4 @@
-"""What PyTorch's accelerator has: streams, events, page-locked memory. It is asked, whichever it is.
+"""Streams, events and page-locked memory of PyTorch's accelerator, whichever it is.
 
 (https://docs.pytorch.org/docs/stable/torch.html#accelerators)
 """
@@ -54,12 +54,12 @@ class TorchStream:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # The last one's device becomes the current one.
+        # The device of the last stream becomes the current one.
         for stream in self._before.pop():
             self.torch.accelerator.set_stream(stream)
 
     def record(self) -> TorchEvent:
-        # A thread that waits for it sleeps instead of asking again and again.
+        # With `blocking`, a waiting thread sleeps instead of polling.
         event = self.torch.Event(self.stream.device, blocking=True)
         event.record(self.stream)
         return TorchEvent(event)
@@ -73,11 +73,11 @@ class TorchStream:
 
 
 class Accelerators:
-    """What PyTorch has on each kind of device, asked once.
+    """What PyTorch can do on each kind of device.
 
     Args:
-        torch: PyTorch.
-        dtypes: Its dtypes by their canonical names.
+        torch: The module.
+        dtypes: PyTorch's dtypes by their canonical names.
     """
 
     def __init__(self, torch: Any, dtypes: dict[str, Any]) -> None:
@@ -85,14 +85,14 @@ class Accelerators:
         self._facts: dict[str, DeviceFacts] = {}
 
     def module(self, kind: str) -> Any:
-        """The module of a kind of device, or ``None``: PyTorch has none here."""
+        """PyTorch's module for a kind of device; ``None`` if there is none."""
         try:
             return self.torch.get_device_module(kind)
         except RuntimeError:
             return None
 
     def is_one(self, kind: str) -> bool:
-        """Whether a kind of device is what PyTorch calls the accelerator here."""
+        """Whether a kind of device is PyTorch's accelerator on this machine."""
         found = self.torch.accelerator.current_accelerator()
         return found is not None and found.type == kind
 
@@ -113,7 +113,7 @@ class Accelerators:
                 return DeviceFacts(meant=self._meant(kind))
             works, own = self._works, self.is_one(kind)
             streams = own and works("Stream", device=kind) and works("Event", kind)
-            # No bytes are locked: whether any can be is found out when they are asked for.
+            # Tested with 0 bytes. Whether memory can really be locked shows when it is needed.
             pins = own and works("empty", 0, device=HOST, pin_memory=True)
             lacking = {name for name, dtype in self.dtypes.items() if not works("empty", 0, dtype=dtype, device=kind)}
             absent = lacking | {name for name, part in _PARTS.items() if part in lacking}
@@ -121,7 +121,7 @@ class Accelerators:
         return found
 
     def _meant(self, kind: str) -> str:
-        """The kind that was meant by one that PyTorch does not know, or that has no memory; else nothing."""
+        """The kind that was meant by one that PyTorch does not have, or that has no memory; otherwise empty."""
         try:
             self.torch.device(kind)
         except RuntimeError as error:
@@ -138,7 +138,7 @@ class Accelerators:
         return True
 
     def is_pinned(self, x: Any) -> bool:
-        """Whether a host tensor lies in page-locked memory: of an accelerator in use, which may be asked only then."""
+        """Whether a host tensor is in page-locked memory. PyTorch is asked only if an accelerator is in use."""
         kind = self.torch.accelerator.current_accelerator()
         if kind is None:
             return False
@@ -153,20 +153,20 @@ class Accelerators:
         return facts.present > 0 and facts.streams
 
     def current_stream(self, device: str) -> TorchStream | None:
-        """The stream on which this thread's work for a device is queued; without an index, the current device's."""
+        """The current stream of this thread for a device; without an index, for the current device."""
         if not self._has_streams(device):
             return None
         _, _, index = device.partition(":")
         return TorchStream(self.torch, self.torch.accelerator.current_stream(int(index) if index else None))
 
     def side_stream(self, device: str) -> TorchStream | None:
-        """Another stream of a device's, from PyTorch's pool."""
+        """A stream of a device from PyTorch's pool."""
         if not self._has_streams(device):
             return None
         return TorchStream(self.torch, self.torch.Stream(device=self.torch.device(device)))
 
     def wait(self, device: Any) -> None:
-        """Let the host wait for what is queued on the current stream; a device without streams has one queue."""
+        """Make the host wait for the work on the current stream, or, without streams, on the device."""
         stream = self.current_stream(device_name(device))
         if stream is not None:
             stream.record().wait()
@@ -174,7 +174,7 @@ class Accelerators:
             getattr(self.module(device.type), "synchronize", lambda: None)()
 
     def entered(self, device: Any) -> Any:
-        """A device as the current one."""
+        """A context in which a device is the current one."""
         context = getattr(self.module(device.type), "device", None)
         return nullcontext() if context is None else context(device)
 
@@ -190,5 +190,5 @@ class Accelerators:
         return x.to(HOST) if found is None else found
 
     def _allocator(self, x: Any) -> Any:
-        # The device is named because a default device would be taken otherwise.
+        # With the device, because otherwise a default device would be used.
         return partial(self.torch.empty_like, x, device=HOST, pin_memory=True, requires_grad=False)

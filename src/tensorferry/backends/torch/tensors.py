@@ -1,4 +1,4 @@
-"""The backend: what a PyTorch tensor is, and each verb on it."""
+"""`TorchBackend`: descriptions of PyTorch tensors, and the verbs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Array = np.ndarray[Any, Any]
 
 
 def _mode_that_fakes(torch: Any) -> Callable[[], Any]:
-    """What tells the FakeTensorMode that is on, in which real tensors are not taken; ``None``: there is none."""
+    """A function that gives the active FakeTensorMode, which refuses real tensors; or ``None``."""
     try:
         return partial(torch._C._get_dispatch_mode, torch._C._TorchDispatchModeKey.FAKE)
     except AttributeError:
@@ -80,13 +80,13 @@ class TorchBackend(Backend):
             for name, via in CARRIED.items()
             if name in self.dtypes
         }
-        # Tensors in a loop are alike: the same description, made once, is also found sooner among the plans.
+        # Tensors in a loop are alike. If they have the same description object, their plan is found faster.
         self.dense = lru_cache(maxsize=4096)(partial(describing.dense_info, self))
         self.strided = torch.strided
         self.wrapped = self.torch._C._functorch.is_functorch_wrapped_tensor
         self.functional: Callable[[Any], bool] = getattr(torch, "_is_functional_tensor", lambda _: False)
         self.faking = _mode_that_fakes(torch)
-        # How many modes are on, that one among them: asked in two thirds of the time.
+        # The number of active modes, which also counts a FakeTensorMode, in two thirds of the time.
         self.modes = getattr(self.torch._C, "_len_torch_dispatch_stack", lambda: 1)
         self.uninitialized = self.torch.nn.parameter.UninitializedTensorMixin
         self.forward: Any = torch.autograd.forward_ad
@@ -95,7 +95,7 @@ class TorchBackend(Backend):
         self.default_dtype, self.is_recording = torch.get_default_dtype, torch.is_grad_enabled
         self.tracing: Callable[[], Any] = getattr(self.torch._C, "_get_tracing_state", lambda: None)
         self.memories = frozenset({torch.Tensor, torch.nn.Parameter})
-        # In the way of the method of that name, of which a call takes as long as two of the looks.
+        # As instance attributes instead of the methods, whose calls would take longer.
         vars(self)["signature"], vars(self)["signature_reader"] = signature_readers(self)
         vars(self)["likeness"] = likeness_reader(self)
         vars(self)["environment"] = environment_reader(self)
@@ -165,11 +165,11 @@ class TorchBackend(Backend):
     # -- verbs ------------------------------------------------------------------------------------
 
     def detach(self, x: Any) -> Any:
-        """The same memory outside the autograd graph."""
+        """A tensor over the same memory, outside the autograd graph."""
         return x.detach()
 
     def resolve(self, x: Any) -> Any:
-        """Memory that holds what the conjugate and negative bits say."""
+        """A copy in which the conjugate and negative bits are applied."""
         return x.resolve_conj().resolve_neg()
 
     def export(self, x: Any) -> Array:
@@ -184,9 +184,9 @@ class TorchBackend(Backend):
         return viewed
 
     def _export_traced(self, x: Any, carrier: Any) -> Array:
-        """An array of another dtype over the same memory, of which `torch.jit.trace` must not see how it is made.
+        """An array of another dtype over the same memory, hidden from `torch.jit.trace`.
 
-        It would record a view of another dtype, and fail in the end. As for other dtypes, it warns.
+        The tracer would record a view of another dtype, and fail at the end. As for other dtypes, it warns.
         """
         state = self.tracing()
         self.torch._C._set_tracing_state(None)
@@ -215,7 +215,7 @@ class TorchBackend(Backend):
 
     def _from_numpy(self, array: Array) -> Any:
         if not array.flags.writeable:
-            # Only a caller who consented comes here; from_numpy would warn.
+            # Only with ``copy=False``. `from_numpy` would warn.
             return self._alias(array)
         try:
             return self.from_numpy(array)
@@ -223,25 +223,25 @@ class TorchBackend(Backend):
             steps = whole_strides(array.shape, array.strides, array.itemsize)
             return self.torch.from_numpy(np.lib.stride_tricks.as_strided(array, strides=steps))
         except TypeError:
-            # One width has several C types, of which PyTorch knows one: long, not long long.
+            # PyTorch knows only one of several C types of the same width: long, not long long.
             return self.torch.from_numpy(array.view(numpy_dtype(of_numpy(array.dtype) or "")))
 
     def _alias(self, array: Array) -> Any:
-        """A tensor over read-only memory, which PyTorch has no name for."""
+        """A tensor over read-only memory, though PyTorch has no read-only tensors."""
         try:
             return self.from_dlpack(array.__dlpack__(max_version=(1, 0)))
         except (BufferError, TypeError, ValueError):
             return self._from_numpy(memory.over(array))
 
     def copy(self, x: Any) -> Any:
-        """Other memory; still in the graph if `x` is."""
+        """A copy, which stays in the graph of `x`."""
         return self._asked(x.clone)
 
     def _asked(self, method: Callable[..., Any], *arguments: Any) -> Any:
-        """What a tensor's own method gives, which a mode around the call may refuse.
+        """Call a method of a tensor, which a mode around the call may refuse.
 
         Raises:
-            UnsupportedTypeError: It refuses.
+            UnsupportedTypeError: It is refused.
         """
         try:
             return method(*arguments)
@@ -249,7 +249,7 @@ class TorchBackend(Backend):
             raise UnsupportedTypeError(f"PyTorch refuses: {ABSTRACT['real'][0]}.", ABSTRACT["real"][1]) from error
 
     def cast(self, x: Any, dtype: str, check: str = "") -> Any:
-        """Another dtype, to the same bits as on the host; still in the graph if `x` is."""
+        """A cast with the same bits as on the host, which stays in the graph of `x`."""
         if self.compiling() or self.tracing() is not None or describing.why_abstract(self, x) is not None:
             return self._asked(x.to, self.dtypes[dtype])
         if not x.is_cpu and not check and agrees(self.names[x.dtype], dtype):
@@ -260,7 +260,7 @@ class TorchBackend(Backend):
         return self.adopt(casts.cast(self.export(self.resolve(x)), dtype, check))
 
     def in_graph(self, x: Any, convert: Callable[[Any], Any]) -> Any:
-        """What becomes of a tensor outside its graph, in the graph: its gradient is converted back."""
+        """Apply a conversion as one operation of autograd, whose gradient is converted back."""
         records = x.requires_grad and self.torch.is_grad_enabled()
         if records or (self.forward._current_level >= 0 and describing.is_dual(self, x)):
             return self.recorded(x, convert)
@@ -276,25 +276,25 @@ class TorchBackend(Backend):
         return crossing.cross(self, x, device, axes, dtype, first=first)
 
     def move(self, x: Any, device: str, non_blocking: bool = False) -> Any:
-        """To another device; a transfer to the host is complete when this returns.
+        """Copy to another device. A copy to the host is complete when this returns.
 
-        Without waiting only out of page-locked memory, of which there may have been none.
+        With `non_blocking`, it does not wait if the source is in page-locked memory.
         """
         return x.to(device, non_blocking=non_blocking and x.is_pinned())
 
     def pin(self, x: Any, required: bool = False) -> Any:
-        """Page-locked memory of one's own from PyTorch's caching host allocator, which waits for its readers.
+        """A copy in page-locked memory from PyTorch's caching host allocator, which waits for transfers from it.
 
-        Not `pin_memory()`, which gives pinned memory back as it is: somebody could write it before it is read.
+        Not `pin_memory()`, which returns a pinned tensor unchanged, so that a later write would change the transfer.
         """
         return self.accelerators.lock(x, required)
 
     def land(self, x: Any, required: bool = False) -> Any:
-        """A device's tensor in page-locked memory; complete."""
+        """A complete copy of a device's tensor in page-locked memory."""
         return self.accelerators.land(x, required)
 
     def compact(self, x: Any) -> Any:
-        """C-contiguous memory on the same device."""
+        """A C-contiguous copy on the same device."""
         return x.contiguous()
 
     def copy_together(self, tensors: Sequence[Any]) -> Sequence[Any]:
@@ -307,7 +307,7 @@ class TorchBackend(Backend):
         return self.accelerators.side_stream(device)
 
     def wait(self, x: Any) -> Any:
-        """The same tensor, whose values are there now."""
+        """The tensor, after its values have been computed."""
         self.accelerators.wait(x.device)
         return x
 
@@ -315,17 +315,17 @@ class TorchBackend(Backend):
         return crossing.offer(self, x)
 
     def hand_over(self, x: Any, source: str = "") -> Any:
-        """A tensor over another framework's memory on the same device; the protocol orders the streams."""
+        """A tensor over another framework's memory on the same device. DLPack orders the streams."""
         return crossing.take_over(self, registry.backend_named(source).offer(x) if source else x)
 
     def join_alike(self, tensors: Sequence[Any]) -> Any:
         return self.torch.cat(tensors)
 
     def stack(self, tensors: Sequence[Any], shape: tuple[int, ...]) -> Any:
-        """One tensor of equal ones, in the graph of each.
+        """Stack tensors of equal shapes, in their graphs.
 
         Raises:
-            UnsupportedTypeError: PyTorch does not stack what these are.
+            UnsupportedTypeError: PyTorch does not stack such tensors.
         """
         try:
             return self._asked(self.torch.stack, list(tensors)).reshape(shape)
@@ -335,7 +335,7 @@ class TorchBackend(Backend):
             ) from error
 
     def write(self, x: Any, out: Any, overlaps: bool = False) -> None:
-        """Put an array's values, or a tensor's, into `out`'s memory, cast to its dtype, and count a new version."""
+        """Write the values of an array or a tensor into `out`, cast to its dtype, and increment its version."""
         if isinstance(x, self.tensor):
             crossing.put(self, x, out if isinstance(out, self.tensor) else self.adopt(out), overlaps=overlaps)
             return
@@ -372,14 +372,14 @@ class TorchBackend(Backend):
     def shield(self, function: Callable[..., Any]) -> Callable[..., Any]:
         torch: Any = importlib.import_module("torch")
         try:
-            # What torch.compiler.disable does, without a wrapper around each call, and without importing
+            # Like `torch.compiler.disable`, but without a wrapper around each call, and without importing
             # the compiler, which takes a second.
             frames = torch._C._dynamo.eval_frame
             skipped = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.SKIP)
             frames.set_code_exec_strategy(function.__code__, skipped)
         except AttributeError:
             return function
-        # The compiler may be at work already, if it has been imported.
+        # If the compiler has been imported, it may be running already.
         return torch.compiler.disable(function) if "torch._dynamo" in sys.modules else function
 
     def fast_paths(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:

@@ -1,7 +1,7 @@
-"""Containers of libraries that are no frameworks: one file for each library, named as its top-level module.
+"""Containers of libraries that are not frameworks: one file for each library, with the name of its top-level module.
 
-Each has an ``opener_of(kind)``, as a backend has, and may have a ``refusal(kind)`` like a backend's. They are asked
-only when the library has been imported by somebody else, import nothing of it, and register nothing with it.
+Each has an ``opener_of(kind)`` and may have a ``refusal(kind)``, as backends do. They are called only if the library
+has been imported. They import nothing from it, and register nothing with it.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def _names() -> tuple[str, ...]:
 
 
 def opener_of(kind: type) -> Callable[[Any], Node] | None:
-    """What opens objects of a type that is a library's container; ``None``: it is none of one that is known here."""
+    """The function that opens containers of a type of a library; ``None`` if it is not known here."""
     return _look(kind)[0]
 
 
 def refusal_of(kind: type) -> UnsupportedTypeError | None:
-    """Why objects of a library's type are no containers, and what is one; ``None``: it has no words for that."""
+    """The error for objects of a library's type that must not be converted; ``None`` if there is none."""
     words = _look(kind)[1]
     return None if words is None else UnsupportedTypeError(*words)
 
@@ -62,7 +62,7 @@ def _look(kind: type) -> _Known:
 
 
 def is_a(kind: type, library: str, *names: str) -> bool:
-    """Whether a type is, or is made from, a class of one of these names of a library.
+    """Whether a type is a class of a library with one of these names, or a subclass of it.
 
     >>> from fractions import Fraction
     >>> is_a(Fraction, "numbers", "Rational"), is_a(Fraction, "numbers", "Integral")
@@ -72,7 +72,7 @@ def is_a(kind: type, library: str, *names: str) -> bool:
 
 
 def same_framework(before: Any, after: Any) -> bool:
-    """Whether a value is a tensor of the same framework as the one whose place it takes, or the same object."""
+    """Whether a new value is the same object as the old one, or a tensor of the same framework."""
     if after is before or type(after) is type(before):
         return True
     try:

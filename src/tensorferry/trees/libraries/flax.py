@@ -1,6 +1,6 @@
-"""Flax: a module of ``flax.nnx`` that is no pytree is refused, and its state is what to convert.
+"""Flax: a module of ``flax.nnx`` that is not a pytree is refused, with the hint to convert its state.
 
-One that is a pytree is opened as its registration with JAX says.
+A module that is a pytree is opened by its registration with JAX.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ __all__ = ["opener_of", "refusal"]
 
 
 def opener_of(_kind: type) -> Callable[[Any], Node] | None:
-    """Nothing: what Flax registers as containers, JAX knows."""
+    """``None``, because JAX knows the containers of Flax."""
     return None
 
 
 def refusal(kind: type) -> tuple[str, str] | None:
-    """What to convert instead of a module of ``flax.nnx``; ``None`` for other types."""
+    """Why a module of ``flax.nnx`` is refused, and the hint; ``None`` for other types."""
     if not any(base.__module__.startswith("flax.nnx.") and base.__name__ == "Module" for base in kind.__mro__):
         return None
     return (

@@ -1,6 +1,6 @@
-"""Models of pydantic: their fields, what they were given beside them, and their private attributes.
+"""Models of pydantic: their fields, extra values and private attributes.
 
-A model is made again as it is, without validation: a validator may have said what type a field has.
+A model is rebuilt without validation, because a validator may require another type.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 __all__ = ["opener_of"]
 
 _SETS = ("__pydantic_fields_set__", "__fields_set__")
-"""The name since version 2, and the one before."""
+"""The name since version 2, and the name before."""
 _DICTS = ("__pydantic_extra__", "__pydantic_private__")
 
 
 def opener_of(kind: type) -> Callable[[Any], Node] | None:
-    """What opens models; ``None`` for other types."""
+    """The function that opens models; ``None`` for other types."""
     return _open if is_a(kind, "pydantic", "BaseModel") else None
 
 

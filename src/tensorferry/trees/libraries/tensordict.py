@@ -1,6 +1,6 @@
-"""TensorDicts, and classes of tensors: the same again while their tensors are of the same framework, else a dict.
+"""TensorDicts and tensorclasses. They keep their type if their tensors stay in PyTorch; otherwise they become a dict.
 
-What is no tensor in one (text, objects) is a leaf like any other.
+Their other values (text, objects) are leaves too.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ __all__ = ["opener_of"]
 
 _PLAIN = ("TensorDict", "_SubTensorDict", "PersistentTensorDict", "TensorDictParams")
 _OTHERS = _PLAIN[1:]
-"""Those that are made again as plain ones: their memory is another's, or a file's, or a module's."""
+"""Types that are rebuilt as plain TensorDicts, because their memory belongs to another object, a file or a module."""
 
 
 def opener_of(kind: type) -> Callable[[Any], Node] | None:
-    """What opens objects of a type of the library's, or made by its decorator; ``None`` for other types."""
+    """The function that opens TensorDicts and tensorclasses; ``None`` for other types."""
     if getattr(kind, "_is_non_tensor", False):
         return _open_object
     if getattr(kind, "_is_tensorclass", False):
@@ -74,7 +74,7 @@ def _open_class(x: Any) -> Node:
 
 
 def _open_stack(x: Any) -> Node:
-    """One that is stacked only when it is read: a list of dicts where it cannot be one."""
+    """A lazily stacked TensorDict; it becomes a list of dicts if it cannot stay one."""
     held = list(x.tensordicts)
 
     def made(values: Sequence[Any], dim: int) -> Any:
@@ -93,7 +93,7 @@ def _open_stack(x: Any) -> Node:
 
 
 def _open_object(x: Any) -> Node:
-    """What the library wraps around what is no tensor."""
+    """The library's wrapper around an object that is not a tensor."""
     made = {".data": x.tolist(), ".batch_size": tuple(x.batch_size)}
     return Node((), (), lambda _: x, made, stack=lambda _, count: _library().NonTensorStack(*[x] * count))
 
@@ -103,7 +103,7 @@ def _is_object(value: Any) -> bool:
 
 
 def _stays(before: Any, after: Any) -> bool:
-    """Whether a tensor is of the framework that it was of, and a TensorDict still one."""
+    """Whether a tensor is still of the same framework, or a TensorDict still a TensorDict."""
     library = _library()
     if library.is_tensor_collection(before):
         return bool(library.is_tensor_collection(after))
@@ -111,7 +111,7 @@ def _stays(before: Any, after: Any) -> bool:
 
 
 def _as_dict(value: Any) -> Any:
-    """What has no tensors, and so has stayed a TensorDict among dicts, as plain Python too."""
+    """A TensorDict without tensors as a dict, if it is inside a dict."""
     library = _library()
     if library.is_non_tensor(value):
         return value.tolist()
@@ -119,7 +119,7 @@ def _as_dict(value: Any) -> Any:
 
 
 def _filled(x: Any, found: dict[str, Any], objects: dict[str, Any], count: int | None) -> Any:
-    """A TensorDict with these values; on one device, and locked, if `x` says so of itself."""
+    """A TensorDict with these values, with the device and the lock of `x`."""
     library = _library()
     kind = library.TensorDict if is_a(type(x), "tensordict", *_OTHERS) else type(x)
     ahead: list[Any] = [] if count is None else [count]

@@ -1,7 +1,7 @@
-"""Graphs of PyTorch Geometric, and batches of them: what their stores hold.
+"""Graphs of PyTorch Geometric, and batches of graphs: the values in their stores.
 
-A batch knows besides where each graph begins, in tensors too: ``_slice_dict`` and ``_inc_dict``, without which
-``to_data_list`` could not part it.
+A batch also has ``_slice_dict`` and ``_inc_dict``, with tensors that tell where each graph begins. ``to_data_list``
+needs them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _OF_A_STORE = ("_mapping", "_parent", "_key", "_cached_attr")
 
 
 def opener_of(kind: type) -> Callable[[Any], Node] | None:
-    """What opens graphs and batches; ``None`` for other types."""
+    """The function that opens graphs and batches; ``None`` for other types."""
     if is_a(kind, _LIBRARY, "Data", "HeteroData", "TemporalData"):
         return _open_batch if is_a(kind, _LIBRARY, "Batch") else _open
     return None
@@ -67,7 +67,7 @@ def _open_batch(x: Any) -> Node:
 
 
 def _stores(x: Any) -> Iterator[tuple[str, Any]]:
-    """Each store of a graph, with what leads to it."""
+    """Yield the path of each store of a graph, and the store."""
     for name in _STORES:
         found = vars(x).get(name)
         if isinstance(found, dict):

@@ -1,6 +1,6 @@
-"""Caches of keys and values, and what tokenizers and processors give, of Hugging Face's transformers.
+"""Hugging Face's transformers: caches of keys and values, and the results of tokenizers and processors.
 
-The cache of version 5 is layers with tensors as attributes; older ones had lists of tensors. Both are their attributes.
+The cache of version 5 has layers with tensors as attributes; older ones have lists of tensors.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _ENCODINGS = ("BatchEncoding", "BatchFeature")
 
 
 def opener_of(kind: type) -> Callable[[Any], Node] | None:
-    """What opens caches, their layers, and encodings; ``None`` for other types."""
+    """The function that opens caches, their layers, and encodings; ``None`` for other types."""
     if is_a(kind, "transformers", *_CACHES):
         return _open_cache
     return _open_encoding if is_a(kind, "transformers", *_ENCODINGS) and issubclass(kind, UserDict) else None
 
 
 def _open_cache(x: Any) -> Node:
-    """A cache, or one of its layers, by all its attributes but counts, flags and the like."""
+    """Open a cache, or one of its layers, as a container of its attributes, without counts, flags and the like."""
     held = {name: value for name, value in vars(x).items() if not _is_static(value)}
     static = {attribute(name): value for name, value in vars(x).items() if name not in held}
 
@@ -49,14 +49,14 @@ def _open_cache(x: Any) -> Node:
 
 
 def _is_static(value: Any) -> bool:
-    """Whether something stays as it is in another cache: a plain value, or plain values in a dict."""
+    """Whether an attribute is a plain value, or a dict of plain values, and so stays as it is."""
     if isinstance(value, dict):
         return not any(may_hold(kind) or registry.is_tensor(kind) for kind in set(map(type, value.values())))
     return not (may_hold(type(value)) or registry.is_tensor(type(value)))
 
 
 def _say_where(x: Any, result: Any) -> None:
-    """Let a layer's ``dtype`` and ``device`` say what its keys are now, if that is what they said before."""
+    """Set the ``dtype`` and ``device`` of a layer to those of its new keys, if they were those of the old keys."""
     before, after = getattr(x, "keys", None), getattr(result, "keys", None)
     for name in ("dtype", "device"):
         if name in vars(x) and type(getattr(after, name, None)) is type(getattr(before, name, None)) is type(
@@ -71,7 +71,7 @@ def _open_encoding(x: Any) -> Node:
 
     def stack(values: Sequence[Any], _: int) -> Any:
         result = node.rebuild(values)
-        # What the tokenizer remembers of one text says nothing of a batch of them.
+        # The tokenizer's notes about one text are wrong for a batch.
         vars(result).update({name: None for name in ("_encodings",) if name in vars(x)})
         return result
 

@@ -1,4 +1,4 @@
-"""xarray: a dataset is a dict of all its variables, coordinates too; a tree of datasets has those below it besides."""
+"""xarray: a dataset becomes a dict of its variables and coordinates; a tree of datasets, a dict of dicts."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["opener_of"]
 
 
 def opener_of(kind: type) -> Callable[[Any], Node] | None:
-    """What opens datasets, and trees of them; ``None`` for other types."""
+    """The function that opens datasets and trees of datasets; ``None`` for other types."""
     if is_a(kind, "xarray", "DataTree"):
         return _open_tree
     return _open_dataset if is_a(kind, "xarray", "Dataset") else None
 
 
-# As mappings they have no coordinates: what an axis is measured in would be lost.
+# As mappings they would lose their coordinates.
 
 
 def _open_dataset(x: Any) -> Node:

@@ -1,4 +1,4 @@
-"""What is said about nulls and unequal lengths in columns, before they go the road: `said_of`."""
+"""Apply ``nulls=``, ``ragged=`` and ``pad=`` to columns and tables, before these are converted."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ import numpy as np
 from ..backends import registry
 from ..backends.array_like.tables import ArrowColumn, found_in, is_known_by_arrow
 from ..backends.columnar import ColumnBackend
-from ..backends.opening import Given
+from ..backends.opening import TableContents
 from ..columns.column import Column, Ragged, Refused
 from ..columns.layouts import asked_of
 from ..core.dtype_names import asked as dtype_asked
 from ..core.dtypes import DTYPES
 from ..core.leaf_dtypes import DtypeRule
-from ..core.request import KEYWORDS_OF_COLUMNS
+from ..core.request import COLUMN_KEYWORDS
 from ..errors import LossyCastError, UnsupportedTypeError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["Masked", "Rows", "everywhere", "given_in", "keywords_of_columns", "said_of", "validate"]
+__all__ = ["Masked", "Rows", "apply_column_keywords", "contents_of", "full_mask", "take_column_keywords", "validate"]
 
 
 class Masked(NamedTuple):
-    """What stands for what a mask is wanted of besides.
+    """A column or table for ``nulls="mask"``.
 
     Args:
-        values: The values, with zeros where there is none.
-        mask: Where there is one; ``None``: everywhere.
+        values: The values, with zeros in place of nulls.
+        mask: True where there is a value; ``None`` if there are no nulls.
     """
 
     values: Any
@@ -39,14 +39,14 @@ class Masked(NamedTuple):
 
 
 class Rows(list[Any]):
-    """The rows of a column of lists, each a tensor for itself."""
+    """The rows of a column of lists, for ``ragged="rows"``: each becomes a tensor."""
 
 
 def validate(nulls: object = None, ragged: object = None, pad: object = None) -> None:
-    """Raise for what none of these keywords takes.
+    """Check the values of the keywords.
 
     Raises:
-        TypeError: The message says which, and what it takes.
+        TypeError: A keyword has a value that it does not take; the message says which.
     """
     if isinstance(nulls, str) and nulls not in ("nan", "mask"):
         raise TypeError(f'nulls must be a value, "nan" or "mask", not {shown(nulls)}')
@@ -60,22 +60,22 @@ def validate(nulls: object = None, ragged: object = None, pad: object = None) ->
         raise TypeError('ragged="rows" keeps lengths, and pad= makes them equal: give one of them')
 
 
-def given_in(x: Any, asked: str | None) -> Given | None:
-    """What a column or a table holds; ``None``: `x` is neither."""
-    if isinstance(x, Given):
+def contents_of(x: Any, dtype: str | None) -> TableContents | None:
+    """The contents of a column or a table, read as `dtype`; ``None`` if `x` is neither."""
+    if isinstance(x, TableContents):
         return x
     if isinstance(x, ArrowColumn):
-        return found_in(x, asked)
+        return found_in(x, dtype)
     try:
         owner = registry.backend_of(x)
     except UnsupportedTypeError:
         return None
     if isinstance(owner, ColumnBackend):
-        return owner.given(x, asked)
-    return found_in(x, asked) if is_known_by_arrow(type(x)) else None
+        return owner.given(x, dtype)
+    return found_in(x, dtype) if is_known_by_arrow(type(x)) else None
 
 
-def said_of(
+def apply_column_keywords(
     x: Any,
     dtype: object,
     casting: str | None = None,
@@ -85,54 +85,55 @@ def said_of(
     ragged: object = None,
     pad: object = None,
 ) -> Any:
-    """A column or a table with what was said of it; what else comes in as it is.
+    """Replace the nulls of a column or a table, and make its rows equally long. Anything else is returned unchanged.
 
     Args:
-        x: What is to be converted.
-        dtype: The dtype that was named.
-        casting: What may be lost on the way to it.
-        in_tree: In a tree, what is asked of a leaf of a dtype: `dtype` then is only for what is no number without it.
-        nulls: A value in place of what is missing, ``"nan"``, or ``"mask"``, which gives a `Masked`.
-        ragged: ``"rows"`` gives `Rows` of a column whose rows are of unequal lengths.
-        pad: What fills its rows up.
+        x: The object to convert.
+        dtype: The keyword of the call.
+        casting: The keyword of the call.
+        in_tree: In a tree, gives the dtype that a leaf of a dtype is converted to. `dtype` is then used only for
+            columns that are not numbers without it, such as dates.
+        nulls: A value that replaces nulls, ``"nan"``, or ``"mask"``, which gives a `Masked`.
+        ragged: ``"rows"`` gives the `Rows` of a column whose rows have unequal lengths.
+        pad: The value that fills up its short rows.
 
     Raises:
-        LossyCastError: The column's dtype has no such value.
+        LossyCastError: The dtype of the column does not have the value in `nulls` or `pad`.
     """
     name = None if isinstance(dtype, DtypeRule) or hasattr(dtype, "keys") else dtype_asked(dtype)
-    asked, masks = asked_of(name, casting), isinstance(nulls, str) and nulls == "mask"
-    filled_in = partial(_filled, nulls=nulls, becomes=in_tree or name, casting=casting)
-    given = given_in(x, None if in_tree else asked)
-    if in_tree and given is not None and isinstance(given.found, Refused) and asked is not None:
-        given = given_in(x, asked)
-    if given is None:
+    read_as, masks = asked_of(name, casting), isinstance(nulls, str) and nulls == "mask"
+    fill = partial(_fill_nulls, nulls=nulls, becomes=in_tree or name, casting=casting)
+    contents = contents_of(x, None if in_tree else read_as)
+    if in_tree and contents is not None and isinstance(contents.found, Refused) and read_as is not None:
+        contents = contents_of(x, read_as)
+    if contents is None:
         return Masked(x, None) if masks else x
-    if given.table is not None:
-        if nulls is None or not given.columns:
+    if contents.table is not None:
+        if nulls is None or not contents.columns:
             return x
-        columns = [(each, filled_in(found)) for each, found in given.columns]
-        filled = Given(given.kind, given.name, None, given.table, columns)
+        columns = [(each, fill(column)) for each, column in contents.columns]
+        filled = TableContents(contents.kind, contents.name, None, contents.table, columns)
         if not masks:
             return filled
-        return Masked(filled, np.stack([_mask(found, given.table.rows) for _, found in given.columns], axis=1))
-    found = given.found
+        return Masked(filled, np.stack([_mask(each, contents.table.rows) for _, each in contents.columns], axis=1))
+    found = contents.found
     if isinstance(found, Ragged):
-        found = found._replace(elements=filled_in(found.elements))
-        return _said_of_rows(given, found, nulls, ragged, pad)
+        found = found._replace(elements=fill(found.elements))
+        return _apply_to_rows(contents, found, nulls, ragged, pad)
     if isinstance(found, Refused):
         return Masked(x, None) if masks and not found.stays else x
     assert found is not None  # noqa: S101 - it is a column
     if nulls is None:
-        return Given(given.kind, given.name, found) if found.unit else x
-    filled = Given(given.kind, given.name, filled_in(found))
+        return TableContents(contents.kind, contents.name, found) if found.unit else x
+    filled = TableContents(contents.kind, contents.name, fill(found))
     return Masked(filled, _mask(found, found.rows)) if masks else filled
 
 
-def _said_of_rows(given: Given, found: Ragged, nulls: Any, ragged: object, pad: object) -> Any:
-    """The same of a column whose rows are of unequal lengths."""
+def _apply_to_rows(contents: TableContents, found: Ragged, nulls: Any, ragged: object, pad: object) -> Any:
+    """Apply the keywords to a column whose rows have unequal lengths, and whose nulls are replaced."""
     elements = found.elements
     if (ragged is None and pad is None) or (elements.fill is None and elements.nulls[0]):
-        return Given(given.kind, given.name, found)
+        return TableContents(contents.kind, contents.name, found)
     mask = _mask(elements, elements.rows) if isinstance(nulls, str) and nulls == "mask" else None
     if ragged is not None:
         rows = Rows(found.rows(elements.read()))
@@ -141,42 +142,42 @@ def _said_of_rows(given: Given, found: Ragged, nulls: Any, ragged: object, pad: 
     return array if mask is None else Masked(array, found.padded(mask, False))
 
 
-def _filled(found: Any, nulls: Any, becomes: str | Callable[[str], str | None] | None, casting: str | None) -> Any:
-    """A column with a value in the place of what is missing: one of its dtype, or else of the one that it becomes.
+def _fill_nulls(found: Any, nulls: Any, becomes: str | Callable[[str], str | None] | None, casting: str | None) -> Any:
+    """Replace the nulls of a column. If its own dtype does not have the value, the column is first cast to `becomes`.
 
     Raises:
-        LossyCastError: Neither has such a value.
+        LossyCastError: Neither dtype has the value.
     """
     if not isinstance(found, Column) or nulls is None or not found.lacks:
         return found
     zero = False if found.dtype == "bool" else 0
     if isinstance(nulls, str) and nulls == "mask":
         return found.filled(found.value_of(zero))
-    asked = becomes(found.dtype) if callable(becomes) else becomes
+    dtype = becomes(found.dtype) if callable(becomes) else becomes
     also = f'{{"{found.dtype}": "float64"}}' if callable(becomes) else '"float64"'
     is_nan = nulls == "nan" or (isinstance(nulls, float) and isnan(nulls))
     hint = f"nulls={zero}" + (f', or dtype={also}, nulls="nan"' if is_nan else "")
     try:
         return found.filled(found.value_of(nulls, hint=hint))
     except LossyCastError:
-        if asked not in DTYPES or asked == found.dtype:
+        if dtype not in DTYPES or dtype == found.dtype:
             raise
-        value = found.cast(asked, casting)
+        value = found.cast(dtype, casting)
         return value.filled(value.value_of(nulls))
 
 
 def _mask(found: Any, rows: int) -> Any:
-    """Where there is a value, in memory of its own."""
+    """A new array that is true where there is a value."""
     return ~found.missing() if isinstance(found, Column) else np.ones(rows, bool)
 
 
-def everywhere(values: Any) -> Any:
-    """The mask of values of which none is missing."""
+def full_mask(values: Any) -> Any:
+    """A mask for values without nulls: true everywhere."""
     return np.ones(registry.backend_of(values).describe(values).shape, bool)
 
 
-def keywords_of_columns(keywords: dict[str, Any]) -> Mapping[str, Any]:
-    """The keywords that speak of columns, taken out of others."""
-    found = {name: keywords.pop(name) for name in KEYWORDS_OF_COLUMNS if name in keywords}
+def take_column_keywords(keywords: dict[str, Any]) -> Mapping[str, Any]:
+    """Take the keywords for columns out of the keywords of a call, and check them."""
+    found = {name: keywords.pop(name) for name in COLUMN_KEYWORDS if name in keywords}
     validate(**found)
     return {name: value for name, value in found.items() if value is not None}
