@@ -7,8 +7,8 @@ Data goes to stdout, messages to stderr. Exit codes:
 - 2: the command was not understood, or a file cannot be read or written as asked
 - 3: a file is refused for safety: it asks for code to be run
 - 4: what was written did not read back the same; nothing was published
-- 5: interrupted; ``--resume`` goes on
-- 130: Ctrl-C; 129 and 143: the signals SIGHUP and SIGTERM; what was begun is cleaned up all the same
+- 5: interrupted; ``--resume`` continues
+- 130: Ctrl-C; 129 and 143: the signals SIGHUP and SIGTERM; unfinished output is cleaned up
 
 Nothing here is imported by ``import tensorferry``: Typer and Rich come with the extra ``tensorferry[cli]``;
 ``--version`` needs neither.
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def end_with(call: Callable[[], int]) -> None:
-    """End the process with the exit code that a call gives, or that fits what happens meanwhile.
+    """Run a call, and end the process with the exit code that it gives, or with the one for an exception.
 
     Raises:
         SystemExit: Always.
@@ -67,9 +67,9 @@ def end_with(call: Callable[[], int]) -> None:
     except OSError as error:
         if error.filename is not None:
             raise
-        # What could not be written is still there to be tried again when the interpreter ends.
+        # Python would try to write the rest of the output again when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        # A reader that leaves early is no error.
+        # It is not an error if the reader of a pipe stops early.
         if not isinstance(error, BrokenPipeError):
             sys.stderr.write(f"tensorferry: the output cannot be written: {error.strerror}\n")
             code = EXIT_USAGE
@@ -77,18 +77,18 @@ def end_with(call: Callable[[], int]) -> None:
 
 
 def _interrupt_on_signals() -> list[int]:
-    """Let the signals that ask a process to end be as Ctrl-C is; the list will have the one that came."""
+    """Treat SIGHUP and SIGTERM like Ctrl-C. The list gets the number of the signal."""
     received: list[int] = []
 
     def interrupt(number: int, _: object) -> None:
-        # Only once: what is cleaned up then is not to be interrupted.
+        # Only once, so that the clean-up is not interrupted.
         if not received:
             received.append(number)
             raise KeyboardInterrupt
 
     for name in ("SIGHUP", "SIGTERM"):
         number = getattr(signal, name, None)
-        # One that is ignored, as by nohup, stays so; and only the main thread may ask.
+        # A signal that is ignored (nohup) stays ignored. Only the main thread can set handlers.
         if number is not None and signal.getsignal(number) == signal.SIG_DFL:
             with contextlib.suppress(ValueError):
                 signal.signal(number, interrupt)
@@ -96,7 +96,7 @@ def _interrupt_on_signals() -> list[int]:
 
 
 def _run(words: list[str]) -> int:
-    """What stands behind the program's name, done; the exit code."""
+    """Run the command line, and give the exit code."""
     if words == ["--version"]:
         from tensorferry import __version__
 
@@ -125,8 +125,8 @@ def _run(words: list[str]) -> int:
 
 
 def _fix_streams() -> None:
-    """Give closed streams somewhere to go, and let no character stop the output, or be lost in it."""
-    while True:  # the lowest free descriptors are those of the streams that are closed
+    """Open closed streams to the null device, and make all characters writable."""
+    while True:  # the lowest free descriptors belong to the closed streams
         descriptor = os.open(os.devnull, os.O_RDWR)
         if descriptor > 2:
             os.close(descriptor)

@@ -1,4 +1,4 @@
-"""The commands and their options; each does its work in a module of its own."""
+"""The commands and their options. The work of each is in its own module."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _asked = partial(typer.Option, rich_help_panel="What is asked for")
 
 
 def _ended(run: Callable[[], int]) -> typer.Exit:
-    """The end of a command that prints as it goes; a reader of stdout that leaves early is no error."""
+    """Run a command, and give its exit. It is not an error if the reader of stdout stops early."""
     code = 0
     with suppress(BrokenPipeError):
         code = run()

@@ -1,4 +1,4 @@
-"""``tensorferry check``: what is wrong with files, and with the values in them."""
+"""``tensorferry check``: find what is wrong with files and their values."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["run"]
 
 
 def run(paths: Sequence[Path], *, values: bool, allow: Sequence[str], as_json: bool) -> int:
-    """Print what is wrong with each file; the exit code is the worst."""
+    """Print what is wrong with each file; gives the worst exit code."""
     code = 0
     reports: list[dict[str, Any]] = []
     for path in paths:

@@ -1,4 +1,4 @@
-"""Commands on files whose library may end the process over damage (HDF5's does): each in a process of its own."""
+"""Run commands in a child process, for files whose library (HDF5) may end the process if they are damaged."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ _DIES_WITH_PARENT = 1
 
 _ALL: Mapping[str, dict[str, Any]] = {"inspect": {}, "check": {"ok": False}}
 _EACH: Mapping[str, dict[str, Any]] = {"inspect": {}, "check": {"ok": False, "findings": []}}
-"""What their JSON has, of all files and of each, if it came to nothing."""
+"""The JSON of these commands if the child process ends early, for all files and for each."""
 
 
 def run(command: str, sources: Sequence[Path], /, *, in_process: bool, **arguments: Any) -> int:
-    """The exit code of a command, which runs in a process of its own if it has to.
+    """Run a command, in a child process if necessary, and give the exit code.
 
     Args:
-        command: The module in this package that has it.
-        sources: What it reads.
-        in_process: Let it run here, whatever it reads.
-        arguments: Of its function ``run``.
+        command: The module of the command in this package.
+        sources: The files that it reads.
+        in_process: Whether to run it in this process in any case.
+        arguments: The arguments of its function ``run``.
     """
     fragile = [] if in_process else [path for path in sources if _is_fragile(path)]
     if not fragile:
         code: int = importlib.import_module(f"tensorferry.cli.{command}").run(**arguments)
         return code
-    # Larger than all that looking into a file needs.
+    # Imported here, because it takes more memory than to inspect a file.
     import pickle
     import signal
     import subprocess
 
     words = [sys.executable, "-c", _CODE.format(sys.path)]
-    # In a session of its own, so that Ctrl-C comes from here, and once.
+    # In its own session, so that only this process sends it Ctrl-C.
     with subprocess.Popen(words, stdin=subprocess.PIPE, start_new_session=True) as process:  # noqa: S603 - our own code
         try:
             process.communicate(pickle.dumps((command, arguments)))
@@ -77,11 +77,11 @@ def _is_fragile(path: Path) -> bool:
     try:
         return may_end_process(path)
     except OSError:
-        return False  # The command says what is wrong.
+        return False  # the command reports the error
 
 
 def _clean(target: Path, options: Mapping[str, Any]) -> None:
-    """Remove what an ended process has left, unless others write there too."""
+    """Remove what the ended process has left, unless other processes write there too."""
     from tensorferry.files.workspace import Workspace
 
     if options["part"] is None and not options["dry_run"]:
@@ -91,7 +91,7 @@ def _clean(target: Path, options: Mapping[str, Any]) -> None:
 
 
 def main() -> None:
-    """What the process does: the command and its arguments come on stdin, from the process that began this one.
+    """The main function of the child process, which gets the command and its arguments on stdin.
 
     Raises:
         SystemExit: Always, with the exit code.
@@ -105,7 +105,7 @@ def main() -> None:
 
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_DIES_WITH_PARENT, signal.SIGTERM)
-    # What comes here is what the parent was told, also where Ctrl-C is ignored, as in a shell's background.
+    # The parent passes Ctrl-C on, so it must not be ignored here, even in the background of a shell.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     command, arguments = pickle.loads(sys.stdin.buffer.read())  # noqa: S301 - from this very package
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

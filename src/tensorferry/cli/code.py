@@ -1,4 +1,4 @@
-"""Code on a terminal: broken between tokens, where Python permits a line to end, and nowhere else."""
+"""Print code on a terminal, with lines broken only where Python allows it."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ __all__ = ["folded", "print_code"]
 
 
 def print_code(console: Console, code: str, margin: str, *, first: str | None = None) -> None:
-    """Print Python code behind a margin: on a terminal in colours and in its width, elsewhere line for line.
+    """Print Python code after a margin: with colours, and broken at the width, only on a terminal.
 
-    Elsewhere it may go into a file, where a broken line would be two.
+    In a file, a broken line would count as two.
 
     Args:
-        console: Where it is printed.
+        console: The console.
         code: One or more lines.
-        margin: What stands before each line.
-        first: What stands before the first line instead.
+        margin: The text before each line.
+        first: The text before the first line, if it differs.
     """
     from rich.text import Text
 
@@ -39,7 +39,7 @@ def print_code(console: Console, code: str, margin: str, *, first: str | None = 
 
 
 def folded(code: str, width: int) -> str:
-    r"""The same code in lines of at most that width, as far as its brackets and comments permit it.
+    r"""Break code into lines of at most `width`, as far as brackets and comments allow it.
 
     >>> print(folded("y = torch.from_numpy(x.view(np.int16)).view(torch.bfloat16)", 30))
     y = torch.from_numpy(
@@ -70,7 +70,7 @@ def _parts(line: str, width: int, indent: str = "") -> list[str]:
 
 
 def _brackets(line: str) -> list[tuple[int, int]]:
-    """From where to where the contents of each outermost pair of brackets go."""
+    """The start and end of the contents of each outermost pair of brackets."""
     pairs: list[tuple[int, int]] = []
     open_at: list[int] = []
     for text, place in _operators(line):
@@ -84,7 +84,7 @@ def _brackets(line: str) -> list[tuple[int, int]]:
 
 
 def _arguments(inside: str) -> list[str]:
-    """What stands between commas that are in no further brackets, each with its comma."""
+    """The parts between commas outside of inner brackets, each with its comma."""
     parts, depth, start = [], 0, 0
     for text, place in _operators(inside):
         depth += (text in "([{") - (text in ")]}")
@@ -95,9 +95,9 @@ def _arguments(inside: str) -> list[str]:
 
 
 def _operators(line: str) -> list[tuple[str, int]]:
-    """The operators of a line and where they stand; none that stand in strings."""
+    """The operators of a line, and their positions, without those in strings."""
     found: list[tuple[str, int]] = []
-    # What a part of a line opens, and does not close, ends the reading.
+    # A part of a line may open a bracket without closing it, which is an error here.
     with suppress(tokenize.TokenError, SyntaxError):
         found.extend(
             (token.string, token.start[1])

@@ -1,4 +1,4 @@
-"""Where output goes: data to stdout, messages to stderr, framework chatter nowhere."""
+"""The consoles: data go to stdout, messages to stderr, and the logs of frameworks are dropped."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _STYLES = {
 
 
 class _Trimmed(io.TextIOBase):
-    """Passes text on to stdout without the spaces that pad a table's lines."""
+    """Writes text to stdout without trailing spaces."""
 
     def write(self, text: str) -> int:
         sys.stdout.write(_PADDING.sub("", text))
@@ -57,7 +57,7 @@ _PADDING = re.compile(r" +(?=\n|$)")
 
 
 def out() -> Console:
-    """The console for data. Made anew on every call, so that it follows a redirected stdout."""
+    """The console for data. It is made at each call, so that it follows a redirected stdout."""
     console = _console()
     return console if console.is_terminal else _console(file=cast("TextIO", _Trimmed()))
 
@@ -68,27 +68,27 @@ def err() -> Console:
 
 
 def _console(**options: Any) -> Console:
-    # Rich is imported where it is used: plain lines do without.
+    # Imported here, because plain lines do not need Rich.
     from rich.console import Console
     from rich.theme import Theme
 
     class Passing(Console):
-        def on_broken_pipe(self) -> None:  # else Rich ends the process as if the command had failed
+        def on_broken_pipe(self) -> None:  # otherwise Rich would end the process with an error
             raise BrokenPipeError
 
     return Passing(theme=Theme(_STYLES), highlight=False, **options)
 
 
 def print_json(data: Any) -> None:
-    """Write plain data to stdout as JSON, without colours or folding whatever stdout is."""
-    # Where stdout cannot say everything, JSON has a way to write it.
+    """Write plain data to stdout as JSON, without colours and folding."""
+    # Characters that stdout cannot encode are escaped in JSON.
     unable = (sys.stdout.encoding or "utf-8").lower().replace("-", "").replace("_", "") != "utf8"
     text = json.dumps(data, indent=2, ensure_ascii=unable, allow_nan=False)
     sys.stdout.write(_UNPRINTABLE.sub(_as_json, text) + "\n")
 
 
-# What a terminal could obey: control characters, marks that turn the direction of text; and halves of characters,
-# which cannot be written. Line feeds are JSON's own.
+# Control characters and marks for the direction of text, which a terminal could obey; and lone surrogates, which cannot
+# be encoded. Line feeds belong to the JSON.
 _UNPRINTABLE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
 
 
@@ -97,7 +97,7 @@ def _as_json(found: re.Match[str]) -> str:
 
 
 def printable(text: str) -> str:
-    r"""Text from a file for a terminal: what a terminal could obey, or not show, written as Python writes it.
+    r"""Text from a file for a terminal: characters that it could obey, or not show, are escaped as in Python.
 
     >>> print(printable("layer.\x1b[2J\n"))
     layer.\x1b[2J\n
@@ -109,22 +109,21 @@ def printable(text: str) -> str:
 
 @contextlib.contextmanager
 def quiet(message: str = "") -> Iterator[None]:
-    """Keep what frameworks write to stderr while they start (C++ logs, plugin notes) away.
+    """A context that drops what frameworks write to stderr while they start (C++ logs, notes of plugins).
 
-    TensorFlow and XLA log from C++ straight to file descriptor 2, before any Python logging
-    exists, so the descriptor itself is pointed elsewhere for the while. Warnings are for the
-    authors of frameworks' callers, not for a person who runs a command.
+    TensorFlow and XLA log from C++ straight to file descriptor 2, so the descriptor itself is redirected. Warnings are
+    dropped too, because they are for programmers, not for a person who runs a command.
 
     Args:
-        message: What to say on a terminal meanwhile.
+        message: The message that is shown on a terminal meanwhile.
     """
-    import tempfile  # larger than all that looking into a file needs
+    import tempfile  # here, because it takes more memory than to inspect a file
 
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     sys.stderr.flush()
     try:
         saved = os.dup(2)
-    except OSError:  # stderr is closed: there is nothing to keep quiet
+    except OSError:  # stderr is closed
         yield
         return
     with (
@@ -144,7 +143,7 @@ def quiet(message: str = "") -> Iterator[None]:
 
 
 def plain_table(*headings: str, right: tuple[int, ...] = ()) -> Table:
-    """A table without lines; the columns at these places end in line."""
+    """A table without lines. The columns in `right` are aligned to the right."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="quiet")
@@ -154,7 +153,7 @@ def plain_table(*headings: str, right: tuple[int, ...] = ()) -> Table:
 
 
 def facts_table() -> Table:
-    """A table of two columns without headings: words, and what is to be said to each, which is folded."""
+    """A table of two columns without headings: labels, and texts, which are folded."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)

@@ -1,4 +1,4 @@
-"""``tensorferry convert``: files of one format into another."""
+"""``tensorferry convert``: convert files of one format to another."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["run"]
 
 
 def run(sources: Sequence[Path], target: Path, options: dict[str, Any], *, as_json: bool) -> int:
-    """Convert and print what was written; the exit code."""
+    """Convert, and print what was written; gives the exit code."""
     try:
         words = "converting, then verifying" if options["verify"] else "converting"
         with progress(words, lambda: _total(sources, target, options)) as moved:
@@ -60,7 +60,7 @@ def _print(report: Report) -> None:
     if report.dry_run:
         words.append("nothing written (--dry-run)")
     else:
-        # Below that it would be the time that the start takes.
+        # For smaller files, the rate would mostly show the time to start.
         measured = report.seconds > 0 and report.bytes_read >= 1 << 24
         rate = f", {size_text(int(report.bytes_read / report.seconds))}/s" if measured else ""
         words.append(f"{report.seconds:.1f} s{rate}")

@@ -1,4 +1,4 @@
-"""``tensorferry diff``: what differs between two files of any formats."""
+"""``tensorferry diff``: compare two files of any formats."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 _LONGEST = 60
-"""Characters of a value that are shown."""
+"""The most characters of a value that are shown."""
 
 
 def run(
@@ -35,7 +35,7 @@ def run(
     allow: Sequence[str],
     as_json: bool,
 ) -> int:
-    """Print what differs; the exit code."""
+    """Print the differences; gives the exit code."""
     paths = {"a": str(a), "b": str(b), "tolerance": tolerance}
     try:
         one, other = (open_path(path, allow=frozenset(allow)) for path in (a, b))

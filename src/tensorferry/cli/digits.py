@@ -1,4 +1,4 @@
-"""What the tour carries: a small classifier of handwritten digits, and its predictions.
+"""The data of the tour: a small classifier of handwritten digits, and its predictions.
 
 The data is scikit-learn's: 1,797 images of 8 x 8 pixels, shipped in its package
 (https://scikit-learn.org/stable/modules/generated/sklearn.datasets.load_digits.html).

@@ -1,4 +1,4 @@
-"""``tensorferry doctor``: what is installed, and what conversions do here, measured now."""
+"""``tensorferry doctor``: what is installed, and what conversions do on this machine, by measurement."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["framework_table", "is_broken", "plugins", "run", "working"]
 
 
 def run(*, as_json: bool) -> int:
-    """Measure and print; the exit code."""
+    """Measure and print; gives the exit code."""
     with quiet("asking the frameworks, measuring every pair …"):
         status = ferry.frameworks(load=True)
         here = working(status)
@@ -69,23 +69,23 @@ def run(*, as_json: bool) -> int:
 
 
 def working(status: Status) -> frozenset[str]:
-    """The backends that work here; those that need no framework always do."""
+    """The names of backends that work here. Those without a framework always work."""
     return frozenset(name for name in backends() if name not in status or status[name].installed)
 
 
 def plugins() -> list[Plugin]:
-    """What outside packages bring: backends and file formats, those that are broken with their errors."""
+    """The backends and file formats of outside packages, also broken ones with their errors."""
     file_formats.outside.open_all()
     return [*outside.plugins(), *file_formats.outside.plugins()]
 
 
 def is_broken(found: ferry.FrameworkStatus) -> bool:
-    """Whether a framework is there, but fails when it is imported."""
+    """Whether a framework is installed, but its import fails."""
     return found.error is not None and not found.error.endswith("is not installed.")
 
 
 def framework_table(status: Status) -> Table:
-    """What is installed, where it runs, and what is wrong with it."""
+    """The table of frameworks: version, devices, and errors."""
     table = plain_table("framework", "version", "devices", "")
     for name, found in status.items():
         if found.installed and found.error is None:
@@ -123,7 +123,7 @@ def _print(
         console.print(_plugin_table(brought))
     _heading(console, "What a conversion does", "each was run just now, and its memory looked at")
     _print_pairs(console, pairs)
-    # Without a framework there is nobody to share with.
+    # Without a framework there is no table of sharing.
     if any(row for _, row in layouts):
         _heading(console, "What copy=False needs of an ndarray", "yes: it shares")
         console.print(_layout_table(layouts))
@@ -147,7 +147,7 @@ def _plugin_table(brought: list[Plugin]) -> Table:
 
 
 def _print_pairs(console: Console, pairs: list[measure.Pair]) -> None:
-    """The table of pairs, and below it the reason behind each number."""
+    """Print the table of pairs, and the reason for each number."""
     noted = [pair.default.reason for pair in pairs if pair.word != "shares"]
     numbers = {reason: number for number, reason in enumerate(dict.fromkeys(noted), 1)}
     targets = list(dict.fromkeys(pair.target for pair in pairs))
@@ -206,7 +206,7 @@ def _layout_cell(outcome: measure.Outcome) -> Text:
 
 
 def _core(reason: str) -> str:
-    """What stands after the colon of `numpy to torch cannot share this memory: …`."""
+    """The reason in a message `numpy to torch cannot share this memory: …`."""
     return _one_line(reason).partition("cannot share this memory: ")[2].rstrip(".") or reason
 
 

@@ -1,4 +1,4 @@
-"""``tensorferry explain``: a plan for a tensor that need not exist."""
+"""``tensorferry explain``: show the plan for a tensor that need not exist."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _GRADS = ("detach", "error")
 
 
 class UsageError(ValueError):
-    """An option whose value makes no sense; `option` names it."""
+    """An option has a wrong value; `option` is its name."""
 
     def __init__(self, message: str, option: str) -> None:
         super().__init__(message)
@@ -44,12 +44,12 @@ class UsageError(ValueError):
 def hypothetical(
     framework: str, *, shape: str, dtype: str | None, device: str | None, strides: str | None, **flags: Any
 ) -> TensorInfo:
-    """The tensor that the options describe.
+    """The description of the tensor in the options.
 
-    Python's are nested lists of floats, or with a dtype a typed buffer such as `array.array`.
+    For Python it is a nested list of floats; or, with a dtype, a typed buffer such as `array.array`.
 
     Raises:
-        UsageError: One of them makes no sense; its `option` says which.
+        UsageError: An option has a wrong value; `option` is its name.
     """
     lengths = _integers(shape, "--shape")
     framework = _known(framework, "--from")
@@ -184,7 +184,7 @@ def _integers(text: str, option: str) -> tuple[int, ...]:
 
 
 def _named(name: str, option: str) -> None:
-    """Refuse what is not the name of a dtype or a device."""
+    """Raise for a wrong name of a dtype or a device."""
     try:
         name_of(name) if option.endswith("dtype") else device_name(name)
     except ferry.ConversionError as error:
@@ -194,7 +194,7 @@ def _named(name: str, option: str) -> None:
 
 
 def _known(framework: str, option: str) -> str:
-    """The canonical name of a framework; outside packages are looked for when it is none of those that are known."""
+    """The canonical name of a framework. For an unknown name, outside packages are looked up."""
     found = known()
     framework = NAMES.get(framework, framework)
     if framework not in found:

@@ -1,4 +1,4 @@
-"""The commands on files and their options; each does its work in a module of its own."""
+"""The commands on files and their options. The work of each is in its own module."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ def _validate(word: str, words: Iterable[str], option: str) -> None:
 
 
 def _understood(text: str | None, read: Callable[[str], object], option: str) -> None:
-    """Refuse what is read as nothing; what is right and cannot be done is told when it is."""
+    """Raise for a value that cannot be read. Other errors are raised by the command itself."""
     try:
         if text is not None:
             read(text)

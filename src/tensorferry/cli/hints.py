@@ -1,4 +1,4 @@
-"""Hints of the Python functions, as a person types them in a shell: the one place where keywords become options."""
+"""Translate hints of the Python functions into options of the command line."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
         "swapped": "--swapped",
     },
 }
-"""For each command the options that stand for Python's keywords; `explain` has them for the call and for its tensor."""
+"""The options for Python's keywords, for each command. `explain` has some for the call, and some for its tensor."""
 
 _KEYWORD = re.compile(
     r"""
@@ -57,21 +57,21 @@ _KEYWORD = re.compile(
 
 
 def as_options(hint: str, command: str) -> str:
-    """A hint as a person types it after ``tensorferry COMMAND``.
+    """A hint in the words of the command line, for use after ``tensorferry COMMAND``.
 
     >>> as_options('rename=["s/a/b/"], or tensors_only=True, or to="npz", or another to=', "convert")
     '--rename s/a/b/, or --tensors-only, or --to npz, or another --to'
     >>> as_options('copy=None (the default) shares; or dtype="fit"', "explain")
     'leaving --no-copy out (the default) shares; or --to-dtype fit'
 
-    What another command on files has no option for is to be done by `convert`.
+    If a command on files does not have an option, the hint says to use `convert` first.
 
     >>> as_options("tensors_only=True, which leaves it out", "roundtrip")
     'first tensorferry convert IN OUT with --tensors-only, which leaves it out'
 
     Args:
-        hint: Of an error that the library raised.
-        command: The key in `OPTIONS`; hints of commands that are not there stay as they are.
+        hint: The hint of an error of the library.
+        command: The key in `OPTIONS`. For other commands, the hint does not change.
     """
     own = OPTIONS.get(command, {})
     others = _CONVERT if "allow" in own else {}
@@ -93,7 +93,7 @@ def as_options(hint: str, command: str) -> str:
 
 
 def _closing(text: str, place: int) -> int:
-    """Behind the bracket that closes the one before `place`."""
+    """The position after the bracket that closes the one before `place`."""
     depth = 1
     while depth and place < len(text):
         depth += (text[place] == "(") - (text[place] == ")")
@@ -105,7 +105,7 @@ def _typed(name: str, option: str, value: str | None) -> str:
     if value in (None, "True"):
         return option
     if value in ("None", "False"):
-        # Two options stand for what has three values.
+        # A keyword with three values is written with two options.
         if name == "copy":
             return "--no-copy" if value == "False" else "leaving --no-copy out"
         return f"leaving {option} out"
@@ -113,8 +113,8 @@ def _typed(name: str, option: str, value: str | None) -> str:
 
 
 def _words(value: str) -> list[str]:
-    """A value of Python as the words of a shell, one for each time that the option is typed."""
-    import shlex  # only an error needs it
+    """A Python value as words for a shell, one for each use of the option."""
+    import shlex  # here, because only an error needs it
 
     if "…" in value:
         return ["…"]

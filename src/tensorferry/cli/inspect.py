@@ -1,4 +1,4 @@
-"""``tensorferry inspect``: what files hold, from their headers."""
+"""``tensorferry inspect``: show the contents of files, from their headers."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 _LISTED = 5
-"""Of what there may be many, how many are listed without --all."""
+"""How many entries of a long list are shown without --all."""
 _LONGEST = 200
 _BARS = "_.:-=+*#%@"
-"""From no value to the most, of ten parts from the smallest to the largest."""
+"""The characters of a histogram, from no values to the most."""
 
 
 def run(paths: Sequence[Path], *, every: bool, allow: Sequence[str], as_json: bool, values: bool = False) -> int:
-    """Print what each file holds; the exit code is the worst."""
+    """Print the contents of each file; gives the worst exit code."""
     with without_collecting():
         reports = [
             _report(path, frozenset(allow), every=every, as_json=as_json, values=values, first=not n)
@@ -52,7 +52,7 @@ def run(paths: Sequence[Path], *, every: bool, allow: Sequence[str], as_json: bo
 def _report(
     path: Path, allow: frozenset[str], *, every: bool, as_json: bool, values: bool, first: bool
 ) -> tuple[int, dict[str, Any] | None]:
-    """Print what one file holds, or give it as plain data; with the exit code."""
+    """Print the contents of a file, or give them as plain data; with the exit code."""
     lacking: list[FileFormatError] = []
     try:
         contents = open_path(path, allow=allow, lacking=lacking)
@@ -87,7 +87,7 @@ def _report(
 
 
 def _statistics(contents: Contents) -> dict[str, Statistics | None]:
-    """The statistics of each tensor; ``None`` for the bytes of quantised blocks, which are no numbers."""
+    """The statistics of each tensor; ``None`` for quantised blocks, whose bytes are not numbers."""
     from tensorferry.files.statistics import statistics
 
     blocks = blocks_of(contents)
@@ -103,7 +103,7 @@ def _statistics(contents: Contents) -> dict[str, Statistics | None]:
 
 
 def _allowed(path: Path, contents: Contents, allow: frozenset[str]) -> list[str]:
-    """The classes without whose permission the file would have been refused."""
+    """The classes that had to be allowed, because otherwise the file would have been refused."""
     named = [name for name in contents.asks_for if name in allow]
     if not named:
         return []
@@ -115,9 +115,9 @@ def _allowed(path: Path, contents: Contents, allow: frozenset[str]) -> list[str]
 
 
 def _refused(path: Path, error: UnsafeFileError, *, as_json: bool, first: bool) -> tuple[int, dict[str, Any] | None]:
-    """Print what can be told of a file that is not opened, or give it as plain data; with the exit code."""
+    """Print what is known about a file that is refused, or give it as plain data; with the exit code."""
     data: dict[str, Any] = {"path": str(path), "safe": False}
-    # The refusal is what counts: it is told whatever happens to the file meanwhile.
+    # The refusal must be shown, even if another error occurs here.
     with suppress(ConversionError, OSError):
         data["format"], asked = asked_for(path)
         data["asks_for"] = list(asked)
@@ -193,7 +193,7 @@ def _data(
 
 
 def _tensors(contents: Contents) -> Iterator[tuple[str, str, list[int], Stored]]:
-    """The name, dtype and shape of each tensor, and where it is; of quantised blocks those of the numbers."""
+    """Yield the name, dtype and shape of each tensor, and the tensor. For quantised blocks, those of the numbers."""
     blocks = blocks_of(contents)
     for name, stored in contents.tensors.items():
         if name in blocks:
@@ -203,7 +203,7 @@ def _tensors(contents: Contents) -> Iterator[tuple[str, str, list[int], Stored]]
 
 
 def _print_statistics(found: dict[str, Statistics | None]) -> None:
-    """A line for each tensor, under a line that says what is what."""
+    """Print a line for each tensor, after a line of headings."""
     lines = [("", "min", "max", "mean", "zeros", "spread", "")]
     for name, each in found.items():
         if each is None or each.smallest is None:
@@ -223,14 +223,14 @@ def _print_statistics(found: dict[str, Statistics | None]) -> None:
 
 
 def _print_tensors(contents: Contents) -> None:
-    """A line for each tensor."""
+    """Print a line for each tensor."""
     found = _tensors(contents)
     lines = ((printable(name), dtype, str(shape), _place(stored)) for name, dtype, shape, stored in found)
     rows(lines, styles=("name", "", "", "quiet"))
 
 
 def _print_folds(folds: Sequence[Fold]) -> None:
-    """A line for all tensors whose names differ by numbers alone."""
+    """Print a line for tensors whose names differ only in numbers."""
     rows(
         (
             (
@@ -289,7 +289,7 @@ def _facts(summary: Summary, allowed: list[str], *, every: bool) -> Iterator[tup
 
 
 class _Lines:
-    """Lines of names and what they have, each made when it is asked for: of millions only a few are shown."""
+    """Lines of names and values, which are made only when they are shown, because there may be millions."""
 
     def __init__(self, held: Mapping[str, Any], between: str = ": ", text: Callable[[Any], str] = str) -> None:
         self._held, self._between, self._text = held, between, text

@@ -1,4 +1,4 @@
-"""Lines of several columns, which may be a hundred thousand: in line, and each of them whole."""
+"""Print lines in aligned columns, also a hundred thousand of them, without folding."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 __all__ = ["MOST_STYLED", "facts", "heading", "rows", "styled"]
 
 _WIDEST = 60
-"""A cell that is wider pushes its own line only."""
+"""The widest column. A wider cell shifts only its own line."""
 MOST_STYLED = 1000
-"""Lines beyond that are written as they are: Rich takes a tenth of a millisecond for each."""
+"""The most lines with styles. More are written plainly, because Rich takes a tenth of a millisecond for each."""
 
 
 def heading(text: str) -> None:
@@ -30,7 +30,7 @@ def heading(text: str) -> None:
 
 
 def facts(lines: Sequence[tuple[str, str]]) -> None:
-    """Words and what is to be said to each, in two columns; folded on a terminal that is wide enough for that."""
+    """Print labels and texts in two columns, which are folded on a wide terminal."""
     console = out() if styled() else None
     if console is None or console.width < 40:
         rows(lines, styles=("quiet", ""))
@@ -45,12 +45,12 @@ def facts(lines: Sequence[tuple[str, str]]) -> None:
 
 
 def rows(lines: Iterable[Sequence[str]], styles: Sequence[str], right: frozenset[int] = frozenset()) -> None:
-    """Lines in columns, two spaces from the left; none is folded, so that each can be searched and copied.
+    """Print lines in columns, without folding, so that they can be searched and copied.
 
     Args:
-        lines: Their cells, nothing in them that a terminal could obey.
-        styles: Of each column.
-        right: The columns that end in line instead of beginning so.
+        lines: The cells of each line, without characters that a terminal could obey.
+        styles: The style of each column.
+        right: The columns that are aligned to the right.
     """
     held = list(lines)
     widths = [
@@ -68,7 +68,7 @@ def rows(lines: Iterable[Sequence[str]], styles: Sequence[str], right: frozenset
 
 
 def styled() -> bool:
-    """Whether Rich has anything to do with what is written; a hundred thousand lines are written without."""
+    """Whether output has styles."""
     return sys.stdout.isatty() or bool(os.environ.get("FORCE_COLOR"))
 
 

@@ -1,6 +1,6 @@
-"""What conversions do on this machine: each is run, and looked at, when it is asked for.
+"""Measure what conversions do on this machine.
 
-The sources are made by the frameworks themselves, never by tensorferry: see `tensorferry.testing.witness`.
+The sources are made by the frameworks, never by tensorferry: see `tensorferry.testing.witness`.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ ALIGNMENT = 64
 
 
 class Outcome(NamedTuple):
-    """One conversion that was run.
+    """The result of a conversion.
 
     Args:
-        seen: What its memory looked like; ``None`` if it was refused.
-        planned: Whether its plan said that memory is shared; ``None`` if it was refused.
-        reason: The plan's reason, or the error's message.
-        equal: Whether every value arrived.
-        crash: An error that is not one of tensorferry's own, which must not be.
+        seen: The observation of its memory; ``None`` if it was refused.
+        planned: Whether memory is shared according to its plan; ``None`` if it was refused.
+        reason: The reason in the plan, or the message of the error.
+        equal: Whether all values are equal.
+        crash: An error that is not one of tensorferry's, which must not happen.
     """
 
     seen: Observation | None
@@ -49,7 +49,7 @@ class Outcome(NamedTuple):
 
     @property
     def held(self) -> bool:
-        """Whether what was observed is what was planned, and every value arrived."""
+        """Whether the observation equals the plan, and all values are equal."""
         if self.seen is None:
             return self.crash is None
         return self.seen.agrees and self.seen.shared is self.planned and self.equal
@@ -89,7 +89,7 @@ class Pair(NamedTuple):
 
 
 class RoundTrips(NamedTuple):
-    """Which dtypes arrive bit for bit in a framework, and why others cannot."""
+    """The dtypes that a framework keeps bit for bit, and why it cannot keep others."""
 
     target: str
     exact: tuple[str, ...]
@@ -116,7 +116,7 @@ def as_planned(pair: Pair) -> bool:
 
 
 def pairs(frameworks: frozenset[str]) -> list[Pair]:
-    """Every source to every target among the frameworks that work here."""
+    """All pairs of sources and targets among the frameworks that work here."""
     return [
         Pair(name, target, _convert(make, target, None), _convert(make, target, False))
         for name, make in _sources(frameworks)
@@ -125,13 +125,13 @@ def pairs(frameworks: frozenset[str]) -> list[Pair]:
 
 
 def layouts(frameworks: frozenset[str]) -> list[tuple[str, dict[str, Outcome]]]:
-    """What ``copy=False`` says to ndarrays of many layouts, for each target with memory."""
+    """The results of ``copy=False`` for ndarrays of many layouts, for each target with memory."""
     targets = [target for target in _targets(frameworks) if target not in {"python", "numpy"}]
     return [(name, {target: _convert(make, target, False) for target in targets}) for name, make in _layouts()]
 
 
 def dtypes(frameworks: frozenset[str]) -> list[RoundTrips]:
-    """Every dtype of NumPy, carried to each target and back."""
+    """The results of conversions of all dtypes to each target and back."""
     names = backends()["numpy"].capabilities.dtypes.held
     rows = []
     for target in _targets(frameworks):
@@ -214,12 +214,12 @@ def _buffer() -> array.array[float]:
         held.append(array.array("f", _aligned().tobytes()))
         if held[-1].buffer_info()[0] % ALIGNMENT:
             break
-    # Some allocators give aligned memory only: then that is what there is to be measured.
+    # Some allocators always give aligned memory. Then this is measured.
     return held[-1]
 
 
 def _sources(frameworks: frozenset[str]) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """What is converted, and what makes it anew."""
+    """Yield the names of sources, and functions that make them."""
     yield "list", lambda: _aligned().tolist()
     yield "array.array", _buffer
     for name, backend in backends().items():

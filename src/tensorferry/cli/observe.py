@@ -1,7 +1,7 @@
-"""Whether two tensors share memory, observed without asking tensorferry: by the witnesses of its conformance suite.
+"""Observe whether two tensors share memory, without tensorferry, by the witnesses of the conformance suite.
 
-Twice: by address, as each framework itself tells it, and by mutation, where one side can be
-written: its elements are changed on one side, looked for on the other, and put back.
+There are two ways: by the addresses that the frameworks give; and by mutation, if one side is writable: its elements
+are changed, the change is looked for on the other side, and undone.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ __all__ = ["Observation", "observe", "witness_of"]
 
 
 class Observation(NamedTuple):
-    """What was seen.
+    """The result of an observation.
 
     Args:
-        shared: Whether the memory is the same.
-        by_address: What the addresses say; ``None`` where one side has none.
-        by_mutation: What a write says; ``None`` where neither side can be written.
-        writable: Whether the result permits writes; ``None`` where its framework has no such thing.
+        shared: Whether memory is shared.
+        by_address: Whether it is by the addresses; ``None`` if one side has none.
+        by_mutation: Whether it is by a write; ``None`` if neither side is writable.
+        writable: Whether the result is writable; ``None`` if its framework does not tell.
     """
 
     shared: bool
@@ -36,12 +36,12 @@ class Observation(NamedTuple):
 
     @property
     def agrees(self) -> bool:
-        """Whether the two ways of looking tell the same."""
+        """Whether both ways agree."""
         return self.by_address is None or self.by_mutation in {None, self.by_address}
 
     @property
     def word(self) -> str:
-        """What came out, in a word or two."""
+        """The result in a word or two."""
         if not self.shared:
             return "copied"
         return "shared, read-only" if self.writable is False else "shared"
@@ -60,11 +60,11 @@ class Observation(NamedTuple):
 
 
 def observe(source: Any, result: Any) -> Observation:
-    """Look whether `result` shares `source`'s memory; neither is changed in the end."""
+    """Observe whether `result` shares memory with `source`. Both are unchanged afterwards."""
     first, second = _address(source), _address(result)
     by_address = None if first is None or second is None else first == second
     if first is None and result is source and not isinstance(source, list):
-        # A frame has a memory for each column, and no address.
+        # A frame has memory for each column, and no single address.
         return Observation(shared=True, by_address=True, by_mutation=None, writable=None)
     by_mutation = None
     if by_address is not None:
@@ -79,7 +79,7 @@ def observe(source: Any, result: Any) -> Observation:
 
 
 def witness_of(x: Any) -> Witness | None:
-    """Who looks at a tensor with its framework's own operations; ``None``: nobody knows that framework."""
+    """The witness for a tensor's framework, which uses the framework's own operations; ``None`` without one."""
     return _witness(backend_of(x).name)
 
 
@@ -89,7 +89,7 @@ def _witness(name: str) -> Witness | None:
 
 
 def _address(x: Any) -> int | None:
-    """The address of the first element, as the framework itself tells it; ``None`` for lists."""
+    """The address of the first element, from the framework; ``None`` for lists."""
     witness = witness_of(x)
     if witness is None:
         return backend_of(x).pointer(x)
@@ -98,7 +98,7 @@ def _address(x: Any) -> int | None:
 
 
 def _content(x: Any) -> object:
-    """What a tensor holds, read by the framework itself, if anybody knows it."""
+    """The values of a tensor, read by the framework."""
     witness = witness_of(x)
     return to_numpy(x).tobytes() if witness is None else witness.content(x)
 
@@ -109,7 +109,7 @@ def _is_writable(x: Any) -> bool:
 
 
 def _shows(written: Any, other: Any) -> bool:
-    """Whether a write to the one tensor is seen in the other; undone afterwards."""
+    """Whether a write to one tensor changes the other. The write is undone."""
     witness: Any = witness_of(written)
     before, kept = _content(other), witness.content(written)
     witness.poke(written, bytes(byte ^ 1 for byte in kept))

@@ -1,4 +1,4 @@
-"""What the commands on files have in common: their exit codes, their errors, the head of their JSON."""
+"""Common parts of the commands on files: exit codes, errors, and the head of their JSON."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ def code_of(error: BaseException) -> int:
 
 
 def told(error: Exception, command: str) -> dict[str, Any]:
-    """An error as plain data for JSON, its hint for those who typed this command."""
+    """An error as plain data for JSON, with the hint in the words of this command."""
     message, hint = _words(error, command)
     return {"type": type(error).__name__, "message": message, "hint": hint}
 
 
 def show_error(error: Exception, command: str) -> None:
-    """An error on stderr: what and why, then what to type after this command."""
+    """Print an error on stderr, with the hint in the words of this command."""
     from rich.text import Text
 
     message, hint = _words(error, command)
     console = err()
-    # Words are kept whole where a person reads them; code is never broken, nor is anything in a file.
+    # On a terminal, prose is broken between words. Code, and text in a file, is never broken.
     text = Text.assemble((type(error).__name__, "bad"), ": ", printable(message))
     console.print(text, soft_wrap=not console.is_terminal)
     if hint:
@@ -60,7 +60,7 @@ def result(command: str, data: dict[str, Any], error: Exception | None = None) -
 
 
 def failed(command: str, data: dict[str, Any], error: Exception, *, as_json: bool) -> int:
-    """Tell why a command could not do its work; the exit code."""
+    """Print the error of a command; gives the exit code."""
     if as_json:
         with writing():
             result(command, data, error)
@@ -71,7 +71,7 @@ def failed(command: str, data: dict[str, Any], error: Exception, *, as_json: boo
 
 @contextlib.contextmanager
 def writing() -> Iterator[None]:
-    """Print what has been found out; a reader of stdout that leaves early is no error.
+    """A context for printing results. It is not an error if the reader of stdout stops early.
 
     Raises:
         SystemExit: stdout cannot be written.
@@ -80,7 +80,7 @@ def writing() -> Iterator[None]:
         yield
         sys.stdout.flush()
     except OSError as error:
-        # What is still in the buffer goes nowhere, when Python flushes it at the end.
+        # The rest of the buffer goes to the null device when Python flushes it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
             show_error(error, "")
@@ -89,7 +89,7 @@ def writing() -> Iterator[None]:
 
 @contextlib.contextmanager
 def without_collecting() -> Iterator[None]:
-    """For headers, which become a great many objects that live until the end, and no cycles."""
+    """A context without garbage collection, for headers, which make many objects and no cycles."""
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -101,21 +101,21 @@ def without_collecting() -> Iterator[None]:
 
 @contextlib.contextmanager
 def waiting(words: str) -> Iterator[None]:
-    """A sign on stderr that something is being done, if that is a terminal."""
+    """A context with a sign on stderr that the command is working, if that is a terminal."""
     with err().status(words) if sys.stderr.isatty() else contextlib.nullcontext():
         yield None
 
 
 @contextlib.contextmanager
 def progress(words: str, total: Callable[[], int]) -> Iterator[Callable[[int], None] | None]:
-    """A bar on stderr with bytes, rate and time left, if that is a terminal.
+    """A context with a progress bar on stderr (bytes, rate, time left), if that is a terminal.
 
     Args:
-        words: What is being done.
-        total: Gives the number of bytes; only asked for if there is a bar.
+        words: The label of the bar.
+        total: Gives the number of bytes; only called if there is a bar.
 
     Yields:
-        What is to be told the number of bytes each time, or ``None``.
+        A function to call with numbers of bytes, or ``None``.
     """
     if not sys.stderr.isatty():
         yield None
@@ -142,7 +142,7 @@ def progress(words: str, total: Callable[[], int]) -> Iterator[Callable[[int], N
 
 
 def plain(value: Any) -> Any:
-    """A value from a file's tree for JSON: itself if JSON has it, else as Python writes it."""
+    """A value from a file's tree for JSON: as it is if JSON supports it, otherwise as Python code."""
     if value is None or isinstance(value, (bool, int, str)) or (isinstance(value, float) and math.isfinite(value)):
         return value
     return repr(value)
@@ -154,7 +154,7 @@ def counted(number: int, one: str) -> str:
 
 
 def none_of(word: str, words: Iterable[str]) -> str:
-    """What to say to a word that is none of those that are known.
+    """The message for an unknown word.
 
     >>> none_of("saefe", ["safe", "unsafe"])
     "'saefe' is none of safe, unsafe. Did you mean 'safe'?"

@@ -1,4 +1,4 @@
-"""``inspect`` without Typer, whose start would take more time and memory than the largest header."""
+"""Run a plain ``inspect`` without Typer, whose start takes more time and memory than a large header."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["inspect_arguments"]
 
 
 def inspect_arguments(words: Sequence[str]) -> dict[str, Any] | None:
-    """The arguments of a plain ``inspect`` for its `run`; ``None`` for all else, which Typer reads, or refuses.
+    """The arguments of a plain ``inspect`` for its `run`; ``None`` for everything else, which is left to Typer.
 
     >>> inspect_arguments(["inspect", "a.pt", "--all"])
     {'paths': [PosixPath('a.pt')], 'every': True, 'values': False, 'allow': [], 'as_json': False, 'in_process': False}
     >>> inspect_arguments(["inspect", "--help"])
 
     Args:
-        words: What stands behind the program's name.
+        words: The words of the command line, after the name of the program.
     """
     paths: list[Path] = []
     allow: list[str] = []

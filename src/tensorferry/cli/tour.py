@@ -1,4 +1,4 @@
-"""``tensorferry tour``: the cases, live, on a classifier of handwritten digits."""
+"""``tensorferry tour``: run the cases with a classifier of handwritten digits."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ _LABELS = {
     "memory": ("memory", "quiet"),
     "note": ("", "quiet"),
 }
-"""What stands before each kind of line, and its style."""
+"""The text before each kind of line, and its style."""
 
 
 def unknown_cases(ids: Sequence[str]) -> list[str]:
-    """Those that are no case's id."""
+    """The ids that do not exist."""
     return [name for name in ids if name.upper() not in CASES]
 
 
 def run(ids: Sequence[str], *, brief: bool, as_json: bool) -> int:
-    """Play the cases and print what happened; the exit code."""
+    """Run the cases, and print the results; gives the exit code."""
     try:
         importlib.import_module("sklearn")
     except ImportError:
@@ -107,7 +107,7 @@ class World:
             self.names["model"] = digits.classifier(self.digits)
 
     def fresh(self) -> dict[str, Any]:
-        """Names for one case; what it writes to reaches no other."""
+        """New names for a case, so that its writes do not affect other cases."""
         names = {**self.names, "images": self.digits.images.copy(), "labels": self.digits.labels.copy()}
         if "torch" in self.here:
             names["scores"] = names["model"](names["torch"].tensor(names["images"]))
@@ -133,7 +133,7 @@ def _play(record: Played, case: Case, world: World, status: Status) -> None:
 
 
 def _five_worlds(world: World) -> list[dict[str, Any]]:
-    """The same predictions in every world: how they got there, and how well they score."""
+    """The same predictions in every framework: how they were converted, and their score."""
     from sklearn.metrics import accuracy_score
 
     from .observe import observe
@@ -242,7 +242,7 @@ def _mark(what: str, held: bool) -> Text:
 
 
 def _packed(items: Sequence[Text], width: int) -> list[Text]:
-    """Items side by side, as many to a line as fit; none is broken in two."""
+    """Items side by side, as many in a line as fit. No item is broken."""
     lines = [items[0]]
     for item in items[1:]:
         wider = lines[-1] + Text("   ") + item

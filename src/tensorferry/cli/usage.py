@@ -1,4 +1,4 @@
-"""What Typer says of a command's arguments and options, without what nobody types."""
+"""Typer's help for arguments and options, without parts that nobody types."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Command(TyperCommand):
         return _untyped(super().get_params(ctx))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read what was typed; of ``IN... OUT`` one path alone is IN, and it is OUT that is missing."""
+        """Read the arguments. If only one path is given for ``IN... OUT``, OUT is the missing one."""
         typed = [word for word in args if not word.startswith("-")]
         try:
             return super().parse_args(ctx, args)
@@ -42,7 +42,7 @@ class CommandGroup(TyperGroup):
 
 
 def _untyped(params: Iterable[Any]) -> list[Any]:
-    """Flags without ``<bool>`` behind them, since nothing is typed there; arguments without the type of their list."""
+    """Remove ``<bool>`` after flags, which take no value, and the type of lists after arguments."""
     shown = list(params)
     for param in shown:
         if param.param_type_name == "argument":
@@ -53,6 +53,6 @@ def _untyped(params: Iterable[Any]) -> list[Any]:
 
 
 def _nothing(ctx: Any) -> str:
-    """What Typer asks for by the name of its argument."""
+    """A function for Typer that needs the name of this argument."""
     del ctx
     return ""

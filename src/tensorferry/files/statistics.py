@@ -77,7 +77,7 @@ class _Tally:
         self._bins = np.zeros(_BINS, np.int64)
 
     def add(self, values: Array) -> None:
-        """Count some more."""
+        """Count more values."""
         if values.dtype.kind == "c":
             values = np.abs(values)
         exact = values if values.dtype.kind in "iub" and values.dtype.itemsize == 8 else None
@@ -98,7 +98,7 @@ class _Tally:
         self._zeros += values.size - int(np.count_nonzero(values))
         self._count += values.size
         self._widen(frexp(max(abs(low), abs(high)))[1])
-        # In units of 2**reach the sum of large values is no infinity.
+        # In units of 2**reach, the sum of large values stays finite.
         values = np.ldexp(values, -self._reach)
         self._sum += float(values.sum())
         # Bins of equal width from -2**reach to 2**reach.
@@ -106,7 +106,7 @@ class _Tally:
         self._bins += np.bincount(np.minimum(places.astype(np.int64), _BINS - 1), minlength=_BINS)
 
     def _widen(self, reach: int) -> None:
-        """Let the bins reach to a higher power of two: neighbours become one."""
+        """Widen the bins to a higher power of two: neighbours are joined."""
         if not self._bins.any():
             self._reach = reach
         while self._reach < reach:
@@ -117,7 +117,7 @@ class _Tally:
             self._sum /= 2
 
     def result(self) -> Statistics:
-        """What was found."""
+        """The statistics."""
         if self._smallest is None or self._largest is None:
             return Statistics(None, None, None, 0, self._nans, self._infinite, ())
         centres = (np.arange(_BINS) + 0.5) / (_BINS // 2) - 1

@@ -1,4 +1,4 @@
-"""`summarise`: what a file holds in a few lines."""
+"""`summarise`: the contents of a file in a few lines."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ __all__ = ["Summary", "disk_bytes", "summarise", "values_of"]
 
 @dataclass(frozen=True)
 class Summary:
-    """What a file holds, from its header.
+    """The contents of a file, from its header.
 
     Args:
-        path: The file, as it was named.
-        format: The format's name.
-        files: Those that it consists of.
+        path: The path that the user gave.
+        format: The name of the format.
+        files: The files that belong to it.
         nbytes: Their size on disk.
-        memory: The bytes of the tensors, tied weights counted once.
-        tensors: How many there are, each name counted.
-        parameters: Elements by dtype, or by the type of quantised blocks, tied weights counted once.
-        modules: The parameters of each part of the model.
-        quantised: How many tensors are quantised in which way.
-        shards: Whether the checkpoint is in shards, and which are missing.
-        tied: For each further name of a tensor, its first.
-        folds: The tensors.
-        values: What else stands in the tree, by its place.
+        memory: The bytes of the tensors. Tied weights count once.
+        tensors: The number of names of tensors.
+        parameters: The number of elements by dtype, or by the type of quantised blocks. Tied weights count once.
+        modules: The number of parameters of each module.
+        quantised: How many tensors are quantised, by the kind of quantisation.
+        shards: If the checkpoint is in shards: how many, and which are missing.
+        tied: For each further name of a tensor, its first name.
+        folds: The tensors, folded.
+        values: The values in the tree that are not tensors, by their paths.
         metadata: Strings by name.
-        others: What is no tensor that can be carried, by name: why not.
+        others: Names of things that cannot be loaded, and why.
         asks_for: The globals that a pickle asks for.
         refuses: Those of them, and other demands, that make it unsafe to open.
     """
@@ -75,7 +75,7 @@ class Summary:
 
 
 def summarise(path: Path, contents: Contents) -> Summary:
-    """What a file holds, in a few lines."""
+    """The contents of a file, in a few lines."""
     tensors = contents.tensors
     tied = contents.ties
     blocks = blocks_of(contents)
@@ -118,7 +118,7 @@ def summarise(path: Path, contents: Contents) -> Summary:
 
 
 def disk_bytes(paths: Iterable[str]) -> int:
-    """The size of files, and of all files in folders."""
+    """The size of files, and of all files in folders, in bytes."""
     total = 0
     for path in paths:
         if os.path.isdir(path):  # noqa: PTH112 - plain strings
@@ -133,13 +133,13 @@ def _size(path: str) -> int:
     try:
         return os.stat(path).st_size  # noqa: PTH116
     except OSError:
-        return 0  # A link to what is not there takes no room.
+        return 0  # a broken link
 
 
 def values_of(contents: Contents) -> dict[str, Any]:
-    """Everything in a tree that is no tensor, by its place: ``epoch``, ``optimizer.param_groups.0.lr``.
+    """The values in a tree that are not tensors, by their paths: ``epoch``, ``optimizer.param_groups.0.lr``.
 
-    An empty container counts as a value. Two values at one place, because a key contains a dot, get a suffix.
+    An empty container counts as a value. If two have the same path, because a key contains a dot, one gets a suffix.
     """
     found: dict[str, Any] = {}
     counts: dict[str, int] = {}
@@ -148,10 +148,10 @@ def values_of(contents: Contents) -> dict[str, Any]:
         place, node = left.pop()
         if isinstance(node, Ref) or (node is None and not place):
             continue
-        # Marked values (a dtype, a device) are named tuples of plain values.
+        # Marked values (a dtype, a device) are named tuples of plain values, not containers.
         children: Any = None
         if type(node) in PLAIN:
-            pass  # There may be many, and to ask for a mapping takes longest.
+            pass  # first, because there may be many plain values, and the check for a mapping is slow
         elif isinstance(node, Mapping):
             children = node.items()
         elif isinstance(node, (list, tuple)) and not hasattr(node, "_fields"):

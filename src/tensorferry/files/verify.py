@@ -1,4 +1,4 @@
-"""`verify`: what was written is read again and compared, tensor by tensor, with what was to be written."""
+"""`verify`: read a written file again, and compare it, tensor by tensor, with the contents that were written."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ def verify(
     allow: frozenset[str] = frozenset(),
     progress: Callable[[int], None] | None = None,
 ) -> None:
-    """Compare names, dtypes, shapes and each tensor's bits, then what stands beside the tensors.
+    """Compare names, dtypes, shapes and bits of tensors, then everything else.
 
-    The sources are read a second time (their checksums were compared the first time); the output is read from the
-    disk, not from what the system remembers of it, if it was flushed and the system obliges.
+    The sources are read a second time (their checksums were compared the first time). The output is read from the disk,
+    not from the page cache, if it was flushed and the system drops its pages.
 
     Args:
-        expected: What was to be written.
-        path: What was written.
+        expected: The contents that were to be written.
+        path: The written file or folder.
         format: Its format.
         allow: As for `Format.read`.
-        progress: Is told the number of bytes each time some of the output have been read.
+        progress: Called with the number of bytes whenever some of the output have been read.
 
     Raises:
         VerificationError: They differ; the message names the tensors.
@@ -76,8 +76,8 @@ def _different(expected: Contents, tensors: dict[str, Stored], progress: Callabl
         if (before.dtype, before.shape) != (after.dtype, after.shape):
             wrong.append(f"{name} (dtype or shape)")
             continue
-        # A format may have stored a tie once, or for each name; what was to be written is read for each, as
-        # what is no tie may have been taken for one.
+        # A format may store tied tensors once, or for each name. The expected tensor is read for each name, in case
+        # that different tensors were taken for tied ones.
         try:
             for _, one, other in pairs(before, after):
                 if not np.array_equal(words(one), words(other)):
@@ -99,15 +99,14 @@ def _beside(expected: Contents, found: Contents, path: Path) -> None:
 
 
 def _tree(contents: Contents) -> str:
-    # A dict from the names to the tensors is what a file is without a tree, and an OrderedDict of those is not told
-    # from it in every format.
+    # A dict from names to tensors equals a file without a tree. Some formats cannot distinguish an OrderedDict from it.
     flat = {name: Ref(name) for name in contents.tensors}
     tree = flat if contents.tree is None else contents.tree
     return written(flat if tree == flat and type(tree) is OrderedDict and not vars(tree) else tree)
 
 
 def _forget(path: Path) -> None:
-    """Ask the system to drop its copies of a file's pages that are on the disk already."""
+    """Ask the system to drop the pages of a file from its cache, if they are on the disk."""
     files: list[Any] = [each for each in path.rglob("*") if each.is_file()] if path.is_dir() else [path]
     for each in files:
         descriptor = os.open(each, os.O_RDONLY | os.O_CLOEXEC)

@@ -1,4 +1,4 @@
-"""`Work`: the jobs of a conversion from the first to the published output, also after an interruption."""
+"""`Work`: run the jobs of a conversion, and publish the output; also continue after an interruption."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _TRIES = 100
 
 @dataclass(frozen=True)
 class Layout:
-    """How contents are laid out in files.
+    """The division of contents into files.
 
     Args:
         contents: All contents.
         pieces: The contents of each file.
         format: The format.
         target: The file or folder.
-        names: Of the files in a folder of shards; empty for one file, and for formats that are folders.
+        names: The names of the files in a folder of shards; empty for one file, and for formats that are folders.
     """
 
     contents: Contents
@@ -52,7 +52,7 @@ class Layout:
 
     @classmethod
     def of(cls, contents: Contents, format_: Format, target: Path, shards: int | None) -> Layout:
-        """The layout for so many bytes in each file, as `FileRecipe` says it.
+        """The layout for a number of bytes in each file: see `FileRecipe`.
 
         Raises:
             FormatLimitError: The format cannot hold the contents.
@@ -69,7 +69,7 @@ class Layout:
         return bool(self.names) or self.format.is_folder
 
     def file(self, number: int, output: Path) -> Path:
-        """Where a piece is written, for an output that is made in some place."""
+        """The path of a piece, if the output is made at `output`."""
         return output / self.names[number] if self.names else output
 
     def files(self) -> list[str]:
@@ -79,11 +79,11 @@ class Layout:
         return [str(self.target / name) for name in (*self.names, index_name(self.format))]
 
     def replaceable(self) -> list[str] | None:
-        """The names in a folder at the target's place that may go with it; ``None`` if no folder is there."""
+        """The names in an existing target folder that may be replaced; ``None`` if there is no folder."""
         try:
             return self._replaceable() if self.target.is_dir() else None
         except FileNotFoundError:
-            return None  # Another process has removed it.
+            return None  # another process has removed it
 
     def _replaceable(self) -> list[str]:
         if self.names:
@@ -98,7 +98,7 @@ class Layout:
 
 @dataclass
 class Written:
-    """What was done."""
+    """The result of a conversion."""
 
     bytes_read: int = 0
     bytes_written: int = 0
@@ -107,16 +107,16 @@ class Written:
 
 
 class Work:
-    """Has the jobs of a conversion done, and publishes what they wrote.
+    """Runs the jobs of a conversion, and publishes their output.
 
     Args:
         recipe: The sources and options.
-        layout: How the output is laid out.
+        layout: The layout of the output.
         run: `run_all` with its keywords.
         in_threads: Whether the jobs run in this process.
-        verify: Read each file back before it counts.
-        overwrite: Replace what is there.
-        resume: Go on where an interrupted run stopped.
+        verify: Whether each file is read again.
+        overwrite: Whether an existing output is replaced.
+        resume: Whether an interrupted run is continued.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class Work:
         self.resume = resume
 
     def rehearse(self, part: tuple[int, int] | None = None) -> None:
-        """Refuse what `whole` or `part` would refuse before it does anything; nothing is touched.
+        """Raise the errors that `whole` or `part` would raise at the beginning. Nothing is changed.
 
         Raises:
             OutputExistsError: The target exists.
@@ -154,12 +154,12 @@ class Work:
             self._validate()
 
     def whole(self, progress: Callable[[int], None] | None = None) -> Written:
-        """All of it.
+        """Run all jobs.
 
         Raises:
-            ResumableError: Stopped from outside, with some shards finished.
-            ConversionError: What a job raised; nothing is left behind.
-            OSError: The same, if nothing was finished.
+            ResumableError: It was stopped, and some shards are complete.
+            ConversionError: A job failed; nothing is left behind.
+            OSError: A job failed, and no shard is complete.
         """
         with Workspace(self.layout.target) as space:
             published = space.recover()
@@ -183,11 +183,11 @@ class Work:
             return outcome
 
     def part(self, part: tuple[int, int], progress: Callable[[int], None] | None = None) -> Written:
-        """One of several parts; the last to end publishes the output.
+        """Run the jobs of one of several parts. The last part publishes the output.
 
         Raises:
             OutputExistsError: The target exists, or is being made by a conversion with other options.
-            ResumableError: Stopped from outside, with some shards finished.
+            ResumableError: It was stopped, and some shards are complete.
         """
         number, count = part
         numbers = range(number - 1, len(self.layout.pieces), count)
@@ -206,11 +206,11 @@ class Work:
             raise
         finally:
             space.unlock()
-        # The last part finds all shards there; if two are last, the second finds that the first has published.
+        # The last part finds all shards. If two parts end at the same time, the second finds the published output.
         space.lock(wait=True)
         try:
             if not (space.folder / _STATE).exists():
-                space.discard()  # Locking has made it anew.
+                space.discard()  # to lock it has created it again
             elif self._is_ours(space) and len(self._finished(space)) == len(self.layout.pieces):
                 self._publish(space, outcome)
                 space.discard()
@@ -219,7 +219,7 @@ class Work:
         return outcome
 
     def _join(self, space: Workspace) -> None:
-        """Lock the folder together with the other parts; the first of them makes it."""
+        """Lock the folder together with other parts. The first of them makes it."""
         problem: OutputExistsError | None = None
         for _ in range(_TRIES):
             try:
@@ -229,7 +229,7 @@ class Work:
                 space.unlock()
                 space.lock()
             except OutputExistsError as error:
-                # Another part makes the folder, or publishes it: a moment. A whole conversion takes longer.
+                # Another part may be making or publishing the folder, which is quick; a whole conversion is not.
                 problem = error
                 time.sleep(0.05)
                 continue
@@ -314,7 +314,7 @@ class Work:
             raise self._resumable(space, error) from error
 
     def _keeps(self, space: Workspace, error: BaseException) -> bool:
-        """Whether another run could go on from here: what is wrong with the input stays wrong."""
+        """Whether another run could continue. After an error of the input it could not."""
         if isinstance(error, ChildProcessError):
             return True
         return not isinstance(error, ConversionError) and bool(self._finished(space))
@@ -328,7 +328,7 @@ class Work:
         )
 
     def _finished(self, space: Workspace) -> set[int]:
-        """The shards that are there: each appeared under its name when it was whole, and verified."""
+        """The shards that exist. Each got its name only when it was complete and verified."""
         names = self.layout.names
         if not names or not space.output.is_dir():
             return set()
@@ -336,10 +336,10 @@ class Work:
         return {number for number, name in enumerate(names) if name in there}
 
     def _is_ours(self, space: Workspace, *, anywhere: bool = False) -> bool:
-        """Whether the shards there are of the same conversion of the same sources.
+        """Whether the existing shards belong to the same conversion of the same sources.
 
-        When a new folder has taken an old one's place, the old one is for a moment where the new one was: so it
-        counts which folder it is, unless it may be `anywhere`.
+        While a new folder replaces an old one, the old one is for a moment at the place of the new one. So the identity
+        of the folder is compared, unless `anywhere`.
         """
         try:
             found: Any = json.loads((space.folder / _STATE).read_text("utf-8"))
@@ -349,7 +349,7 @@ class Work:
             return False
         if anywhere:
             return bool(same)
-        # One file is begun anew: it is not known how far it got.
+        # A single file is started again, because it is not known how much of it was written.
         return bool(same and self.layout.names and folder == identity(space.output))
 
     def _conversion(self) -> Any:

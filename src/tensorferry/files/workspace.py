@@ -1,7 +1,7 @@
-"""`Workspace`: the hidden folder beside a target in which its successor is made.
+"""`Workspace`: the hidden folder beside a target, in which the new output is made.
 
-The folder's name is always the same, so that a run finds what a killed one has left; a lock in it, which dies with
-its process, tells the two apart.
+The name of the folder is always the same, so that a run finds the remains of a killed run. A lock in it, which ends
+with its process, shows whether a run is still working.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _NO_FLAGS = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 class Workspace:
-    """The hidden folder beside a target in which its successor is made.
+    """The hidden folder beside a target, in which the new output is made.
 
-    As a context manager it is locked, for its process alone; when the block ends it is unlocked, and stays.
+    As a context manager, it is locked for this process. It stays after the block, unlocked.
     """
 
     def __init__(self, target: Path) -> None:
@@ -62,14 +62,14 @@ class Workspace:
         self.unlock()
 
     def lock(self, *, shared: bool = False, wait: bool = False) -> None:
-        """Make the folder if it is not there, and lock it.
+        """Make the folder if it does not exist, and lock it.
 
         Args:
-            shared: Let others lock it likewise.
-            wait: Wait for others to unlock it.
+            shared: Whether others can have a shared lock at the same time.
+            wait: Whether to wait until others unlock it.
 
         Raises:
-            OutputExistsError: Somebody else has locked it, or it is not a folder of ours.
+            OutputExistsError: Another process has locked it, or it is not such a folder.
             OSError: It cannot be made.
         """
         kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
@@ -88,28 +88,28 @@ class Workspace:
                 if error.errno not in _NO_LOCKS:
                     os.close(descriptor)
                     raise
-            # The process that had it before may have removed it, folder and all.
+            # The process that had locked it may have removed the lock and the folder.
             if self._is_lock(descriptor):
                 self._lock = descriptor
             else:
                 os.close(descriptor)
 
     def unlock(self) -> None:
-        """Let others in."""
+        """Unlock the folder."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
     def has_published(self) -> bool:
-        """Whether a killed run had published its output; nothing is touched."""
+        """Whether a killed run had published its output. Nothing is changed."""
         note = self._note()
         return note is not None and identity(self.target) == note
 
     def recover(self) -> bool:
-        """Bring what a killed run left to a safe state.
+        """Repair what a killed run has left.
 
         Returns:
-            Whether that run had published its output, and only its cleaning up is missing.
+            Whether that run had published its output, and only the clean-up is missing.
         """
         if self.has_published():
             return True
@@ -123,17 +123,17 @@ class Workspace:
         return False
 
     def clear(self, *, keep: Iterable[str] = ()) -> None:
-        """Remove what is in the folder, but for the lock and what is to be kept."""
+        """Remove everything in the folder except the lock and the names in `keep`."""
         kept = {_LOCK, *keep}
         for each in list(self.folder.iterdir()):
             if each.name not in kept:
                 remove(each)
 
     def discard(self) -> None:
-        """Remove the folder with all that is in it; without an error if that cannot be done."""
+        """Remove the folder and its contents, without an error if that fails."""
         with suppress(OSError):
             self.clear()
-            # The lock goes last: who waits for it sees that it is gone.
+            # The lock is removed last: a process that waits for it finds that it is gone.
             (self.folder / _LOCK).unlink()
             self.folder.rmdir()
 
@@ -164,12 +164,12 @@ class Workspace:
         if not folders:
             self.output.replace(self.target)
         elif not _rename(self.output, self.target, _EXCHANGE):
-            # Only here is there a moment without a target; `recover` ends it if this process does not.
+            # Only here the target is missing for a moment. If this process is killed then, `recover` restores it.
             self.target.rename(self.folder / _PREVIOUS)
             self.output.rename(self.target)
 
     def _give_mode(self) -> None:
-        """Libraries may make their files for the owner alone; a probe tells what the umask, or an ACL, gives."""
+        """Give the output the mode of a new file, because libraries may make files that only the owner can read."""
         if self.output.is_dir():
             return
         probe = self.folder / "probe"
@@ -188,7 +188,7 @@ class Workspace:
 
     def _open_lock(self) -> int | None:
         try:
-            # Not `Path.mkdir(exist_ok=True)`, which looks again and complains if the folder is gone by then.
+            # Not `Path.mkdir(exist_ok=True)`, which fails if the folder is removed meanwhile.
             with suppress(FileExistsError):
                 self.folder.mkdir()
             status = self.folder.lstat()
@@ -214,10 +214,10 @@ class Workspace:
 
 
 def sync(path: Path) -> None:
-    """Flush a file, or a folder and all that is in it, to the disk.
+    """Flush a file, or a folder and its contents, to the disk.
 
     Raises:
-        OSError: The disk says that it cannot.
+        OSError: The disk reports an error.
     """
     if path.is_dir():
         for each in path.iterdir():
@@ -234,7 +234,7 @@ def _sync_one(path: Path) -> None:
 
 
 def _rename(source: Path, target: Path, flag: int) -> bool:
-    """Rename with a flag that `os.rename` has not; ``False`` if this system, or its file system, has not either."""
+    """Rename with a flag that `os.rename` does not have; ``False`` if the system or file system does not have it."""
     try:
         call = ctypes.CDLL(None, use_errno=True).renameat2
     except (AttributeError, OSError):
@@ -251,12 +251,12 @@ def _rename(source: Path, target: Path, flag: int) -> bool:
 
 
 def resolved(path: Path) -> Path:
-    """A path without links."""
+    """The path with all links resolved."""
     return Path(os.path.realpath(path))
 
 
 def is_empty_folder(path: Path) -> bool:
-    """Whether a path is a folder with nothing in it."""
+    """Whether a path is an empty folder."""
     try:
         return path.is_dir() and next(path.iterdir(), None) is None
     except FileNotFoundError:
@@ -264,7 +264,7 @@ def is_empty_folder(path: Path) -> bool:
 
 
 def identity(path: Path) -> int | None:
-    """What a file keeps when it is renamed, or ``None`` if there is none."""
+    """A number that a file keeps when it is renamed; ``None`` if the file does not exist."""
     try:
         return path.lstat().st_ino
     except OSError:
@@ -272,7 +272,7 @@ def identity(path: Path) -> int | None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, or a folder and all that is in it; a symlink itself."""
+    """Remove a file, a folder with its contents, or a symlink (not its target)."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:

@@ -160,11 +160,10 @@ def _facts(tensors: Sequence[Any], misalignments: Sequence[int]) -> Iterator[Any
 
 
 def _guard_maker(torch: Any) -> Callable[[Sequence[Any]], Callable[..., bool]] | None:
-    """What gives a function that tells whether tensors are like some others; ``None``: there is none that can be had.
+    """A function that makes guards, which tell whether tensors are like some others; ``None`` if PyTorch has none.
 
-    It compares type, dtype, shape, strides, device, lazy bits and whether they require grad, all in one call: a guard,
-    as a compiled function has one to know whether it has been compiled for such tensors. It is not public, so it is
-    tried out here.
+    A guard compares type, dtype, shape, strides, device, lazy bits and `requires_grad` in one call. Compiled functions
+    use it to find out whether they were compiled for such tensors. It is not public, so it is tested here.
     """
 
     def guard_of(tensors: Sequence[Any]) -> Callable[..., bool]:

@@ -1,1 +1,1 @@
-"""What formats are made of: contents, stored tensors, trees, the pump that moves bytes, the base of all formats."""
+"""The base of formats: contents, stored tensors, trees, the pump that copies bytes, the class `Format`."""

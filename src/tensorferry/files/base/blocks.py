@@ -1,4 +1,4 @@
-"""Tensors whose numbers were quantised together in blocks: bytes, with a string beside them that says of what."""
+"""Tensors in quantised blocks: stored as bytes, with a string in the metadata that names the kind of blocks."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 __all__ = ["BLOCKS", "Blocks", "blocks_of", "noted"]
 
 BLOCKS = "tensorferry.blocks"
-"""The metadata that says, as JSON, what blocks the bytes of which tensor are."""
+"""The key of the metadata that has the kind of blocks of each tensor, as JSON."""
 
 
 class Blocks(NamedTuple):
-    """What the bytes of a tensor are.
+    """A kind of quantised blocks.
 
     Args:
-        kind: The format that has such blocks, and its name for them: ``"gguf.Q8_0"``.
-        length: How many numbers a block has, all of the last axis.
-        nbytes: And how many bytes.
+        kind: The format of such blocks, and its name for them: ``"gguf.Q8_0"``.
+        length: How many numbers a block has, along the last axis.
+        nbytes: How many bytes a block has.
     """
 
     kind: str
@@ -35,7 +35,7 @@ class Blocks(NamedTuple):
 
 
 def blocks_of(contents: Contents) -> dict[str, Blocks]:
-    """The tensors in blocks by name; what the string says of what cannot be blocks counts for nothing."""
+    """The tensors in blocks, by name. Entries for tensors that cannot be blocks are ignored."""
     text = contents.metadata.get(BLOCKS)
     if text is None or not _is_short(text, contents.tensors):
         return {}
@@ -56,12 +56,12 @@ def blocks_of(contents: Contents) -> dict[str, Blocks]:
 
 
 def _is_short(text: str, names: Iterable[str]) -> bool:
-    """Whether no more is listed than so many tensors need: JSON of lists takes twenty times its length in memory."""
+    """Whether the text is not longer than these tensors need. JSON takes twenty times its length in memory."""
     most = sum(8 + len(name) for name in names)
     return sum(map(text.count, "[{,")) <= most + 8
 
 
 def noted(metadata: Mapping[str, str], blocks: Mapping[str, Blocks]) -> dict[str, str]:
-    """Metadata that says of these tensors, and of no others, what blocks they are."""
+    """Metadata with the kinds of blocks of exactly these tensors."""
     kept = {key: text for key, text in metadata.items() if key != BLOCKS}
     return {**kept, BLOCKS: json.dumps(blocks, separators=(",", ":"))} if blocks else kept

@@ -1,4 +1,4 @@
-"""`Contents`: what a file holds, before any of it is read."""
+"""`Contents`: the contents of a file, before any values are read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["MOST_TENSORS", "Contents", "FileFinding", "NotTensor", "Ref", "Speci
 
 
 MOST_TENSORS = 150_000
-"""In one file, where each takes a few bytes: more are out of all proportion, and would take seconds to list."""
+"""The most tensors in one file. More would take seconds to list."""
 
 
 class Ref(NamedTuple):
@@ -51,20 +51,20 @@ class Special(NamedTuple):
 
 
 class NotTensor(str):
-    """Why something in a file cannot be carried that is no tensor, nor a part of one: text, an attribute, a link."""
+    """Why something in a file that is not a tensor, nor part of one, cannot be loaded: text, an attribute, a link."""
 
     __slots__ = ()
 
 
 class FileFinding(NamedTuple):
-    """Something that is wrong with a file.
+    """A problem of a file.
 
     Args:
         path: The file.
-        offset: The byte at which it is wrong, or ``None`` if that is nowhere in particular.
-        tensor: The tensor that it concerns, or ``None``.
-        message: What is wrong, in one line.
-        error: Whether the file fails the check for it; else it is only worth a look (all zero).
+        offset: The position of the problem in bytes, or ``None``.
+        tensor: The name of the tensor that it concerns, or ``None``.
+        message: The problem, in one line.
+        error: Whether the check fails because of it. If not, it is only a note (a tensor of zeros).
     """
 
     path: str
@@ -76,19 +76,18 @@ class FileFinding(NamedTuple):
 
 @dataclass(repr=False)
 class Contents:
-    """What a file, or a folder of shards, holds.
+    """The contents of a file or of a folder of shards.
 
     Args:
-        format: The format's name.
-        paths: The files that it consists of.
-        tensors: Every tensor by name, in the file's order; tensors that are one in the file (tied weights)
-            stand under each of their names and have equal keys.
-        metadata: Strings by name, as safetensors and GGUF have them.
-        tree: How tensors and other values nest: dicts (with keys of any plain type), OrderedDicts, lists,
-            tuples, plain values, and a `Ref` in the place of each tensor; ``None`` for a plain mapping from
-            the names to the tensors.
-        others: What is in the file and cannot be carried, by name: why not, a `NotTensor` if nothing of a tensor
-            would be lost with it.
+        format: The name of the format.
+        paths: The files.
+        tensors: All tensors by name, in the order of the file. Tied tensors are under each of their names, with equal
+            keys.
+        metadata: Strings by name, as in safetensors and GGUF.
+        tree: The nesting of tensors and other values: dicts (with keys of any plain type), OrderedDicts, lists,
+            tuples, plain values, and a `Ref` in place of each tensor; ``None`` for a plain mapping from names to
+            tensors.
+        others: Names of things that cannot be loaded, and why; a `NotTensor` if it is not part of a tensor.
         asks_for: The globals that a pickle asks for.
         refuses: Those of them, and other demands, that make it unsafe to open.
     """
@@ -106,7 +105,7 @@ class Contents:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """There is nothing to close: files are opened when something in them is read."""
+        """Nothing has to be closed, because files are opened only while they are read."""
 
     def __repr__(self) -> str:
         return f"<Contents of {self.format or 'no file'}: {len(self.tensors):,} tensors>"
@@ -114,7 +113,7 @@ class Contents:
     @property
     def ties(self) -> dict[str, str]:
         """For each further name of a tensor, its first name."""
-        # Most files have none: eight bytes for each tensor tell that, where all the keys would be ten times as many.
+        # Most files have no ties, which hashes of eight bytes show. All keys would take ten times as much memory.
         marks = np.fromiter((hash(stored.key) for stored in self.tensors.values()), np.int64, len(self.tensors))
         marks.sort()
         twice = set(marks[1:][marks[1:] == marks[:-1]].tolist())

@@ -1,4 +1,4 @@
-"""What files look like, by which one that has changed is known."""
+"""Fingerprints of files, which show whether a file has changed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Fingerprint", "fingerprints"]
 
 
 class Fingerprint(NamedTuple):
-    """What a file must still look like when it has been read."""
+    """The facts about a file that must not change while it is in use."""
 
     path: str
     nbytes: int
@@ -19,7 +19,7 @@ class Fingerprint(NamedTuple):
 
 
 def fingerprints(paths: tuple[str, ...]) -> tuple[Fingerprint, ...]:
-    """What files look like now; folders are what is in them."""
+    """The present fingerprints of files, and of all files in folders."""
     found = []
     for path in sorted(set(paths)):
         status = os.stat(path)  # noqa: PTH116 - plain strings

@@ -1,4 +1,4 @@
-"""`Format`: what a module in `tensorferry.files.formats` declares and does."""
+"""`Format`: the protocol that each module in `tensorferry.files.formats` implements."""
 
 from __future__ import annotations
 
@@ -30,58 +30,58 @@ class Format(ABC):
     """
 
     name: ClassVar[str]
-    """What ``to=`` and ``--to`` take."""
+    """The name for ``to=`` and ``--to``."""
     title: ClassVar[str] = ""
-    """What people call it."""
+    """The name for people."""
     suffixes: ClassVar[tuple[str, ...]] = ()
-    """The names of its files end with one of these; the first is the usual one."""
+    """The suffixes of its files. The first is the usual one."""
     dtypes: ClassVar[frozenset[str]] = frozenset()
-    """Canonical names of the dtypes that it can hold."""
+    """The canonical names of the dtypes that it can hold."""
     module: ClassVar[str] = ""
-    """The library that it needs, which `pip` has under the same name."""
+    """The library that it needs, which has the same name on PyPI."""
     is_folder: ClassVar[bool] = False
-    """Whether what it writes is a folder."""
+    """Whether its output is a folder."""
     holds_tree: ClassVar[bool] = False
-    """Whether it has a place for values that are not tensors, and for how they nest."""
+    """Whether it can store values that are not tensors, and their nesting."""
     holds_metadata: ClassVar[bool] = False
-    """Whether it has a place for strings by name."""
+    """Whether it can store strings by name."""
     unicode_only: ClassVar[bool] = False
-    """Whether all names and strings have to be valid Unicode."""
+    """Whether all names and strings must be valid Unicode."""
     most_axes: ClassVar[int] = 64
-    """The most axes of a tensor in it; NumPy has 64."""
+    """The most axes of a tensor. (NumPy's limit is 64.)"""
     holds_one: ClassVar[bool] = False
-    """Whether a file of it holds a single tensor, which has no name."""
+    """Whether a file holds a single tensor without a name."""
     first_class: ClassVar[bool] = False
-    """Whether it is one of those that `tensorferry roundtrip` goes through."""
+    """Whether `tensorferry roundtrip` uses it."""
     writes: ClassVar[bool] = True
     """Whether it can be written, not only read."""
     shard_stem: ClassVar[str] = "model"
-    """In a folder of shards: the name before ``-00001-of-00002``; a format with an ``index_suffix`` has those."""
+    """In a folder of shards, the name before ``-00001-of-00002``."""
     index_suffix: ClassVar[str] = ""
-    """What is put after a shard's name for the name of the index, up to ``.json``; ``""``: it has no shards."""
+    """The part of the name of the index between the name of a shard and ``.json``; empty if it has no shards."""
     rank: ClassVar[int] = 50
-    """Its place among the others, in tables and where several recognise a file."""
+    """Its position among the formats, in tables, and if several recognise a file."""
 
     @abstractmethod
     def recognises(self, path: Path, head: bytes) -> bool:
         """Whether a file is of this format, by its first bytes.
 
-        They are empty for a folder, and for what is not there but may be the prefix of several files' names.
+        `head` is empty for a folder, and for a path that does not exist (it may be the prefix of several files' names).
         """
 
     def is_named(self, path: Path, head: bytes) -> bool:
-        """Whether a file whose first bytes no format recognises is of this one by its name: then it is a broken one."""
+        """Whether a file that no format recognises has a name of this one, and so is a broken file of it."""
         del path, head
         return False
 
     @abstractmethod
     def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
-        """What a file holds: its header, never its data.
+        """Read the header of a file, never its data.
 
         Args:
             path: A file (or a folder, for formats that are folders).
-            allow: Names of classes, such as ``"package.Config"``, whose instances a pickle may contain: they are
-                read as plain containers of their attributes, never made.
+            allow: Names of classes, such as ``"package.Config"``, that a pickle may contain. Their objects are read as
+                plain containers of their attributes.
 
         Raises:
             FileFormatError: It breaks the rules of the format.
@@ -89,17 +89,17 @@ class Format(ABC):
         """
 
     def asks_for(self, path: Path) -> tuple[str, ...]:
-        """The globals that a file asks for, even one that `read` refuses for them; nothing is built, nothing executed.
+        """The globals that a file asks for, even if `read` refuses it. Nothing is built or executed.
 
         Raises:
             FileFormatError: It breaks the rules of the format.
-            UnsafeFileError: It is out of all proportion.
+            UnsafeFileError: It would need far too much memory or time.
         """
         del path
         return ()
 
     def refuse(self, contents: Contents) -> None:
-        """Refuse what the format cannot hold, before anything is written.
+        """Raise for contents that the format cannot hold, before anything is written.
 
         Raises:
             FormatLimitError: The message names the tensors.
@@ -131,11 +131,11 @@ class Format(ABC):
             self.refuse_any(odd, "holds names and strings in UTF-8, and these are not valid Unicode", RENAME_OR_EXCLUDE)
 
     def lacks(self, contents: Contents) -> list[str]:
-        """The tensors of whose dtype it has none."""
+        """The names of tensors with a dtype that it cannot hold."""
         return [name for name, stored in contents.tensors.items() if stored.dtype not in self.dtypes]
 
     def refuse_any(self, names: Iterable[object], what: str, hint: str) -> None:
-        """Refuse tensors or strings of these names, if there are any.
+        """Raise if there are any of these names of tensors or strings.
 
         Raises:
             FormatLimitError: The message is the format's title, `what`, and the names.
@@ -145,17 +145,17 @@ class Format(ABC):
             raise FormatLimitError(f"{self.title or self.name} {what}: {named(found)}.", hint)
 
     def write(self, contents: Contents, path: Path, pump: Pump) -> None:
-        """Write a new file (or folder) at a path where there is none, and leave it on the disk (fsync is the caller's).
+        """Write a new file (or folder). The caller flushes it to the disk.
 
-        The tensors' bytes go through `pump`, which counts them and checks what can be checked. `refuse` has passed.
+        The bytes of tensors go through `pump`, which counts them and compares checksums. `refuse` has been called.
         """
         raise FormatLimitError(f"{self.title or self.name} can be read, not written.", "another to=")
 
     def dequantised(self, stored: Stored, blocks: Blocks, name: str) -> Stored:
-        """The numbers that the bytes of a tensor in blocks of this format are; see `blocks_of`.
+        """The numbers of a tensor in quantised blocks of this format; see `blocks_of`.
 
         Raises:
-            FrameworkNotInstalledError: The library that does it is not installed.
+            FrameworkNotInstalledError: The library for it is not installed.
             FormatLimitError: It cannot be done; the message names the tensor.
         """
         raise FormatLimitError(f"{name}: {self.title or self.name} has no blocks of {blocks.kind}.")
@@ -163,14 +163,14 @@ class Format(ABC):
     def check(
         self, path: Path, *, allow: frozenset[str] = frozenset(), found: Contents | ConversionError | None = None
     ) -> Iterator[FileFinding]:
-        """What is wrong with a file, all of it, not just the first; ``read`` may still raise for it.
+        """Find everything that is wrong with a file. ``read`` may still raise for it.
 
-        A format that has no rules of its own to look at has everything read.
+        By default, the whole file is read.
 
         Args:
             path: As for `read`.
             allow: As for `read`.
-            found: What `read` gave or raised, if it was called already.
+            found: The result or the error of `read`, if it was called before.
 
         Raises:
             OSError: It cannot be read.
@@ -203,16 +203,16 @@ class Format(ABC):
             yield FileFinding(file or str(path), offset, name, message)
 
     def tried(self, path: Path, allow: frozenset[str]) -> Contents | ConversionError:
-        """What `read` gives, or raises over the file."""
+        """The result or the error of `read`."""
         try:
             return self.read(path, allow=allow)
         except ConversionError as error:
-            return error.with_traceback(None)  # which would keep all that was read
+            return error.with_traceback(None)  # because the traceback refers to everything that was read
 
     def own_entries(self, folder: Path) -> list[str]:
-        """The names in a folder that it recognises of what belongs to the format, with all that is in it.
+        """The names in a folder that belong to the format with everything inside them.
 
-        Only they may go when the folder is replaced; a format that does not say has none.
+        Only these may be removed when the folder is replaced. By default there are none.
         """
         del folder
         return []
@@ -236,11 +236,11 @@ class Format(ABC):
 
 
 def owned(folder: Path, fits: Callable[[str], object]) -> list[str]:
-    """The names in a folder of those entries all of whose files fit.
+    """The entries of a folder all of whose files belong to a format.
 
     Args:
         folder: The folder.
-        fits: Is asked for each file's path from there, with ``/``; a symlink counts as a file.
+        fits: Whether a file belongs to it, by its path in the folder with ``/``. A symlink counts as a file.
     """
     return [name for name in os.listdir(folder) if all(map(fits, _files(folder, name)))]  # noqa: PTH208 - names only
 

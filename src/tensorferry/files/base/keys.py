@@ -1,4 +1,4 @@
-"""Which keys a file may have dicts of."""
+"""Check the keys of dicts in files."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ _MOST_ALIKE = 64
 
 
 class Keys:
-    """Says which keys the dicts, and elements the sets, of a file may have: plain ones, and small tuples of such.
+    """Decides which keys of dicts, and elements of sets, a file may have: plain values, and small tuples of them.
 
-    Of those whose hashes anybody can foresee (of strings nobody can) no more may be alike than by chance: a dict
-    compares each with all that are.
+    The hashes of numbers can be predicted, so a file could make them all equal; then a dict compares each key with all
+    others. So only a few keys with the same hash are allowed. (The hashes of strings cannot be predicted.)
     """
 
     def __init__(self) -> None:
         self._alike: dict[int, list[Any]] = {}
 
     def takes(self, key: Any) -> bool:
-        """Whether a key of a pickle may be put into a dict."""
+        """Whether a key may be put into a dict."""
         return _is_plain(key, 4) and self.are_few(key)
 
     def are_few(self, key: Any) -> bool:
-        """Whether there are not too many keys yet that are unlike this one and have its hash."""
+        """Whether there are not too many different keys with the same hash."""
         kind = type(key)
         if kind in (str, float, bool, bytes) or key is None or (kind is int and -_OWN_HASH < key < _OWN_HASH):
             return True

@@ -1,4 +1,4 @@
-"""Trees of tensors: the names that their places give them, and trees with other names or fewer tensors."""
+"""Trees of tensors in files: names of tensors by their paths, and trees with other names or fewer tensors."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ __all__ += ["rename", "without", "written"]
 DEEPEST = 64
 """How deep a tree may nest."""
 MOST = 1_500_000
-"""How many values a tree may have, so that they are listed in a second or two; see `CONTAINER`."""
+"""The most values of a tree, so that they can be listed in a second or two; see `CONTAINER`."""
 CONTAINER = 4
-"""As how many values a container counts, itself: that is how much longer it takes."""
+"""A container counts as this many values, because it takes that much longer."""
 PLAIN = frozenset({str, int, float, bool, type(None)})
-"""The types of values that a tree mostly has besides tensors, of which there may be many."""
+"""The types of ordinary values, of which there may be many."""
 
 _LONE = "tensor"
-"""The name of a tensor that stands alone, without a container that names it."""
+"""The name of a tensor without a container."""
 
 
 def leaves(tree: Any, leaf: type = Ref) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """Each tensor of a tree, in order, with the keys that lead to it.
+    """Yield the keys that lead to each tensor of a tree, and the tensor, in order.
 
     Args:
         tree: Dicts, lists and tuples of tensors and of anything else.
-        leaf: The type of what stands for a tensor.
+        leaf: The type that stands for a tensor.
 
     Raises:
-        FormatLimitError: It nests too deep, or in itself.
+        FormatLimitError: It is nested too deeply, or contains itself.
     """
     if isinstance(tree, leaf):
         yield (), tree
@@ -71,12 +71,12 @@ def leaves(tree: Any, leaf: type = Ref) -> Iterator[tuple[tuple[Any, ...], Any]]
 
 
 def are_plain(values: Iterable[Any]) -> bool:
-    """Whether values are of nothing but the types in `PLAIN`."""
+    """Whether all values have types in `PLAIN`."""
     return PLAIN.issuperset(map(type, values))
 
 
 def names(tree: Any, leaf: type = Ref) -> list[str]:
-    """The names that tensors get from how they nest, in the tree's order.
+    """The names of tensors by their paths, in the order of the tree.
 
     >>> names({"model": {"weight": Ref("")}, "model.weight": Ref(""), "state": [1, (Ref(""),)]})
     ['model.weight', 'model.weight#2', 'state.1.0']
@@ -89,12 +89,12 @@ def names(tree: Any, leaf: type = Ref) -> list[str]:
 
 
 def name_at(keys: tuple[Any, ...], taken: Collection[str], counts: dict[str, int]) -> str:
-    """The name of a tensor at a place of a tree.
+    """The name of a tensor by its path.
 
     Args:
         keys: The keys that lead to it.
-        taken: The names of those before it.
-        counts: Of how many the name would be the same; for a call with each tensor, in order.
+        taken: The names of the tensors before it.
+        counts: How many tensors would have the same name. It is updated by calls for all tensors, in order.
     """
     plain = unique = ".".join(map(str, keys)) if keys else _LONE
     while unique in taken:
@@ -104,11 +104,11 @@ def name_at(keys: tuple[Any, ...], taken: Collection[str], counts: dict[str, int
 
 
 def relabel(tree: Any, label: Callable[[Any], Any], leaf: type = Ref) -> Any:
-    """The same tree with something else in the place of each tensor; containers are made anew.
+    """A new tree with something else in place of each tensor.
 
     Args:
-        tree: As for `leaves`, no deeper.
-        label: Is called with what stands for each tensor, in order; gives what shall stand there.
+        tree: As for `leaves`, not nested too deeply.
+        label: Called with each tensor, in order; gives the replacement.
         leaf: As for `leaves`.
     """
     if isinstance(tree, leaf):
@@ -122,11 +122,11 @@ def relabel(tree: Any, label: Callable[[Any], Any], leaf: type = Ref) -> Any:
 
 
 def rename(tree: Any, mapping: Mapping[str, str]) -> Any:
-    """A tree whose tensors have new names, and so new keys in the dicts that they stand in.
+    """A tree with new names of tensors, and therefore new keys in its dicts.
 
-    A tensor whose new name does not begin as its dict's place does moves up to the dict where it does; one that moved
-    with all others of its container takes the container along, and what else stands in it. A dict that is left empty
-    goes.
+    If the new name of a tensor does not begin with the path of its dict, the tensor moves up to a dict for which it
+    does. If all tensors of a container move in the same way, the container moves with its other values. A dict that
+    becomes empty is removed.
 
     >>> rename({"model": {"module.weight": Ref("model.module.weight")}}, {"model.module.weight": "model.weight"})
     {'model': {'weight': Ref(name='model.weight', kind='tensor', requires_grad=False)}}
@@ -135,18 +135,18 @@ def rename(tree: Any, mapping: Mapping[str, str]) -> Any:
 
     Args:
         tree: The tree; ``None`` stays ``None``.
-        mapping: The new name of each tensor that gets one.
+        mapping: The new names of tensors.
 
     Raises:
-        FormatLimitError: A tensor has no key that is text, or has a place in a list and the others there do not go
-            with it, or another entry has the key already.
+        FormatLimitError: The key of a tensor is not a string, or the tensor is in a list whose other elements do not
+            move with it, or the new key exists already.
     """
     changed = {old: new for old, new in mapping.items() if old != new}
     return _renamed(tree, (), changed)[0] if changed else tree
 
 
 def without(tree: Any, excluded: Collection[str]) -> Any:
-    """A tree without some of its tensors; a list or tuple that held nothing else becomes empty.
+    """A tree without some of its tensors. A list or tuple with only such tensors becomes empty.
 
     >>> without({"a": Ref("a"), "b": [Ref("b.0"), Ref("b.1")], "step": 3}, {"a", "b.0", "b.1"})
     {'b': [], 'step': 3}
@@ -156,7 +156,7 @@ def without(tree: Any, excluded: Collection[str]) -> Any:
         excluded: The names of the tensors to leave out.
 
     Raises:
-        FormatLimitError: Some but not all of a list are left out: the places of the others would change.
+        FormatLimitError: Some elements of a list are left out, but not all: the positions of others would change.
     """
     if not excluded:
         return tree
@@ -165,9 +165,9 @@ def without(tree: Any, excluded: Collection[str]) -> Any:
 
 
 def written(value: Any) -> str:
-    """A value as Python writes it, equal for equal values: the elements of sets in one order, attributes at the end.
+    """A value as Python code, which is the same for equal values: sets are sorted, and attributes come last.
 
-    How Python itself writes a set depends on what it was before.
+    (Python's own ``repr`` of a set depends on its history.)
 
     >>> written({"a": {32, 8}, "b": [frozenset(), set()]})
     "{'a': {32, 8}, 'b': [frozenset(), set()]}"
@@ -201,7 +201,7 @@ def _children(node: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def like(node: dict[Any, Any], items: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
-    """A dict of other items: of the same type, with the same default factory and attributes."""
+    """A dict with other items, of the same type, with the same default factory and attributes."""
     result = type(node)()
     if hasattr(node, "default_factory"):
         result.default_factory = node.default_factory  # type: ignore[attr-defined]
@@ -212,7 +212,7 @@ def like(node: dict[Any, Any], items: Iterable[tuple[Any, Any]]) -> dict[Any, An
 
 
 def _renamed(node: Any, keys: tuple[str, ...], mapping: Mapping[str, str]) -> tuple[Any, list[tuple[str, Any]]]:
-    """A node with the new names, and what moves out of it: the name, and the tensor or container."""
+    """A node with the new names; and the names, and tensors or containers, that move out of it."""
     if isinstance(node, Ref):
         return _relabelled(node, mapping), []
     if type(node) in (list, tuple):
@@ -262,7 +262,7 @@ def _renamed(node: Any, keys: tuple[str, ...], mapping: Mapping[str, str]) -> tu
 
 
 def _new_name(node: Any, keys: tuple[str, ...], mapping: Mapping[str, str]) -> str | None:
-    """The new name of a tensor, or of a container all of whose tensors' names change alike; or ``None``."""
+    """The new name of a tensor, or of a container whose tensors are all renamed in the same way; or ``None``."""
     if isinstance(node, Ref):
         return mapping.get(node.name)
     if not isinstance(node, dict) and type(node) not in (list, tuple):
@@ -284,7 +284,7 @@ def _relabelled(node: Any, mapping: Mapping[str, str]) -> Any:
 
 
 class _Gone:
-    """What is left of a tensor that is left out."""
+    """A placeholder for a tensor that is left out."""
 
 
 _GONE = _Gone()

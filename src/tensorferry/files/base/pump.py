@@ -1,4 +1,4 @@
-"""`Pump`: the bytes of tensors on their way into a file, counted and checked, a block at a time."""
+"""`Pump`: copy the bytes of tensors into a file, count them, and compare checksums, a block at a time."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ __all__ = ["Pump"]
 Array = np.ndarray[Any, Any]
 
 _NO_RANGES = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM)
-"""What copy_file_range says between file systems, or where there is no such call."""
+"""Errors of copy_file_range between file systems, or on systems without it."""
 
 _ASIDE = 4 * BLOCK_BYTES
-"""Bytes from which a checksum is computed beside the copying, in a thread."""
+"""From this size in bytes on, a checksum is computed in a thread, beside the copy."""
 
 _CHECKERS = 2
-"""Threads that compute checksums: one is slower than the copying."""
+"""The number of threads for checksums. One thread would be slower than the copy."""
 _BEHIND = 256 * BLOCK_BYTES
 
 _BEGIN = 2
@@ -41,10 +41,10 @@ _BEGIN = 2
 
 
 class Pump:
-    """Moves the bytes of tensors, and looks at the checksums that their sources have.
+    """Copies the bytes of tensors, and compares the checksums of their sources.
 
     Args:
-        progress: Is told the number of bytes each time some have been moved.
+        progress: Called with the number of bytes whenever some have been copied.
     """
 
     def __init__(self, progress: Callable[[int], None] | None = None) -> None:
@@ -56,10 +56,10 @@ class Pump:
 
     @contextmanager
     def deferring(self) -> Iterator[None]:
-        """Meanwhile, large regions are checked beside the copying of what comes after them; at the end all are.
+        """A context in which large regions are checked while later ones are copied. At its end, all have been checked.
 
         Raises:
-            FileFormatError: A checksum did not fit.
+            FileFormatError: A checksum is wrong.
         """
         self._defers = True
         try:
@@ -73,18 +73,18 @@ class Pump:
                 self._checkers = None
 
     def copy(self, stored: Stored, descriptor: int, *, crc: int | None = None) -> int | None:
-        """Append a tensor's packed little-endian bytes to an open file.
+        """Append the bytes of a tensor (compact, little-endian) to an open file.
 
         Args:
             stored: The tensor.
-            descriptor: A file that is open for writing, at the place where the bytes go.
-            crc: The CRC-32 of what stands before the bytes in their record, if the caller wants to go on with it.
+            descriptor: A file that is open for writing, at the right position.
+            crc: The CRC-32 of the bytes before, if the caller needs the CRC-32 of all.
 
         Returns:
             The CRC-32 so far, or ``None`` if it was not asked for.
 
         Raises:
-            FileFormatError: The source's own checksum does not fit, or the source is cut off.
+            FileFormatError: The checksum of the source is wrong, or the source is cut off.
         """
         if isinstance(stored, Packed) and not stored.swapped:
             with self._checking(stored):
@@ -102,24 +102,24 @@ class Pump:
         return crc
 
     def blocks(self, stored: Stored) -> Iterator[Array]:
-        """A tensor's values in order, as `Stored.blocks` gives them, for libraries that write by themselves."""
+        """The values of a tensor in order, as from `Stored.blocks`, for libraries that write files themselves."""
         self.check(stored)
         for block in stored.blocks():
             yield block
             self.progress(block.nbytes)
 
     def array(self, stored: Stored) -> Array:
-        """All of a tensor in memory, for libraries that take nothing else."""
+        """The whole tensor in memory, for libraries that need it."""
         self.check(stored)
         array = stored.array()
         self.progress(array.nbytes)
         return array
 
     def check(self, stored: Stored) -> None:
-        """Compare the checksum of the region that a tensor lies in, or each of its parts, once for each region.
+        """Compare the checksums of the regions of a tensor, once for each region.
 
         Raises:
-            FileFormatError: It does not fit.
+            FileFormatError: A checksum is wrong.
         """
         for part in getattr(stored, "parts", (stored,)):
             record = getattr(part, "record", None)
@@ -128,16 +128,16 @@ class Pump:
 
     def _defer(self, record: Record) -> None:
         if self._checkers is None:
-            from concurrent.futures import ThreadPoolExecutor  # which brings logging: not to look into a file
+            from concurrent.futures import ThreadPoolExecutor  # here, because it imports logging, which takes long
 
             self._checkers = ThreadPoolExecutor(_CHECKERS)
         self._checked.add(record)
         self._pending.append((record.nbytes, self._checkers.submit(self._compare_sum, record)))
-        # Not far behind: what was copied is still in the page cache.
+        # Soon after the copy, while the bytes are still in the page cache.
         self._settle(_BEHIND)
 
     def _settle(self, nbytes: int) -> None:
-        """Wait until no more bytes than these are to be checked, and raise what was found so far."""
+        """Wait until at most `nbytes` bytes are still to be checked, and raise the errors that were found."""
         left = sum(each for each, _ in self._pending)
         while self._pending and (left > nbytes or self._pending[0][1].done()):
             count, checked = self._pending.popleft()
@@ -149,7 +149,7 @@ class Pump:
 
     @contextmanager
     def _checking(self, stored: Stored) -> Iterator[None]:
-        """Check a tensor's region meanwhile, beside the copying if that takes a while."""
+        """A context in which the region of a tensor is checked, in a thread if it is large."""
         record = getattr(stored, "record", None)
         if stored.nbytes < _ASIDE or record is None or record.crc is None:
             self.check(stored)
@@ -160,7 +160,7 @@ class Pump:
                 self._defer(record)
             yield
             return
-        from concurrent.futures import ThreadPoolExecutor  # which brings logging: not to look into a file
+        from concurrent.futures import ThreadPoolExecutor  # here, because it imports logging, which takes long
 
         with ThreadPoolExecutor(1) as aside:
             checked = aside.submit(self.check, stored)
@@ -178,7 +178,7 @@ class Pump:
                     if error.errno not in _NO_RANGES:
                         raise
                     count = 0
-                # Some file systems say nothing was copied instead of that they cannot.
+                # Some file systems return 0 instead of an error if they cannot do it.
                 if not count:
                     break
                 done += count
@@ -203,7 +203,7 @@ class Pump:
         return crc
 
     def _copy_and_sum(self, stored: Packed, descriptor: int, crc: int) -> int:
-        """As `_copy_blocks`, inside the kernel, while the checksum is computed beside it."""
+        """As `_copy_blocks`, but in the kernel, while a thread computes the checksum."""
         from concurrent.futures import ThreadPoolExecutor
 
         with ThreadPoolExecutor(1) as aside:
@@ -222,7 +222,7 @@ class Pump:
 
 
 def _find_sync() -> Callable[[int, int, int, int], int] | None:
-    """Linux's sync_file_range, which begins to write and waits for nothing; ``None`` elsewhere."""
+    """Linux's sync_file_range, which starts to write to the disk and does not wait; ``None`` on other systems."""
     try:
         found: Any = ctypes.CDLL(None).sync_file_range
     except (AttributeError, OSError):
@@ -235,14 +235,14 @@ _sync_range = _find_sync()
 
 
 def _begin_to_write(descriptor: int, count: int) -> None:
-    """Let the disk begin with what was just put into a file, so that fsync has less to wait for at the end."""
+    """Start to write new bytes of a file to the disk, so that fsync takes less time at the end."""
     if _sync_range is not None:
         end = os.lseek(descriptor, 0, os.SEEK_CUR)
         _sync_range(descriptor, end - count, count, _BEGIN)
 
 
 def _sum(path: str, offset: int, nbytes: int, crc: int = 0) -> int:
-    """The CRC-32 of a region of a file, going on from that of what stands before it."""
+    """The CRC-32 of a region of a file, continued from the CRC-32 of the bytes before."""
     for block in Extent("uint8", (nbytes,), path, offset).blocks():
         raw: Any = block
         crc = zlib.crc32(raw, crc)

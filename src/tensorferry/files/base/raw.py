@@ -1,4 +1,4 @@
-"""Bytes of files: read at a place, written to the end, mapped."""
+"""Read, write and map bytes of files."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["mapped", "mapped_private", "read_at", "read_fully", "read_pages", "w
 
 
 def read_fully(descriptor: int, view: memoryview, offset: int, path: str) -> None:
-    """Fill a buffer from a place in a file.
+    """Fill a buffer from a position in a file.
 
     Raises:
-        FileFormatError: The file ends before.
+        FileFormatError: The file is too short.
     """
     done = 0
     while done < view.nbytes:
@@ -27,12 +27,12 @@ def read_fully(descriptor: int, view: memoryview, offset: int, path: str) -> Non
 
 
 def read_at(path: str, offset: int, nbytes: int, descriptor: int | None = None) -> bytes:
-    """Bytes of a file, which may be open already.
+    """Read bytes of a file, which may be open already.
 
     Raises:
-        FileFormatError: The file ends before.
+        FileFormatError: The file is too short.
     """
-    # Opened each time: a model may have more shards than a process may have open files.
+    # Opened each time, because a model may have more shards than a process can have open files.
     opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC) if descriptor is None else descriptor
     try:
         raw = os.pread(opened, nbytes, offset)
@@ -47,7 +47,7 @@ def read_at(path: str, offset: int, nbytes: int, descriptor: int | None = None) 
 
 
 def read_pages(path: str, offset: int, nbytes: int) -> mmap.mmap:
-    """As `read_at`, in memory that is given back as soon as it is closed; at least one byte, as maps are."""
+    """As `read_at`, into a map whose memory is freed when it is closed; at least one byte."""
     pages = mmap.mmap(-1, max(nbytes, 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -59,7 +59,7 @@ def read_pages(path: str, offset: int, nbytes: int) -> mmap.mmap:
 
 
 def write_fully(descriptor: int, data: Any, at: int | None = None) -> int:
-    """Write all of a buffer where an open file stands, or at a place in it; gives the number of bytes."""
+    """Write all of a buffer at the position of an open file, or at `at`; gives the number of bytes."""
     view = memoryview(data)
     done = 0
     while done < view.nbytes:
@@ -69,19 +69,19 @@ def write_fully(descriptor: int, data: Any, at: int | None = None) -> int:
 
 
 def mapped(path: str) -> mmap.mmap:
-    """One read-only map of a file, shared by all that lies in it for as long as any of it lives."""
+    """A read-only map of a file, which is shared by all users of the file while it is in use."""
     status = os.stat(path)  # noqa: PTH116 - a plain string
     return _mapped(path, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 def mapped_private(path: str) -> mmap.mmap:
-    """A map of a file that can be written: a page that is becomes a copy of one's own; the file stays as it is."""
+    """A private, writable map of a file: a page that is written becomes a copy, and the file does not change."""
     with open(path, "rb") as file:  # noqa: PTH123 - a descriptor for mmap
         return mmap.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE | _NO_RESERVE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
 
 
 _NO_RESERVE: int = getattr(mmap, "MAP_NORESERVE", 0x4000 if os.uname().machine in ("x86_64", "aarch64") else 0)
-"""No memory is set aside for pages that may be written, or a file larger than what there is could not be mapped."""
+"""The flag to reserve no memory for written pages. Otherwise a file larger than memory could not be mapped."""
 
 
 @lru_cache(maxsize=16)

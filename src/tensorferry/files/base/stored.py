@@ -1,4 +1,4 @@
-"""Tensors as files hold them: where the bytes are, and how to read them a block at a time."""
+"""`Stored`: tensors in files: where their bytes are, and how they are read, a block at a time."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ __all__ = ["BLOCK_BYTES", "Decoded", "Extent", "InMemory", "Packed", "Record", "
 Array = np.ndarray[Any, Any]
 
 BLOCK_BYTES = 1 << 20
-"""Bytes that are in memory at a time while a tensor is copied."""
+"""How many bytes are in memory at a time while a tensor is copied."""
 
 _LARGE = 8 * BLOCK_BYTES
-"""Bytes from which a tensor is read by several threads."""
+"""From this size in bytes on, a tensor is read by several threads."""
 _READERS = 4
 
 
 class Record(NamedTuple):
-    """A region of a file with a checksum of its own, such as a member of a zip archive; ``None``: it has none."""
+    """A region of a file with its own checksum (or ``None``), such as a member of a zip archive."""
 
     path: str
     offset: int
@@ -60,37 +60,37 @@ class Stored(ABC):
 
     @property
     def nbytes(self) -> int:
-        """The bytes of its values, packed."""
+        """How many bytes its values take without gaps."""
         return self.size * find(self.dtype).itemsize
 
     @property
     @abstractmethod
     def key(self) -> Hashable:
-        """What it is a view of, and which: equal for tensors that are one (tied weights)."""
+        """A key that is equal for tensors that are the same (tied weights)."""
 
     def where(self, element: int) -> tuple[str | None, int | None]:
-        """The file and the byte of an element, given its place in row-major order; ``None``: it is encoded."""
+        """The file and the position in bytes of an element, by its row-major index; ``None`` if it is encoded."""
         del element
         return None, None
 
     @abstractmethod
     def blocks(self) -> Iterator[Array]:
-        """Its values in order: one-dimensional native arrays of about `BLOCK_BYTES`, read-only to the caller.
+        """Yield its values in order, as one-dimensional native arrays of about `BLOCK_BYTES`. Do not write to them.
 
-        A block is only valid until the next one is asked for.
+        A block is valid only until the next one is requested.
         """
 
     def array(self, map_of: Callable[[str], mmap.mmap] = mapped) -> Array:
-        """All of it as one array: a view of the file where that is possible, else as `load` gives it.
+        """The whole tensor as an array: over a map of the file if possible, otherwise as from `load`.
 
         Args:
-            map_of: Gives the map of a file; by default one that nobody can write.
+            map_of: Gives the map of a file; by default a read-only one.
         """
         del map_of
         return self.load()
 
     def load(self) -> Array:
-        """All of it in memory of its own, which any framework can adopt."""
+        """The whole tensor in new memory, which any framework can adopt."""
         result = compact(self.shape, numpy_dtype(self.dtype))
         flat = result.reshape(-1)
         start = 0
@@ -101,13 +101,13 @@ class Stored(ABC):
 
 
 class Packed(Stored):
-    """Values in a file, row-major and one after the other; subclasses say how they know the place of theirs.
+    """Values in a file in row-major order without gaps. Subclasses know where.
 
     Args of every subclass:
         path: The file.
         offset: The first byte.
-        record: The checksummed region that it lies in, if the format has one.
-        swapped: Whether the file's bytes are big-endian.
+        record: The region with a checksum that contains it, if there is one.
+        swapped: Whether its bytes are big-endian.
     """
 
     __slots__ = ()
@@ -154,15 +154,15 @@ class Packed(Stored):
 
 
 class _Placed(Stored):
-    """What lies at a place in a file.
+    """Values at a position in a file.
 
     Args:
-        dtype: Canonical name.
+        dtype: The canonical name of the dtype.
         shape: Lengths of the axes.
         path: The file.
         offset: The byte of the first element.
-        record: The checksummed region that it lies in, if the format has one.
-        swapped: Whether the file's bytes are big-endian.
+        record: The region with a checksum that contains it, if there is one.
+        swapped: Whether its bytes are big-endian.
     """
 
     __slots__ = ("dtype", "offset", "path", "record", "shape", "swapped")
@@ -190,13 +190,13 @@ class _Placed(Stored):
 
 
 class Extent(_Placed, Packed):
-    """Packed values at a place in a file."""
+    """Values without gaps at a position in a file."""
 
     __slots__ = ()
 
 
 class View(_Placed):
-    """Values in a file that are not packed: with strides in bytes, none negative, as of a transposed PyTorch tensor."""
+    """Values in a file with strides (in bytes, not negative), as those of a transposed PyTorch tensor."""
 
     __slots__ = ("strides",)
 
@@ -225,7 +225,7 @@ class View(_Placed):
         return self.path, self.offset + sum(int(i) * step for i, step in zip(index, self.strides, strict=True))
 
     def blocks(self) -> Iterator[Array]:
-        # A map of its own, whose pages are given back as soon as they are read: what is mapped counts as memory.
+        # A separate map, whose pages are freed as soon as they are read, because mapped pages count as memory.
         with open(self.path, "rb") as file:  # noqa: PTH123 - a descriptor for mmap
             pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         array: Array = np.ndarray(self.shape, numpy_dtype(self.dtype), pages, self.offset, self.strides)
@@ -245,13 +245,13 @@ class View(_Placed):
 
 
 class Decoded(Stored):
-    """Values that only the format's own library can read: compressed, chunked or encoded.
+    """Values that must be decoded: compressed, chunked or encoded.
 
     Args:
-        dtype: Canonical name.
+        dtype: The canonical name of the dtype.
         shape: Lengths of the axes.
-        read: Gives its values in order, as arrays of any shape of the dtype; called anew for each reading.
-        key: What it is in the file.
+        read: Yields its values in order, as arrays of the dtype with any shape. It is called for each reading.
+        key: See `Stored.key`.
     """
 
     __slots__ = ("_key", "dtype", "read", "shape")
@@ -273,10 +273,10 @@ class Decoded(Stored):
 
 
 class Turned(Decoded):
-    """Values that are to be conjugated or negated when they are read.
+    """Values that are conjugated or negated when they are read.
 
     Args:
-        source: The values as they stand there.
+        source: The values in the file.
         conj: Whether they are conjugated.
         neg: Whether they are negated, after that.
     """
@@ -291,7 +291,7 @@ class Turned(Decoded):
 
     @property
     def record(self) -> Record | None:
-        """The checksummed region that they lie in."""
+        """The region with a checksum that contains them."""
         return getattr(self.source, "record", None)
 
     def _turned(self) -> Iterator[Array]:
@@ -301,11 +301,11 @@ class Turned(Decoded):
 
 
 class InMemory(Stored):
-    """An array that is to be written.
+    """An array in memory that will be written.
 
     Args:
-        array: Its values, of a dtype in the table and in any layout.
-        key: What it is a view of.
+        array: The array, in any layout.
+        key: See `Stored.key`.
     """
 
     __slots__ = ("_key", "dtype", "shape", "values")
@@ -330,7 +330,7 @@ class InMemory(Stored):
 
 
 def _pages(shape: tuple[int, ...], dtype: str) -> Array:
-    """Large memory of one's own, page-aligned; its pages come as its readers write them, each its own."""
+    """New page-aligned memory for a large array. The threads that read the file make its pages."""
     row = find(dtype)
     pages = mmap.mmap(-1, prod(shape) * row.itemsize, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     array: Array = np.ndarray(shape, numpy_dtype(row.name), pages)
@@ -338,8 +338,8 @@ def _pages(shape: tuple[int, ...], dtype: str) -> Array:
 
 
 def _read_in_parts(descriptor: int, view: memoryview, offset: int, path: str) -> None:
-    """As `read_fully`, by several threads: what takes time is to copy from the page cache."""
-    from concurrent.futures import ThreadPoolExecutor  # which brings logging: not to look into a file
+    """As `read_fully`, by several threads, because the copy from the page cache takes time."""
+    from concurrent.futures import ThreadPoolExecutor  # here, because it imports logging, which takes long
 
     count = min(_READERS, os.cpu_count() or 1)
     step = -(-view.nbytes // count)
@@ -353,7 +353,7 @@ def _read_in_parts(descriptor: int, view: memoryview, offset: int, path: str) ->
 
 
 def chunks(array: Array, nbytes: int = BLOCK_BYTES) -> Iterator[Array]:
-    """Chunks of an array of about as many bytes, in row-major order."""
+    """Yield chunks of an array of about `nbytes` bytes, in row-major order."""
     if not array.size:
         return
     if array.nbytes <= nbytes or not array.ndim:
@@ -370,7 +370,7 @@ def chunks(array: Array, nbytes: int = BLOCK_BYTES) -> Iterator[Array]:
 
 
 def _tiles(source: Array, target: Array, nbytes: int) -> Iterator[tuple[Array, Array]]:
-    """The same parts of two arrays, cut so that those of the first reach across no more memory, where that can be."""
+    """Yield corresponding parts of two arrays, cut so that parts of the first span about `nbytes` if possible."""
     reach = [(length - 1) * stride for length, stride in zip(source.shape, source.strides, strict=True)]
     if sum(reach) <= nbytes:
         yield source, target

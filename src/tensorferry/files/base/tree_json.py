@@ -1,8 +1,8 @@
-"""Trees of values as JSON text, and back, bit for bit.
+"""Encode trees of values as JSON text, and decode them, bit for bit.
 
-Dicts with names for keys, lists, strings, ``None``, truth values, finite floats and integers of up to 64 bits are what
-they are in JSON. Everything else is an object whose key ``"@"`` says what it is. A tensor whose name is the one that it
-has from its place in the tree is just ``{"@":"ref"}``.
+Dicts with strings as keys, lists, strings, ``None``, bools, finite floats and integers of up to 64 bits are plain JSON.
+Everything else is an object whose key ``"@"`` names its type. A tensor whose name follows from its path is just
+``{"@":"ref"}``.
 """
 
 from __future__ import annotations
@@ -33,39 +33,39 @@ __all__ = ["FACTORIES", "MOST_BITS", "decode", "encode"]
 _TAG = "@"
 _KINDS = ("tensor", "parameter", "storage", "untyped_storage", "array", "scalar")
 FACTORIES: dict[str, Any] = {each.__name__: each for each in (dict, list, set, tuple, int, float, str, bool)}
-"""What a ``defaultdict`` may make, by name."""
+"""The default factories of a ``defaultdict`` that can be stored, by name."""
 MOST_BITS = 8192
 """Of an integer; Python writes no more than 4,300 decimal digits, which is 14,000 bits
 (https://docs.python.org/3/library/stdtypes.html#integer-string-conversion-length-limitation)."""
 _OTHER_SCALAR = re.compile(r"[<|][mMSU][0-9]{1,6}(\[[0-9]{0,9}[a-zA-Z]{1,7}\])?")
-"""The NumPy dtypes of scalars that have no canonical name: times, bytes and strings."""
+"""NumPy's dtypes of scalars without a canonical name: times, bytes and strings."""
 
 
 def encode(tree: Any) -> str:
     """A tree as JSON text.
 
     Raises:
-        FormatLimitError: Something in it is neither a plain value nor a container of such, or it nests too deep; the
-            message says where.
+        FormatLimitError: Something in it is neither a plain value nor a container of them, or it is nested too deeply;
+            the message says where.
     """
     return json.dumps(_Encoder(tree).node(tree, ()), separators=(",", ":"), allow_nan=False)
 
 
 def decode(text: str, paths: Sequence[str]) -> Any:
-    """The tree that JSON text of `encode` stands for.
+    """Decode a tree from JSON text.
 
     Args:
-        text: The text, which may be anything.
+        text: The text, which is not trusted.
         paths: The files that it comes from, for messages.
 
     Raises:
-        FileFormatError: It is not what `encode` makes.
+        FileFormatError: It was not made by `encode`.
     """
     try:
         raw = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
         tree = _Decoder().node(raw, 0)
         own = iter(names(tree))
-        # Every name is drawn, for those that need none too: they take their turn.
+        # `next` is called for every tensor, also for those with a name, so that the others stay in step.
         return relabel(tree, lambda ref: ref._replace(name=_first(ref.name, next(own))))
     except (ValueError, TypeError, KeyError, RecursionError, OverflowError, FormatLimitError) as error:
         what = "it nests too deep" if isinstance(error, RecursionError) else str(error)
@@ -82,7 +82,7 @@ class _Encoder:
         self.left = MOST
 
     def node(self, node: Any, keys: tuple[Any, ...]) -> Any:
-        """A value of the tree as a value that JSON has."""
+        """A value of the tree as a JSON value."""
         kind = type(node)
         if kind is str or kind is bool or node is None:
             return node
@@ -187,7 +187,7 @@ class _Decoder:
         }
 
     def node(self, node: Any, depth: int) -> Any:
-        """The value of the tree that a value of JSON stands for."""
+        """A value of the tree from a JSON value."""
         if depth > 2 * DEEPEST:
             raise ValueError(f"it nests deeper than {DEEPEST}")
         if isinstance(node, list):
@@ -210,7 +210,7 @@ class _Decoder:
         return (self.node(child, depth + 1) for child in node["items"])
 
     def validate(self, key: Any) -> Any:
-        """A key of a dict, or an element of a set."""
+        """Check a key of a dict, or an element of a set."""
         if not self.keys.are_few(key):
             raise ValueError("many keys were made to have one hash")
         return key

@@ -1,4 +1,4 @@
-"""Trees of values and ties as strings that stand beside the tensors of formats which have no place for them."""
+"""Store trees and ties as strings in the metadata, for formats that have no place for them."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 __all__ = ["TIES", "TREE", "pack", "packed", "unpack", "unpacked"]
 
 TREE = "tensorferry.tree"
-"""The string that a tree is kept in."""
+"""The key of the string with the tree."""
 TIES = "tensorferry.ties"
 """The string that keeps the further names of tensors: by name, the first name, the place among all names, and 1 if the
 metadata has a string of that name."""
 
 
 def pack(contents: Contents) -> dict[str, str]:
-    """The strings to put beside tensors: metadata, the tree, and the further names of tensors that are stored once.
+    """The strings to store with tensors: metadata, the tree, and further names of tied tensors.
 
-    Each further name also stands there by itself, with the first name as its string: so does
-    ``safetensors.torch.save_model`` (https://huggingface.co/docs/safetensors/torch_shared_tensors).
+    Each further name is also a key, with the first name as its string, as in ``safetensors.torch.save_model``
+    (https://huggingface.co/docs/safetensors/torch_shared_tensors).
 
     Raises:
         FormatLimitError: A value in the tree is neither plain nor a container of plain values; the message names it.
-            Or the metadata has one of these strings of its own.
+            Or the metadata already has one of these keys.
     """
     packed = dict(contents.metadata)
     taken = [key for key in (TREE, TIES) if key in packed]
@@ -43,9 +43,9 @@ def pack(contents: Contents) -> dict[str, str]:
     ties = contents.ties
     if contents.tree is not None:
         packed[TREE] = encode(contents.tree)
-    # A string that looks like such a name is told from one by what is recorded, be that nothing.
+    # The record is also written if it is empty but some metadata looks like a further name.
     if ties or _aliases(packed, contents.tensors):
-        # Metadata called as a further name is told from what is put under that name here.
+        # This marks metadata whose key is also a further name.
         own = {name: [1] for name in contents.metadata}
         places = {
             name: [ties[name], place, *own.get(name, [])] for place, name in enumerate(contents.tensors) if name in ties
@@ -57,10 +57,10 @@ def pack(contents: Contents) -> dict[str, str]:
 
 
 def unpack(contents: Contents) -> Contents:
-    """What `pack` had: the strings turned back into the tree, and into further names of tensors.
+    """Undo `pack`: make the tree and the further names of tensors from the strings.
 
     Raises:
-        FileFormatError: The strings are not what `pack` makes, or do not fit the tensors.
+        FileFormatError: The strings were not made by `pack`, or do not fit the tensors.
     """
     metadata = dict(contents.metadata)
     ties, tree = metadata.pop(TIES, None), metadata.pop(TREE, None)
@@ -82,32 +82,32 @@ def unpack(contents: Contents) -> Contents:
 
 
 def packed(contents: Contents, *, ties: bool = True) -> dict[str, str]:
-    """As `pack` gives them, without the strings by which safetensors.torch names ties.
+    """As `pack`, without the keys that safetensors.torch uses for ties.
 
     Args:
-        contents: What is to be written.
-        ties: Whether to have the string of the ties; not for formats that tie tensors by themselves.
+        contents: The contents to write.
+        ties: Whether to include the ties. Some formats store ties themselves.
     """
     wanted = {TREE, TIES} if ties else {TREE}
     return {key: text for key, text in pack(contents).items() if key in wanted or key in contents.metadata}
 
 
 def unpacked(contents: Contents) -> Contents:
-    """As `unpack` gives it; a string that happens to be a tensor's name stays a string."""
+    """As `unpack`, but a string that equals the name of a tensor stays a string."""
     own = {key: text for key, text in contents.metadata.items() if key in (TREE, TIES)}
     rest = {key: text for key, text in contents.metadata.items() if key not in own}
     return replace(unpack(replace(contents, metadata=own)), metadata=rest) if own else contents
 
 
 def _aliases(metadata: Mapping[str, str], stored: Mapping[str, Stored]) -> dict[str, str]:
-    """The strings that say, as ``save_model`` has it, that a name is another of a tensor's."""
+    """The strings that are further names of tensors, in the convention of ``save_model``."""
     return {
         name: first for name, first in metadata.items() if first in stored and name not in stored and name != "format"
     }
 
 
 def _tied(contents: Contents, text: str) -> tuple[dict[str, Stored], set[str]]:
-    """All tensors, and the further names under which the metadata has a string of its own."""
+    """All tensors, and the further names that are also keys of metadata."""
     where = f"The string {TIES!r} of {named(contents.paths)}"
     stored = contents.tensors
     try:

@@ -1,4 +1,4 @@
-"""What messages about files have in common."""
+"""Helpers for messages about files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TENSORS_ONLY = "tensors_only=True, which leaves out what is not a tensor"
 
 
 def named(names: Iterable[object], most: int = 5) -> str:
-    """Some names for a message: the first few, and how many more there are."""
+    """Some names for a message: the first few, and the number of the others."""
     listed = [str(name) for name in names]
     more = f" and {len(listed) - most} more" if len(listed) > most else ""
     return ", ".join(listed[:most]) + more
@@ -31,7 +31,7 @@ def is_unicode(text: str) -> bool:
 
 
 def path_of(path: object, call: str) -> Path:
-    """The path that a function was given.
+    """The path that was given to a function.
 
     >>> path_of({}, "save(tree, path)")
     Traceback (most recent call last):
@@ -46,13 +46,13 @@ def path_of(path: object, call: str) -> Path:
 
 
 def several(keyword: str, values: object) -> tuple[str, ...]:
-    """What a keyword takes one or several of.
+    """The value of a keyword that takes a string or several strings, as a tuple.
 
     >>> several("include", "encoder.*"), several("include", ["encoder.*", "head"])
     (('encoder.*',), ('encoder.*', 'head'))
 
     Raises:
-        TypeError: It is neither a string nor several.
+        TypeError: It is neither a string nor several strings.
     """
     one = isinstance(values, str) or not isinstance(values, Iterable)
     found: tuple[object, ...] = (values,) if one else tuple(values)  # type: ignore[arg-type]

@@ -1,1 +1,1 @@
-"""What several file formats are encoded in: archives, arrays, messages, tables, packed elements."""
+"""Encodings that several formats use: archives, arrays, messages, tables, packed elements."""

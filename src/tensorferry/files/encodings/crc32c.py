@@ -1,8 +1,7 @@
-"""CRC-32C (Castagnoli), which TensorFlow's files carry: by google-crc32c where it is installed, else here.
+"""CRC-32C (Castagnoli), the checksum of TensorFlow's files: by google-crc32c if it is installed, otherwise by NumPy.
 
-The library uses the processor's own instruction for it. Here a block is cut into lanes that go through the table
-together; their remainders are then put together with tables of what appended zeros do to a remainder, as zlib's
-``crc32_combine`` does.
+The library uses an instruction of the processor. Without it, a block is divided into lanes that are computed together.
+Their remainders are combined by tables for appended zeros, as in zlib's ``crc32_combine``.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _MASK = 0xA282EAD8
 
 
 def crc32c(data: Any, before: int = 0) -> int:
-    """The checksum of the bytes of a contiguous buffer; `before` is the checksum of what stands before them."""
+    """The checksum of a contiguous buffer; `before` is the checksum of the bytes before it."""
     raw = np.frombuffer(data, np.uint8)
     extend = _library()
     if extend is not None:
@@ -42,7 +41,7 @@ def crc32c(data: Any, before: int = 0) -> int:
             state = table[(state ^ word) & 0xFFFF] ^ (state >> 16)
     level = 0
     while state.size > 1:
-        # A leading lane of zeros changes nothing: it makes the number of them even.
+        # A lane of zeros at the front does not change the checksum, and makes the number of lanes even.
         if state.size % 2:
             state = np.concatenate([np.zeros(1, np.uint32), state])
         tables = _zeros(level)
@@ -59,9 +58,9 @@ def crc32c(data: Any, before: int = 0) -> int:
 
 @cache
 def _library() -> Callable[[int, Any], int] | None:
-    """The library's function, if it is there and compiled: the one in Python reads a megabyte in a second."""
+    """The library's function, if it is installed and compiled, since its Python version is slow."""
     try:
-        # Where it is not compiled, it warns.
+        # It warns if it is not compiled.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             library = import_module("google_crc32c")
@@ -71,7 +70,7 @@ def _library() -> Callable[[int, Any], int] | None:
 
 
 def masked(checksum: int) -> int:
-    """A checksum as it is stored beside the bytes that it is of.
+    """A checksum in the form in which it is stored.
 
     Masked as in https://github.com/google/crc32c and LevelDB, since the checksum of bytes that contain
     their own checksum is a constant.
@@ -81,7 +80,7 @@ def masked(checksum: int) -> int:
 
 @cache
 def _table(bits: int) -> Array:
-    """The remainder of each number of so many bits."""
+    """The remainders of all numbers of `bits` bits."""
     state = np.arange(1 << bits, dtype=np.uint32)
     for _ in range(bits):
         state = np.where(state & 1, state >> 1 ^ np.uint32(_POLYNOMIAL), state >> 1)
@@ -90,7 +89,7 @@ def _table(bits: int) -> Array:
 
 @cache
 def _zeros(level: int) -> Array:
-    """What ``_LANE << level`` bytes of zero do to a remainder, as a table for each of its bytes."""
+    """The effect of ``_LANE << level`` bytes of zero on a remainder, as a table for each of its bytes."""
     values = np.arange(256, dtype=np.uint32) << (8 * np.arange(4, dtype=np.uint32)[:, None])
     if level:
         half = _zeros(level - 1)

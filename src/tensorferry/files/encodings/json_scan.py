@@ -1,7 +1,7 @@
-"""JSON read piece by piece: text that nobody vouches for, of which only strings by name are wanted.
+"""Read JSON piece by piece, for text that is not trusted, and of which only strings by name are needed.
 
-`json.loads` makes of 100 MB of ``[[],[],…`` two gigabytes; this makes an error. Each function takes a position in the
-text, gives what stands there and the position behind it, and raises `Cut` where that is cut off or something else.
+`json.loads` would make two gigabytes from 100 MB of ``[[],[],…``; this raises an error. Each function takes a position
+in the text, gives the value there and the position after it, and raises `Cut` if the text is cut off or malformed.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ if TYPE_CHECKING:
 __all__ = ["BLANK", "Cut", "blank", "compound", "expect", "loaded", "pairs", "string", "strings", "value"]
 
 BLANK = rb"[ \t\n\r]*"
-"""What may stand between any two parts of JSON."""
+"""White space, which is allowed between any two tokens of JSON."""
 
 _BLANK = re.compile(BLANK)
 _QUOTE = re.compile(rb'(?<!\\)(?:\\\\){0,1000}"')
 """The end of a string: a quote after an even number of backslashes."""
 _PLAIN = rb'"([^"\\\x00-\x1f]*)"'
 _PAIR = re.compile(BLANK.join([b"", _PLAIN, b":", _PLAIN, b"([,}])"]))
-"""A string by name, neither with a backslash, and what comes next."""
+"""A name and a string, both without backslashes, and the next character."""
 _TOKEN = re.compile(rb'"(?:[^"\\]+|\\.)*("?)|[{}\[\]]', re.DOTALL)
-"""A string, which may lack its end, or a bracket."""
+"""A bracket, or a string, which may be cut off."""
 _FLAT = re.compile(rb'\{(?:[^{}"]|"[^"\\{}]*"){0,200}\}')
-"""A short object without others inside, as most are."""
+"""A short object without objects inside, as most are."""
 _LONGEST = 1 << 16
 
 
-class Cut(Exception):  # noqa: N818 - no error yet: what is missing may stand in the part that comes next
-    """What stands here is cut off, or is not what is due."""
+class Cut(Exception):  # noqa: N818 - not an error yet, because the next part of the text may complete it
+    """The text is cut off, or is not what is expected here."""
 
 
 def blank(text: bytes, position: int) -> int:
-    """The position of what stands behind blanks."""
+    """The position after white space."""
     return _BLANK.match(text, position).end()  # type: ignore[union-attr]
 
 
 def expect(text: bytes, position: int, character: bytes) -> int:
-    """The position behind blanks and a character."""
+    """The position after white space and a character."""
     position = blank(text, position)
     if text[position : position + 1] != character:
         raise Cut(f"{character.decode()!r} is due")
@@ -65,7 +65,7 @@ def string(text: bytes, position: int) -> tuple[str, int]:
 
 
 def compound(text: bytes, position: int) -> tuple[bytes, int]:
-    """The text of an object or array of up to 64 KiB, which may be malformed."""
+    """The text of an object or an array of up to 64 KiB, which may be malformed inside."""
     flat = _FLAT.match(text, position)
     if flat is not None:
         return flat[0], flat.end()
@@ -82,7 +82,7 @@ def compound(text: bytes, position: int) -> tuple[bytes, int]:
 
 
 def strings(text: bytes, position: int) -> tuple[list[tuple[str, str]], int]:
-    """An object of strings by name, or null."""
+    """An object whose values are strings, or null."""
     position = blank(text, position)
     if text[position : position + 4] == b"null":
         return [], position + 4
@@ -92,7 +92,7 @@ def strings(text: bytes, position: int) -> tuple[list[tuple[str, str]], int]:
 def pairs(
     text: bytes, position: int, read: Callable[[bytes, int], tuple[str, int]], usual: re.Pattern[bytes] | None = None
 ) -> tuple[list[tuple[str, str]], int]:
-    """An object of values by name, which `read` gives as strings; `usual` matches a pair as most are written."""
+    """An object whose values `read` gives as strings. `usual` is a fast pattern for ordinary pairs."""
     position = expect(text, position, b"{")
     found: list[tuple[str, str]] = []
     empty = blank(text, position)
@@ -132,10 +132,10 @@ def value(text: bytes, position: int) -> tuple[Any, int]:
 
 
 def loaded(where: str, key: str, text: str | bytes, kind: type) -> Any:
-    """The value of JSON text, which must be of a type; messages name the file, `where`, and the text, `key`.
+    """The value of JSON text, which must have the type `kind`. Messages name the file `where` and the `key`.
 
     Raises:
-        FileFormatError: It is no JSON, or a value of another type.
+        FileFormatError: It is not JSON, or the value has another type.
     """
     try:
         value = json.loads(text)

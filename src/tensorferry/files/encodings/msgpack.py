@@ -1,7 +1,7 @@
-"""MessagePack, read without its data and with every bound checked.
+"""Read MessagePack without its data, with all bounds checked.
 
-The encoding is that of https://github.com/msgpack/msgpack/blob/master/spec.md. The library of its name hands out
-whole values, which for tensors is their whole size in memory.
+The encoding is described at https://github.com/msgpack/msgpack/blob/master/spec.md. The msgpack library reads whole
+values, so that each tensor would be in memory.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ __all__ += ["map_header", "packed"]
 
 
 class Array(NamedTuple):
-    """The beginning of an array: so many values follow."""
+    """The beginning of an array: the number of values that follow."""
 
     length: int
 
 
 class Map(NamedTuple):
-    """The beginning of a map: so many pairs of values follow."""
+    """The beginning of a map: the number of pairs that follow."""
 
     length: int
 
 
 class Binary(NamedTuple):
-    """Bytes, or the bytes of a string, in the file."""
+    """The position of bytes, or of a string, in the file."""
 
     begin: int
     end: int
@@ -39,7 +39,7 @@ class Binary(NamedTuple):
 
 
 class Extension(NamedTuple):
-    """A value of an application's own type."""
+    """The position of a value of an application's own type."""
 
     code: int
     begin: int
@@ -53,7 +53,7 @@ _LENGTHS |= {0xDC: ">H", 0xDD: ">I", 0xDE: ">H", 0xDF: ">I"}
 
 
 class Reader:
-    """Reads one value after the other between two bytes; those inside arrays and maps come like all others."""
+    """Reads one value after another between two positions. Values inside arrays and maps are read like all others."""
 
     def __init__(self, data: mmap.mmap, path: str, begin: int, end: int) -> None:
         self.at = begin
@@ -65,7 +65,7 @@ class Reader:
         """A plain value; or an `Array`, `Map`, `Binary` or `Extension`.
 
         Raises:
-            FileFormatError: The file ends before the value does, or no value begins so.
+            FileFormatError: The file is cut off, or this is not the beginning of a value.
         """
         begin = self.at
         first = self._data[self._take(1)]
@@ -91,7 +91,7 @@ class Reader:
         return self._extension(length) if 0xC7 <= first <= 0xC9 else self._binary(length, is_text=first >= 0xD9)
 
     def bytes_of(self, binary: Binary) -> bytes | str:
-        """The bytes, or the string, at a place.
+        """The bytes or the string at a position.
 
         Raises:
             FileFormatError: A string is not UTF-8.
@@ -125,7 +125,7 @@ class Reader:
 
 
 def packed(value: Any) -> bytes:
-    """``None``, a truth value, an integer of 64 bits, a float, a string or bytes; or a list or dict of them."""
+    """Encode ``None``, a bool, a 64-bit integer, a float, a string or bytes; or a list or dict of these."""
     if value is None or isinstance(value, bool):
         return {None: b"\xc0", False: b"\xc2", True: b"\xc3"}[value]
     if isinstance(value, float):
@@ -151,22 +151,22 @@ def packed(value: Any) -> bytes:
 
 
 def array_header(count: int) -> bytes:
-    """What stands before the values of an array."""
+    """The header of an array."""
     return bytes([0x90 | count]) if count < 16 else _header(count, None, 0xDC, 0xDD)
 
 
 def map_header(count: int) -> bytes:
-    """What stands before the pairs of a map."""
+    """The header of a map."""
     return bytes([0x80 | count]) if count < 16 else _header(count, None, 0xDE, 0xDF)
 
 
 def binary_header(nbytes: int) -> bytes:
-    """What stands before bytes."""
+    """The header of bytes."""
     return _header(nbytes, 0xC4, 0xC5, 0xC6)
 
 
 def extension_header(code: int, nbytes: int) -> bytes:
-    """What stands before a value of an application's own type."""
+    """The header of a value of an application's own type."""
     fixed = {1: 0xD4, 2: 0xD5, 4: 0xD6, 8: 0xD7, 16: 0xD8}.get(nbytes)
     header = _header(nbytes, 0xC7, 0xC8, 0xC9) if fixed is None else bytes([fixed])
     return header + struct.pack(">b", code)

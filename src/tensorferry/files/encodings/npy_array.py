@@ -1,7 +1,7 @@
-"""Arrays as NumPy saves them: a header, the values, and behind them the names that NumPy has no place for.
+"""Arrays in NumPy's format: a header, the values, and after them strings that NumPy does not read.
 
-https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html has the header. `numpy.load` does not look at
-what stands behind the values: there is room for the dtype's name, which the header of a bfloat16 lacks.
+The header is described at https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html. `numpy.load` does not
+read the bytes after the values. So the name of a dtype that the header cannot express, such as bfloat16, is put there.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ __all__ += ["parse_trailer", "stored_at", "trailer", "with_dtype"]
 
 MAGIC = b"\x93NUMPY"
 DTYPE = "tensorferry.dtype"
-"""The string behind the values that names their dtype."""
+"""The key of the string with the dtype."""
 NAME = "tensorferry.name"
-"""The string behind the values that names the tensor."""
+"""The key of the string with the name of the tensor."""
 
 _MARK = b"\ntensorferry "
 _LONGEST_HEADER = 10_000
 """NumPy's own limit, for the sake of ``ast``: https://numpy.org/doc/stable/reference/generated/numpy.load.html"""
 LONGEST_TRAILER = 1 << 26
-"""The most bytes behind the values that are looked at."""
+"""The most bytes after the values that are read."""
 
 _USUAL = re.compile(
     r"\{'descr': '([^'\\]*)', 'fortran_order': (True|False), 'shape': \(((?:[0-9]{1,19}, )*(?:[0-9]{1,19},?)?)\), \}\s*"
@@ -51,20 +51,20 @@ _KINDS = {"b": "bool", "i": "int", "u": "uint", "f": "float", "c": "complex"}
 _TEXT = ("S", "U", "T")
 _HEADER_LENGTHS = {1: "<H", 2: "<I", 3: "<I"}
 _GROWTH = 21
-"""Digits that NumPy leaves room for, so that an array can grow in place."""
+"""The room for digits that NumPy leaves, so that an array can grow in place."""
 
 
 class Header(NamedTuple):
-    """What the header of an array says.
+    """The header of an array.
 
     Args:
-        dtype: Canonical name; ``""`` if it has none.
+        dtype: The canonical name of the dtype; empty if it has none.
         swapped: Whether the values are big-endian.
-        void: The bytes of a value whose dtype only the trailer can name; else 0.
-        why: If it has no dtype: what it is instead.
+        void: The size in bytes of a value whose dtype only the strings after the values can tell; otherwise 0.
+        why: Without a dtype: what the values are.
         fortran: Whether the first axis varies fastest.
         shape: Lengths of the axes.
-        length: Bytes of the header.
+        length: The length of the header in bytes.
     """
 
     dtype: str
@@ -77,20 +77,20 @@ class Header(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the values."""
+        """How many bytes the values take."""
         return prod(self.shape) * (find(self.dtype).itemsize if self.dtype else self.void)
 
 
 def parse_header(read: Callable[[int], bytes], where: str) -> Header:
-    """The header of an array.
+    """Read the header of an array.
 
     Args:
-        read: Gives the first bytes, as many as asked for, or all that there are.
+        read: Gives the first bytes: as many as requested, or all that there are.
         where: The file or member, for messages.
 
     Raises:
         FileFormatError: It is missing or malformed.
-        UnsafeFileError: The values are Python objects, which are a pickle.
+        UnsafeFileError: The values are Python objects, that is, a pickle.
     """
     head = read(256)
     if head[:6] != MAGIC:
@@ -117,7 +117,7 @@ def parse_header(read: Callable[[int], bytes], where: str) -> Header:
 
 
 def stored_at(header: Header, path: str, begin: int, record: Record | None = None) -> Extent | View:
-    """The tensor whose values stand behind a header, which begins at a byte of a file; its dtype must have a name."""
+    """The tensor after a header, which begins at `begin`. It must have a dtype."""
     offset, shape = begin + header.length, header.shape
     if not header.fortran or sum(length > 1 for length in shape) < 2:
         return Extent(header.dtype, shape, path, offset, record, swapped=header.swapped)
@@ -129,7 +129,7 @@ def stored_at(header: Header, path: str, begin: int, record: Record | None = Non
 
 
 def header_of(dtype: str, shape: tuple[int, ...]) -> bytes:
-    """The header that NumPy writes for an array, byte for byte; of bytes for a dtype that it cannot load."""
+    """The header that NumPy writes, byte for byte. For a dtype that NumPy cannot load, it is a header of bytes."""
     extents = ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "")
     text = f"{{'descr': {_descr(dtype)!r}, 'fortran_order': False, 'shape': ({extents}), }}"
     text += " " * (_GROWTH - len(str(shape[0])) if shape else 0)
@@ -138,7 +138,7 @@ def header_of(dtype: str, shape: tuple[int, ...]) -> bytes:
 
 
 def parse_trailer(raw: bytes, where: str) -> dict[str, str] | None:
-    """The strings that stand behind the values, or ``None`` if something else does.
+    """The strings after the values; ``None`` if there is something else.
 
     Raises:
         FileFormatError: They are malformed.
@@ -157,17 +157,17 @@ def parse_trailer(raw: bytes, where: str) -> dict[str, str] | None:
 
 
 def trailer(held: Mapping[str, str]) -> bytes:
-    """The bytes behind the values that hold strings; none for none."""
+    """The bytes for strings after the values; empty without strings."""
     return _MARK + json.dumps(held, separators=(",", ":")).encode() if held else b""
 
 
 def dtype_string(dtype: str) -> dict[str, str]:
-    """The string that names a dtype, if NumPy's header cannot."""
+    """The string for a dtype that NumPy's header cannot express; otherwise none."""
     return {DTYPE: dtype} if "V" in _descr(dtype) else {}
 
 
 def with_dtype(header: Header, name: str, where: str) -> Header:
-    """The header with the dtype that the trailer names.
+    """The header, with the dtype from the strings after the values.
 
     Raises:
         FileFormatError: There is no such dtype, or its values have another size.
@@ -187,7 +187,7 @@ def _fields(text: str) -> tuple[Any, bool, tuple[int, ...]]:
     usual = _USUAL.fullmatch(text)
     if usual is not None:
         lengths = [length for length in usual[3].replace(" ", "").split(",") if length]
-        # "(3)" is a number, not a tuple.
+        # "(3)" is a number in Python, not a tuple.
         if len(lengths) != 1 or usual[3].endswith(","):
             return usual[1], usual[2] == "True", tuple(map(int, lengths))
     try:
@@ -220,7 +220,7 @@ def _described(descr: Any, where: str) -> tuple[str, bool, int, str]:
             if name in DTYPES and size == find(name).itemsize:
                 return name, plain[1] == ">" and size > 1, 0, ""
             if name == "float8":
-                # The one of its size that ml_dtypes calls a float to NumPy.
+                # ml_dtypes gives NumPy the kind "f" only for this dtype of one byte.
                 return "float8_e5m2", False, 0, ""
         void = _VOID.fullmatch(descr)
         if void is not None and 0 < int(void[1]) <= 2:

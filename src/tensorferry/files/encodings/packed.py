@@ -1,4 +1,4 @@
-"""Elements of fewer than eight bits, as files pack them, and elements of variable length."""
+"""Elements of fewer than eight bits, which files pack, and numbers of variable length."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ __all__ = ["BITS", "bare", "packed", "packed_bytes", "unpacked", "varints"]
 Array = np.ndarray[Any, Any]
 
 BITS = {"int2": 2, "uint2": 2, "int4": 4, "uint4": 4, "float4_e2m1fn": 4, "float6_e2m3fn": 6, "float6_e3m2fn": 6}
-"""The bits of each dtype that NumPy keeps in a whole byte."""
+"""The bits of the dtypes for which NumPy uses a whole byte."""
 
 _GROUPS = BLOCK_BYTES // 4
 
 
 def packed_bytes(size: int, bits: int) -> int:
-    """The bytes that so many elements take, packed one after the other."""
+    """How many bytes `size` packed elements take."""
     return -(-size * bits // 8)
 
 
 def unpacked(raw: Iterable[Array], dtype: str, size: int) -> Iterator[Array]:
-    """So many elements from bytes that hold several of them, the first in the lowest bits.
+    """Unpack elements, the first of which is in the lowest bits of a byte.
 
-    Each is in the low bits of its byte, where casts of ml_dtypes and JAX have it too; the others are zero.
+    In the result each element is in the low bits of its byte, as in ml_dtypes and JAX. The other bits are zero.
     """
     bits, left = BITS[dtype], size
     for piece in filled(raw, cuts(packed_bytes(size, bits), 3 * _GROUPS), np.dtype(np.uint8)):
@@ -42,14 +42,14 @@ def unpacked(raw: Iterable[Array], dtype: str, size: int) -> Iterator[Array]:
 
 
 def bare(block: Array, dtype: str) -> Array:
-    """A block without what is no part of its numbers: casts leave that zero, arithmetic fills in the sign."""
+    """A block with its unused bits set to zero, which arithmetic fills with the sign."""
     if dtype not in BITS:
         return block
     return (block.view(np.uint8) & ((1 << BITS[dtype]) - 1)).view(block.dtype)
 
 
 def packed(blocks: Iterable[Array], dtype: str, size: int) -> Iterator[Array]:
-    """The bytes that `unpacked` takes, from elements."""
+    """Pack elements: the inverse of `unpacked`."""
     bits = BITS[dtype]
     for piece in filled(blocks, cuts(size, 4 * _GROUPS), numpy_dtype(dtype)):
         codes = piece.view(np.uint8) & ((1 << bits) - 1)
@@ -80,10 +80,10 @@ def _joined(groups: Array, bits: int) -> Array:
 
 
 def varints(extent: Extent, size: int) -> Iterator[Array]:
-    """So many numbers of variable length (https://protobuf.dev/programming-guides/encoding/), as uint64.
+    """Read numbers of variable length (https://protobuf.dev/programming-guides/encoding/), as uint64.
 
     Raises:
-        FileFormatError: There are more or fewer of them, or one is too long.
+        FileFormatError: There are more or fewer than `size`, or one is too long.
     """
     rest = np.empty(0, np.uint8)
     for block in extent.blocks():

@@ -1,4 +1,4 @@
-"""Names of tensors as paths, for formats that nest as folders do."""
+"""Names of tensors as paths, for formats with nested groups."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 __all__ = ["NAMES", "is_entry", "placed", "refuse_links_out", "restore_names", "walked"]
 
 NAMES = "tensorferry.names"
-"""The attribute that keeps the order of the tensors and the names that are no paths: JSON pairs of name and path."""
+"""The attribute with the order of the tensors, and with names that are not paths, as JSON pairs of name and path."""
 
 
 def is_entry(name: str) -> bool:
-    """Whether a name is that of an entry of a folder, and no path in any system's sense: it cannot lead out of it."""
+    """Whether a name is a plain entry of a folder, and not a path on any system, so that it cannot lead out of it."""
     return name not in ("", ".", "..") and not any(character in name for character in "/\\\0")
 
 
 def refuse_links_out(folder: Path, marker: str) -> None:
-    """Refuse a folder in which a link leads out of it, to what the library would read as if it were of the folder.
+    """Raise if a link in a folder leads out of it, because the library would read its target as a part of the folder.
 
-    In the cache of a hub every file is a link, and all lead to one folder. So links may also lead to the folder that
-    `marker` links to: the file that says of which format this folder is.
+    In the cache of a hub, all files are links to one folder. So links may also lead to the folder to which the link
+    `marker` leads, which is the file that identifies the format.
 
     Raises:
         UnsafeFileError: There is such a link.
@@ -51,7 +51,7 @@ def refuse_links_out(folder: Path, marker: str) -> None:
 
 
 def placed(names: Iterable[str], is_path: Callable[[str], bool]) -> dict[str, str]:
-    """A path for each name: the name itself, if the format keeps it as it is and it is not above or below another."""
+    """A path for each name: the name itself, if the format can keep it, and it is not above or below another path."""
     names = list(names)
     used = set(names)
     groups: set[str] = set()
@@ -73,21 +73,21 @@ def placed(names: Iterable[str], is_path: Callable[[str], bool]) -> dict[str, st
 
 
 def walked(paths: Iterable[str]) -> list[str]:
-    """Paths in the order in which they are found where groups keep the order in which they were filled."""
+    """Paths in the order in which they are read from groups that keep their order of insertion."""
     begun: dict[str, int] = {}
     order = {}
     for place, path in enumerate(paths):
         groups = accumulate(path.split("/"), "{}/{}".format)
-        # A group stands where the first path in it does.
+        # The position of a group is that of the first path in it.
         order[path] = [begun.setdefault(group, place) for group in groups]
     return sorted(order, key=order.__getitem__)
 
 
 def restore_names(contents: Contents) -> None:
-    """Give tensors by path the names and the order of the attribute `NAMES`, if it is there; those it lacks come last.
+    """Restore the names and the order of tensors from the attribute `NAMES`, if it exists. Others come last.
 
     Raises:
-        FileFormatError: It is no such text, or does not fit the tensors.
+        FileFormatError: The attribute is malformed, or does not fit the tensors.
     """
     text = contents.metadata.pop(NAMES, None)
     if text is None:

@@ -1,7 +1,7 @@
-"""Protocol Buffers' wire format: fields found in a file without reading their payloads, and fields to write.
+"""Protocol Buffers' wire format: find fields in a file without reading their payloads, and write fields.
 
 The encoding is described at https://protobuf.dev/programming-guides/encoding/. A library would parse
-a whole message into memory, weights and all; here only the fields that are asked for are read.
+a whole message into memory, with all weights. Here only the requested fields are read.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Field(NamedTuple):
     Args:
         number: Its number in the message's definition.
         kind: Its wire type.
-        value: Of a varint; else 0.
-        start: The first byte of its payload.
-        end: The byte after its payload.
+        value: The value of a varint; otherwise 0.
+        start: The position of its payload.
+        end: The position after its payload.
     """
 
     number: int
@@ -50,7 +50,7 @@ class Message:
     """A message in a file or in memory, read a window at a time. Use it with `contextlib.closing`.
 
     Args:
-        path: The file; or what error messages call the bytes in `held`.
+        path: The file; or a name for the bytes in `held`, for messages.
         held: The bytes, if they are in memory already.
     """
 
@@ -71,8 +71,8 @@ class Message:
         """The fields between two bytes.
 
         Raises:
-            FileFormatError: They are cut off, or no fields.
-            UnsafeFileError: They are too many.
+            FileFormatError: They are cut off, or these are not fields.
+            UnsafeFileError: There are too many.
         """
         end = self.size if end is None else end
         while start < end:
@@ -140,7 +140,7 @@ class Message:
 
 
 def varint_at(data: bytes, at: int, path: str) -> tuple[int, int]:
-    """The number of variable length at a place, and the place after it.
+    """The number of variable length at a position, and the position after it.
 
     Raises:
         FileFormatError: It is cut off, or longer than 64 bits.
@@ -157,7 +157,7 @@ def varint_at(data: bytes, at: int, path: str) -> tuple[int, int]:
 
 
 def varint(value: int) -> bytes:
-    """A number in variable length; a negative one as 64 bits."""
+    """Encode a number with variable length; a negative one as 64 bits."""
     value &= 0xFFFF_FFFF_FFFF_FFFF
     encoded = bytearray()
     while value > 0x7F:
@@ -168,11 +168,11 @@ def varint(value: int) -> bytes:
 
 
 def number_field(number: int, value: int) -> bytes:
-    """A field that holds a number."""
+    """Encode a field with a number."""
     return varint(number << 3 | VARINT) + varint(value)
 
 
 def bytes_field(number: int, payload: bytes | str, following: int = 0) -> bytes:
-    """A field that holds bytes, a text or a message; the last `following` bytes of it are left to the caller."""
+    """Encode a field with bytes, text or a message. The caller writes its last `following` bytes."""
     payload = payload.encode() if isinstance(payload, str) else payload
     return varint(number << 3 | BYTES) + varint(len(payload) + following) + payload

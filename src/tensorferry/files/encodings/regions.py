@@ -1,4 +1,4 @@
-"""Whole tensors from the regions of them that several processes have saved, copied box by box in constant memory."""
+"""Whole tensors from regions that several processes have saved, read box by box in constant memory."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _MOST_CORNERS = 20_000_000
 
 
 class Region(NamedTuple):
-    """Part of a tensor: a box of it.
+    """A box of a tensor.
 
     Args:
-        start: Its first element, on each axis.
-        shape: Its lengths.
-        stored: Its values, as they are saved.
-        offset: The place of its first element among those; they are row-major, and all of them if it is 0.
+        start: The position of its first element on each axis.
+        shape: Its shape.
+        stored: The saved values, in row-major order.
+        offset: The position of its first element in the saved values.
     """
 
     start: tuple[int, ...]
@@ -61,7 +61,7 @@ class _Joined(Decoded):
 
     @property
     def parts(self) -> list[Stored]:
-        """What it is made of, for who compares checksums."""
+        """The tensors of its regions, whose checksums are compared."""
         return [region.stored for region in self.regions]
 
     def where(self, element: int) -> tuple[str | None, int | None]:
@@ -92,7 +92,7 @@ class _Joined(Decoded):
 
 
 def _part(region: Region, box: Sequence[tuple[int, int]]) -> Array:
-    """A box of a region, which is one run of its values: the inner axes are whole, the outer ones single."""
+    """A box of a region that is one run of its values: inner axes are complete, outer axes have length 1."""
     stored, shape = region.stored, tuple(end - begin for begin, end in box)
     stored = getattr(stored, "inner", stored)
     first = tuple(begin for begin, _ in box)
@@ -111,11 +111,11 @@ def _part(region: Region, box: Sequence[tuple[int, int]]) -> Array:
 def joined(
     where: str, name: str, dtype: str, shape: tuple[int, ...], regions: Sequence[Region], *, flat: bool = False
 ) -> Stored:
-    """A whole tensor from its regions: boxes of it, or if it is `flat`, runs of its values in row-major order.
+    """A whole tensor from its regions: boxes; or, if `flat`, runs of its values in row-major order.
 
     Raises:
-        FileFormatError: They do not cover it, lie outside of it, or overlap.
-        UnsafeFileError: There are out of all proportion many.
+        FileFormatError: They do not cover it, are outside of it, or overlap.
+        UnsafeFileError: There are far too many.
     """
     if is_too_large(shape, find(dtype).itemsize):
         raise FileFormatError(f"{where}: {name[:200]} is {list(shape[:64])}, larger than any array.")
@@ -139,13 +139,13 @@ def joined(
     first = kept[0]
     if len(kept) == 1 and not first.offset and first.stored.shape == shape:
         return first.stored
-    # What it is made of, so that it is one with another of the same bytes and no other.
+    # By its regions, so that it is equal only to a tensor of the same bytes.
     key = tuple((each.start, each.shape, each.offset, each.stored.key) for each in kept)
     return _Joined(dtype, shape, grid, kept, (shape, key))
 
 
 def runs(vectors: Sequence[Any], offset: int, count: int, begin: int) -> list[Region]:
-    """The pieces of a run of values in vectors that follow each other, as pieces of what begins there."""
+    """The regions of a run of values that continues over several vectors."""
     found = []
     for stored in vectors:
         here = min(max(stored.size - offset, 0), count)
@@ -157,7 +157,7 @@ def runs(vectors: Sequence[Any], offset: int, count: int, begin: int) -> list[Re
 
 
 def differ(a: Any, b: Any) -> bool:
-    """Whether what two processes have of one tensor differs, as far as headers tell: dtype, shape and checksum."""
+    """Whether the copies of a tensor from two processes differ in dtype, shape or checksum."""
     if (getattr(a, "dtype", None), getattr(a, "shape", None)) != (getattr(b, "dtype", None), getattr(b, "shape", None)):
         return True
     sums = [getattr(getattr(each, "record", None), "crc", None) for each in (a, b)]
@@ -165,15 +165,15 @@ def differ(a: Any, b: Any) -> bool:
 
 
 def values_of(tree: Any) -> str:
-    """What a process saved beside tensors, to be compared: a tensor in it is its name, and no more."""
+    """The values that a process saved, as text to compare, in which a tensor is only its name."""
     return written(relabel(tree, lambda ref: Ref(ref.name)))
 
 
 def _refuse_overlaps(what: str, grid: tuple[int, ...], regions: list[Region]) -> None:
-    """Refuse regions that do not tile a tensor.
+    """Raise for regions that do not tile a tensor.
 
-    The differences along all axes of what each region covers are its corners, with signs. They add up to those of the
-    tensor if, and only if, each element is covered once.
+    The differences along all axes of the indicator of a region are its corners, with signs. Their sum equals that of
+    the tensor if, and only if, each element is covered exactly once.
     """
     if len(regions) << len(grid) > _MOST_CORNERS:
         raise UnsafeFileError(f"{what} are {len(regions):,}, on {len(grid)} axes: out of all proportion.")

@@ -1,4 +1,4 @@
-"""What files claim of arrays, looked at before anything is made of it: shapes, and sizes out of all proportion."""
+"""Check shapes and sizes that files declare, before any array is made."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_AXES = 64
 _MOST_BYTES = 1 << 63
 _LEAST_BOMB = 1 << 26
 _MOST_RATIO = 2000
-"""Deflate gets to 1032, https://zlib.net/zlib_tech.html; nothing honest to twice as much."""
+"""The largest plausible ratio of compression. Deflate's limit is 1032 (https://zlib.net/zlib_tech.html)."""
 
 
 def checked(shape: Iterable[int], itemsize: int, where: str) -> tuple[int, ...]:
@@ -36,10 +36,10 @@ def checked(shape: Iterable[int], itemsize: int, where: str) -> tuple[int, ...]:
 
 
 def is_too_large(shape: tuple[int, ...], itemsize: int) -> bool:
-    """Whether a shape is more than any array can have; an axis of length 0 does not excuse the others."""
+    """Whether a shape is too large for any array, even if another axis has length 0."""
     return len(shape) > _MOST_AXES or prod(each or 1 for each in shape) * itemsize >= _MOST_BYTES
 
 
 def is_bomb(declared: int, held: int) -> bool:
-    """Whether values of so many bytes are out of all proportion to the bytes of the file that declares them."""
+    """Whether the declared size of values is implausible for the number of bytes in the file."""
     return declared > max(_LEAST_BOMB, _MOST_RATIO * held)

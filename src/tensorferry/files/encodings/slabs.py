@@ -1,4 +1,4 @@
-"""Boxes of a large array, in the order of its values, for libraries that read and write by box."""
+"""Divide a large array into boxes, in row-major order, for libraries that read and write boxes."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 __all__ = ["SLAB_BYTES", "cuts", "filled", "lengths", "slabs"]
 
 SLAB_BYTES = 1 << 24
-"""Bytes that a box has at most, where its shape allows."""
+"""The most bytes of a box, if its shape allows it."""
 
 
 def slabs(
     shape: Sequence[int], itemsize: int, chunks: Sequence[int] | None = None, nbytes: int = SLAB_BYTES
 ) -> Iterator[tuple[slice, ...]]:
-    """Boxes that cover an array, each of them a run of consecutive values in row-major order.
+    """Yield boxes that cover an array. Each is a run of consecutive values in row-major order.
 
     Args:
         shape: Lengths of the axes.
-        itemsize: Bytes of an element.
-        chunks: Lengths of the chunks that it is stored in: a box ends where a chunk does, if one fits in.
-        nbytes: The most bytes of a box; as many as a chunk has, if it has more, since it is read as a whole.
+        itemsize: The size of an element in bytes.
+        chunks: The shape of the chunks in which it is stored. Boxes end at the ends of chunks, if a chunk fits.
+        nbytes: The most bytes of a box; or the size of a chunk, if that is larger, since chunks are read as a whole.
     """
     if not prod(shape):
         return
@@ -53,7 +53,7 @@ def lengths(box: Sequence[slice]) -> tuple[int, ...]:
 
 
 def cuts(total: int, most: int) -> list[int]:
-    """A total as the sizes of pieces: as large as they may be, except for the last.
+    """Divide a total into pieces of the largest size; the last one may be smaller.
 
     >>> cuts(10, 4)
     [4, 4, 2]
@@ -64,9 +64,9 @@ def cuts(total: int, most: int) -> list[int]:
 def filled(
     blocks: Iterable[np.ndarray[Any, Any]], sizes: Iterable[int], dtype: np.dtype[Any]
 ) -> Iterator[np.ndarray[Any, Any]]:
-    """A tensor's blocks, cut anew into pieces of these sizes, which have together no more than the blocks.
+    """Divide the blocks of a tensor into pieces of other sizes.
 
-    A piece is valid until the next is asked for.
+    A piece is valid until the next one is requested.
     """
     source = iter(blocks)
     rest = np.empty(0, dtype)

@@ -1,4 +1,4 @@
-"""What stands where a file of tensors was meant: one that has it inside, or says where it is; with what gets it out."""
+"""Recognise files that contain a file of tensors, or point to one, and say how to get it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MAGIC = {
     b"\xfd7zXZ\0": ("xz", "unxz -c {} > {}"),
     b"\x04\x22\x4d\x18": ("LZ4", "lz4 -d {} {}"),
 }
-"""The first bytes, what people call it, and the command."""
+"""By their first bytes: the name for people, and the command that unpacks it."""
 _SUFFIXES = (".gz", ".zst", ".zstd", ".bz2", ".xz", ".lz4", ".lzma", ".z")
 _INFLATE = (
     "in Python: import zlib; from pathlib import Path; "
@@ -31,12 +31,12 @@ _INFLATE = (
 _UNXZ = "in Python: import lzma; from pathlib import Path; Path({1!r}).write_bytes(lzma.open({0!r}).read())"
 _SHOWN = 1 << 10
 _POINTER = b"version https://git-lfs.github.com/spec/"
-"""How a file begins that Git LFS has put in the place of another."""
+"""The beginning of a pointer file of Git LFS."""
 _PAGES = (b"<!doctype html", b"<html")
 
 
 def wrapped(path: Path, head: bytes) -> FileFormatError | None:
-    """The error for a file that has another inside, or stands for one, with what to do; ``None`` for others."""
+    """The error for such a file, with a hint; ``None`` for other files."""
     if head.startswith(_POINTER):
         quoted = shlex.quote(path.name)
         return FileFormatError(
@@ -70,7 +70,7 @@ def _plain(name: str) -> str:
 
 
 def _first(path: Path) -> bytes:
-    """The first bytes inside, if the standard library can tell."""
+    """The first unpacked bytes, if the standard library can unpack it."""
     with path.open("rb") as file:
         raw = file.read(_SHOWN)
     for make in (lambda: zlib.decompressobj(47), bz2.BZ2Decompressor, lzma.LZMADecompressor):

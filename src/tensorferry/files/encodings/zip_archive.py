@@ -1,8 +1,8 @@
-"""Zip archives: their directory is read with every bound checked, and their members are written aligned.
+"""Read zip archives with all bounds checked.
 
-The rules are those of https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT (6.3.10). The standard library's
-`zipfile` makes an object with a dozen fields for each member, which is too much for 100,000 tensors, and it does
-not refuse members that overlap. `zip_writer` has the writer.
+The format is described at https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT (6.3.10). The standard library's
+`zipfile` makes an object with a dozen fields for each member, which is too much for 100,000 tensors, and it accepts
+members that overlap. The writer is in `zip_writer`.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ __all__ = ["DEFLATED", "STORED", "Archive", "Member", "is_number"]
 _LOCAL = struct.Struct("<I2xHH4xIIIHH")
 
 _SMALL = 1 << 20
-"""Bytes up to which a member is read into ordinary memory."""
+"""Up to this size in bytes, a member is read into ordinary memory."""
 _FEW = 10
-"""Members that are looked for one by one, before a table is made of all."""
+"""How many members are searched one by one, before a table of all names is made."""
 _MANY = 1000
-"""Members whose names are read one by one, once they were forgotten."""
+"""How many names are read one by one, after the table has been dropped."""
 
 
 def is_number(name: str) -> bool:
-    """Whether a member's name is a number as it is usually spelled, and of at most nine digits."""
+    """Whether the name of a member is a number in the usual spelling, with at most nine digits."""
     return name.isascii() and name.isdecimal() and len(name) < 10 and (name[0] != "0" or name == "0")
 
 
@@ -48,11 +48,11 @@ class Member(NamedTuple):
 
     Args:
         name: Its name.
-        place: Its place in the directory.
-        header: The byte at which its local header begins.
-        packed: The bytes that it takes in the archive.
-        size: The bytes that it holds.
-        crc: The CRC-32 of those.
+        place: Its index in the directory.
+        header: The position of its local header.
+        packed: Its size in the archive in bytes.
+        size: Its size in bytes after decompression.
+        crc: Its CRC-32.
         method: `STORED` or `DEFLATED`.
     """
 
@@ -70,9 +70,9 @@ class Archive(Mapping[str, Member]):
 
     Args:
         path: The file.
-        tolerant: Collect what is wrong in `problems` instead of raising the first of it, as far as that goes.
-        may_lack_sums: Whether checksums that are all zero are none, as PyTorch has it.
-        within: Where in the file it begins, and its length; ``None``: it is the file.
+        tolerant: Whether problems are collected in `problems`, if possible, instead of raising the first one.
+        may_lack_sums: Whether checksums that are all zero mean that there are none, as in PyTorch.
+        within: Its position and length in the file; ``None`` if it is the whole file.
     """
 
     def __init__(
@@ -101,9 +101,9 @@ class Archive(Mapping[str, Member]):
 
         Raises:
             OSError: It cannot be read.
-            FileFormatError: It is no zip archive, is cut off, or its members overlap or lie outside of it.
-            UnsafeFileError: Two members have one name, a name leads out of the archive, a member claims to
-                inflate to more than is possible, or the directory is out of all proportion.
+            FileFormatError: It is not a zip archive, is cut off, or has members that overlap or are outside of it.
+            UnsafeFileError: Two members have the same name, a name leads out of the archive, the declared size of a
+                member is impossible, or the directory is far too large.
         """
         return cls(os.fspath(path), may_lack_sums=may_lack_sums, within=within)
 
@@ -124,22 +124,22 @@ class Archive(Mapping[str, Member]):
 
     @property
     def names(self) -> list[str]:
-        """The members' names in the order of the directory, read anew if they were forgotten."""
+        """The names of the members, in the order of the directory. They are read again if they were dropped."""
         if self._names is None:
             self._names = self._directory.names()
         return self._names
 
     @property
     def places(self) -> dict[str, int]:
-        """The place in the directory of each member by name: for `size` and `member`."""
+        """The index of each member by its name, for `size` and `member`."""
         if self._index is None:
             self._index = dict(zip(self.names, range(len(self.names)), strict=True))
         return self._index
 
     def numbered(self, prefix: str) -> array[int]:
-        """The places of the members that are called a prefix and a number, by number; -1 where there is none.
+        """The indices of members whose names are a prefix and a number, by the number; -1 if there is none.
 
-        They take less memory than the names. Only numbers below the number of members are looked for.
+        They take less memory than the names. Only numbers below the number of members are found.
         """
         begin, count = len(prefix), len(self.names)
         found = array("i", [-1]) * count
@@ -151,11 +151,11 @@ class Archive(Mapping[str, Member]):
         return found
 
     def forget_names(self) -> None:
-        """Make room: the names take most of it, and are read again when they are asked for."""
+        """Drop the names, which take most of the memory. They are read again when they are needed."""
         self._names = self._index = None
 
     def size(self, index: int) -> int:
-        """The bytes that a member holds."""
+        """The size of a member in bytes."""
         return self._directory.sizes[index]
 
     def is_deflated(self, index: int) -> bool:
@@ -163,7 +163,7 @@ class Archive(Mapping[str, Member]):
         return bool(self._directory.deflated[index])
 
     def member(self, index: int) -> Member:
-        """The member at a place in the directory, counted from 0."""
+        """The member with an index."""
         found = self._directory
         self._asked += 1
         alone = self._names is None and self._asked < _MANY
@@ -178,17 +178,17 @@ class Archive(Mapping[str, Member]):
         )
 
     def _find(self, name: object) -> int | None:
-        """A member's place; the table of all names is not made for a few questions."""
+        """The index of a member. For a few lookups, no table of all names is made."""
         self._asked += 1
         if self._index is None and self._asked < _FEW:
             return self.names.index(name) if isinstance(name, str) and name in self.names else None
         return self.places.get(name)  # type: ignore[call-overload, no-any-return]
 
     def offset(self, member: Member) -> int:
-        """The byte at which a member's data begins; its local header is compared with the directory.
+        """The position of a member's data. Its local header is compared with the directory.
 
         Raises:
-            FileFormatError: They disagree, or the data reaches into the next member.
+            FileFormatError: They differ, or the data overlaps the next member.
         """
         raw = read_at(self.path, member.header, 30 + len(member.name.encode()), self._descriptor)
         signature, flags, method, crc, packed, size, name_length, extra_length = _LOCAL.unpack_from(raw)
@@ -199,7 +199,7 @@ class Archive(Mapping[str, Member]):
             raise wrong("has a local header with another method than the directory")
         if raw[30:] != member.name.encode() or name_length != len(raw) - 30:
             raise wrong("has another name in its local header")
-        # Bit 3: checksum and sizes follow the data, and may be zero here; 0xFFFFFFFF: they are in the extra field.
+        # With bit 3, checksum and sizes follow the data, and may be zero here. 0xFFFFFFFF means the extra field.
         if not flags & 8 and (crc != member.crc or not {packed, size} <= {member.packed, member.size, 0xFFFFFFFF}):
             raise wrong("has another size or checksum in its local header")
         begin = member.header + 30 + name_length + extra_length
@@ -208,18 +208,18 @@ class Archive(Mapping[str, Member]):
         return int(begin)
 
     def record(self, member: Member, begin: int | None = None) -> Record:
-        """The region of a stored member, with its checksum; `begin` is its `offset`, if that is known."""
+        """The region of a stored member, with its checksum; `begin` is its `offset`, if known."""
         if member.method != STORED:
             raise self._wrong(member)("is compressed, where it must be stored as it is")
         begin = self.offset(member) if begin is None else begin
         return Record(self.path, begin, member.size, None if self.lacks_sums else member.crc)
 
     def read_bytes(self, member: Member, limit: int) -> bytes:
-        """All of a member, its checksum compared.
+        """Read a member, and compare its checksum.
 
         Raises:
             FileFormatError: As for `open_blocks`.
-            UnsafeFileError: It holds more bytes than the limit.
+            UnsafeFileError: It is larger than `limit`.
         """
         if member.size > limit:
             raise UnsafeFileError(
@@ -228,7 +228,7 @@ class Archive(Mapping[str, Member]):
         return b"".join(self.open_blocks(member))
 
     def read_pages(self, member: Member, limit: int) -> bytes | mmap.mmap:
-        """As `read_bytes`; a large one as a map without a file, whose pages can be given back one by one."""
+        """As `read_bytes`, but a large member is read into an anonymous map, whose pages can be freed one by one."""
         if member.method != STORED or not _SMALL < member.size <= limit:
             return self.read_bytes(member, limit)
         pages = read_pages(self.path, self.offset(member), member.size)
@@ -236,11 +236,11 @@ class Archive(Mapping[str, Member]):
         return pages
 
     def open_blocks(self, member: Member) -> Iterator[bytes]:
-        """A member's bytes in order, in blocks of at most about `BLOCK_BYTES`, stored or inflated.
+        """Yield the bytes of a member in order, in blocks of about `BLOCK_BYTES`, decompressed.
 
         Raises:
-            FileFormatError: It is cut off or corrupt, holds more or less than the directory says, or its checksum
-                does not fit; this comes after the last block.
+            FileFormatError: It is cut off or corrupt, or its size or checksum is not that of the directory (raised
+                after the last block).
         """
         wrong = self._wrong(member)
         found = done = 0
@@ -260,7 +260,7 @@ class Archive(Mapping[str, Member]):
 
     @contextmanager
     def held_open(self) -> Iterator[None]:
-        """Keep the file open meanwhile, for who looks at many members."""
+        """A context in which the file stays open, to read many members."""
         with open(self.path, "rb", buffering=0) as file:  # noqa: PTH123 - a plain string
             self._descriptor = file.fileno()
             try:
@@ -269,12 +269,12 @@ class Archive(Mapping[str, Member]):
                 self._descriptor = None
 
     def findings(self, tensor_of: Callable[[str], str | None]) -> Iterator[FileFinding]:
-        """What is wrong with the archive: each member's local header, data and checksum are looked at."""
+        """Find what is wrong with the archive: the local header, data and checksum of each member are checked."""
         if self.lacks_sums:
             what = "it was saved without checksums, so that damage to its values would not be seen"
             yield FileFinding(self.path, None, None, what, error=False)
         for each in self.problems:
-            # `problems` name the member, since the tensors are not known yet when they are found.
+            # `problems` have names of members, because tensors were not known when they were found.
             yield each._replace(tensor=tensor_of(each.tensor) if each.tensor else None)
         for name in self:
             member = self[name]

@@ -1,4 +1,4 @@
-"""`Directory`: what a zip archive says about its members, read with every bound checked, in a few bytes for each."""
+"""`Directory`: the directory of a zip archive, read with all bounds checked, in a few bytes for each member."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["DEFLATED", "STORED", "Directory"]
 
 STORED = 0
-"""The method of members whose bytes stand in the archive as they are."""
+"""The method of members without compression."""
 DEFLATED = 8
 """The method of compressed members."""
 
@@ -40,25 +40,25 @@ _END_64 = struct.Struct("<IQHHIIQQQQ")
 
 _NARROW = 0xFFFFFFFF
 _PART = 1024
-"""Members that are looked at together: larger temporary arrays would leave holes in the heap, which count as memory."""
+"""How many members are checked together. Larger temporary arrays would leave holes in the heap."""
 _MOST_DIRECTORY = 1 << 28
 _MOST_DEFLATE = 1032
-"""Deflate makes no more than so many bytes of one: https://www.zlib.net/zlib_tech.html"""
+"""The largest ratio of compression of deflate: https://www.zlib.net/zlib_tech.html"""
 _UNSAFE_NAME = re.compile(r"^/|^[A-Za-z]:|(?:^|/)\.\.(?:/|$)|[\\\0]", re.MULTILINE)
 
 
 class Directory:
-    """The columns of an archive's directory; each is indexed by a member's place in it.
+    """The columns of an archive's directory, indexed by the index of a member.
 
     Args:
         path: The archive.
-        problem: Is told of what is wrong with a member: the byte, its name, what it is, and whether it is unsafe.
-        within: Where in the file the archive begins, and its length; ``None``: it is the file.
+        problem: Called for each problem of a member: its position, its name, the message, and whether it is unsafe.
+        within: The position and length of the archive in the file; ``None`` if it is the whole file.
 
     Raises:
         OSError: It cannot be read.
-        FileFormatError: It is no zip archive, or is cut off.
-        UnsafeFileError: The directory is out of all proportion.
+        FileFormatError: It is not a zip archive, or is cut off.
+        UnsafeFileError: The directory is far too large.
     """
 
     def __init__(self, path: str, problem: Callable[..., None], within: tuple[int, int] | None = None) -> None:
@@ -73,7 +73,7 @@ class Directory:
         self.begin, self._nbytes, self._count = self._locate()
 
     def read(self) -> list[str]:
-        """Fill the columns; gives the members' names.
+        """Fill the columns; gives the names of the members.
 
         Raises:
             FileFormatError: It is damaged.
@@ -82,17 +82,17 @@ class Directory:
             return self._read_all(raw)
 
     def names(self) -> list[str]:
-        """The members' names, read anew."""
+        """The names of the members, read again."""
         with read_pages(self.path, self.begin, self._nbytes) as raw:
             return [_name(raw, at) for at in self._starts]
 
     def name(self, place: int) -> str:
-        """The name of one member, read anew."""
+        """The name of one member, read again."""
         start = self.begin + self._starts[place]
         return _name(read_at(self.path, start, 46 + _LENGTHS.unpack(read_at(self.path, start + 28, 6))[0]), 0)
 
     def after(self, header: int) -> int:
-        """The byte at which the next local header begins, or the directory."""
+        """The position of the next local header, or of the directory."""
         at = int(self._order.searchsorted(header, side="right"))
         return int(self._order[at]) if at < len(self._order) else self.begin
 
@@ -178,7 +178,7 @@ class Directory:
         packed, size, header = sizes.T
         deflated = fields["method"] == DEFLATED
         span = 30 + fields["lengths"][:, 0].astype(np.int64) + packed
-        # Subtractions, since a sum could overflow.
+        # With subtractions, because a sum could overflow.
         outside = (packed > self.begin) | (header > self.begin - span)
         problems = {
             "is encrypted, or compressed in an unknown way": ((fields["method"] != STORED) & ~deflated)
@@ -197,7 +197,7 @@ class Directory:
             (self.packed, packed),
             (self.sizes, size),
             (self.headers, header),
-            # One that lies outside of the archive overlaps nothing.
+            # A member outside of the archive does not count as overlapping.
             (self._spans, np.where(outside, -1, span)),
             (self.crcs, fields["crc"]),
             (self.deflated, deflated),
@@ -242,7 +242,7 @@ class Directory:
         for place in np.flatnonzero(inside[:-1] + spans[order[:-1]] > inside[1:]):
             first, second = names[order[place]], names[order[place + 1]]
             self._problem(int(inside[place + 1]), second, f"{second} overlaps {first}", unsafe=True)
-        # In most archives members stand in order and uncompressed: nothing is to be kept twice.
+        # In most archives members are in order and uncompressed, so that one array is enough.
         self._order = headers if np.array_equal(headers, inside) else inside
         if self.packed == self.sizes:
             self.packed = self.sizes
@@ -250,6 +250,6 @@ class Directory:
 
 
 def _name(raw: bytes | mmap.mmap, start: int) -> str:
-    """The name in an entry of the directory; if the file has changed by now, the local header will not have it."""
+    """The name in an entry of the directory. If the file has changed, it will not match the local header."""
     length = _LENGTHS.unpack_from(raw, start + 28)[0]
     return raw[start + 46 : start + 46 + length].decode(errors="replace")

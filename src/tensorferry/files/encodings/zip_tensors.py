@@ -1,4 +1,4 @@
-"""Tensors whose bytes are members of a zip archive; a member's place is looked up when it is needed."""
+"""Tensors in members of a zip archive. The position of a member is looked up when it is needed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["MemberForm", "MemberRegion", "ZipExtent", "ZipView"]
 
 
 class MemberRegion:
-    """A stored member of an archive, by its place in the directory; tensors lie in it."""
+    """An uncompressed member of an archive, by its index, which contains tensors."""
 
     __slots__ = ("_record", "archive", "index")
 
@@ -26,10 +26,10 @@ class MemberRegion:
 
     @property
     def record(self) -> Record:
-        """Its place in the file, and its checksum.
+        """Its position in the file, and its checksum.
 
         Raises:
-            FileFormatError: Its local header contradicts the directory.
+            FileFormatError: Its local header and the directory differ.
         """
         if self._record is None:
             self._record = self.archive.record(self.archive.member(self.index))
@@ -37,14 +37,14 @@ class MemberRegion:
 
 
 class MemberForm(NamedTuple):
-    """What thousands of tensors of an archive may have in common.
+    """The facts that many tensors of an archive share, to save memory.
 
     Args:
         archive: The archive.
-        dtype: Canonical name.
+        dtype: The canonical name of the dtype.
         shape: Lengths of the axes.
         swapped: Whether the bytes are big-endian.
-        start: The first byte, in the member.
+        start: The position of the first byte in the member.
     """
 
     archive: Archive
@@ -55,7 +55,7 @@ class MemberForm(NamedTuple):
 
 
 class ZipExtent(Packed):
-    """Packed values in a member of an archive; `region` may also be the member's place in the directory."""
+    """Values without gaps in a member of an archive; `region` may also be the index of the member."""
 
     __slots__ = ("_region", "layout")
 
@@ -101,7 +101,7 @@ class ZipExtent(Packed):
 
 
 class ZipView(View):
-    """Values in a member of an archive that are not packed; `start` is the byte of the first, in the member."""
+    """Values with strides in a member of an archive; `start` is the position of the first one in the member."""
 
     __slots__ = ("region", "start")
 

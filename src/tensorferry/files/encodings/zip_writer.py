@@ -1,4 +1,4 @@
-"""`ArchiveWriter`: zip archives of stored members whose data is aligned, written front to back."""
+"""`ArchiveWriter`: write zip archives of uncompressed members with aligned data, from front to back."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 __all__ = ["ALIGNMENT", "ArchiveWriter"]
 
 ALIGNMENT = 64
-"""The data of each member begins at a multiple of so many bytes, as in the files of ``torch.save``."""
+"""The alignment of the data of members in bytes, as in the files of ``torch.save``."""
 
 _MOST_NARROW = 0xFFFFFFFF
 _DAY = 0x21
-"""1980-01-01, the first day that zip knows: equal contents make equal bytes."""
+"""1980-01-01, the first date of zip. With a fixed date, equal contents give equal bytes."""
 
 
 class ArchiveWriter:
-    """Writes a zip archive, member after member, from where a descriptor stands; it never seeks.
+    """Writes a zip archive, member after member, without seeking.
 
-    The layout is that of ``torch.save`` byte for byte: checksum and sizes follow each member's data, and an extra
-    field ``FB`` pads its header. ``torch.utils.serialization.config.load.calculate_storage_offsets`` relies on it:
+    The layout is the same as that of ``torch.save``: checksum and sizes follow the data of each member, and an extra
+    field ``FB`` pads its header. ``torch.utils.serialization.config.load.calculate_storage_offsets`` depends on it:
     https://docs.pytorch.org/docs/stable/notes/serialization.html
 
     Args:
@@ -34,7 +34,7 @@ class ArchiveWriter:
     """
 
     def __init__(self, descriptor: int) -> None:
-        import hashlib  # OpenSSL's memory is four MiB, which reading has no use for
+        import hashlib  # here, because OpenSSL takes four MiB of memory, which reading does not need
 
         self._descriptor = descriptor
         self._at = 0
@@ -55,11 +55,11 @@ class ArchiveWriter:
         suffix: bytes = b"",
         pump: Pump | None = None,
     ) -> None:
-        """Append a member, whose name no other has: a prefix, the packed bytes of a tensor if there is one, a suffix.
+        """Append a member with a new name: a prefix, the bytes of a tensor (if any), and a suffix.
 
         Raises:
             OSError: It cannot be written.
-            FileFormatError: The tensor's source is cut off, or its checksum does not fit.
+            FileFormatError: The tensor's source is cut off, or its checksum is wrong.
         """
         size = len(prefix) + (stored.nbytes if stored is not None else 0) + len(suffix)
         raw_name = name.encode()
@@ -81,7 +81,7 @@ class ArchiveWriter:
         self._enter(raw_name, header, size, crc, extra)
 
     def finish(self, comment: bytes = b"") -> None:
-        """Write the directory and the archive's comment; nothing can be added after it."""
+        """Write the directory and the comment. After that, nothing can be added."""
         begin, nbytes, count = self._at, len(self._directory), self._count
         end = b""
         if count >= 0xFFFF or begin >= _MOST_NARROW or nbytes >= _MOST_NARROW:

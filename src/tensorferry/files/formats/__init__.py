@@ -1,4 +1,4 @@
-"""One module for each file format; `tensorferry.files.registry` finds them by looking into this folder."""
+"""A module or folder for each file format. `tensorferry.files.registry` finds them in this folder."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ MODULES = {
     "pickle": "pickle",
     "joblib": "pickle",
 }
-"""The module that most often reads a suffix, where it is not named so: it is asked before the others are imported."""
+"""The usual module for a suffix, if it has another name. It is tried before the others are imported."""
 
 
 def is_fragile(name: str, head: bytes) -> bool:
-    """Whether the library that reads a file, HDF5's, may end the process over damage that it does not see.
+    """Whether a damaged file may end the process, because its library (HDF5) does not notice the damage.
 
     Args:
         name: The file's name.
@@ -25,6 +25,6 @@ def is_fragile(name: str, head: bytes) -> bool:
     """
     if head.startswith(b"\x89HDF"):
         return True
-    # Keras's archives, whose first member is named so.
+    # Archives of Keras, by the name of their first member.
     inner = name.lower().endswith(".keras") or head[30:].startswith((b"metadata.json", b"config.json"))
     return inner and head.startswith(b"PK\3\4")

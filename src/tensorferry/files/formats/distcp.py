@@ -1,9 +1,9 @@
-"""Folders of ``torch.distributed.checkpoint``, read without it: one tree of whole tensors.
+"""Read folders of ``torch.distributed.checkpoint``, without that package, as one tree of whole tensors.
 
-``.metadata`` is a pickle that says which region of which tensor is where in the files beside it; each region there is a
-file of ``torch.save`` (torch/distributed/checkpoint/filesystem.py). So is each value that is no tensor.
+``.metadata`` is a pickle that tells which file has which region of which tensor. Each region, and each other value, is
+a file of ``torch.save`` inside these files (torch/distributed/checkpoint/filesystem.py).
 
-This module is named by the suffix of those files, so that it is asked before the format that each of them begins as.
+This module has the name of the files' suffix, so that it is tried before the format of ``torch.save``.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _METADATA = ".metadata"
 _MOST_METADATA = 1 << 28
 _MOST_VALUES = 1 << 28
 _FEW_METADATA = 1 << 19
-"""Bytes of about 5,000 pieces."""
+"""The size of the metadata for about 5,000 pieces, in bytes."""
 _LEAST_RATIO = 16
-"""A piece takes about 100 bytes of metadata, and 1,500 as torch.save writes it, before there is a value in it."""
+"""The least ratio of data to metadata: a piece takes about 100 bytes of metadata, and 1,500 of data without values."""
 
 
 class TorchDistributed(Format):
@@ -80,7 +80,7 @@ class TorchDistributed(Format):
 
 
 def _folder(path: Path) -> Path:
-    """The folder that a path is, or whose metadata it is."""
+    """The folder at a path; or, for the path of its metadata, the folder around it."""
     if path.is_dir():
         return path
     if path.name != _METADATA:
@@ -89,7 +89,7 @@ def _folder(path: Path) -> Path:
 
 
 def _refuse_fragments(folder: Path, where: Path) -> None:
-    """Refuse a folder of tens of thousands of pieces with next to nothing in them, each of which has to be opened."""
+    """Raise for tens of thousands of pieces with almost no data, because each must be opened."""
     described = where.stat().st_size
     if described <= _FEW_METADATA:
         return
@@ -111,7 +111,7 @@ def _pages(path: Path) -> mmap.mmap:
 
 
 class _Item(NamedTuple):
-    """Where something is: a file, the first byte, and how many."""
+    """The place of an item: a file, a position, and a number of bytes."""
 
     path: str
     offset: int
@@ -119,7 +119,7 @@ class _Item(NamedTuple):
 
 
 class _Saved(Stored):
-    """A region, whose file of ``torch.save`` is opened when it is read; messages have the name of the tensor."""
+    """A region, whose file of ``torch.save`` is opened when it is read."""
 
     __slots__ = ("_inner", "_item", "_name", "dtype", "shape")
 
@@ -132,11 +132,11 @@ class _Saved(Stored):
 
     @property
     def inner(self) -> Stored:
-        """The tensor there.
+        """The tensor in the file.
 
         Raises:
-            FileFormatError: There is none, or another than the metadata says.
-            UnsafeFileError: It asks for what is no data.
+            FileFormatError: There is none, or not the one in the metadata.
+            UnsafeFileError: It asks for something that is not data.
         """
         if self._inner is None:
             found = _opened(self._item, frozenset())[0]
@@ -154,7 +154,7 @@ class _Saved(Stored):
 
     @property
     def record(self) -> Record | None:
-        """The checksummed region that it lies in."""
+        """The region with a checksum that contains it."""
         return getattr(self.inner, "record", None)
 
     @property
@@ -178,7 +178,7 @@ class _Saved(Stored):
 
 
 def _opened(item: _Item, allow: frozenset[str], wrap: Any = None) -> Any:
-    """What a file of ``torch.save`` holds that is a part of another."""
+    """The contents of a file of ``torch.save`` inside another file."""
     from ..encodings.zip_archive import Archive
     from ..pickles.torch import Names
     from ..pickles.torch_archive import stem_of, unpickled_in
@@ -188,7 +188,7 @@ def _opened(item: _Item, allow: frozenset[str], wrap: Any = None) -> Any:
 
 
 class _Checkpoint:
-    """A folder, as its metadata has it: in stand-ins, with the globals that it asks for."""
+    """A folder, by its metadata."""
 
     def __init__(self, folder: Path, root: Any, asked: dict[str, None], allow: frozenset[str]) -> None:
         from ..pickles.torch_distributed import fields
@@ -210,7 +210,7 @@ class _Checkpoint:
         self._values_left = _MOST_VALUES
 
     def _validated(self, places: dict[Any, Any]) -> dict[tuple[Any, Any], _Item]:
-        """Where each region is: in a file that is there, of which no two have the same bytes."""
+        """The place of each region, after a check that the files exist, and that regions do not overlap."""
         from ..pickles.torch_distributed import lengths
 
         found: dict[tuple[Any, Any], _Item] = {}
@@ -255,7 +255,7 @@ class _Checkpoint:
         return found
 
     def contents(self) -> Contents:
-        """The tree of all tensors and values."""
+        """The contents: the tree of all tensors and values."""
         others: dict[str, str] = {}
         root: dict[Any, Any] = {}
         flat = True
@@ -321,7 +321,7 @@ class _Checkpoint:
             raise UnsafeFileError(
                 f"{self._where} has more than {_MOST_VALUES:,} bytes of values, out of all proportion."
             )
-        # In a list, so that it is told apart from a mapping of tensors alone.
+        # In a list, so that it is not taken for a mapping of only tensors.
         found, others = _opened(item, self._allow, lambda root: [root])
         self._asked |= dict.fromkeys(found.asks_for)
         if others:
@@ -339,7 +339,7 @@ class _Checkpoint:
         node[keys[-1]] = value
 
     def _listed(self, node: Any) -> Any:
-        """Containers as they were: those that have places in the stead of keys are lists."""
+        """The original containers: those with indices as keys are lists."""
         made = {key: self._listed(child) if type(child) is _Node else child for key, child in node.items()}
         numbered = [key for key in made if type(key) is int]
         if not numbered:

@@ -1,4 +1,4 @@
-"""Flax's MessagePack files, as `flax.serialization` writes and reads them; neither Flax nor JAX is needed."""
+"""Flax's MessagePack files (`flax.serialization`), without Flax and JAX."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ _OWN = "__tensorferry__"
 _MOST_CHUNK = 1 << 30
 _MOST_TEXT = 1 << 26
 _FIRST = frozenset({*range(0x80, 0xA0), *range(0xC7, 0xCA), *range(0xD4, 0xD9), *range(0xDC, 0xE0)})
-"""The bytes that a map, an array or an extension begins with."""
+"""The possible first bytes of a map, an array or an extension."""
 
 
 class Flax(Format):
     """Flax's msgpack, https://github.com/google/flax/blob/main/flax/serialization.py.
 
-    A tree that Flax can have is written as it is. What Flax has no place for (ties, metadata, tuples, gradients,
-    ordered dicts) stands as text under a key of its own, beside the tensors by name.
+    A tree that Flax supports is written as it is. Otherwise the tensors are written by name, and everything that Flax
+    does not support (ties, metadata, tuples, gradients, ordered dicts) is written as text under another key.
     """
 
     name = "flax"
@@ -109,7 +109,7 @@ class _Leaf(NamedTuple):
 
 
 class _Tree:
-    """A file's values, with a `_Leaf` in the place of each array."""
+    """The values of a file, with a `_Leaf` in place of each array."""
 
     def __init__(self, path: str, size: int, contents: Contents) -> None:
         self._path = path
@@ -216,11 +216,11 @@ class _Tree:
 
 
 _OTHER = object()
-"""In the place of what is no tensor that can be carried."""
+"""A placeholder for something that cannot be loaded."""
 
 
 def _is_native(contents: Contents) -> bool:
-    """Whether Flax's own encoding says all there is to say."""
+    """Whether Flax's own encoding can hold the contents."""
     if contents.metadata or contents.ties:
         return False
     tree = contents.tree
@@ -298,7 +298,7 @@ class _Writer:
         self._waiting += msgpack.extension_header(code, len(head) + nbytes) + head
 
     def _chunks(self, stored: Stored) -> None:
-        """As Flax does it: flat arrays of a GiB, by number."""
+        """Write flat arrays of a GiB, by number, as Flax does."""
         most = max(_MOST_CHUNK // find(stored.dtype).itemsize, 1)
         sizes = cuts(stored.size, most)
         steps = [cuts(size, BLOCK_BYTES // find(stored.dtype).itemsize) for size in sizes]

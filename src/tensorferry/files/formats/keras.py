@@ -1,4 +1,4 @@
-"""Weights of Keras, by h5py: ``.weights.h5``, the weights inside ``.keras``, and the ``.h5`` of Keras 2."""
+"""Weights of Keras, with h5py: ``.weights.h5``, the weights in ``.keras``, and the ``.h5`` of Keras 2."""
 
 # pyright: reportAttributeAccessIssue=false, reportOptionalMemberAccess=false, reportArgumentType=false
 # h5py has no types.
@@ -38,17 +38,17 @@ _CREATED: tuple[str, ...] = (
     *("embeddings", "kernel", "depthwise_kernel", "pointwise_kernel", "recurrent_kernel", "bias"),
     *("gamma", "beta", "moving_mean", "moving_variance"),
 )
-"""What Keras's layers call their variables, in the order in which a layer makes them: by it they are numbered."""
+"""The names of variables in Keras's layers, in the order in which a layer makes (and numbers) them."""
 
 
 class Keras(Format):
-    """Keras's own files, https://keras.io/guides/serialization_and_saving/; their configurations are text here.
+    """Files of Keras: https://keras.io/guides/serialization_and_saving/. Their configurations become text.
 
     The layout of the HDF5 files is that of ``H5IOStore`` in
     https://github.com/keras-team/keras/blob/master/keras/src/saving/saving_lib.py and, for Keras 2, of
     https://github.com/keras-team/keras/blob/master/keras/src/legacy/saving/legacy_h5_format.py.
-    Variables named as layers name them, such as ``dense.kernel``, go where Keras looks for them,
-    ``layers/dense/vars/0``; an attribute keeps the names.
+    Variables with Keras's names, such as ``dense.kernel``, are written to the path where Keras looks for them,
+    ``layers/dense/vars/0``. An attribute has the names.
     """
 
     name = "keras"
@@ -104,7 +104,7 @@ class Keras(Format):
 
 
 def _paths(names: Iterable[str]) -> dict[str, str]:
-    """Where Keras looks for variables of these names; those that it would not find are left out."""
+    """The paths where Keras looks for variables with these names, without those that it would not find."""
     paths: dict[str, str] = {}
     layers: dict[str, list[tuple[int, str]]] = {}
     for name in names:
@@ -155,7 +155,7 @@ def _read_archive(form: str, path: Path) -> Contents:
 
 
 def _put_in_order(contents: Contents) -> None:
-    """The order that Keras 2 lists its layers and their weights in."""
+    """Sort tensors in the order in which Keras 2 lists layers and weights."""
     listed = []
     for root in ("", "model_weights"):
         for layer in _names(contents, f"{root}@layer_names" if root else "layer_names"):

@@ -109,7 +109,7 @@ class _Npy(Format):
 
 
 def _strings(contents: Contents) -> bytes:
-    """What stands behind the array: nothing for one that has no name, and a dtype that its header can tell."""
+    """The strings after the array; empty without a name and with a dtype of NumPy."""
     ((name, stored),) = contents.tensors.items()
     lone = contents.tree == _LONE and name == _LONE.name
     strings = pack(replace(contents, tree=None) if lone else contents)

@@ -1,7 +1,7 @@
 """NumPy's ``.npz``: a zip archive of arrays by name.
 
-https://numpy.org/doc/stable/reference/generated/numpy.savez.html. What is not a tensor stands in the archive's comment,
-or behind the first array's values if it is too long for that: `numpy.load` lists the arrays and nothing else.
+https://numpy.org/doc/stable/reference/generated/numpy.savez.html. Other values are in the archive's comment, or, if
+they are too long for it, after the values of the first array. So `numpy.load` lists only the arrays.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ _SUFFIX = ".npy"
 _MARK = b"tensorferry "
 _LONGEST_COMMENT = 0xFFFF
 _COMMENT = "comment"
-"""The metadata that keeps another program's comment."""
+"""The key for the comment of another program."""
 _OUTSIDE = re.compile(r"^/|^[A-Za-z]:|(?:^|/)\.\.(?:/|$)|[\\\0]", re.MULTILINE)
-"""Names that would lead out of the folder into which somebody unpacks the archive."""
+"""Names that would lead out of the folder when the archive is unpacked."""
 
 
 _USUAL = 256
-"""Bytes in which the header of an array is, if it has no thousand fields."""
+"""The usual size of the header of an array in bytes."""
 
 
 class _Npz(Format):
@@ -169,7 +169,7 @@ def _tensor(member_name: str) -> str:
 
 
 def _array(archive: Archive, member: Member, descriptor: int) -> tuple[str, Stored | str, dict[str, str]]:
-    """A member's name, its array or what it is instead, and the strings behind the array."""
+    """The name of a member, its array (or why it has none), and the strings after the array."""
     where, name = f"{archive.path}: {member.name}", _tensor(member.name)
     begin = archive.offset(member) if member.method == STORED else 0
 
@@ -204,7 +204,7 @@ def _array(archive: Archive, member: Member, descriptor: int) -> tuple[str, Stor
 
 
 def _behind(archive: Archive, member: Member, descriptor: int, begin: int, end: int) -> bytes:
-    """What stands behind the values."""
+    """The bytes after the values."""
     count = member.size - end
     if count > arrays.LONGEST_TRAILER:
         raise UnsafeFileError(f"{archive.path}: {member.name} has {count} bytes behind its array.")
@@ -232,7 +232,7 @@ def _by_rows(archive: Archive, member: Member, header: arrays.Header) -> Callabl
             rest = values[whole:][: dtype.itemsize] if whole < left else b""
             left -= whole
             part = np.frombuffer(values[:whole], dtype)
-            # To the end, whatever follows: the archive compares its checksum there.
+            # Read to the end, because the archive compares its checksum there.
             yield part.byteswap() if header.swapped else part
 
     return read
@@ -240,7 +240,7 @@ def _by_rows(archive: Archive, member: Member, header: arrays.Header) -> Callabl
 
 def _by_columns(archive: Archive, member: Member, header: arrays.Header) -> Callable[[], Iterator[Array]]:
     def read() -> Iterator[Array]:
-        # Row by row, all of it is needed: on the disk, not in memory.
+        # Rows need the whole array, so it is written to a temporary file, to save memory.
         with tempfile.NamedTemporaryFile() as inflated:
             for block in archive.open_blocks(member):
                 inflated.write(block)

@@ -31,8 +31,8 @@ _MAGIC = b"PAR1"
 class Parquet(Arrow):
     """Parquet, https://parquet.apache.org/docs/file-format/.
 
-    Tables are read and written by groups of rows. A file in which each tensor is a single row is written from memory:
-    the library takes whole rows only.
+    Tables are read and written in groups of rows. If each tensor is a single row, it is written from memory, because
+    the library writes only whole rows.
     """
 
     name = "parquet"
@@ -86,14 +86,14 @@ def _rows_of(path: str, name: str, column: Column, where: str) -> Callable[[], I
         rows = max(4 * BLOCK_BYTES // max(prod(column.shape) * find(column.dtype).itemsize, 1), 1)
         with as_format_error(path), parquet.ParquetFile(path, buffer_size=BLOCK_BYTES, pre_buffer=False) as file:
             for batch in file.iter_batches(batch_size=rows, columns=[name], use_threads=False):
-                # The library takes a dot for a step inside, and gives other columns that begin so.
+                # The library treats a dot as nesting, and also gives other columns with this prefix.
                 yield numbers(batch.column(batch.schema.get_field_index(name)), column, where)
 
     return read
 
 
 def _pieces(pump: Pump, stored: Stored, rows: int, counts: list[int], *, whole: bool) -> Iterator[np.ndarray[Any, Any]]:
-    """The values of each group of rows; a lone row is all that there is, and cannot be written by parts."""
+    """Yield the values of each group of rows. A single row has all values."""
     if whole:
         return iter([pump.array(stored).reshape(-1)])
     width = stored.size // rows

@@ -1,6 +1,6 @@
-"""Pickles by `pickle.dump`, and files of joblib: https://docs.python.org/3/library/pickle.html.
+"""Pickles by `pickle.dump` (https://docs.python.org/3/library/pickle.html), and files of joblib.
 
-Arrays and tensors in them are read where they stand; what is no data is refused by name, and never made or run.
+Arrays and tensors are read from the file. Everything that is not data is refused, and never made or run.
 """
 
 from __future__ import annotations

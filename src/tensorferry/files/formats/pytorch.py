@@ -1,7 +1,7 @@
-"""Files of ``torch.save``: state dicts, checkpoints, single tensors; zip files, and what was written before them.
+"""Files of ``torch.save``: state dicts, checkpoints, single tensors; in the zip format and in the older one.
 
 https://docs.pytorch.org/docs/stable/notes/serialization.html describes the archive: ``data.pkl`` is a pickle whose
-persistent ids name the storages ``data/0``, ``data/1``, …; ``byteorder`` says how their elements stand.
+persistent ids name the storages ``data/0``, ``data/1``, …; ``byteorder`` is the byte order of their elements.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _MOST_METADATA = 128 << 20
 _TAIL = 1 << 16
 _TAR = (b"sys_info", b"storages", b"tensors", b"pickle")
 _CONSTANTS = re.compile(rb"PK\x01\x02.{42}[^/]{1,200}/constants\.pkl", re.DOTALL)
-"""An entry of the directory that only archives of TorchScript have."""
+"""An entry of the directory that only TorchScript archives have."""
 _METADATA = "tensorferry.metadata.json"
-"""Strings by name, in a member that ``torch.load`` does not look at."""
+"""The member with the metadata, which ``torch.load`` ignores."""
 
 
 class PyTorch(Format):
@@ -122,7 +122,7 @@ class PyTorch(Format):
 
 
 def check_archive(path: Path, found: Contents | ConversionError) -> Iterator[FileFinding]:
-    """What is wrong with a zip archive of tensors: what reading it gave or raised, and all of its members."""
+    """Find what is wrong with a zip archive of tensors: the result of reading it, and all its members."""
     from ..encodings.zip_archive import Archive
 
     where = os.fspath(path)
@@ -137,13 +137,13 @@ def check_archive(path: Path, found: Contents | ConversionError) -> Iterator[Fil
     try:
         archive = Archive(where, tolerant=True, may_lack_sums=True)
     except ConversionError:
-        return  # The same error as above, of the archive's own directory.
+        return  # the same error as above, about the directory of the archive
     with archive.held_open():
         yield from archive.findings(tensors.get)
 
 
 def is_script(path: Path) -> bool:
-    """Whether a zip archive is one of TorchScript, which has its constants and version at the end."""
+    """Whether a zip archive is one of TorchScript, by its constants at the end."""
     with path.open("rb") as file:
         file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
         return _CONSTANTS.search(file.read(_TAIL)) is not None
@@ -169,7 +169,7 @@ def _is_legacy(path: Path) -> bool:
 
 
 def _is_tar(head: bytes) -> bool:
-    """Whether a file begins with the name of the first member of such an archive."""
+    """Whether a file is a tar archive, as PyTorch once wrote."""
     return len(head) >= 64 and head[:64].rstrip(b"\0") in _TAR
 
 

@@ -1,8 +1,8 @@
-"""Folders of DeepSpeed with ZeRO-1, 2 and 3, read without it: whole parameters in their master precision.
+"""Read folders of DeepSpeed with ZeRO-1, 2 and 3, without DeepSpeed: whole parameters in their master precision.
 
-Each process has a file with its part of the optimizer, whose flat vectors hold the parameters one after the other: all
-processes' together in stages 1 and 2, each parameter's parts in stage 3. ``*_model_states.pt`` says which parameters in
-which order, and has what is not shared out (deepspeed/utils/zero_to_fp32.py puts them together likewise).
+Each process has a file with its part of the optimizer, with flat vectors of parameters: in stages 1 and 2 the vectors
+of all processes together have all parameters; in stage 3 each has a part of each parameter. ``*_model_states.pt`` has
+the order of the parameters, and everything that is not distributed (see deepspeed/utils/zero_to_fp32.py).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _LAYOUT = frozenset(
     | {"base_optimizer_state", "optimizer_state_dict", "single_partition_of_fp32_groups", "fp32_flat_groups"}
     | {"zero_stage", "group_paddings", "param_alignment_paddings", "partition_count", "param_slice_mappings"}
 )
-"""What says how the tensors are shared out, and is not so once they are whole."""
+"""Entries about the distribution of tensors, which do not apply to whole tensors."""
 
 
 class DeepSpeed(Format):
@@ -72,7 +72,7 @@ def _listed(folder: Path) -> list[str]:
 
 
 def _latest(folder: Path) -> Path | None:
-    """The folder of a step that is named in the file ``latest`` beside it."""
+    """The folder of the step that the file ``latest`` names."""
     marker = folder / _LATEST
     if not marker.is_file() or marker.stat().st_size > 1_000:
         return None
@@ -83,7 +83,7 @@ def _latest(folder: Path) -> Path | None:
 
 
 def _files(path: Path) -> tuple[list[Path], list[Path]]:
-    """The files with the model's states, one or one for each process, and those with the optimizer's."""
+    """The files with the states of the model (one, or one for each process), and those of the optimizer."""
     folder = path if any(map(_PARTS.fullmatch, _listed(path))) else _latest(path)
     if folder is None:
         raise FileFormatError(f"{path} has no file of a ZeRO optimizer.")
@@ -120,13 +120,13 @@ def _names(path: str, allow: frozenset[str]) -> Names:
 
 @dataclass(slots=True, eq=False)
 class _Whole(Leaf):
-    """A tensor that was put together, or why it cannot be carried."""
+    """A whole tensor, or why it cannot be loaded."""
 
     stored: Any
 
 
 class _Saved(SavedFile):
-    """A file that one process saved."""
+    """The file of one process."""
 
     def __init__(self, path: Path, vocabulary: Names) -> None:
         super().__init__(path, vocabulary)
@@ -134,14 +134,14 @@ class _Saved(SavedFile):
             raise FileFormatError(f"{path} holds no dict, as DeepSpeed saves it.")
 
     def part(self, holder: Any, key: str, kind: type) -> Any:
-        """Something that a dict of it has to have."""
+        """A required entry of a dict, with a check of its type."""
         found = holder.get(key) if isinstance(holder, dict) else None
         if not isinstance(found, kind):
             raise FileFormatError(f"{self.path} has no {key}, as DeepSpeed saves it.")
         return found
 
     def vector(self, leaf: Any, name: str) -> Any:
-        """A flat vector, packed."""
+        """A flat vector without gaps."""
         from ..base.stored import Packed
 
         stored = self.resolve(name, leaf) if type(leaf) is TensorOf and len(leaf.view.shape) == 1 else None
@@ -151,7 +151,7 @@ class _Saved(SavedFile):
 
 
 class _Place(NamedTuple):
-    """Where a parameter is in the vectors of a group: the group, the first element, and the shape."""
+    """The place of a parameter in the vectors: the group, the position of its first element, and its shape."""
 
     group: int
     offset: int
@@ -159,7 +159,7 @@ class _Place(NamedTuple):
 
 
 class _Checkpoint:
-    """What is in the files of all processes: the states of the model, and of each one's part of the optimizer."""
+    """The files of all processes: the states of the model, and the parts of the optimizer."""
 
     def __init__(self, where: str, models: list[_Saved], optimizers: list[_Saved]) -> None:
         self._where = where
@@ -189,7 +189,7 @@ class _Checkpoint:
         self._places = dict(self._placed())
 
     def _placed(self) -> Iterator[tuple[str, _Place]]:
-        """Where each parameter is; in stage 3, of which each process has an equal part, from its first group on."""
+        """Yield the place of each parameter. In stage 3, each process has an equal part of each."""
         first = self._models[0]
         groups = first.part(first.root, "param_shapes", list)
         paddings = self._states[0].get("param_alignment_paddings")
@@ -215,7 +215,7 @@ class _Checkpoint:
         return found
 
     def _whole(self, name: str, place: _Place, vectors: list[list[Any]]) -> _Whole:
-        """A parameter, from the vectors of all processes by group."""
+        """A whole parameter, from the vectors of all processes."""
         from ..encodings.regions import joined, runs
 
         count = prod(place.shape)
@@ -231,7 +231,7 @@ class _Checkpoint:
         return _Whole(joined(self._where, name, dtype, place.shape, regions, flat=True))
 
     def contents(self) -> Contents:
-        """The tree of all that is whole, and of the values beside."""
+        """The contents: whole tensors, and other values."""
         first, others = self._models[0], dict[str, str]()
         tree: dict[Any, Any] = {"module": self._module(others), "optimizer": self._optimizer(others)}
         tree["optimizer"] |= self._values(self._optimizers[0], self._states[0])
@@ -253,7 +253,7 @@ class _Checkpoint:
         return Contents("deepspeed", paths, tensors, {}, found.tree, others, asked)
 
     def _compare(self, what: str, files: list[_Saved], holders: list[dict[Any, Any]], others: dict[str, str]) -> None:
-        """List the files that have other values, beside what is shared out, than the one that they are taken from."""
+        """Add files to `others` whose values (except distributed ones) differ from those of the file that is used."""
         from ..encodings.regions import differ
 
         plain, tensors = self._beside(files[0], holders[0])
@@ -265,7 +265,7 @@ class _Checkpoint:
                 others[f"{what} ({name})"] = NotTensor("its values are not those of process 0")
 
     def _beside(self, saved: _Saved, holder: dict[Any, Any]) -> tuple[str, dict[str, Any]]:
-        """The values of a file that are not shared out, as text, and the tensors among them."""
+        """The values of a file that are not distributed, as text; and the tensors among them."""
         from ..encodings.regions import values_of
 
         kept = self._values(saved, {key: value for key, value in holder.items() if key != "optimizer"})
@@ -273,13 +273,13 @@ class _Checkpoint:
         return values_of(found.tree), {name: getattr(leaf, "stored", None) for name, leaf in found.leaves.items()}
 
     def _values(self, saved: _Saved, holder: dict[Any, Any]) -> dict[Any, Any]:
-        """What a dict has beside the layout; tensors as they are."""
+        """The entries of a dict, without those about the distribution."""
         kept = {key: value for key, value in holder.items() if key not in _LAYOUT}
         made: dict[Any, Any] = relabel(kept, lambda leaf: _Whole(saved.resolve("a value", leaf)), Leaf)
         return made
 
     def _module(self, others: dict[str, str]) -> dict[str, Any]:
-        """The state dict: parameters, in the precision that the optimizer has them in, and what is not shared out."""
+        """The state dict: parameters in the precision of the optimizer, and everything that is not distributed."""
         first = self._models[0]
         module = first.part(first.root, "module", dict)
         made = {name: self._whole(name, place, self._vectors) for name, place in self._places.items()}
@@ -288,7 +288,7 @@ class _Checkpoint:
         for name, other in shared.items() if isinstance(shared, dict) else ():
             if type(name) is str and type(other) is str and other in made:
                 made[name] = made[other]
-        # Tied in the file itself: one tensor there under two names.
+        # Tensors that are tied in the file.
         known = {_identity(leaf): made[name] for name, leaf in module.items() if name in made and _identity(leaf)}
         ordered: dict[str, Any] = {}
         for name, leaf in module.items():
@@ -301,7 +301,7 @@ class _Checkpoint:
         return ordered | {name: leaf for name, leaf in made.items() if name not in ordered}
 
     def _frozen(self) -> dict[str, Any]:
-        """Parameters that are not trained, which no optimizer has."""
+        """Frozen parameters, which the optimizer does not have."""
         from ..encodings.regions import joined, runs
 
         shapes = self._models[0].root.get("frozen_param_shapes")
@@ -321,7 +321,7 @@ class _Checkpoint:
         return made
 
     def _optimizer(self, others: dict[str, str]) -> dict[str, Any]:
-        """The optimizer's states by parameter, as the parameters are put together; the rest as process 0 has it."""
+        """The states of the optimizer by parameter, as whole tensors; other entries are those of process 0."""
         key = "optimizer_state_dict" if self._is_third else "base_optimizer_state"
         bases = [state.get(key) for state in self._states]
         found = [base.get("state") if isinstance(base, dict) else None for base in bases]
@@ -350,7 +350,7 @@ class _Checkpoint:
 
 
 def _identity(leaf: Any) -> Any:
-    """What makes two tensors of a file one; nothing for an empty one."""
+    """A key that tied tensors of a file share; ``None`` for an empty tensor."""
     if type(leaf) is not TensorOf or not prod(leaf.view.shape):
         return None
     return leaf.storage.key, leaf.view.offset, leaf.view.shape, leaf.view.strides

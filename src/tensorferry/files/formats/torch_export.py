@@ -1,7 +1,7 @@
-"""Archives of `torch.export.save`: the weights and constants of a program, which itself is passed over.
+"""Archives of `torch.export.save`: the weights and constants of a program. The program itself is ignored.
 
-Since PyTorch 2.8 they have a member for each storage, and JSON that says what lies in it (torch/export/pt2_archive);
-before, the weights were a file of ``torch.save`` inside, ``serialized_state_dict.pt``.
+Since PyTorch 2.8 they have a member for each storage, and JSON that describes the tensors (torch/export/pt2_archive).
+Before, the weights were in a file of ``torch.save`` inside, ``serialized_state_dict.pt``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MOST_JSON = 64 << 20
 _INSIDE = ("serialized_state_dict.pt", "serialized_constants.pt")
 _FIRST = ("version", "archive_format", *_INSIDE, "serialized_exported_program.json")
 _FOLDERS = {"data/weights": "_weights_config.json", "data/constants": "_constants_config.json"}
-"""Where the bytes are, and what the names of the descriptions there end with, after the name of the model."""
+"""The folders of storages, and the ends of the names of their descriptions, after the name of the model."""
 _STRIDED = 7
 _KINDS = {
     **dict(enumerate(("uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex32"), 1)),
@@ -178,7 +178,7 @@ def _leaf(names: Names, key: str, nbytes: int, meta: dict[str, Any]) -> Any:
 
 
 def _whole(told: Any) -> Any:
-    """A number as the schema has it: by itself, or with its kind."""
+    """A number in the schema, which may be tagged with its kind."""
     return told.get("as_int") if type(told) is dict else told
 
 

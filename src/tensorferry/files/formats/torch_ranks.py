@@ -1,7 +1,7 @@
-"""Folders with a file of ``torch.save`` from each process of several, which share out tensors: FSDP's, and DTensors.
+"""Folders with a file of ``torch.save`` from each process, with pieces of distributed tensors (FSDP, DTensor).
 
-A ``ShardedTensor`` (of FSDP's ``SHARDED_STATE_DICT``) and a ``DTensor`` say which regions of the whole they have; what
-else is in the files is the same in all of them, or is told of.
+A ``ShardedTensor`` (of FSDP's ``SHARDED_STATE_DICT``) and a ``DTensor`` tell which regions of the whole they have. All
+other values must be the same in all files, or the difference is reported.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 __all__ = ["FORMAT", "SavedFile", "asked_by"]
 
 _NAMED = re.compile(r"(.*?)(?:rank|shard)[-_.]?(\d{1,6})((?:[-_.].*)?\.(?:pt|pth|bin|ckpt))", re.IGNORECASE)
-"""A file's name: what stands before its number, the number, and what stands behind."""
+"""The name of a file: the part before the number of its process, the number, and the part after it."""
 _TENSORS = (".pt", ".pth", ".bin", ".ckpt", ".safetensors")
 _MOST_RANKS = 100_000
 
 
 class SavedFile:
-    """A file of ``torch.save``, in the stand-ins of a vocabulary."""
+    """A file of ``torch.save``, read with a vocabulary."""
 
     def __init__(self, path: Path, vocabulary: Names) -> None:
         from ..encodings.zip_archive import Archive
@@ -51,7 +51,7 @@ class SavedFile:
         self._nbytes = pickle.size
 
     def described(self, root: Any) -> Unpickled:
-        """The tree of what the pickle made, or of something in its place."""
+        """The tree of the result of the pickle, or of another value."""
         from ..pickles.reader import described
 
         return described(root, self.vocabulary, self._nbytes)
@@ -70,7 +70,7 @@ def asked_by(files: Iterable[Path], vocabulary: Callable[[str, frozenset[str]], 
 
 
 class _Rank(NamedTuple):
-    """What one process saved."""
+    """The file of one process."""
 
     path: str
     found: Unpickled
@@ -103,9 +103,9 @@ class TorchRanks(Format):
 
 
 def _sets(folder: Path) -> dict[tuple[str, str], dict[int, str]]:
-    """The files of a folder that are named by processes: by what their names have in common, and by number.
+    """The files of a folder with the number of a process in their names: by the rest of the name, and by number.
 
-    None, if there are tensors in others: the folder is something else then.
+    Empty if there are other files with tensors, because then the folder is something else.
     """
     found: dict[tuple[str, str], dict[int, str]] = {}
     for name in os.listdir(folder):  # noqa: PTH208 - names only

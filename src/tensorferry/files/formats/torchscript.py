@@ -1,7 +1,7 @@
-"""TorchScript archives, by `torch.jit.save`: the tensors of a module and its constants; its program is passed over.
+"""TorchScript archives by `torch.jit.save`: the tensors and constants of a module. Its program is ignored.
 
 https://github.com/pytorch/pytorch/blob/main/torch/csrc/jit/docs/serialization.md describes the archive: ``data.pkl``
-has the module, ``constants.pkl`` the tensors that the code in ``code/`` names, and each its storages in a folder.
+has the module, ``constants.pkl`` the tensors that the code in ``code/`` uses; each has a folder of storages.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from ..encodings.zip_archive import Archive
 
 _CONSTANTS = "CONSTANTS"
-"""What the code of an archive calls the constants; they are its attributes ``c0``, ``c1``, …"""
+"""The name of the constants in the code, whose attributes are ``c0``, ``c1``, …"""
 
 
 class TorchScript(Format):
-    """TorchScript: parameters, buffers, attributes and constants, by the names of the attributes that lead to them."""
+    """TorchScript: parameters, buffers, attributes and constants, by their paths of attributes."""
 
     name = "torchscript"
     title = "TorchScript"

@@ -1,1 +1,1 @@
-"""Pickles, read by a machine that runs and imports nothing, and written."""
+"""Read pickles with a machine that neither runs nor imports anything; and write pickles."""

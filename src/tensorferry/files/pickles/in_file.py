@@ -1,6 +1,6 @@
-"""Files that are one pickle, by `pickle.dump` or joblib: what is large in them is left where it stands.
+"""Read files that are one pickle, by `pickle.dump` or joblib. Large values in them stay in the file.
 
-joblib puts the bytes of an array behind the BUILD of what stands for it (joblib/numpy_pickle.py).
+joblib writes the bytes of an array after the BUILD opcode of its wrapper (joblib/numpy_pickle.py).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DEEPEST = 8
 
 
 class BareNames(Names):
-    """The vocabulary of `pickle.dump` and joblib: arrays behind what stands for them, tensors as files of PyTorch.
+    """The vocabulary of `pickle.dump` and joblib: arrays after their wrappers, and tensors as whole files of PyTorch.
 
     Args:
         where: The file, for messages.
@@ -48,14 +48,14 @@ class BareNames(Names):
         self._depth = 0
 
     def build(self, instance: Any, state: Any) -> Any:
-        """As the base says."""
+        """See the base class."""
         if type(instance) is ArrayOf and instance.is_empty and type(state) is dict:
             self._fill_inline(instance, state)
             return instance
         return super().build(instance, state)
 
     def inline_array(self, *_: Any) -> ArrayOf:
-        """``NumpyArrayWrapper(…)`` of joblib, whose state is to come, and then the array."""
+        """``NumpyArrayWrapper(…)`` of joblib. Its state and then the array follow."""
         return ArrayOf("array")
 
     def _fill_inline(self, array: ArrayOf, state: dict[Any, Any]) -> None:
@@ -76,7 +76,7 @@ class BareNames(Names):
         self._fill(array, Span(machine.leave(nbytes), nbytes, bytes), dtype, shape, order == "F")
 
     def _pass_objects(self, machine: Any) -> None:
-        """Read a pickle in the middle of another, which has an array of objects."""
+        """Read the nested pickle of an array of objects."""
         self._depth += 1
         if self._depth > _DEEPEST:
             raise machine.bomb(f"nests objects in arrays more than {_DEEPEST} levels deep")
@@ -90,7 +90,7 @@ class BareNames(Names):
         self.machine = machine
 
     def from_bytes(self, raw: Any) -> Any:
-        """``_load_from_bytes(raw)``: a storage as a whole file of PyTorch's."""
+        """``_load_from_bytes(raw)``: a storage as a whole file of PyTorch."""
         if type(raw) is Span:
             data, begin, end = self.data, raw.start, raw.start + raw.nbytes
         else:
@@ -120,11 +120,11 @@ BareNames.calls = Names.calls | {
 
 
 def read_pickle_file(path: Path, allow: frozenset[str]) -> tuple[Unpickled, dict[str, str]]:
-    """What a file holds that is one pickle, joblib's or not, as `resolved` gives it.
+    """Read a file that is one pickle, of joblib or not; gives the result and why some leaves cannot be loaded.
 
     Raises:
-        FileFormatError: It is damaged, or there is more behind it.
-        UnsafeFileError: It asks for what is no data, or is out of all proportion.
+        FileFormatError: It is damaged, or there is something after the pickle.
+        UnsafeFileError: It asks for something that is not data, or needs far too much memory or time.
     """
     data = pages_of(path)
     vocabulary = BareNames(os.fspath(path), allow, data)
@@ -140,6 +140,6 @@ def read_pickle_file(path: Path, allow: frozenset[str]) -> tuple[Unpickled, dict
 
 
 def asked_in_pickle(path: Path) -> tuple[str, ...]:
-    """The globals that a pickle in a file names, as far as it can be read."""
+    """The globals that a pickle asks for, as far as it can be read."""
     data = pages_of(path)
     return globals_of(lambda: data, BareNames(os.fspath(path), frozenset(), data))

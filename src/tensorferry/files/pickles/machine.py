@@ -1,10 +1,10 @@
-"""The machine that pickles are programs for, without any way out: it calls nothing, imports nothing, makes no object.
+"""A machine that runs the program of a pickle safely: it calls nothing, imports nothing, and makes no object.
 
-It knows the opcodes that data needs (https://github.com/python/cpython/blob/main/Lib/pickletools.py describes them all)
-and refuses the others by name. What a pickle wants to be called, it hands to a `Vocabulary` as a name and arguments.
+It knows the opcodes that data needs (all are described in https://github.com/python/cpython/blob/main/Lib/pickletools.py)
+and refuses the others by name. A call that a pickle asks for goes to a `Vocabulary`, as a name and arguments.
 
-`pickle.Unpickler` is not used, not even with ``find_class`` replaced: it hashes keys of any depth (which may end the
-process or never return), lets few bytes make the memo as large as they like, and sets attributes of what it finds.
+`pickle.Unpickler` is not safe, even with another ``find_class``: it hashes keys of any depth (which may end the process
+or never return), a few bytes can make its memo arbitrarily large, and it sets attributes of the objects that it finds.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 __all__ = ["MOST_STEPS", "Machine"]
 
 MOST_STEPS = 3_500_000
-"""A hundred thousand tensors take thirty each, where none is read by its pattern; so many take a second or two."""
+"""The most steps, which take a second or two. A hundred thousand tensors take thirty steps each."""
 _MOST_CONTAINERS = 2_000_000
-_WORK = 4  # as how many containers a name counts; a call, as half
+_WORK = 4  # a name counts as this many containers, and a call as half as many
 _MOST_MARKS, _MOST_INTEGER = 1_000, 1_024
 _ROUND = 1 << 14
 _ALIKE = ", or with many that were made to have one hash"
@@ -42,11 +42,11 @@ class Machine(Tape):
     """Runs a pickle, opcode by opcode.
 
     Args:
-        data: As for `Tape`.
-        vocabulary: What its names mean.
-        where: As for `Tape`.
-        begin: As for `Tape`; `at` is the pickle's end when it was run.
-        most: Steps that it may take, about.
+        data: See `Tape`.
+        vocabulary: Defines the meaning of its names.
+        where: See `Tape`.
+        begin: See `Tape`. After the run, `at` is the end of the pickle.
+        most: About how many steps it may take.
     """
 
     def __init__(
@@ -65,11 +65,11 @@ class Machine(Tape):
         self.done = False
 
     def run(self) -> Any:
-        """What the pickle makes, in plain values and the vocabulary's stand-ins.
+        """The result of the pickle, in plain values and stand-ins of the vocabulary.
 
         Raises:
-            FileFormatError: It is no pickle, or is cut off.
-            UnsafeFileError: It uses an opcode that data does not need, or takes memory or time out of all proportion.
+            FileFormatError: It is not a pickle, or is cut off.
+            UnsafeFileError: It uses an opcode that data does not need, or needs far too much memory or time.
         """
         data, handlers, start = self.data, _HANDLERS, 0
         try:
@@ -85,7 +85,7 @@ class Machine(Tape):
         except (IndexError, KeyError, TypeError, ValueError, OverflowError, AttributeError, StructError) as error:
             if isinstance(error, UnsafeFileError | FileFormatError):
                 raise
-            # What Python says of a call that does not fit has names of ours in it.
+            # Python's message about wrong arguments would contain internal names.
             fits = not isinstance(error, TypeError | AttributeError)
             what = f"{type(error).__name__}: {error}" if fits else "a value is not what is done with it"
             raise FileFormatError(f"{self.where}: its pickle is damaged at byte {start} ({what}).") from None
@@ -164,12 +164,12 @@ class Machine(Tape):
             self.items()
 
     def get(self, index: int, width: int) -> None:
-        """Push what was kept at an index, by an opcode of so many bytes."""
+        """Push the value in the memo at an index; `width` is the length of the opcode."""
         del width
         self.stack.append(self.memo[index])
 
     def put(self, index: int) -> None:
-        """Keep the top of the stack at an index."""
+        """Store the top of the stack in the memo at an index."""
         self.memo[index] = self.stack[-1]
 
     def put_far(self) -> None:
@@ -177,7 +177,7 @@ class Machine(Tape):
         self.put(_U32.unpack_from(self.data, self.at - 4)[0])
 
     def memoize(self) -> None:
-        """Keep the top of the stack at the next index."""
+        """Store the top of the stack in the memo at the next index."""
         self.put(len(self.memo))
 
     # Containers.
@@ -326,7 +326,7 @@ def _constant(value: Any) -> _Handler:
 
 
 _UNUSED = {0x97: "NEXT_BUFFER", 0x98: "READONLY_BUFFER"}
-"""Opcodes that are refused: foreign buffers."""
+"""Opcodes for external buffers, which are refused."""
 
 _KNOWN: dict[int, _Handler] = {
     0x80: lambda m: m.take(1) and None,

@@ -1,4 +1,4 @@
-"""The words of NumPy in pickles: arrays, scalars and dtypes, whose values stand in the pickle itself."""
+"""The names of NumPy in pickles: arrays, scalars and dtypes. Their values are in the pickle itself."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NUMPY_CODE = re.compile(r"\?|b1|[iu][1248]|f(?:2|4|8|12|16)|c(?:8|16|24|32)|[SU
 
 
 class NumPyWords(PythonWords):
-    """What NumPy's names mean: https://numpy.org/doc/stable/reference/generated/numpy.ndarray.__reduce__.html."""
+    """The meaning of NumPy's names: https://numpy.org/doc/stable/reference/generated/numpy.ndarray.__reduce__.html."""
 
     def dtype_of(self, code: Any, *_: Any) -> DTypeOf:
         """``numpy.dtype(code, …)``."""
@@ -39,7 +39,7 @@ class NumPyWords(PythonWords):
         return DTypeOf(None if plain[0] in "OV" else np.dtype(code), itemsize)
 
     def set_order(self, instance: DTypeOf, state: Any) -> None:
-        """A dtype's state: its byte order, and the unit of times."""
+        """The state of a dtype: its byte order, and the unit of times."""
         if type(state) is not tuple or len(state) < 5 or type(state[1]) is not str or len(state[1]) != 1:
             raise self.wrong("has a dtype of NumPy with a state that is unknown")
         if any(each is not None for each in state[2:5]) or instance.numpy is None:
@@ -50,7 +50,7 @@ class NumPyWords(PythonWords):
             instance.numpy = _timed(instance.numpy, state[8])
 
     def array_of(self, kind: Any, *_: Any) -> ArrayOf:
-        """``_reconstruct(ndarray, …)``: an array whose state is to come."""
+        """``_reconstruct(ndarray, …)``: an array, whose state follows."""
         if kind is not OPAQUE and (type(kind) is not Global or kind.name != "numpy.ndarray"):
             raise self.wrong("has an array of NumPy of no known class")
         return ArrayOf("array")
@@ -58,11 +58,11 @@ class NumPyWords(PythonWords):
     def fill_array(
         self, array: ArrayOf, _version: Any, shape: Any, dtype: Any, fortran: Any = False, raw: Any = None
     ) -> None:
-        """An array's state: its shape, dtype, order and bytes."""
+        """The state of an array: its shape, dtype, order and bytes."""
         self._fill(array, raw, dtype, shape, fortran is True or fortran == 1)
 
     def array_from_buffer(self, raw: Any, dtype: Any, shape: Any, order: Any = "C", *_: Any) -> ArrayOf:
-        """``_frombuffer(raw, dtype, shape, order)``: how protocol 5 has arrays."""
+        """``_frombuffer(raw, dtype, shape, order)``: an array in protocol 5."""
         return self._fill(ArrayOf("array"), raw, dtype, shape, type(order) is str and order == "F")
 
     def scalar_of(self, dtype: Any, raw: Any = None) -> Any:
@@ -79,7 +79,7 @@ class NumPyWords(PythonWords):
             array.reason = "it is an array of objects or records"
             return array
         if type(raw) is str:
-            raw = self.encoded(raw)  # As Python 2 has bytes.
+            raw = self.encoded(raw)  # bytes of Python 2
         nbytes = raw.nbytes if type(raw) is Span else len(raw) if type(raw) in (bytes, bytearray) else -1
         if prod(shape) * dtype.numpy.itemsize != nbytes or len(shape) > _MOST_AXES:
             raise self.wrong(f"has an array of NumPy of shape {list(shape[:_MOST_AXES])} that its bytes do not fit")
@@ -114,4 +114,4 @@ _CALLS: tuple[tuple[str, Callable[..., Any]], ...] = (
 )
 NUMPY_CALLS: dict[str, Callable[..., Any]] = {"numpy.dtype": NumPyWords.dtype_of}
 NUMPY_CALLS |= {f"numpy.{core}.{name}": function for core in ("core", "_core") for name, function in _CALLS}
-"""Functions of NumPy, before and since 2.0, that pickles of data name, and what is done instead."""
+"""The functions of NumPy (before and since 2.0) that pickles of data name, and their replacements."""

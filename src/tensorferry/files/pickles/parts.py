@@ -1,6 +1,6 @@
-"""Quantised, sparse and nested tensors of PyTorch as dicts of the plain tensors that they are made of.
+"""Quantised, sparse and nested tensors of PyTorch, as dicts of plain tensors.
 
-`names`, the first argument, is the vocabulary that met them, `tensorferry.files.pickles.torch.Names`.
+The first argument, `names`, is the vocabulary, `tensorferry.files.pickles.torch.Names`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .standins import OPAQUE, ArrayOf, OtherOf, StorageOf, TensorOf
 __all__ = ["QUANTISED", "jagged", "nested", "quantised", "sparse"]
 
 QUANTISED = {"QInt8": "int8", "QUInt8": "uint8", "QInt32": "int32", "QUInt4x2": "uint4x2", "QUInt2x4": "uint2x4"}
-"""The integers in storages of dtypes that torch only quantises with."""
+"""The integers in storages of PyTorch's quantised dtypes."""
 _IN_A_BYTE = {"uint4x2": 2, "uint2x4": 4}
 _PACKING = {2: "two in a byte, the first in the low bits", 4: "four in a byte, the first in the low bits"}
 
@@ -27,7 +27,7 @@ _COMPRESSED = {
     "sparse_csc": ("ccol_indices", "row_indices"),
     "sparse_bsc": ("ccol_indices", "row_indices"),
 }
-"""What torch calls the indices of each layout: https://docs.pytorch.org/docs/stable/sparse.html."""
+"""PyTorch's names for the indices of each layout: https://docs.pytorch.org/docs/stable/sparse.html."""
 
 
 def sparse(names: Any, layout: Any, data: Any) -> Any:
@@ -151,7 +151,7 @@ def _array(value: Any, dtype: str) -> ArrayOf:
 
 
 def _of_list(found: Any, dtype: str) -> Any:
-    """Numbers that files of before torch 1.2 have in a list."""
+    """Numbers in a list, as in files before PyTorch 1.2."""
     plain = type(found) is list and all(type(each) in (int, float) and abs(each) < 1 << 62 for each in found)
     return _array(found, dtype) if plain else found
 

@@ -1,4 +1,4 @@
-"""The words of Python itself in pickles of data: containers, numbers, bytes."""
+"""The names of Python in pickles of data: containers, numbers, bytes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 __all__ = ["FACTORIES", "PYTHON_CALLS", "PythonWords"]
 
 FACTORIES = frozenset(f"builtins.{name}" for name in ("dict", "list", "set", "tuple", "int", "float", "str", "bool"))
-"""What a ``defaultdict`` may make."""
+"""The allowed default factories of a ``defaultdict``."""
 
 
 class PythonWords(Words):
-    """What Python's own names mean."""
+    """The meaning of Python's names."""
 
     def ordered(self, pairs: Any = ()) -> Ordered:
         """``OrderedDict(pairs)``."""
@@ -61,13 +61,13 @@ class PythonWords(Words):
         return complex(real, imaginary)
 
     def encoded(self, text: Any, encoding: Any = "latin1") -> bytes:
-        """``_codecs.encode(text, encoding)``: how protocol 2 has bytes."""
+        """``_codecs.encode(text, encoding)``: bytes in protocol 2."""
         if type(text) is not str or type(encoding) is not str or encoding.replace("-", "") not in ("latin1", "ascii"):
             raise self.wrong("has bytes in an unknown encoding")
         return text.encode("latin-1")
 
     def bytes_of(self) -> bytes:
-        """``bytes()``: how protocol 2 has no bytes."""
+        """``bytes()``: empty bytes in protocol 2."""
         return b""
 
     def bytearray_of(self, raw: Any = b"", encoding: Any = "latin1") -> bytearray | Span:
@@ -87,4 +87,4 @@ PYTHON_CALLS: dict[str, Callable[..., Any]] = {
     "builtins.bytearray": PythonWords.bytearray_of,
     "_codecs.encode": PythonWords.encoded,
 }
-"""Functions of Python that pickles of data name, and what is done instead."""
+"""The functions of Python that pickles of data name, and their replacements."""

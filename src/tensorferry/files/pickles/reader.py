@@ -1,4 +1,4 @@
-"""A pickle of tensors as a tree of plain values, read without running or making anything it asks for."""
+"""Read a pickle of tensors as a tree of plain values, without running or making anything that it asks for."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _TAKEN = frozenset(dir(OrderedDict()))
 
 
 class Unpickled(NamedTuple):
-    """What a pickle holds.
+    """The contents of a pickle.
 
     Args:
-        leaves: What takes the place of tensors, by name, in order.
-        tree: As for `Contents`.
+        leaves: The stand-ins of tensors by name, in order.
+        tree: See `Contents`.
         asks_for: The globals that it names.
-        besides: Attributes of tensors, as ``NAME@ATTRIBUTE``: what is lost with each.
+        besides: Attributes of tensors, as ``NAME@ATTRIBUTE``, and what would be lost with each.
     """
 
     leaves: dict[str, Any]
@@ -47,16 +47,16 @@ class Unpickled(NamedTuple):
 
 
 def root_of(read: Callable[[], bytes | mmap], vocabulary: Names, begin: int = 0) -> Any:
-    """What a pickle makes in a vocabulary's stand-ins; what it asks for is refused before anything else.
+    """The result of a pickle, with stand-ins. If it asks for something that is not data, it is refused first.
 
     Args:
         read: Gives the pickle; see `run`.
-        vocabulary: What its names mean.
-        begin: Where it begins in what `read` gives.
+        vocabulary: Defines the meaning of its names.
+        begin: The position of the pickle.
 
     Raises:
-        FileFormatError: It is damaged, or describes tensors that cannot be.
-        UnsafeFileError: It asks for anything that is not data, or takes memory or time out of all proportion.
+        FileFormatError: It is damaged, or describes impossible tensors.
+        UnsafeFileError: It asks for something that is not data, or needs far too much memory or time.
     """
     try:
         root = run(read, vocabulary, vocabulary.where, begin)
@@ -68,15 +68,15 @@ def root_of(read: Callable[[], bytes | mmap], vocabulary: Names, begin: int = 0)
 
 
 def described(root: Any, vocabulary: Names, nbytes: int) -> Unpickled:
-    """The tree of what a pickle made.
+    """The tree of the result of a pickle.
 
     Args:
-        root: What it made.
-        vocabulary: The vocabulary by which.
-        nbytes: How long the pickle is.
+        root: The result.
+        vocabulary: The vocabulary that was used.
+        nbytes: The length of the pickle.
 
     Raises:
-        UnsafeFileError: It has what is no data, or is out of all proportion.
+        UnsafeFileError: It has something that is not data, or needs far too much memory.
     """
     asks_for = tuple(vocabulary.asked)
     flat = _flat(root)
@@ -96,14 +96,14 @@ def described(root: Any, vocabulary: Names, nbytes: int) -> Unpickled:
 
 
 def globals_of(read: Callable[[], bytes | mmap], vocabulary: Names, begin: int = 0) -> tuple[str, ...]:
-    """The globals that a pickle names, as far as it can be read.
+    """The globals that a pickle asks for, as far as it can be read.
 
     Args:
         read: Gives the pickle; see `run`.
-        vocabulary: What its names mean.
-        begin: Where it begins in what `read` gives.
+        vocabulary: Defines the meaning of its names.
+        begin: The position of the pickle.
     """
-    # What it named until then is told; `root_of` has run it before, and tells what is wrong with it.
+    # The names until the error are given. The error itself comes from `root_of`.
     with suppress(FileFormatError, UnsafeFileError):
         run(read, vocabulary, vocabulary.where, begin, _STEPS_FOR_GLOBALS)
     return tuple(dict.fromkeys([*vocabulary.asked, *vocabulary.refused]))
@@ -140,9 +140,9 @@ def _container(node: dict[Any, Any], attributes: dict[str, Any]) -> dict[Any, An
 
 
 class _Walk:
-    """Turns what a pickle made into a tree, node by node, so that nothing is counted once and used a thousand times.
+    """Turns the result of a pickle into a tree. A value that is used many times is counted each time.
 
-    `leaves` are what takes the place of tensors, by the name that its place gives it.
+    `leaves` are the stand-ins of tensors, by their names.
     """
 
     def __init__(self, vocabulary: Names, nbytes: int) -> None:
@@ -156,9 +156,9 @@ class _Walk:
         """A node of the tree.
 
         Args:
-            node: What the pickle made.
-            keys: Those that lead to it.
-            is_value: Whether tensors in it are of the tree; not in attributes of containers.
+            node: A value of the pickle.
+            keys: The keys that lead to it.
+            is_value: Whether tensors in it belong to the tree. In attributes of containers they do not.
         """
         kind = type(node)
         if kind in PLAIN or isinstance(node, np.generic):
@@ -191,7 +191,7 @@ class _Walk:
         raise UnsafeFileError(f"{self.where} holds {what}, which is no data.", HINT)
 
     def weigh(self, values: int) -> None:
-        """Count values, and refuse too many."""
+        """Count values, and raise if there are too many."""
         self.left -= values
         if self.left < 0:
             what = f"than {MOST:,} values (a container counts as {CONTAINER}), out of all proportion"

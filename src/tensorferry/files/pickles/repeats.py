@@ -1,8 +1,8 @@
-"""`Repeats`: tensors that are pickled like the ones before them, a hundred bytes each, read without taking steps.
+"""`Repeats`: read tensors that are pickled in the same way as earlier ones, without running their opcodes.
 
-An entry of a dict from names to tensors is the name, and then always the same bytes but for the storage's number and
-the memo indices, which count up. Read as one whole number those bytes are ``constant + first * factor``, where `first`
-is the index that comes next: one comparison says whether an entry is such a one, to the last bit.
+An entry of a dict from names to tensors is the name, followed by bytes that are always the same except for the number
+of the storage and the memo indices, which count up. Read as one large integer, these bytes are
+``constant + first * factor``, where `first` is the next memo index. So one comparison checks every bit of an entry.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ __all__ = ["Repeats", "Template"]
 _MOST_TEMPLATES = 16
 _MOST_INDEX = 1 << 31
 _RELEASED = 1 << 18
-"""Bytes after which pages that were read are given back."""
+"""After this many bytes, pages that have been read are freed."""
 
 
 class Template:
-    """What the bytes of an entry are after its name, with all that it makes but the storage.
+    """The pattern of an entry's bytes after its name, and the tensor that it describes.
 
     Args:
         data: The pickle.
-        begin: Where an entry of this kind has the PUT of its name.
-        match: What the pattern found in it.
-        indices: Where the indices of its other PUTs stand.
-        first: The index of the name.
-        made: What the entry makes.
+        begin: The position of the PUT of the name, in an entry of this kind.
+        match: The match of the regular expression.
+        indices: The positions of the indices of its other PUTs.
+        first: The memo index of the name.
+        made: The stand-in that the entry makes.
     """
 
     __slots__ = ("_constant", "_factor", "digits", "head", "made", "next", "puts", "tail")
@@ -48,19 +48,19 @@ class Template:
         self.puts = 1 + len(indices)
         self.made = made
         self.next = self
-        """What came after one of this kind the last time."""
-        # As `fits` reads them: without the digits.
+        """The template of the entry that followed an entry of this kind the last time."""
+        # Without the digits of the number, as in `fits`.
         places = [at - begin - (self.digits if at > key else 0) for at in (begin + 1, *indices)]
         self._factor = sum(1 << 8 * place for place in places)
         self._constant = int.from_bytes(data[begin:key] + data[stop : match.end()], "little") - first * self._factor
 
     def fits(self, data: Any, at: int, first: int) -> bool:
-        """Whether the bytes after a name are those of such an entry.
+        """Whether the bytes after a name match.
 
         Args:
             data: The pickle.
-            at: The end of the name.
-            first: The memo index that comes next.
+            at: The position after the name.
+            first: The next memo index.
         """
         key = at + self.head
         stop = key + self.digits
@@ -69,10 +69,10 @@ class Template:
 
 
 class Repeats:
-    """Reads what fits the templates that it knows.
+    """Reads entries that match known templates.
 
     Args:
-        data: The pickle; the pages of an anonymous map are given back once they are read.
+        data: The pickle. The pages of an anonymous map are freed once they are read.
         vocabulary: Makes the tensors.
     """
 
@@ -86,20 +86,20 @@ class Repeats:
         self._released = 0
 
     def forget(self) -> None:
-        """Know no templates: the memo has changed, which they are filled in from."""
+        """Drop all templates, because the memo, on which they depend, has changed."""
         self._templates.clear()
 
     def read(self, template: Template, at: int, first: int, stack: list[Any]) -> tuple[int, int]:
-        """Read as many entries as fit.
+        """Read entries as long as they match.
 
         Args:
-            template: A new one, or one of those before.
-            at: Where the first entry begins.
-            first: The memo index that comes next.
-            stack: Takes names and tensors.
+            template: A new template, or an earlier one.
+            at: The position of the first entry.
+            first: The next memo index.
+            stack: The list to which names and tensors are appended.
 
         Returns:
-            Where the first entry begins that does not fit, and the memo index that comes next then.
+            The position of the first entry that does not match, and the next memo index.
         """
         data, again, names, firsts, puts = self._data, self._vocabulary.again, self._names, self._firsts, self._puts
         if template not in self._templates:
@@ -116,7 +116,7 @@ class Repeats:
                 guess = template.next = found
             key = stop + guess.head
             digits = data[key : key + guess.digits]
-            # Only numbers as they are usually spelled stand for a name.
+            # Only numbers in the usual spelling count.
             if not digits.isdigit() or (digits[0] == 0x30 and guess.digits > 1):
                 break
             name = data[begin:stop].decode("utf-8", "surrogatepass")
@@ -135,10 +135,10 @@ class Repeats:
         return at, first
 
     def remembered(self, index: int) -> Any:
-        """What the memo would have at an index.
+        """The value that the memo would have at an index.
 
         Raises:
-            KeyError: Nothing, or what was never made.
+            KeyError: There is none, or it was never made.
         """
         place = bisect_right(self._firsts, index) - 1
         if place >= 0:

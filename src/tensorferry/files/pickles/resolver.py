@@ -1,4 +1,4 @@
-"""`Resolver`: from what a pickle describes to the places in its archive, or its file, where the bytes are."""
+"""`Resolver`: find the bytes of stand-ins in an archive or a file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["ArchiveResolver", "FileResolver", "Resolver"]
 
 
 class _Form(NamedTuple):
-    """How tensors of one dtype, shape and strides lie in their storages; the strides are ``None`` if that is packed."""
+    """The layout that tensors share: dtype, shape, strides (``None`` without gaps)."""
 
     layout: MemberForm
     itemsize: int
@@ -33,7 +33,7 @@ class _Form(NamedTuple):
 
 
 class _Series(NamedTuple):
-    """What follows for tensors that have one view; its identity stands for it as long as it is kept here."""
+    """The facts for tensors with the same view, which is kept so that its id stays unique."""
 
     view: ViewOf
     layout: MemberForm
@@ -52,17 +52,17 @@ class Resolver(ABC):
         self.path = path
 
     def __call__(self, name: str, leaf: Any) -> Stored | str:
-        """Where the bytes of a stand-in are.
+        """Find the bytes of a stand-in.
 
         Args:
             name: The name of the tensor, for messages.
             leaf: The stand-in.
 
         Returns:
-            The tensor, or why it cannot be carried.
+            The tensor, or why it cannot be loaded.
 
         Raises:
-            FileFormatError: The bytes are not there, or not as many as the pickle says.
+            FileFormatError: The bytes are missing, or there are fewer than the pickle says.
         """
         kind = type(leaf)
         if kind is OtherOf:
@@ -75,19 +75,19 @@ class Resolver(ABC):
 
     @abstractmethod
     def storage(self, name: str, leaf: StorageOf, dtype: str) -> Stored:
-        """All of a storage."""
+        """A whole storage."""
 
     @abstractmethod
     def tensor(self, name: str, leaf: TensorOf) -> Stored:
         """A view of a storage."""
 
     def all(self, leaves: dict[str, Any]) -> dict[str, str]:
-        """Put what they stand for in the place of stand-ins by name; take out those that cannot be carried.
+        """Replace stand-ins by tensors, and remove those that cannot be loaded.
 
         Returns:
-            Why those that were taken out cannot.
+            The names of the removed ones, and why.
         """
-        # In the same dict, so that there are never both kinds of so many tensors.
+        # In the same dict, to save memory.
         others = {}
         for name, leaf in leaves.items():
             resolved = leaves[name] = self(name, leaf)
@@ -118,11 +118,11 @@ class Resolver(ABC):
 
 
 class FileResolver(Resolver):
-    """Finds the bytes of stand-ins in a file that is one run of pickles and storages, whose bytes are little-endian.
+    """Finds the bytes of stand-ins in a file of pickles and storages, which are little-endian.
 
     Args:
         path: The file.
-        places: Where each storage begins, by its name in the pickle; or its bytes, if they are encoded there.
+        places: The position of each storage, by its name in the pickle; or its bytes, if they are encoded there.
     """
 
     def __init__(self, path: str, places: dict[str, int | bytes]) -> None:
@@ -130,11 +130,11 @@ class FileResolver(Resolver):
         self._places = places
 
     def storage(self, name: str, leaf: StorageOf, dtype: str) -> Stored:
-        """As the base says."""
+        """See the base class."""
         return self._at(name, leaf, dtype, 0, (leaf.size,), None)
 
     def tensor(self, name: str, leaf: TensorOf) -> Stored:
-        """As the base says."""
+        """See the base class."""
         view = leaf.view
         itemsize = find(view.dtype).itemsize
         compact = is_compact(view.shape, view.strides, 1)
@@ -161,8 +161,8 @@ class ArchiveResolver(Resolver):
 
     Args:
         archive: The archive.
-        stem: The name of its folder.
-        folder: The name of that of the storages, in it.
+        stem: The name of its top folder.
+        folder: The name of the folder of storages in it.
     """
 
     def __init__(self, archive: Archive, stem: str, folder: str = "data") -> None:
@@ -183,12 +183,12 @@ class ArchiveResolver(Resolver):
             self._swapped = order == b"big"
 
     def storage(self, name: str, leaf: StorageOf, dtype: str) -> Stored:
-        """As the base says."""
+        """See the base class."""
         layout = MemberForm(self._archive, dtype, (leaf.size,), self._swapped and find(dtype).itemsize > 1)
         return ZipExtent(layout, self._region(name, leaf))
 
     def tensor(self, name: str, leaf: TensorOf) -> Stored:
-        """As the base says."""
+        """See the base class."""
         number, view = leaf.number, leaf.view
         if number is not None:
             series = self._series.get(id(view)) or self._begin(view)

@@ -1,7 +1,7 @@
-"""Tensors in pickles read in one step instead of forty, and those that are like one before them without any.
+"""Read tensors in pickles in one step instead of forty, and tensors that are like an earlier one without any step.
 
-How ``torch.save`` pickles a tensor is one pattern of bytes. With that, and with `Repeats`, a state dict of a hundred
-thousand tensors is read in a fifth of the time and a third of the memory.
+``torch.save`` pickles a tensor in one pattern of bytes. With a regular expression for it, and with `Repeats`, a state
+dict of a hundred thousand tensors is read in a fifth of the time and a third of the memory.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ __all__ = ["run"]
 def run(
     read: Callable[[], bytes | mmap], vocabulary: Vocabulary, where: str, begin: int = 0, most: int = MOST_STEPS
 ) -> Any:
-    """What a pickle makes, in plain values and a vocabulary's stand-ins; `Vocabulary.machine` says where it ended.
+    """The result of a pickle, in plain values and stand-ins. `Vocabulary.machine` tells where the pickle ended.
 
     Args:
-        read: Gives the pickle; pages of a map are given back while it is read, so it may be asked for again.
-        vocabulary: What its names mean.
+        read: Gives the pickle. It may be called again, because pages of a map are freed while it is read.
+        vocabulary: Defines the meaning of its names.
         where: The file, for messages.
-        begin: Where it begins in what `read` gives.
-        most: Steps that it may take, about.
+        begin: The position of the pickle.
+        most: About how many steps it may take.
     """
     quick = _QuickMachine(read(), vocabulary, where, begin, most)
     try:
@@ -43,7 +43,7 @@ def run(
 
 
 class _Replay(Exception):  # noqa: N818 - a signal, not an error
-    """The quick way left something out that is asked for now."""
+    """The fast way has skipped a value that is needed now."""
 
 
 _ORDERED = Global("collections.OrderedDict")
@@ -57,11 +57,11 @@ _TENSOR = re.compile(
     rb"" + _COUNT + _SIZES * 2 + rb"([\x88\x89])" + _GET + rb"\)R" + _PUT + _GET + b"?t" + _PUT + b"R" + _PUT,
     re.DOTALL,
 )
-"""A tensor after the name of its function, as ``torch.save`` pickles nearly all of them: one step instead of forty."""
+"""The bytes of a tensor after the name of its function, as ``torch.save`` writes nearly all of them."""
 _PUT_GROUPS = (5, 8, 12, 15, 18, 20, 21)
-"""The groups of `_TENSOR` that are PUTs; two of them may be missing."""
+"""The groups of `_TENSOR` that are PUTs. Two of them may be missing."""
 _PUTS = {count: Struct("<" + "xI" * count) for count in range(5, 9)}
-"""Reads the memo indices of so many PUTs."""
+"""Read the memo indices of several PUTs."""
 
 
 def _index_of(raw: bytes) -> int:
@@ -70,7 +70,7 @@ def _index_of(raw: bytes) -> int:
 
 
 def _numbers(raw: bytes) -> tuple[int, ...] | None:
-    """The integers of a tuple's opcodes; ``None`` if they are not as many as its last opcode says."""
+    """The integers in a tuple's opcodes; ``None`` if their number is not that of its last opcode."""
     if not raw:
         return ()
     at, numbers = int(raw[0] == 0x28), []
@@ -86,7 +86,7 @@ def _numbers(raw: bytes) -> tuple[int, ...] | None:
 
 
 class _QuickMachine(Machine):
-    """A machine that looks for the pattern where a tensor may begin."""
+    """A machine that tries the pattern where a tensor may begin."""
 
     def __init__(self, data: bytes | mmap, vocabulary: Vocabulary, where: str, begin: int, most: int) -> None:
         super().__init__(data, vocabulary, where, begin, most)
@@ -131,7 +131,7 @@ class _QuickMachine(Machine):
         puts = b"".join(found[group - 1] for group in _PUT_GROUPS)
         places = _PUTS[len(puts) // 5].unpack(puts)
         first = places[0]
-        # What is skipped is put nowhere: if it is asked for after all, everything is read again step by step.
+        # Skipped values are not in the memo. If one is needed later, everything is read again, step by step.
         if first <= self.highest or len(found[3]) != found[2][0] or places != tuple(range(first, first + len(places))):
             return
         key = found[3].decode()

@@ -1,4 +1,4 @@
-"""Stand-ins for what pickles of tensors make: storages, tensors, arrays, objects; and the base of vocabularies."""
+"""Stand-ins for the objects in pickles: storages, tensors, arrays, objects; and the base of vocabularies."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ __all__ = [
 
 
 class Leaf:
-    """A stand-in that becomes a tensor, or is listed among those that cannot."""
+    """A stand-in that becomes a tensor, or is listed as one that cannot be loaded."""
 
     __slots__ = ()
 
 
 @dataclass(slots=True, eq=False)
 class StorageOf(Leaf):
-    """Memory that tensors are views of.
+    """A storage, of which tensors are views.
 
     Args:
         key: Its name in the archive.
-        dtype: Canonical name; ``"uint8"`` for untyped memory; ``None`` if it has no counterpart.
+        dtype: The canonical name of the dtype; ``"uint8"`` for untyped storages; ``None`` if it is not supported.
         size: The number of elements.
-        kind: As for `Ref`.
-        raw: Canonical name of the integers that quantised elements are, if each has one of its own.
+        kind: See `Ref`.
+        raw: The canonical name of the integers of quantised elements, if each takes whole bytes.
     """
 
     key: str
@@ -55,23 +55,23 @@ class StorageOf(Leaf):
 
     @property
     def nbytes(self) -> int:
-        """Its bytes; 0 if its dtype has no counterpart."""
+        """Its size in bytes; 0 if its dtype is not supported."""
         return self.size * find(self.dtype).itemsize if self.dtype else 0
 
 
 class ViewOf(NamedTuple):
-    """How a tensor views a storage; offset and strides count elements of the tensor's dtype.
+    """A view of a storage. Offset and strides count elements of the tensor's dtype.
 
     Args:
         storage: The storage.
-        dtype: Canonical name.
-        offset: Its first element.
+        dtype: The canonical name of the dtype.
+        offset: The position of its first element.
         shape: Lengths of the axes.
-        strides: Steps of the axes.
+        strides: The strides of the axes.
         requires_grad: Whether it requires grad.
-        kind: As for `Ref`.
-        conj: Whether its values are to be conjugated.
-        neg: Whether they are to be negated, after that.
+        kind: See `Ref`.
+        conj: Whether its values are conjugated.
+        neg: Whether they are negated, after that.
     """
 
     storage: StorageOf
@@ -87,11 +87,11 @@ class ViewOf(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class TensorOf(Leaf):
-    """A tensor; thousands that are alike have one view, and each the number of a storage of its own.
+    """A tensor. Many tensors of the same layout share one view, with different storages.
 
     Args:
-        view: How it views its storage.
-        number: The name of its storage, which is otherwise like the view's; ``None`` for the view's itself.
+        view: Its view of a storage.
+        number: The name of its storage, which otherwise equals that of the view; ``None`` for the view's own storage.
     """
 
     view: ViewOf
@@ -99,7 +99,7 @@ class TensorOf(Leaf):
 
     @property
     def kind(self) -> str:
-        """As for `Ref`."""
+        """See `Ref`."""
         return self.view.kind
 
     @property
@@ -114,19 +114,20 @@ class TensorOf(Leaf):
         return like if self.number is None else StorageOf(str(self.number), like.dtype, like.size, like.kind)
 
     def but(self, **changes: Any) -> TensorOf:
-        """The same memory viewed in another way."""
+        """Another view of the same storage."""
         return TensorOf(self.view._replace(storage=self.storage, **changes))
 
 
 @dataclass(slots=True, eq=False)
 class ArrayOf(Leaf):
-    """An array or scalar of NumPy, whose values stand in the pickle itself.
+    """An array or scalar of NumPy, whose values are in the pickle.
 
     Args:
-        kind: As for `Ref`.
+        kind: See `Ref`.
         values: Its values; ``None`` until its state is known.
-        reason: Why it cannot be carried, or ``None``.
-        placed: Where its values stand if they were left there: first byte, dtype, shape, whether in Fortran's order.
+        reason: Why it cannot be loaded, or ``None``.
+        placed: If its values were left in the file: the position, the dtype, the shape, and whether the first axis
+            varies fastest.
     """
 
     kind: str
@@ -137,13 +138,13 @@ class ArrayOf(Leaf):
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is known yet but that it is an array."""
+        """Whether its state is not known yet."""
         return self.values is None and self.reason is None and self.placed is None
 
 
 @dataclass(slots=True, eq=False)
 class OtherOf(Leaf):
-    """What is no tensor that can be carried.
+    """An object that cannot be loaded.
 
     Args:
         reason: Why not.
@@ -154,11 +155,11 @@ class OtherOf(Leaf):
 
 @dataclass(slots=True, eq=False)
 class InstanceOf:
-    """An object of a class that the caller allows: what it was given, never the object.
+    """The arguments and attributes of an object of an allowed class. The object itself is never made.
 
     Args:
-        name: The class.
-        arguments: What it was made from.
+        name: The name of the class.
+        arguments: The arguments of its constructor.
     """
 
     name: str
@@ -169,11 +170,11 @@ class InstanceOf:
 
 @dataclass(slots=True, eq=False)
 class DTypeOf:
-    """A dtype of NumPy; `numpy` is ``None`` for those whose arrays cannot be carried.
+    """A dtype of NumPy; `numpy` is ``None`` for those whose arrays cannot be loaded.
 
     Args:
         numpy: The dtype.
-        itemsize: Bytes of an element; 0 for objects.
+        itemsize: The size of an element in bytes; 0 for objects.
     """
 
     numpy: np.dtype[Any] | None
@@ -181,7 +182,7 @@ class DTypeOf:
 
 
 def title(instance: Any) -> str:
-    """What a stand-in is, for messages: in the words of who wrote the file."""
+    """A name for a stand-in, for messages."""
     if type(instance) is Global:
         return str(instance.name)
     return _TITLES.get(type(instance)) or an(type(instance).__name__.strip("_"))
@@ -201,10 +202,10 @@ HINT = (
     'allow=["NAME"] if it is the class of a plain container (it is never imported); otherwise ask its author for the '
     "weights alone"
 )
-"""What to do about a pickle that asks for what is not known."""
+"""The hint for a pickle that asks for something unknown."""
 
 OPAQUE = Global("")
-"""Stands for everything that comes of what was refused."""
+"""A placeholder for the results of refused calls."""
 
 
 class Words:
@@ -223,13 +224,13 @@ class Words:
         self.refused: dict[str, None] = {}
 
     def refuse(self, demand: str) -> None:
-        """Note something that it asks for and will not get."""
+        """Note a demand of the pickle that is refused."""
         if len(self.refused) < 100:
             self.refused[demand[:200]] = None
 
     @property
     def hint(self) -> str:
-        """What to do about what was refused."""
+        """The hint for refused demands."""
         return HINT
 
     def wrong(self, what: str) -> FileFormatError:

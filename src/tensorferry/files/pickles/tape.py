@@ -1,4 +1,4 @@
-"""`Tape`: the bytes of a pickle, how far they were read, and how many of them are in memory."""
+"""`Tape`: the bytes of a pickle, the position in it, and a count of the bytes in memory."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 __all__ = ["LINE", "MOST_BYTES", "Tape", "integer_of", "text_of"]
 
 MOST_BYTES = 128 << 20
-"""Bytes of a pickle that are read into memory."""
+"""The most bytes of a pickle that are read into memory."""
 LINE = 1_000
-"""Bytes of a line, and those from which it is looked how many there are."""
+"""The most bytes of a line. From this size on, sizes are checked against the length of the file."""
 
 
 class Tape:
-    """What a machine reads.
+    """The input of a machine.
 
     Args:
-        data: The pickle, or what it stands in.
+        data: Bytes that contain the pickle.
         where: The file, for messages.
-        begin: Where it begins in `data`.
+        begin: The position of the pickle in `data`.
     """
 
     def __init__(self, data: bytes | mmap, where: str, begin: int) -> None:
@@ -37,11 +37,11 @@ class Tape:
         self.left = 0
 
     def bomb(self, what: str) -> UnsafeFileError:
-        """The error for what takes too much."""
+        """The error for a pickle that needs too much memory or time."""
         return UnsafeFileError(f"{self.where}: its pickle {what}, out of all proportion.")
 
     def take(self, nbytes: int) -> bytes:
-        """The next bytes."""
+        """Read the next bytes."""
         start = self.at
         self.at = end = start + nbytes
         if nbytes > LINE or end > len(self.data):
@@ -49,7 +49,7 @@ class Tape:
         return self.data[start:end]
 
     def leave(self, nbytes: int) -> int:
-        """Step over bytes, which stay where they are; gives the place of the first."""
+        """Skip bytes, which stay in the file; gives the position of the first."""
         start = self.at
         if start + nbytes > len(self.data):
             self.reach(start, nbytes)
@@ -58,13 +58,13 @@ class Tape:
         return start
 
     def take_left(self, span: Span) -> bytes:
-        """Bytes that were left where they are, after all."""
+        """Read bytes that were skipped."""
         self.left -= span.nbytes
         self.weigh(self.at)
         return self.data[span.start : span.start + span.nbytes]
 
     def reach(self, start: int, nbytes: int) -> None:
-        """Refuse to read past the end, or to fill the memory."""
+        """Raise if a read would go past the end, or take too much memory."""
         if start + nbytes > len(self.data):
             raise FileFormatError(
                 f"{self.where}: its pickle is cut off: {nbytes:,} bytes at {start:,} reach past its {len(self.data):,}."
@@ -72,12 +72,12 @@ class Tape:
         self.weigh(start + nbytes)
 
     def weigh(self, end: int) -> None:
-        """Refuse to have more in memory than a pickle of data needs, having read up to a place."""
+        """Raise if more is in memory than a pickle of data up to this position needs."""
         if end - self.begin - self.left > MOST_BYTES:
             raise self.bomb(f"has more than {MOST_BYTES:,} bytes beside those of arrays")
 
     def line(self, encoding: str = "utf-8", most: int = LINE) -> str:
-        """The next line, without its end."""
+        """Read the next line, without its end."""
         end = self.data.find(b"\n", self.at, self.at + most)
         if end < 0:
             raise FileFormatError(f"{self.where}: its pickle has a name without an end at byte {self.at}.")
@@ -85,17 +85,17 @@ class Tape:
         return self.data[start:end].decode(encoding)
 
     def unpack(self, kind: Struct) -> Any:
-        """The next number."""
+        """Read the next number."""
         return kind.unpack(self.take(kind.size))[0]
 
 
 def integer_of(line: str) -> int | bool:
-    """A line of protocols 0 and 1, which have truth values as ``00`` and ``01``."""
+    """The integer in a line of protocols 0 and 1, in which bools are ``00`` and ``01``."""
     return line == "01" if line in ("00", "01") else int(line.removesuffix("L"))
 
 
 def text_of(line: str) -> str:
-    """A line of Python 2: what it has between quotes, with its escapes."""
+    """The text in a line of Python 2, which is between quotes, with escapes."""
     if len(line) < 2 or line[0] != line[-1] or line[0] not in "'\"":
         raise ValueError("text without quotes")
     return escape_decode(line[1:-1])[0].decode("latin-1")

@@ -1,4 +1,4 @@
-"""What the names in pickles of tensors mean: stand-ins for storages, tensors, arrays and the values around them."""
+"""`Names`: the meaning of names in pickles of tensors: stand-ins for storages, tensors, arrays and other values."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ STORAGES = {
     "QUInt4x2": None,
     "QUInt2x4": None,
 }
-"""Classes of https://docs.pytorch.org/docs/stable/storage.html and their dtypes; the quantised ones have none."""
+"""The classes in https://docs.pytorch.org/docs/stable/storage.html and their dtypes. Quantised ones have none."""
 _STORAGE_CLASSES = {
     f"{module}.{kind}Storage": dtype
     for kind, dtype in STORAGES.items()
@@ -53,7 +53,7 @@ _ODD_DTYPES = frozenset(
     | {"bits1x8", "bits2x4", "bits4x2", "bits8", "bits16"}
     | {f"{kind}{bits}" for kind in ("int", "uint") for bits in range(1, 8)}
 )
-"""https://docs.pytorch.org/docs/stable/tensor_attributes.html: those that torch packs or only quantises with."""
+"""Dtypes in https://docs.pytorch.org/docs/stable/tensor_attributes.html that are packed, or only for quantisation."""
 _SPECIALS = {f"torch.{name}": Special("dtype", name) for name in _ODD_DTYPES}
 _SPECIALS |= {
     f"torch.{name}": Special("qscheme", name)
@@ -69,15 +69,15 @@ _PLAIN = frozenset({str, int, float, bool, complex, bytes, Special, Global})
 _CLASSES = frozenset({"numpy.ndarray", "numpy.memmap", "torch.Tensor", "torch.nn.parameter.Parameter"})
 _JAGGED = "torch.nested._internal.nested_tensor.NestedTensor"
 _ARGUMENTS = _CLASSES | {_JAGGED}
-"""Names that are only ever arguments."""
+"""Names that occur only as arguments."""
 _TWICE = frozenset({"_ragged_idx", "_values", "_offsets", "_lengths", "_metadata_cache"})
-"""Attributes of a jagged tensor that say again what it is made of."""
+"""Attributes of a jagged tensor that repeat its parts."""
 _DYNAMO = ("_dynamo_", "_specialize_on", "_has_dynamo_dim_marking")
-"""Before the names of attributes in which ``torch.compile`` keeps which axes may change; jagged tensors have them."""
+"""Prefixes of attributes in which ``torch.compile`` notes dynamic axes, also of jagged tensors."""
 _MARK = "an axis that may change"
 
 _SEVERAL = ("torch.distributed.", "deepspeed.")
-"""Before the names of classes in what one of several processes saves."""
+"""Prefixes of class names in files that one of several processes has saved."""
 
 _MOST_AXES = 64
 _MOST_ELEMENTS = 1 << 62
@@ -85,15 +85,15 @@ _MOST_BYTES = 1 << 63
 
 
 class Names(NumPyWords):
-    """The vocabulary of `torch.save`, NumPy and plain Python, and nothing beyond.
+    """The vocabulary of `torch.save`, NumPy and plain Python.
 
     Args:
         where: The file, for messages.
-        allow: Names of classes whose objects are kept as what they were given.
+        allow: Names of classes whose arguments and attributes are kept.
     """
 
     calls: ClassVar[dict[str, Callable[..., Any]]]
-    """Functions that are known by name, and what is done instead."""
+    """The known functions by name, and their replacements."""
     rebuilds = frozenset({Global("torch._utils._rebuild_tensor_v2"), Global("torch._utils._rebuild_tensor_v3")})
 
     def __init__(self, where: str, allow: frozenset[str]) -> None:
@@ -107,13 +107,13 @@ class Names(NumPyWords):
 
     @property
     def hint(self) -> str:
-        """As the base says."""
+        """See the base class."""
         if any(name.startswith(_SEVERAL) for name in self.refused):
             return "the path of its folder, with what the other processes saved: a part alone cannot be put together"
         return super().hint
 
     def find(self, name: str) -> Any:
-        """As the base says."""
+        """See the base class."""
         self.asked[name] = None
         special = _SPECIALS.get(name)
         if special is not None:
@@ -128,7 +128,7 @@ class Names(NumPyWords):
         return Global(name)
 
     def call(self, function: Any, arguments: Any) -> Any:
-        """As the base says."""
+        """See the base class."""
         if function is OPAQUE:
             return OPAQUE
         if type(function) is not Global or type(arguments) is not tuple:
@@ -142,7 +142,7 @@ class Names(NumPyWords):
         return InstanceOf(function.name, arguments)
 
     def build(self, instance: Any, state: Any) -> Any:
-        """As the base says."""
+        """See the base class."""
         if type(instance) is Ordered and type(state) is dict:
             instance.attributes = state
         elif type(instance) is InstanceOf:
@@ -156,14 +156,14 @@ class Names(NumPyWords):
         return instance
 
     def fill(self, instance: Any, values: list[Any]) -> None:
-        """As the base says."""
+        """See the base class."""
         if type(instance) is InstanceOf:
             instance.items += values
         elif instance is not OPAQUE:
             self.refuse(f"items to be put into {title(instance)}")
 
     def load(self, key: Any) -> Any:
-        """As the base says."""
+        """See the base class."""
         if type(key) is not tuple or len(key) not in (5, 6) or type(key[0]) is not str or key[0] != "storage":
             self.refuse("a persistent id that is no storage")
             return OPAQUE
@@ -186,8 +186,8 @@ class Names(NumPyWords):
         return found
 
     def again(self, made: Any, number: int) -> Any:
-        """As the base says."""
-        # In order, as torch counts them: that a storage is new is seen without a table of all.
+        """See the base class."""
+        # PyTorch numbers storages in order, so a new one is recognised without a table.
         if number <= self.largest or type(made) is not TensorOf:
             return None
         self.largest = number
@@ -196,7 +196,7 @@ class Names(NumPyWords):
         return another
 
     def known(self, name: str) -> StorageOf | None:
-        """The storage of a name, if it was described."""
+        """The storage with this name, if it has been described."""
         found = self.storages.get(name)
         if found is None and self.repeated and is_number(name):
             place = bisect_left(self.repeated, int(name), key=_number)
@@ -213,7 +213,7 @@ class Names(NumPyWords):
     def tensor_v3(
         self, storage: Any, offset: Any, size: Any, stride: Any, grad: Any, hooks: Any, dtype: Any, bits: Any = None
     ) -> Any:
-        """``_rebuild_tensor_v3(…)``: the dtype stands beside an untyped storage."""
+        """``_rebuild_tensor_v3(…)``, which has the dtype and an untyped storage."""
         if type(dtype) is not Special or dtype.kind != "dtype":
             raise self.wrong("describes a tensor without a dtype")
         name = str(dtype.value)
@@ -274,7 +274,7 @@ class Names(NumPyWords):
         """``_rebuild_from_type_v2(…)``: tensors of a subclass, or with attributes."""
         whole = made = self.call(function, arguments)
         if type(made) is dict:
-            # What is lost with a tensor in parts stands beside its values.
+            # The attributes of a tensor in parts are listed with its values.
             made = made.get("values")
         if not isinstance(made, Leaf) or type(kind) is not Global:
             return whole
@@ -336,7 +336,7 @@ def _number(tensor: TensorOf) -> int:
 
 
 def _attributes(state: Any) -> dict[str, str]:
-    """The attributes of a tensor by name, and what each is; one that may hold tensors is as good as one."""
+    """The attributes of a tensor by name, and what each is."""
     found: dict[str, str] = {}
     for part in state if type(state) is tuple else (state,):
         for name, value in part.items() if type(part) is dict else [("state", part)] if part else ():
@@ -375,7 +375,7 @@ Names.calls = {
     "torch.serialization._get_layout": Names.layout,
 }
 Names.calls |= PYTHON_CALLS | NUMPY_CALLS
-"""Functions of PyTorch (torch/_utils.py), NumPy and Python that pickles of data name, and what is done instead.
+"""The functions of PyTorch (torch/_utils.py), NumPy and Python that pickles of data name, and their replacements.
 
-https://docs.pytorch.org/docs/stable/notes/serialization.html lists those that ``torch.load(weights_only=True)`` knows.
+https://docs.pytorch.org/docs/stable/notes/serialization.html lists those of ``torch.load(weights_only=True)``.
 """

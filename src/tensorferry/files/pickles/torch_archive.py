@@ -1,4 +1,4 @@
-"""Zip archives that hold a pickle and the storages that it names: `torch.save`'s, TorchScript's, and such in others."""
+"""Zip archives with a pickle and the storages that it names: of `torch.save`, of TorchScript, and inside others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_PICKLE = 128 << 20
 
 
 def stem_of(archive: Archive) -> str:
-    """The name of the folder that a pickle, ``data.pkl``, is in.
+    """The name of the folder that contains the pickle ``data.pkl``.
 
     Raises:
         FileFormatError: There is none.
@@ -35,25 +35,25 @@ def stem_of(archive: Archive) -> str:
 def unpickled_in(
     archive: Archive, stem: str, vocabulary: Names, folder: str = "data", *, wrap: Any = None
 ) -> tuple[Unpickled, dict[str, str]]:
-    """What an archive's pickle holds, its leaves being tensors; and what of it cannot be carried.
+    """Read the pickle of an archive, with tensors as leaves; and the names of those that cannot be loaded, and why.
 
     Args:
         archive: The archive.
-        stem: The name of its folder.
-        vocabulary: What the pickle's names mean.
-        folder: The name of the storages' folder, and with ``.pkl`` of the pickle.
-        wrap: Makes something else of what the pickle made.
+        stem: The name of its top folder.
+        vocabulary: Defines the meaning of the pickle's names.
+        folder: The name of the folder of storages; with ``.pkl``, the name of the pickle.
+        wrap: A function that is applied to the result of the pickle.
 
     Raises:
         FileFormatError: It is damaged.
-        UnsafeFileError: It asks for what is no data, or is out of all proportion.
+        UnsafeFileError: It asks for something that is not data, or needs far too much memory or time.
     """
     pickle = archive[f"{stem}/{folder}.pkl"]
     resolve = ArchiveResolver(archive, stem, folder)
     archive.forget_names()
     root = root_of(lambda: archive.read_pages(pickle, MOST_PICKLE), vocabulary)
     found = described(wrap(root) if wrap else root, vocabulary, pickle.size)
-    # They have the stand-ins, each of which goes as soon as its tensor is there.
+    # They refer to the stand-ins. Without them, each stand-in is freed as soon as its tensor is made.
     del root, vocabulary
     others = resolve.all(found.leaves)
     others |= {name if name not in found.leaves else f"{name}@": why for name, why in found.besides.items()}
@@ -61,6 +61,6 @@ def unpickled_in(
 
 
 def asked_in(archive: Archive, stem: str, vocabulary: Names, folder: str = "data") -> tuple[str, ...]:
-    """The globals that an archive's pickle names, as far as it can be read."""
+    """The globals that an archive's pickle asks for, as far as it can be read."""
     pickle = archive[f"{stem}/{folder}.pkl"]
     return globals_of(lambda: archive.read_pages(pickle, MOST_PICKLE), vocabulary)

@@ -1,4 +1,4 @@
-"""The words of ``torch.distributed`` in pickles: its objects are kept as what they were given, and never made."""
+"""The names of ``torch.distributed`` in pickles. Only the arguments and attributes of its objects are kept."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _PATHS = frozenset(
 
 
 class _ObjectKeys(Keys):
-    """As `Keys`; and objects, which are told apart by being another."""
+    """As `Keys`, and also objects, which are compared by identity."""
 
     def takes(self, key: Any) -> bool:
         return type(key) is InstanceOf or super().takes(key)
 
 
 class DistributedNames(Names):
-    """The vocabulary of what processes save together.
+    """The vocabulary of files that several processes save together.
 
     Args:
         where: The file, for messages.
         allow: As for `Names`.
-        packages: Names of modules all of whose objects are kept as what they were given.
+        packages: Names of modules whose objects' arguments and attributes are kept.
     """
 
     def __init__(self, where: str, allow: frozenset[str], packages: Iterable[str] = ("torch.distributed.",)) -> None:
@@ -47,11 +47,11 @@ class DistributedNames(Names):
         self._kept: set[str] = set()
 
     def is_kept(self, name: str) -> bool:
-        """Whether a name is one of those objects' classes."""
+        """Whether a name is a class of such an object."""
         return name.startswith(self._packages) or name in _PATHS
 
     def find(self, name: str) -> Any:
-        """As the base says."""
+        """See the base class."""
         if name == "builtins.getattr" or self.is_kept(name):
             self.asked[name] = None
             self._kept.add(name)
@@ -59,7 +59,7 @@ class DistributedNames(Names):
         return super().find(name)
 
     def call(self, function: Any, arguments: Any) -> Any:
-        """As the base says."""
+        """See the base class."""
         if type(function) is Global and type(arguments) is tuple:
             if function.name == "builtins.getattr":
                 return self._inner(*arguments)
@@ -68,7 +68,7 @@ class DistributedNames(Names):
         return super().call(function, arguments)
 
     def _inner(self, outer: Any, name: Any) -> Any:
-        """A class in another one."""
+        """A nested class."""
         if type(outer) is not Global or type(name) is not str or not self.is_kept(outer.name):
             self.refuse("builtins.getattr")
             return OPAQUE
@@ -78,7 +78,7 @@ class DistributedNames(Names):
 
 
 def fields(instance: Any, kind: str) -> dict[Any, Any]:
-    """The attributes of an object whose class's name ends so; none if it is another."""
+    """The attributes of an object whose class name ends with `kind`; empty for others."""
     if type(instance) is not InstanceOf or not instance.name.endswith(kind):
         return {}
     states = instance.state if type(instance.state) is tuple else (instance.state,)
@@ -86,7 +86,7 @@ def fields(instance: Any, kind: str) -> dict[Any, Any]:
 
 
 def lengths(value: Any) -> tuple[int, ...] | None:
-    """What may be a shape, or a place in one, as such."""
+    """A value as a shape, or as a position; ``None`` if it is not one."""
     if type(value) is Special:
         value = value.value
     if type(value) not in (list, tuple) or not all(type(each) is int and each >= 0 for each in value):
@@ -96,12 +96,12 @@ def lengths(value: Any) -> tuple[int, ...] | None:
 
 @dataclass(slots=True, eq=False)
 class PiecesOf(Leaf):
-    """What a process has of a tensor that is shared out among several.
+    """The pieces that a process has of a distributed tensor.
 
     Args:
-        dtype: Canonical name.
-        shape: Lengths of the whole.
-        pieces: Each piece that it has: the first element on each axis, and the tensor.
+        dtype: The canonical name of the dtype.
+        shape: The shape of the whole tensor.
+        pieces: For each piece: the position of its first element on each axis, and the tensor.
     """
 
     dtype: str
@@ -110,10 +110,10 @@ class PiecesOf(Leaf):
 
 
 class RankNames(DistributedNames):
-    """The vocabulary of what one process saves of tensors that it shares with others."""
+    """The vocabulary of the file of one process, with pieces of distributed tensors."""
 
     def of_type(self, function: Any, kind: Any, arguments: Any, state: Any) -> Any:
-        """As the base says; a ``ShardedTensor`` or ``DTensor`` becomes what there is of it."""
+        """See the base class; a ``ShardedTensor`` or ``DTensor`` becomes its pieces."""
         name = kind.name if type(kind) is Global else ""
         if name.endswith(".ShardedTensor"):
             return self._sharded(state)
@@ -173,7 +173,7 @@ class RankNames(DistributedNames):
                 )
             if type(axis) is not int or not 0 <= axis < len(shape) or not 0 <= place < count:
                 raise self.wrong("has a DTensor that is shared out along an axis, or to a place, that is not there")
-            # As torch.chunk does it.
+            # The same division as torch.chunk.
             most = -(-left[axis] // count)
             begin = min(place * most, left[axis])
             start[axis] += begin
@@ -186,7 +186,7 @@ class RankNames(DistributedNames):
 
 
 def _mesh_shape(about: dict[Any, Any]) -> tuple[int, ...] | None:
-    """How many processes are along each axis of a mesh, as several releases have it."""
+    """The number of processes along each axis of a mesh, in the layouts of several releases."""
     if type(about.get("mesh")) is TensorOf:
         return about["mesh"].view.shape  # type: ignore[no-any-return]
     axes = fields(about.get("_layout"), "._MeshLayout").get("axes")

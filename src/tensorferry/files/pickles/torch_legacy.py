@@ -1,4 +1,4 @@
-"""Files of PyTorch from before 1.6, whose storages stand behind the pickle.
+"""Files of PyTorch before version 1.6, whose storages come after the pickle.
 
 They have a magic number, a version, facts about the machine, the object, the names of its storages, each as a pickle,
 and then the storages (``_legacy_save`` in torch/serialization.py).
@@ -35,15 +35,15 @@ __all__ = [
 ]
 
 FROM_BYTES = "torch.storage._load_from_bytes"
-"""By which a tensor's storage stands in a pickle by `pickle.dump`: as such a file inside."""
+"""The function for a storage in a pickle by `pickle.dump`, which contains such a file."""
 SPAN_FROM = 128
-"""Bytes from which those of an array are left where they are."""
+"""From this size on, the bytes of an array are not read into memory."""
 _MAGIC_NUMBER = 0x1950A86A20F9469CFC6C
 _VERSION = 1001
 
 
 class LegacyNames(Names):
-    """The vocabulary of PyTorch's old files, whose storages may be views of others.
+    """The vocabulary of PyTorch's old files, in which a storage may be a view of another.
 
     Args:
         where: The file, for messages.
@@ -58,9 +58,9 @@ class LegacyNames(Names):
         self.views: dict[str, tuple[str, int]] = {}
 
     def load(self, key: Any) -> Any:
-        """As the base says."""
+        """See the base class."""
         if type(key) is tuple and len(key) == 4 and key[0] == "module":
-            # A class and its source: the class alone was asked for, and only told of if the caller allows it.
+            # A class and its source code: only the class matters here, and it is refused unless it is allowed.
             return key[1]
         found = super().load(key)
         if type(found) is not StorageOf:
@@ -84,11 +84,11 @@ class LegacyNames(Names):
 
 
 def read_legacy_file(path: Path, allow: frozenset[str]) -> tuple[Unpickled, dict[str, str]]:
-    """What a file of PyTorch from before 1.6 holds, its leaves being tensors; and what of it cannot be carried.
+    """Read a file of PyTorch before 1.6, with tensors as leaves; and the names that cannot be loaded, and why.
 
     Raises:
         FileFormatError: It is damaged.
-        UnsafeFileError: It asks for what is no data, or is out of all proportion.
+        UnsafeFileError: It asks for something that is not data, or needs far too much memory or time.
     """
     vocabulary = LegacyNames(os.fspath(path), allow)
     data = pages_of(path)
@@ -97,7 +97,7 @@ def read_legacy_file(path: Path, allow: frozenset[str]) -> tuple[Unpickled, dict
 
 
 def asked_in_legacy(path: Path) -> tuple[str, ...]:
-    """The globals that a file of PyTorch from before 1.6 names, as far as it can be read."""
+    """The globals that a file of PyTorch before 1.6 asks for, as far as it can be read."""
     data = pages_of(path)
     vocabulary = LegacyNames(os.fspath(path), frozenset())
     with suppress(FileFormatError, UnsafeFileError):
@@ -106,13 +106,13 @@ def asked_in_legacy(path: Path) -> tuple[str, ...]:
 
 
 def read_legacy(data: Any, begin: int, end: int, vocabulary: LegacyNames) -> tuple[Any, dict[str, int]]:
-    """What a file of PyTorch's old format makes, and where each storage begins in it.
+    """The result of a file in PyTorch's old format, and the position of each storage.
 
     Args:
-        data: The file, or what it stands in.
-        begin: Where it begins.
-        end: Where it ends.
-        vocabulary: What its names mean.
+        data: Bytes that contain the file.
+        begin: The position of the file.
+        end: The end of the file.
+        vocabulary: Defines the meaning of its names.
 
     Raises:
         FileFormatError: It is damaged.
@@ -152,7 +152,7 @@ def read_legacy(data: Any, begin: int, end: int, vocabulary: LegacyNames) -> tup
 
 
 def resolved(root: Any, vocabulary: Names, resolve: FileResolver, nbytes: int) -> tuple[Unpickled, dict[str, str]]:
-    """What a pickle in a file holds, its leaves being tensors; and what of it cannot be carried."""
+    """The contents of a pickle in a file, with tensors as leaves; and the names that cannot be loaded, and why."""
     found = described(root, vocabulary, nbytes)
     others = resolve.all(found.leaves)
     return found, others | {
@@ -161,7 +161,7 @@ def resolved(root: Any, vocabulary: Names, resolve: FileResolver, nbytes: int) -
 
 
 def pages_of(path: Path) -> mmap.mmap:
-    """A map of a file, which is read as a pickle."""
+    """A map of a file that is read as a pickle."""
     with path.open("rb") as file:
         if not os.fstat(file.fileno()).st_size:
             raise FileFormatError(f"{path} is empty: it has no bytes.", "get the file anew")

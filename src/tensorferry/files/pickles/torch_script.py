@@ -1,4 +1,4 @@
-"""The words of TorchScript in pickles: modules, each an object with attributes, and lists and dicts with their types.
+"""The names of TorchScript in pickles: modules (objects with attributes), and typed lists and dicts.
 
 https://github.com/pytorch/pytorch/blob/main/torch/csrc/jit/docs/serialization.md
 """
@@ -14,11 +14,11 @@ from .words import Global
 __all__ = ["ScriptNames"]
 
 _OWN = "__torch__."
-"""Before the names of classes whose code is in the archive."""
+"""The prefix of classes whose code is in the archive."""
 
 
 class ScriptNames(Names):
-    """The vocabulary of TorchScript; a module is kept as its attributes by name.
+    """The vocabulary of TorchScript. A module becomes a dict of its attributes.
 
     Args:
         where: The file, for messages.
@@ -26,14 +26,14 @@ class ScriptNames(Names):
     """
 
     def find(self, name: str) -> Any:
-        """As the base says."""
+        """See the base class."""
         if name.startswith(_OWN):
             self.asked[name] = None
             return Global(name)
         return super().find(name)
 
     def call(self, function: Any, arguments: Any) -> Any:
-        """As the base says."""
+        """See the base class."""
         if type(function) is Global and function.name.startswith(_OWN):
             if type(arguments) is not tuple or arguments:
                 raise self.wrong("makes a module of something")

@@ -1,6 +1,6 @@
-"""Trees of tensors as the pickles of ``torch.save``: nothing of PyTorch is imported for it.
+"""Write trees of tensors as pickles of ``torch.save``, without importing PyTorch.
 
-For arrays and scalars of NumPy it asks for ``torch.serialization.add_safe_globals``, as in files of ``torch.save``.
+To load arrays and scalars of NumPy, ``torch.serialization.add_safe_globals`` is needed, as for files of ``torch.save``.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 __all__ = ["pickled", "refuse_values"]
 
 _STORAGE_CLASSES = {dtype: kind for kind, dtype in STORAGES.items() if dtype and kind != "Untyped"}
-"""Tensors of other dtypes lie in untyped storages."""
+"""The typed storages. Tensors of other dtypes use untyped ones."""
 
 
 def pickled(contents: Contents, pump: Pump) -> tuple[bytes, list[Stored]]:
-    """The pickle of what a file is to hold, and the tensors whose bytes are its storages, in order.
+    """The pickle for contents, and the tensors whose bytes are its storages, in order.
 
     Args:
-        contents: What it is to hold.
-        pump: Gives the values of those that were arrays or scalars of NumPy, which stand in the pickle itself.
+        contents: The contents.
+        pump: Reads the values of arrays and scalars of NumPy, which are in the pickle itself.
     """
     writer = _Writer(contents, pump)
     writer.write()
@@ -42,11 +42,11 @@ def pickled(contents: Contents, pump: Pump) -> tuple[bytes, list[Stored]]:
 
 
 def refuse_values(contents: Contents) -> None:
-    """Refuse what such a pickle cannot hold.
+    """Raise for values that such a pickle cannot hold.
 
     Raises:
         FormatLimitError: A value in the tree is neither plain nor a container of plain values, an integer takes more
-            than 255 bytes, or it nests too deep; the message says where.
+            than 255 bytes, or the tree is nested too deeply; the message says where.
     """
     if contents.tree is not None:
         _Writer(contents, None).write()
@@ -131,7 +131,7 @@ class _Writer(PickleWriter):
         self.called()
 
     def storage(self, stored: Stored, *, untyped: bool) -> None:
-        # Typed and untyped storages over one memory are refused by torch.save, so they are two here.
+        # torch.save refuses a typed and an untyped storage over the same memory, so these are written separately.
         place = self.places.setdefault((stored.key, untyped), len(self.storages))
         if place == len(self.storages):
             self.storages.append(stored)

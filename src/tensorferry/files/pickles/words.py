@@ -1,4 +1,4 @@
-"""What the machine of pickles and its vocabularies speak of: globals, dicts with attributes, keys."""
+"""Types that the machine and its vocabularies share: globals, dicts with attributes, the protocol `Vocabulary`."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ __all__ = ["Global", "Ordered", "Span", "Vocabulary", "modern"]
 
 _MODULES = {"__builtin__": "builtins", "copy_reg": "copyreg"}
 _NAMES = {"__builtin__.long": "builtins.int", "__builtin__.unicode": "builtins.str"}
-"""What protocols below 3 call them: https://docs.python.org/3/library/pickle.html#pickle.Pickler (fix_imports)."""
+"""Names in protocols below 3: https://docs.python.org/3/library/pickle.html#pickle.Pickler (fix_imports)."""
 
 
 def modern(module: str, name: str) -> str:
-    """What Python 3 calls a class or function that a pickle names, with its module."""
+    """The name in Python 3, with the module, of a class or function in a pickle."""
     return _NAMES.get(f"{module}.{name}") or f"{_MODULES.get(module, module)}.{name}"
 
 
 class Global(NamedTuple):
-    """A class or function that a pickle names, by its name only."""
+    """The name of a class or function in a pickle."""
 
     name: str
 
@@ -29,7 +29,7 @@ class Ordered(dict[Any, Any]):
     """An ``OrderedDict`` of a pickle, or a ``defaultdict``.
 
     Args:
-        factory: What a ``defaultdict`` makes, by name; ``None`` for an ``OrderedDict``.
+        factory: The name of the default factory; ``None`` for an ``OrderedDict``.
     """
 
     __slots__ = ("attributes", "factory")
@@ -41,11 +41,11 @@ class Ordered(dict[Any, Any]):
 
 
 class Span(NamedTuple):
-    """Bytes of a pickle that are left where they stand in it, because there may be many.
+    """Bytes of a pickle that are not read into memory, because there may be many.
 
     Args:
-        start: The first.
-        nbytes: How many.
+        start: The position of the first.
+        nbytes: The number of bytes.
         kind: ``bytes`` or ``bytearray``.
     """
 
@@ -55,40 +55,40 @@ class Span(NamedTuple):
 
 
 class Vocabulary(Protocol):
-    """What a pickle's names mean. Its methods raise `UnsafeFileError` for what they refuse."""
+    """Defines the meaning of a pickle's names. Its methods raise `UnsafeFileError` for everything that they refuse."""
 
     rebuilds: frozenset[Any]
-    """Stand-ins of the functions that make a tensor of storage, offset, shape, strides, grad and hooks."""
+    """Stand-ins of functions that make a tensor from storage, offset, shape, strides, grad and hooks."""
 
     def find(self, name: str) -> Any:
         """The stand-in for a global, mostly a `Global`."""
 
     def call(self, function: Any, arguments: Any) -> Any:
-        """The stand-in for a call's result (REDUCE, NEWOBJ)."""
+        """The stand-in for the result of a call (REDUCE, NEWOBJ)."""
 
     def build(self, instance: Any, state: Any) -> Any:
-        """The stand-in after it was given its state (BUILD)."""
+        """The stand-in after its state was set (BUILD)."""
 
     def load(self, key: Any) -> Any:
         """The stand-in for a persistent id."""
 
     keys: Keys
-    """Which keys dicts may have."""
+    """Decides which keys dicts may have."""
 
     machine: Any
-    """The machine that runs the pickle, if any bytes are left where they stand."""
+    """The machine that runs the pickle, if bytes may be left in the file."""
 
     span_from: int
-    """Bytes from which a run of bytes is left where it stands, as a `Span`."""
+    """From this size on, bytes are left in the file, as a `Span`."""
 
     repeated: list[Any]
-    """What `again` made, in order."""
+    """The results of `again`, in order."""
 
     def again(self, made: Any, number: int) -> Any:
-        """A tensor like one that was made, in a new storage with that name; ``None`` if it may not be new."""
+        """A tensor like an earlier one, in a new storage with this name; ``None`` if the storage may not be new."""
 
     def fill(self, instance: Any, values: list[Any]) -> None:
-        """Give items to a stand-in that is neither list, dict nor set (APPENDS, SETITEMS, ADDITEMS)."""
+        """Add items to a stand-in that is not a list, dict or set (APPENDS, SETITEMS, ADDITEMS)."""
 
     def refuse(self, demand: str) -> None:
-        """Note an opcode that no data needs, by what it asks for."""
+        """Note an opcode that data does not need."""

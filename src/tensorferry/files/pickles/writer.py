@@ -1,4 +1,4 @@
-"""`PickleWriter`: plain values as a pickle of protocol 2, opcode by opcode.
+"""`PickleWriter`: write plain values as a pickle of protocol 2.
 
 The opcodes and names are those that ``torch.load(weights_only=True)`` accepts
 (https://docs.pytorch.org/docs/stable/notes/serialization.html#weights-only).
@@ -23,10 +23,10 @@ _BATCH = 1000
 
 
 class PickleWriter:
-    """Writes values one after the other; `out` is the pickle so far."""
+    """Writes values, one after the other. `out` is the pickle so far."""
 
     handlers: ClassVar[dict[type, Any]] = {}
-    """For each type the method that writes its values."""
+    """The method that writes the values of each type."""
 
     def __init__(self) -> None:
         self.out = bytearray(b"\x80\x02")
@@ -34,7 +34,7 @@ class PickleWriter:
         self.count = 0
 
     def node(self, node: Any, keys: tuple[Any, ...]) -> None:
-        """Write a value, which stands under these keys.
+        """Write a value, to which these keys lead.
 
         Raises:
             FormatLimitError: It is neither plain nor a container of plain values, an integer takes more than 255
@@ -49,7 +49,7 @@ class PickleWriter:
             self.other(node, keys)
 
     def other(self, node: Any, keys: tuple[Any, ...]) -> None:
-        """Write what no handler is for, or refuse it."""
+        """Write a value of another type, or raise."""
         kind = f"{type(node).__module__}.{type(node).__qualname__}"
         raise FormatLimitError(
             f"{place_of(keys)} is {an(kind)}, which no pickle of plain values can hold.", TENSORS_ONLY
@@ -213,7 +213,7 @@ class PickleWriter:
 
 
 def place_of(keys: tuple[Any, ...]) -> str:
-    """Where a value stands, for a message."""
+    """The path of a value, for a message."""
     return ".".join(str(key)[:100] for key in keys) or "The whole"
 
 

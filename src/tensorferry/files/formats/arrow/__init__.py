@@ -1,4 +1,4 @@
-"""Arrow files, by pyarrow: a table with a column for each tensor."""
+"""Arrow files, with pyarrow: a table with a column for each tensor."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ _MOST_LIST = (1 << 31) - 1
 class Arrow(Format):
     """Tables of tensors, https://arrow.apache.org/docs/format/CanonicalExtensions.html#fixed-shape-tensor.
 
-    Tensors with equal first axes are columns with a row for each index of that axis; others stand in a single row.
-    What Arrow has no type for is written as unsigned integers of its size (bfloat16, float8, int4; bool, which Arrow
-    packs into bits) or pairs of floats (complex), and the column's metadata names it. Streams are read, files written.
+    Tensors whose first axes have equal lengths are columns, with a row for each index of that axis. Other tensors are
+    in a single row. Dtypes without an Arrow type are written as unsigned integers (bfloat16, float8, int4; also bool,
+    which Arrow packs into bits) or as pairs of floats (complex), with the dtype in the column's metadata. Streams can
+    be read, but are not written.
     """
 
     name = "arrow"
@@ -70,7 +71,7 @@ class Arrow(Format):
         self.write_table(contents, packed(contents), path, pump)
 
     def read_table(self, path: str, contents: Contents) -> None:
-        """Put what a file holds into its contents."""
+        """Read a file into `contents`."""
         read_ipc(path, contents)
 
     def write_table(self, contents: Contents, metadata: dict[str, str], path: Path, pump: Pump) -> None:

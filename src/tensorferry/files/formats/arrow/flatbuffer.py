@@ -1,4 +1,4 @@
-"""Tables of FlatBuffers (https://flatbuffers.dev/internals/), read with every bound checked."""
+"""Read tables of FlatBuffers (https://flatbuffers.dev/internals/), with all bounds checked."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ __all__ = ["Table"]
 
 
 class Table:
-    """A table: its fields by number. Every method raises `FileFormatError` where the bytes do not fit.
+    """The fields of a table, by number. All methods raise `FileFormatError` if the bytes are malformed.
 
     Args:
         data: The whole buffer.
-        at: Where the table begins; ``None``: the buffer's root.
+        at: The position of the table; ``None`` for the root of the buffer.
     """
 
     def __init__(self, data: bytes, at: int | None = None) -> None:
@@ -25,17 +25,17 @@ class Table:
         self._count = (self._number("<H", self._fields) - 4) // 2
 
     def table(self, field: int) -> Table | None:
-        """A table inside, if it is there."""
+        """A nested table, or ``None``."""
         at = self._place(field)
         return Table(self._data, at + self._number("<I", at)) if at else None
 
     def number(self, field: int, form: str) -> int:
-        """An integer of a form of `struct`; the format's own default, 0, if it is not there."""
+        """An integer with a format of `struct`; 0, the default, if it is missing."""
         at = self._place(field)
         return self._number(form, at) if at else 0
 
     def structs(self, field: int, form: str) -> list[tuple[Any, ...]]:
-        """A vector of structs, each of a form of `struct`."""
+        """A vector of structs, each with a format of `struct`."""
         at = self._place(field)
         if not at:
             return []

@@ -1,4 +1,4 @@
-"""Arrow files and streams: where their columns lie.
+"""Find the columns in Arrow files and streams.
 
 https://arrow.apache.org/docs/format/Columnar.html#serialization-and-interprocess-communication-ipc describes both.
 """
@@ -36,16 +36,16 @@ _MARK = b"\xff\xff\xff\xff"
 _LONGEST_MESSAGE = 1 << 28
 _MOST_BATCHES = 100_000
 _BATCH = 3
-"""RecordBatch, among the kinds of messages."""
+"""The kind of message for a RecordBatch."""
 
 
 def is_stream(head: bytes) -> bool:
-    """Whether a file begins as a stream does: with the mark, and the length, of a message."""
+    """Whether a file is a stream, which begins with the mark and the length of a message."""
     return head.startswith(_MARK) and 0 < int.from_bytes(head[4:8], "little") < _LONGEST_MESSAGE
 
 
 def read_ipc(path: str, contents: Contents) -> None:
-    """Put what a file, or a stream in one, holds into its contents."""
+    """Read a file or a stream into `contents`."""
     import pyarrow as pa
 
     size = os.stat(path).st_size  # noqa: PTH116 - a plain string
@@ -71,7 +71,7 @@ def read_ipc(path: str, contents: Contents) -> None:
 
 
 def _opened(source: Any, index: int | None = None) -> Any:
-    """Pyarrow's reader of a file or a stream: of all its columns, or of one."""
+    """Pyarrow's reader of a file or a stream, for all columns or for one."""
     import pyarrow as pa
 
     options = pa.ipc.IpcReadOptions(included_fields=None if index is None else [index], use_threads=False)
@@ -87,7 +87,7 @@ def _each_batch(reader: Any) -> Iterator[Any]:
 
 
 def _look_at_batches(path: str, size: int) -> tuple[int, int, bool]:
-    """The rows of all batches, how many these are, and whether they are compressed; before anything is made of them.
+    """The number of rows and of batches, and whether they are compressed, before anything is read.
 
     The messages are those of https://github.com/apache/arrow/blob/main/format/File.fbs and Message.fbs.
     """
@@ -117,7 +117,7 @@ def _look_at_batches(path: str, size: int) -> tuple[int, int, bool]:
 
 
 def _messages_of_file(path: str, descriptor: int, size: int) -> Iterator[tuple[int, Table]]:
-    """Where the message of each batch ends, and the message, as a file's footer says."""
+    """Yield the end of each batch's message, and the message, by the footer of a file."""
     tail = os.pread(descriptor, 10, max(size - 10, 0))
     length = int.from_bytes(tail[:4], "little")
     if tail[4:] != MAGIC or length > size - 10:
@@ -131,7 +131,7 @@ def _messages_of_file(path: str, descriptor: int, size: int) -> Iterator[tuple[i
 
 
 def _messages_of_stream(path: str, descriptor: int, size: int) -> Iterator[tuple[int, Table]]:
-    """The same, from one message of a stream to the next; its end may be marked or not."""
+    """Yield the same for a stream, message by message. The end may be marked or not."""
     begin = others = 0
     while begin < size:
         head = os.pread(descriptor, 8, begin)
@@ -156,7 +156,7 @@ def _messages_of_stream(path: str, descriptor: int, size: int) -> Iterator[tuple
 
 
 def _in_place(path: str, column: Column, shape: tuple[int, ...], array: Any, base: int, size: int) -> Extent | None:
-    """A column whose numbers lie packed in the file; or ``None``."""
+    """A column whose numbers have no gaps in the file; otherwise ``None``."""
     dtype = column.dtype
     if column.raw == "bool" or not prod(shape):
         return None
@@ -182,7 +182,7 @@ def _batches_of(path: str, index: int, column: Column, where: str) -> Callable[[
 
 
 def write_ipc(contents: Contents, metadata: dict[str, str], path: Path, pump: Pump) -> None:
-    """Pyarrow lays the file out over memory that is never touched, then the values are copied to their places."""
+    """Write a file: pyarrow writes it without the values (over memory that is never read), then they are copied."""
     import pyarrow as pa
 
     filled_in = [stored for name, stored in contents.tensors.items() if name not in contents.ties and stored.size]
@@ -205,7 +205,7 @@ def write_ipc(contents: Contents, metadata: dict[str, str], path: Path, pump: Pu
 
 
 class _Holes:
-    """A file to write to that leaves out what lies at one address, and remembers where that would have gone."""
+    """A file that skips the bytes at certain addresses, and remembers their positions."""
 
     def __init__(self, path: Path, address: int) -> None:
         self.descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)

@@ -1,4 +1,4 @@
-"""Tables whose columns are tensors, as Arrow and Parquet files have them: from a schema to tensors, and back."""
+"""Tables whose columns are tensors, in Arrow and Parquet files: from a schema to tensors, and back."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ __all__ = ["COMPLEX", "LAYOUT", "Column", "as_format_error", "column_of", "descr
 __all__ += ["is_table", "numbers", "schema_of", "shape_of"]
 
 LAYOUT, _ONE_ROW = "tensorferry.layout", "one row"
-"""In the schema's metadata: each tensor is a single row, not a row for each of its first axis."""
+"""In the metadata of the schema: whether each tensor is a single row."""
 _DTYPE, _SHAPE = "tensorferry.dtype", "tensorferry.shape"
-"""In a column's metadata: the dtype that its numbers stand for; the shape of a tensor without elements."""
+"""In the metadata of a column: the dtype of the tensor; and the shape of a tensor without elements."""
 _MOST_TEXT = 1 << 26
 
 _NATIVE = {
@@ -45,13 +45,13 @@ _NARROW = frozenset(DTYPES) - set(_NATIVE.values()) - set(COMPLEX)
 
 
 def is_reserved(key: str) -> bool:
-    """Whether a string of this name says what a column is, or is a library's own, and so no metadata."""
+    """Whether a key of the metadata belongs to us or to a library, and not to the user."""
     return key in (LAYOUT, _DTYPE, _SHAPE) or key.startswith(("ARROW:", "PARQUET:"))
 
 
 @contextmanager
 def as_format_error(path: str) -> Iterator[None]:
-    """Whatever the library says is wrong with a file is a `FileFormatError`."""
+    """A context in which errors of the library become a `FileFormatError`."""
     import pyarrow as pa
 
     with open(path, "rb"):  # noqa: PTH123 - OSError with its own message
@@ -66,12 +66,12 @@ def as_format_error(path: str) -> Iterator[None]:
 
 
 class Column(NamedTuple):
-    """What a column's type says.
+    """The type of a column.
 
     Args:
         dtype: Canonical name.
-        shape: Of each row; of the whole tensor, if it has no elements.
-        raw: The dtype that the numbers are held in; ``"null"`` for a tensor without elements.
+        shape: The shape of a row; or of the whole tensor, if it has no elements.
+        raw: The dtype in the file; ``"null"`` for a tensor without elements.
     """
 
     dtype: str
@@ -80,7 +80,7 @@ class Column(NamedTuple):
 
 
 def _column(field: Any, where: str) -> Column | str:
-    """What a column holds, or why it holds no tensor."""
+    """The type of a column, or why it is not a tensor."""
     import pyarrow as pa
 
     kind = field.type
@@ -113,7 +113,7 @@ def _column(field: Any, where: str) -> Column | str:
 
 
 def flat(array: Any, where: str) -> Any:
-    """The numbers of a column of a record batch, without the lists around them."""
+    """The numbers of a column in a record batch, without the lists around them."""
     import pyarrow as pa
 
     while True:
@@ -128,13 +128,13 @@ def flat(array: Any, where: str) -> Any:
 
 
 def numbers(array: Any, column: Column, where: str) -> np.ndarray[Any, Any]:
-    """The values of a column of a record batch, in one axis."""
+    """The values of a column in a record batch, as one axis."""
     found = flat(array, where).to_numpy(zero_copy_only=False)
     return np.ascontiguousarray(found).view(numpy_dtype(column.dtype))
 
 
 def described(path: str, schema: Any, contents: Contents) -> tuple[list[tuple[int, str, Column]], bool]:
-    """The columns that are tensors, by place and name, and whether each tensor is a single row."""
+    """The index, name and type of the columns that are tensors; and whether each tensor is a single row."""
     text = 0
     for place, entries in [("", schema.metadata), *((field.name, field.metadata) for field in schema)]:
         for key, value in (entries or {}).items():
@@ -166,7 +166,7 @@ def described(path: str, schema: Any, contents: Contents) -> tuple[list[tuple[in
 
 
 def shape_of(path: str, name: str, column: Column, rows: int, *, one_row: bool) -> tuple[int, ...]:
-    """The shape of the tensor that a column of so many rows is."""
+    """The shape of the tensor in a column with `rows` rows."""
     if one_row and rows != 1:
         raise FileFormatError(f"{path} says that each tensor is one row, and has {rows}.")
     if column.raw == "null":
@@ -180,13 +180,13 @@ def shape_of(path: str, name: str, column: Column, rows: int, *, one_row: bool) 
 
 
 def is_table(contents: Contents) -> bool:
-    """Whether the tensors have equal first axes, as the columns of a table do."""
+    """Whether the first axes of all tensors have equal lengths, as the columns of a table."""
     held = contents.tensors.values()
     return len({stored.shape[:1] for stored in held}) == 1 and all(stored.size and stored.shape for stored in held)
 
 
 def schema_of(contents: Contents, metadata: dict[str, str]) -> tuple[Any, int]:
-    """The columns, and how many rows they have."""
+    """The schema, and the number of rows."""
     import pyarrow as pa
 
     ties = contents.ties
@@ -223,7 +223,7 @@ def schema_of(contents: Contents, metadata: dict[str, str]) -> tuple[Any, int]:
 
 
 def column_of(kind: Any, buffer: Any, rows: int) -> Any:
-    """A column over memory."""
+    """A column over a buffer."""
     import pyarrow as pa
 
     if pa.types.is_null(kind):

@@ -127,7 +127,7 @@ class _Header:
                 "convert it with the llama.cpp that wrote it",
             )
         tensors, pairs = self._number("Q"), self._number("Q")
-        # Each takes some bytes of the file, so that a count beyond them is false.
+        # Each entry takes some bytes of the file, so that a larger count is wrong.
         if tensors > self._size // 24 or pairs > self._size // 13:
             raise FileFormatError(
                 f"{self._path} claims {tensors:,} tensors and {pairs:,} keys in {self._size:,} bytes."
@@ -164,7 +164,7 @@ class _Header:
             axes: int = self._number("I")
             if axes > 64:
                 raise FileFormatError(f"{self._path} has a tensor of {axes:,} axes: {name[:80]!r}.")
-            # The first of them varies fastest, which is the last of a row-major array.
+            # The first axis varies fastest, so it is the last one of a row-major array.
             lengths = [self._number("Q") for _ in range(axes)][::-1]
             entries.append((name, lengths, self._number("I"), self._number("Q")))
         begin = self._at + -self._at % alignment
@@ -233,7 +233,7 @@ class _Header:
             raise FileFormatError(f"{self._path} has a truth value before byte {self._at} that is neither 0 nor 1.")
         numbers = list(struct.unpack(f"{self._order}{count}{code}", raw))
         if code in "fd" and not all(map(math.isfinite, numbers)):
-            # JSON has no NaN, and a NaN has a payload: such a number is kept as its bits.
+            # JSON has no NaN, and a NaN has a payload, so such numbers are kept as bits.
             bits = struct.unpack(f"{self._order}{count}{'I' if code == 'f' else 'Q'}", raw)
             numbers = [n if math.isfinite(n) else f"{b:0{2 * width}x}" for n, b in zip(numbers, bits, strict=True)]
         return numbers
@@ -263,14 +263,14 @@ class _Header:
 
 
 def _in_bytes(shape: tuple[int, ...], blocks: Blocks, where: str) -> tuple[int, ...]:
-    """The shape of the bytes of a tensor of numbers in blocks."""
+    """The shape in bytes of a tensor in blocks."""
     if not shape or shape[-1] % blocks.length:
         raise FileFormatError(f"{where}, of shape {list(shape)}, is no whole number of blocks of {blocks.length}.")
     return (*shape[:-1], shape[-1] // blocks.length * blocks.nbytes)
 
 
 def _head(tensors: dict[str, Stored], strings: dict[str, str], blocks: dict[str, Blocks]) -> bytes:
-    """All that stands before the data."""
+    """The header of a file: everything before the data."""
     pairs = [text(_ALIGNMENT) + struct.pack("<II", KINDS["uint32"], _OWN_ALIGNMENT)]
     for key, held in strings.items():
         pairs.append(text(key) + (untagged(held) or struct.pack("<I", STRING) + text(held)))

@@ -1,4 +1,4 @@
-"""The blocks of quantised tensors in GGUF: what there are, and their numbers by the gguf library."""
+"""The kinds of quantised blocks in GGUF, and their numbers, with the gguf library."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Dequantised(Stored):
 
     Args:
         inner: The bytes.
-        blocks: What they are.
-        name: What to call the tensor in an error.
+        blocks: The kind of blocks.
+        name: The name of the tensor in errors.
 
     Raises:
         FrameworkNotInstalledError: The library is not installed.
@@ -73,7 +73,7 @@ class Dequantised(Stored):
 
     @property
     def record(self) -> Record | None:
-        """The checksummed region that the bytes lie in."""
+        """The region with a checksum that contains the bytes."""
         return getattr(self.inner, "record", None)
 
     def blocks(self) -> Iterator[np.ndarray[Any, Any]]:
@@ -84,7 +84,7 @@ class Dequantised(Stored):
     def _numbers(self, raw: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         import gguf
 
-        # A scale that is infinite, or NaN, gives such numbers.
+        # An infinite or NaN scale gives infinite or NaN numbers, without a warning.
         with np.errstate(all="ignore"):
             rows = raw.reshape(-1, self.blocks_held.nbytes)
             found: np.ndarray[Any, Any] = gguf.dequantize(rows, self._kind).astype(np.float32, copy=False).reshape(-1)

@@ -1,4 +1,4 @@
-"""Values of GGUF's key-value pairs as metadata: a string as it is, another value as JSON with its type."""
+"""Values of GGUF's key-value pairs as metadata: a string stays a string; other values are JSON with their type."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ VALUES = {
     11: ("int64", "q"),
     12: ("float64", "d"),
 }
-"""For each gguf_metadata_value_type its name, and how struct packs it."""
+"""The name and the `struct` format of each gguf_metadata_value_type."""
 STRING, ARRAY = 8, 9
 KINDS = {name: kind for kind, (name, _) in VALUES.items()} | {"string": STRING, "array": ARRAY}
 _NAMES = {kind: name for name, kind in KINDS.items()}
 _TAG = "gguf."
 
 DEEPEST = 4
-"""How deep arrays of arrays may nest."""
+"""The deepest nesting of arrays."""
 
 
 def tagged(kind: int, value: Any) -> str:
-    """A value as metadata: a string as it is, unless that would be taken for another value, else JSON with its type."""
+    """A value as metadata: a string as it is, unless it looks tagged; other values as JSON with their type."""
     return str(value) if kind == STRING and _is_plain(value) else _json(kind, value)
 
 
@@ -56,7 +56,7 @@ def _noted(kind: int, value: Any) -> dict[str, Any]:
 
 
 def untagged(text: str) -> bytes | None:
-    """The type and value, as a file has them, that `tagged` made this text from; ``None`` if it is a plain string."""
+    """The bytes of a type and value for a text from `tagged`; ``None`` for a plain string."""
     if not text.startswith('{"' + _TAG):
         return None
     try:

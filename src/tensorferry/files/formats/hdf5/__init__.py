@@ -1,4 +1,4 @@
-"""HDF5, by h5py: a dataset for each tensor."""
+"""HDF5, with h5py: a dataset for each tensor."""
 
 from __future__ import annotations
 

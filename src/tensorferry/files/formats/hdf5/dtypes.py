@@ -1,4 +1,4 @@
-"""Dtypes as HDF5 has them: those with a type of their own, and those that are opaque bytes with a name beside them."""
+"""Dtypes in HDF5: those with an HDF5 type, and those that are opaque bytes with an attribute."""
 
 # pyright: reportAttributeAccessIssue=false, reportOptionalMemberAccess=false, reportArgumentType=false
 # h5py has no types.
@@ -24,7 +24,7 @@ OPAQUE = frozenset(DTYPES) - ORDINARY - {"float8_e5m2", "bfloat16"}
 
 @lru_cache(maxsize=1)
 def types() -> dict[str, tuple[Any, Any]]:
-    """The HDF5 types of the plain dtypes, little- and big-endian."""
+    """The HDF5 types of ordinary dtypes, little- and big-endian."""
     import h5py
 
     h5t = h5py.h5t
@@ -53,7 +53,7 @@ def types() -> dict[str, tuple[Any, Any]]:
 
 
 def dtype_of(found: Any) -> tuple[str, bool]:
-    """The canonical name of a dataset's dtype and whether its bytes are swapped, or why it has none."""
+    """The canonical name of a dataset's dtype, and whether its bytes are swapped; or why it has none."""
     import h5py
 
     kind = found.get_type()

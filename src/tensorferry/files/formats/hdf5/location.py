@@ -1,4 +1,4 @@
-"""`Location`: where an HDF5 file lies, which may be inside another file, such as an archive."""
+"""`Location`: the place of an HDF5 file, which may be inside another file, such as an archive."""
 
 # pyright: reportAttributeAccessIssue=false, reportOptionalMemberAccess=false, reportArgumentType=false
 # h5py has no types.
@@ -23,13 +23,13 @@ MAGIC = b"\x89HDF\r\n\x1a\n"
 
 
 class Location(NamedTuple):
-    """Where an HDF5 file lies: a file of its own, or part of another.
+    """The place of an HDF5 file: a whole file, or a part of one.
 
     Args:
         path: The file.
-        offset: The first byte.
-        nbytes: How many.
-        record: The checksum that stands for it, if there is one.
+        offset: The position of the first byte.
+        nbytes: The number of bytes.
+        record: The region with a checksum that contains it, if there is one.
     """
 
     path: str
@@ -39,13 +39,13 @@ class Location(NamedTuple):
 
     @contextmanager
     def opened(self) -> Iterator[Any]:
-        """The h5py.File; whatever goes wrong with it is a `FileFormatError`."""
+        """The h5py.File, as a context in which all its errors become a `FileFormatError`."""
         import h5py
 
         with open(self.path, "rb", buffering=0) as file:  # noqa: PTH123 - OSError with its own message, and a descriptor
             whole = self.offset == 0 and self.record is None
             try:
-                # The chunk cache holds what a slab of a chunked dataset comes back for.
+                # The chunk cache keeps chunks that several slabs need.
                 with h5py.File(self.path if whole else Window(file, self.offset, self.nbytes), "r") as opened:
                     yield opened
             except ConversionError:
@@ -55,7 +55,7 @@ class Location(NamedTuple):
 
 
 class Window(io.RawIOBase):
-    """A part of a file, read-only; the file has to stay open."""
+    """A read-only part of an open file."""
 
     def __init__(self, file: io.FileIO, offset: int, nbytes: int) -> None:
         self._descriptor = file.fileno()
@@ -64,12 +64,12 @@ class Window(io.RawIOBase):
         self._at = 0
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        """Go to a place, as `io.IOBase` says."""
+        """See `io.IOBase`."""
         self._at = offset + (0, self._at, self._nbytes)[whence]
         return self._at
 
     def readinto(self, buffer: Any) -> int:
-        """Fill a buffer as far as there is something to read."""
+        """See `io.RawIOBase`."""
         view = memoryview(buffer).cast("B")
         count = max(min(view.nbytes, self._nbytes - self._at), 0)
         count = os.preadv(self._descriptor, [view[:count]], self._offset + self._at) if count else 0

@@ -1,4 +1,4 @@
-"""What an HDF5 file holds: only hard links are followed, and nothing in another file is read."""
+"""Read HDF5 files. Only hard links are followed, and no other file is read."""
 
 # pyright: reportAttributeAccessIssue=false, reportOptionalMemberAccess=false, reportArgumentType=false
 # h5py has no types.
@@ -32,20 +32,20 @@ if TYPE_CHECKING:
 __all__ = ["read_hdf5"]
 
 _FILTERS = frozenset({1, 2, 3, 4, 5, 6, 32000})
-"""Deflate, shuffle, Fletcher32, szip, n-bit, scale-offset, and h5py's LZF: others would have HDF5 load a library."""
+"""Deflate, shuffle, Fletcher32, szip, n-bit, scale-offset, and h5py's LZF. For others, HDF5 would load a library."""
 
 _MOST_TEXT = 1 << 26
 _MOST_STRINGS = 1 << 8
 LARGEST_CHUNK = 1 << 26
-"""Bytes of a compressed chunk: HDF5 has it in memory twice, once to decompress it and once for who asks."""
+"""The most bytes of a compressed chunk. HDF5 has it in memory twice while it is decompressed."""
 
 
 def read_hdf5(form: str, location: Location) -> Contents:
-    """What an HDF5 file holds, each tensor under the path of its dataset or the name that it was given.
+    """Read an HDF5 file. The name of a tensor is the path of its dataset, or the one in an attribute.
 
     Raises:
         FileFormatError: It breaks the rules of HDF5.
-        UnsafeFileError: It reaches out of itself, or is out of all proportion.
+        UnsafeFileError: It refers to other files, or needs far too much memory.
     """
     with location.opened() as file:
         walk = _Walk(location, Contents(form, (location.path,)))
@@ -63,7 +63,7 @@ def read_hdf5(form: str, location: Location) -> Contents:
 
 
 class _Walk:
-    """Collects what is in a file. Only hard links are followed, and each group is entered once."""
+    """Collects the contents of a file. Only hard links are followed, and each group is entered once."""
 
     def __init__(self, location: Location, contents: Contents) -> None:
         self.location = location
@@ -90,7 +90,7 @@ class _Walk:
             link = group.links.get_info(raw)
             kind = link.type
             if kind == h5py.h5l.TYPE_HARD and link.u in self._datasets:
-                # A further name: what is costly, and its attributes, have been looked at under the first.
+                # A further name. The dataset and its attributes were read under the first one.
                 first = self._datasets[link.u]
                 held: dict[str, Any] = self.contents.tensors if first in self.contents.tensors else self.contents.others
                 held[inner] = held[first]
@@ -125,7 +125,7 @@ class _Walk:
             self.group(path, found, (*above, address))
 
     def soft_links(self) -> None:
-        """Soft links to datasets are further names of them; they are looked up among what was found, not followed."""
+        """Add soft links to datasets as further names. They are looked up among the datasets, and not followed."""
         for path, target in self._soft.items():
             text = target.decode("utf-8", "surrogateescape")
             base = "" if text.startswith("/") else path.rpartition("/")[0]
@@ -241,7 +241,7 @@ def _decoded(
             space = found.get_space()
             for box in slabs(shape, find(dtype).itemsize, chunk):
                 counts = lengths(box)
-                # As the file's own type, or HDF5 would convert, and quiet NaNs.
+                # With the type of the file. Otherwise HDF5 would convert, and change signalling NaNs.
                 raw = np.empty(counts, np.dtype(f"V{find(dtype).itemsize}"))
                 if box:
                     space.select_hyperslab(tuple(each.start for each in box), counts)

@@ -1,4 +1,4 @@
-"""Writes HDF5 files: h5py lays them out, then the values are copied to their places."""
+"""Write HDF5 files: h5py writes the structure, then the values are copied into it."""
 
 # pyright: reportAttributeAccessIssue=false, reportOptionalMemberAccess=false, reportArgumentType=false
 # h5py has no types.
@@ -25,27 +25,27 @@ if TYPE_CHECKING:
 __all__ = ["MORE", "MOST_AXES", "is_path", "write_hdf5"]
 
 MORE = "tensorferry.metadata"
-"""The attribute that keeps the metadata for which there is no other place."""
+"""The attribute for metadata that has no other place."""
 MOST_AXES = 32
 _ALIGNED_FROM = 512
 
 
 def is_path(name: str) -> bool:
-    """Whether HDF5 keeps a name exactly as it is, when it is the path of a dataset."""
+    """Whether HDF5 keeps a name unchanged as the path of a dataset."""
     parts = name.split("/")
     return "\0" not in name and is_unicode(name) and all(part not in ("", ".") and len(part) < 1000 for part in parts)
 
 
 def write_hdf5(contents: Contents, paths: dict[str, str], path: Path, pump: Pump, *, opaque: frozenset[str]) -> None:
-    """Write a file: h5py lays it out with room for the values, then they are copied into it.
+    """Write a file: h5py writes the structure with room for the values, then they are copied into it.
 
-    Ties become hard links; metadata becomes attributes of the file, or of the object that stands before the last ``@``.
+    Ties become hard links. Metadata become attributes of the file, or of the object before the last ``@`` of the key.
 
     Args:
-        contents: What it holds.
-        paths: Where in it each tensor goes.
+        contents: The contents.
+        paths: The path of each tensor in the file.
         path: The file.
-        pump: Moves the bytes.
+        pump: Copies the bytes.
         opaque: The dtypes that are written as opaque bytes with an attribute ``dtype``.
     """
     import h5py

@@ -46,7 +46,7 @@ class Onnx(Format):
     rank = 80
 
     def recognises(self, path: Path, head: bytes) -> bool:
-        # The format has no magic bytes; a model begins with a field of ModelProto, nearly always ir_version.
+        # The format has no magic bytes. A model begins with a field of ModelProto, nearly always ir_version.
         return path.name.lower().endswith(".onnx") and head[:1] in {bytes([n << 3 | k]) for n, k in _FIRST}
 
     def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
@@ -94,7 +94,7 @@ _FIRST = [(1, 0), (2, 2), (3, 2), (4, 2), (5, 0), (6, 2), (7, 2), (8, 2), (14, 2
 
 
 def _head(name: str, stored: Stored) -> bytes:
-    """What stands in an initializer, a TensorProto, before the bytes of its elements."""
+    """The part of an initializer (a TensorProto) before the bytes of its elements."""
     head = b"".join(number_field(1, length) for length in stored.shape)
     head += number_field(2, CODES[stored.dtype]) + bytes_field(8, name)
     return bytes_field(5, head + bytes_field(RAW, b"", _nbytes(stored)), _nbytes(stored))

@@ -1,4 +1,4 @@
-"""What the messages of an ONNX model are numbered: https://github.com/onnx/onnx/blob/main/onnx/onnx.proto3."""
+"""The numbers of fields in the messages of an ONNX model: https://github.com/onnx/onnx/blob/main/onnx/onnx.proto3."""
 
 from __future__ import annotations
 
@@ -61,6 +61,6 @@ RAW = 9
 
 
 def packed_nbytes(dtype: str, shape: tuple[int, ...]) -> int:
-    """The bytes of a tensor as ``raw_data`` has them."""
+    """The size of a tensor in ``raw_data``, in bytes."""
     size = prod(shape)
     return packed_bytes(size, BITS[dtype]) if dtype in BITS else size * find(dtype).itemsize

@@ -1,4 +1,4 @@
-"""Finds the initializers of an ONNX model, and the external data that it names.
+"""Find the initializers of an ONNX model, and its external data.
 
 External data: https://github.com/onnx/onnx/blob/main/docs/ExternalData.md.
 """
@@ -48,7 +48,7 @@ class Reader:
         self._files: dict[str, tuple[str, int]] = {}
 
     def contents(self) -> Contents:
-        """What the model holds."""
+        """The contents of the model."""
         graphs = 0
         for field in self._message.fields():
             if field.number in TEXTS:
@@ -210,7 +210,7 @@ class Reader:
 
 
 def _beside(model: Path, location: str, where: str) -> tuple[str, int]:
-    """The path and size of a file of external data, which has to lie in the model's folder."""
+    """The path and size of a file of external data, which must be in the folder of the model."""
     parts = Path(location).parts
     if not location or "\0" in location or "\\" in location or ":" in location or Path(location).is_absolute():
         raise UnsafeFileError(f"{where} asks for the file {location!r}, which is no name in the model's folder.")
@@ -233,7 +233,7 @@ def _beside(model: Path, location: str, where: str) -> tuple[str, int]:
 
 
 def _stored(dtype: str, shape: tuple[int, ...], path: str, offset: int, nbytes: int, where: str) -> Stored:
-    """A tensor over bytes as raw_data has them."""
+    """A tensor over the bytes of raw_data."""
     expected = packed_nbytes(dtype, shape)
     if nbytes != expected:
         raise FileFormatError(f"{where} has {nbytes:,} bytes; its shape {shape} and {dtype} take {expected:,}.")
@@ -245,7 +245,7 @@ def _stored(dtype: str, shape: tuple[int, ...], path: str, offset: int, nbytes: 
 
 
 def _numbers(dtype: str, shape: tuple[int, ...], extent: Extent, where: str) -> Stored:
-    """A tensor over numbers of variable length, each of which holds an element, or as many as fit into a byte."""
+    """A tensor over numbers of variable length, each of which has an element, or as many as fit into a byte."""
     size = prod(shape)
     bits = BITS.get(dtype, 8)
     each = 1 if bits == 6 else 8 // bits

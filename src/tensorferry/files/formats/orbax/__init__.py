@@ -1,8 +1,8 @@
-"""Orbax checkpoints: folders of JAX's trees, as ``orbax.checkpoint.PyTreeCheckpointer`` has them.
+"""Orbax checkpoints: folders of JAX's trees, as ``orbax.checkpoint.PyTreeCheckpointer`` writes them.
 
 The layout: https://orbax.readthedocs.io/en/latest/guides/checkpoint/checkpoint_format.html. Arrays are in
-Zarr inside TensorStore's OCDBT database, or in Zarr folders; tensorstore, by which Orbax itself reads and
-writes them, does so here a box at a time. Orbax and JAX are not imported.
+Zarr inside TensorStore's OCDBT database, or in Zarr folders. They are read and written with tensorstore, as in Orbax,
+a box at a time. Orbax and JAX are not imported.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _HANDLER = "orbax.checkpoint._src.handlers.pytree_checkpoint_handler.PyTreeCheck
 class Orbax(Format):
     """Orbax checkpoints of a tree of arrays, numbers and strings.
 
-    A tree of dicts, lists, tensors, numbers and strings is written as it is; of any other the tensors are written
-    by name, and the rest stands in the checkpoint's custom metadata.
+    A tree of dicts, lists, tensors, numbers and strings is written as it is. For any other tree, the tensors are
+    written by name, and the rest in the custom metadata of the checkpoint.
     """
 
     name = "orbax"

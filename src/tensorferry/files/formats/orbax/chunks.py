@@ -1,7 +1,7 @@
-"""Chunks of an array, looked at before tensorstore reads them.
+"""Check the chunks of an array before tensorstore reads them.
 
-Of most codecs tensorstore takes no more than a chunk has. But it reads a chunk's file whole, however long that is, and
-what is compressed by blosc it expands to as many bytes as are said to be in there.
+For most codecs, tensorstore decodes no more than a chunk has. But it reads the whole file of a chunk, however long it
+is, and it expands blosc data to the size that these declare.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ __all__ = ["Chunks"]
 
 _OVERHEAD = 1 << 20
 _PER_PIECE = 64
-"""Bytes that a piece of a shard takes beside its values: its place in the index, and what a codec puts around them."""
+"""The bytes of a piece of a shard besides its values: its entry in the index, and headers of codecs."""
 _HELD = slice(4, 8)
-"""Where blosc says how many bytes come out: README_CHUNK_FORMAT.rst of c-blosc."""
+"""The position of the decompressed size in blosc data: README_CHUNK_FORMAT.rst of c-blosc."""
 
 
 class Chunks:
@@ -31,12 +31,12 @@ class Chunks:
 
     Args:
         store: The array, opened by tensorstore.
-        itemsize: Bytes of an element.
-        where: What to call it in messages.
-        folder: The one that its chunks are files in; ``None``: they are in a database.
+        itemsize: The size of an element in bytes.
+        where: The name of the array in messages.
+        folder: The folder with the files of chunks; ``None`` if they are in a database.
 
     Raises:
-        UnsafeFileError: It has blosc in shards, which no program writes for Orbax.
+        UnsafeFileError: It has blosc data in shards, which no program writes for Orbax.
     """
 
     def __init__(self, store: Any, itemsize: int, where: str, folder: Path | None) -> None:
@@ -56,10 +56,10 @@ class Chunks:
             raise UnsafeFileError(f"{where} has shards of chunks that are compressed by blosc, which are not read.")
 
     def look_at(self, box: Sequence[slice]) -> None:
-        """Refuse a box in which a chunk holds more than it is declared to.
+        """Raise for a box in which a chunk has more bytes than declared.
 
         Raises:
-            UnsafeFileError: One does.
+            UnsafeFileError: A chunk has more bytes.
         """
         if self._folder is None and not self._by_blosc:
             return

@@ -1,4 +1,4 @@
-"""How an Orbax checkpoint is laid out: its files, the places of its arrays, its strings.
+"""The layout of an Orbax checkpoint: its files, the places of its arrays, its strings.
 
 https://orbax.readthedocs.io/en/latest/guides/checkpoint/checkpoint_format.html
 """
@@ -36,11 +36,11 @@ _ARRAY = re.compile(r"\.zarray|\.zattrs|zarr\.json|c|(?:c[/.])?\d+(?:[/.]\d+)*")
 
 
 def is_own(folder: Path, inner: str) -> bool:
-    """Whether a file is of the checkpoint: of its tree, or of the tree in an item of a step.
+    """Whether a file belongs to the checkpoint: to its tree, or to the tree in an item of a step.
 
     Args:
         folder: The checkpoint.
-        inner: The file's path from there.
+        inner: The path of the file in the checkpoint.
     """
     item, _, below = inner.partition("/")
     if below and (folder / item / TREE).is_file():
@@ -55,7 +55,7 @@ def _is_of_tree(folder: Path, inner: str) -> bool:
 
 
 def store_at(folder: Path, name: str, database: bool) -> dict[str, Any]:
-    """Where tensorstore finds, or puts, what has this name."""
+    """Tensorstore's description of the place for a name."""
     inner = f"{name}/" if name else ""
     if not database:
         return {"driver": "file", "path": f"{folder.absolute()}/{inner}"}
@@ -66,8 +66,8 @@ def load(path: Path) -> dict[str, Any]:
     """The object in a file of JSON.
 
     Raises:
-        FileFormatError: There is none.
-        UnsafeFileError: It is out of all proportion.
+        FileFormatError: It has no object.
+        UnsafeFileError: It is far too large.
     """
     try:
         if path.stat().st_size > LARGEST_JSON:
@@ -88,14 +88,14 @@ def dump(path: Path, value: Any) -> None:
 
 
 def tagged(value: Any) -> str:
-    """A value of the custom metadata as a string: itself, unless it would be taken for another value, else JSON."""
+    """A value of the custom metadata as text: a string as it is, unless it looks like JSON; other values as JSON."""
     if isinstance(value, str) and untagged(value) is value:
         return value
     return f"{_JSON}{json.dumps(value)}}}"
 
 
 def untagged(text: str) -> Any:
-    """The value that `tagged` made this text from."""
+    """The value for a text from `tagged`."""
     if not text.startswith(_JSON):
         return text
     try:

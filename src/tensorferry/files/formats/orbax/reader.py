@@ -1,4 +1,4 @@
-"""Reads an Orbax checkpoint's tree; tensorstore reads its arrays, a box at a time."""
+"""Read the tree of an Orbax checkpoint. Tensorstore reads its arrays, a box at a time."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _LARGEST_CHUNK = 8 << 30
 
 
 class _Leaf(NamedTuple):
-    """A place in a checkpoint's tree."""
+    """A leaf of a checkpoint's tree."""
 
     keys: tuple[str, ...]
     forms: tuple[int, ...]
@@ -138,7 +138,7 @@ class Checkpoint:
         chunks = store.chunk_layout.read_chunk.shape or (1,) * len(shape)
         if prod(chunks) * itemsize > _LARGEST_CHUNK:
             raise UnsafeFileError(f"{where} has chunks of {prod(chunks) * itemsize:,} bytes, more than are read.")
-        # A box holds whole chunks, so that none of them is decompressed twice.
+        # A box has whole chunks, so that none is decompressed twice.
         band = min(chunks[0], shape[0]) * prod(shape[1:]) * itemsize if shape else itemsize
         held = Chunks(store, itemsize, where, None if self._database else self._folder / name)
 
@@ -160,7 +160,7 @@ class Checkpoint:
         return stored.load().item()
 
     def _nested(self, values: list[tuple[_Leaf, Any]]) -> Any:
-        """The tree that the values' keys make."""
+        """The tree, from the keys of the values."""
         root = _Node()
         for leaf, value in values:
             node = root
@@ -200,14 +200,14 @@ class _Node:
 
 
 class _Array(NamedTuple):
-    """An array of the tree, opened."""
+    """An opened array of the tree."""
 
     store: Any
     name: str
 
 
 def item_of(path: Path) -> tuple[Path, dict[str, str]]:
-    """The folder of the tree, which may be one item of several, and the others."""
+    """The folder of the tree, which may be one of several items; and the other items."""
     if (path / TREE).is_file():
         return path, {}
     items = sorted(each for each in path.iterdir() if each.is_dir())
@@ -219,7 +219,7 @@ def item_of(path: Path) -> tuple[Path, dict[str, str]]:
 
 
 def _check_manifest(path: Path) -> None:
-    """Compare a database's length and CRC-32C: tensorstore 0.1.78 ends the process over a damaged one.
+    """Check the length and CRC-32C of a database, because tensorstore 0.1.78 ends the process if it is damaged.
 
     The layout: https://google.github.io/tensorstore/kvstore/ocdbt/index.html#storage-format.
     """

@@ -1,4 +1,4 @@
-"""Writes an Orbax checkpoint's arrays by tensorstore, in transactions of a bounded size."""
+"""Write the arrays of an Orbax checkpoint with tensorstore, in transactions of a limited size."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Writer:
 
         self._path = path
         self._library = tensorstore
-        # What is written is flushed to the disk by the caller, once.
+        # The caller flushes everything to the disk, once.
         settings = {"cache_pool": {"total_bytes_limit": 0}, "file_io_sync": False}
         self._context = tensorstore.Context(settings)
         self._transaction: Any = None
@@ -61,7 +61,7 @@ class Writer:
 
     def finish(self) -> None:
         self._commit()
-        # A database without a key has no manifest yet: a checkpoint has one.
+        # A database without keys has no manifest yet, but a checkpoint must have one.
         if not (self._path / "manifest.ocdbt").exists():
             database = self._library.KvStore.open(store_at(self._path, "", True), context=self._context).result()
             database.write("_", b"").result()
@@ -83,7 +83,7 @@ class Writer:
         ).result()
 
     def _room(self, nbytes: int) -> Any:
-        """A transaction for an array, which is in memory until then; ``None`` for one that is written by boxes."""
+        """A transaction for an array, which stays in memory until the commit; ``None`` if it is written in boxes."""
         if self._bytes + nbytes > BOX_BYTES or self._count >= BATCH:
             self._commit()
         if nbytes > BOX_BYTES:
@@ -102,7 +102,7 @@ class Writer:
 
 @cache
 def is_known(dtype: str) -> bool:
-    """Whether the tensorstore that is installed has a dtype."""
+    """Whether the installed tensorstore has a dtype."""
     import tensorstore
 
     try:
@@ -113,7 +113,7 @@ def is_known(dtype: str) -> bool:
 
 
 def outline(contents: Contents) -> tuple[list[tuple[tuple[tuple[str, int], ...], Any]], dict[str, str]]:
-    """Each value to write with its keys and their kinds; and the strings beside them."""
+    """The values to write, with their keys and the kinds of keys; and the strings to store with them."""
     strings = packed(contents)
     tree = contents.tree
     if tree is not None and not contents.ties:
@@ -139,7 +139,7 @@ def _walk(node: Any, keys: tuple[tuple[str, int], ...]) -> Iterator[tuple[tuple[
 
 
 def kind_of(node: Any) -> str | None:
-    """What Orbax calls a value; ``None`` if it has no place for it."""
+    """Orbax's name for the type of a value; ``None`` if it cannot store it."""
     if isinstance(node, Ref):
         return "np.ndarray" if node.kind == "tensor" and not node.requires_grad else None
     if node is None:

@@ -1,6 +1,6 @@
-"""safetensors: a JSON header, then the tensors' bytes without holes.
+"""safetensors: a JSON header, then the bytes of tensors without gaps.
 
-https://huggingface.co/docs/safetensors/index#format says what is in a file.
+The format is described at https://huggingface.co/docs/safetensors/index#format.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def _nbytes(stored: Stored) -> int:
 def _layout(contents: Contents) -> tuple[bytes, list[str]]:
     """The header of a new file, and the order of the tensors' bytes.
 
-    Names keep their order. Bytes lie so that as many tensors as can be begin at a multiple of 64: first the tensors
-    whose sizes are multiples of it, then by the power of two that divides their size. The data begin at one too.
+    Names keep their order. The bytes are ordered so that as many tensors as possible are aligned to 64: first tensors
+    whose sizes are multiples of 64, then by the power of two that divides their sizes. The data is aligned to 64 too.
     """
     ties = contents.ties
     sizes = {name: _nbytes(stored) for name, stored in contents.tensors.items() if name not in ties}
@@ -139,7 +139,7 @@ class _Safetensors(Format):
         self, path: Path, *, allow: frozenset[str] = frozenset(), found: Contents | ConversionError | None = None
     ) -> Iterator[FileFinding]:
         if isinstance(found, Contents):
-            return  # `read` raises for all that could be wrong with a header.
+            return  # `read` raises for everything that can be wrong with a header
         scan = Scan(path)
         yield from scan.findings
         try:

@@ -1,4 +1,4 @@
-"""The dtypes of safetensors, and those of less than a byte."""
+"""The dtypes of safetensors, and dtypes of less than a byte."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ DTYPES = {
     "F4": "float4_e2m1fn",
 }
 NIBBLES = "float4_e2m1fn"
-"""Two in a byte, the first in the low half: as in ``torch.float4_e2m1fn_x2``."""
+"""The dtype with two numbers in a byte, the first in the low half, as in ``torch.float4_e2m1fn_x2``."""
 NAMES = {canonical: name for name, canonical in DTYPES.items()}
 UNPACKED = ("F6_E2M3", "F6_E3M2")
 BITS = {name: int("".join(re.findall(r"^[A-Z]+([0-9]+)", name)) or 8) for name in (*DTYPES, *UNPACKED)}
 
 
 def nibbles(shape: tuple[int, ...], path: str, offset: int) -> Decoded:
-    """Numbers of four bits each, two in a byte from a place in a file."""
+    """Numbers of four bits, two in a byte, at a position in a file."""
     packed = Extent("uint8", (prod(shape) // 2,), path, offset)
 
     def read() -> Iterator[Array]:

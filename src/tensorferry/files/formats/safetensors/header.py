@@ -1,6 +1,6 @@
-"""`Scan`: what the header of a safetensors file says, and all that is wrong with it.
+"""`Scan`: read the header of a safetensors file, and find everything that is wrong with it.
 
-What the official reader takes and refuses: https://github.com/huggingface/safetensors/blob/main/safetensors/src/tensor.rs.
+The official reader: https://github.com/huggingface/safetensors/blob/main/safetensors/src/tensor.rs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["HEADER_LIMIT", "METADATA", "Scan"]
 
 HEADER_LIMIT = 100_000_000
-"""The longest header that the official reader takes."""
+"""The longest header that the official reader accepts."""
 METADATA = "__metadata__"
 _MOST_AXES = 64
 """NumPy's limit: https://numpy.org/devdocs/release/2.0.0-notes.html"""
@@ -61,7 +61,7 @@ _ENTRY = re.compile(
         ]
     )
 )
-"""A tensor's entry as nearly every writer has it: plain name, fields in this order."""
+"""The entry of a tensor in the usual form: a plain name, and fields in this order."""
 _EMPTY = re.compile(rb"\{" + BLANK + rb"\}")
 _FIELDS = ("dtype", "shape", "data_offsets")
 _LONGEST_ENTRY = 1 << 16
@@ -70,16 +70,16 @@ _USUAL_ENTRY = 80
 _SHORTEST_ENTRY = 40
 _MOST_MORE = 1 << 20
 _MOST_MORE_AXES = 100_000
-"""Of shapes that NumPy has no arrays of."""
+"""The most axes beyond NumPy's limit, in all shapes together."""
 _WINDOW = 1 << 17
-"""Bytes of a header that are in memory at a time."""
+"""How many bytes of a header are in memory at a time."""
 
 
 class Scan:
-    """What a header says, and all that is wrong with it.
+    """The entries of a header, and everything that is wrong with it.
 
-    It is read a window at a time and an entry at a time: a hundred thousand entries take the memory of their names
-    and places, and a header that is not what it should be takes hardly any.
+    It is read in windows, entry by entry. So a hundred thousand entries take only the memory of their names and
+    positions, and a malformed header takes almost none.
     """
 
     def __init__(self, path: Path) -> None:
@@ -123,7 +123,7 @@ class Scan:
         return 0
 
     def _entries(self) -> bool:
-        """Read all entries; whether they were followed to the end."""
+        """Read all entries. Whether the end was reached."""
         self._base, self._text, self._at = 8, self._window(8, _WINDOW), 0
         if not self._goes_on() or self._text[self._at : self._at + 1] != b"{":
             self._find("its header does not begin with '{'", self._base + self._at)
@@ -138,7 +138,7 @@ class Scan:
             except Cut as cut:
                 rest = len(self._text) - self._at
                 self._base += self._at
-                # Metadata may be long; nothing else is.
+                # Only metadata may be long.
                 short = rest > _LONGEST_NAME and METADATA.encode() not in self._text[self._at : self._at + 64]
                 if self._base + rest >= self._data or short:
                     self._find(f"its header is not what it should be: {cut}", self._base)
@@ -148,13 +148,13 @@ class Scan:
             self._find("its header goes on after its closing '}'", self._base + self._at)
             return False
         for key, text in self._more.items():
-            # The file may have metadata of that name.
+            # The file may have metadata with this key.
             free = next(each for n in count() if (each := key + "#" * n) not in self.metadata)
             self.metadata[free] = text
         return True
 
     def _goes_on(self) -> bool:
-        """Pass over blanks; whether anything comes after them."""
+        """Skip white space. Whether there is more text."""
         while (at := blank(self._text, self._at)) == len(self._text):
             self._base += len(self._text)
             if self._base >= self._data:
@@ -167,10 +167,10 @@ class Scan:
         return read_at(self.path, start, min(length, self._data - start), self._descriptor)
 
     def _whole_entries(self) -> None:
-        """Read the entries that are whole in the window; `Cut` is raised where one is not, which begins at ``_at``."""
+        """Read the complete entries in the window. `Cut` is raised for the first incomplete one, at ``_at``."""
         match_at, text, base, position = _ENTRY.match, self._text, self._base, self._at
         tensors, others, path, data, usual = self.tensors, self.others, self.path, self._data, self._usual
-        # As many as a window can have are below the limit.
+        # The entries of one window cannot exceed the limit.
         quick = len(tensors) + len(self.findings) + len(text) // _SHORTEST_ENTRY < MOST_TENSORS
         closing = b","
         while closing == b",":
@@ -186,7 +186,7 @@ class Scan:
             except UnicodeDecodeError:
                 self._find("a name is not UTF-8", base + position)
             else:
-                # What `_add` does with nearly every entry, without the call.
+                # The usual case of `_add`, without the call.
                 fits = known is not None and start == self._reached and stop - start == known[2] and quick
                 if known is None or not fits or name in tensors or name in others or name == METADATA:
                     self._add(name, dtype.decode(), shape, start, stop, base + position)
@@ -237,7 +237,7 @@ class Scan:
         return None
 
     def _shape(self, raw: bytes) -> tuple[tuple[int, ...], int, int] | None:
-        """The lengths of the axes, the number of elements, and what that would be without empty axes, or more."""
+        """The shape, the number of elements, and an upper bound of that number without empty axes."""
         try:
             shape: Any = json.loads(f"[{raw.decode()}]") if len(raw) <= _LONGEST_ENTRY else None
         except ValueError:
@@ -254,13 +254,13 @@ class Scan:
         span = 1
         for length in shape:
             span *= length or 1
-            # A product of thousands of numbers takes seconds.
+            # Stop here, because a product of thousands of numbers takes seconds.
             if span >= 1 << 66:
                 break
         return tuple(shape), 0 if 0 in shape else span, span
 
     def _other_entry(self, text: bytes, base: int, position: int) -> tuple[int, bytes]:
-        """Read one entry that is not as nearly every writer has it; the position behind it, and what closes it."""
+        """Read an entry in an unusual form; gives the position after it, and the character there."""
         at = base + position
         name, position = string(text, position)
         position = blank(text, expect(text, position, b":"))
@@ -295,7 +295,7 @@ class Scan:
             what = "it nests too deep" if isinstance(error, RecursionError) else str(error)
             return self._find(f"its entry cannot be read: {what}", at, name)
         if not isinstance(pairs, _Pairs):
-            # The official reader also takes the fields' values alone.
+            # The official reader also accepts a list of the values of the fields.
             pairs = _Pairs(zip(_FIELDS, pairs, strict=True)) if len(pairs) == len(_FIELDS) else _Pairs()
         if sorted(key for key, _ in pairs if key in _FIELDS) != sorted(_FIELDS):
             return self._find(
@@ -316,7 +316,7 @@ class Scan:
         return self._add(name, dtype[:80], ",".join(map(str, shape)).encode(), offsets[0], offsets[1], at)
 
     def _keep_more(self, name: str, raw: bytes) -> None:
-        """Keep the fields that the official reader passes over as metadata: strings as they are, else JSON."""
+        """Keep additional fields, which the official reader ignores, as metadata: strings, or other values as JSON."""
         self._more_bytes += max(len(raw) - _USUAL_ENTRY, 0)
         if self._more_bytes > _MOST_MORE:
             raise UnsafeFileError(f"{self.path} has more than {_MOST_MORE:,} bytes of fields that no tensor has.")
@@ -326,7 +326,7 @@ class Scan:
                 self._more[f"{name}@{key}"] = value if plain else json.dumps(value)
 
     def _compare_places(self, room: int) -> None:
-        """Find overlaps and holes, and what lies past the end."""
+        """Find overlaps and gaps, and tensors past the end."""
         names = [name for name in self.tensors if name not in self._aside] + list(self._aside)
         places = (place for name in names for place in self._aside.get(name) or self._extent_of(name))
         begins, ends = np.fromiter(places, np.uint64, 2 * len(names)).reshape(-1, 2).T
@@ -349,7 +349,7 @@ class Scan:
                 self._data + int(starts[place]),
                 name,
             )
-        # What broken entries would have covered is not missing.
+        # If there are broken entries, the gap may belong to them.
         if int(reached[-1]) < room and not self.findings:
             last = self._data + int(reached[-1])
             self._find(f"its last {self._size - last} bytes belong to no tensor", last)
@@ -361,7 +361,7 @@ class Scan:
 
 
 class _Pairs(list[Any]):
-    """The names and values of an object, in which a name may stand twice."""
+    """The names and values of an object, in which a name may occur twice."""
 
 
 def _no_json(word: str) -> None:

@@ -1,8 +1,8 @@
-"""TensorFlow checkpoints: what ``tf.train.Checkpoint`` and ``tf.compat.v1.train.Saver`` write.
+"""TensorFlow checkpoints, as ``tf.train.Checkpoint`` and ``tf.compat.v1.train.Saver`` write them.
 
-A sorted table, ``NAME.index``, of protocol messages says where each tensor lies in ``NAME.data-…``:
-https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/protobuf/tensor_bundle.proto. It is
-read and written here, not by TensorFlow, which has each tensor in memory and takes seconds to import.
+A sorted table of protocol messages, ``NAME.index``, has the position of each tensor in ``NAME.data-…``:
+https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/protobuf/tensor_bundle.proto. They are
+read and written here without TensorFlow, which takes seconds to import and has each tensor in memory.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _ALIGNMENT = 64
 
 
 class TensorflowCheckpoint(Format):
-    """TensorFlow checkpoints (of version 2, since 2016); what is written is a folder with one.
+    """TensorFlow checkpoints (version 2, since 2016). The output is a folder with one checkpoint.
 
-    Of a SavedModel's folder the variables are read, not the programs. Strings without axes are kept as metadata, among
-    them the object graph that ``tf.train.Checkpoint`` restores by; those that are not UTF-8 in base64, after
+    From the folder of a SavedModel the variables are read, not the programs. Strings without axes become metadata, also
+    the object graph that ``tf.train.Checkpoint`` needs. Those that are not UTF-8 are in base64, after
     ``tensorflow.base64:``.
     """
 
@@ -81,7 +81,7 @@ class TensorflowCheckpoint(Format):
             for name, stored in contents.tensors.items():
                 if name in ties:
                     continue
-                # An empty one gets a byte's room too: the order of the offsets is the order of the names.
+                # An empty tensor also gets some room, so that offsets have the order of names.
                 at += write_fully(file.fileno(), bytes(-at % _ALIGNMENT or (0 if stored.size else _ALIGNMENT)))
                 checksum, begin = 0, at
                 for block in pump.blocks(stored):

@@ -1,4 +1,4 @@
-"""`Bundle`: what a checkpoint's index says, and where its tensors lie."""
+"""`Bundle`: read the index of a checkpoint, and find its tensors."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ INDEX = ".index"
 STATE = "checkpoint"
 """The file that names the newest checkpoint of a folder."""
 _MODELS, _VARIABLES = ("saved_model.pb", "saved_model.pbtxt"), "variables"
-"""In the folder of a SavedModel, https://www.tensorflow.org/guide/saved_model: its programs, and its checkpoint."""
+"""The programs and the checkpoint in the folder of a SavedModel: https://www.tensorflow.org/guide/saved_model."""
 _LONGEST_STRING = 64 << 20
 _MOST_SLICES = 1024
 
 
 class _Summed(Stored):
-    """Packed values with a CRC-32C, stored masked, which is compared when all of them have been read."""
+    """Values without gaps and with a masked CRC-32C, which is compared after all have been read."""
 
     __slots__ = ("checksum", "dtype", "extent", "shape")
 
@@ -96,14 +96,14 @@ class Bundle:
         self._files: dict[int, tuple[str, int]] = {}
 
     def contents(self) -> Contents:
-        """What the checkpoint holds."""
+        """The contents of the checkpoint."""
         self._entries = dict(read_table(self._index))
         self._header()
         placed = []
         strings: dict[str, str] = {}
         others: dict[str, str] = {}
         for key, value in self._entries.items():
-            # A key that begins with a zero byte is that of a slice, which its tensor's entry names.
+            # A key that begins with a zero byte belongs to a slice, which is listed in the entry of its tensor.
             if key[:1] in (b"", b"\0"):
                 continue
             name = self._text(key)
@@ -118,7 +118,7 @@ class Bundle:
             else:
                 stored, place = self._stored(entry, name)
                 placed.append((place, name, stored))
-        # The table has the names in order; the tensors lie in the order in which they were written.
+        # The table is sorted by name. The result has the order in which tensors were written.
         placed.sort(key=lambda each: each[:2])
         tensors = {name: stored for _, name, stored in placed}
         paths = (str(self._index), *(path for _, (path, _) in sorted(self._files.items())))
@@ -165,7 +165,7 @@ class Bundle:
         return _Summed(extent, entry.checksum), (entry.shard, entry.offset)
 
     def _sliced(self, entry: _Entry, name: str) -> tuple[Stored, tuple[int, int]]:
-        """A partitioned variable: each slice of it is a tensor of its own."""
+        """A partitioned variable, whose slices are separate tensors."""
         where = self._where(name)
         if len(entry.slices) > _MOST_SLICES:
             raise UnsafeFileError(f"{where} has {len(entry.slices):,} slices; {_MOST_SLICES:,} are read.")
@@ -233,7 +233,7 @@ class Bundle:
 
 
 def index_of(path: Path) -> Path | None:
-    """The index of a checkpoint that is named by it, by its prefix or by its folder, which may be a SavedModel's."""
+    """The index of a checkpoint, from the path of the index, its prefix, its folder, or the folder of a SavedModel."""
     if not path.is_dir():
         index = path if path.name.endswith(INDEX) else path.with_name(path.name + INDEX)
         return index if index.is_file() else None
@@ -242,7 +242,7 @@ def index_of(path: Path) -> Path | None:
         with state.open("rb") as file:
             found = re.search(rb'^model_checkpoint_path:\s*"((?:[^"\\\n]|\\.)*)"', file.read(1 << 20), re.MULTILINE)
         if found:
-            # The text may have been written elsewhere, with that place's folder: only the name counts.
+            # The text may contain the folder in which it was written, so only the name counts.
             name = found[1].decode("unicode_escape").encode("latin-1", "replace").decode(errors="replace")
             index = path / (name.replace("\\", "/").rpartition("/")[2].replace("\0", "") + INDEX)
             if index.is_file():
@@ -255,7 +255,7 @@ def index_of(path: Path) -> Path | None:
 
 
 def _axes(message: Message, field: Any) -> Iterator[tuple[int, int]]:
-    """The start and length on each axis of a TensorSliceProto; a length of -1 is all of it."""
+    """Yield the start and length of each axis of a TensorSliceProto. A length of -1 means the whole axis."""
     for part in message.inner(field):
         if part.number == 1:
             numbers = {each.number: each.signed for each in message.inner(part)}
@@ -263,7 +263,7 @@ def _axes(message: Message, field: Any) -> Iterator[tuple[int, int]]:
 
 
 def _slice_key(name: str, axes: tuple[tuple[int, int], ...]) -> bytes:
-    """The key of a slice, in TensorFlow's encoding that keeps order: tensorflow/core/lib/strings/ordered_code.h."""
+    """The key of a slice, in TensorFlow's order-preserving encoding: tensorflow/core/lib/strings/ordered_code.h."""
     escaped = re.sub(rb"[\0\xff]", lambda found: b"\0\xff" if found[0] == b"\0" else b"\xff\0", name.encode())
     rank = len(axes)
     key = b"\0" + escaped + b"\0\1" + (bytes([1, rank]) if rank else b"\0")
@@ -273,7 +273,7 @@ def _slice_key(name: str, axes: tuple[tuple[int, int], ...]) -> bytes:
 def _signed(number: int) -> bytes:
     magnitude = ~number if number < 0 else number
     length = magnitude.bit_length() // 7 + 1
-    # As many leading ones as there are bytes, over the number's own sign.
+    # As many leading one bits as there are bytes, combined with the sign of the number.
     header = ((1 << length) - 1) << (8 * length - length)
     return ((number & ((1 << 8 * length) - 1)) ^ header).to_bytes(length, "big")
 
@@ -289,7 +289,7 @@ def _overlap(boxes: list[tuple[slice, ...]]) -> bool:
 
 
 def _joined(boxes: list[tuple[tuple[slice, ...], Stored]], dtype: str, shape: tuple[int, ...]) -> Iterator[Array]:
-    """The values of a tensor from those of its slices, one after the other if they are slices of its first axis."""
+    """Yield the values of a tensor from its slices; slice by slice if they divide the first axis."""
     rows = all(lengths(box)[1:] == shape[1:] for box, _ in boxes)
     if rows and all(a[0].stop == b[0].start for (a, _), (b, _) in pairwise(boxes)):
         for _, stored in boxes:

@@ -1,4 +1,4 @@
-"""Dtypes, strings and entries as a checkpoint's index has them."""
+"""Dtypes, strings and entries in the index of a checkpoint."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _BASE64 = "tensorflow.base64:"
 
 
 def as_metadata(text: bytes) -> str:
-    """A string as metadata: itself, unless it is no UTF-8 or would be taken for other bytes, else in base64."""
+    """Bytes as metadata: as text if they are UTF-8 and do not look encoded; otherwise in base64."""
     try:
         plain = text.decode()
     except UnicodeDecodeError:
@@ -57,7 +57,7 @@ def as_metadata(text: bytes) -> str:
 
 
 def from_metadata(text: str) -> bytes:
-    """The string that `as_metadata` made this text from."""
+    """The bytes for a text from `as_metadata`."""
     if text.startswith(_BASE64):
         try:
             raw = base64.b64decode(text[len(_BASE64) :], validate=True)
@@ -69,7 +69,7 @@ def from_metadata(text: str) -> bytes:
 
 
 def string_of(text: bytes) -> tuple[bytes, int]:
-    """The bytes of a string without axes, and their checksum, in which the length counts as four bytes or eight."""
+    """The encoding of a string without axes, and its checksum, in which the length counts as four or eight bytes."""
     width = "<I" if len(text) < 1 << 32 else "<Q"
     checksum = crc32c(struct.pack(width, len(text)))
     own = struct.pack("<I", masked(checksum))

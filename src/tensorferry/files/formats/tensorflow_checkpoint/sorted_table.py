@@ -1,4 +1,4 @@
-"""Sorted tables of keys and values in LevelDB's file format, in which TensorFlow keeps the index of a checkpoint.
+"""Sorted tables of keys and values in LevelDB's format, which TensorFlow uses for the index of a checkpoint.
 
 The format: https://github.com/google/leveldb/blob/main/doc/table_format.md.
 """
@@ -28,7 +28,7 @@ _BLOCK = 1 << 15
 
 
 def is_table(path: Path) -> bool:
-    """Whether a file ends as such a table does."""
+    """Whether a file is such a table, by its end."""
     with path.open("rb") as file:
         size = file.seek(0, 2)
         if size < _FOOTER:
@@ -38,11 +38,11 @@ def is_table(path: Path) -> bool:
 
 
 def read_table(path: Path) -> Iterator[tuple[bytes, bytes]]:
-    """The keys of a table, in order, and their values.
+    """Yield the keys and values of a table, in order.
 
     Raises:
-        FileFormatError: It breaks the format's rules, or a checksum does not fit.
-        UnsafeFileError: It is larger than a table of names is.
+        FileFormatError: It breaks the rules of the format, or a checksum is wrong.
+        UnsafeFileError: It is too large for a table of names.
     """
     if path.stat().st_size > _LARGEST:
         raise UnsafeFileError(f"{path} is larger than {_LARGEST:,} bytes, which is the most that is read of a table.")
@@ -52,7 +52,7 @@ def read_table(path: Path) -> Iterator[tuple[bytes, bytes]]:
     footer = data[-_FOOTER:]
     meta, at = _handle(footer, 0, path)
     index, _ = _handle(footer, at, path)
-    # Nothing in it is needed, but its checksum has to fit.
+    # Its entries are not needed, but its checksum is compared.
     list(_entries(data, meta, path))
     before = b""
     for number, (_, place) in enumerate(_entries(data, index, path)):
@@ -97,7 +97,7 @@ def _entries(data: bytes, handle: tuple[int, int], path: Path) -> Iterator[tuple
 
 
 def table(items: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """A table of keys in order and their values."""
+    """The bytes of a table with these sorted keys and values."""
     data = bytearray()
     index: list[tuple[bytes, bytes]] = []
     block: list[bytes] = []
@@ -116,12 +116,12 @@ def table(items: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 
 def _entry(key: bytes, value: bytes) -> bytes:
-    """An entry with its whole key, so that it is a place where a search can start."""
+    """An entry with its whole key, so that a search can start there."""
     return varint(0) + varint(len(key)) + varint(len(value)) + key + value
 
 
 def _append(data: bytearray, entries: list[bytes]) -> bytes:
-    """Append a block of entries; gives its handle."""
+    """Append a block of entries, and return its handle."""
     starts = [0, *accumulate(map(len, entries[:-1]))]
     raw = b"".join(entries) + struct.pack(f"<{len(starts) + 1}I", *starts, len(starts))
     handle = varint(len(data)) + varint(len(raw))

@@ -1,4 +1,4 @@
-"""Zarr, by zarr-python: a folder with an array for each tensor."""
+"""Zarr, with zarr-python: a folder with an array for each tensor."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ __all__ = ["FORMAT"]
 class Zarr(Format):
     """Zarr, https://zarr-specs.readthedocs.io: versions 2 and 3 are read, 3 is written.
 
-    What zarr-python has no dtype for (bfloat16, float8, int4) is written as unsigned integers of its size, with an
-    attribute that names it.
+    Dtypes that zarr-python does not have (bfloat16, float8, int4) are written as unsigned integers of the same size,
+    with an attribute that names the dtype.
     """
 
     name = "zarr"
@@ -113,7 +113,7 @@ class Zarr(Format):
             filters=None,
             fill_value=0,
             attributes=attributes,
-            # Otherwise a chunk of negative zeros counts as empty.
+            # Otherwise a chunk of negative zeros would count as empty.
             config={"write_empty_chunks": True},
         )
         pieces = filled(pump.blocks(stored), (prod(lengths(box)) for box in boxes), own)

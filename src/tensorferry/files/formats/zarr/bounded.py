@@ -1,6 +1,6 @@
-"""Codecs of Zarr's chunks that give no more bytes than the chunk is declared to have.
+"""Codecs for chunks of Zarr that never give more bytes than the chunk is declared to have.
 
-The library's own give all that is in there, and only then compare: a chunk of a few kilobytes may hold gigabytes.
+The library's own codecs decompress everything before they check the size, so a small chunk may take gigabytes.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ __all__ = ["bounded"]
 
 _OVERHEAD = 1 << 20
 _MOST_WINDOW = 1 << 28
-"""Bytes that LZMA may take for what it looks back at: four times those of its highest preset."""
+"""The most bytes for LZMA's dictionary: four times those of its highest preset."""
 _MOST_WIDER = 16
-"""How much wider numbers may be while they are encoded: from one byte to a complex128."""
+"""How much wider numbers may become in the encoded form: from one byte to a complex128."""
 _CHECKSUMS = frozenset({"adler32", "crc32", "crc32c", "fletcher32"})
 _NUMBERS = frozenset({"astype", "bitround", "delta"})
 _STREAMS: dict[str, Callable[[dict[str, Any]], Any]] = {
@@ -37,7 +37,7 @@ _STREAMS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "lzma": lambda settings: _lzma(settings.get("format", lzma.FORMAT_XZ), settings.get("filters")),
 }
 _PLACES = {"blosc": 4, "lz4": 0}
-"""Where 4 bytes say how many come out: README_CHUNK_FORMAT.rst of c-blosc; numcodecs writes it before its LZ4."""
+"""The position of the decompressed size: README_CHUNK_FORMAT.rst of c-blosc; numcodecs writes it before LZ4 data."""
 _COMPRESSORS = frozenset({*_STREAMS, *_PLACES, "zstd"})
 
 
@@ -48,13 +48,13 @@ def _lzma(form: int, filters: Any) -> lzma.LZMADecompressor:
 
 
 class _Size(NamedTuple):
-    """How many bytes something has: at most, and whether exactly."""
+    """A number of bytes: the most, and whether it is exact."""
 
     most: int
     exact: bool = True
 
     def after(self, name: str) -> _Size:
-        """What a codec of that name makes of as many."""
+        """The size after a codec with this name."""
         if name in _COMPRESSORS:
             return _Size(self.most + self.most // 8 + _OVERHEAD, False)
         if name in _CHECKSUMS:
@@ -63,15 +63,15 @@ class _Size(NamedTuple):
 
 
 def bounded(described: Any, nbytes: int, itemsize: int) -> tuple[Any, int]:
-    """A description of an array as the library has it, with codecs that are bounded.
+    """Replace the codecs in the library's description of an array by bounded ones.
 
     Args:
         described: The library's ``ArrayV2Metadata`` or ``ArrayV3Metadata``.
-        nbytes: Of a chunk.
-        itemsize: Bytes of an element.
+        nbytes: The size of a chunk in bytes.
+        itemsize: The size of an element in bytes.
 
     Returns:
-        The description, and how many bytes a chunk's file may have.
+        The description, and the most bytes of a chunk's file.
     """
     if hasattr(described, "codecs"):
         codecs, size = _bounded_v3(described.codecs, _Size(nbytes), itemsize)
@@ -84,7 +84,7 @@ def bounded(described: Any, nbytes: int, itemsize: int) -> tuple[Any, int]:
     compressor = described.compressor
     if compressor is not None:
         compressor, size = _bounded_v2(compressor, size), size.after(compressor.codec_id)
-    # Set as it stands: its own constructor takes the library's codecs only.
+    # Set directly, because the constructor accepts only the library's codecs.
     object.__setattr__(described, "filters", tuple(filters) or None)
     object.__setattr__(described, "compressor", compressor)
     return described, size.most
@@ -107,7 +107,7 @@ def _bounded_v3(codecs: Any, size: _Size, itemsize: int) -> tuple[tuple[Any, ...
                     index_location=codec.index_location,
                 )
             )
-            # Each has a place of 16 bytes in the index; a writer may have left what it no longer needs.
+            # Each piece has 16 bytes in the index, and a writer may leave unused bytes.
             size = _Size(2 * (size.most // max(piece.most, 1)) * (encoded.most + 16) + _OVERHEAD, False)
         else:
             found.append(_codec_v3(name, settings, size) if name in _COMPRESSORS else codec)
@@ -157,10 +157,10 @@ def _bounded_v2(codec: Any, size: _Size) -> Any:
 
 
 def _expanded(name: str, settings: dict[str, Any], raw: bytes, size: _Size) -> Any:
-    """What is compressed in a chunk, or in a part of one.
+    """Decompress a chunk, or a part of one.
 
     Raises:
-        UnsafeFileError: It is more than its size.
+        UnsafeFileError: It has more bytes than declared.
     """
     if name in _STREAMS:
         return _streamed(partial(_STREAMS[name], settings), raw, size.most)
@@ -174,9 +174,9 @@ def _expanded(name: str, settings: dict[str, Any], raw: bytes, size: _Size) -> A
         told = size.most
     _refuse_more(told, size.most)
     if name == "blosc" and int.from_bytes(raw[12:16], "little") != len(raw):
-        # The library would read past its end.
+        # Otherwise the library would read past the end.
         raise ValueError("a chunk of it is cut off")
-    # Into memory of that size: behind a frame that says how much it holds may stand one that does not.
+    # Into memory of that size, because another frame without a declared size may follow.
     return codec.decode(raw, out=np.empty(told, np.uint8)) if name == "zstd" else codec.decode(raw)
 
 
@@ -190,13 +190,13 @@ def _streamed(start: Callable[[], Any], raw: bytes, most: int) -> bytes:
         _refuse_more(most + 1 - left, most)
         if not stream.eof:
             raise ValueError("a chunk of it is cut off")
-        # One stream may follow another, and zeros the last.
+        # Another stream may follow, and zeros after the last one.
         raw = stream.unused_data.lstrip(b"\0")
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def _told(raw: bytes) -> int | None:
-    """How many bytes the first frame of Zstandard says that it has in it: RFC 8878, 3.1.1.1."""
+    """The size that the first frame of Zstandard declares: RFC 8878, 3.1.1.1."""
     flags = raw[4] if raw[:4] == b"\x28\xb5\x2f\xfd" and len(raw) > 4 else 0
     is_single = flags >> 5 & 1
     width = (is_single, 2, 4, 8)[flags >> 6]

@@ -1,4 +1,4 @@
-"""Descriptions of arrays and groups, as Zarr of versions 3 and 2 has them, made one."""
+"""Descriptions of arrays and groups in Zarr 3 and 2, in a common form."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ARRAY, _GROUP, _ATTRIBUTES, _CONSOLIDATED = ".zarray", ".zgroup", ".zattrs", ".
 """Of version 2: https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html"""
 _OWN = re.compile(r"zarr\.json|\.z(?:array|group|attrs|metadata)")
 _CHUNK = re.compile(r"c|(?:c[/.])?\d+(?:[/.]\d+)*")
-"""The keys of chunks, in any encoding."""
+"""The possible keys of chunks."""
 
 _EXTENDED = frozenset({"bfloat16", *(name for name in DTYPES if name.startswith("float8_"))})
 """Of https://github.com/zarr-developers/zarr-extensions/tree/main/data-types those that take whole bytes; TensorStore
@@ -43,12 +43,12 @@ _CODECS_V2 = frozenset({"blosc", "bz2", "gzip", "lz4", "lzma", "zlib", "zstd"}) 
 
 
 class Node(NamedTuple):
-    """What a folder is described as.
+    """The description of a folder.
 
     Args:
-        where: The file that describes it.
+        where: The file with the description.
         is_array: Whether it is an array, not a group.
-        described: What that says.
+        described: The description.
         attributes: The attributes.
     """
 
@@ -59,14 +59,14 @@ class Node(NamedTuple):
 
 
 class ArrayLayout(NamedTuple):
-    """How an array's values lie in its folder.
+    """The layout of an array in its folder.
 
     Args:
         kind: The canonical name of the dtype.
         shape: Lengths of the axes.
-        chunks: Those of a chunk.
-        lone: The file that holds them packed, if that is how they lie.
-        plain: The description as the library knows it: dtypes that it has not are unsigned integers.
+        chunks: The shape of a chunk.
+        lone: The file with all values without gaps and without encoding, if there is one.
+        plain: The description for the library, in which unsupported dtypes are unsigned integers.
     """
 
     kind: str
@@ -77,7 +77,7 @@ class ArrayLayout(NamedTuple):
 
 
 def description_of(folder: Path) -> str | None:
-    """The name of the file that describes a folder; ``None`` if it is neither an array nor a group."""
+    """The name of the file with the description of a folder; ``None`` if it is neither an array nor a group."""
     return next((name for name in (JSON, _ARRAY, _GROUP) if (folder / name).is_file()), None)
 
 
@@ -99,7 +99,7 @@ def is_own(path: str, *, in_array: bool) -> bool:
 
 
 def node_of(folder: Path, read: Callable[[Path], bytes]) -> Node:
-    """What a folder is described as. `read` gives a file's bytes."""
+    """The description of a folder. `read` gives a file's bytes."""
     name = description_of(folder) or JSON
     where = str(folder / name)
     described = loaded(where, name, read(folder / name), dict)
@@ -119,7 +119,7 @@ def node_of(folder: Path, read: Callable[[Path], bytes]) -> Node:
 
 
 def layout_of(node: Node) -> ArrayLayout | str:
-    """How an array's values lie, or why it is no tensor that can be carried."""
+    """The layout of an array, or why it cannot be loaded."""
     return _layout_v3(node) if node.described["zarr_format"] == 3 else _layout_v2(node)
 
 
@@ -192,7 +192,7 @@ def _shapes(shape: Any, chunks: Any, kind: str, where: str) -> tuple[tuple[int, 
 
 
 def _names(found: Any, where: str, depth: int = 0) -> set[str]:
-    """The names of codecs, also of those inside shards."""
+    """The names of codecs, also inside shards."""
     names = set()
     for codec in found if isinstance(found, list) and depth < 4 else [None]:
         name = codec.get("name") if isinstance(codec, dict) else codec
@@ -207,7 +207,7 @@ def _names(found: Any, where: str, depth: int = 0) -> set[str]:
 
 
 def _lone(prefix: str, shape: tuple[int, ...], chunks: tuple[int, ...], separator: Any) -> str | None:
-    """The key of the one chunk of an array."""
+    """The key of the only chunk of an array."""
     if shape != chunks or not prod(shape) or separator not in ("/", "."):
         return None
     return str(separator).join([*filter(None, [prefix]), *["0"] * len(shape)]) or "0"
@@ -218,7 +218,7 @@ def _held_as(kind: str) -> str:
 
 
 def _fill(value: Any, kind: str) -> Any:
-    """The fill value of an extended dtype as the integer of its bits; others stay as they are."""
+    """The fill value; for an extended dtype, the integer with its bits."""
     if kind not in _EXTENDED:
         return value
     if isinstance(value, str) and value.startswith("0x"):

@@ -1,4 +1,4 @@
-"""From the folders of Zarr to tensors: their descriptions are read here, their values by the library."""
+"""Read folders of Zarr: descriptions are read here, and values by the library."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 __all__ = ["CHUNK_BYTES", "DTYPE", "Walk"]
 
 DTYPE = "tensorferry.dtype"
-"""The attribute that says what dtype the unsigned integers of an array stand for."""
+"""The attribute with the dtype, for an array of unsigned integers that stand for it."""
 CHUNK_BYTES = 1 << 22
 _LONE = "tensor"
 _MOST_TEXT = 1 << 26
 
 
 class Walk:
-    """Collects the arrays of a folder, from their descriptions, in contents."""
+    """Collects the arrays of a folder in contents."""
 
     def __init__(self, root: Path, contents: Contents) -> None:
         self._root = root
@@ -45,7 +45,7 @@ class Walk:
         self._text = 0
 
     def node(self, folder: Path, path: str, depth: int) -> None:
-        """Collect an array, or those in a group, under the names that begin with their path."""
+        """Collect an array, or all arrays of a group, by their paths."""
         if depth > DEEPEST:
             raise UnsafeFileError(f"{self._root} nests deeper than {DEEPEST} groups, at {path!r}.")
         node = node_of(folder, self._read)
@@ -101,7 +101,7 @@ def _array(folder: Path, node: Node) -> Stored | str:
             raise FileFormatError(f"{folder / layout.lone} has {held} bytes; its shape needs {stored.nbytes}.")
         return stored
     declared = max(prod(shape), prod(layout.chunks) if prod(shape) else 0) * itemsize
-    # A look at the folder only for what would be large.
+    # The size of the folder is read only for large arrays.
     if is_bomb(declared, 0) and is_bomb(declared, held := _size(folder)):
         raise UnsafeFileError(f"{folder} is out of all proportion: {declared} bytes are declared in {held}.")
     return Decoded(dtype, shape, _reading(folder, layout, dtype), (str(folder),))
@@ -138,14 +138,14 @@ def _reading(folder: Path, layout: ArrayLayout, dtype: str) -> Any:
                 yield values.astype(values.dtype.newbyteorder("="), copy=False).view(numpy_dtype(dtype))
         except UnsafeFileError as error:
             raise UnsafeFileError(f"{folder}: {error}") from error
-        except Exception as error:  # every codec has exceptions of its own
+        except Exception as error:  # each codec has its own exceptions
             raise FileFormatError(f"{folder} cannot be read as Zarr: {type(error).__name__}: {error}.") from error
 
     return read
 
 
 def _refuse_long(path: Path, most: int) -> None:
-    """Refuse the file of a chunk that is longer than a chunk can be, before it is read."""
+    """Raise for a chunk file that is longer than a chunk can be, before it is read."""
     held = path.stat().st_size if path.is_file() else 0
     if held > most:
         raise UnsafeFileError(f"{path.name} has {held:,} bytes, where a chunk has {most:,} at most: a bomb.")
