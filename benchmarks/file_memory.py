@@ -31,8 +31,8 @@ class _Alone(NamedTuple):
 
 
 _CONVERT = (
-    "from tensorferry.files.convert import convert_files; import tensorferry as ferry; "
-    "from tensorferry.files import registry; registry.formats()"
+    "from tensorferry.files.conversion.convert import convert_files; import tensorferry as ferry; "
+    "from tensorferry.files.opening import registry; registry.formats()"
 )
 _STREAM = """
 from tensorferry.files.base.contents import Contents

@@ -44,7 +44,7 @@ from .trees.api import convert_tree, describe_tree, explain_tree, snapshot
 from .trees.batch_api import collate, explain_collate
 
 if TYPE_CHECKING:
-    from .files.convert import Report
+    from .files.conversion.convert import Report
     from .files.lazy import LazyTree
     from .functions.explain import WrapPlan, explain_wrap
     from .functions.modules import wrap_module
@@ -119,7 +119,7 @@ _LATER = {
     "LazyTree": "files.lazy",
     "Plan": "planning.plan",
     "Prefetch": "transfers.prefetch",
-    "Report": "files.convert",
+    "Report": "files.conversion.convert",
     "Step": "planning.step",
     "Transfer": "transfers.transfer",
     "TreePlan": "trees.plans",

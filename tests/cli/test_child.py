@@ -16,7 +16,7 @@ from tests.support import ROOT
 
 from tensorferry.files.formats.hdf5 import FORMAT
 from tensorferry.files.formats.hdf5.reader import LARGEST_CHUNK
-from tensorferry.files.registry import may_end_process
+from tensorferry.files.opening.registry import may_end_process
 
 SCHEMA = jsonschema.Draft202012Validator(json.loads((ROOT / "docs" / "reference" / "files-schema.json").read_text()))
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src")}

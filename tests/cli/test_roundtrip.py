@@ -12,7 +12,7 @@ from tests.support import ROOT
 
 import tensorferry
 from tensorferry.cli import roundtrip
-from tensorferry.files.registry import formats
+from tensorferry.files.opening.registry import formats
 
 
 @pytest.fixture

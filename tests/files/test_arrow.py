@@ -18,7 +18,7 @@ from tensorferry.files.base.contents import Contents, Ref
 from tensorferry.files.base.pump import Pump
 from tensorferry.files.base.stored import Decoded, Extent
 from tensorferry.files.formats import arrow, parquet
-from tensorferry.files.registry import format_for, format_of
+from tensorferry.files.opening.registry import format_for, format_of
 
 NATIVE = [*(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)), "float16", "float32", "float64"]
 

@@ -18,8 +18,8 @@ from tensorferry.errors import FileFormatError, UnsafeFileError
 from tensorferry.files.base.contents import Contents, FileFinding
 from tensorferry.files.base.format import Format
 from tensorferry.files.base.stored import Decoded, Extent, InMemory, View
-from tensorferry.files.check import check_path, check_values
-from tensorferry.files.convert import convert_files
+from tensorferry.files.conversion.convert import convert_files
+from tensorferry.files.reports.check import check_path, check_values
 from tensorferry.host.numpy_dtypes import numpy_dtype
 
 

@@ -31,9 +31,9 @@ from tests.files.converting import (
 
 from tensorferry.errors import ConversionError, FormatLimitError, LossyCastError, OutputExistsError, UnsafeFileError
 from tensorferry.files import jobs
-from tensorferry.files.convert import Report, convert_files, write_contents
-from tensorferry.files.registry import format_named, formats
-from tensorferry.files.shards import open_path
+from tensorferry.files.conversion.convert import Report, convert_files, write_contents
+from tensorferry.files.opening.registry import format_named, formats
+from tensorferry.files.opening.shards import open_path
 
 
 @pytest.mark.parametrize(("source", "target"), list(product(MANY, MANY)))
@@ -349,7 +349,7 @@ def test_no_framework_is_imported(tmp_path):
     write(tmp_path / "in.pt", model(2, 8))
     code = textwrap.dedent("""
         import sys
-        from tensorferry.files.convert import convert_files
+        from tensorferry.files.conversion.convert import convert_files
         folder = sys.argv[1]
         path = f"{folder}/in.pt"
         for number, suffix in enumerate((".safetensors", ".npz", ".pt", ".safetensors")):
@@ -407,7 +407,7 @@ def test_a_job_is_a_small_message(tmp_path, monkeypatch):
         seen.append(len(pickle.dumps(job)))
         return real(job, progress)
 
-    monkeypatch.setattr("tensorferry.files.work.run_job", record)
+    monkeypatch.setattr("tensorferry.files.conversion.work.run_job", record)
     start = write(tmp_path / "in.safetensors", model(300, 8))
     convert_files(start, tmp_path / "out", to="safetensors", shard="10KB")
     assert len(seen) > 5

@@ -21,7 +21,7 @@ MIB = 1 << 20
 CHILD = textwrap.dedent("""
     import json, sys, tracemalloc
     from pathlib import Path
-    from tensorferry.files.convert import convert_files
+    from tensorferry.files.conversion.convert import convert_files
 
     small, steps = sys.argv[1], json.loads(sys.argv[2])
     # Everything is imported before it counts.

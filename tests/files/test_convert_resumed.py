@@ -23,9 +23,9 @@ from tests.files.converting import (
 from tests.support import python
 
 from tensorferry.errors import LossyCastError, OutputExistsError, ResumableError
-from tensorferry.files.convert import convert_files
-from tensorferry.files.registry import format_named
-from tensorferry.files.workspace import Workspace
+from tensorferry.files.conversion.convert import convert_files
+from tensorferry.files.conversion.workspace import Workspace
+from tensorferry.files.opening.registry import format_named
 
 
 class Failing:
@@ -224,7 +224,7 @@ def test_parts_at_once(tmp_path):
     start = write(tmp_path / "in.safetensors", model())
     code = textwrap.dedent("""
         import sys
-        from tensorferry.files.convert import convert_files
+        from tensorferry.files.conversion.convert import convert_files
         convert_files(sys.argv[1], sys.argv[2], to="safetensors", shard="40KB", part=(int(sys.argv[3]), 6))
     """)
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}

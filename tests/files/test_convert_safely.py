@@ -23,8 +23,8 @@ from tests.files.converting import (
 )
 
 from tensorferry.errors import FileFormatError, OutputExistsError, ResumableError, VerificationError
-from tensorferry.files.convert import convert_files
-from tensorferry.files.registry import format_named
+from tensorferry.files.conversion.convert import convert_files
+from tensorferry.files.opening.registry import format_named
 
 
 def test_an_existing_target_is_refused_before_anything_is_read(tmp_path, monkeypatch):
@@ -32,7 +32,9 @@ def test_an_existing_target_is_refused_before_anything_is_read(tmp_path, monkeyp
     start = write(tmp_path / "in.safetensors", model(1, 4))
     (tmp_path / "out.npz").write_bytes(b"old")
     with monkeypatch.context() as patch:
-        patch.setattr("tensorferry.files.convert.open_all", lambda *_, **__: pytest.fail("the source was read"))
+        patch.setattr(
+            "tensorferry.files.conversion.convert.open_all", lambda *_, **__: pytest.fail("the source was read")
+        )
         with pytest.raises(OutputExistsError, match="overwrite=True"):
             convert_files(start, tmp_path / "out.npz")
     assert (tmp_path / "out.npz").read_bytes() == b"old"

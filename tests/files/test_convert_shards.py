@@ -21,7 +21,7 @@ from tensorferry.errors import (
     FileFormatError,
 )
 from tensorferry.files.api import save
-from tensorferry.files.convert import convert_files
+from tensorferry.files.conversion.convert import convert_files
 
 
 @pytest.mark.parametrize("target", ["safetensors", "pytorch"])
@@ -126,7 +126,7 @@ def test_sources_that_do_not_go_together_are_refused(tmp_path):
 )
 def test_sizes(shard, nbytes):
     """Powers of ten, of two, and plain numbers."""
-    from tensorferry.files.convert import shard_bytes
+    from tensorferry.files.conversion.convert import shard_bytes
 
     assert shard_bytes(shard) == nbytes
 

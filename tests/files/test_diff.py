@@ -18,7 +18,7 @@ import tensorferry
 from tensorferry.core.dtypes import DTYPES
 from tensorferry.files.base.contents import Contents, NotTensor, Ref
 from tensorferry.files.base.stored import Decoded, Extent, InMemory, View
-from tensorferry.files.diff import Change, diff
+from tensorferry.files.reports.diff import Change, diff
 from tensorferry.host.numpy_dtypes import numpy_dtype
 
 

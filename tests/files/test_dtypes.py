@@ -9,7 +9,7 @@ from tests.files.converting import contents
 import tensorferry as ferry
 from tensorferry.core.leaf_dtypes import dtype_of_leaf, rule_of
 from tensorferry.errors import FormatLimitError, LossyCastError, UnsupportedTypeError
-from tensorferry.files.select import select
+from tensorferry.files.conversion.select import select
 
 ARRAYS = {
     "encoder.weight": np.array([0.5, 1.5], "float32"),

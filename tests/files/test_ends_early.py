@@ -19,7 +19,7 @@ import pytest
 import tensorferry as ferry
 from tensorferry.cli.hints import as_options
 from tensorferry.files import executors, jobs
-from tensorferry.files.convert import convert_files
+from tensorferry.files.conversion.convert import convert_files
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -62,12 +62,12 @@ def test_a_worker_that_is_killed_leaves_what_can_be_resumed(source, tmp_path, mo
     out = tmp_path / "out"
     keywords = {"to": "safetensors", "shard": "20KB"}
     with monkeypatch.context() as patched, ProcessPoolExecutor(1, get_context("spawn")) as pool:
-        patched.setattr("tensorferry.files.work.run_job", _killed)
+        patched.setattr("tensorferry.files.conversion.work.run_job", _killed)
         with pytest.raises(ferry.ResumableError, match=r"0 of 8 shards finished .*worker process ended") as stopped:
             convert_files(source, out, executor=pool, **keywords)
     assert "resume=True" in stopped.value.hint
     with monkeypatch.context() as patched:
-        patched.setattr("tensorferry.files.work.run_job", _killed)
+        patched.setattr("tensorferry.files.conversion.work.run_job", _killed)
         with pytest.raises(ferry.ResumableError):
             convert_files(source, out, engine="processes", resume=True, **keywords)
     report = convert_files(source, out, resume=True, **keywords)

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from tensorferry.errors import FrameworkNotInstalledError, LossyCastError, ResumableError
-from tensorferry.files.convert import convert_files
-from tensorferry.files.executors import ENGINES, run_all
-from tensorferry.files.shards import open_path
+from tensorferry.files.conversion.convert import convert_files
+from tensorferry.files.conversion.executors import ENGINES, run_all
+from tensorferry.files.opening.shards import open_path
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 120.0
@@ -27,7 +27,7 @@ def source(tmp_path):
     """Eight tensors in one file."""
     from tensorferry.files.base.contents import Contents
     from tensorferry.files.base.stored import InMemory
-    from tensorferry.files.convert import write_contents
+    from tensorferry.files.conversion.convert import write_contents
 
     rng = np.random.default_rng(0)
     tensors = {
@@ -260,7 +260,7 @@ def test_workers_do_not_outlive_a_killed_parent(tmp_path, importable):
 
     code = (
         "import os, sys, time\n"
-        "from tensorferry.files.executors import ENGINES\n"
+        "from tensorferry.files.conversion.executors import ENGINES\n"
         "if __name__ == '__main__':\n"
         "    with ENGINES['processes'](2) as executor:\n"
         "        futures = [executor.submit(os.getpid) for _ in range(4)]\n"

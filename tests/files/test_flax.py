@@ -17,7 +17,7 @@ from tensorferry.files.base.pump import Pump
 from tensorferry.files.base.stored import Extent
 from tensorferry.files.formats import flax as module
 from tensorferry.files.formats.flax import FORMAT
-from tensorferry.files.registry import format_of
+from tensorferry.files.opening.registry import format_of
 
 serialization = pytest.importorskip("flax.serialization", reason="Flax is not installed")
 

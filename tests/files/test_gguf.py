@@ -21,7 +21,7 @@ from tensorferry.files.base.contents import Contents, Ref
 from tensorferry.files.base.pump import Pump
 from tensorferry.files.base.stored import Extent, InMemory
 from tensorferry.files.formats.gguf import FORMAT
-from tensorferry.files.registry import format_for, format_of
+from tensorferry.files.opening.registry import format_for, format_of
 
 gguf = pytest.importorskip("gguf", reason="the gguf library is not installed")
 _spec = importlib.util.spec_from_file_location("files_support", Path(__file__).with_name("support.py"))

@@ -20,9 +20,9 @@ from tensorferry.errors import FileFormatError, FormatLimitError, UnsafeFileErro
 from tensorferry.files.base.contents import Ref
 from tensorferry.files.base.pump import Pump
 from tensorferry.files.base.stored import Extent
+from tensorferry.files.conversion.select import substitution
 from tensorferry.files.formats.keras import FORMAT
-from tensorferry.files.registry import format_of
-from tensorferry.files.select import substitution
+from tensorferry.files.opening.registry import format_of
 
 
 def written(path, held):

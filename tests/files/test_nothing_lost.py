@@ -17,7 +17,7 @@ import torch
 from pyarrow import parquet
 
 import tensorferry as ferry
-from tensorferry.files.diff import diff
+from tensorferry.files.reports.diff import diff
 
 CONTEXT = multiprocessing.get_context("spawn")
 

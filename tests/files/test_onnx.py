@@ -15,11 +15,11 @@ from tensorferry.errors import FileFormatError, FormatLimitError, UnsafeFileErro
 from tensorferry.files.base.contents import Contents, Ref
 from tensorferry.files.base.pump import Pump
 from tensorferry.files.base.stored import Extent
+from tensorferry.files.conversion.verify import verify
 from tensorferry.files.encodings.packed import packed, packed_bytes, unpacked
 from tensorferry.files.encodings.protobuf import bytes_field, number_field, varint
 from tensorferry.files.formats.onnx import FORMAT
-from tensorferry.files.registry import format_for, format_of
-from tensorferry.files.verify import verify
+from tensorferry.files.opening.registry import format_for, format_of
 
 onnx = pytest.importorskip("onnx", reason="the onnx library is not installed")
 _spec = importlib.util.spec_from_file_location("files_support", Path(__file__).with_name("support.py"))

@@ -17,8 +17,8 @@ import pytest
 
 from tensorferry.errors import OutputExistsError
 from tensorferry.files import workspace
-from tensorferry.files.publish import publishing, validate_target
-from tensorferry.files.workspace import Workspace
+from tensorferry.files.conversion.publish import publishing, validate_target
+from tensorferry.files.conversion.workspace import Workspace
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -137,7 +137,7 @@ def test_many_writers_at_once(tmp_path):
             import sys
             from pathlib import Path
             from tensorferry.errors import OutputExistsError
-            from tensorferry.files.publish import publishing
+            from tensorferry.files.conversion.publish import publishing
             won = 0
             while won < 20:
                 try:
@@ -187,7 +187,7 @@ def test_many_wait_for_a_folder_that_others_remove(tmp_path):
     code = textwrap.dedent("""
         import sys
         from pathlib import Path
-        from tensorferry.files.workspace import Workspace
+        from tensorferry.files.conversion.workspace import Workspace
         for _ in range(200):
             space = Workspace(Path(sys.argv[1]))
             space.lock(wait=True)
@@ -209,7 +209,7 @@ def test_what_a_killed_run_left_is_removed(tmp_path):
         f"""
         import time
         from pathlib import Path
-        from tensorferry.files.publish import publishing
+        from tensorferry.files.conversion.publish import publishing
         with publishing(Path({str(target)!r}), overwrite=True) as path:
             path.write_bytes(b"half")
             print("ready", flush=True)

@@ -23,9 +23,9 @@ from tensorferry.errors import FileFormatError, FormatLimitError, UnsafeFileErro
 from tensorferry.files.base.contents import Ref, Special
 from tensorferry.files.base.pump import Pump
 from tensorferry.files.base.stored import Packed, View
-from tensorferry.files.check import check_path
 from tensorferry.files.formats.pytorch import FORMAT
 from tensorferry.files.pickles import machine
+from tensorferry.files.reports.check import check_path
 from tensorferry.host.numpy_dtypes import numpy_dtype
 
 torch = pytest.importorskip("torch", reason="the files are compared with those of torch itself")

@@ -13,7 +13,7 @@ from tensorferry.errors import FileFormatError, LossyCastError
 from tensorferry.files import recast
 from tensorferry.files.base.pump import Pump
 from tensorferry.files.base.stored import Extent, InMemory, Record, View
-from tensorferry.files.recast import Recast
+from tensorferry.files.conversion.recast import Recast
 from tensorferry.host.casts import cast
 from tensorferry.host.numpy_dtypes import numpy_dtype
 

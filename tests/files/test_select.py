@@ -11,8 +11,8 @@ import pytest
 from tensorferry.errors import FormatLimitError, UnsupportedTypeError
 from tensorferry.files.base.contents import Contents, NotTensor, Ref
 from tensorferry.files.base.stored import InMemory
-from tensorferry.files.recast import Recast
-from tensorferry.files.select import select
+from tensorferry.files.conversion.recast import Recast
+from tensorferry.files.conversion.select import select
 
 
 def contents(**keywords):

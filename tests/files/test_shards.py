@@ -14,10 +14,10 @@ from tests.files.support import arrays, contents, same_bits, sample
 from tensorferry.errors import FileFormatError, FormatLimitError, UnsafeFileError
 from tensorferry.files.base.contents import Contents, Ref
 from tensorferry.files.base.pump import Pump
-from tensorferry.files.registry import format_of, formats
-from tensorferry.files.shard_index import index_name, index_text, shard_names
-from tensorferry.files.shards import check_folder, index_of, open_path
-from tensorferry.files.split import pieces
+from tensorferry.files.opening.registry import format_of, formats
+from tensorferry.files.opening.shard_index import index_name, index_text, shard_names
+from tensorferry.files.opening.shards import check_folder, index_of, open_path
+from tensorferry.files.opening.split import pieces
 
 SHARDED = sorted(name for name, each in formats().items() if each.index_suffix)
 SAFETENSORS = formats()["safetensors"]
@@ -326,6 +326,6 @@ def test_what_is_no_file_is_not_opened(tmp_path):
 
 def test_a_file_that_appears_while_it_is_looked_for_is_not_there(tmp_path, monkeypatch):
     """It was not looked at, so nothing is said of its format."""
-    monkeypatch.setattr("tensorferry.files.registry.recognised", lambda path, *_: path.touch())
+    monkeypatch.setattr("tensorferry.files.opening.registry.recognised", lambda path, *_: path.touch())
     with pytest.raises(FileNotFoundError):
         format_of(tmp_path / "a")

@@ -13,7 +13,7 @@ from tests.files.support import awkward
 
 from tensorferry.core.dtypes import DTYPES
 from tensorferry.files.base.stored import Decoded, InMemory
-from tensorferry.files.statistics import statistics
+from tensorferry.files.reports.statistics import statistics
 
 
 def wanted(array):

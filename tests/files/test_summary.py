@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from tensorferry.files.base.contents import Contents, Ref
 from tensorferry.files.base.stored import InMemory
-from tensorferry.files.folded_names import fold
-from tensorferry.files.overview import modules
-from tensorferry.files.summary import disk_bytes, summarise, values_of
+from tensorferry.files.reports.folded_names import fold
+from tensorferry.files.reports.overview import modules
+from tensorferry.files.reports.summary import disk_bytes, summarise, values_of
 
 WORDS = st.sampled_from(["layers.", "h", ".w", "#", "##", "", "-", "é", "\x1b[2J", "\0", "bn", "x", "2a", " "])
 NUMBERS = st.sampled_from(["0", "1", "2", "3", "9", "10", "11", "00", "01", "02", "09", "007", "9" * 30, "\u0661"])

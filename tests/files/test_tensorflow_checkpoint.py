@@ -20,14 +20,14 @@ from tensorferry.errors import FileFormatError, FormatLimitError, UnsafeFileErro
 from tensorferry.files.base.contents import Contents, Ref
 from tensorferry.files.base.pump import Pump
 from tensorferry.files.base.stored import Extent, InMemory
-from tensorferry.files.convert import convert_files
+from tensorferry.files.conversion.convert import convert_files
 from tensorferry.files.encodings import crc32c as checksums
 from tensorferry.files.encodings.crc32c import crc32c
 from tensorferry.files.encodings.protobuf import bytes_field, number_field
 from tensorferry.files.formats.tensorflow_checkpoint import FORMAT, sorted_table
 from tensorferry.files.formats.tensorflow_checkpoint.sorted_table import read_table, table
-from tensorferry.files.registry import format_for, format_of
-from tensorferry.files.shards import open_path
+from tensorferry.files.opening.registry import format_for, format_of
+from tensorferry.files.opening.shards import open_path
 
 _spec = importlib.util.spec_from_file_location("files_support", Path(__file__).with_name("support.py"))
 support = importlib.util.module_from_spec(_spec)

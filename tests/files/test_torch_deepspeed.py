@@ -17,7 +17,7 @@ from tests.files.test_pickles import agrees
 
 import tensorferry as ferry
 from tensorferry.errors import FileFormatError, FormatLimitError, UnsafeFileError
-from tensorferry.files.check import check_path
+from tensorferry.files.reports.check import check_path
 
 torch = pytest.importorskip("torch", reason="the files are written by torch itself")
 

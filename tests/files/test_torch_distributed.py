@@ -20,9 +20,9 @@ from tests.support import peak_of
 import tensorferry as ferry
 from tensorferry.errors import FileFormatError, UnsafeFileError
 from tensorferry.files.base.stored import InMemory
-from tensorferry.files.check import check_path
 from tensorferry.files.encodings.regions import Region, joined
 from tensorferry.files.formats.distcp import FORMAT
+from tensorferry.files.reports.check import check_path
 
 torch = pytest.importorskip("torch", reason="the folders are written by torch itself")
 dcp = pytest.importorskip("torch.distributed.checkpoint", reason="this torch was built without torch.distributed")

@@ -22,7 +22,7 @@ from tensorferry.errors import ConversionError, FileFormatError, FormatLimitErro
 from tensorferry.files.base.contents import Contents, Ref, Special
 from tensorferry.files.base.nesting import leaves, names, relabel, rename, without, written
 from tensorferry.files.base.tree_strings import TIES, TREE, pack, unpack
-from tensorferry.files.select import substitution
+from tensorferry.files.conversion.select import substitution
 
 
 def through_strings(tree, tensors=()):

@@ -16,7 +16,7 @@ from tensorferry.files.base.contents import NotTensor, Ref
 from tensorferry.files.base.pump import Pump
 from tensorferry.files.base.stored import Decoded, Extent
 from tensorferry.files.formats.zarr import FORMAT
-from tensorferry.files.registry import format_of
+from tensorferry.files.opening.registry import format_of
 
 zarr = pytest.importorskip("zarr", reason="zarr 3 is not installed; it needs Python 3.11")
 

@@ -20,13 +20,13 @@ import tensorferry as ferry
 from tensorferry.files.base.contents import MOST_TENSORS, Contents
 from tensorferry.files.base.keys import Keys
 from tensorferry.files.base.stored import Extent
-from tensorferry.files.check import MOST_FINDINGS, check_path
 from tensorferry.files.formats.hdf5 import reader
+from tensorferry.files.opening.registry import format_named
+from tensorferry.files.opening.shards import asked_for
 from tensorferry.files.pickles import shortcuts
 from tensorferry.files.pickles.machine import Machine
 from tensorferry.files.pickles.torch import Names
-from tensorferry.files.registry import format_named
-from tensorferry.files.shards import asked_for
+from tensorferry.files.reports.check import MOST_FINDINGS, check_path
 
 MODULUS = sys.hash_info.modulus
 """Integers that differ by it have one hash."""

@@ -8,7 +8,7 @@ import pytest
 from tests.support import SOURCE
 
 FILES = SOURCE / "tensorferry" / "files"
-ORDER = ("base", "encodings", "pickles", "formats", "")
+ORDER = ("base", "encodings", "pickles", "formats", "opening", "reports", "conversion", "")
 """The folders from the lowest to the highest; the last is `files` itself."""
 
 
@@ -80,9 +80,9 @@ def test_no_module_imports_in_a_circle():
 @pytest.mark.parametrize(
     ("where", "line"),
     [
-        ("base/stored.py", "from ..registry import format_of"),
+        ("base/stored.py", "from ..opening.registry import format_of"),
         ("encodings/slabs.py", "from ..formats.npy import FORMAT"),
-        ("pickles/words.py", "def f():\n    from .. import select"),
+        ("pickles/words.py", "def f():\n    from ..conversion import select"),
         ("base/stored.py", "from tensorferry.files.encodings import slabs"),
     ],
 )

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from tensorferry.errors import ConversionError
-from tensorferry.files.check import check_path
-from tensorferry.files.shards import open_path
+from tensorferry.files.opening.shards import open_path
+from tensorferry.files.reports.check import check_path
 
 from .console import EXIT_FAILED, out, printable
 from .listing import MOST_STYLED, styled

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensorferry.errors import ConversionError, FileFormatError
 from tensorferry.files.base.wording import named
-from tensorferry.files.registry import may_end_process
+from tensorferry.files.opening.registry import may_end_process
 
 from .console import EXIT_INTERRUPTED
 from .outcome import code_of, failed, result, told, writing
@@ -82,7 +82,7 @@ def _is_fragile(path: Path) -> bool:
 
 def _clean(target: Path, options: Mapping[str, Any]) -> None:
     """Remove what the ended process has left, unless other processes write there too."""
-    from tensorferry.files.workspace import Workspace
+    from tensorferry.files.conversion.workspace import Workspace
 
     if options["part"] is None and not options["dry_run"]:
         with suppress(ConversionError, OSError), Workspace(target) as space:

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from tensorferry.core.sizes import size_text
 from tensorferry.errors import ConversionError
-from tensorferry.files.convert import convert_files
+from tensorferry.files.conversion.convert import convert_files
 
 from .console import EXIT_INTERRUPTED, err, out, printable
 from .outcome import counted, failed, progress, result, writing
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tensorferry.files.convert import Report
+    from tensorferry.files.conversion.convert import Report
 
 __all__ = ["run"]
 

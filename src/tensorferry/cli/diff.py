@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from tensorferry.errors import ConversionError
-from tensorferry.files.diff import Change, Difference, TensorDifference, diff
-from tensorferry.files.shards import open_path
+from tensorferry.files.opening.shards import open_path
+from tensorferry.files.reports.diff import Change, Difference, TensorDifference, diff
 
 from .console import EXIT_FAILED, out, printable
 from .listing import rows

@@ -157,11 +157,11 @@ def convert(
     json: _Json = False,
 ) -> None:
     """Convert a file into another format: its code is not run, nothing is lost, memory does not grow with it."""
-    from tensorferry.files.convert import shard_bytes
-    from tensorferry.files.executors import ENGINES
-    from tensorferry.files.recast import OVERFLOWS
-    from tensorferry.files.registry import format_named
-    from tensorferry.files.select import substitution
+    from tensorferry.files.conversion.convert import shard_bytes
+    from tensorferry.files.conversion.executors import ENGINES
+    from tensorferry.files.conversion.recast import OVERFLOWS
+    from tensorferry.files.conversion.select import substitution
+    from tensorferry.files.opening.registry import format_named
 
     from .child import run
 

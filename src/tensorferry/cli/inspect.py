@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from tensorferry.core.sizes import size_text
 from tensorferry.errors import ConversionError, FileFormatError, UnsafeFileError
 from tensorferry.files.base.blocks import blocks_of
-from tensorferry.files.shards import asked_for, open_path
-from tensorferry.files.summary import Summary, disk_bytes, summarise
+from tensorferry.files.opening.shards import asked_for, open_path
+from tensorferry.files.reports.summary import Summary, disk_bytes, summarise
 
 from .console import EXIT_REFUSED, printable
 from .listing import facts, heading, rows
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from tensorferry.files.base.contents import Contents
     from tensorferry.files.base.stored import Stored
-    from tensorferry.files.folded_names import Fold
-    from tensorferry.files.statistics import Statistics
+    from tensorferry.files.reports.folded_names import Fold
+    from tensorferry.files.reports.statistics import Statistics
 
 __all__ = ["run"]
 
@@ -88,7 +88,7 @@ def _report(
 
 def _statistics(contents: Contents) -> dict[str, Statistics | None]:
     """The statistics of each tensor; ``None`` for quantised blocks, whose bytes are not numbers."""
-    from tensorferry.files.statistics import statistics
+    from tensorferry.files.reports.statistics import statistics
 
     blocks = blocks_of(contents)
     total = sum(stored.nbytes for stored in contents.tensors.values())

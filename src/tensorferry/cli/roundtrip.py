@@ -18,9 +18,9 @@ import tensorferry as ferry
 from tensorferry.core.sizes import size_text
 from tensorferry.errors import ConversionError, LossyCastError
 from tensorferry.files.base.nesting import leaves
-from tensorferry.files.diff import diff
 from tensorferry.files.lazy import mapped_arrays
-from tensorferry.files.registry import formats
+from tensorferry.files.opening.registry import formats
+from tensorferry.files.reports.diff import diff
 
 from .console import EXIT_FAILED, out, plain_table, printable, quiet
 from .doctor import working

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from ..typing import To, Unknown
     from .base.contents import Contents
-    from .convert import Report
+    from .conversion.convert import Report
 
     Path = str | PathLike[str]
 
@@ -47,7 +47,7 @@ def open(path: Path, /, *, allow: str | Iterable[str] = ()) -> Contents:  # noqa
     .. versionadded:: 0.1
     """
     from .base.wording import path_of, several
-    from .shards import open_path
+    from .opening.shards import open_path
 
     return open_path(path_of(path, "open(path) and load(path)"), allow=frozenset(several("allow", allow)))
 
@@ -126,8 +126,8 @@ def load(
     from ..core.request import make_request
     from ..errors import validate_flags
     from .base.wording import several
+    from .conversion.select import select
     from .lazy import lazily
-    from .select import select
 
     validate_flags(strict=strict, dequantize=dequantize)
     rule = rule_of(dtype)
@@ -203,7 +203,7 @@ def save(
     from ..core.names import EXCHANGE
     from ..errors import ConversionError
     from .base.wording import path_of
-    from .convert import write_contents
+    from .conversion.convert import write_contents
     from .save import contents_of
 
     place = path_of(path, "save(tree, path)")
@@ -295,6 +295,6 @@ def convert_files(
     .. versionadded:: 0.1
     """
     asked = dict(locals())
-    from .convert import convert_files
+    from .conversion.convert import convert_files
 
     return convert_files(asked.pop("sources"), asked.pop("target"), **asked)

@@ -11,8 +11,8 @@ ORDINARY = """
 import os, tempfile, pathlib
 import numpy as np
 import tensorferry as ferry
-from tensorferry.files.convert import convert_files
-from tensorferry.files.check import check_path
+from tensorferry.files.conversion.convert import convert_files
+from tensorferry.files.reports.check import check_path
 os.chdir(tempfile.mkdtemp())
 tree = {"a": np.ones(3, np.float32), "b": np.zeros((2, 2))}
 for name in ("x.npz", "x.safetensors"):
@@ -50,9 +50,9 @@ def test_who_uses_the_built_in_formats_loads_no_outside_package(tmp_path):
     [
         "pathlib.Path('x').write_bytes(b'ROWS'); assert ferry.load('x') == {}",
         "pathlib.Path('x.rows').write_bytes(b'ROWS'); assert ferry.load('x.rows') == {}",
-        "from tensorferry.files.registry import format_named; assert format_named('rows').title == 'Rows'",
-        "from tensorferry.files.registry import format_for; assert format_for(pathlib.Path('x.rows')).title == 'Rows'",
-        "from tensorferry.files.registry import formats; assert 'rows' in formats()",
+        "from tensorferry.files.opening.registry import format_named; assert format_named('rows').title == 'Rows'",
+        "from tensorferry.files.opening.registry import format_for as f; assert f(pathlib.Path('x.rows')).title == 'Rows'",
+        "from tensorferry.files.opening.registry import formats; assert 'rows' in formats()",
     ],
 )
 def test_a_miss_opens_it(tmp_path, code):
@@ -79,7 +79,7 @@ BROKEN = {
     ),
 }
 UNTOUCHED = """
-from tensorferry.files.registry import format_named, formats, outside
+from tensorferry.files.opening.registry import format_named, formats, outside
 pathlib.Path("nothing").write_bytes(b"1234")
 try:
     ferry.load("nothing")
@@ -144,7 +144,7 @@ def test_tensorferrys_own_names_and_suffixes_are_its_own(tmp_path):
     brings(tmp_path, FORMAT.replace('".rows"', '".npz"'), points={**POINT, "npz": "evil_ferry:Rows"})
     (tmp_path / "evil_ferry.py").write_text("raise SystemExit('must not be imported')", encoding="utf-8")
     code = """
-    from tensorferry.files.registry import format_for, format_named, formats, outside
+    from tensorferry.files.opening.registry import format_for, format_named, formats, outside
     import pathlib
     formats()
     assert format_named("npz").title != "Rows" and format_for(pathlib.Path("x.npz")).name == "npz"
@@ -161,7 +161,7 @@ def test_shards_of_an_outside_format(tmp_path):
     brings(tmp_path, body)
     code = """
     import os, tempfile, pathlib, tensorferry as ferry
-    from tensorferry.files.shards import index_of
+    from tensorferry.files.opening.shards import index_of
     folder = pathlib.Path(tempfile.mkdtemp())
     (folder / "model.rows.index.json").write_text("{}")
     assert index_of(folder) == folder / "model.rows.index.json"

@@ -1,4 +1,4 @@
-"""A module or folder for each file format. `tensorferry.files.registry` finds them in this folder."""
+"""A module or folder for each file format. `tensorferry.files.opening.registry` finds them in this folder."""
 
 from __future__ import annotations
 

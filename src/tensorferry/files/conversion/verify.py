@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import ConversionError, VerificationError
-from .base.contents import Ref
-from .base.nesting import written
-from .base.wording import named
-from .diff import pairs, words
+from ...errors import ConversionError, VerificationError
+from ..base.contents import Ref
+from ..base.nesting import written
+from ..base.wording import named
+from ..reports.diff import pairs, words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from .base.contents import Contents
-    from .base.format import Format
-    from .base.stored import Stored
+    from ..base.contents import Contents
+    from ..base.format import Format
+    from ..base.stored import Stored
 
 __all__ = ["verify"]
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from ..core.dtypes import find
-from .base.blocks import blocks_of, noted
-from .base.contents import Ref
-from .base.nesting import PLAIN, are_plain
+from ...core.dtypes import find
+from ..base.blocks import blocks_of, noted
+from ..base.contents import Ref
+from ..base.nesting import PLAIN, are_plain
 from .folded_names import fold
 from .overview import modules, quantisation, shards
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from .base.contents import Contents
+    from ..base.contents import Contents
     from .folded_names import Fold
     from .overview import Shards
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..core.dtypes import exact, find
-from ..errors import LossyCastError
-from ..host.casts import cast
-from ..host.numpy_dtypes import of_numpy
-from .base.stored import BLOCK_BYTES, Record, Stored
+from ...core.dtypes import exact, find
+from ...errors import LossyCastError
+from ...host.casts import cast
+from ...host.numpy_dtypes import of_numpy
+from ..base.stored import BLOCK_BYTES, Record, Stored
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator

@@ -9,20 +9,20 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from ..core.version import __version__
-from ..errors import ConversionError, OutputExistsError, ResumableError
+from ...core.version import __version__
+from ...errors import ConversionError, OutputExistsError, ResumableError
+from ..opening.shard_index import index_name, index_text, shard_names
+from ..opening.split import pieces, sizes
 from .jobs import Job, keep, run_job
 from .publish import naming, validate_target
-from .shard_index import index_name, index_text, shard_names
-from .split import pieces, sizes
 from .workspace import Workspace, identity, remove
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from .base.contents import Contents
-    from .base.format import Format
+    from ..base.contents import Contents
+    from ..base.format import Format
     from .jobs import Done, FileRecipe
 
 __all__ = ["Layout", "Work", "Written", "write_index"]

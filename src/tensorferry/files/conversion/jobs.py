@@ -8,26 +8,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..errors import FileFormatError, UnsafeFileError
-from .base.blocks import blocks_of, noted
-from .base.contents import Contents
-from .base.fingerprints import fingerprints
-from .base.pump import Pump
-from .base.wording import named
+from ...errors import FileFormatError, UnsafeFileError
+from ..base.blocks import blocks_of, noted
+from ..base.contents import Contents
+from ..base.fingerprints import fingerprints
+from ..base.pump import Pump
+from ..base.wording import named
+from ..opening.registry import format_named
+from ..opening.shards import open_path
+from ..opening.split import merged_tree, pieces, sizes
 from .publish import publishing
-from .registry import format_named
 from .select import select
-from .shards import open_path
-from .split import merged_tree, pieces, sizes
 from .verify import verify
 from .workspace import sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
-    from .base.blocks import Blocks
-    from .base.fingerprints import Fingerprint
-    from .base.format import Format
+    from ..base.blocks import Blocks
+    from ..base.fingerprints import Fingerprint
+    from ..base.format import Format
 
 __all__ = ["Done", "FileRecipe", "Job", "keep", "open_all", "run_job", "write_piece"]
 

@@ -6,16 +6,16 @@ from collections import OrderedDict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..errors import FileFormatError, an
-from .base.contents import Ref
-from .base.tree_strings import pack
-from .base.wording import TENSORS_ONLY, named
+from ...errors import FileFormatError, an
+from ..base.contents import Ref
+from ..base.tree_strings import pack
+from ..base.wording import TENSORS_ONLY, named
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
 
-    from .base.contents import Contents
-    from .base.stored import Stored
+    from ..base.contents import Contents
+    from ..base.stored import Stored
 
 __all__ = ["merged_tree", "pieces", "sizes"]
 

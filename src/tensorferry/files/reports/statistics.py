@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .encodings.packed import bare
+from ..encodings.packed import bare
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .base.stored import Stored
+    from ..base.stored import Stored
 
 __all__ = ["Statistics", "statistics"]
 

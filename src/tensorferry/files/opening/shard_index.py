@@ -11,18 +11,18 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..errors import FileFormatError, UnsafeFileError
-from .base.contents import NotTensor
-from .base.tree_strings import TIES, TREE, pack
-from .encodings.json_scan import Cut, blank, expect, pairs, string, strings, value
-from .encodings.paths import is_entry
+from ...errors import FileFormatError, UnsafeFileError
+from ..base.contents import NotTensor
+from ..base.tree_strings import TIES, TREE, pack
+from ..encodings.json_scan import Cut, blank, expect, pairs, string, strings, value
+from ..encodings.paths import is_entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from .base.contents import Contents
-    from .base.format import Format
+    from ..base.contents import Contents
+    from ..base.format import Format
 
 __all__ = ["ShardIndex", "index_name", "index_text", "shard_names"]
 

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..core.dtypes import find
-from ..errors import FileFormatError
-from .base.contents import NotTensor
-from .base.nesting import written
-from .encodings.packed import bare
+from ...core.dtypes import find
+from ...errors import FileFormatError
+from ..base.contents import NotTensor
+from ..base.nesting import written
+from ..encodings.packed import bare
 from .summary import values_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping
 
-    from .base.contents import Contents
-    from .base.stored import Stored
+    from ..base.contents import Contents
+    from ..base.stored import Stored
 
 __all__ = ["Change", "Difference", "TensorDifference", "diff", "pairs", "words"]
 

@@ -15,8 +15,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import OutputExistsError
-from .base.wording import named
+from ...errors import OutputExistsError
+from ..base.wording import named
 from .workspace import Workspace, is_empty_folder, resolved
 
 if TYPE_CHECKING:

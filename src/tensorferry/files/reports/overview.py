@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from .base.blocks import Blocks
+    from ..base.blocks import Blocks
     from .folded_names import Fold
 
     _Entry = tuple[list[str], int, Fold]

@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import OutputExistsError
+from ...errors import OutputExistsError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..core.dtypes import find
-from ..errors import ConversionError, FrameworkNotInstalledError, UnsafeFileError
-from .base.contents import FileFinding
-from .registry import format_of
-from .shards import check_folder, index_of, lone, open_path
+from ...core.dtypes import find
+from ...errors import ConversionError, FrameworkNotInstalledError, UnsafeFileError
+from ..base.contents import FileFinding
+from ..opening.registry import format_of
+from ..opening.shards import check_folder, index_of, lone, open_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from .base.contents import Contents
-    from .base.stored import Stored
+    from ..base.contents import Contents
+    from ..base.stored import Stored
 
 __all__ = ["check_path", "check_values"]
 

@@ -11,29 +11,29 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..core.leaf_dtypes import DtypeRule, dtype_of_leaf, rule_of_words
-from ..errors import FormatLimitError, shown, validate_flags
-from .base.blocks import noted
-from .base.contents import NotTensor
-from .base.fingerprints import fingerprints
-from .base.pump import Pump
-from .base.wording import named, several
+from ...core.leaf_dtypes import DtypeRule, dtype_of_leaf, rule_of_words
+from ...errors import FormatLimitError, shown, validate_flags
+from ..base.blocks import noted
+from ..base.contents import NotTensor
+from ..base.fingerprints import fingerprints
+from ..base.pump import Pump
+from ..base.wording import named, several
+from ..opening.registry import each_format, format_for, format_named
+from ..opening.shards import index_of
+from ..opening.split import sizes
+from ..reports.summary import values_of
 from .executors import run_all, validate_engine
 from .jobs import FileRecipe, open_all, write_piece
 from .overlaps import overlaps
 from .publish import naming, publishing, validate_target
-from .registry import each_format, format_for, format_named
 from .select import select
-from .shards import index_of
-from .split import sizes
-from .summary import values_of
 from .work import Layout, Work, write_index
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from .base.contents import Contents
-    from .base.format import Format
+    from ..base.contents import Contents
+    from ..base.format import Format
     from .work import Written
 
 __all__ = ["Report", "convert_files", "shard_bytes", "write_contents"]

@@ -8,23 +8,23 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from ..core.dtypes import DEFAULT, FIT, fit
-from ..core.leaf_dtypes import DtypeRule, dtype_of_leaf, rule_of_words, unknown_name
-from ..errors import FormatLimitError, UnsupportedTypeError, validate_word
-from .base.blocks import blocks_of, noted
-from .base.contents import NotTensor
-from .base.nesting import rename as rename_in
-from .base.nesting import without
-from .base.wording import named
+from ...core.dtypes import DEFAULT, FIT, fit
+from ...core.leaf_dtypes import DtypeRule, dtype_of_leaf, rule_of_words, unknown_name
+from ...errors import FormatLimitError, UnsupportedTypeError, validate_word
+from ..base.blocks import blocks_of, noted
+from ..base.contents import NotTensor
+from ..base.nesting import rename as rename_in
+from ..base.nesting import without
+from ..base.wording import named
+from ..opening.registry import each_format
 from .recast import OVERFLOWS, Recast
-from .registry import each_format
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 
-    from .base.blocks import Blocks
-    from .base.contents import Contents
-    from .base.stored import Stored
+    from ..base.blocks import Blocks
+    from ..base.contents import Contents
+    from ..base.stored import Stored
 
 __all__ = ["select", "substitution"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..errors import ConversionError, FileFormatError, UnsafeFileError
-from .base.contents import Contents, FileFinding
-from .base.tree_strings import TIES, TREE, unpack
-from .base.wording import named
+from ...errors import ConversionError, FileFormatError, UnsafeFileError
+from ..base.contents import Contents, FileFinding
+from ..base.tree_strings import TIES, TREE, unpack
+from ..base.wording import named
 from .registry import each_format, format_of, formats, own_formats, recognised
 from .shard_index import ShardIndex, index_name
 from .split import merged_tree
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from .base.format import Format
-    from .base.stored import Stored
+    from ..base.format import Format
+    from ..base.stored import Stored
 
 __all__ = ["asked_for", "check_folder", "index_of", "lone", "open_path"]
 

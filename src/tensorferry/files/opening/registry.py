@@ -11,10 +11,10 @@ import threading
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ..backends.plugins import Door
-from ..errors import FileFormatError, shown
-from .base.format import Format
-from .encodings.wrapped import wrapped
+from ...backends.plugins import Door
+from ...errors import FileFormatError, shown
+from ..base.format import Format
+from ..encodings.wrapped import wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -51,7 +51,7 @@ def each_format() -> Iterator[Format]:
 @cache
 def own_formats() -> tuple[Format, ...]:
     """This package's formats."""
-    from . import formats as package
+    from .. import formats as package
 
     found = (importlib.import_module(f"{package.__name__}.{name}").FORMAT for name in _modules())
     return tuple(sorted(found, key=_place))
@@ -60,7 +60,7 @@ def own_formats() -> tuple[Format, ...]:
 @cache
 def _modules() -> tuple[str, ...]:
     """The names of the modules of this package's formats. None is imported."""
-    from . import formats as package
+    from .. import formats as package
 
     return tuple(module.name for module in pkgutil.iter_modules(package.__path__))
 
@@ -105,7 +105,7 @@ outside: Door[Format] = Door(
 
 def _namesake(path: Path) -> list[Format]:
     """The format for the file's suffix. Mostly it is the right one, so that the others need not be imported."""
-    from . import formats as package
+    from .. import formats as package
 
     suffix = path.suffix[1:].lower()
     wanted = package.MODULES.get(suffix, suffix)
@@ -171,7 +171,7 @@ def format_of(path: Path) -> Format:
 
 def may_end_process(path: Path) -> bool:
     """Whether the library for a file may end the process, by the file's first bytes."""
-    from .formats import is_fragile
+    from ..formats import is_fragile
 
     mode = _mode(path)
     if mode is None or not stat.S_ISREG(mode):

@@ -16,7 +16,7 @@ from concurrent.futures import BrokenExecutor, CancelledError, Future, ProcessPo
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..errors import FrameworkNotInstalledError, validate_word
+from ...errors import FrameworkNotInstalledError, validate_word
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

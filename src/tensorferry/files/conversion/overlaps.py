@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..core.dtypes import find
-from .base.stored import Packed, Stored, View
+from ...core.dtypes import find
+from ..base.stored import Packed, Stored, View
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator
 
-    from .base.contents import Contents
+    from ..base.contents import Contents
 
 __all__ = ["overlaps"]
 

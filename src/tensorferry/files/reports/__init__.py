@@ -1,0 +1,1 @@
+"""Look at contents: check, compare, summarise, compute statistics."""
