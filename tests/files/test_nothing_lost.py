@@ -143,7 +143,7 @@ def test_a_tensor_that_cannot_be_carried_is_named(odd, quantised):
         assert "q" not in list(lazy)
         with pytest.warns(UserWarning, match=r"read\(\) leaves out: q"):
             assert len(lazy) == len(list(lazy)) == len(lazy.read())
-        with pytest.raises(ferry.FormatLimitError, match=f"'q' cannot be carried: .*{why}"):
+        with pytest.raises(ferry.FormatLimitError, match=f"'q' cannot be converted: .*{why}"):
             lazy["q"]
         with pytest.raises(ferry.FormatLimitError, match="q"):
             ferry.load(path, strict=True)
@@ -163,7 +163,7 @@ def test_a_list_with_a_tensor_that_cannot_be_carried_is_refused(tmp_path):
     lazy = ferry.load(tmp_path / "a.pt")
     assert list(lazy.skipped) == ["l.0"]
     for use in (lambda: lazy["l"], lazy.read):
-        with pytest.raises(ferry.FormatLimitError, match=r"'l\.0' cannot be carried: it is on the meta device"):
+        with pytest.raises(ferry.FormatLimitError, match=r"'l\.0' cannot be converted: it is on the meta device"):
             use()
 
 

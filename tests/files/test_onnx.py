@@ -265,7 +265,7 @@ def test_initializers_of_graphs_inside_nodes_are_read(tmp_path):
 
 
 def test_what_is_no_dense_number_is_listed(tmp_path):
-    """Strings and sparse tensors stand among what cannot be carried."""
+    """Strings and sparse tensors stand among what cannot be converted."""
     whole = model(onnx.helper.make_tensor("text", onnx.TensorProto.STRING, [2], [b"a", b"b"]), proto("w", np.ones(2)))
     sparse = onnx.helper.make_sparse_tensor(proto("s", np.ones(1, np.float32)), proto("", np.array([3])), [9])
     whole.graph.sparse_initializer.append(sparse)

@@ -401,7 +401,7 @@ def test_metadata_that_is_no_json_is_refused(tmp_path, text):
 
 
 def test_values_of_an_unknown_kind_are_listed(tmp_path):
-    """A value that Orbax's own handlers do not write stands among what cannot be carried."""
+    """A value that Orbax's own handlers do not write stands among what cannot be converted."""
     path = written(tmp_path / "a", support.contents({"x": np.ones(2)}))
     _changed(path, _and("my.Handler", ("y", 2)))
     assert FORMAT.read(path).others == {"y": "a value of type my.Handler"}

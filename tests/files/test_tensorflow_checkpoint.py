@@ -223,7 +223,7 @@ def test_the_variables_of_a_saved_model_are_read(tf, tmp_path):
 
 
 def test_what_is_no_number_is_listed(tf, tmp_path):
-    """Arrays of strings and quantised tensors stand among what cannot be carried."""
+    """Arrays of strings and quantised tensors stand among what cannot be converted."""
     quantised = tf.raw_ops.QuantizeV2(input=[1.0, 2.0], min_range=0.0, max_range=2.0, T=tf.quint8)[0]
     tf.raw_ops.SaveV2(
         prefix=str(tmp_path / "c"),

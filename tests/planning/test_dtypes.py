@@ -239,7 +239,7 @@ def test_what_people_write_besides(word, name):
     ],
 )
 def test_a_name_that_means_two_things_is_refused_with_both(word, candidates):
-    """Each of the two can be typed; what cannot be carried is no candidate."""
+    """Each of the two can be typed; what cannot be converted is no candidate."""
     with pytest.raises(ferry.UnsupportedTypeError) as caught:
         ferry.to_numpy([1], dtype=word)
     assert caught.value.hint == " or ".join(f'dtype="{name}"' for name in candidates)

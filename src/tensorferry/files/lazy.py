@@ -126,7 +126,7 @@ class LazyTree(Mapping[Any, Any]):
             UserWarning: Something is left out, which plain containers have no place to list.
 
         Raises:
-            FormatLimitError: A list has a tensor in it that cannot be carried.
+            FormatLimitError: A list has a tensor in it that cannot be converted.
         """
         read, left = self._read(self._node), self.skipped
         if left:
@@ -221,7 +221,7 @@ class Source:
         stored = self.tensors.get(name)
         if stored is None:
             raise FormatLimitError(
-                f"{name!r} cannot be carried: {self.others[name]}.",
+                f"{name!r} cannot be converted: {self.others[name]}.",
                 "save it as a dense tensor of plain numbers with what made it",
             )
         dtype = dtype_of_leaf(self._rule, stored.dtype, name)

@@ -134,7 +134,7 @@ def _why_no_scalar(path: str, leaf: Any) -> ConversionError | None:
         return None
     hint = _EXACT_HINTS.get(leaf.dtype.kind)
     return UnsupportedTypeError(
-        f"The {type(leaf).__name__} at {path} has dtype {leaf.dtype}, which cannot be carried.",
+        f"The {type(leaf).__name__} at {path} has dtype {leaf.dtype}, which cannot be converted.",
         hint and hint.format(path),
     )
 

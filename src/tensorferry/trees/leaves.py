@@ -204,7 +204,7 @@ class LeafRule:
             if inside is not None:
                 path = structure.path_of(node)
                 raise UnsupportedTypeError(
-                    f"This attribute is, or holds, a tensor, and is none of its container's values - at {path}{inside}",
+                    f"This attribute is, or holds, a tensor, but not one of its container's values - at {path}{inside}",
                     'unknown="keep" keeps it as it is; a field of the container, or a key, is converted with it',
                 )
 

@@ -51,7 +51,7 @@ def test_who_uses_the_built_in_formats_loads_no_outside_package(tmp_path):
         "pathlib.Path('x').write_bytes(b'ROWS'); assert ferry.load('x') == {}",
         "pathlib.Path('x.rows').write_bytes(b'ROWS'); assert ferry.load('x.rows') == {}",
         "from tensorferry.files.opening.registry import format_named; assert format_named('rows').title == 'Rows'",
-        "from tensorferry.files.opening.registry import format_for as f; assert f(pathlib.Path('x.rows')).title == 'Rows'",
+        "import tensorferry.files.opening.registry as r; assert r.format_for(pathlib.Path('x.rows')).title == 'Rows'",
         "from tensorferry.files.opening.registry import formats; assert 'rows' in formats()",
     ],
 )

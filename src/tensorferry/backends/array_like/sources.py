@@ -55,7 +55,7 @@ def over(array: Array, kind: str) -> tuple[TensorInfo, Any]:
     dtype = of_numpy(array.dtype)
     if dtype is None:
         raise UnsupportedTypeError(
-            f"{an(kind, 'A')} gives an array of dtype {array.dtype}, which cannot be carried.", _as_written(array)
+            f"{an(kind, 'A')} gives an array of dtype {array.dtype}, which cannot be converted.", _as_written(array)
         )
     writable = array.flags.writeable
     mutable = writable or bool(memory.writable_somewhere(array))

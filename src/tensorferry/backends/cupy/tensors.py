@@ -84,7 +84,7 @@ class CupyBackend(Backend):
     def describe(self, x: Any) -> TensorInfo:
         name = _NAMES.get(x.dtype)
         if name not in CAPABILITIES.dtypes.held:
-            raise UnsupportedTypeError(f"CuPy's {x.dtype} cannot be carried: no other framework has it.", None)
+            raise UnsupportedTypeError(f"CuPy's {x.dtype} cannot be converted: no other framework has it.", None)
         return _described(x.shape, name, f"cuda:{x.device.id}", x.strides, x.data.ptr & 63)
 
     def pointer(self, x: Any) -> int | None:

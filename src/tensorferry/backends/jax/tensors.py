@@ -110,7 +110,7 @@ class JaxBackend(Backend):
         if name is None:
             if self.jax.dtypes.issubdtype(x.dtype, self.jax.dtypes.prng_key):
                 return TensorInfo(self.name, x.shape, "uint32", abstract="key")
-            raise UnsupportedTypeError(f"JAX's {x.dtype} cannot be carried: no other framework has it.", None)
+            raise UnsupportedTypeError(f"JAX's {x.dtype} cannot be converted: no other framework has it.", None)
         if x.is_deleted():
             return TensorInfo(self.name, x.shape, name, abstract="deleted")
         shape, shards = x.shape, x.sharding.num_devices

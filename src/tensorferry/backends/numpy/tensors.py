@@ -334,7 +334,7 @@ def _masked() -> UnsupportedTypeError:
 def _no_such_dtype(dtype: np.dtype[Any]) -> UnsupportedTypeError:
     if not dtype.itemsize and dtype.names is not None:
         return UnsupportedTypeError(
-            f"dtype {dtype} cannot be carried: it has no bytes, like the gradient of integers, which is none.",
+            f"dtype {dtype} cannot be converted: it has no bytes, like the gradient of integers, which is none.",
             "np.zeros(x.shape)",
         )
     if dtype.names is not None:
@@ -344,15 +344,15 @@ def _no_such_dtype(dtype: np.dtype[Any]) -> UnsupportedTypeError:
         )
     if dtype.kind in _HOLDERS:
         hint, why = _HOLDERS[dtype.kind]
-        return UnsupportedTypeError(f"dtype {dtype} cannot be carried: {why}.", hint)
+        return UnsupportedTypeError(f"dtype {dtype} cannot be converted: {why}.", hint)
     if dtype.kind in "fc":
         wide = "float64" if dtype.kind == "f" else "complex128"
         return UnsupportedTypeError(
-            f"dtype {dtype} cannot be carried: no framework but NumPy has extended precision.",
+            f"dtype {dtype} cannot be converted: no framework but NumPy has extended precision.",
             f'x.astype("{wide}"), which rounds',
         )
     return UnsupportedTypeError(
-        f"dtype {dtype} cannot be carried: its bytes have no name.",
+        f"dtype {dtype} cannot be converted: its bytes have no name.",
         "np.frombuffer(x.tobytes(), np.uint8), or x.view of the dtype that is meant",
     )
 

@@ -186,7 +186,7 @@ class PandasBackend(ColumnBackend):
             data, mask = values._data, values._mask
             marked = (Missing(mask),) if mask.any() else ()
             return Column(name, (), [Piece(len(data), data, marked)] if len(data) else [], mutable=True)
-        return Refused(f"has dtype {dtype}, which cannot be carried", "{x}.tolist()", stays=dtype.kind == "O")
+        return Refused(f"has dtype {dtype}, which cannot be converted", "{x}.tolist()", stays=dtype.kind == "O")
 
     def _found_in_numpy(self, x: Any, dtype: np.dtype[Any], asked: str | None) -> Found:
         if of_plain(dtype) is not None:
@@ -200,7 +200,7 @@ class PandasBackend(ColumnBackend):
             return Refused(TEXT, _WRITTEN, stays=True)
         if dtype.kind == "O":
             return _OBJECTS
-        return Refused(f"has dtype {dtype}, which cannot be carried", "{x}.tolist()")
+        return Refused(f"has dtype {dtype}, which cannot be converted", "{x}.tolist()")
 
     def _found_in_categories(self, values: Any, dtype: Any, asked: str | None) -> Found:
         codes = values.codes

@@ -55,7 +55,7 @@ _REFUSED: dict[type, tuple[str, str | None]] = {
     dict: ("A dict is several values with names, not one tensor.", Hint("{tree:x}")),
     Mapping: ("A mapping is several values with names, not one tensor.", Hint("{tree:x}")),
     deque: ("A deque is not read as a sequence: it is a queue.", Hint("{one:list(x)}")),
-    UserList: ("A UserList stands around a list, and is none.", Hint("{one:list(x)}")),
+    UserList: ("A UserList wraps a list, but is not one.", Hint("{one:list(x)}")),
     PurePath: ("A path is where a file is, not what is in it.", Hint("{load:x}")),
     type(None): ("None is not a tensor.", 'float("nan") for a number that is missing, or leave it out'),
 }

@@ -111,7 +111,7 @@ class TensorflowBackend(Backend):
         if issubclass(kind, self.tf.data.Dataset):
             return "A tf.data.Dataset is many tensors, one after the other.", Hint("{prefetch:x}")
         if issubclass(kind, self.tf.Module) or (hasattr(kind, "variables") and hasattr(kind, "get_weights")):
-            return f"{an(kind.__name__, 'A')} holds tensors, and is none.", Hint("{tree:x.variables}")
+            return f"{an(kind.__name__, 'A')} holds tensors, but is not one.", Hint("{tree:x.variables}")
         found = REFUSED.get(kind.__name__)
         return None if found is None else (f"A tf.{kind.__name__} is {found[0]}.", found[1])
 
@@ -191,7 +191,7 @@ class TensorflowBackend(Backend):
                 f"A quantized tensor ({dtype.name}) is integers, a scale and a zero point.",
                 "tf.quantization.dequantize(x, low, high) or tf.bitcast(x, tf.int8)",
             )
-        return UnsupportedTypeError(f"TensorFlow's {dtype.name} cannot be carried: it has no elements.", None)
+        return UnsupportedTypeError(f"TensorFlow's {dtype.name} cannot be converted: it has no elements.", None)
 
     def is_text(self, x: Any) -> bool:
         return bool(x.dtype.name == "string")

@@ -137,11 +137,11 @@ def _no_such_dtype(x: Any) -> UnsupportedTypeError:
     text = str(x.dtype)
     if text == "torch.complex32":
         return UnsupportedTypeError(
-            "torch.complex32 cannot be carried: no other framework has it.",
+            "torch.complex32 cannot be converted: no other framework has it.",
             "x.to(torch.complex64)",
         )
     return UnsupportedTypeError(
-        f"{text} cannot be carried: its elements are packed or have no counterpart.",
+        f"{text} cannot be converted: its elements are packed or have no counterpart.",
         "x.view(torch.uint8)",
     )
 

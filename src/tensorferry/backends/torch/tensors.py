@@ -130,7 +130,7 @@ class TorchBackend(Backend):
             )
         if issubclass(kind, self.torch.nn.Module):
             return (
-                f"{an(kind.__name__, 'A')} is a torch.nn.Module: it holds tensors, and is none.",
+                f"{an(kind.__name__, 'A')} is a torch.nn.Module: it holds tensors, but is not one.",
                 Hint("{tree:x.state_dict()}"),
             )
         if issubclass(kind, self.torch.utils.data.DataLoader):

@@ -325,7 +325,7 @@ class _Checkpoint:
         found, others = _opened(item, self._allow, lambda root: [root])
         self._asked |= dict.fromkeys(found.asks_for)
         if others:
-            return None, f"it holds what cannot be carried: {next(iter(others.values()))}"
+            return None, f"it holds what cannot be converted: {next(iter(others.values()))}"
         return relabel(found.tree, lambda ref: found.leaves[ref.name])[0], ""
 
     def _put(self, root: dict[Any, Any], keys: tuple[Any, ...], value: Any) -> None:

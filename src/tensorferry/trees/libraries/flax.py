@@ -28,6 +28,6 @@ def refusal(kind: type) -> tuple[str, str] | None:
     if not any(base.__module__.startswith("flax.nnx.") and base.__name__ == "Module" for base in kind.__mro__):
         return None
     return (
-        f"{an(kind.__name__, 'A')} is a module of flax.nnx: it holds tensors, and is none.",
+        f"{an(kind.__name__, 'A')} is a module of flax.nnx: it holds tensors, but is not one.",
         Hint("{tree:nnx.to_pure_dict(nnx.state(x))}"),
     )
