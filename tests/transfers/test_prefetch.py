@@ -647,7 +647,7 @@ def test_wrong_arguments_are_said_at_once():
             ferry.prefetch(source, "torch", **wrong)
     with pytest.raises(TypeError, match="one of to and like"):
         ferry.prefetch(source)
-    with pytest.raises(TypeError, match="int is none"):
+    with pytest.raises(TypeError, match="not an int"):
         ferry.prefetch(3, "torch")
     for one in ({"x": np.ones(2)}, "abc", b"abc"):
         with pytest.raises(TypeError, match="is one value"):

@@ -79,11 +79,11 @@ def test_functions_are_no_samples(function):
     _, message = hint_of(lambda: function([LAYER.state_dict] * 2, "numpy"))
     assert "was not called" in message
     hint, message = hint_of(lambda: function(LAYER.state_dict, "numpy"))
-    assert message == "collate takes the samples of a batch, and a method is none."
+    assert message == "collate takes the samples of a batch, not a method."
     assert hint.startswith("collate(x(), to)")
     hint, message = hint_of(lambda: function(5, "numpy"))
-    assert (hint, message) == ("collate([x], to)", "collate takes the samples of a batch, and an int is none.")
-    with pytest.raises(TypeError, match=re.escape("a method is none; prefetch(x(), to), for a function x")):
+    assert (hint, message) == ("collate([x], to)", "collate takes the samples of a batch, not an int.")
+    with pytest.raises(TypeError, match=re.escape("not a method; prefetch(x(), to), for a function x")):
         ferry.prefetch(LAYER.parameters, "numpy")
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Conversion", "Recipe", "conversion_as", "conversion_of", "forget", "one_by_one", "plan_of"]
 
 MOST = 256
-"""How many recently used recipes a conversion keeps. It keeps as many older ones besides."""
+"""How many recently used recipes a conversion keeps. It keeps as many older ones too."""
 
 
 class Recipe(NamedTuple):

@@ -162,7 +162,7 @@ def prefetch(
 
     if not hasattr(iterable, "__iter__") and not hasattr(iterable, "__getitem__"):
         called = "; prefetch(x(), to), for a function x that gives them" if callable(iterable) else ""
-        raise TypeError(f"prefetch reads an iterable of batches; {an(type(iterable).__name__)} is none{called}")
+        raise TypeError(f"prefetch reads an iterable of batches, not {an(type(iterable).__name__)}{called}")
     if is_one_value(iterable):
         kind = type(iterable).__name__
         raise TypeError(
@@ -182,4 +182,4 @@ def prefetch(
 
 def _refuse_out(options: Mapping[str, object]) -> None:
     if "out" in options:
-        raise TypeError("There is no out= here: whoever holds it could read it before it is complete.")
+        raise TypeError("There is no out= here: your code could read it before it is complete.")

@@ -69,7 +69,7 @@ def _settle(future: Future[Landed], do: Callable[[], Landed]) -> None:
     """Put the result, or the error, into a future."""
     try:
         found = do()
-    except BaseException as error:  # noqa: BLE001 - whoever asks for the result gets it
+    except BaseException as error:  # noqa: BLE001 - raised again where the result is asked for
         future.set_exception(error)
     else:
         future.set_result(found)

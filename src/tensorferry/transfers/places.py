@@ -43,7 +43,7 @@ def places_of(plans: Sequence[Plan]) -> tuple[tuple[StreamPlace, ...], tuple[Str
 
 
 def landed(value: Any, after: Sequence[PlaceEvent]) -> Landed:
-    """A result, with the tensors of each place for which an event must be awaited."""
+    """A result, with the tensors of each place that has an event to wait for."""
     events = dict(after)
     parts: dict[StreamPlace, list[Any]] = defaultdict(list)
     for backend, tensor in tensors_in(value) if after else ():

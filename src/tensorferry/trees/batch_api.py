@@ -231,7 +231,7 @@ def _refuse_one_value(samples: object) -> None:
         )
     if not hasattr(samples, "__iter__") and not hasattr(samples, "__getitem__"):
         raise UnsupportedTypeError(
-            f"collate takes the samples of a batch, and {an(type(samples).__name__)} is none.",
+            f"collate takes the samples of a batch, not {an(type(samples).__name__)}.",
             "collate(x(), to), for a function x that gives them" if callable(samples) else "collate([x], to)",
         )
     if is_one_value(samples):

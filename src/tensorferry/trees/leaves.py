@@ -59,7 +59,7 @@ class LeafRule:
             looked into.
 
     Raises:
-        TypeError: `leaves` or `unknown` is none of those.
+        TypeError: `leaves` or `unknown` has another value.
     """
 
     def __init__(self, leaves: str | Callable[[Any], bool], *, infos: bool = False, unknown: str = "keep") -> None:
