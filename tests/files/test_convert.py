@@ -30,7 +30,7 @@ from tests.files.converting import (
 )
 
 from tensorferry.errors import ConversionError, FormatLimitError, LossyCastError, OutputExistsError, UnsafeFileError
-from tensorferry.files import jobs
+from tensorferry.files.conversion import jobs
 from tensorferry.files.conversion.convert import Report, convert_files, write_contents
 from tensorferry.files.opening.registry import format_named, formats
 from tensorferry.files.opening.shards import open_path

@@ -129,7 +129,7 @@ def test_fit_is_the_same_in_every_job(tmp_path):
 
 def test_an_interrupted_conversion_goes_on_with_the_same_mapping_only(tmp_path, monkeypatch):
     """The mapping is part of what is recorded, and another one begins anew."""
-    from tensorferry.files import work
+    from tensorferry.files.conversion import work
 
     seen = []
     inner = work.Work._conversion

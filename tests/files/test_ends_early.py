@@ -18,7 +18,7 @@ import pytest
 
 import tensorferry as ferry
 from tensorferry.cli.hints import as_options
-from tensorferry.files import executors, jobs
+from tensorferry.files.conversion import executors, jobs
 from tensorferry.files.conversion.convert import convert_files
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -101,7 +101,7 @@ def test_the_command_says_that_it_can_be_resumed(source, tmp_path):
     """Exit code 5 and one message, no traceback."""
     code = f"""
 import os, signal, sys
-from tensorferry.files import work
+from tensorferry.files.conversion import work
 def killed(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 work.run_job = killed

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tensorferry.errors import OutputExistsError
-from tensorferry.files import workspace
+from tensorferry.files.conversion import workspace
 from tensorferry.files.conversion.publish import publishing, validate_target
 from tensorferry.files.conversion.workspace import Workspace
 
@@ -308,7 +308,7 @@ def test_a_run_that_is_killed_between_two_renames_is_recovered(tmp_path, monkeyp
         f"""
         import os
         from pathlib import Path
-        from tensorferry.files import publish, workspace
+        from tensorferry.files.conversion import publish, workspace
         done = []
         def rename(path, to, real=Path.rename):
             result = real(path, to)

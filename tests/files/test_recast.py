@@ -10,9 +10,9 @@ import pytest
 
 from tensorferry.core.dtypes import DTYPES, exact, find
 from tensorferry.errors import FileFormatError, LossyCastError
-from tensorferry.files import recast
 from tensorferry.files.base.pump import Pump
 from tensorferry.files.base.stored import Extent, InMemory, Record, View
+from tensorferry.files.conversion import recast
 from tensorferry.files.conversion.recast import Recast
 from tensorferry.host.casts import cast
 from tensorferry.host.numpy_dtypes import numpy_dtype
